@@ -11,11 +11,7 @@
 namespace souk {
 
 Agent::Agent(Loop& loop, Log& log, Config config)
-    : loop_(loop),
-      log_(log),
-      config_(std::move(config)),
-      home_(config_.node, config_.home),
-      guest_(guests_max, false, config_.policy) {}
+    : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home) {}
 
 Agent::~Agent() = default;
 
@@ -36,16 +32,7 @@ void Agent::home_step(const std::function<void(Home&, home::Outputs&)>& step) {
     home_.set_unix_time(unix_now());
     step(home_, out);
     for (home::Output& o : out) apply(o);
-    tick<home::Outputs>(home_, home_timer_);
-}
-
-void Agent::guest_step(const std::function<void(Guest&, guest::Outputs&)>& step) {
-    guest::Outputs out;
-    (void)guest_.tick(Loop::now(), out);
-    step(guest_, out);
-    for (guest::Output& o : out) apply(o);
-    tick<guest::Outputs>(guest_, guest_timer_);
-    check_left();
+    tick_home();
 }
 
 void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&)>& step) {
@@ -55,14 +42,12 @@ void Agent::provider_step(const std::function<void(Provider&, provider::Outputs&
 }
 
 // The machine says when it wants to be called next; each step may change that.
-template <class Outputs, class Machine>
-void Agent::tick(Machine& machine, Timer& timer) {
-    Outputs out;
-    const Nanos next = machine.tick(Loop::now(), out);
-    for (auto& o : out) apply(o);
-    timer.cancel();
-    if (next != Nanos::never())
-        timer = loop_.at(next, [this, &machine, &timer] { tick<Outputs>(machine, timer); });
+void Agent::tick_home() {
+    home::Outputs out;
+    const Nanos next = home_.tick(Loop::now(), out);
+    for (home::Output& o : out) apply(o);
+    home_timer_.cancel();
+    if (next != Nanos::never()) home_timer_ = loop_.at(next, [this] { tick_home(); });
 }
 
 void Agent::after_commit(std::function<void()> fn) { state_->then(std::move(fn)); }
@@ -86,29 +71,12 @@ void Agent::apply(home::Output& output) {
     tell(std::get<home::Tell>(output));
 }
 
-void Agent::apply(guest::Output& output) {
-    if (auto* p = std::get_if<guest::Persist>(&output))
-        return state_->put("guest", p->job.key.text(), wire::pack(p->job), p->when);
-    if (auto* e = std::get_if<guest::Erase>(&output))
-        return state_->erase("guest", e->key.text(), Durable::later);
-    if (auto* h = std::get_if<guest::ToHome>(&output)) {
-        if (!h->after_erase || !state_->erases_wait()) return to_home(h->home, h->message);
-        return state_->after_erases([this, home = h->home, message = h->message] {
-            const auto* e = std::get_if<GuestEvent>(&message);
-            // it has come since, and that has been told
-            if (e && guest_.find({e->id, e->epoch})) return;
-            to_home(home, message);
-        });
-    }
-    after_commit([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
-}
-
 void Agent::apply(provider::Output& output) {
     if (auto* p = std::get_if<provider::Persist>(&output))
         return state_->put("provider", "record", wire::pack(p->record), Durable::now);
     if (auto* r = std::get_if<provider::Report>(&output)) return market_->send(r->report);
     const auto& a = std::get<provider::Accepting>(output);
-    guest_step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });
+    guests_->step([&](Guest& g, guest::Outputs& out) { g.set_accepting(a.accepting, a.why, out); });
 }
 
 }  // namespace souk

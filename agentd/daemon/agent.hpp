@@ -1,37 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: the shell around this node's three machines. Every input becomes one call of a machine,
-// and what comes out is carried out in the order persist, send, do: records go into the journal
-// (kernel/base/journal.hpp) and messages into the queues of their connections at once; the journal
-// is flushed (commits.hpp) before any byte leaves; only after it do effects begin
-// and messages between this node's own halves arrive. As long as the disk refuses a commit, nothing
-// of what is decided leaves and no effect begins; what comes in is decided on all the same, and
-// waits with the rest: in records one each, in queues that are bounded.
+// Agent: the shell around this node's three machines; that of guests has a shell of its own
+// (guest_host.hpp). Every input becomes one call of a machine, and what comes out is carried out in
+// the order persist, send, do: records go into the journal (kernel/base/journal.hpp) and messages
+// into the queues of their connections at once; the journal is flushed (commits.hpp) before any
+// byte leaves; only after it do effects begin and messages between this node's own halves arrive.
+// As long as the disk refuses a commit, nothing of what is decided leaves and no effect begins;
+// what comes in is decided on all the same, and waits with the rest: in records one each, in queues
+// that are bounded. It makes the parts (agent_start.cpp) and connects them (agent_wiring.cpp).
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "agentd/cell/cell.hpp"
-#include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
+#include "agentd/daemon/guest_host.hpp"
 #include "agentd/daemon/leave_waits.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/peers.hpp"
-#include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/tool_session.hpp"
-#include "agentd/daemon/transfer.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
@@ -39,7 +36,7 @@
 
 namespace souk {
 
-class Agent final : private ToolHost {
+class Agent final : private ToolHost, private OwnHome {
   public:
     Agent(Loop& loop, Log& log, Config config);
     ~Agent() override;
@@ -50,39 +47,27 @@ class Agent final : private ToolHost {
   private:
     // agent.cpp: machines and their outputs
     void home_step(const std::function<void(Home&, home::Outputs&)>& step);
-    void guest_step(const std::function<void(Guest&, guest::Outputs&)>& step);
     void provider_step(const std::function<void(Provider&, provider::Outputs&)>& step);
     void apply(home::Output& output);
-    void apply(guest::Output& output);
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
-    template <class Outputs, class Machine>
-    void tick(Machine& machine, Timer& timer);
+    void tick_home();
     static WallTime wall_now();
 
     // agent_start.cpp
     Status open_directories();
-    Status open_criu();
     Status open_share();
-    void examine_node();
     Status open_provider();
     void learn_address(const std::string& seen_at);
     Status listen();
-    Hardware hardware() const;
 
     // agent_wiring.cpp: what each part tells the others through this one
-    void wire_cells();
     void wire_peers();
-    void wire_transfers();
     Status wire_ledger();
     void wire_market();
-    Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
 
     // agent_recover.cpp: what the daemon before left
     Status recover_home();
-    Status recover_guests();
-    Status remove_strays(std::set<std::string> known);
-    void remove_old_groups();
 
     // agent_trust.cpp
     Status open_trust();
@@ -110,28 +95,14 @@ class Agent final : private ToolHost {
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
 
-    // agent_guest.cpp: this node as a guest's host
-    void home_up(const NodeName& node);
-    Status from_home(const NodeName& node, const wire::Frame& frame);
-    void guest_command(const NodeName& from, const GuestCommand& command);
-    void to_home(const NodeName& home, const guest::HomeWord& message);
-    void tell_again(const GuestKey& key);
-    void carry_out(const guest::Do& effect);
-    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
-    void open_precopy();
-    void send_precopy(Cell& cell, const guest::Do& effect);
-    void precopy_round(const GuestKey& key);
-    void precopy_broken(const GuestKey& key, const std::string& why);
-    void send_checkpoint(const guest::Do& effect, const Cell& cell);
-    void image_sent(const GuestKey& key, const Result<Manifest>& sent);
-    void cell_event(const GuestKey& key, const guest::Event& event);
-    void guest_ended(const GuestKey& key, guest::Event event);
-    void guest_removed(const GuestKey& key);
-    bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
-    Cell* cell(const GuestKey& key);
-    void stdio_ack(const wire::StdioAck& ack);
-    void stdio_input(const wire::StdioInput& input);
-    void stdio_winch(const wire::StdioWinch& winch);
+    // What this node's own guests tell it.
+    void from_own_guest(const GuestEvent& event) override { guest_event(config_.node, event); }
+    void from_own_guest(const Expel& expel) override;
+    void from_own_guest(const wire::StdioData& data) override { stdio_data(config_.node, data); }
+    void from_own_guest(const wire::StdioInputAck& ack) override {
+        stdio_input_ack(config_.node, ack);
+    }
+    void guests_stepped() override { check_left(); }
 
     // agent_owner.cpp: what the owner wants of this node
     void arm_provider();
@@ -175,28 +146,20 @@ class Agent final : private ToolHost {
     std::unique_ptr<Commits> state_;
     std::unique_ptr<wire::Tls> tls_;  // null: insecure
     Home home_;
-    static constexpr size_t guests_max = 4096;
-    Guest guest_;
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<Terminals> terminals_;
-    std::unique_ptr<Transfers> transfers_;
-    std::unique_ptr<PrecopyLinks> precopy_;
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share
     LeaveWaits leave_waits_{loop_};
+    std::unique_ptr<GuestHost> guests_;
     uint64_t load_ticks_ = 0;
-    CriuTool criu_;
-    CpuAwake awake_{loop_};
-    CellSite site_;
-    std::map<GuestKey, std::unique_ptr<Cell>> cells_;
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, guest_timer_, provider_timer_, load_timer_, outage_timer_,
-        certificate_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_;
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited

@@ -17,7 +17,7 @@ constexpr Nanos bill_limit = Nanos::from_ms(500);
 
 void Agent::command_guest(const Peer& peer, const GuestCommand& command) {
     if (peer.node == config_.node)
-        return after_commit([this, command] { guest_command(config_.node, command); });
+        return after_commit([this, command] { guests_->command(config_.node, command); });
     Peer to = peer;
     if (to.address.empty())
         if (const auto known = home_.peer_of(peer.node)) to = *known;
@@ -98,6 +98,10 @@ void Agent::stdio_input_ack(const NodeName& node, const wire::StdioInputAck& ack
         terminals_->input_taken(*job, ack);
 }
 
+void Agent::from_own_guest(const Expel& expel) {
+    home_step([&](Home& h, home::Outputs& out) { h.expel(config_.node, expel, Loop::now(), out); });
+}
+
 TerminalOutlet Agent::outlet() {
     TerminalOutlet o;
     const auto node_of = [](const HomeJob& job, Epoch epoch) {
@@ -106,15 +110,17 @@ TerminalOutlet Agent::outlet() {
     o.job = [this](const JobId& id) { return home_.find(id); };
     o.ack = [this, node_of](const HomeJob& job, const wire::StdioAck& ack) {
         const NodeName node = node_of(job, ack.epoch);
-        if (node == config_.node) return after_commit([this, ack] { stdio_ack(ack); });
+        if (node == config_.node) return after_commit([this, ack] { guests_->stdio_ack(ack); });
         (void)peers_->to_guest(node, ack);
     };
     o.input = [this](const HomeJob& job, const wire::StdioInput& input) {
-        if (job.at.node == config_.node) return after_commit([this, input] { stdio_input(input); });
+        if (job.at.node == config_.node)
+            return after_commit([this, input] { guests_->stdio_input(input); });
         (void)peers_->to_guest(job.at.node, input);
     };
     o.winch = [this](const HomeJob& job, const wire::StdioWinch& winch) {
-        if (job.at.node == config_.node) return after_commit([this, winch] { stdio_winch(winch); });
+        if (job.at.node == config_.node)
+            return after_commit([this, winch] { guests_->stdio_winch(winch); });
         (void)peers_->to_guest(job.at.node, winch);
     };
     o.trouble = [this](const JobId& id, const std::string& why) {

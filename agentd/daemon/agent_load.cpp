@@ -12,7 +12,7 @@ namespace {
 
 constexpr Nanos load_period = Nanos::from_s(1);
 constexpr Nanos group_kept = Nanos::from_s(10);
-constexpr uint64_t trim_ticks = 30, look_ticks = 60;
+constexpr uint64_t trim_ticks = 30;
 
 }  // namespace
 
@@ -22,10 +22,7 @@ void Agent::tick_load() {
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
     apply_bounds();  // what could not be yet
     // Each job when it is new, and then once a minute, a few of them now.
-    size_t n = 0;
-    for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == load_ticks_ % look_ticks || !c->looked() || c->looks_often())
-            c->look();
+    guests_->look(load_ticks_);
     if (share_) share_->capsules().drop_kept(monotonic_now(), group_kept);
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left
     load_timer_ = loop_.after(load_period, [this] { tick_load(); });

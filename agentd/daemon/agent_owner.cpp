@@ -34,9 +34,9 @@ void Agent::apply_bounds() {
 // For the owner: who is here, and whether he still runs.
 void Agent::write_guests(JsonWriter& j) const {
     std::map<GuestKey, Guest::Left> left;
-    for (Guest::Left& l : guest_.left()) left.emplace(l.key, std::move(l));
+    for (Guest::Left& l : guests_->machine().left()) left.emplace(l.key, std::move(l));
     j.begin_array();
-    for (const auto& [key, e] : guest_.all()) {
+    for (const auto& [key, e] : guests_->machine().all()) {
         const auto here = left.find(key);
         const bool frozen = e.job.state == GuestState::frozen && !e.job.kept;
         if (here == left.end() && !frozen) continue;
@@ -59,7 +59,7 @@ void Agent::when_guests_left(std::function<void()> done) {
 
 void Agent::check_left() {
     if (leave_waits_.empty()) return;
-    const auto left = guest_.left();
+    const auto left = guests_->machine().left();
     if (std::all_of(left.begin(), left.end(), [](const Guest::Left& l) { return l.stands; }))
         leave_waits_.all_left();
 }

@@ -251,10 +251,10 @@ std::string Agent::node_json() const {
         .field("market", market_->market());
     j.field("market_connected", market_->connected()).field("market_trouble", market_->trouble());
     j.field("home_jobs", unfinished)
-        .field("guests", cells_.size())
+        .field("guests", guests_->count())
         .field("load_source", r.load_source)
         .field("criu", r.machine.criu)
-        .field("sends_ahead", site_.precopy_possible);
+        .field("sends_ahead", guests_->sends_ahead());
     return j.end_object().take();
 }
 

@@ -58,15 +58,14 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
     const Nanos now = Loop::now();
     JsonWriter j;
     j.begin_array();
-    for (const auto& [key, entry] : guest_.all()) {
+    for (const auto& [key, entry] : guests_->machine().all()) {
         if (after.job || (after.guest && !(*after.guest < key)) ||
             (!id.empty() && key.id.text() != id))
             continue;
         j.begin_object().field("kind", "guest");
-        guest_.describe(key, now, j);
-        if (const auto c = cells_.find(key); c != cells_.end() && c->second->pid() > 0)
-            j.field("pid", c->second->pid());
-        if (!id.empty()) write_record(j, *guest_.find(key));
+        guests_->machine().describe(key, now, j);
+        if (const pid_t pid = guests_->pid(key); pid > 0) j.field("pid", pid);
+        if (!id.empty()) write_record(j, *guests_->machine().find(key));
         j.end_object();
         if (j.bytes() < wire::json_part_bytes) continue;
         next = name_of(key);

@@ -1,24 +1,95 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Agent: this node as the host of guests. Commands of homes (this node's own among them) to the
-// Guest machine, its effects to the cells, their ends back, and the guests' stdio.
-#include "agentd/daemon/agent.hpp"
-#include "kernel/base/check.hpp"
+#include "agentd/daemon/guest_host.hpp"
+
+#include "agentd/store/records.hpp"
+#include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
+namespace {
 
-void Agent::home_up(const NodeName& node) {
-    guest_step([&](Guest& g, guest::Outputs& out) { g.home_up(node, out); });
-    // What it was not there to take; its first word may be another than a query.
-    for (const auto& [key, c] : cells_)
-        if (key.id.home == node) c->resync();
+constexpr uint64_t look_ticks = 60;
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+// the machine
+
+void GuestHost::step(const std::function<void(Guest&, guest::Outputs&)>& step) {
+    guest::Outputs out;
+    (void)guest_.tick(Loop::now(), out);
+    step(guest_, out);
+    for (guest::Output& o : out) apply(o);
+    tick();
+    own_.guests_stepped();
 }
 
-Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
+// The machine says when it wants to be called next; each step may change that.
+void GuestHost::tick() {
+    guest::Outputs out;
+    const Nanos next = guest_.tick(Loop::now(), out);
+    for (guest::Output& o : out) apply(o);
+    timer_.cancel();
+    if (next != Nanos::never()) timer_ = loop_.at(next, [this] { tick(); });
+}
+
+void GuestHost::apply(guest::Output& output) {
+    if (auto* p = std::get_if<guest::Persist>(&output))
+        return commits_.put("guest", p->job.key.text(), wire::pack(p->job), p->when);
+    if (auto* e = std::get_if<guest::Erase>(&output))
+        return commits_.erase("guest", e->key.text(), Durable::later);
+    if (auto* h = std::get_if<guest::ToHome>(&output)) {
+        if (!h->after_erase || !commits_.erases_wait()) return to_home(h->home, h->message);
+        return commits_.after_erases([this, home = h->home, message = h->message] {
+            const auto* e = std::get_if<GuestEvent>(&message);
+            // it has come since, and that has been told
+            if (e && guest_.find({e->id, e->epoch})) return;
+            to_home(home, message);
+        });
+    }
+    commits_.then([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
+}
+
+// -------------------------------------------------------------------------------------------------
+// homes
+
+void GuestHost::home_up(const NodeName& node) {
+    step([&](Guest& g, guest::Outputs& out) { g.home_up(node, out); });
+    // What it was not there to take; its first word may be another than a query.
+    resync(node);
+}
+
+void GuestHost::resync(const NodeName& home) {
+    for (const auto& [key, c] : cells_)
+        if (key.id.home == home) c->resync();
+}
+
+Status GuestHost::from_image(uint64_t number, const NodeName& node, const wire::Frame& f) {
+    return PrecopyLinks::takes(f) ? precopy_->frame(number, node, f)
+                                  : transfers_->frame(number, node, f);
+}
+
+void GuestHost::image_closed(uint64_t number) {
+    transfers_->closed(number);
+    precopy_->closed(number);
+}
+
+pid_t GuestHost::pid(const GuestKey& key) const {
+    const auto c = cells_.find(key);
+    return c == cells_.end() ? 0 : c->second->pid();
+}
+
+void GuestHost::look(uint64_t tick) {
+    size_t n = 0;
+    for (const auto& [key, c] : cells_)
+        if (n++ % look_ticks == tick % look_ticks || !c->looked() || c->looks_often()) c->look();
+}
+
+Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
     switch (f.type) {
         case wire::frame::guest_command: {
             TRY_ASSIGN(const GuestCommand command, wire::unpack<GuestCommand>(f.body));
-            guest_command(node, command);
+            this->command(node, command);
             return {};
         }
         case wire::frame::stdio_ack: {
@@ -38,7 +109,7 @@ Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
         }
         case wire::frame::heartbeat: {
             TRY_ASSIGN(const Heartbeat heartbeat, wire::unpack<Heartbeat>(f.body));
-            guest_step([&](Guest& g, guest::Outputs& out) {
+            step([&](Guest& g, guest::Outputs& out) {
                 g.heartbeat_answered(node, heartbeat, Loop::now(), out);
             });
             return {};
@@ -49,21 +120,18 @@ Status Agent::from_home(const NodeName& node, const wire::Frame& f) {
     }
 }
 
-void Agent::guest_command(const NodeName& from, const GuestCommand& command) {
-    guest_step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out); });
+void GuestHost::command(const NodeName& from, const GuestCommand& command) {
+    step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out); });
     if (command.verb != GuestVerb::query || from != command.id.home) return;
     if (Cell* c = cell({command.id, command.epoch})) c->resync();
 }
 
-void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
+void GuestHost::to_home(const NodeName& home, const guest::HomeWord& message) {
     if (const auto* heartbeat = std::get_if<Heartbeat>(&message))
-        return (void)peers_->to_home(home, *heartbeat);
+        return (void)peers_.to_home(home, *heartbeat);
     if (const auto* expel = std::get_if<Expel>(&message)) {
-        if (home != config_.node) return (void)peers_->to_home(home, *expel);
-        return after_commit([this, e = *expel] {
-            home_step(
-                [&](Home& h, home::Outputs& out) { h.expel(config_.node, e, Loop::now(), out); });
-        });
+        if (home != node_) return (void)peers_.to_home(home, *expel);
+        return commits_.then([this, e = *expel] { own_.from_own_guest(e); });
     }
     GuestEvent event = std::get<GuestEvent>(message);
     if (Cell* c = cell({event.id, event.epoch})) {
@@ -72,26 +140,26 @@ void Agent::to_home(const NodeName& home, const guest::HomeWord& message) {
         if (event.state == GuestState::running) event.pid = c->pid();
         if (const auto used = load_.cpu_time(c->cgroup_name())) event.cpu_time = *used;
     }
-    if (home != config_.node) return (void)peers_->to_home(home, event);
-    after_commit([this, event] { guest_event(config_.node, event); });
+    if (home != node_) return (void)peers_.to_home(home, event);
+    commits_.then([this, event] { own_.from_own_guest(event); });
 }
 
 // Of a job that runs: what changes without an event, its CPU time.
-void Agent::tell_again(const GuestKey& key) {
+void GuestHost::tell_again(const GuestKey& key) {
     const GuestJob* job = guest_.find(key);
     if (!job || job->state != GuestState::running) return;
     GuestCommand query;
     query.id = key.id;
     query.epoch = key.epoch;
-    guest_step([&](Guest& g, guest::Outputs& out) { g.command(key.id.home, query, out); });
+    step([&](Guest& g, guest::Outputs& out) { g.command(key.id.home, query, out); });
 }
 
-Cell* Agent::cell(const GuestKey& key) {
+Cell* GuestHost::cell(const GuestKey& key) {
     const auto it = cells_.find(key);
     return it == cells_.end() ? nullptr : it->second.get();
 }
 
-void Agent::carry_out(const guest::Do& effect) {
+void GuestHost::carry_out(const guest::Do& effect) {
     using What = guest::Do::What;
     if (effect.what == What::create_capsule || effect.what == What::make_place) {
         const GuestJob* job = guest_.find(effect.key);
@@ -138,43 +206,9 @@ void Agent::carry_out(const guest::Do& effect) {
     }
 }
 
-void Agent::open_precopy() {
-    PrecopyLinks::Handlers h;
-    h.round = [this](const GuestKey& key) { precopy_round(key); };
-    h.refused = [this](const GuestKey& key, const std::string& why) {
-        log_.info("memory is not sent ahead",
-                  {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
-        if (Cell* c = cell(key)) c->drop_precopy();
-        guest_ended(key, guest::SentPrecopy{});
-    };
-    h.broken = [this](const GuestKey& key, const std::string& why) { precopy_broken(key, why); };
-    h.begin = [this](const GuestKey& key, uint64_t bytes) -> Status {
-        Cell* c = guest_.expects_image(key) ? cell(key) : nullptr;
-        return c ? c->expect_precopy(bytes) : fail("no memory is expected for " + key.text());
-    };
-    h.take = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
-        Cell* c = cell(key);
-        return c ? c->take_precopy(range, bytes) : fail("no capsule waits for it");
-    };
-    h.lost = [this](const GuestKey& key) {
-        if (Cell* c = cell(key)) c->precopy_lost();
-    };
-    h.receive_raw = [this](uint64_t number, std::function<void(ByteView)> on_bytes) {
-        peers_->receive_raw(number, std::move(on_bytes));
-    };
-    h.state = [this](uint64_t number, const wire::PagesState& state) {
-        peers_->want_pages(number, state);
-    };
-    h.answer = [this](uint64_t number, const wire::ImageResult& r) {
-        peers_->answer_image(number, r);
-    };
-    precopy_ = std::make_unique<PrecopyLinks>(
-        loop_, BulkIdentity{config_.node, config_.address, tls_.get()}, std::move(h));
-}
-
 // To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in
 // another form; only a destination that had taken memory and is lost ends the move.
-void Agent::send_precopy(Cell& c, const guest::Do& effect) {
+void GuestHost::send_precopy(Cell& c, const guest::Do& effect) {
     const uint64_t bytes =
         c.worth_precopy(transfers_->bytes_per_s(effect.dest.node), effect.other_epoch);
     if (bytes == 0) return guest_ended(effect.key, guest::SentPrecopy{});
@@ -186,7 +220,7 @@ void Agent::send_precopy(Cell& c, const guest::Do& effect) {
     precopy_->open(effect.key, to, effect.dest, bytes);
 }
 
-void Agent::precopy_round(const GuestKey& key) {
+void GuestHost::precopy_round(const GuestKey& key) {
     Cell* c = cell(key);
     if (!c) return precopy_->close(key);
     const auto more = c->precopy_round();
@@ -199,7 +233,7 @@ void Agent::precopy_round(const GuestKey& key) {
     guest_ended(key, guest::SentPrecopy{});
 }
 
-void Agent::precopy_broken(const GuestKey& key, const std::string& why) {
+void GuestHost::precopy_broken(const GuestKey& key, const std::string& why) {
     Cell* c = cell(key);
     if (!c || c->dumping()) return;  // its image will not be taken, and that tells
     const bool sending = c->sending_precopy();
@@ -209,7 +243,7 @@ void Agent::precopy_broken(const GuestKey& key, const std::string& why) {
     guest_ended(key, guest::DumpFailed{"send memory ahead: " + why, false});
 }
 
-Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
+Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, Epoch to) const {
     Transfers::Cargo cargo;
     TRY_ASSIGN(cargo.image, c.image());
     cargo.needs = c.needs();
@@ -223,7 +257,7 @@ Result<Transfers::Cargo> Agent::cargo(const Cell& c, Epoch to) const {
 }
 
 // Whole and sealed, while the job goes on.
-void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
+void GuestHost::send_checkpoint(const guest::Do& effect, const Cell& c) {
     const auto take = [&]() -> Result<Transfers::Cargo> {
         Transfers::Cargo cargo;
         TRY_ASSIGN(cargo.image, c.open_sealed());
@@ -237,7 +271,7 @@ void Agent::send_checkpoint(const guest::Do& effect, const Cell& c) {
                      });
 }
 
-void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
+void GuestHost::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     precopy_->close(key);
     Status done = sent ? Status{} : Status(tl::unexpected(sent.error()));
     // The source's own copy counts from here on: it is what is left if the destination is lost.
@@ -250,7 +284,7 @@ void Agent::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     guest_ended(key, guest::ShipFailed{done.error().message});
 }
 
-void Agent::cell_event(const GuestKey& key, const guest::Event& e) {
+void GuestHost::cell_event(const GuestKey& key, const guest::Event& e) {
     if (std::holds_alternative<guest::Removed>(e)) {
         return loop_.defer([this, key] {
             cells_.erase(key);
@@ -266,35 +300,35 @@ void Agent::cell_event(const GuestKey& key, const guest::Event& e) {
     if (std::holds_alternative<guest::Movable>(e)) tell_again(key);  // its pid, and the CPU time
 }
 
-void Agent::guest_ended(const GuestKey& key, guest::Event event) {
-    guest_step([&](Guest& g, guest::Outputs& out) { g.ended(key, std::move(event), out); });
+void GuestHost::guest_ended(const GuestKey& key, guest::Event event) {
+    step([&](Guest& g, guest::Outputs& out) { g.ended(key, std::move(event), out); });
 }
 
 // (No output comes of it.)
-void Agent::guest_removed(const GuestKey& key) {
+void GuestHost::guest_removed(const GuestKey& key) {
     guest::Outputs none;
     guest_.ended(key, guest::Removed{}, none);
 }
 
-bool Agent::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,
-                        std::string_view bytes) {
+bool GuestHost::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,
+                            std::string_view bytes) {
     wire::StdioData data{key.id, key.epoch, stream == 1 ? wire::Stream::out : wire::Stream::err,
                          offset, std::string(bytes)};
-    if (key.id.home != config_.node) return peers_->to_home(key.id.home, data);
-    after_commit([this, data = std::move(data)] { stdio_data(config_.node, data); });
+    if (key.id.home != node_) return peers_.to_home(key.id.home, data);
+    commits_.then([this, data = std::move(data)] { own_.from_own_guest(data); });
     return true;
 }
 
-void Agent::stdio_ack(const wire::StdioAck& ack) {
+void GuestHost::stdio_ack(const wire::StdioAck& ack) {
     if (Cell* c = cell({ack.id, ack.epoch}))
         c->ack(static_cast<uint32_t>(ack.stream), ack.offset, ack.again);
 }
 
-void Agent::stdio_input(const wire::StdioInput& input) {
+void GuestHost::stdio_input(const wire::StdioInput& input) {
     if (Cell* c = cell({input.id, input.epoch})) c->input(input.offset, input.data, input.eof);
 }
 
-void Agent::stdio_winch(const wire::StdioWinch& winch) {
+void GuestHost::stdio_winch(const wire::StdioWinch& winch) {
     if (Cell* c = cell({winch.id, winch.epoch})) c->winch(winch.rows, winch.cols);
 }
 

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// GuestHost: this node as the host of guests. It gives the commands of homes to the Guest machine,
+// has cells, transfers and pre-copy do what the machine says, tells the machine how that ended, and
+// carries the guests' stdio. Another node's home is reached through Peers; this node's own through
+// OwnHome, after the commit. Owned by the Agent, after all that it refers to.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "agentd/cell/cell.hpp"
+#include "agentd/core/guest.hpp"
+#include "agentd/core/provider.hpp"
+#include "agentd/daemon/commits.hpp"
+#include "agentd/daemon/config.hpp"
+#include "agentd/daemon/load_meter.hpp"
+#include "agentd/daemon/node_share.hpp"
+#include "agentd/daemon/peers.hpp"
+#include "agentd/daemon/precopy.hpp"
+#include "agentd/daemon/transfer.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/log_trace.hpp"
+
+namespace souk {
+
+// What guests tell the home on this node.
+class OwnHome {
+  public:
+    virtual ~OwnHome() = default;
+    virtual void from_own_guest(const GuestEvent& event) = 0;
+    virtual void from_own_guest(const Expel& expel) = 0;
+    virtual void from_own_guest(const wire::StdioData& data) = 0;
+    virtual void from_own_guest(const wire::StdioInputAck& ack) = 0;
+    // The machine has taken a step: who is here may have changed.
+    virtual void guests_stepped() = 0;
+};
+
+struct GuestHostParts {
+    Loop& loop;
+    Log& log;
+    LogTrace& trace;
+    const Config& config;
+    wire::Tls* tls;  // null: insecure
+    Commits& commits;
+    Peers& peers;
+    LoadMeter& load;
+    NodeShare* share;  // null: this machine has no control groups
+    OwnHome& own;
+};
+
+class GuestHost {
+  public:
+    explicit GuestHost(const GuestHostParts& parts);
+    // Where images lie, CRIU, what this machine can.
+    Status open();
+    // What the daemon before left runs on; what nobody knows is removed.
+    Status recover();
+
+    void step(const std::function<void(Guest&, guest::Outputs&)>& step);
+    const Guest& machine() const { return guest_; }
+    Hardware hardware() const;
+    bool sends_ahead() const { return site_.precopy_possible; }
+    size_t count() const { return cells_.size(); }
+    // Of a guest's first process; 0: it is not known.
+    pid_t pid(const GuestKey& key) const;
+    // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.
+    void look(uint64_t tick);
+
+    // Homes.
+    void home_up(const NodeName& node);
+    void resync(const NodeName& home);
+    Status from_home(const NodeName& node, const wire::Frame& frame);
+    void command(const NodeName& from, const GuestCommand& command);
+    void stdio_ack(const wire::StdioAck& ack);
+    void stdio_input(const wire::StdioInput& input);
+    void stdio_winch(const wire::StdioWinch& winch);
+    // Connections that carry an image, or memory ahead of one.
+    Status from_image(uint64_t number, const NodeName& node, const wire::Frame& frame);
+    void image_closed(uint64_t number);
+
+  private:
+    static constexpr size_t guests_max = 4096;
+
+    // guest_host_start.cpp
+    Status open_directories();
+    Status open_criu();
+    void examine_node();
+    Status remove_strays(std::set<std::string> known);
+    void remove_old_groups();
+
+    // guest_host_wiring.cpp
+    void wire_cells();
+    void wire_transfers();
+    void wire_precopy();
+    Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
+
+    void apply(guest::Output& output);
+    void tick();
+    void to_home(const NodeName& home, const guest::HomeWord& message);
+    void tell_again(const GuestKey& key);
+    void carry_out(const guest::Do& effect);
+    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
+    void send_precopy(Cell& cell, const guest::Do& effect);
+    void precopy_round(const GuestKey& key);
+    void precopy_broken(const GuestKey& key, const std::string& why);
+    void send_checkpoint(const guest::Do& effect, const Cell& cell);
+    void image_sent(const GuestKey& key, const Result<Manifest>& sent);
+    void cell_event(const GuestKey& key, const guest::Event& event);
+    void guest_ended(const GuestKey& key, guest::Event event);
+    void guest_removed(const GuestKey& key);
+    bool cell_output(const GuestKey& key, uint32_t stream, uint64_t offset, std::string_view bytes);
+    Cell* cell(const GuestKey& key);
+
+    Loop& loop_;
+    Log& log_;
+    const Config& config_;
+    wire::Tls* tls_;
+    const NodeName& node_;
+    Commits& commits_;
+    Peers& peers_;
+    LoadMeter& load_;
+    NodeShare* share_;
+    OwnHome& own_;
+    Guest guest_;
+    Timer timer_;
+    CriuTool criu_;
+    CpuAwake awake_{loop_};
+    CellSite site_;
+    std::unique_ptr<Transfers> transfers_;
+    std::unique_ptr<PrecopyLinks> precopy_;
+    std::map<GuestKey, std::unique_ptr<Cell>> cells_;
+    bool recovering_ = false;
+};
+
+}  // namespace souk

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// GuestHost: start, and finding again what the daemon before left. What this machine can, and where
+// images lie; what nobody knows is removed.
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/mount.h>
+#include <sys/statfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+
+#include "agentd/daemon/guest_host.hpp"
+#include "agentd/store/records.hpp"
+#include "checkpoint/page_sink.hpp"
+#include "kernel/base/number.hpp"
+#include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/probe.hpp"
+
+namespace souk {
+namespace {
+
+constexpr uint32_t tmpfs_magic = 0x01021994;
+constexpr int64_t capsules_mb = 128;  // for the few pages that each of guests_max keeps
+constexpr Nanos group_limit = Nanos::from_s(2);
+
+// As it says itself ("Version: 4.2.1").
+Result<std::string> criu_version(const CriuTool& tool) {
+    std::string command;
+    for (const std::string& word : tool.command) command += "'" + word + "' ";
+    FILE* out = ::popen((command + "--version 2>&1").c_str(), "re");
+    if (!out) return fail_errno("run " + command, errno);
+    char line[256] = {};
+    const bool got = std::fgets(line, sizeof line, out) != nullptr;
+    ::pclose(out);
+    const std::string_view text = line;
+    if (!got || !text.starts_with("Version: "))
+        return fail("CRIU does not tell its version: " + std::string(text));
+    const size_t end = text.find_first_of("\r\n ", 9);
+    return std::string(text.substr(9, end == std::string_view::npos ? end : end - 9));
+}
+
+// Unless it lies on one already.
+Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
+    struct statfs fs {};
+    if (::statfs(dir.c_str(), &fs) != 0) return fail_errno("stat " + dir, errno);
+    if (static_cast<uint32_t>(fs.f_type) == tmpfs_magic) return {};
+    const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m" + more;
+    if (::mount("souk", dir.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) !=
+        0)
+        return fail_errno("mount a tmpfs on " + dir, errno);
+    return {};
+}
+
+int64_t memory_total_mb() {
+    struct sysinfo info {};
+    ::sysinfo(&info);
+    return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+}
+
+}  // namespace
+
+GuestHost::GuestHost(const GuestHostParts& parts)
+    : loop_(parts.loop),
+      log_(parts.log),
+      config_(parts.config),
+      tls_(parts.tls),
+      node_(parts.config.node),
+      commits_(parts.commits),
+      peers_(parts.peers),
+      load_(parts.load),
+      share_(parts.share),
+      own_(parts.own),
+      guest_(guests_max, share_ != nullptr && !share_->cgroups().layout().v2.empty(),
+             parts.config.policy) {
+    guest_.tell_to(parts.trace.listener());
+}
+
+Status GuestHost::open() {
+    TRY(open_directories());
+    TRY(open_criu());
+    examine_node();
+    wire_cells();
+    wire_transfers();
+    wire_precopy();
+    return {};
+}
+
+Status GuestHost::open_directories() {
+    site_.guests = config_.state + "/guests";
+    const std::string images = config_.state + "/images", ram = config_.state + "/ram";
+    const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
+    // Big pages make writing and reading an image more than twice as fast; kernels without them
+    // refuse the option.
+    if (auto made = make_tmpfs(ram, size_mb, ",huge=within_size"); !made)
+        TRY(make_tmpfs(ram, size_mb, ""));
+    // What tells of a capsule is of no use after a reboot, and some files for each job that starts
+    // and ends are the slowest that a disk's file system can be asked for. An older daemon's
+    // capsules have theirs on the disk.
+    TRY_ASSIGN(const auto older, list_dir(AT_FDCWD, site_.guests));
+    if (older.empty()) TRY(make_tmpfs(site_.guests, capsules_mb, ""));
+    TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(site_.ram, open_at(AT_FDCWD, ram, O_RDONLY | O_DIRECTORY));
+    return {};
+}
+
+Status GuestHost::open_criu() {
+    auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
+    if (!criu) return tl::unexpected(criu.error());
+    criu_ = std::move(*criu);
+    TRY_ASSIGN(const std::string version, criu_version(criu_));
+    TRY_ASSIGN(site_.machine, this_machine(version));
+    return {};
+}
+
+// What jobs may do here and what they cannot: each lack is said once.
+void GuestHost::examine_node() {
+    if (!have_capability(CAP_SYS_RESOURCE)) {
+        site_.restriction =
+            "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen "
+            "or checkpointed on this node";
+        log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
+    }
+    const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    site_.init_path = own + "/souk-init";
+    if (config_.awake_for_moves) site_.awake = &awake_;
+    site_.network = config_.network;
+    if (share_ != nullptr) {
+        site_.groups = &share_->capsules();
+        site_.limits = share_->limits();
+        site_.v1_tasks = share_->v1_tasks();
+    }
+    site_.cpus = hardware().cpus;
+    site_.pids_max = config_.pids_max;
+    if (auto possible = make_pages_possible(); !possible)
+        log_.warning("jobs move with all their memory in the image", {{"WHY", possible.error()}});
+    else
+        site_.pages_possible = true;
+    const Need marks = examine_soft_dirty();
+    site_.precopy_possible = marks.met;
+    site_.check_precopy = config_.check_precopy;
+    log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
+              {{"WHY", marks.found}});
+}
+
+Hardware GuestHost::hardware() const {
+    Hardware m;
+    m.cpus = static_cast<int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    m.memory_mb = std::max<int64_t>(1, memory_total_mb());
+    m.machine = site_.machine;
+    m.restriction = site_.restriction;
+    return m;
+}
+
+Status GuestHost::recover() {
+    recovering_ = true;
+    TRY_ASSIGN(const auto stored, commits_.db().db().load("guest"));
+    std::set<std::string> known;
+    for (const auto& row : stored) {
+        auto job = wire::unpack<GuestJob>(row.value);
+        if (!job) return wrap("state of guest " + row.key, job.error());
+        known.insert(job->key.text());
+        auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
+        const Guest::Found found = c->adopt();
+        log_.info("found", {{"JOB", job->key.id.text()},
+                            {"EPOCH", job->key.epoch.n},
+                            {"capsule", found.capsule_alive ? "alive" : "gone"},
+                            {"job", found.exited           ? "exited"
+                                    : found.job_alive      ? "alive"
+                                    : found.image_complete ? "frozen"
+                                                           : "gone"}});
+        step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
+    }
+    TRY(remove_strays(std::move(known)));
+    remove_old_groups();
+    recovering_ = false;
+    return {};
+}
+
+// What was made before its record was, or removed after it: nobody knows it.
+Status GuestHost::remove_strays(std::set<std::string> known) {
+    for (const char* base : {"/guests", "/images", "/ram"}) {
+        TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, config_.state + base));
+        for (std::string name : names) {
+            if (name.ends_with(".part")) name.resize(name.size() - 5);
+            if (known.contains(name)) continue;
+            const size_t dot = name.rfind('.');
+            const auto id = dot == std::string::npos ? Result<JobId>(fail(""))
+                                                     : parse_job_id(name.substr(0, dot));
+            if (!id) {
+                std::error_code ignored;
+                std::filesystem::remove_all(config_.state + base + "/" + name, ignored);
+                continue;
+            }
+            GuestJob stray;
+            const auto epoch = leading_number<uint64_t>(std::string_view(name).substr(dot + 1));
+            stray.key = {*id, Epoch{epoch.value_or(0)}};
+            // what it may have is not known: it is looked for in every hierarchy of a limit
+            stray.memory_mb = 1;
+            auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
+            (void)c->adopt();
+            guest_.stray(stray.key);
+            c->remove();
+            known.insert(name);
+        }
+    }
+    return {};
+}
+
+// Groups of capsules that ended while nobody looked.
+void GuestHost::remove_old_groups() {
+    if (!share_) return;
+    std::vector<std::string> in_use;
+    for (const auto& [key, c] : cells_)
+        if (c->has_capsule()) in_use.push_back(c->cgroup_name());
+    if (auto removed = share_->capsules().remove_others(in_use, group_limit); !removed)
+        log_.warning("cannot remove a control group", {{"WHY", removed.error()}});
+}
+
+}  // namespace souk
