@@ -100,6 +100,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
+        configuration-reference install manuals \
         bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
@@ -167,6 +168,20 @@ demo: all            ## the story: a market of three machines on this host
 	@$(PYTHON) scripts/demo $(BUILD)/bin
 
 fuzzers: $(FUZZERS)
+
+# Man pages, completion and sample configuration, made from what the programs say of themselves.
+MANUALS   := $(BUILD)/manuals/made
+manuals: $(MANUALS)  ## man pages, completion of bash and zsh, sample configuration
+$(MANUALS): $(wildcard scripts/manuals/*.py docs/man/*.txt) $(BINS) $(SIM) $(BUILD)/bin/souk-audit
+	$(call say,MAN,$(@D))$(PYTHON) scripts/manuals $(BUILD)/bin $(@D)
+	@touch $@
+
+configuration-reference: bins  ## write docs/configuration.md anew from the daemons' tables
+	@$(PYTHON) scripts/manuals $(BUILD)/bin --reference > docs/configuration.md
+
+# PREFIX (/usr/local), DESTDIR: below which root. The programs find each other from where they are.
+install: bins manuals  ## everything below DESTDIR and PREFIX
+	@scripts/install $(BUILD) "$(DESTDIR)" "$(or $(PREFIX),/usr/local)"
 
 bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 

@@ -146,14 +146,14 @@ Result<CriuTool> find_criu(const std::string& prefix) {
     const std::string own = prefix + "/usr/sbin/criu";
     for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
         for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
-            if (file.path().filename().string().starts_with("ld-linux") &&
+            if (prefix != "/" && file.path().filename().string().starts_with("ld-linux") &&
                 ::access(own.c_str(), X_OK) == 0)
                 return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own},
                                 {},
                                 std::move(preload)};
     for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
         if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
-    return fail("no CRIU in " + prefix + " or the system: run 'make deps'");
+    return fail("no CRIU in " + prefix + " or the system: run 'make deps', or install souk-criu");
 }
 
 Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {

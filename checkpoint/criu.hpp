@@ -28,6 +28,7 @@
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
@@ -39,8 +40,8 @@ struct CriuTool {
     std::string kernel_facts;
     Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others
 };
-// CRIU in the private prefix, else the system's. Error: there is none.
-Result<CriuTool> find_criu(const std::string& prefix = SOUK_CRIU_ROOT);
+// CRIU in the private prefix, else the system's ("/": that at once). Error: there is none.
+Result<CriuTool> find_criu(const std::string& prefix = criu_root());
 
 struct CriuStart {
     const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready

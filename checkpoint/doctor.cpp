@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +174,27 @@ Result<std::string> try_criu(const CriuTool& tool) {
     const std::string message(text + 1, static_cast<size_t>(n) - 1);
     if (text[0] == '+') return message;
     return fail(message);
+}
+
+std::string settled_criu_root(const std::string& memory) {
+    const std::string own = installed_criu_root();
+    if (own.empty()) return criu_root();
+    const auto system = find_criu("/");
+    struct stat file {};
+    utsname kernel{};
+    if (!system || ::stat(system->command[0].c_str(), &file) < 0 || ::uname(&kernel) < 0)
+        return own;
+    const std::string tried = std::string(kernel.release) + " " + system->command[0] + " " +
+                              std::to_string(file.st_size) + " " +
+                              std::to_string(file.st_mtim.tv_sec) + " ";
+    const auto kept = read_file(AT_FDCWD, memory);
+    if (kept && *kept == tried + "works") return "/";
+    if (kept && *kept == tried + "fails") return own;
+    const bool works = try_criu(*system).has_value();
+    // Without it the next start tries again.
+    if (!memory.empty())
+        (void)replace_file(memory, tried + (works ? "works" : "fails"), 0600, false);
+    return works ? "/" : own;
 }
 
 std::vector<Need> examine(Examination depth, const std::string& criu_prefix) {

@@ -18,15 +18,21 @@ enum class Examination : uint8_t {
 };
 // `criu_prefix` as for find_criu. Changes nothing and leaves nothing behind. Full: from a
 // single-threaded program alone, since it forks without an exec.
-std::vector<Need> examine(Examination depth, const std::string& criu_prefix = SOUK_CRIU_ROOT);
+std::vector<Need> examine(Examination depth, const std::string& criu_prefix = criu_root());
 
 // What a daemon asks before it starts: an error of one line that names what is missing and how to
 // mend it.
-Status require_for_agent(const std::string& criu_prefix = SOUK_CRIU_ROOT);
+Status require_for_agent(const std::string& criu_prefix = criu_root());
 
 // Dumps and restores a job with an unconnected UDP socket in pid, mount and net namespaces of its
 // own; CRIU's version where it works. Error: what failed, with the first error of CRIU's log. Ends
 // within 30 s.
 Result<std::string> try_criu(const CriuTool& tool);
+
+// The prefix that find_criu is to be asked for: where Souk was installed with a CRIU of its own and
+// the system has one too, the system's if it works here, which is tried; else criu_root().
+// `memory`: a file that keeps the outcome for this kernel and this CRIU; it need not be there. From
+// a single-threaded program alone.
+std::string settled_criu_root(const std::string& memory);
 
 }  // namespace souk

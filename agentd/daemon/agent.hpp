@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ class Agent final : private ToolHost, private OwnHome {
     // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the
     // market has answered or was found away: from then on the daemon does all it can.
     Status begin(std::function<void()> on_ready);
+    // What can change while it runs (reloaded(): the keys) is as this says from now on. An error
+    // changes nothing.
+    Status reload(const Config& config);
+    static std::span<const std::string_view> reloaded();
 
   private:
     // agent.cpp: machines and their outputs
@@ -58,6 +63,7 @@ class Agent final : private ToolHost, private OwnHome {
     Status open_directories();
     Status open_share();
     Status open_provider();
+    ProviderRecord offered(const Config& config) const;
     void learn_address(const std::string& seen_at);
     Status listen();
 
@@ -142,7 +148,7 @@ class Agent final : private ToolHost, private OwnHome {
     Loop& loop_;
     Log& log_;
     LogTrace trace_{log_};
-    const Config config_;
+    Config config_;
     std::unique_ptr<Commits> state_;
     std::unique_ptr<wire::Tls> tls_;  // null: insecure
     Home home_;

@@ -79,21 +79,26 @@ Status Agent::open_share() {
     return load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1));
 }
 
-Status Agent::open_provider() {
-    ProviderRecord record;
-    std::optional<ProviderRecord> kept;
-    record.reserve = config_.price;
-    record.speed = config_.speed;
+ProviderRecord Agent::offered(const Config& config) const {
     const Hardware m = guests_->hardware();
-    record.cpus = config_.cpus > 0 ? config_.cpus : m.cpus;
-    record.memory_mb = config_.memory_mb > 0 ? config_.memory_mb : m.memory_mb;
-    record.frames = config_.frames;
-    record.on_market = config_.on_market;
+    ProviderRecord record;
+    record.reserve = config.price;
+    record.speed = config.speed;
+    record.cpus = config.cpus > 0 ? config.cpus : m.cpus;
+    record.memory_mb = config.memory_mb > 0 ? config.memory_mb : m.memory_mb;
+    record.frames = config.frames;
+    record.on_market = config.on_market;
+    return record;
+}
+
+Status Agent::open_provider() {
+    std::optional<ProviderRecord> kept;
     TRY_ASSIGN(const auto stored, state_->db().db().load("provider"));
     for (const auto& row : stored) {
         TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
     }
-    TRY_ASSIGN(Provider provider, Provider::create(config_.node, m, record, kept));
+    TRY_ASSIGN(Provider provider,
+               Provider::create(config_.node, guests_->hardware(), offered(config_), kept));
     provider_ = std::make_unique<Provider>(std::move(provider));
     provider_->tell_to(trace_.listener());
     for (const Provider::Override& o : provider_->overrides())

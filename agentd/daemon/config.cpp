@@ -111,7 +111,7 @@ Status check(Config& c) {
     // What the owner offers is judged as at the start.
     ProviderRecord offer;
     offer.reserve = c.price;
-    offer.speed = c.speed;
+    if (c.speed > 0) offer.speed = c.speed;
     offer.cpus = std::max(c.cpus, 1);
     offer.memory_mb = std::max<int64_t>(c.memory_mb, 1);
     offer.frames = c.frames;
@@ -119,57 +119,182 @@ Status check(Config& c) {
     return {};
 }
 
-}  // namespace
-
-Result<Config> load_config(const std::string& path) {
-    Config c;
+// What the settings are written into.
+struct Reading {
+    Config config;
     NetworkKeys network;
     std::string immovable = "stop";
-    c.home.memory_default_mb = -1;
-    using namespace settings;
-    const Keys keys = {
-        {"node", text(c.node)},
-        {"listen", listener(c.listen)},
-        {"address", address(c.address)},
-        {"market", peer(c.market)},
-        {"socket", socket_path(c.socket)},
-        {"state", text(c.state)},
-        {"identity", text(c.identity)},
-        {"insecure", boolean(c.insecure)},
-        {"cgroup", text(c.cgroup)},
-        {"cpu_weight", number(c.cpu_weight, 1, 10'000)},
-        {"criu", text(c.criu)},
-        {"pids_max", number(c.pids_max, 0, 1 << 22)},
-        {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30)},
-        {"check_ahead", boolean(c.check_precopy)},
-        {"awake_for_moves", boolean(c.awake_for_moves)},
-        {"output_mb", megabytes(c.output_mb, 1, int64_t{1} << 30)},
-        {"job_network", text(network.network)},
-        {"job_bridge", text(network.bridge)},
-        {"job_gateway", text(network.gateway)},
-        {"job_addresses", text(network.addresses)},
-        {"price", money(c.price)},
-        {"speed", number(c.speed, 1, provider_speed_max)},
-        {"cpus", number(c.cpus, 1, 65'536)},
-        {"memory_mb", megabytes(c.memory_mb, 1, int64_t{1} << 40)},
-        {"frames", text(c.frames)},
-        {"on_market", boolean(c.on_market)},
-        {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000)},
-        {"checkpoint_every_s", seconds(c.home.checkpoint_every, 0, 31'536'000)},
-        {"memory_default_mb", number(c.home.memory_default_mb, 0, int64_t{1} << 40)},
-        {"leave_s", seconds(c.policy.leave, 1, 86'400)},
-        {"immovable", text(immovable)},
-        {"immovable_s", seconds(c.policy.stand, 0, 86'400)},
-        {"lease_s", seconds(c.home.lease, 0, 31'536'000)},
-        {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400)},
+
+    Reading() { config.home.memory_default_mb = -1; }
+    settings::Settings settings();
+    void add_place(settings::Settings& all);
+    void add_jobs(settings::Settings& all);
+    void add_network(settings::Settings& all);
+    void add_offer(settings::Settings& all);
+    void add_owner(settings::Settings& all);
+};
+
+using namespace settings;
+
+void Reading::add_place(Settings& all) {
+    Config& c = config;
+    const Settings some = {
+        {"node", text(c.node), "The name of this node in the market; no other has it.", "\"n1\"",
+         "this host's name, up to the first dot"},
+        {"listen", listener(c.listen), "Where other nodes connect to this one.",
+         "\"0.0.0.0:7071\""},
+        {"address", address(c.address), "What other nodes are told to connect to.",
+         "\"192.0.2.7:7071\"", "`listen`; if that is everywhere, where the market sees this node"},
+        {"market", peer(c.market), "The market. The one key that must be there.",
+         "\"market.example.org:7070\"", "none"},
+        {"socket", socket_path(c.socket), "Where srun, pvdctl and marketctl on this node connect.",
+         "\"/run/souk/agentd.sock\""},
+        {"state", text(c.state), "The directory of what must outlive the daemon: records, images.",
+         "\"/var/lib/souk/agentd\""},
+        {"identity", text(c.identity),
+         "The directory of this node's key and certificate (docs/certificates.md).",
+         "\"/etc/souk/identity\"", "the directory `identity` in `state`"},
+        {"insecure", boolean(c.insecure),
+         "Talk without certificates: whoever reaches the port of this node is root on it. For a "
+         "network that nobody else reaches.",
+         "true"},
+        {"cgroup", text(c.cgroup), "The control group of all jobs here, as ROOT/NODE.",
+         "\"souk/node\""},
+        {"cpu_weight", number(c.cpu_weight, 1, 10'000),
+         "The share of the processors of all jobs together, against the rest of the machine's 100.",
+         "20"},
+        {"criu", text(c.criu),
+         "The prefix of the CRIU that moves and freezes jobs; \"/\": the system's.",
+         "\"/opt/souk/criu\"",
+         "the system's if it works on this kernel, else the one that came with Souk"},
     };
-    TRY(settings::load(path, keys));
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_jobs(Settings& all) {
+    Config& c = config;
+    const Settings some = {
+        {"pids_max", number(c.pids_max, 0, 1 << 22),
+         "How many processes and threads a job may have; 0: any number.", "10000"},
+        {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30),
+         "How much memory images on their way may take here.", "\"4G\"",
+         "half of the machine's memory"},
+        {"output_mb", megabytes(c.output_mb, 1, int64_t{1} << 30),
+         "How much of a job's output is kept here while no terminal takes it; then the job waits.",
+         "\"256M\""},
+        {"awake_for_moves", boolean(c.awake_for_moves),
+         "Keep idle processors awake for some milliseconds of a move: it takes less time, and a "
+         "little more power.",
+         "false"},
+        {"check_ahead", boolean(c.check_precopy),
+         "Compare memory that was sent ahead of a move with the frozen job's before it is used; "
+         "moves take longer. For tests.",
+         "true"},
+        {"memory_default_mb", number(c.home.memory_default_mb, 0, int64_t{1} << 40),
+         "The memory of a job that does not say (srun -m), in MB; 0: no limit.", "512",
+         "half of what is offered for each CPU, from 16 to 1024"},
+        {"checkpoint_every_s", seconds(c.home.checkpoint_every, 0, 31'536'000),
+         "How often a job is written down that does not say (srun --checkpoint-every); 0: never.",
+         "\"10m\""},
+        {"lease_s", seconds(c.home.lease, 0, 31'536'000),
+         "How long a job of this home runs on a node that the home does not hear from; 0: without "
+         "an end. After that it stands still there, and may go on from its checkpoint.",
+         "\"20m\""},
+        {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000),
+         "A job's terminal is told when no more than this of its budget is left, in thousandths.",
+         "100"},
+        {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400),
+         "Or when the budget lasts no longer than this at the present price.", "\"5m\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_network(Settings& all) {
+    const Settings some = {
+        {"job_network", text(network.network),
+         "The network of jobs with an address of their own (srun --net=own). Without it none comes "
+         "here.",
+         "\"10.77.0.0/16\""},
+        {"job_bridge", text(network.bridge), "The bridge of this machine that reaches job_network.",
+         "\"br-jobs\""},
+        {"job_gateway", text(network.gateway), "The way out of job_network, for such jobs.",
+         "\"10.77.0.1\""},
+        {"job_addresses", text(network.addresses),
+         "What this node gives to jobs that are submitted here: a part of job_network from which "
+         "no other node gives.",
+         "\"10.77.3.0/24\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_offer(Settings& all) {
+    Config& c = config;
+    const Settings some = {
+        {"price", money(c.price),
+         "The least that the owner takes per CPU-hour (pvdctl set price holds over it, as for the "
+         "other keys of the offer).",
+         "\"0.5\""},
+        {"speed", number(c.speed, 1, provider_speed_max),
+         "How fast this machine is: 100 is the reference of agentd --calibrate.", "120",
+         "as measured at the first start"},
+        {"cpus", number(c.cpus, 1, 65'536), "How many CPUs are offered.", "4", "all"},
+        {"memory_mb", megabytes(c.memory_mb, 1, int64_t{1} << 40), "How much memory is offered.",
+         "\"16G\"", "all"},
+        {"frames", text(c.frames),
+         "When the node is on the market by itself, in local time: \"always\", or frames such as "
+         "\"daily 20:00-08:00\".",
+         "\"mon-fri 18:00-08:00; sat,sun 00:00-24:00\""},
+        {"on_market", boolean(c.on_market), "Whether it is offered at all.", "false"},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_owner(Settings& all) {
+    Config& c = config;
+    const std::vector<std::string> ends = {"stop", "kill"};
+    const Settings some = {
+        {"leave_s", seconds(c.policy.leave, 1, 86'400),
+         "A guest that still runs here so long after the owner wants the machine is frozen to "
+         "disk.",
+         "\"2m\""},
+        {"immovable", one_of(immovable, ends),
+         "What becomes of a guest that cannot be frozen to disk: it stands still in memory until "
+         "it may go on (stop), or ends after immovable_s (kill).",
+         "\"kill\""},
+        {"immovable_s", seconds(c.policy.stand, 0, 86'400),
+         "How long such a guest stands before it ends, with immovable = \"kill\".", "\"1h\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+Settings Reading::settings() {
+    Settings all;
+    add_place(all);
+    add_offer(all);
+    add_owner(all);
+    add_jobs(all);
+    add_network(all);
+    return all;
+}
+
+}  // namespace
+
+Result<Config> load_config(const std::string& path, ConfigText* effective) {
+    Reading reading;
+    const Settings settings = reading.settings();
+    Sources sources;
+    TRY(settings::load(path, settings, sources));
+    Config& c = reading.config;
     if (auto good = check(c); !good) return wrap(path, good.error());
-    if (immovable != "stop" && immovable != "kill")
-        return fail(path + ": immovable: '" + immovable + "' is neither stop nor kill");
-    c.policy.kill = immovable == "kill";
-    if (auto good = check_network(network, c); !good) return wrap(path, good.error());
+    c.policy.kill = reading.immovable == "kill";
+    if (auto good = check_network(reading.network, c); !good) return wrap(path, good.error());
+    if (effective) *effective = settings::effective(settings, sources, path);
     return c;
+}
+
+std::string config_reference() {
+    Reading reading;
+    return reference_json(reading.settings());
 }
 
 }  // namespace souk

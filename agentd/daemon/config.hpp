@@ -9,6 +9,7 @@
 #include "agentd/core/home.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/sys/host/config_text.hpp"
 #include "kernel/sys/net/job_port.hpp"
 
 namespace souk {
@@ -26,7 +27,7 @@ struct Config {
     bool insecure = false;
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
-    // prefix of a private CRIU; default: the one that `make deps` made, else the system's
+    // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)
     std::string criu;
     int64_t pids_max = 4096;  // processes and threads of one job; 0: no limit
     int64_t ram_mb = 0;       // for images on their way; 0: half of the machine's memory
@@ -44,7 +45,7 @@ struct Config {
     int64_t output_mb = 1024;  // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
-    int64_t speed = 100;
+    int64_t speed = 0;      // 0: as measured
     int32_t cpus = 0;       // 0: all
     int64_t memory_mb = 0;  // 0: all
     std::string frames = "always";
@@ -56,6 +57,9 @@ struct Config {
     Home::Limits home;
 };
 
-Result<Config> load_config(const std::string& path);
+// `effective`: what is in force, as TOML with where each value comes from.
+Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr);
+// Every key as JSON (kernel/sys/host/settings.hpp).
+std::string config_reference();
 
 }  // namespace souk

@@ -18,6 +18,7 @@
 #include "agentd/store/records.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
 
@@ -125,8 +126,7 @@ void GuestHost::examine_node() {
             "or checkpointed on this node";
         log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
-    const std::string own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    site_.init_path = own + "/souk-init";
+    site_.init_path = program_path("souk-init");
     if (config_.awake_for_moves) site_.awake = &awake_;
     site_.network = config_.network;
     if (share_ != nullptr) {

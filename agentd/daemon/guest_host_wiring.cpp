@@ -120,8 +120,8 @@ void GuestHost::wire_precopy() {
     h.answer = [this](uint64_t number, const wire::ImageResult& r) {
         peers_.answer_image(number, r);
     };
-    precopy_ =
-        std::make_unique<PrecopyLinks>(loop_, BulkIdentity{node_, config_.address, tls_}, std::move(h));
+    precopy_ = std::make_unique<PrecopyLinks>(loop_, BulkIdentity{node_, config_.address, tls_},
+                                              std::move(h));
 }
 
 }  // namespace souk

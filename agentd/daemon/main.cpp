@@ -1,24 +1,95 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // agentd: the daemon of one node: home of the jobs submitted here, host of guests, and the owner's
 // word.
+#include <fcntl.h>
+
 #include <cstdio>
 
 #include "agentd/daemon/agent.hpp"
 #include "checkpoint/doctor.hpp"
+#include "kernel/sys/host/calibrate.hpp"
 #include "kernel/sys/host/daemon.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/notify.hpp"
 
 namespace souk {
 namespace {
 
-Status serve(Log& log, const Config& config, const std::string& file) {
-    TRY(config.criu.empty() ? require_for_agent() : require_for_agent(config.criu));
+std::string speed_file(const Config& config) { return config.state + "/speed"; }
+
+bool guests_are_here(const Config& config) {
+    const auto guests = list_dir(AT_FDCWD, config.state + "/guests");
+    return guests && !guests->empty();
+}
+
+// Where the owner says none: as measured at the first start. What guests use would count, so with
+// guests here it is as on the reference until it is measured.
+int64_t own_speed(Log& log, const Config& config) {
+    if (config.speed > 0) return config.speed;
+    if (const auto kept = kept_speed(speed_file(config))) return *kept;
+    if (guests_are_here(config)) {
+        log.warning("the speed of this machine is not known: it counts as 100",
+                    {{"WHY", "guests run here; agentd --calibrate measures it without them"}});
+        return 100;
+    }
+    const Calibration measured = calibrate();
+    const Status kept = keep_speed(speed_file(config), measured.speed);
+    log.info("speed measured", {{"speed", measured.speed}, {"runs", measured.runs}});
+    if (!kept) log.warning("the speed is not kept", {{"WHY", kept.error()}});
+    return measured.speed;
+}
+
+// agentd --calibrate: also for the daemon that runs, which takes it at SIGHUP or its next start.
+int calibrate_anew(const Config& config) {
+    if (guests_are_here(config)) {
+        std::fprintf(stderr,
+                     "agentd: guests run here, and what they use would count: pvdctl market off "
+                     "first\n");
+        return 1;
+    }
+    const Calibration measured = calibrate();
+    const Status kept = keep_speed(speed_file(config), measured.speed);
+    if (!kept) {
+        std::fprintf(stderr, "agentd: %s\n", kept.error().message.c_str());
+        return 1;
+    }
+    std::printf("speed %ld, kept in %s\n", static_cast<long>(measured.speed),
+                speed_file(config).c_str());
+    if (config.speed > 0)
+        std::printf("the configuration says %ld, which holds\n", static_cast<long>(config.speed));
+    return 0;
+}
+
+void reload(Log& log, Agent& agent, ConfigText& text, const std::string& file) {
+    (void)notify_reloading();
+    ConfigText read;
+    auto now = load_config(file, &read);
+    if (now) now->speed = own_speed(log, *now);
+    Status taken = now.map([](const Config&) {});
+    if (taken) taken = agent.reload(*now);
+    if (taken) {
+        tell_reload(log, file, config_change(text, read, Agent::reloaded()));
+        for (const std::string_view key : Agent::reloaded())
+            text.values[std::string(key)] = read.values[std::string(key)];
+    } else {
+        log.error("the configuration is not read again", {{"WHY", taken.error()}});
+    }
+    (void)notify_ready();
+}
+
+Status serve(Log& log, Config& config, ConfigText& text, const std::string& file) {
+    if (config.criu.empty()) config.criu = settled_criu_root(config.state + "/criu");
+    TRY(require_for_agent(config.criu));
+    config.speed = own_speed(log, config);
     TRY_ASSIGN(Loop loop, Loop::open());
+    const Watchdog watchdog(loop);
     Agent agent(loop, log, config);
-    TRY_ASSIGN(const EndSignals signals, watch_end_signals(loop, [&](std::string_view signal) {
-                   log.info("asked to end", {{"signal", signal}});
-                   loop.stop();
-               }));
+    const auto end = [&](std::string_view signal) {
+        log.info("asked to end", {{"signal", signal}});
+        loop.stop();
+    };
+    TRY_ASSIGN(const EndSignals signals,
+               watch_end_signals(loop, end, [&] { reload(log, agent, text, file); }));
     TRY(agent.begin([&] {
         if (auto told = notify_ready(); !told)
             log.warning("the service manager is not told", {{"WHY", told.error()}});
@@ -32,22 +103,27 @@ Status serve(Log& log, const Config& config, const std::string& file) {
 
 int run(int argc, char** argv) {
     DaemonArguments arguments;
-    if (const auto status = parse_daemon_arguments(
-            "agentd", "The daemon of one node: its jobs, its guests, its owner's word.", argc, argv,
-            arguments))
-        return *status;
+    const DaemonProgram daemon{"agentd",
+                               "The daemon of one node: its jobs, its guests, its owner's word.",
+                               config_reference, true};
+    if (const auto status = parse_daemon_arguments(daemon, argc, argv, arguments)) return *status;
     // A node does not run without one: its market is named there.
     const std::string file = arguments.config.empty() ? usual_config("agentd") : arguments.config;
-    const auto config = load_config(file);
+    ConfigText text;
+    auto config = load_config(file, &text);
     if (!config) {
         std::fprintf(stderr, "agentd: %s\n", config.error().message.c_str());
         return 2;
     }
-    if (arguments.check_only) return 0;
+    if (arguments.calibrate) return calibrate_anew(*config);
+    if (arguments.check_only) {
+        std::fputs(text.text.c_str(), stdout);
+        return std::fflush(stdout) == 0 ? 0 : 1;
+    }
     Log log({.fd = 2,
              .level_max = arguments.verbose ? Level::debug : Level::info,
              .program = "agentd"});
-    if (const Status served = serve(log, *config, file); !served) {
+    if (const Status served = serve(log, *config, text, file); !served) {
         log.error(served.error().message);
         return 1;
     }

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "kernel/sys/host/settings.hpp"
 
 namespace souk {
@@ -19,23 +22,44 @@ Status check(MarketConfig& c) {
     return {};
 }
 
+std::string all_of(const auto& names) {
+    std::string all;
+    for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+    return all;
+}
+
+using namespace settings;
+
 // The name of an algorithm, or what else it may be called.
-settings::Setter algorithm(std::string& into) {
-    return [&into](const toml::node& n) -> Status {
-        const auto name =
-            market::Solver::algorithm_named(n.value_exact<std::string>().value_or(""));
-        if (name) {
-            into = *name;
-            return {};
-        }
-        static const auto algorithms = market::Solver::algorithms();
-        return settings::one_of(into, algorithms)(n);  // says which there are
-    };
+Key algorithm(std::string& into) {
+    return {[&into](const toml::node& n) -> Status {
+                const auto text = n.value_exact<std::string>().value_or("");
+                const auto name = market::Solver::algorithm_named(text);
+                if (!name) return fail("needs one of: " + all_of(market::Solver::algorithms()));
+                into = *name;
+                return {};
+            },
+            [&into] { return quoted(into); }, "one of: " + all_of(market::Solver::algorithms())};
+}
+
+const char* unit_of(const market::SolverOption& option) {
+    if (option.kind != market::SolverOption::Kind::time) return "";
+    return option.unit == Nanos::from_ms(1) ? "milliseconds" : "seconds";
+}
+
+// The default, if that says something.
+int64_t example_of(const market::SolverOption& option, int64_t value) {
+    if (value > option.least) return value;
+    using Kind = market::SolverOption::Kind;
+    const int64_t some = option.kind == Kind::time    ? Nanos::from_s(10).ns
+                         : option.kind == Kind::money ? 500'000
+                                                      : 10;
+    return std::clamp(some, option.least, option.most);
 }
 
 // A number in the unit that the key names, or a text as the tools take it.
-settings::Setter of_solver(const market::SolverOption& option, market::SolverOptions& into) {
-    return [&option, &into](const toml::node& n) -> Status {
+Setting of_solver(const market::SolverOption& option, market::SolverOptions& into) {
+    auto set = [&option, &into](const toml::node& n) -> Status {
         const auto number = n.value_exact<int64_t>();
         const std::string text =
             number ? std::to_string(*number) : n.value_exact<std::string>().value_or("");
@@ -43,52 +67,136 @@ settings::Setter of_solver(const market::SolverOption& option, market::SolverOpt
         option.set(into, value);
         return {};
     };
+    auto show = [&option, &into] {
+        const int64_t value = option.get(into);
+        if (option.kind == market::SolverOption::Kind::time && value % option.unit.ns == 0)
+            return std::to_string(value / option.unit.ns);
+        if (option.kind == market::SolverOption::Kind::number) return std::to_string(value);
+        return quoted(option.text(value));
+    };
+    std::string about(option.help);
+    about[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(about[0])));
+    return {std::string(option.key),
+            {std::move(set), std::move(show), option.range(), unit_of(option)},
+            about + ".",
+            quoted(option.text(example_of(option, option.get(into))))};
+}
+
+// What the settings are written into.
+struct Reading {
+    MarketConfig config;
+
+    settings::Settings settings();
+    void add_place(settings::Settings& all);
+    void add_decisions(settings::Settings& all);
+    void add_limits(settings::Settings& all);
+};
+
+void Reading::add_place(Settings& all) {
+    MarketConfig& c = config;
+    const Settings some = {
+        {"name", text(c.name), "The market's name, which it tells its nodes.", "\"lab\"",
+         "this host's name"},
+        {"listen", address(c.listen), "Where nodes connect.", "\"192.0.2.1:7070\""},
+        {"socket", socket_path(c.socket), "Where marketctl on this machine connects.",
+         "\"/run/souk/marketd.sock\""},
+        {"state", text(c.state), "The directory of its records.", "\"/var/lib/souk/marketd\""},
+        {"identity", text(c.identity),
+         "The directory of the market's key, its certificate and the authority that certifies "
+         "nodes (docs/certificates.md).",
+         "\"/etc/souk/identity\"", "the directory `identity` in `state`"},
+        {"insecure", boolean(c.insecure),
+         "Take nodes without certificates: whoever reaches the port operates the market. For a "
+         "network that nobody else reaches.",
+         "true"},
+        {"nodes_operate", boolean(c.nodes_operate),
+         "Root on any node may operate the market, as root on the market's own machine may.",
+         "true"},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_decisions(Settings& all) {
+    MarketConfig& c = config;
+    const Settings some = {
+        {"solver", algorithm(c.market.solver.algorithm),
+         "The algorithm that decides which job runs where (docs/market.md).", "\"welfare\""},
+        {"pricing", one_of(c.market.solver.pricing, market::Solver::pricings()),
+         "The rule by which a place is charged.", "\"first\""},
+        {"settle_ms", milliseconds(c.market.settle, 0, 3'600'000),
+         "After its start the market waits so long for its nodes before it decides.", "\"5s\""},
+        {"grace_s", seconds(c.market.grace, 0, 86'400),
+         "So long a node that is not heard from keeps its place in the market.", "\"5m\""},
+        {"backoff_min_ms", milliseconds(c.market.backoff_min, 10, 86'400'000),
+         "After an order failed the market waits so long before the next for that job; twice as "
+         "long after each further failure.",
+         "500"},
+        {"backoff_max_s", seconds(c.market.backoff_max, 1, 86'400), "And at most so long.",
+         "\"5m\""},
+        {"solver_program", words(c.solver_program),
+         "A program that decides instead, by the solver's text protocol: solver(1).",
+         "[\"/usr/local/bin/mine\", \"--fast\"]"},
+        {"solver_places", boolean(c.solver_places),
+         "That program knows the commands rj and fj: it is told where jobs are.", "true"},
+        {"solver_patience_ms", milliseconds(c.solver_patience, 1, 60'000),
+         "An answer of that program that comes later counts as none.", "\"2s\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+    for (const market::SolverOption& option : market::solver_option_table())
+        all.push_back(of_solver(option, c.market.solver));
+}
+
+void Reading::add_limits(Settings& all) {
+    MarketConfig& c = config;
+    const Settings some = {
+        {"jobs_max", number(c.market.jobs_max, 1, 100'000'000),
+         "How many unfinished jobs there may be.", "100000"},
+        {"nodes_max", number(c.market.nodes_max, 1, 1'000'000),
+         "How many nodes there may be; each needs a file descriptor.", "5000"},
+        {"finished_max", number(c.finished_max, 0, 1'000'000'000),
+         "How many finished jobs are kept to be shown, the newest.", "10000"},
+        {"finished_days", days(c.finished_age, 0, 36'500),
+         "And for how long; 0: whatever their age.", "30"},
+        {"decisions_mb", megabytes(c.decisions_mb, 0, 1'000'000),
+         "How much of the disk the log of decisions may take; 0: there is none.", "\"1G\""},
+        {"decisions_days", days(c.decisions_age, 0, 36'500),
+         "And for how long it is kept; 0: whatever its age.", "365"},
+        {"hello_patience_ms", milliseconds(c.hello_patience, 10, 60'000),
+         "A connection that says nothing for so long at first is closed.", "\"10s\""},
+        {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096),
+         "How much may wait to be sent to one node; a node that takes less starts afresh.",
+         "\"128M\""},
+        {"keepalive_s", seconds(c.keepalive, 1, 3'600),
+         "A silent node is asked after so long, and given up after three times.", "5"},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+Settings Reading::settings() {
+    Settings all;
+    add_place(all);
+    add_decisions(all);
+    add_limits(all);
+    return all;
 }
 
 }  // namespace
 
-Result<MarketConfig> load_market_config(const std::string& path) {
-    constexpr int64_t day = 86'400;
-    static const auto pricings = market::Solver::pricings();
-    MarketConfig c;
-    market::SolverOptions& solver = c.market.solver;
-    using namespace settings;
-    Keys keys = {
-        {"name", text(c.name)},
-        {"listen", address(c.listen)},
-        {"socket", socket_path(c.socket)},
-        {"state", text(c.state)},
-        {"identity", text(c.identity)},
-        {"insecure", boolean(c.insecure)},
-        {"nodes_operate", boolean(c.nodes_operate)},
-        {"solver", algorithm(solver.algorithm)},
-        {"pricing", one_of(solver.pricing, pricings)},
-        {"settle_ms", milliseconds(c.market.settle, 0, 3'600'000)},
-        {"grace_s", seconds(c.market.grace, 0, day)},
-        {"backoff_min_ms", milliseconds(c.market.backoff_min, 10, day * 1'000)},
-        {"backoff_max_s", seconds(c.market.backoff_max, 1, day)},
-        {"jobs_max", number(c.market.jobs_max, 1, 100'000'000)},
-        {"nodes_max", number(c.market.nodes_max, 1, 1'000'000)},
-        {"finished_max", number(c.finished_max, 0, 1'000'000'000)},
-        {"finished_days", days(c.finished_age, 0, 36'500)},
-        {"decisions_mb", megabytes(c.decisions_mb, 0, 1'000'000)},
-        {"decisions_days", days(c.decisions_age, 0, 36'500)},
-        {"solver_program", words(c.solver_program)},
-        {"solver_places", boolean(c.solver_places)},
-        {"solver_patience_ms", milliseconds(c.solver_patience, 1, 60'000)},
-        {"hello_patience_ms", milliseconds(c.hello_patience, 10, 60'000)},
-        {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096)},
-        {"keepalive_s", seconds(c.keepalive, 1, 3'600)},
-    };
-    for (const market::SolverOption& option : market::solver_option_table())
-        keys.emplace(option.key, of_solver(option, solver));
-    if (path.empty()) {
-        TRY(check(c));
-        return c;
-    }
-    TRY(settings::load(path, keys));
-    if (auto good = check(c); !good) return wrap(path, good.error());
-    return c;
+Result<MarketConfig> load_market_config(const std::string& path, ConfigText* effective) {
+    Reading reading;
+    const Settings settings = reading.settings();
+    Sources sources;
+    if (!path.empty()) TRY(settings::load(path, settings, sources));
+    auto good = check(reading.config);
+    if (!good && path.empty()) return tl::unexpected(good.error());
+    if (!good) return wrap(path, good.error());
+    if (effective) *effective = settings::effective(settings, sources, path);
+    return reading.config;
+}
+
+std::string market_config_reference() {
+    Reading reading;
+    return reference_json(reading.settings());
 }
 
 }  // namespace souk

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/sys/host/config_text.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {
@@ -41,7 +42,10 @@ struct MarketConfig {
     Nanos keepalive = Nanos::from_s(10);
 };
 
-// `path` empty: the defaults.
-Result<MarketConfig> load_market_config(const std::string& path);
+// `path` empty: the defaults. `effective`: what is in force, as TOML with where each value comes
+// from.
+Result<MarketConfig> load_market_config(const std::string& path, ConfigText* effective = nullptr);
+// Every key as JSON (kernel/sys/host/settings.hpp).
+std::string market_config_reference();
 
 }  // namespace souk

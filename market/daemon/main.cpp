@@ -12,19 +12,51 @@ namespace {
 
 constexpr Nanos drain_limit = Nanos::from_s(2);
 
-Status serve(Log& log, const MarketConfig& config, const std::string& file) {
+// What a running market takes of a new configuration. How it decides is changed with marketctl set.
+constexpr std::string_view reloaded[] = {"agent_queue_mb",    "finished_days", "finished_max",
+                                         "hello_patience_ms", "keepalive_s",   "name"};
+
+void take(MarketConfig& config, MarketConfig now) {
+    config.name = std::move(now.name);
+    config.finished_max = now.finished_max;
+    config.finished_age = now.finished_age;
+    config.hello_patience = now.hello_patience;
+    config.agent_queue_mb = now.agent_queue_mb;
+    config.keepalive = now.keepalive;
+}
+
+void reload(Log& log, MarketConfig& config, ConfigText& text, const std::string& file) {
+    (void)notify_reloading();
+    ConfigText read;
+    if (auto now = load_market_config(file, &read)) {
+        tell_reload(log, file, config_change(text, read, reloaded));
+        take(config, std::move(*now));
+        for (const std::string_view key : reloaded)
+            text.values[std::string(key)] = read.values[std::string(key)];
+    } else {
+        log.error("the configuration is not read again", {{"WHY", now.error()}});
+    }
+    (void)notify_ready();
+}
+
+Status serve(Log& log, MarketConfig& config, ConfigText& text, const std::string& file) {
     TRY(require({examine_io_uring()}));
     TRY_ASSIGN(Loop loop, Loop::open(LoopOptions::for_many_peers()));
     TRY_ASSIGN(const auto daemon, Marketd::open(loop, log, config));
-    TRY_ASSIGN(EndSignals signals, watch_end_signals(loop, [&](std::string_view signal) {
-                   log.info("asked to end", {{"signal", signal}});
-                   loop.stop();
-               }));
+    TRY_ASSIGN(EndSignals signals, watch_end_signals(
+                                       loop,
+                                       [&](std::string_view signal) {
+                                           log.info("asked to end", {{"signal", signal}});
+                                           loop.stop();
+                                       },
+                                       [&] { reload(log, config, text, file); }));
+    const Watchdog watchdog(loop);
     log.info("ready", {{"agents", config.listen},
                        {"port", static_cast<int>(daemon->port())},
                        {"socket", config.socket},
                        {"state", config.state},
-                       {"configuration", file}});
+                       {"configuration",
+                        file.empty() ? "none: there is no " + usual_config("marketd") : file}});
     if (const Status told = notify_ready("ready"); !told)
         log.warning("sd_notify", {{"WHY", told.error()}});
     TRY(loop.run());
@@ -37,15 +69,16 @@ Status serve(Log& log, const MarketConfig& config, const std::string& file) {
 
 int run(int argc, char** argv) {
     DaemonArguments arguments;
-    if (const auto status = parse_daemon_arguments("marketd",
-                                                   "The market: takes bids for jobs and offers of "
-                                                   "machines, and decides which job runs where.",
-                                                   argc, argv, arguments))
-        return *status;
+    const DaemonProgram daemon{"marketd",
+                               "The market: takes bids for jobs and offers of machines, and "
+                               "decides which job runs where.",
+                               market_config_reference};
+    if (const auto status = parse_daemon_arguments(daemon, argc, argv, arguments)) return *status;
     Log log({.fd = 2,
              .level_max = arguments.verbose ? Level::debug : Level::info,
              .program = "marketd"});
-    const auto config = load_market_config(arguments.config);
+    ConfigText text;
+    auto config = load_market_config(arguments.config, &text);
     if (!config) {
         std::fprintf(stderr, "marketd: %s\n", config.error().message.c_str());
         return 2;
@@ -57,14 +90,11 @@ int run(int argc, char** argv) {
                             std::to_string(config->market.nodes_max) + " agents (nodes_max)");
     if (arguments.check_only) {
         if (!lacking.empty()) std::fprintf(stderr, "marketd: %s\n", lacking.c_str());
-        return 0;
+        std::fputs(text.text.c_str(), stdout);
+        return std::fflush(stdout) == 0 ? 0 : 1;
     }
     if (!lacking.empty()) log.warning("not all agents can connect", {{"WHY", lacking}});
-    if (const Status served =
-            serve(log, *config,
-                  arguments.config.empty() ? "none: there is no " + usual_config("marketd")
-                                           : arguments.config);
-        !served) {
+    if (const Status served = serve(log, *config, text, arguments.config); !served) {
         std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());
         return 1;
     }

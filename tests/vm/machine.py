@@ -491,7 +491,7 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
     units = ["souk-marketd", "souk-agentd", "souk-right"]
     for unit in units:
         text = read_text(f"/souk/systemd/{unit.replace('right', 'agentd')}.service").replace(
-            "/usr/local/bin", BIN)
+            "/usr/local/sbin", BIN)
         with open(f"/etc/systemd/system/{unit}.service", "w") as f:
             f.write(text.replace("agentd.conf", "right.conf") if unit == "souk-right" else text)
 

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/base/version.hpp"
@@ -14,7 +15,8 @@
 namespace souk::tools {
 namespace {
 
-constexpr int help_value = 1000, version_value = 1001, first_value = 2000;
+constexpr int help_value = 1000, version_value = 1001, source_value = 1002, first_value = 2000;
+constexpr const char *help_help = "show this and exit", *version_help = "show the version and exit";
 
 void print_help(const CommandLine& line) {
     std::string text =
@@ -31,10 +33,38 @@ void print_help(const CommandLine& line) {
                                    : *o.value == '[' ? o.value
                                                      : std::string(" ") + o.value),
             o.help);
-    row('h', "help", "show this and exit");
-    row(0, "version", "show the version and exit");
+    row('h', "help", help_help);
+    row(0, "version", version_help);
+    if (!line.verbs.empty()) text += "\n";
+    for (const VerbHelp& verb : line.verbs) {
+        std::string left = std::string("  ") + verb.words;
+        if (left.size() > 20) left += "\n";
+        left.append(left.size() < 20 ? 20 - left.size() : left.ends_with('\n') ? 20 : 0, ' ');
+        text += left + "  " + verb.help + "\n";
+    }
     text += line.footer;
     std::fputs(text.c_str(), stdout);
+}
+
+// A letter as a text; without one it is empty.
+std::string letter_text(char letter) { return letter ? std::string(1, letter) : ""; }
+
+void print_source(const CommandLine& line) {
+    JsonWriter w;
+    const auto option = [&](char letter, const char* name, const char* value, const char* help) {
+        w.begin_object().field("letter", letter_text(letter)).field("name", name);
+        w.field("value", value ? value : "").field("help", help).end_object();
+    };
+    w.begin_object().field("program", line.tool).field("synopsis", line.synopsis);
+    w.field("about", line.summary).key("options").begin_array();
+    for (const Option& o : line.options) option(o.letter, o.name, o.value, o.help);
+    option('h', "help", nullptr, help_help);
+    option(0, "version", nullptr, version_help);
+    w.end_array().key("verbs").begin_array();
+    for (const VerbHelp& verb : line.verbs)
+        w.begin_object().field("words", verb.words).field("help", verb.help).end_object();
+    w.end_array().field("notes", line.footer).end_object();
+    std::puts(w.take().c_str());
 }
 
 }  // namespace
@@ -64,6 +94,7 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
     }
     longs.push_back({"help", no_argument, nullptr, help_value});
     longs.push_back({"version", no_argument, nullptr, version_value});
+    longs.push_back({"help-source", no_argument, nullptr, source_value});
     longs.push_back({});
     const auto failed = [&](const std::string& why) {
         complain(line.tool, why + " (see " + line.tool + " --help)");
@@ -77,6 +108,10 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
         if (value == -1) break;
         if (value == 'h' || value == help_value) {
             print_help(line);
+            return Parsed::done;
+        }
+        if (value == source_value) {
+            print_source(line);
             return Parsed::done;
         }
         if (value == version_value) {

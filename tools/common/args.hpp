@@ -25,6 +25,13 @@ struct Option {
     std::function<Status(const char*)> set;
 };
 
+// What a tool can be told to do, as help shows it: "move ID NODE". Words in capitals stand for
+// something of that kind.
+struct VerbHelp {
+    const char* words;
+    const char* help;
+};
+
 struct CommandLine {
     const char* tool;
     const char* synopsis;  // "[options] PROGRAM [ARGS]"
@@ -32,11 +39,13 @@ struct CommandLine {
     std::vector<Option> options;
     const char* footer = "";
     bool mixed = false;  // options may stand after arguments too
+    std::vector<VerbHelp> verbs = {};
 };
 
 enum class Parsed { go, done, failed };  // done: help or version was printed
 
-// `rest`: what is not an option. Adds --help and --version.
+// `rest`: what is not an option. Adds --help, --version, and --help-source: what help says as JSON,
+// from which the man page and the completion of the shells are made (scripts/manual).
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
 
 // Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written

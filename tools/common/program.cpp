@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/installation.hpp"
 
 namespace souk::tools {
 namespace {
@@ -23,11 +23,7 @@ Result<std::string> text_in(int fd) {
 }  // namespace
 
 Result<std::string> output_of_sibling(const std::string& name, std::vector<std::string> arguments) {
-    char self[PATH_MAX];
-    const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);
-    if (n < 0) return fail_errno("/proc/self/exe", errno);
-    const std::string own(self, static_cast<size_t>(n));
-    arguments.insert(arguments.begin(), own.substr(0, own.rfind('/') + 1) + name);
+    arguments.insert(arguments.begin(), program_path(name));
     std::vector<char*> argv;
     for (std::string& word : arguments) argv.push_back(word.data());
     argv.push_back(nullptr);

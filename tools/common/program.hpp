@@ -9,8 +9,8 @@
 
 namespace souk::tools {
 
-// What `name`, which lies beside the running program, writes to its stdout. Errors: it cannot be
-// started, or it failed: then the first line of its stderr, without its name.
+// What `name` (kernel/sys/host/installation.hpp says where it lies) writes to its stdout. Errors:
+// it cannot be started, or it failed: then the first line of its stderr, without its name.
 Result<std::string> output_of_sibling(const std::string& name, std::vector<std::string> arguments);
 
 }  // namespace souk::tools

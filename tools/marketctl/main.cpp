@@ -179,38 +179,37 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 }
 
 // What the verbs are, for --help.
-constexpr const char* verbs_text =
-    "\n  status              the market, its jobs and what they are worth\n"
-    "  list-jobs (lj)      every live job, and the newest 1,000 that are finished\n"
-    "  list-providers (lp) every provider\n"
-    "  job ID              all about one job; with --story the steps of its life\n"
-    "  dump                what its machine holds right now of each node and unfinished job "
-    "(root)\n"
-    "  cancel ID           end a job\n"
-    "  move ID NODE        move a job to a node\n"
-    "  freeze ID           freeze a job\n"
-    "  thaw ID [NODE]      let a frozen job run (there)\n"
-    "  release ID          the job is the market's again\n"
-    "  node lost NAME      it will not come back: its jobs go on from their checkpoints\n"
-    "  account [NAME]      what a user (or all you may see), a node or the market has "
-    "received, less what it paid\n"
-    "  receipts            what each job ran where, from when to when, and what it paid, the "
-    "newest first\n"
-    "  prices              what a place for a job of one CPU cost, in all and at each speed\n"
-    "  user show [USER]    what users may have at most, and have now\n"
-    "  user limit USER     set what this user may spend a day, and may have at once\n"
-    "  user unlimit USER   all its limits are gone\n"
-    "  set OPTION VALUE [WHY]\n"
-    "                      how the market decides: solver, pricing, horizon, min-stay, quantum,\n"
-    "                      moves-max, ... (root; 'default': as configured)\n"
-    "  ledger verify       add up all receipts, and follow their chain of hashes\n"
-    "  why-price JOB|NODE  the bids and the reserve that set a job's price; what a node's places\n"
-    "                      cost\n"
-    "  decisions export FILE\n"
-    "                      the log of decisions and prices, for souk-audit to confirm (-: stdout)\n"
-    "  backup FILE         copy the market's records into a new file while it runs\n"
-    "  restore FILE        put such a copy in their place, while marketd does not run; keeps "
-    "what was there\n";
+const std::vector<VerbHelp> verbs_help = {
+    {"status", "the market, its jobs and what they are worth"},
+    {"list-jobs (lj)", "every live job, and the newest 1,000 that are finished"},
+    {"list-providers (lp)", "every provider"},
+    {"job ID", "all about one job; with --story the steps of its life"},
+    {"dump", "what its machine holds right now of each node and unfinished job (root)"},
+    {"cancel ID", "end a job"},
+    {"move ID NODE", "move a job to a node"},
+    {"freeze ID", "freeze a job"},
+    {"thaw ID [NODE]", "let a frozen job run (there)"},
+    {"release ID", "the job is the market's again"},
+    {"node lost NODE", "it will not come back: its jobs go on from their checkpoints"},
+    {"account [NAME]",
+     "what a user (or all you may see), a node or the market has received, less what it paid"},
+    {"receipts", "what each job ran where, from when to when, and what it paid, the newest first"},
+    {"prices", "what a place for a job of one CPU cost, in all and at each speed"},
+    {"user show [USER]", "what users may have at most, and have now"},
+    {"user limit USER", "set what this user may spend a day, and may have at once"},
+    {"user unlimit USER", "all its limits are gone"},
+    {"set OPTION VALUE [WHY]",
+     "how the market decides: solver, pricing, horizon, min-stay, quantum, moves-max, ... (root; "
+     "'default': as configured)"},
+    {"ledger verify", "add up all receipts, and follow their chain of hashes"},
+    {"why-price JOB|NODE",
+     "the bids and the reserve that set a job's price; what a node's places cost"},
+    {"decisions export FILE",
+     "the log of decisions and prices, for souk-audit to confirm (-: stdout)"},
+    {"backup FILE", "copy the market's records into a new file while it runs"},
+    {"restore FILE",
+     "put such a copy in their place, while marketd does not run; keeps what was there"},
+};
 
 std::vector<Option> options_of(Given& given) {
     auto& [order, money, user, decisions, last, step] = given;
@@ -272,13 +271,14 @@ std::vector<Option> options_of(Given& given) {
 
 int run(int argc, char** argv) {
     Given given;
-    CtlTool tool{{"marketctl", "[options] VERB [ARGS]",
-                  "Shows the market, and gives it orders by hand.", options_of(given), verbs_text},
-                 "ask through this node's agentd (default: the market on this machine)",
-                 "ask through this daemon's socket",
-                 "print the market's JSON",
-                 [&](std::span<char*> words) { return parse_words(words, given); },
-                 wire::find_market};
+    CtlTool tool{
+        {"marketctl", "[options] VERB [ARGS]", "Shows the market, and gives it orders by hand.",
+         options_of(given), "", true, verbs_help},
+        "ask through this node's agentd (default: the market on this machine)",
+        "ask through this daemon's socket",
+        "print the market's JSON",
+        [&](std::span<char*> words) { return parse_words(words, given); },
+        wire::find_market};
     return run_ctl(std::move(tool), argc, argv);
 }
 

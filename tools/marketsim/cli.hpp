@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernel/base/result.hpp"
+#include "tools/common/cli_source.hpp"
 
 namespace souk::tools {
 
@@ -28,6 +29,7 @@ inline int failed(const CLI::App& app, const Error& error) {
 // Parses; nothing when the verb may go on, else its exit code (help on stdout: 0; a usage error,
 // one line: 2).
 inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) {
+    if (cli_source_asked(app, app.get_name().c_str(), argc, argv)) return 0;
     try {
         app.parse(argc, argv);
         return std::nullopt;

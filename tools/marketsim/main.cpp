@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
 #include "tools/marketsim/verbs.hpp"
 
@@ -20,6 +21,17 @@ constexpr Verb verbs[] = {
     {"compare", souk::tools::marketsim_compare, "solvers, pricings and parameters side by side"},
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
 };
+
+int help_source() {
+    souk::JsonWriter w;
+    w.begin_object().field("program", "marketsim");
+    w.field("about", "Simulates the market, and policies to compare with it, on recorded work.");
+    w.key("options").begin_array().end_array().key("subprograms").begin_array();
+    for (const Verb& verb : verbs) w.value(verb.name);
+    w.end_array().end_object();
+    std::puts(w.take().c_str());
+    return 0;
+}
 
 int help() {
     std::fputs("usage: marketsim VERB [options]   (marketsim VERB --help tells more)\n", stdout);
@@ -39,6 +51,7 @@ int main(int argc, char** argv) {
     }
     const std::string_view name = argv[1];
     if (name == "--help" || name == "-h" || name == "help") return help();
+    if (name == "--help-source") return help_source();
     for (const Verb& verb : verbs)
         if (verb.name == name) return verb.run(argc - 1, argv + 1);
     std::fprintf(stderr, "marketsim: no verb '%s': see marketsim --help\n", argv[1]);

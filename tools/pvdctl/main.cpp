@@ -74,24 +74,25 @@ int run(int argc, char** argv) {
           "[options] status | guests [ID] | set NAME VALUE | unset NAME | market on|off",
           "Shows and sets what a node offers on the market.",
           {},
-          "\n"
-          "  status            on the market or not, reservation price, what guests pay, what "
-          "would take it\n"
-          "  guests [ID]       what its machines hold right now of each guest and each job of this "
-          "home, or all of one (root)\n"
-          "  set price N       reservation price per CPU-hour\n"
-          "  set memory SIZE   memory offered: 512M, 4G, or a number of MB\n"
-          "  set speed N       speed reported; 100 is standard\n"
-          "  set cpus N        CPUs offered\n"
-          "  set frames TEXT   when the node is on the market by itself (such as 'always')\n"
-          "  market on         offer the node\n"
-          "  market off        leave the market; waits until no guest runs here any more, and "
-          "names who is left\n"
-          "  unset NAME        back to what agentd's configuration says (a name of set, or "
-          "market)\n"
-          "\n"
-          "What is set here holds over the configuration, also after agentd was started again, "
-          "until it is unset.\n"},
+          "\nWhat is set here holds over the configuration, also after agentd was started again, "
+          "until it is unset.\n",
+          true,
+          {
+              {"status",
+               "on the market or not, reservation price, what guests pay, what would take it"},
+              {"guests [ID]",
+               "what its machines hold right now of each guest and each job of this home, or all "
+               "of one (root)"},
+              {"set price N", "reservation price per CPU-hour"},
+              {"set memory SIZE", "memory offered: 512M, 4G, or a number of MB"},
+              {"set speed N", "speed reported; 100 is standard"},
+              {"set cpus N", "CPUs offered"},
+              {"set frames TEXT", "when the node is on the market by itself (such as 'always')"},
+              {"market on", "offer the node"},
+              {"market off",
+               "leave the market; waits until no guest runs here any more, and names who is left"},
+              {"unset NAME", "back to what agentd's configuration says (a name of set, or market)"},
+          }},
          "the node (default $SOUK_NODE, then this machine's)",
          "its agentd's socket",
          "print the daemon's JSON",

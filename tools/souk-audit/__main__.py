@@ -10,12 +10,17 @@ shares no code with the market. LOG may be - (stdin).
   --seen N:HASH     a head that `marketctl status` showed earlier: the log must contain it
   --quiet           only what is wrong
   --why NAME        says why this job pays what it pays, or what this node's places cost, and no
-                    more; --at SECONDS: then (Unix time; default: at the end), --json: as JSON
+                    more
+  --at SECONDS      with --why: then (Unix time; default: at the end)
+  --json            with --why: as JSON
+  --help            this text
+  --version         show the version and end
 
 Exit status 0: all is confirmed; 1: something is wrong, a line each; 2: wrong usage, or no log.
 """
 import getopt
 import json
+import re
 import sys
 from decimal import Decimal
 
@@ -29,16 +34,31 @@ def read_receipts(path):
         return json.load(file, parse_float=Decimal)
 
 
+def help_source():
+    """What help says, in the form of tools/common/args.cpp."""
+    usage, about, options, notes = __doc__.strip().split("\n\n")
+    listed = [(name, value or "", about) for name, value, about in
+              re.findall(r"^  --(\S+)(?: ([A-Z:]+))?  +(.*(?:\n {8}.*)*)", options, re.M)]
+    letters = {"quiet": "q", "help": "h"}
+    return {"program": "souk-audit", "synopsis": usage.partition(" ")[2],
+            "about": about, "notes": notes,
+            "options": [{"letter": letters.get(name, ""), "name": name, "value": value,
+                         "help": about} for name, value, about in listed]}
+
+
 def main(argv):
     try:
         options, files = getopt.gnu_getopt(argv, "qh", [
-            "receipts=", "seen=", "quiet", "help", "version", "why=", "at=", "json"])
+            "receipts=", "seen=", "quiet", "help", "version", "why=", "at=", "json", "help-source"])
     except getopt.GetoptError as error:
         print(f"souk-audit: {error}", file=sys.stderr)
         return 2
     given = dict(options)
     if "-h" in given or "--help" in given:
         print(__doc__.strip())
+        return 0
+    if "--help-source" in given:
+        print(json.dumps(help_source()))
         return 0
     if "--version" in given:
         print(f"souk-audit (souk) {VERSION}")

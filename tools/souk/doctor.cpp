@@ -57,7 +57,7 @@ int cmd_doctor(int argc, char** argv) {
                         std::string("unexpected argument '") + rest[0] + "'; see --help");
         return 2;
     }
-    std::vector<Need> needs = examine(Examination::full);
+    std::vector<Need> needs = examine(Examination::full, settled_criu_root(""));
     for (Need& need : needs)
         if (need.name == "BTF" && need.met) try_load_programs(need);
     const std::string text = json ? needs_json(needs) + "\n" : needs_text(needs);

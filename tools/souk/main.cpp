@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "kernel/base/money.hpp"
 #include "kernel/base/version.hpp"
 #include "market/core/solver.hpp"
+#include "tools/common/cli_source.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/setup.hpp"
@@ -38,11 +38,10 @@ int64_t host_memory_mb() {
     return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
 }
 
-Result<UpOptions> up_options(const UpArguments& a, const std::string& bin) {
+Result<UpOptions> up_options(const UpArguments& a) {
     UpOptions o;
     o.run = run_dir();
     o.state = state_root(o.run);
-    o.bin = bin;
     // A market that was kept is taken again as it was, but for what is said now.
     TRY_ASSIGN(const auto kept, load_shape(o.state));
     o.again = kept.has_value();
@@ -111,17 +110,15 @@ void add_up(CLI::App& app, UpArguments& a) {
 
 int run(int argc, char** argv) {
     if (version_asked("souk", argc, argv)) return 0;
-    std::error_code error;
-    const std::string bin = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
     // The doctor reads its own arguments.
     if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
     if (argc > 1 && is_trust_verb(argv[1])) return cmd_trust(argc, argv);
 
     if (argc > 1 && argv[1][0] != '-' &&
-        !std::set<std::string_view>{"up", "down", "status"}.contains(argv[1])) {
+        !std::set<std::string_view>{"up", "down", "status", "calibrate"}.contains(argv[1])) {
         std::fprintf(stderr,
-                     "souk: '%s' is not a verb: up, down, status, doctor, setup, token, node or "
-                     "operator (see souk --help)\n",
+                     "souk: '%s' is not a verb: up, down, status, calibrate, doctor, setup, token, "
+                     "node or operator (see souk --help)\n",
                      argv[1]);
         return 2;
     }
@@ -142,12 +139,16 @@ int run(int argc, char** argv) {
                    "freeze what runs and keep the state: souk up takes it again");
     CLI::App* status = app.add_subcommand("status", "show the daemons");
     status->add_flag("--json", json, "as JSON");
+    CLI::App* calibrate =
+        app.add_subcommand("calibrate", "measure how fast this machine is: 100 is the reference");
+    calibrate->add_flag("--json", json, "as JSON, with the parts");
     app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")
         ->prefix_command();
     app.add_subcommand("setup", "make this machine a market, or a node of one")->prefix_command();
     app.add_subcommand("token", "what lets a machine join a market, once")->prefix_command();
     app.add_subcommand("node", "who has a certificate: list, revoke, renew")->prefix_command();
     app.add_subcommand("operator", "who may operate the market from elsewhere")->prefix_command();
+    if (tools::cli_source_asked(app, "souk", argc, argv)) return 0;
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {
@@ -162,7 +163,8 @@ int run(int argc, char** argv) {
     }
     if (*down) return cmd_down(run_dir(), down_options);
     if (*status) return cmd_status(run_dir(), json);
-    const auto options = up_options(a, bin);
+    if (*calibrate) return cmd_calibrate(json);
+    const auto options = up_options(a);
     if (!options) {
         std::fprintf(stderr, "souk: %s\n", options.error().message.c_str());
         return 2;

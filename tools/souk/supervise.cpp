@@ -22,6 +22,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "tools/souk/identities.hpp"
 #include "tools/souk/network.hpp"
 
@@ -181,7 +182,7 @@ Status Supervisor::start() {
     children_.push_back(
         {&instance_.market,
          &network_.fabric,
-         {options_.bin + "/marketd", "--config", instance_.market.dir + "/marketd.conf"},
+         {program_path("marketd"), "--config", instance_.market.dir + "/marketd.conf"},
          false,
          {},
          {},
@@ -191,7 +192,7 @@ Status Supervisor::start() {
         children_.push_back(
             {&instance_.nodes[i],
              &network_.nodes[i],
-             {options_.bin + "/agentd", "--config", instance_.nodes[i].dir + "/agentd.conf"},
+             {program_path("agentd"), "--config", instance_.nodes[i].dir + "/agentd.conf"},
              false,
              {},
              {},

@@ -21,7 +21,6 @@ struct UpOptions {
     // a market that was kept: what is there of it stays if it does not come up
     bool again = false;
     bool check_precopy = false;  // of agentd's configuration
-    std::string bin;             // where marketd and agentd are
 };
 
 // Becomes the supervisor; `report` gets "ok\n" when all daemons are ready, or one line of error,

@@ -12,21 +12,66 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernel/base/json.hpp"
 #include "kernel/base/version.hpp"
 
 namespace souk {
 namespace {
 
-constexpr const char options_help[] =
-    "  -c, --config FILE   read the configuration from there (TOML)\n"
-    "      --check-config  read the configuration, say what is wrong with it, and end\n"
-    "  -v, --verbose       log every step of the machines (level debug); $SOUK_LOG=debug says the "
-    "same\n"
-    "      --version       show the version and end\n"
-    "  -h, --help          this text\n"
-    "\nIn the configuration a time is a number in the unit that its key names, or \"90s\", "
-    "\"30m\", \"1.5h\", \"2d\"; a size in\n"
-    "MB, or \"512M\", \"4G\".\n";
+struct DaemonOption {
+    char letter;
+    const char *name, *value, *help;
+};
+
+constexpr DaemonOption options[] = {
+    {'c', "config", "FILE", "read the configuration from there (TOML)"},
+    {0, "check-config", "",
+     "read the configuration, say what is wrong with it, else what is in force and from where"},
+    {'v', "verbose", "",
+     "log every step of the machines (level debug); $SOUK_LOG=debug says the same"},
+    {0, "calibrate", "", "measure the speed of this machine, print it, and end"},
+    {0, "version", "", "show the version and end"},
+    {'h', "help", "", "this text"},
+};
+constexpr const char* notes =
+    "In the configuration a time is a number in the unit that its key names, or \"90s\", \"30m\", "
+    "\"1.5h\", \"2d\"; a size in\nMB, or \"512M\", \"4G\".";
+
+// Of options that not every daemon has.
+bool has(const DaemonProgram& program, const DaemonOption& option) {
+    return std::string_view(option.name) != "calibrate" || program.calibrate;
+}
+
+std::string synopsis(const DaemonProgram& program) {
+    return std::string("[--config FILE] [--check-config] [--verbose]") +
+           (program.calibrate ? " | --calibrate" : "");
+}
+
+void print_help(const DaemonProgram& program) {
+    std::printf("usage: %s %s\n%s\n\n", program.name, synopsis(program).c_str(), program.about);
+    for (const DaemonOption& o : options) {
+        if (!has(program, o)) continue;
+        const std::string left = (o.letter ? std::string("-") + o.letter + ", " : "    ") + "--" +
+                                 o.name + (*o.value ? std::string(" ") + o.value : "");
+        std::printf("  %-18s  %s\n", left.c_str(), o.help);
+    }
+    std::printf("\n%s\nWithout --config it reads %s, if that is there.\n", notes,
+                usual_config(program.name).c_str());
+}
+
+// In the form of tools/common/args.cpp.
+void print_source(const DaemonProgram& program) {
+    JsonWriter w;
+    w.begin_object().field("program", program.name).field("synopsis", synopsis(program));
+    w.field("about", program.about).key("options").begin_array();
+    for (const DaemonOption& o : options) {
+        if (!has(program, o)) continue;
+        w.begin_object().field("letter", o.letter ? std::string(1, o.letter) : "");
+        w.field("name", o.name).field("value", o.value).field("help", o.help).end_object();
+    }
+    w.end_array().field("notes", notes).end_object();
+    std::puts(w.take().c_str());
+}
 
 void raise_descriptor_limit() {
     rlimit limit{};
@@ -37,23 +82,22 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-std::optional<int> parse_daemon_arguments(const char* program, const char* about, int argc,
-                                          char** argv, DaemonArguments& into) {
+std::optional<int> parse_daemon_arguments(const DaemonProgram& daemon, int argc, char** argv,
+                                          DaemonArguments& into) {
     const char* const level = std::getenv("SOUK_LOG");
+    const char* const program = daemon.name;
     into.verbose = level && std::string_view(level) == "debug";
     for (int i = 1; i < argc; ++i) {
         const std::string_view arg = argv[i];
         const bool config = arg == "-c" || arg == "--config";
-        if (arg == "-h" || arg == "--help") {
-            std::printf(
-                "usage: %s [--config FILE] [--check-config] [--verbose]\n%s\n%sWithout --config it "
-                "reads %s, if that is there.\n",
-                program, about, options_help, usual_config(program).c_str());
-            return 0;
-        }
+        if (arg == "-h" || arg == "--help") return print_help(daemon), 0;
+        if (arg == "--help-source") return print_source(daemon), 0;
+        if (arg == "--config-reference") return std::puts(daemon.reference().c_str()), 0;
         if (arg == "--version") return print_version(program), 0;
         if (arg == "--check-config")
             into.check_only = true;
+        else if (arg == "--calibrate" && daemon.calibrate)
+            into.calibrate = true;
         else if (arg == "-v" || arg == "--verbose")
             into.verbose = true;
         else if (config && i + 1 < argc)
@@ -77,6 +121,15 @@ std::string usual_config(const char* program) {
     return std::string("/etc/souk/") + program + ".conf";
 }
 
+void tell_reload(Log& log, const std::string& file, const ConfigChange& change) {
+    log.info("configuration read again",
+             {{"configuration", file},
+              {"in_force", change.taken.empty() ? "nothing new" : change.taken}});
+    if (!change.not_taken.empty())
+        log.warning("some of the configuration counts from the next start",
+                    {{"keys", change.not_taken}});
+}
+
 std::string descriptors_lacking(uint64_t needed, std::string_view what_for) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_max >= needed) return {};
@@ -87,21 +140,24 @@ std::string descriptors_lacking(uint64_t needed, std::string_view what_for) {
 }
 
 Result<EndSignals> watch_end_signals(Loop& loop,
-                                     std::function<void(std::string_view signal)> on_end) {
+                                     std::function<void(std::string_view signal)> on_end,
+                                     std::function<void()> on_reload) {
     raise_descriptor_limit();
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP);
     if (::sigprocmask(SIG_BLOCK, &ends, nullptr) < 0) return fail_errno("sigprocmask", errno);
     std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGHUP, SIG_IGN);
     EndSignals signals;
     signals.fd = Fd(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals.fd) return fail_errno("signalfd", errno);
-    auto on_signal = [fd = signals.fd.get(), on_end = std::move(on_end)](short) {
+    auto on_signal = [fd = signals.fd.get(), on_end = std::move(on_end),
+                      on_reload = std::move(on_reload)](short) {
         signalfd_siginfo info{};
         if (::read(fd, &info, sizeof info) != sizeof info) return;
+        if (info.ssi_signo == SIGHUP) return on_reload();
         on_end(::strsignal(static_cast<int>(info.ssi_signo)));
     };
     TRY_ASSIGN(signals.watch, loop.watch(signals.fd.get(), POLLIN, std::move(on_signal)));

@@ -24,4 +24,20 @@ Status notify_ready(std::string_view status_line) {
 
 Status notify_stopping() { return notify("STOPPING=1"); }
 
+Status notify_reloading() {
+    return notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(Loop::now().ns / 1'000));
+}
+
+Watchdog::Watchdog(Loop& loop) : loop_(loop) {
+    uint64_t limit_us = 0;
+    if (::sd_watchdog_enabled(0, &limit_us) <= 0) return;
+    span_ = Nanos{static_cast<int64_t>(limit_us) * 1'000 / 3};
+    keep();
+}
+
+void Watchdog::keep() {
+    (void)notify("WATCHDOG=1");
+    timer_ = loop_.after(span_, [this] { keep(); });
+}
+
 }  // namespace souk

@@ -10,6 +10,7 @@
 #include "kernel/base/version.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "tests/sim/fault_table.hpp"
+#include "tools/common/cli_source.hpp"
 
 namespace souk::sim {
 namespace {
@@ -153,6 +154,7 @@ int run_main(int argc, char** argv) {
     app.add_flag("--json", json, "the last line as JSON");
     app.add_flag("--fault-table", fault_rows,
                  "print what comes of each fault in a move, as docs/move.md has it");
+    if (tools::cli_source_asked(app, "clustersim", argc, argv)) return 0;
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp& e) {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a running agentd takes of a new configuration.
+#include "agentd/daemon/agent.hpp"
+
+namespace souk {
+
+std::span<const std::string_view> Agent::reloaded() {
+    static constexpr std::string_view keys[] = {
+        "awake_for_moves", "check_ahead", "cpu_weight", "cpus",  "frames", "memory_default_mb",
+        "memory_mb",       "on_market",   "pids_max",   "price", "speed",
+    };
+    return keys;
+}
+
+// The offer is made anew, as at a start: what pvdctl has set still holds over it.
+Status Agent::reload(const Config& config) {
+    TRY_ASSIGN(Provider provider,
+               Provider::create(config_.node, hardware(), offered(config), provider_->record()));
+    if (share_ && config.cpu_weight != config_.cpu_weight)
+        TRY(share_->set_cpu_weight(config.cpu_weight));
+    config_.price = config.price;
+    config_.speed = config.speed;
+    config_.cpus = config.cpus;
+    config_.memory_mb = config.memory_mb;
+    config_.frames = config.frames;
+    config_.on_market = config.on_market;
+    config_.cpu_weight = config.cpu_weight;
+    config_.pids_max = site_.pids_max = config.pids_max;
+    config_.home.memory_default_mb = config.home.memory_default_mb;
+    config_.awake_for_moves = config.awake_for_moves;
+    site_.awake = config.awake_for_moves ? &awake_ : nullptr;
+    config_.check_precopy = site_.check_precopy = config.check_precopy;
+    *provider_ = std::move(provider);
+    provider_->tell_to(trace_.listener());
+    provider_step([](Provider& p, provider::Outputs& out) {
+        p.started(wall_now(), out);
+        p.market_up(out);
+    });
+    arm_provider();
+    return {};
+}
+
+}  // namespace souk

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""make install into a root of its own: all is there, and it runs from there."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BIN
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = BIN.resolve().parent
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """A prefix that was installed, and then moved: nothing in it may know where it was."""
+    at = tmp_path_factory.mktemp("installed")
+    done = subprocess.run(["make", "-s", f"BUILD={BUILD}", "install", f"DESTDIR={at}/one",
+                           "PREFIX=/opt/souk"], cwd=ROOT, capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "MAKEFLAGS": ""})
+    assert done.returncode == 0, done.stderr
+    assert [p.name for p in (at / "one").iterdir()] == ["opt"], "nothing lies beside the prefix"
+    shutil.move(at / "one/opt/souk", at / "moved")
+    return at / "moved"
+
+
+def test_every_program_runs_from_where_it_was_installed(prefix):
+    programs = [*(prefix / "bin").iterdir(), *(prefix / "sbin").iterdir()]
+    assert len(programs) == 11
+    for program in programs:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0 and done.stdout.startswith(program.name + " (souk) "), done
+
+
+def test_a_tool_finds_the_program_that_works_for_it(prefix, tmp_path):
+    """marketctl has souk-ledger read the records, which is in lib/souk."""
+    (tmp_path / "state.db").write_bytes(b"none")
+    done = subprocess.run([prefix / "bin/marketctl", "ledger", "verify", "--db",
+                           tmp_path / "state.db"], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "state.db" in done.stderr, done
+    (prefix / "lib/souk/souk-ledger").rename(prefix / "lib/souk/away")
+    try:
+        done = subprocess.run([prefix / "bin/marketctl", "ledger", "verify", "--db",
+                               tmp_path / "state.db"], capture_output=True, text=True, timeout=20)
+        assert "souk-ledger" in done.stderr and "No such file" in done.stderr, done
+    finally:
+        (prefix / "lib/souk/away").rename(prefix / "lib/souk/souk-ledger")
+
+
+def test_what_comes_along_is_there(prefix):
+    for path in ("share/man/man1/srun.1.gz", "share/man/man5/agentd.conf.5.gz",
+                 "share/man/man8/marketd.8.gz", "share/bash-completion/completions/srun",
+                 "share/zsh/site-functions/_souk", "share/doc/souk/examples/agentd.conf",
+                 "share/doc/souk/docs/move.md", "lib/sysusers.d/souk.conf",
+                 "lib/tmpfiles.d/souk.conf", "lib/souk/souk-init"):
+        assert (prefix / path).exists(), path
+    units = sorted((prefix / "lib/systemd/system").iterdir())
+    assert [u.name for u in units] == ["souk-agentd.service", "souk-marketd.service"]
+    for unit in units:
+        assert "ExecStart=/opt/souk/sbin/" in unit.read_text()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
+def test_systemd_takes_the_units(prefix, tmp_path):
+    for unit in (prefix / "lib/systemd/system").iterdir():
+        text = unit.read_text().replace("/opt/souk", str(prefix))
+        (tmp_path / unit.name).write_text(text)
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / unit.name],
+                              capture_output=True, text=True, timeout=60)
+        ours = [line for line in done.stderr.splitlines() if unit.name in line]
+        assert ours == [] and done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("daemon", ["agentd", "marketd"])
+def test_the_sample_is_a_configuration_and_so_is_all_that_it_names(prefix, tmp_path, daemon):
+    sample = (prefix / f"share/doc/souk/examples/{daemon}.conf").read_text()
+    for text in (sample, sample.replace("\n#", "\n").replace("\n ", "\n# ")):
+        (tmp_path / "d.conf").write_text(text)
+        done = subprocess.run([prefix / "sbin" / daemon, "--config", tmp_path / "d.conf",
+                               "--check-config"], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, done.stderr

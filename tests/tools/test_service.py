@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What marketd tells a service manager: that it is ready, alive, and has read its configuration
+again."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import BIN
+
+
+class Manager:
+    """Listens as a service manager does, and starts the daemon with a watchdog of that many ms."""
+
+    def __init__(self, directory, watchdog_ms):
+        self.path = f"{directory}/notify"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.settimeout(20)
+        self.config = directory / "m.conf"
+        self.base = (f'listen = "127.0.0.1:0"\nsocket = "{directory}/s"\n'
+                     f'state = "{directory}/state"\n')
+        self.config.write_text(self.base)
+        env = {**os.environ, "NOTIFY_SOCKET": self.path}
+        if watchdog_ms:
+            env["WATCHDOG_USEC"] = str(watchdog_ms * 1000)
+        self.log = open(directory / "log", "w+")
+        self.daemon = subprocess.Popen([f"{BIN}/marketd", "--config", self.config], env=env,
+                                       stderr=self.log)
+
+    def hears(self, word):
+        while True:
+            text = self.socket.recv(4096).decode()
+            if word in text.split("\n"):
+                return text
+
+    def logged(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def end(self):
+        self.daemon.send_signal(signal.SIGCONT)
+        self.daemon.terminate()
+        status = self.daemon.wait(20)
+        self.socket.close()
+        self.log.close()
+        return status
+
+
+@pytest.fixture
+def manager(tmp_path):
+    made = []
+
+    def make(watchdog_ms=0):
+        made.append(Manager(tmp_path, watchdog_ms))
+        return made[-1]
+    yield make
+    for one in made:
+        assert one.end() == 0
+
+
+def test_the_watchdog_is_kept_by_the_loop(manager):
+    m = manager(watchdog_ms=300)
+    m.hears("READY=1")
+    times = []
+    for _ in range(5):
+        m.hears("WATCHDOG=1")
+        times.append(time.monotonic())
+    assert times[-1] - times[0] > 0.2, "it is told at its time, not all at once"
+    m.daemon.send_signal(signal.SIGSTOP)
+    m.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        while True:  # what was told before
+            m.socket.recv(4096)
+    m.socket.settimeout(1)
+    with pytest.raises(TimeoutError):
+        m.hears("WATCHDOG=1")
+
+
+def test_nobody_is_told_where_nobody_watches(manager):
+    m = manager()
+    m.hears("READY=1")
+    m.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        m.hears("WATCHDOG=1")
+
+
+def test_sighup_reads_the_configuration_again_and_says_what_counts(manager):
+    m = manager()
+    m.hears("READY=1")
+    m.config.write_text(m.base + "finished_max = 7\njobs_max = 9\n")
+    m.daemon.send_signal(signal.SIGHUP)
+    assert "MONOTONIC_USEC=" in m.hears("RELOADING=1")
+    m.hears("READY=1")
+    log = m.logged()
+    assert 'in_force=finished_max' in log.replace('"', ""), log
+    assert "some of the configuration counts from the next start" in log and "jobs_max" in log
+
+
+def test_a_configuration_that_is_wrong_changes_nothing(manager):
+    m = manager()
+    m.hears("READY=1")
+    m.config.write_text(m.base + "finished_max = -1\n")
+    m.daemon.send_signal(signal.SIGHUP)
+    m.hears("RELOADING=1")
+    m.hears("READY=1")
+    assert "finished_max" in m.logged() and m.daemon.poll() is None
