@@ -14,8 +14,8 @@ std::span<const std::string_view> Agent::reloaded() {
 
 // The offer is made anew, as at a start: what pvdctl has set still holds over it.
 Status Agent::reload(const Config& config) {
-    TRY_ASSIGN(Provider provider,
-               Provider::create(config_.node, hardware(), offered(config), provider_->record()));
+    TRY_ASSIGN(Provider provider, Provider::create(config_.node, guests_->hardware(),
+                                                   offered(config), provider_->record()));
     if (share_ && config.cpu_weight != config_.cpu_weight)
         TRY(share_->set_cpu_weight(config.cpu_weight));
     config_.price = config.price;
@@ -25,11 +25,11 @@ Status Agent::reload(const Config& config) {
     config_.frames = config.frames;
     config_.on_market = config.on_market;
     config_.cpu_weight = config.cpu_weight;
-    config_.pids_max = site_.pids_max = config.pids_max;
+    config_.pids_max = config.pids_max;
     config_.home.memory_default_mb = config.home.memory_default_mb;
     config_.awake_for_moves = config.awake_for_moves;
-    site_.awake = config.awake_for_moves ? &awake_ : nullptr;
-    config_.check_precopy = site_.check_precopy = config.check_precopy;
+    config_.check_precopy = config.check_precopy;
+    guests_->configured();
     *provider_ = std::move(provider);
     provider_->tell_to(trace_.listener());
     provider_step([](Provider& p, provider::Outputs& out) {

@@ -56,6 +56,8 @@ class GuestHost {
     explicit GuestHost(const GuestHostParts& parts);
     // Where images lie, CRIU, what this machine can.
     Status open();
+    // The configuration has changed in what may change while it runs (Agent::reloaded).
+    void configured();
     // What the daemon before left runs on; what nobody knows is removed.
     Status recover();
 

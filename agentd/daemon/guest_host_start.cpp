@@ -118,6 +118,12 @@ Status GuestHost::open_criu() {
     return {};
 }
 
+void GuestHost::configured() {
+    site_.awake = config_.awake_for_moves ? &awake_ : nullptr;
+    site_.pids_max = config_.pids_max;
+    site_.check_precopy = config_.check_precopy;
+}
+
 // What jobs may do here and what they cannot: each lack is said once.
 void GuestHost::examine_node() {
     if (!have_capability(CAP_SYS_RESOURCE)) {
@@ -127,7 +133,7 @@ void GuestHost::examine_node() {
         log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
     site_.init_path = program_path("souk-init");
-    if (config_.awake_for_moves) site_.awake = &awake_;
+    configured();
     site_.network = config_.network;
     if (share_ != nullptr) {
         site_.groups = &share_->capsules();
@@ -135,14 +141,12 @@ void GuestHost::examine_node() {
         site_.v1_tasks = share_->v1_tasks();
     }
     site_.cpus = hardware().cpus;
-    site_.pids_max = config_.pids_max;
     if (auto possible = make_pages_possible(); !possible)
         log_.warning("jobs move with all their memory in the image", {{"WHY", possible.error()}});
     else
         site_.pages_possible = true;
     const Need marks = examine_soft_dirty();
     site_.precopy_possible = marks.met;
-    site_.check_precopy = config_.check_precopy;
     log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
               {{"WHY", marks.found}});
 }

@@ -31,6 +31,8 @@ class NodeShare {
     // Of the group of the node, where v1 has the CPU controller.
     std::vector<int> v1_tasks() const;
 
+    // Of all jobs together, against the rest of the machine's 100.
+    Status set_cpu_weight(int64_t weight) { return share_.set_cpu_weight(weight); }
     // What the owner offers bounds what all guests use in all. CPUs at once; memory when they hold
     // no more than that: until then the market moves or freezes whom the node has no room for, and
     // nobody is killed. To be called again then.
