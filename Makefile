@@ -324,8 +324,9 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets)
-$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h
+PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user)
+$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h \
+    checkpoint/criu_user.h
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s \
 	  -o $(@:.h=) $(PRELOAD_SRCS)

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,9 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
-#include "checkpoint/criu_preload.so.h"
 #include "checkpoint/rpc.pb-c.h"
 #include "kernel/base/check.hpp"
 
@@ -58,6 +55,7 @@ struct CriuExec {
     const int* cgroup_v1;
     size_t cgroup_count;
     char* const* argv;
+    char* user;  // SOUK_AS
 };
 
 void become_criu(const CriuExec& e) {
@@ -91,7 +89,7 @@ void become_criu(const CriuExec& e) {
     static_assert(preload_fd == 198);
     char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
     char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
-    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? nullptr : dumps, nullptr};
+    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps, nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }
@@ -119,7 +117,7 @@ Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
 }
 
 // What dump and restore have in common. Strings must outlive the packing.
-void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
+void common_options(CriuOpts& o, const CriuTool& tool, char* images, char* log, TcpPolicy tcp) {
     o.images_dir_fd = -1;
     o.images_dir = images;
     o.log_file = log;
@@ -127,7 +125,7 @@ void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
     set<protobuf_c_boolean>(o.has_notify_scripts, o.notify_scripts, 1);
     set<protobuf_c_boolean>(o.has_file_locks, o.file_locks, 1);
     set<protobuf_c_boolean>(o.has_link_remap, o.link_remap, 1);
-    set<uint32_t>(o.has_ghost_limit, o.ghost_limit, 1U << 30);
+    set<uint32_t>(o.has_ghost_limit, o.ghost_limit, tool.deleted_bytes_max);
     set(o.has_manage_cgroups_mode, o.manage_cgroups_mode, CRIU_CG_MODE__IGNORE);
     set(o.has_network_lock, o.network_lock, CRIU_NETWORK_LOCK_METHOD__SKIP);
     set<protobuf_c_boolean>(o.has_tcp_skip_in_flight, o.tcp_skip_in_flight, 1);
@@ -136,25 +134,6 @@ void common_options(CriuOpts& o, char* images, char* log, TcpPolicy tcp) {
     if (tcp == TcpPolicy::close) set<protobuf_c_boolean>(o.has_tcp_close, o.tcp_close, 1);
 }
 }  // namespace
-
-Result<CriuTool> find_criu(const std::string& prefix) {
-    Fd preload(::memfd_create("criu_preload.so", MFD_CLOEXEC));
-    if (!preload || ::write(preload.get(), criu_preload_so, sizeof criu_preload_so) !=
-                        ssize_t{sizeof criu_preload_so})
-        return fail_errno("keep what CRIU is loaded with", errno);
-    std::error_code error;
-    const std::string own = prefix + "/usr/sbin/criu";
-    for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
-        for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
-            if (prefix != "/" && file.path().filename().string().starts_with("ld-linux") &&
-                ::access(own.c_str(), X_OK) == 0)
-                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own},
-                                {},
-                                std::move(preload)};
-    for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
-        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
-    return fail("no CRIU in " + prefix + " or the system: run 'make deps', or install souk-criu");
-}
 
 Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     MUST(how.job_ends.size() <= 8);
@@ -185,6 +164,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    std::string user = criu_user_words(how.user);
     const CriuExec exec{how.capsule->pidfd().get(),
                         theirs.get(),
                         how.images,
@@ -194,7 +174,8 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
                         how.job_ends.size(),
                         how.cgroup_v1.data(),
                         how.cgroup_v1.size(),
-                        argv.data()};
+                        argv.data(),
+                        user.data()};
     TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
     // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its
     // socket open for ever.
@@ -207,6 +188,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
             return fail_errno("epoll", errno);
     }
     s.ends_ = how.job_ends.size();
+    s.needs_preload_ = restores && how.user.uid != 0;
     s.phase_ = CriuPhase::starting;
     TRY(s.ask(CRIU_REQ_TYPE__VERSION, true));
     return s;
@@ -227,7 +209,7 @@ Status CriuSession::dump(const DumpOptions& options) {
     std::string images = "/proc/self/fd/" + std::to_string(images_fd), terminal = options.terminal;
     char* external[] = {terminal.data()};
     CriuOpts o = CRIU_OPTS__INIT;
-    common_options(o, images.data(), log_name_.data(), options.tcp);
+    common_options(o, *tool_, images.data(), log_name_.data(), options.tcp);
     set<int32_t>(o.has_pid, o.pid, options.root);
     std::string config = std::string("/run/") + lazy_config_name;
     if (options.lazy) {
@@ -250,6 +232,9 @@ Status CriuSession::dump(const DumpOptions& options) {
 
 Status CriuSession::restore(const RestoreOptions& options) {
     MUST(phase_ == CriuPhase::ready && options.keys.size() == ends_);
+    // What cannot be loaded into CRIU is left out without a word, and paths would be root's to use.
+    if (needs_preload_ && !has_criu_preload(pidfd_.pid()))
+        return fail("CRIU runs without what lets it act as the job's user (criu_preload.so)");
     log_name_ = "restore.log";
     std::string images = "/proc/self/fd/" + std::to_string(images_fd);
     std::vector<std::string> keys = options.keys;
@@ -262,7 +247,7 @@ Status CriuSession::restore(const RestoreOptions& options) {
         pointers.push_back(&inherit[i]);
     }
     CriuOpts o = CRIU_OPTS__INIT;
-    common_options(o, images.data(), log_name_.data(), options.tcp);
+    common_options(o, *tool_, images.data(), log_name_.data(), options.tcp);
     if (options.lazy) set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
     o.n_inherit_fd = pointers.size();
     o.inherit_fd = pointers.data();

@@ -38,10 +38,19 @@ struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
     // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
     std::string kernel_facts;
-    Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others
+    Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others; nobody can write to
+                   // it
+    // of a file that a job has deleted and still open, which goes along in the image
+    uint32_t deleted_bytes_max = 64U << 20;
 };
 // CRIU in the private prefix, else the system's ("/": that at once). Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = criu_root());
+
+// Whose job it is, as far as files are concerned: uid 0 is root.
+struct CriuUser {
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+};
 
 struct CriuStart {
     const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready
@@ -50,6 +59,7 @@ struct CriuStart {
     int cgroup = -1;
     std::vector<int> cgroup_v1;
     std::vector<int> job_ends;  // restore: what souk-init gave with `prepared`
+    CriuUser user;              // restore: as whom the job's paths are used (criu_user.c)
 };
 
 struct DumpOptions {
@@ -140,7 +150,13 @@ class CriuSession {
     pid_t root_ = 0;
     size_t ends_ = 0;
     std::function<Status()> stopped_;
+    bool needs_preload_ = false;
 };
+
+// For criu_user.c, in CRIU's environment.
+std::string criu_user_words(const CriuUser& user);
+// Whether that CRIU has loaded what it was given.
+bool has_criu_preload(pid_t criu);
 
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
 // characters. Pure.

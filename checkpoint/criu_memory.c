@@ -8,12 +8,15 @@
 // in them. CRIU thinks of that only if the image has a parent (criu/mem.c, maybe_disable_thp). Each
 // process that it makes inherits this setting, and gets its own back when its mappings are
 // registered with userfaultfd (criu/pie/restorer.c).
+#include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "checkpoint/criu_user.h"
 
 // CRIU's first step of a lazy restore, before it makes any process (criu/uffd.c,
 // prepare_lazy_pages_socket).
@@ -25,5 +28,11 @@ int connect(int fd, const struct sockaddr* address, socklen_t length) {
     if (length >= sizeof to->sun_family + name && to->sun_family == AF_UNIX &&
         memcmp(to->sun_path, lazy_pages, name) == 0 && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
         return -1;
-    return (int)syscall(SYS_connect, fd, address, length);
+    // another socket of the job's, by its name
+    const bool of_the_job = address->sa_family == AF_UNIX && length > sizeof to->sun_family &&
+                            to->sun_path[0] != 0 && strncmp(to->sun_path, lazy_pages, name) != 0;
+    if (of_the_job) as_user();
+    const int done = (int)syscall(SYS_connect, fd, address, length);
+    if (of_the_job) as_agent();
+    return done;
 }

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_user.h"
 #include "kernel/sys/process/init_protocol.h"
 
 enum { images_fd = 200 };  // checkpoint/criu.cpp
@@ -42,10 +43,12 @@ static bool note(int directory, const char* kept, const char* base) {
     const int second =
         snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s/%s", path, base);
     const ssize_t all = first + 1 + second + 1;
+    as_agent();  // the image is not the user's
     const int list =
         openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
     if (list >= 0) close(list);
+    as_user();
     return written;
 }
 
@@ -90,13 +93,22 @@ int unlinkat(int directory, const char* name, int flags) {
     struct stat st;
     const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD &&
                                flags == 0 && lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
-    if (of_the_source && keep(name)) return 0;
-    return (int)syscall(SYS_unlinkat, directory, name, flags);
+    if (of_the_source) {
+        as_user();
+        const bool kept = keep(name);
+        as_agent();
+        if (kept) return 0;
+    }
+    return unlink_of_job(directory, name, flags);
 }
 
 int bind(int fd, const struct sockaddr* address, socklen_t length) {
     if (address->sa_family == AF_UNIX && length > sizeof address->sa_family &&
         address->sa_data[0] != 0)
         bound = true;
-    return (int)syscall(SYS_bind, fd, address, length);
+    if (address->sa_family != AF_UNIX) return (int)syscall(SYS_bind, fd, address, length);
+    as_user();  // who makes the socket's file is its owner
+    const int done = (int)syscall(SYS_bind, fd, address, length);
+    as_agent();
+    return done;
 }

@@ -192,6 +192,7 @@ class Cell {
     std::vector<int> v1_tasks() const;
     std::string what_killed() const;
     Result<std::vector<pid_t>> pids() const;
+    CriuUser user() const { return {job_.spec.uid, job_.spec.gid, job_.spec.groups}; }
     // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
     // it.)
     bool group_holds() const { return lease_.stopped() && job_group_->entry().v2 >= 0; }
@@ -217,6 +218,7 @@ class Cell {
     Status plan_dump(double link_bytes_per_s);
     void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
     void held_after_dump();
+    Status note_what_it_has() const;
     void pages_are_shared();
     void drained(const CapsuleClient::Event& e);
     void write_image();
@@ -234,6 +236,7 @@ class Cell {
     void loaded(const CapsuleClient::Event& e);
     void begin_restore();
     void restore_is_held();
+    Status check_files() const;
     void now_runs();
     void runs_without_criu();
     void memory_is_whole();

@@ -94,6 +94,7 @@ void Cell::begin_criu() {
     if (for_restore && job_group_) how.cgroup = job_group_->entry().v2;
     if (for_restore) how.cgroup_v1 = v1_tasks();
     how.job_ends = restore_.ends();
+    how.user = user();
     if (auto started = criu_.start(*site_.criu, how); !started)
         return criu_failed(started.error().message);
     restore_.close_ends();
@@ -188,6 +189,7 @@ void Cell::criu_event(const CriuEvent& e) {
             return;
         case CriuEventKind::restore_held:
             root_.is(e.root);
+            if (auto same = check_files(); !same) return criu_failed(same.error().message);
             if (plan_ == Plan::loading) return;  // souk-init is not ready
             return restore_is_held();
         case CriuEventKind::resumed:

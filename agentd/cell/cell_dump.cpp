@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agentd/cell/cell.hpp"
+#include "checkpoint/open_files.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
 
@@ -120,6 +121,7 @@ void Cell::dump(double link_bytes_per_s) {
 void Cell::held_after_dump() {
     if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error().message);
     if (auto shut = network_.shut_out(); !shut) return fail_dump(shut.error().message);
+    if (auto noted = note_what_it_has(); !noted) return fail_dump(noted.error().message);
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its
     // memory.
     if (dump_.live() && image_has_locks(image_.fd())) {
@@ -127,6 +129,12 @@ void Cell::held_after_dump() {
         return undo_dump();
     }
     dump_.live() ? steps_.share(image_.fd()) : pages_are_shared();
+}
+
+Status Cell::note_what_it_has() const {
+    if (!job_group_) return {};
+    TRY_ASSIGN(const auto all, pids());
+    return save_open_files(image_.fd(), pids_inside(all));
 }
 
 void Cell::pages_are_shared() {

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "agentd/cell/cell.hpp"
+#include "checkpoint/open_files.hpp"
 
 namespace souk {
 namespace {
@@ -87,6 +88,13 @@ void Cell::begin_early() {
     if (!residue) return;  // souk-init says what is wrong with it
     restore_.named(stdio_keys(*residue), true);
     begin_restore();
+}
+
+// Nothing of it has run.
+Status Cell::check_files() const {
+    if (!job_group_) return {};  // a machine without control groups does not say which are its
+    TRY_ASSIGN(const auto all, pids());
+    return check_open_files(image_.fd(), pids_inside(all));
 }
 
 void Cell::restore_is_held() {

@@ -23,10 +23,11 @@ CriuTool& test_criu() {
     return tool;
 }
 
-SessionRig::SessionRig(CapsuleRig& where, int images) : rig(where) {
+SessionRig::SessionRig(CapsuleRig& where, int images, const CriuUser& user) : rig(where) {
     CriuStart how;
     how.capsule = &rig.capsule;
     how.images = images;
+    how.user = user;
     for (const Fd& end : rig.ends) how.job_ends.push_back(end.get());
     auto started = CriuSession::start(test_criu(), how);
     ck_assert_msg(started.has_value(), "%s", started ? "" : started.error().message.c_str());
@@ -88,14 +89,14 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
 }
 
 std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse,
-                                 TcpPolicy tcp) {
+                                 TcpPolicy tcp, const CriuUser& user) {
     auto rig = std::make_unique<CapsuleRig>(output);
     const auto residue = decode_residue(*read_file(images, SOUK_RESIDUE_NAME, SOUK_RESIDUE_MAX));
     ck_assert_msg(residue.has_value(), "%s", residue ? "" : residue.error().message.c_str());
     ck_assert(rig->client.prepare(residue->tty != 0).has_value());
     ck_assert(rig->client.helpers_enter(true).has_value());
     ck_assert(rig->until([&] { return rig->prepared && rig->helpers_ready; }));
-    SessionRig criu(*rig, images);
+    SessionRig criu(*rig, images, user);
     if (!criu.until(CriuEventKind::ready)) return why = criu.last.message, nullptr;
     ck_assert(rig->client.load(images).has_value());
     ck_assert(rig->until([&] { return rig->loaded; }));

@@ -16,7 +16,7 @@ const char* moves_impossible();  // null, or why tests that move must be skipped
 CriuTool& test_criu();
 
 struct SessionRig {
-    SessionRig(CapsuleRig& where, int images);
+    SessionRig(CapsuleRig& where, int images, const CriuUser& user = {});
     ~SessionRig();
     // Waits for an event of that kind; false on another final one, which is kept in `last`.
     bool until(CriuEventKind kind);
@@ -35,9 +35,10 @@ struct SessionRig {
 std::string freeze(CapsuleRig& rig, int images, bool refuse = false,
                    TcpPolicy tcp = TcpPolicy::refuse);
 // A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse`
-// at restore_held.
+// at restore_held. `user`: who may use the job's paths.
 std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why,
-                                 bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse);
+                                 bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse,
+                                 const CriuUser& user = {});
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
 

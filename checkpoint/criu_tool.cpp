@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which CRIU this machine has, and what is loaded into it.
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "checkpoint/criu.hpp"
+#include "checkpoint/criu_preload.so.h"
+
+namespace souk {
+namespace {
+constexpr const char* preload_name = "criu_preload.so";
+
+// Sealed: CRIU runs it as root, and has it open beside processes of jobs.
+Result<Fd> make_preload() {
+    Fd preload(::memfd_create(preload_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    constexpr int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+    if (!preload ||
+        ::write(preload.get(), criu_preload_so, sizeof criu_preload_so) !=
+            ssize_t{sizeof criu_preload_so} ||
+        ::fcntl(preload.get(), F_ADD_SEALS, seals) != 0)
+        return fail_errno("keep what CRIU is loaded with", errno);
+    return preload;
+}
+}  // namespace
+
+Result<CriuTool> find_criu(const std::string& prefix) {
+    TRY_ASSIGN(Fd preload, make_preload());
+    std::error_code error;
+    const std::string own = prefix + "/usr/sbin/criu";
+    for (const auto& dir : std::filesystem::directory_iterator(prefix + "/usr/lib", error))
+        for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
+            if (prefix != "/" && file.path().filename().string().starts_with("ld-linux") &&
+                ::access(own.c_str(), X_OK) == 0)
+                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own},
+                                {},
+                                std::move(preload)};
+    for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
+        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
+    return fail("no CRIU in " + prefix + " or the system: run 'make deps', or install souk-criu");
+}
+
+std::string criu_user_words(const CriuUser& user) {
+    std::string words = "SOUK_AS=" + std::to_string(user.uid) + ":" + std::to_string(user.gid);
+    char before = ':';
+    for (const uint32_t group : user.groups) {
+        words += before + std::to_string(group);
+        before = ',';
+    }
+    return words;
+}
+
+bool has_criu_preload(pid_t criu) {
+    const auto maps = read_file(AT_FDCWD, "/proc/" + std::to_string(criu) + "/maps", 16 << 20);
+    return maps && maps->find(std::string("/memfd:") + preload_name) != std::string::npos;
+}
+
+}  // namespace souk

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that restores, so that the paths of a job give nobody what its user may not
+// have.
+//
+// CRIU opens the job's files by their names, as root, and follows symbolic links. Whoever can
+// change a directory of such a name between a dump and a restore would get the file of his choice
+// opened by root; so would a node that sends a forged image. Here each path of the job is used with
+// the file system credentials of the job's user (SOUK_AS: UID:GID:GROUP,GROUP...). What is CRIU's
+// own (images, /proc, /run/criu.*) stays root's.
+//
+// Three kinds of files need more than their user may do at once:
+//   own files      that the user has since closed to himself (mode 0444, open for writing): the
+//                  owner could open them by chmod(2)
+//   /proc/PID      of a process of the job, which still runs as root while it is restored
+//   deleted files  in a directory that the user may not write to, such as a library that was
+//                  replaced: their copies lie in the capsule's own /run instead
+#define _GNU_SOURCE
+#include "checkpoint/criu_user.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { groups_max = 1024, images_fd = 200 };  // images_fd: checkpoint/criu.cpp
+#define COPIES "/run/souk-deleted"
+
+static bool known;  // there is a user to act as
+static uid_t uid;
+static gid_t gid;
+static gid_t groups[groups_max], own_groups[groups_max];
+static int group_count, own_count;
+static int depth, dumpable;
+static pid_t criu;
+static struct stat top;  // the root directory
+
+static void give_up(const char* what) {
+    static const char name[] = "souk: cannot act as the job's user: ";
+    (void)!syscall(SYS_write, 2, name, sizeof name - 1);
+    (void)!syscall(SYS_write, 2, what, strlen(what));
+    abort();
+}
+
+__attribute__((constructor)) static void loaded(void) {
+    const char* at = getenv("SOUK_AS");
+    if (at == NULL) return;
+    char* end;
+    uid = (uid_t)strtoul(at, &end, 10);
+    if (*end != ':') give_up("SOUK_AS");
+    gid = (gid_t)strtoul(end + 1, &end, 10);
+    while ((*end == ':' || *end == ',') && end[1] != 0) {
+        if (group_count == groups_max) give_up("too many groups");
+        groups[group_count++] = (gid_t)strtoul(end + 1, &end, 10);
+    }
+    own_count = getgroups(groups_max, own_groups);
+    if (own_count < 0 || stat("/", &top) != 0) give_up("its own groups");
+    criu = getpid();
+    known = uid != 0;
+}
+
+// Of this thread alone: the C library would set those of all, and CRIU's processes have one each.
+static void become(uid_t user, gid_t group, int count, const gid_t* list) {
+    const int error = errno;
+    const bool to_root = user == 0;
+    if (to_root) syscall(SYS_setfsuid, user);  // first: it gives the capabilities back
+    if (syscall(SYS_setgroups, (size_t)count, list) != 0) give_up("setgroups");
+    syscall(SYS_setfsgid, group);
+    if (!to_root) syscall(SYS_setfsuid, user);
+    if ((uid_t)syscall(SYS_setfsuid, -1) != user || (gid_t)syscall(SYS_setfsgid, -1) != group)
+        give_up("setfsuid");
+    errno = error;
+}
+
+void as_user(void) {
+    if (!known || depth++ > 0) return;
+    dumpable = prctl(PR_GET_DUMPABLE);
+    become(uid, gid, group_count, groups);
+}
+
+void as_agent(void) {
+    if (!known || --depth > 0) return;
+    become(0, 0, own_count, own_groups);
+    // setfsuid(2) has taken it, and /proc/self would be closed
+    if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+static bool begins(const char* path, const char* with) {
+    return strncmp(path, with, strlen(with)) == 0;
+}
+
+bool is_crius_own(const char* path) {
+    return !known || begins(path, "/proc/") || begins(path, "/run/criu.");
+}
+
+// -------------------------------------------------------------------------------------------------
+// deleted files whose directory is not the user's to write to
+
+// Where the copy of this path lies. Paths come with and without the first slash.
+static const char* copy_of(const char* path) {
+    static char name[64];
+    uint64_t hash = 14695981039346656037U;
+    while (*path == '/') ++path;
+    for (; *path != 0; ++path) hash = (hash ^ (unsigned char)*path) * 1099511628211U;
+    snprintf(name, sizeof name, COPIES "/%016llx", (unsigned long long)hash);
+    return name;
+}
+
+static bool has_copy(const char* path) {
+    const int error = errno;
+    const bool there = known && syscall(SYS_faccessat, AT_FDCWD, copy_of(path), F_OK) == 0;
+    errno = error;
+    return there;
+}
+
+static int make_copy(const char* path, int flags, mode_t mode) {
+    if (syscall(SYS_mkdirat, AT_FDCWD, COPIES, 0700) != 0 && errno != EEXIST) return -1;
+    return (int)syscall(SYS_openat, AT_FDCWD, copy_of(path), flags | O_NOFOLLOW, mode & 0777);
+}
+
+// -------------------------------------------------------------------------------------------------
+// opening
+
+static int plain_open(int directory, const char* path, int flags, mode_t mode) {
+    return (int)syscall(SYS_openat, directory, path, flags, mode);
+}
+
+// Of a process of the job, but neither PID 1 nor CRIU.
+static bool is_of_a_process(const char* path) {
+    char* end;
+    if (!begins(path, "proc/")) return false;
+    const long pid = strtol(path + 5, &end, 10);
+    return end > path + 5 && (*end == '/' || *end == 0) && pid > 1 && pid != criu;
+}
+
+static int open_of_process(int directory, const char* path, int flags) {
+    struct open_how how = {.flags = (uint64_t)(flags & ~(O_CREAT | O_EXCL | O_TRUNC)),
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH};
+    return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+// The user found it, and may not open it as it was open.
+static int open_own(int directory, const char* path, int flags) {
+    char link[40];
+    struct stat st;
+    as_user();
+    const int found = plain_open(directory, path, O_PATH | (flags & (O_NOFOLLOW | O_CLOEXEC)), 0);
+    as_agent();
+    if (found < 0) return -1;
+    int fd = -1;
+    if (fstat(found, &st) != 0) {
+        close(found);
+        return -1;
+    }
+    // To be in a directory, or above it, needs no right to read it.
+    if (S_ISDIR(st.st_mode) && (flags & O_ACCMODE) == O_RDONLY) return found;
+    errno = EACCES;
+    if (S_ISREG(st.st_mode) && st.st_uid == uid) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", found);
+        fd = plain_open(AT_FDCWD, link, flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL | O_TRUNC), 0);
+    }
+    const int error = errno;
+    close(found);
+    errno = error;
+    return fd;
+}
+
+static int open_of_job(int directory, const char* path, int flags, mode_t mode) {
+    if (has_copy(path)) return plain_open(AT_FDCWD, copy_of(path), flags & ~O_CREAT, 0);
+    as_user();
+    int fd = plain_open(directory, path, flags, mode);
+    as_agent();
+    if (fd >= 0 || (errno != EACCES && errno != EPERM && errno != EROFS)) return fd;
+    if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return make_copy(path, flags, mode);
+    if (is_of_a_process(path)) return open_of_process(directory, path, flags);
+    return open_own(directory, path, flags);
+}
+
+// CRIU opens the job's files below the root directory, which it holds open.
+static bool is_top(int directory) {
+    struct stat st;
+    const int error = errno;
+    const bool is =
+        fstat(directory, &st) == 0 && st.st_ino == top.st_ino && st.st_dev == top.st_dev;
+    errno = error;
+    return is;
+}
+
+static mode_t mode_of(int flags, va_list rest) {
+    return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;
+}
+
+int openat64(int directory, const char* path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = mode_of(flags, rest);
+    va_end(rest);
+    if (!known || path[0] == '/' || directory == AT_FDCWD || !is_top(directory))
+        return plain_open(directory, path, flags, mode);
+    return open_of_job(directory, path, flags, mode);
+}
+
+// What it makes by a name is a deleted file of the job's, or its own.
+int open64(const char* path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    const mode_t mode = mode_of(flags, rest);
+    va_end(rest);
+    if ((flags & O_CREAT) == 0 || is_crius_own(path))
+        return plain_open(AT_FDCWD, path, flags, mode);
+    return open_of_job(AT_FDCWD, path, flags, mode);
+}
+
+// -------------------------------------------------------------------------------------------------
+// making, changing and removing
+
+#define AS_USER(path, call)                  \
+    do {                                     \
+        if (is_crius_own(path)) return call; \
+        as_user();                           \
+        const int done = (int)(call);        \
+        as_agent();                          \
+        return done;                         \
+    } while (0)
+
+int linkat(int from_dir, const char* from, int to_dir, const char* to, int flags) {
+    if (has_copy(from)) {
+        char source[64];
+        snprintf(source, sizeof source, "%s", copy_of(from));
+        return (int)syscall(SYS_linkat, AT_FDCWD, source, AT_FDCWD, copy_of(to), 0);
+    }
+    AS_USER(from, syscall(SYS_linkat, from_dir, from, to_dir, to, flags));
+}
+
+int unlink_of_job(int directory, const char* path, int flags) {
+    if (has_copy(path)) return (int)syscall(SYS_unlinkat, AT_FDCWD, copy_of(path), 0);
+    AS_USER(path, syscall(SYS_unlinkat, directory, path, flags));
+}
+
+int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
+int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
+
+int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) {
+    if (has_copy(path))
+        return (int)syscall(SYS_fchownat, AT_FDCWD, copy_of(path), to, group, AT_SYMLINK_NOFOLLOW);
+    AS_USER(path, syscall(SYS_fchownat, directory, path, to, group, flags));
+}
+
+int fchmodat(int directory, const char* path, mode_t mode, int flags) {
+    (void)flags;  // as the kernel's
+    if (has_copy(path)) return (int)syscall(SYS_fchmodat, AT_FDCWD, copy_of(path), mode & 0777);
+    AS_USER(path, syscall(SYS_fchmodat, directory, path, mode));
+}
+
+int chmod(const char* path, mode_t mode) { return fchmodat(AT_FDCWD, path, mode, 0); }
+
+int fstatat64(int directory, const char* path, struct stat64* st, int flags) {
+    if (has_copy(path)) path = copy_of(path), directory = AT_FDCWD;
+    return (int)syscall(SYS_newfstatat, directory, path, st, flags);
+}
+
+int lutimes(const char* path, const struct timeval times[2]) {
+    const struct timespec to[2] = {{times[0].tv_sec, times[0].tv_usec * 1000},
+                                   {times[1].tv_sec, times[1].tv_usec * 1000}};
+    if (has_copy(path))
+        return (int)syscall(SYS_utimensat, AT_FDCWD, copy_of(path), to, AT_SYMLINK_NOFOLLOW);
+    AS_USER(path, syscall(SYS_utimensat, AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW));
+}
+
+int mkdirat(int directory, const char* path, mode_t mode) {
+    AS_USER(path, syscall(SYS_mkdirat, directory, path, mode));
+}
+int mkdir(const char* path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
+
+int mknod(const char* path, mode_t mode, dev_t device) {
+    AS_USER(path, syscall(SYS_mknodat, AT_FDCWD, path, mode, device));
+}
+
+int symlinkat(const char* target, int directory, const char* path) {
+    AS_USER(path, syscall(SYS_symlinkat, target, directory, path));
+}
+int symlink(const char* target, const char* path) { return symlinkat(target, AT_FDCWD, path); }
+
+// CRIU goes to its images, too.
+int chdir(const char* path) {
+    struct stat to, images;
+    if (known && stat(path, &to) == 0 && fstat(images_fd, &images) == 0 &&
+        to.st_ino == images.st_ino && to.st_dev == images.st_dev)
+        return (int)syscall(SYS_chdir, path);
+    AS_USER(path, syscall(SYS_chdir, path));
+}

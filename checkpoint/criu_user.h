@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The credentials with which a restoring CRIU uses the job's paths: criu_user.c. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* From here on a path is looked up, made or removed as the job's user; the calls nest. Nothing
+ * changes in a dump, and for a job of root. */
+void as_user(void);
+void as_agent(void);
+/* A name of CRIU's own, which only root uses. */
+bool is_crius_own(const char* path);
+/* As unlinkat(2): of the job's path, or of the copy that stands in for it. */
+int unlink_of_job(int directory, const char* path, int flags);

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "checkpoint/open_files.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <tuple>
+
+#include "kernel/base/number.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/store/network_files.hpp"
+
+namespace souk {
+namespace {
+constexpr size_t record_bytes_max = 64 << 20;
+constexpr std::string_view header = "souk-files 1";
+constexpr size_t strings_each = 11;
+constexpr const char* map_place = "map";
+
+struct Mount {
+    std::string device, type, source;
+};
+
+// By the number of the mount. Format: proc_pid_mountinfo(5).
+std::map<uint64_t, Mount> mounts_of(const std::string& table) {
+    std::map<uint64_t, Mount> mounts;
+    for (size_t at = 0; at < table.size();) {
+        const size_t end = std::min(table.find('\n', at), table.size());
+        std::vector<std::string_view> words;
+        const std::string_view line(table.data() + at, end - at);
+        for (size_t from = 0; from < line.size();) {
+            const size_t to = std::min(line.find(' ', from), line.size());
+            words.push_back(line.substr(from, to - from));
+            from = to + 1;
+        }
+        at = end + 1;
+        const auto dash = std::ranges::find(words, "-");
+        const auto number = words.empty() ? std::nullopt : whole_number<uint64_t>(words[0]);
+        if (!number || words.end() - dash < 4) continue;
+        mounts[*number] = {std::string(words[2]), std::string(dash[1]), std::string(dash[2])};
+    }
+    return mounts;
+}
+
+// What the look of one process needs of all.
+struct Looker {
+    pid_t pid;         // inside
+    std::string proc;  // "/proc/PID/"
+    const std::map<uint64_t, Mount>& mounts;
+    const std::set<std::string>& outside;  // devices that agentd sees
+    std::vector<OpenFile>& files;
+
+    void look(const std::string& name, std::string place) const {
+        char path[PATH_MAX];
+        const std::string link = proc + name;
+        const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
+        if (length <= 0 || path[0] != '/') return;  // a pipe, a socket, an anonymous inode
+        struct statx st {};
+        if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID,
+                    &st) != 0 ||
+            st.stx_nlink == 0)
+            return;
+        OpenFile f;
+        f.pid = pid;
+        f.place = std::move(place);
+        f.path.assign(path, static_cast<size_t>(length));
+        const auto mount = mounts.find(st.stx_mnt_id);
+        if ((st.stx_mask & STATX_MNT_ID) != 0 && mount != mounts.end()) {
+            f.type = mount->second.type;
+            f.source = mount->second.source;
+            f.capsules = !outside.contains(mount->second.device);
+        }
+        for (const char* of_the_kernel : {"proc", "sysfs", "devpts", "cgroup", "cgroup2", "mqueue"})
+            if (f.type == of_the_kernel) return;
+        f.device = makedev(st.stx_dev_major, st.stx_dev_minor);
+        f.inode = st.stx_ino;
+        f.kind = st.stx_mode & S_IFMT;
+        if (f.kind == S_IFCHR || f.kind == S_IFBLK)
+            f.rdev = makedev(st.stx_rdev_major, st.stx_rdev_minor);
+        files.push_back(std::move(f));
+    }
+};
+
+// An earlier look's numbers are worth nothing where the file system makes them up.
+bool keeps_inodes(std::string_view type) {
+    constexpr std::string_view types[] = {"ext2", "ext3", "ext4",     "xfs",    "btrfs",   "tmpfs",
+                                          "f2fs", "nfs",  "nfs4",     "zfs",    "ramfs",   "erofs",
+                                          "ceph", "gpfs", "squashfs", "lustre", "devtmpfs"};
+    return std::ranges::find(types, type) != std::end(types);
+}
+
+bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBLK; }
+
+bool is_deleted(const OpenFile& f) { return f.path.ends_with(" (deleted)"); }
+
+bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel) {
+    if (was.kind != is.kind) return false;
+    if (is_device(was)) return was.rdev == is.rdev;
+    if (was.capsules) return is.capsules && (was.path == is.path || is_deleted(was));
+    const bool one_server = is_network_filesystem(was.type) && was.type == is.type &&
+                            was.source == is.source && !was.type.starts_with("fuse");
+    if (!one_kernel) return !one_server || !keeps_inodes(was.type) || was.inode == is.inode;
+    if (was.device == is.device && keeps_inodes(was.type)) return was.inode == is.inode;
+    return was.path == is.path || is_deleted(was);
+}
+
+std::string told(const OpenFile& f) {
+    return f.path + " (device " + std::to_string(major(f.device)) + ":" +
+           std::to_string(minor(f.device)) + ", inode " + std::to_string(f.inode) + ")";
+}
+
+Status is_another(const OpenFile& was, const OpenFile* is) {
+    return fail("process " + std::to_string(was.pid) + ", " + was.place + ": " + told(was) +
+                " is another file now" + (is ? ": " + told(*is) : " or gone"));
+}
+}  // namespace
+
+std::string OpenFiles::encode() const {
+    std::string text;
+    const auto put = [&](std::string_view s) { text.append(s).push_back('\0'); };
+    put(header);
+    put(boot);
+    for (const OpenFile& f : files) {
+        put(std::to_string(f.pid));
+        for (const std::string* s : {&f.place, &f.path, &f.type, &f.source}) put(*s);
+        for (const uint64_t n : {f.device, f.inode, f.rdev, uint64_t{f.kind}, uint64_t{f.capsules}})
+            put(std::to_string(n));
+        put("");
+    }
+    return text;
+}
+
+Result<OpenFiles> OpenFiles::decode(std::string_view text) {
+    std::vector<std::string_view> strings;
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = text.find('\0', at);
+        if (end == text.npos) return fail("the list of its files is cut short");
+        strings.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    if (strings.size() < 2 || strings[0] != header || (strings.size() - 2) % strings_each != 0)
+        return fail("the list of its files is none");
+    OpenFiles list;
+    list.boot = strings[1];
+    for (size_t i = 2; i < strings.size(); i += strings_each) {
+        const auto* s = &strings[i];
+        const auto pid = whole_number<pid_t>(s[0]);
+        std::optional<uint64_t> numbers[5];
+        bool good = pid.has_value() && s[10].empty();
+        for (size_t n = 0; n < 5; ++n) {
+            numbers[n] = whole_number<uint64_t>(s[5 + n]);
+            good = good && numbers[n];
+        }
+        if (!good || *numbers[3] > S_IFMT || *numbers[4] > 1)
+            return fail("the list of its files is damaged");
+        list.files.push_back({*pid, std::string(s[1]), std::string(s[2]), std::string(s[3]),
+                              std::string(s[4]), *numbers[0], *numbers[1], *numbers[2],
+                              static_cast<uint32_t>(*numbers[3]), *numbers[4] == 1});
+    }
+    return list;
+}
+
+Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids) {
+    OpenFiles list;
+    TRY_ASSIGN(list.boot, read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id"));
+    TRY_ASSIGN(const std::string own, read_file(AT_FDCWD, "/proc/self/mountinfo"));
+    std::set<std::string> outside;
+    for (const auto& [number, mount] : mounts_of(own)) outside.insert(mount.device);
+    std::map<uint64_t, Mount> mounts;  // of the capsule: all processes of a job are in one
+    for (const auto& [inside, pid] : pids) {
+        const std::string proc = "/proc/" + std::to_string(pid) + "/";
+        if (mounts.empty())
+            if (const auto table = read_file(AT_FDCWD, proc + "mountinfo"))
+                mounts = mounts_of(*table);
+        const Looker looker{inside, proc, mounts, outside, list.files};
+        for (const char* one : {"exe", "cwd", "root"}) looker.look(one, one);
+        if (const auto fds = list_dir(AT_FDCWD, proc + "fd"))
+            for (const std::string& fd : *fds) looker.look("fd/" + fd, "fd " + fd);
+        // Not by address: neighbours may have become one.
+        const size_t before = list.files.size();
+        if (const auto maps = list_dir(AT_FDCWD, proc + "map_files"))
+            for (const std::string& map : *maps) looker.look("map_files/" + map, map_place);
+        const auto first = list.files.begin() + static_cast<ptrdiff_t>(before);
+        std::sort(first, list.files.end(), [](const OpenFile& a, const OpenFile& b) {
+            return std::tie(a.device, a.inode, a.path) < std::tie(b.device, b.inode, b.path);
+        });
+        list.files.erase(std::unique(first, list.files.end()), list.files.end());
+    }
+    return list;
+}
+
+Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
+    const bool one_kernel = dumped.boot == restored.boot;
+    std::map<std::pair<pid_t, std::string>, const OpenFile*> places;
+    std::map<pid_t, std::vector<const OpenFile*>> maps, mapped;
+    for (const OpenFile& f : restored.files) {
+        if (f.place == map_place)
+            mapped[f.pid].push_back(&f);
+        else
+            places[{f.pid, f.place}] = &f;
+    }
+    for (const OpenFile& was : dumped.files) {
+        if (was.place == map_place) {
+            maps[was.pid].push_back(&was);
+            continue;
+        }
+        const auto is = places.find({was.pid, was.place});
+        if (is == places.end()) return is_another(was, nullptr);
+        if (!same_file(was, *is->second, one_kernel)) return is_another(was, is->second);
+    }
+    for (const auto& [pid, list] : maps)
+        for (const OpenFile* was : list)
+            if (std::ranges::none_of(mapped[pid], [&](const OpenFile* is) {
+                    return same_file(*was, *is, one_kernel);
+                }))
+                return is_another(*was, nullptr);
+    if (!one_kernel) return {};  // almost any file could be one of them
+    for (const auto& [pid, list] : maps)
+        for (const OpenFile* is : mapped[pid])
+            if (!is_deleted(*is) &&  // it came out of the image, and CRIU has not cleaned up yet
+                std::ranges::none_of(
+                    list, [&](const OpenFile* was) { return same_file(*was, *is, true); }))
+                return fail("process " + std::to_string(pid) + " maps " + told(*is) +
+                            ", which is another file than any that it had mapped");
+    return {};
+}
+
+Status save_open_files(int image, const std::map<pid_t, pid_t>& pids) {
+    TRY_ASSIGN(const OpenFiles list, open_files_of(pids));
+    return create_file(image, open_files_name, list.encode());
+}
+
+Status check_open_files(int image, const std::map<pid_t, pid_t>& pids) {
+    const auto text = read_file(image, open_files_name, record_bytes_max);
+    if (!text && text.error().code == ENOENT) return {};
+    if (!text) return wrap("what files it had", text.error());
+    TRY_ASSIGN(const OpenFiles dumped, OpenFiles::decode(*text));
+    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids));
+    if (auto same = same_files(dumped, restored); !same)
+        return wrap("a file was swapped since it stood", same.error());
+    return {};
+}
+
+}  // namespace souk

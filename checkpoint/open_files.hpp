@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which files a job has: of each process what it has open, mapped and runs, and its directories,
+// as the kernel identifies them. Taken down while a dump holds the job, and compared while a
+// restore is held, before anything of it runs: CRIU opens files by their names, and somebody may
+// have put another file there.
+//
+// What must be the same:
+//   on one kernel     device and inode, where the file system keeps inode numbers; else the path
+//   on another        device means nothing there. On a network file system of the same server the
+//                     inode; else nothing (criu_user.c: the job's user could open the file)
+//   in the capsule's own file systems (/dev/shm)   that it is in one of them
+//   a device          its number
+// Deleted files come from the image; pipes, sockets and the files of /proc are of the capsule.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+inline constexpr const char* open_files_name = "souk-files";
+
+struct OpenFile {
+    pid_t pid = 0;      // inside
+    std::string place;  // "fd 3", "exe", "cwd", "root"; of a mapping "map"
+    std::string path;
+    std::string type, source;  // of its file system
+    uint64_t device = 0, inode = 0, rdev = 0;
+    uint32_t kind = 0;      // S_IFMT of its mode
+    bool capsules = false;  // its file system is in no other mount namespace than the job's
+    bool operator==(const OpenFile&) const = default;
+};
+
+// All files of one look, and the kernel where it was: files of two can be compared.
+struct OpenFiles {
+    std::string boot;  // of the kernel: boot_id
+    std::vector<OpenFile> files;
+
+    std::string encode() const;
+    static Result<OpenFiles> decode(std::string_view text);
+};
+
+// `pids` as of pids_inside. Files that the comparison leaves out are left out. No file server is
+// asked.
+Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids);
+// Whether each file of the dump is the same after the restore, and no other is mapped. The error
+// names the file, and what it was and is. Pure.
+Status same_files(const OpenFiles& dumped, const OpenFiles& restored);
+
+// In an image. An image without them was made by an earlier version: nothing to compare.
+Status save_open_files(int image, const std::map<pid_t, pid_t>& pids);
+Status check_open_files(int image, const std::map<pid_t, pid_t>& pids);
+
+}  // namespace souk

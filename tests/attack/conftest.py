@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Attacks on real daemons. The markets, and what tests ask of them, are those of tests/cluster."""
+import importlib.util
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CLUSTER = os.path.join(HERE, "..", "cluster")
+
+_spec = importlib.util.spec_from_file_location("cluster", os.path.join(CLUSTER, "conftest.py"))
+cluster = importlib.util.module_from_spec(_spec)
+sys.modules["cluster"] = cluster
+sys.path.insert(0, CLUSTER)  # what it names to pytest
+_spec.loader.exec_module(cluster)
+
+fit, standing, market = cluster.fit, cluster.standing, cluster.market
+pytest_runtest_makereport = cluster.pytest_runtest_makereport

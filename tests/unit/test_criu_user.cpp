@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a restore may open, make and remove by the names that a job had: no more than the job's user
+// (checkpoint/criu_user.c). The jobs are root's own, which can be dumped everywhere, and their
+// images are restored as if they were a plain user's.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "tests/unit/move_rig.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+using unit::CapsuleRig;
+using unit::JobOutput;
+
+constexpr uint32_t somebody = 4321;
+
+// A directory that everybody may pass, with one of the user's own in it.
+struct Place {
+    Place() : path("/var/tmp/souk-user-" + std::to_string(::getpid())) {
+        std::filesystem::remove_all(path);
+        for (const std::string& d : {path, path + "/own"}) ck_assert(::mkdir(d.c_str(), 0755) == 0);
+        ck_assert(::chown((path + "/own").c_str(), somebody, somebody) == 0);
+    }
+    ~Place() { std::filesystem::remove_all(path); }
+    Place(const Place&) = delete;
+    void file(const std::string& name, uint32_t owner, uint32_t group, mode_t mode) const {
+        const std::string at = path + "/" + name;
+        ck_assert(create_file(AT_FDCWD, at, "0123456789").has_value());
+        ck_assert(::chown(at.c_str(), owner, group) == 0 && ::chmod(at.c_str(), mode) == 0);
+    }
+    std::string path;
+};
+
+// Runs `script` up to its first line, freezes it, thaws it as the user, gives it a line and waits
+// for its end. Returns what it printed after the first line; or why it was not restored.
+std::string thawed_as(
+    const CriuUser& user, const Place& place, const std::string& script,
+    const std::function<void()>& meanwhile = [] {}) {
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::python("import os, socket, sys\nplace = '" + place.path + "'\n" + script));
+    ck_assert(rig->until([&] { return output.text[0].ends_with("ready\n"); }));
+    const unit::TempDir images;
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    meanwhile();
+    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user);
+    if (!rig) return why;
+    rig->send_input("go\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    return output.text[0].substr(6) + output.text[1];
+}
+
+std::string holds(const std::string& name, const std::string& flags) {
+    return "fd = os.open(place + '/" + name + "', os." + flags +
+           ")\nprint('ready')\nsys.stdin.readline()\nprint(os.pread(fd, 4, 2))\n";
+}
+
+bool denied(const std::string& why) { return why.find("Permission denied") != std::string::npos; }
+
+START_TEST(a_file_that_the_user_may_not_open_is_not_opened_for_him_by_root) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    place.file("secret", 0, 0, 0600);
+    place.file("readable", 0, 0, 0644);
+    const CriuUser user{somebody, somebody, {}};
+    ck_assert(denied(thawed_as(user, place, holds("secret", "O_RDONLY"))));
+    ck_assert(denied(thawed_as(user, place, holds("readable", "O_RDWR"))));
+    ck_assert_text(thawed_as(user, place, holds("readable", "O_RDONLY")), "b'2345'\n");
+    ck_assert_text(thawed_as({}, place, holds("secret", "O_RDWR")), "b'2345'\n");  // root's own
+}
+END_TEST
+
+START_TEST(the_groups_of_the_user_count_and_no_others) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    place.file("of_a_group", 0, 777, 0640);
+    place.file("of_roots_group", 0, 0, 0640);
+    const std::string script = holds("of_a_group", "O_RDONLY");
+    ck_assert_text(thawed_as({somebody, somebody, {5, 777}}, place, script), "b'2345'\n");
+    ck_assert_text(thawed_as({somebody, 777, {}}, place, script), "b'2345'\n");
+    ck_assert(denied(thawed_as({somebody, somebody, {5}}, place, script)));
+    const CriuUser user{somebody, somebody, {}};
+    ck_assert(denied(thawed_as(user, place, holds("of_roots_group", "O_RDONLY"))));
+}
+END_TEST
+
+START_TEST(a_file_of_his_own_that_the_user_has_closed_to_himself_is_opened) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    place.file("own/closed", somebody, somebody, 0400);
+    const CriuUser user{somebody, somebody, {}};
+    ck_assert_text(thawed_as(user, place, holds("own/closed", "O_RDWR")), "b'2345'\n");
+}
+END_TEST
+
+START_TEST(a_name_that_became_a_link_to_a_file_of_root_gives_nothing) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    place.file("passwd", 0, 0, 0644);
+    place.file("own/passwd", somebody, somebody, 0644);
+    const CriuUser user{somebody, somebody, {}};
+    const std::string said = thawed_as(user, place, holds("own/passwd", "O_RDWR"), [&] {
+        std::filesystem::rename(place.path + "/own", place.path + "/away");
+        std::filesystem::create_symlink(place.path, place.path + "/own");
+    });
+    ck_assert_msg(denied(said), "%s", said.c_str());
+}
+END_TEST
+
+START_TEST(a_sockets_name_is_made_and_removed_as_the_user) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    const std::string script =
+        "s = socket.socket(socket.AF_UNIX)\ns.bind(place + '/own/socket')\n"
+        "os.chown(place + '/own/socket', 4321, 4321)\ns.listen()\n"
+        "print('ready')\nsys.stdin.readline()\nprint(s.getsockname()[-10:])\n";
+    const CriuUser user{somebody, somebody, {}};
+    const std::string socket = place.path + "/own/socket";
+    ck_assert_text(thawed_as(user, place, script), "own/socket\n");
+    struct stat st {};
+    ck_assert(::stat(socket.c_str(), &st) == 0 && st.st_uid == somebody && S_ISSOCK(st.st_mode));
+    ck_assert(::unlink(socket.c_str()) == 0);
+    // Another directory is there now, with a socket of that name that is not his.
+    const std::string said = thawed_as(user, place, script, [&] {
+        std::filesystem::rename(place.path + "/own", place.path + "/away");
+        ck_assert(::mkdir((place.path + "/own").c_str(), 0755) == 0);
+        ck_assert(::mknod(socket.c_str(), S_IFSOCK | 0755, 0) == 0);
+    });
+    ck_assert_msg(said.find("Can't bind") != std::string::npos, "%s", said.c_str());
+    ck_assert(::stat(socket.c_str(), &st) == 0 && st.st_uid == 0);
+}
+END_TEST
+
+START_TEST(a_deleted_file_is_there_again_also_where_the_user_may_not_write) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    for (const std::string name : {"own/gone", "gone"}) {
+        const std::string script =
+            "path = place + '/" + name +
+            "'\nfd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)\nos.write(fd, b'0123456789')\n"
+            "os.fchown(fd, 4321, 4321)\nos.unlink(path)\nprint('ready')\nsys.stdin.readline()\n"
+            "s = os.fstat(fd)\nprint(os.pread(fd, 4, 2), s.st_nlink, s.st_uid)\n";
+        ck_assert_text(thawed_as({somebody, somebody, {}}, place, script), "b'2345' 0 4321\n");
+    }
+    ck_assert(std::filesystem::is_empty(place.path + "/own"));
+    ck_assert(!std::filesystem::exists(place.path + "/gone"));
+}
+END_TEST
+
+START_TEST(what_is_loaded_into_criu_cannot_be_written_to) {
+    const auto tool = find_criu();
+    UNIT_SKIP_IF(tool ? nullptr : "no CRIU: make deps");
+    ck_assert(::pwrite(tool->preload.get(), "x", 1, 0) < 0 && errno == EPERM);
+    ck_assert(::ftruncate(tool->preload.get(), 0) != 0);
+    void* const map =
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, tool->preload.get(), 0);
+    ck_assert(map == MAP_FAILED);
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE_LONG(criu_user, 120, a_file_that_the_user_may_not_open_is_not_opened_for_him_by_root,
+                the_groups_of_the_user_count_and_no_others,
+                a_file_of_his_own_that_the_user_has_closed_to_himself_is_opened,
+                a_name_that_became_a_link_to_a_file_of_root_gives_nothing,
+                a_sockets_name_is_made_and_removed_as_the_user,
+                a_deleted_file_is_there_again_also_where_the_user_may_not_write,
+                what_is_loaded_into_criu_cannot_be_written_to);
+
+}  // namespace souk

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which files count as the same after a restore, by kernel and file system.
+#include "checkpoint/open_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+
+OpenFile file(std::string place, std::string path, uint64_t device, uint64_t inode,
+              std::string type = "ext4", std::string source = "/dev/vda") {
+    return {2,
+            std::move(place),
+            std::move(path),
+            std::move(type),
+            std::move(source),
+            device,
+            inode,
+            0,
+            S_IFREG,
+            false};
+}
+
+OpenFiles list(std::vector<OpenFile> files, std::string boot = "this") {
+    return {std::move(boot), std::move(files)};
+}
+
+bool same(const OpenFile& was, const OpenFile& is, const char* there = "this") {
+    return same_files(list({was}), list({is}, there)).has_value();
+}
+
+START_TEST(on_one_kernel_a_file_is_its_device_and_inode) {
+    const OpenFile was = file("fd 3", "/home/a/passwd", 8, 100);
+    ck_assert(same(was, was));
+    ck_assert(same(was, file("fd 3", "/home/b/renamed", 8, 100)));
+    ck_assert(!same(was, file("fd 3", "/home/a/passwd", 8, 101)));
+    ck_assert(!same(was, file("fd 3", "/etc/passwd", 9, 100)));
+    ck_assert(same(was, file("fd 3", "/home/a/passwd", 9, 7)));  // mounted anew
+    ck_assert(!same(was, file("fd 4", "/home/a/passwd", 8, 100)));
+    const Status why = same_files(list({was}), list({file("fd 3", "/etc/passwd", 8, 5)}));
+    ck_assert_text(why.error().message,
+                   "process 2, fd 3: /home/a/passwd (device 0:8, inode 100) is another file now: "
+                   "/etc/passwd (device 0:8, inode 5)");
+}
+END_TEST
+
+START_TEST(where_inode_numbers_are_made_up_the_path_counts) {
+    const OpenFile was = file("cwd", "/mnt/a", 8, 100, "fuse.sshfs");
+    ck_assert(same(was, file("cwd", "/mnt/a", 8, 7, "fuse.sshfs")));
+    ck_assert(!same(was, file("cwd", "/mnt/b", 8, 100, "fuse.sshfs")));
+}
+END_TEST
+
+START_TEST(on_another_kernel_only_a_server_that_both_see_has_the_same_inodes) {
+    const OpenFile local = file("exe", "/usr/bin/x", 8, 100);
+    ck_assert(same(local, file("exe", "/usr/bin/x", 3, 5), "other"));
+    ck_assert(same(local, file("exe", "/opt/bin/x", 3, 5), "other"));
+    const OpenFile shared = file("fd 3", "/home/a", 8, 100, "nfs4", "server:/home");
+    ck_assert(same(shared, file("fd 3", "/home/a", 3, 100, "nfs4", "server:/home"), "other"));
+    ck_assert(!same(shared, file("fd 3", "/home/a", 3, 5, "nfs4", "server:/home"), "other"));
+    ck_assert(same(shared, file("fd 3", "/home/a", 3, 5, "nfs4", "mirror:/home"), "other"));
+}
+END_TEST
+
+START_TEST(a_file_of_the_capsules_own_stays_one_and_no_other_becomes_one) {
+    OpenFile was = file("fd 3", "/dev/shm/a", 8, 100, "tmpfs"), is = was;
+    was.capsules = is.capsules = true;
+    is.device = 8;  // a number that was free again
+    is.inode = 5;
+    ck_assert(same(was, is));
+    is.path = "/dev/shm/b";
+    ck_assert(!same(was, is));
+    is.path = was.path;
+    is.capsules = false;
+    ck_assert(!same(was, is) && !same(was, is, "other"));
+}
+END_TEST
+
+START_TEST(a_device_is_its_number_and_a_kind_never_changes) {
+    OpenFile was = file("fd 3", "/dev/null", 8, 100), is = was;
+    was.kind = is.kind = S_IFCHR;
+    was.rdev = is.rdev = 259;
+    is.inode = 5;
+    ck_assert(same(was, is) && same(was, is, "other"));
+    is.rdev = 260;
+    ck_assert(!same(was, is) && !same(was, is, "other"));
+    is = was;
+    is.kind = S_IFREG;
+    ck_assert(!same(was, is) && !same(was, is, "other"));
+}
+END_TEST
+
+START_TEST(every_mapped_file_was_mapped_and_is) {
+    const OpenFile a = file("map", "/lib/a", 8, 1), b = file("map", "/lib/b", 8, 2);
+    ck_assert(same_files(list({a, b}), list({b, a})).has_value());
+    ck_assert(!same_files(list({a, b}), list({a})).has_value());
+    ck_assert(!same_files(list({a}), list({a, b})).has_value());
+}
+END_TEST
+
+START_TEST(a_list_reads_as_it_was_written_and_a_damaged_one_is_refused) {
+    OpenFiles all = list({file("fd 3", "/a\nb", 8, 1), file("cwd", "/", 0, UINT64_MAX, "", "")});
+    all.files[1].capsules = true;
+    const std::string text = all.encode();
+    const auto again = OpenFiles::decode(text);
+    ck_assert(again && again->boot == all.boot && again->files == all.files);
+    for (size_t n = 0; n < text.size(); ++n)
+        if (const auto part = OpenFiles::decode(std::string_view(text).substr(0, n)))
+            ck_assert(part->files.size() < all.files.size());
+    ck_assert(!OpenFiles::decode(text + std::string("x\0", 2)));
+}
+END_TEST
+
+START_TEST(the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out) {
+    const unit::TempDir dir;
+    const std::string path = dir.write("kept", "x"), gone = dir.write("gone", "x");
+    const Fd kept = *open_at(AT_FDCWD, path, O_RDONLY);
+    const Fd deleted = *open_at(AT_FDCWD, gone, O_RDONLY);
+    const Pipe pipe = *make_pipe();
+    ck_assert(::unlink(gone.c_str()) == 0);
+    const auto found = open_files_of({{1, ::getpid()}});
+    ck_assert(found.has_value());
+    struct stat st {};
+    ck_assert(::stat(path.c_str(), &st) == 0);
+    int files = 0, others = 0, maps = 0, exe = 0;
+    for (const OpenFile& f : found->files) {
+        if (f.place == "fd " + std::to_string(kept.get())) {
+            files += f.inode == st.st_ino && f.device == st.st_dev && f.path == path;
+            ck_assert(!f.capsules && !f.type.empty());
+        }
+        for (const int fd : {deleted.get(), pipe.read_end.get()})
+            others += f.place == "fd " + std::to_string(fd);
+        maps += f.place == "map";
+        exe += f.place == "exe";
+    }
+    ck_assert(files == 1 && others == 0 && maps > 0 && exe == 1);
+    ck_assert(same_files(*found, *open_files_of({{1, ::getpid()}})).has_value());
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE(open_files, on_one_kernel_a_file_is_its_device_and_inode,
+           where_inode_numbers_are_made_up_the_path_counts,
+           on_another_kernel_only_a_server_that_both_see_has_the_same_inodes,
+           a_file_of_the_capsules_own_stays_one_and_no_other_becomes_one,
+           a_device_is_its_number_and_a_kind_never_changes, every_mapped_file_was_mapped_and_is,
+           a_list_reads_as_it_was_written_and_a_damaged_one_is_refused,
+           the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out);
+
+}  // namespace souk
