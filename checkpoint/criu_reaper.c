@@ -7,7 +7,9 @@
 // helper that leads the session and then ends, and makes the root a subreaper again only later
 // (criu/pstree.c prepare_pstree_ids; criu/pie/restorer.c restore_child_subreaper): so the daemon
 // would come to PID 1, and stay behind at the next move. Here the root becomes one when CRIU has it
-// lead its session, which is before it has any child.
+// lead its session, which is before it has any child. All that are born after it inherit what else
+// is done there: they gain no privileges, and have a session keyring of their own.
+#include <linux/keyctl.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -24,6 +26,9 @@ pid_t setsid(void) {
     if (!root_born && getpid() != criu) {
         root_born = true;
         set_network();
+        // As at its first start (agentd/init/job.cpp), whatever the image says.
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, (char*)0);
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     }
     return (pid_t)syscall(SYS_setsid);

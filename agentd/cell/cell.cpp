@@ -16,6 +16,19 @@ namespace {
 
 constexpr Nanos still_limit = Nanos::from_ms(500);  // of a job, between rounds of pre-copy
 
+// Its home took its word for them; what this node allows is its owner's. Root's own jobs may have
+// all.
+LaunchSpec allowed(const CellSite& site, LaunchSpec launch) {
+    if (launch.uid == 0) return launch;
+    for (ResourceLimit& r : launch.rlimits) {
+        const auto max = site.limits_max.find(r.resource);
+        if (max == site.limits_max.end()) continue;
+        r.soft = std::min(r.soft, max->second);
+        r.hard = std::min(r.hard, max->second);
+    }
+    return launch;
+}
+
 }  // namespace
 
 Cell::Cell(CellSite& site, GuestJob job)
@@ -154,6 +167,8 @@ void Cell::create_capsule() {
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
         options.cgroup_v1 = v1_tasks();
         options.own_net = job_.spec.net == NetMode::own;
+        options.private_tmp = site_.private_tmp;
+        options.run_keep = site_.run_keep;
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
         TRY(network_.make(*capsule_, job_.from_image));
@@ -279,7 +294,7 @@ void Cell::client_event(CapsuleClient::Event& e) {
 
 void Cell::start_job() {
     if (set_limits()) site_.groups->job_begins(cgroup_name_);
-    if (auto sent = link_.tell(&CapsuleClient::start, job_.spec.launch,
+    if (auto sent = link_.tell(&CapsuleClient::start, allowed(site_, job_.spec.launch),
                                job_group_ ? job_group_->entry().v2 : -1);
         !sent)
         tell(guest::JobNotStarted{0, false, sent.error().message});

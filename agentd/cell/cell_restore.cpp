@@ -81,7 +81,7 @@ void Cell::begin_early() {
     constexpr size_t small = 64 * 1024;  // what waits there is in the same file
     const int image = image_.fd();
     if (job_.spec.launch.tty || ::faccessat(image, SOUK_SHM_NAME, F_OK, 0) == 0 ||
-        image_has_locks(image))
+        ::faccessat(image, SOUK_TMP_NAME, F_OK, 0) == 0 || image_has_locks(image))
         return;
     const auto file = read_file(image, SOUK_RESIDUE_NAME, small);
     const auto residue = file ? decode_residue(*file) : Result<souk_residue>(fail(""));

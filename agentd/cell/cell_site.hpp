@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,8 +33,12 @@ struct CellSite {
     // of this machine: a job that may use all of them is not limited
     int32_t cpus = 1;
     int64_t pids_max = 0;  // 0: no limit
-    std::string guests;    // directory of the capsules' directories
-    Fd images, ram;        // parents of images: on disk, in memory
+    // RLIMIT_... of jobs that are not root's: no more than that; others as they asked
+    std::map<int, uint64_t> limits_max;
+    bool private_tmp = false;  // of all capsules
+    std::string run_keep;      // names below /run that jobs see
+    std::string guests;        // directory of the capsules' directories
+    Fd images, ram;            // parents of images: on disk, in memory
     std::string init_path;
     CriuTool* criu = nullptr;
     CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep

@@ -104,6 +104,11 @@ Status check(Config& c) {
     c.home.address_known = !everywhere(c.address);
     c.home.boot = boot_number();
     if (c.home.memory_default_mb < 0) c.home.memory_default_mb = default_memory_mb(c);
+    if (const auto bad = c.run_keep.find_first_not_of(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/-. ");
+        bad != std::string::npos || c.run_keep.find("..") != std::string::npos)
+        return fail("run_keep: '" + c.run_keep +
+                    "' are no names of directories below /run, parted by spaces");
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() ||
         !valid_cgroup_name(c.cgroup))
@@ -176,6 +181,22 @@ void Reading::add_jobs(Settings& all) {
     const Settings some = {
         {"pids_max", number(c.pids_max, 0, 1 << 22),
          "How many processes and threads a job may have; 0: any number.", "10000"},
+        {"rtprio_max", number(c.rtprio_max, 0, 99),
+         "The most that a job's limit of real-time priority may be, unless it is root's, whatever "
+         "its user has at home; as the next three.",
+         "10"},
+        {"nice_max", number(c.nice_max, 0, 40),
+         "The same for RLIMIT_NICE: 20 lets a job be as important as other programs.", "20"},
+        {"nofile_max", number(c.nofile_max, 64, 1 << 30), "The same for open files.", "65536"},
+        {"memlock_mb_max", megabytes(c.memlock_mb_max, 0, int64_t{1} << 40),
+         "The same for memory that is locked.", "\"1G\""},
+        {"deleted_mb", megabytes(c.deleted_mb, 1, 4'095),
+         "The longest file that a job has deleted and still has open, and that moves with it.",
+         "256"},
+        {"private_tmp", boolean(c.private_tmp), "Each job has a /tmp of its own here.", "true"},
+        {"run_keep", text(c.run_keep),
+         "Names below /run that jobs see, parted by blanks; of the rest they see nothing.",
+         "\"postgresql mysqld\""},
         {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30),
          "How much memory images on their way may take here.", "\"4G\"",
          "half of the machine's memory"},

@@ -30,7 +30,13 @@ struct Config {
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)
     std::string criu;
     int64_t pids_max = 4096;  // processes and threads of one job; 0: no limit
-    int64_t ram_mb = 0;       // for images on their way; 0: half of the machine's memory
+    // Of jobs that are not root's: the most that a hard limit may be, whatever its user has at
+    // home.
+    int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
+    int64_t deleted_mb = 64;   // of a file that a job has deleted and still has open, in an image
+    bool private_tmp = false;  // each job has a /tmp of its own here
+    std::string run_keep;      // names below /run that jobs see, parted by spaces
+    int64_t ram_mb = 0;        // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached,
     // through this bridge of the namespace that the daemon is in; without it none comes here.
     // home.addresses: what this node gives to jobs that are submitted here; a part of the network

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -112,6 +113,7 @@ Status GuestHost::open_directories() {
 Status GuestHost::open_criu() {
     auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
     if (!criu) return tl::unexpected(criu.error());
+    criu->deleted_bytes_max = static_cast<uint32_t>(config_.deleted_mb << 20);
     criu_ = std::move(*criu);
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));
@@ -134,6 +136,12 @@ void GuestHost::examine_node() {
     }
     site_.init_path = program_path("souk-init");
     configured();
+    site_.limits_max = {{RLIMIT_RTPRIO, config_.rtprio_max},
+                        {RLIMIT_NICE, config_.nice_max},
+                        {RLIMIT_NOFILE, config_.nofile_max},
+                        {RLIMIT_MEMLOCK, config_.memlock_mb_max << 20}};
+    site_.private_tmp = config_.private_tmp;
+    site_.run_keep = config_.run_keep;
     site_.network = config_.network;
     if (share_ != nullptr) {
         site_.groups = &share_->capsules();

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "agentd/daemon/caller_limits.hpp"
+
 namespace souk {
 namespace {
 
@@ -115,6 +117,7 @@ Status ToolSession::submit(wire::Submit request) {
     request.spec.launch.uid = who_.uid;
     request.spec.launch.gid = who_.gid;
     request.spec.launch.groups = groups_;
+    TRY(clamp_to_caller(request.spec.launch.rlimits, who_.pid, who_.uid));
     TRY_ASSIGN(const JobId id, host_.submit(request, who_.uid));
     const HomeJob* job = host_.job(id);
     reply(wire::Submitted{id, job ? host_.why_waits(*job) : std::string()});

@@ -64,7 +64,7 @@ struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
     // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
     int queues;
-    bool own_net;
+    bool own_net, private_tmp;
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
     uint64_t lease_stopped;    // the deadline at which it stopped the job, until that is told
@@ -108,8 +108,15 @@ int write_number(const char* path, long value);  // errno
 void set_nonblocking(int fd);
 
 // setup.cpp: namespaces are fresh; mounts, network, control socket. What fails ends the program.
-// ping_groups: of the node's network, for one of its own; null: it shares the node's.
-void set_up(const char* ping_groups);
+struct Wishes {
+    // of the node's network, for one of its own; null: it shares the node's
+    const char* ping_groups = nullptr;
+    const char* run_keep = "";  // names below /run that the job sees, too, parted by spaces
+    bool private_tmp = false;
+};
+void set_up(const Wishes& wishes);
+const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)
+void make_run_user(uint32_t uid, uint32_t gid);  // /run/user/UID
 // Sends one record outside of the ordinary flow; false if it did not fit.
 bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
                  const void* bytes, size_t n, const int* fds = nullptr, int nfds = 0);
@@ -149,7 +156,8 @@ void restored();
 void helpers_enter(bool restore);
 void helpers_leave();
 
-// shm.cpp: the private /dev/shm to and from one file. Null, or what failed (errno set).
+// shm.cpp: the private /dev/shm, and /tmp if it is private, to and from a file each. Null, or what
+// failed (errno set).
 const char* shm_save(int image_dir);
 const char* shm_load(int image_dir);
 

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,9 +25,14 @@
 
 namespace souk::init {
 namespace {
-enum Step : int { in_terminal, in_stdio, in_limits, in_credentials, in_cwd, in_exec };
-const char* const step_names[] = {"take the terminal", "set up stdio", "set resource limits",
-                                  "set credentials",   "go to",        "run"};
+enum Step : int { in_terminal, in_stdio, in_limits, in_keys, in_credentials, in_cwd, in_exec };
+const char* const step_names[] = {"take the terminal",
+                                  "set up stdio",
+                                  "set resource limits",
+                                  "make a keyring",
+                                  "set credentials",
+                                  "go to",
+                                  "run"};
 struct StepError {
     int step, code;
 };
@@ -90,6 +97,20 @@ bool set_limit(const souk_rlimit& wish) {
     return change(&want, nullptr);
 }
 
+// Not agentd's, which all jobs would share. A kernel without keys, or a container that may not use
+// them, has none to share.
+bool own_session_keyring() {
+    return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) >= 0 || errno == ENOSYS ||
+           errno == EPERM;
+}
+
+// What no program of a plain user's job can have, whatever it executes.
+bool drop_capabilities() {
+    for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; ++c)
+        if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) != 0) return false;
+    return true;
+}
+
 [[noreturn]] void run_child(int report) {
     const SpecView& v = launch.view;
     const souk_spec* s = v.head;
@@ -102,9 +123,13 @@ bool set_limit(const souk_rlimit& wish) {
     // Daemons that leave their parent stay below the job's root, so that they move with it.
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     umask(s->umask);
+    if (!own_session_keyring()) child_failed(report, in_keys);
+    if (s->uid != 0 && !drop_capabilities()) child_failed(report, in_credentials);
     if (setgroups(s->groups, v.groups) != 0 || setresgid(s->gid, s->gid, s->gid) != 0 ||
         setresuid(s->uid, s->uid, s->uid) != 0)
         child_failed(report, in_credentials);
+    // Programs with a set-user-ID or set-group-ID bit gain nothing.
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) child_failed(report, in_credentials);
     if (chdir(v.cwd) != 0) child_failed(report, in_cwd);
     sigset_t none;
     sigemptyset(&none);
@@ -169,6 +194,7 @@ void start_job(int spec_fd, int cgroup) {
     g.uid = s->uid;
     g.gid = s->gid;
     g.durable = s->durable != 0;
+    make_run_user(g.uid, g.gid);
     // Owned by the job's user, so that /dev/stdout and /dev/tty can be opened.
     if (g.tty)
         fchown(g.slave, s->uid, static_cast<gid_t>(-1)) == 0 ? void()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS]: started by agentd as PID 1 of fresh namespaces, with the state directory
-// as fd 3 and the first connection as fd 4. It is of no use elsewhere.
+// souk-init [net GROUPS] [tmp] [run NAMES]: started by agentd as PID 1 of fresh namespaces, with
+// the state directory as fd 3 and the first connection as fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -81,6 +81,13 @@ int main(int argc, char** argv) {
     }
     syscall(SYS_close_range, 5U, ~0U, 0U);
     begin();
-    set_up(argc > 2 && strcmp(argv[1], "net") == 0 ? argv[2] : nullptr);
+    Wishes wishes;
+    for (int i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], "tmp") == 0) wishes.private_tmp = true;
+        if (i + 1 == argc) continue;
+        if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
+        if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
+    }
+    set_up(wishes);
     loop();
 }

@@ -167,6 +167,7 @@ void load(int image_dir) {
     errno = code;
     if (!failed) failed = shm_load(image_dir);
     if (failed) return answer(SOUK_LOADED, failed);
+    make_run_user(g.uid, g.gid);
     if (g.tty && fchown(g.slave, g.uid, static_cast<gid_t>(-1)) != 0)
         say("chown the terminal", errno);
     for (const int end : g.job_end)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
@@ -60,19 +58,76 @@ void set_up_terminals() {
         give_up("bind /dev/ptmx");
 }
 
-void set_up_mounts() {
+// What resolves names lies below /run, and reaches nobody else.
+constexpr const char* always_kept = "systemd/resolve resolvconf NetworkManager connman";
+
+struct Kept {
+    char name[64];
+    int fd;
+};
+
+// Opens what of these names is there. Returns how many.
+size_t open_kept(const char* names, Kept* kept, size_t count, size_t max) {
+    while (*names != 0 && count < max) {
+        const size_t n = strcspn(names, " ");
+        Kept& k = kept[count];
+        if (n > 0 && n < sizeof k.name) {
+            char path[80];
+            memcpy(k.name, names, n);
+            k.name[n] = 0;
+            snprintf(path, sizeof path, "/run/%.63s", k.name);
+            k.fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (k.fd >= 0) ++count;
+        }
+        names += n + strspn(names + n, " ");
+    }
+    return count;
+}
+
+bool bind_kept(const Kept& k) {
+    char path[80], link[32];
+    snprintf(path, sizeof path, "/run/%.63s", k.name);
+    for (char* slash = strchr(path + 5, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(path, 0755) != 0 && errno != EEXIST) return false;
+        *slash = '/';
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", k.fd);
+    return (mkdir(path, 0755) == 0 || errno == EEXIST) &&
+           mount(link, path, nullptr, MS_BIND, nullptr) == 0 &&
+           mount(nullptr, path, nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV,
+                 nullptr) == 0;
+}
+
+// Of its own: the sockets there (a user's services, a container engine) would start processes
+// outside of the capsule. CRIU, too, keeps what it learnt of the kernel there, on a tmpfs only.
+void set_up_run(const char* keep) {
+    constexpr size_t kept_max = 32;
+    static Kept kept[kept_max];
+    if (access("/run", F_OK) != 0) return;
+    size_t count = open_kept(always_kept, kept, 0, kept_max);
+    count = open_kept(keep, kept, count, kept_max);
+    if (mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
+        give_up("mount /run");
+    if (mkdir("/run/lock", 01777) != 0 || chmod("/run/lock", 01777) != 0 ||
+        mkdir("/run/user", 0755) != 0)
+        give_up("fill /run");
+    for (size_t i = 0; i < count; ++i) {
+        if (!bind_kept(kept[i])) say(kept[i].name, errno);  // a job can do without
+        close(kept[i].fd);
+    }
+}
+
+void set_up_mounts(const Wishes& wishes) {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         give_up("make mounts private");
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
         give_up("mount /proc");
     if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
         give_up("mount /dev/shm");
-    // CRIU keeps what it learnt of the kernel in /run, on a tmpfs only. Where the host's /run is
-    // one, all capsules share it.
-    struct statfs fs;
-    if (statfs("/run", &fs) == 0 && fs.f_type != TMPFS_MAGIC &&
-        mount("souk", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") != 0)
-        give_up("mount /run");
+    set_up_run(wishes.run_keep);
+    if (wishes.private_tmp)
+        if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();
 }
 
@@ -99,10 +154,24 @@ void set_up_socket() {
 }
 }  // namespace
 
-void set_up(const char* ping_groups) {
+const char* mount_tmp() {
+    g.private_tmp = true;
+    return mount("souk", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") == 0 ? nullptr
+                                                                                  : "mount /tmp";
+}
+
+// Programs put their sockets there, and it is no secret whose it is.
+void make_run_user(uint32_t uid, uint32_t gid) {
+    char path[32];
+    snprintf(path, sizeof path, "/run/user/%u", uid);
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || chown(path, uid, gid) != 0) say(path, errno);
+}
+
+void set_up(const Wishes& wishes) {
+    const char* ping_groups = wishes.ping_groups;
     g.own_net = ping_groups != nullptr;
     set_up_socket();
-    set_up_mounts();
+    set_up_mounts(wishes);
     if (g.own_net) set_up_loopback();
     if (g.own_net) set_ping_groups(ping_groups);
     // Every signal waits in the mask; children are all that matters. The job's own mask is cleared

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The private /dev/shm to and from one file: CRIU takes what is open or mapped there as files that
-// exist on both sides. Format: records {ShmEntry, name, then for a file pieces {offset, length,
-// bytes} ended by a piece of length 0}; a directory's entries follow it and end with kind 0. Holes
-// stay holes. Sockets are left to CRIU.
+// The private /dev/shm, and a private /tmp, to and from a file each: CRIU takes what is open or
+// mapped there as files that exist on both sides. Format: records {ShmEntry, name, then for a file
+// pieces {offset, length, bytes} ended by a piece of length 0}; a directory's entries follow it and
+// end with kind 0. Holes stay holes. Sockets are left to CRIU.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -164,36 +164,51 @@ bool load_dir(int in, int dir, int depth) {
         if (!load_entry(in, dir, e, depth)) return false;
     }
 }
-}  // namespace
 
-const char* shm_save(int image_dir) {
-    const int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0) return "open /dev/shm";
-    const int out =
-        openat(image_dir, SOUK_SHM_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+// `always`: also an empty one, which says that it is private.
+bool save_tree(int image_dir, const char* path, const char* name, bool always) {
+    const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) return false;
+    const int out = openat(image_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (out < 0) {
         close(dir);
-        return "create the copy of /dev/shm";
+        return false;
     }
     bool any = false;
     const bool good = save_dir(out, dir, 0, &any);
     const int code = errno;
     close(out);
-    if (!any || !good) unlinkat(image_dir, SOUK_SHM_NAME, 0);
+    if ((!any && !always) || !good) unlinkat(image_dir, name, 0);
     errno = code;
-    return good ? nullptr : "copy /dev/shm";
+    return good;
 }
 
-const char* shm_load(int image_dir) {
-    const int in = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC);
-    if (in < 0) return errno == ENOENT ? nullptr : "open the copy of /dev/shm";
-    const int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+bool load_tree(int in, const char* path) {
+    const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool good = dir >= 0 && load_dir(in, dir, 0);
     const int code = errno;
     close(in);
     if (dir >= 0) close(dir);
     errno = code;
-    return good ? nullptr : "fill /dev/shm";
+    return good;
+}
+}  // namespace
+
+const char* shm_save(int image_dir) {
+    if (!save_tree(image_dir, "/dev/shm", SOUK_SHM_NAME, false)) return "copy /dev/shm";
+    if (g.private_tmp && !save_tree(image_dir, "/tmp", SOUK_TMP_NAME, true)) return "copy /tmp";
+    return nullptr;
+}
+
+const char* shm_load(int image_dir) {
+    const int shm = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC);
+    if (shm < 0 && errno != ENOENT) return "open the copy of /dev/shm";
+    if (shm >= 0 && !load_tree(shm, "/dev/shm")) return "fill /dev/shm";
+    const int tmp = openat(image_dir, SOUK_TMP_NAME, O_RDONLY | O_CLOEXEC);
+    if (tmp < 0) return errno == ENOENT ? nullptr : "open the copy of /tmp";
+    if (!g.private_tmp)
+        if (const char* failed = mount_tmp()) return close(tmp), failed;
+    return load_tree(tmp, "/tmp") ? nullptr : "fill /tmp";
 }
 
 }  // namespace souk::init

@@ -121,10 +121,13 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
         ::dup3(theirs.get(), given->connection.get(), O_CLOEXEC) < 0)
         return fail_errno("hand over file descriptors", errno);
     // Everything that allocates comes before the clone.
-    std::string path = options.init_path, net = "net",
-                groups = options.own_net ? ping_groups() : std::string();
-    char* const argv[] = {path.data(), options.own_net ? net.data() : nullptr, groups.data(),
-                          nullptr};
+    std::vector<std::string> words = {options.init_path};
+    if (options.own_net) words.insert(words.end(), {"net", ping_groups()});
+    if (options.private_tmp) words.emplace_back("tmp");
+    if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
     int pidfd = -1;
     struct clone_args args = {};
     args.flags = as_vfork | CLONE_PIDFD | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -136,7 +139,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
         args.cgroup = static_cast<uint64_t>(options.cgroup);
     }
     const long pid = clone_call(&args);
-    if (pid == 0) become_init(options, *given, argv);
+    if (pid == 0) become_init(options, *given, argv.data());
     const int code = errno;
     for (const Fd* fd : {&given->dir, &given->connection})
         (void)::dup3(given->null.get(), fd->get(), O_CLOEXEC);

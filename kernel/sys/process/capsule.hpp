@@ -24,6 +24,8 @@ struct CapsuleOptions {
     // the capsule's state directory: 0700, empty or of an ended capsule
     int dir = -1;
     bool own_net = false;        // a network namespace of its own, with loopback up
+    bool private_tmp = false;    // a /tmp of its own
+    std::string run_keep;        // names below /run that its job sees, parted by spaces
     int cgroup = -1;             // directory fd of a cgroup v2 group; -1 = stay
     std::vector<int> cgroup_v1;  // open cgroup.procs files of v1 groups
 };
