@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agentd/cell/cell.hpp"
+#include "checkpoint/core_image.hpp"
 #include "checkpoint/open_files.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
@@ -134,7 +135,10 @@ void Cell::held_after_dump() {
 Status Cell::note_what_it_has() const {
     if (!job_group_) return {};
     TRY_ASSIGN(const auto all, pids());
-    return save_open_files(image_.fd(), pids_inside(all));
+    const auto inside = pids_inside(all);
+    // Nobody but root can write to the memory of root's.
+    if (job_.spec.uid != 0) TRY(compare_credentials(image_.fd(), inside));
+    return save_open_files(image_.fd(), inside);
 }
 
 void Cell::pages_are_shared() {

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "agentd/cell/cell.hpp"
+#include "checkpoint/core_image.hpp"
 #include "checkpoint/open_files.hpp"
 
 namespace souk {
@@ -125,6 +126,10 @@ void Cell::begin_restore() {
         return criu_failed(
             "it has a real-time policy, and this node has no time left for one "
             "(cpu.rt_runtime_us)");
+    if (auto fit =
+            check_credentials(image_.fd(), user(), site_.limits_max, site_.criu->deleted_bytes_max);
+        !fit)
+        return criu_failed("its image is refused: " + fit.error().message);
     // Not before: CRIU has looked at what the kernel can, over loopback too.
     if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error().message);
     RestoreOptions options;

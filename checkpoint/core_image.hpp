@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What CRIU would give the processes of an image: the credentials and limits in its core-TID.img.
+// A restore gives them as root, so an image is looked at before CRIU sees it; and one that was just
+// made is compared with what the kernel says of the frozen processes, since CRIU reads credentials
+// in memory that another process of the same user can write to.
+//
+// Formats: CRIU images/core.proto, creds.proto, ghost-file.proto. A field that may stand once and
+// stands twice is refused: CRIU's reader and this one might take different ones.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/criu.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+// Of one thread.
+struct Credentials {
+    std::array<uint32_t, 4> uids{}, gids{};  // real, effective, saved, of files
+    std::vector<uint32_t> groups;            // sorted
+    // inheritable, permitted, effective, bounding, ambient
+    std::array<uint64_t, 5> capabilities{};
+    bool no_new_privs = false;
+    uint32_t seccomp = 0;  // its mode: 0 none, 1 strict, 2 filters
+    bool operator==(const Credentials&) const = default;
+};
+
+struct CoreImage {
+    bool alive = false;  // else a process that has ended and was not waited for
+    bool has_credentials = false;
+    Credentials credentials;
+    std::vector<uint64_t> hard_limits;  // by RLIMIT_...; none: a further thread
+};
+
+// Of a whole core-TID.img. Pure.
+Result<CoreImage> parse_core(std::string_view image);
+// Of the text of a /proc/PID/task/TID/status. Pure.
+Result<Credentials> parse_status(std::string_view status);
+// Whether a job of that user may have them; anything may for root. limits_max: as of
+// CellSite::limits_max. Pure.
+Status fits_user(const CoreImage& core, const CriuUser& user,
+                 const std::map<int, uint64_t>& limits_max);
+// Whether a deleted file, of a whole ghost-file-N.img, may be made: no device, no set-ID bit. Pure.
+Status fits_ghost(std::string_view image);
+
+// Each of an image, before CRIU sees it. deleted_bytes_max: as of CriuTool.
+Status check_credentials(int image, const CriuUser& user, const std::map<int, uint64_t>& limits_max,
+                         uint64_t deleted_bytes_max);
+// Each of an image, as the kernel has it for the frozen processes. `pids` as of pids_inside.
+Status compare_credentials(int image, const std::map<pid_t, pid_t>& pids);
+
+}  // namespace souk

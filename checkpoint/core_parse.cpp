@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <set>
+
+#include "checkpoint/core_image.hpp"
+#include "checkpoint/criu_fields.hpp"
+#include "kernel/base/number.hpp"
+
+namespace souk {
+namespace {
+constexpr size_t groups_max = 65'536, capability_words_max = 2, limits_count_max = 64;
+
+Error damaged(const char* what) { return Error{0, std::string("core image: ") + what}; }
+
+// One field of a message: its number, and a value or bytes.
+struct Field {
+    uint32_t number;
+    uint64_t value;
+    std::optional<std::string_view> bytes;
+};
+
+// Calls `take` for each field; `repeated` may stand often, others once.
+template <class Take>
+Status each_field(std::string_view message, std::initializer_list<uint32_t> repeated, Take take) {
+    std::set<uint32_t> seen;
+    CriuFields f(message);
+    while (f.inner = {}, f.next()) {
+        if (std::ranges::find(repeated, f.number) == repeated.end() &&
+            !seen.insert(f.number).second)
+            return tl::unexpected(damaged("a field stands twice"));
+        Field field{f.number, f.value, std::nullopt};
+        if (f.inner.data() != nullptr) field.bytes = f.inner;
+        TRY(take(field));
+    }
+    if (!f.good) return tl::unexpected(damaged("not whole"));
+    return {};
+}
+
+// Numbers of a repeated field, one by one or packed.
+Status append_numbers(const Field& field, size_t most, std::vector<uint32_t>& to) {
+    const auto one = [&](uint64_t value) -> Status {
+        if (value > UINT32_MAX || to.size() == most)
+            return tl::unexpected(damaged("too long a list"));
+        to.push_back(static_cast<uint32_t>(value));
+        return {};
+    };
+    if (!field.bytes) return one(field.value);
+    for (size_t at = 0; at < field.bytes->size();) {
+        uint64_t value = 0;
+        int shift = 0;
+        for (;; shift += 7) {
+            if (at == field.bytes->size() || shift > 63)
+                return tl::unexpected(damaged("a list is cut short"));
+            const auto byte = static_cast<uint8_t>((*field.bytes)[at++]);
+            value |= uint64_t{byte & 0x7fU} << shift;
+            if (byte < 0x80) break;
+        }
+        TRY(one(value));
+    }
+    return {};
+}
+
+Status parse_creds(std::string_view message, Credentials& c) {
+    enum { caps_inh = 9, caps_bnd = 12, secbits, groups, no_new_privs = 18, caps_amb = 19 };
+    std::array<std::vector<uint32_t>, 5> words;
+    unsigned ids = 0;
+    TRY(each_field(message, {9, 10, 11, 12, 14, 19}, [&](const Field& f) -> Status {
+        if (f.number >= 1 && f.number <= 8) {
+            if (f.bytes || f.value > UINT32_MAX) return tl::unexpected(damaged("an id is none"));
+            ++ids;
+            (f.number % 2 == 1 ? c.uids : c.gids)[(f.number - 1) / 2] =
+                static_cast<uint32_t>(f.value);
+        }
+        if (f.number >= caps_inh && f.number <= caps_bnd)
+            return append_numbers(f, capability_words_max, words[f.number - caps_inh]);
+        if (f.number == caps_amb) return append_numbers(f, capability_words_max, words[4]);
+        if (f.number == groups) return append_numbers(f, groups_max, c.groups);
+        if (f.number == no_new_privs) c.no_new_privs = f.value != 0;
+        return {};
+    }));
+    if (ids != 8) return tl::unexpected(damaged("ids are missing"));
+    for (size_t set = 0; set < words.size(); ++set)
+        for (size_t word = 0; word < words[set].size(); ++word)
+            c.capabilities[set] |= uint64_t{words[set][word]} << (32 * word);
+    std::ranges::sort(c.groups);
+    return {};
+}
+
+Status parse_thread(std::string_view message, CoreImage& core) {
+    enum { creds = 10, seccomp_mode = 11 };
+    return each_field(message, {}, [&](const Field& f) -> Status {
+        if (f.number == seccomp_mode) core.credentials.seccomp = static_cast<uint32_t>(f.value);
+        if (f.number != creds || !f.bytes) return {};
+        core.has_credentials = true;
+        return parse_creds(*f.bytes, core.credentials);
+    });
+}
+
+Status parse_limits(std::string_view message, CoreImage& core) {
+    return each_field(message, {1}, [&](const Field& entry) -> Status {
+        if (entry.number != 1 || !entry.bytes) return {};
+        std::optional<uint64_t> hard;
+        TRY(each_field(*entry.bytes, {}, [&](const Field& f) -> Status {
+            if (f.number == 2 && !f.bytes) hard = f.value;
+            return {};
+        }));
+        if (!hard || core.hard_limits.size() == limits_count_max)
+            return tl::unexpected(damaged("a limit is none"));
+        core.hard_limits.push_back(*hard);
+        return {};
+    });
+}
+
+Status parse_task(std::string_view message, CoreImage& core) {
+    enum { task_state = 1, rlimits = 8, sigactions = 15 };
+    constexpr uint64_t ended[] = {2, 6};  // CRIU include/crtools.h: TASK_DEAD, TASK_ZOMBIE
+    return each_field(message, {sigactions}, [&](const Field& f) -> Status {
+        if (f.number == task_state && std::ranges::find(ended, f.value) != std::end(ended))
+            core.alive = false;
+        if (f.number == rlimits && f.bytes) return parse_limits(*f.bytes, core);
+        return {};
+    });
+}
+
+// The message of an image that has one.
+Result<std::string_view> only_message(std::string_view image, uint32_t magic) {
+    if (image.size() < 12 || criu_u32(image, 0) != criu_common_magic ||
+        criu_u32(image, 4) != magic || criu_u32(image, 8) != image.size() - 12)
+        return tl::unexpected(damaged("not one that CRIU wrote"));
+    return image.substr(12);
+}
+
+std::optional<std::string_view> line_of(std::string_view status, const std::string& name) {
+    const size_t at = status.find("\n" + name + ":");
+    if (at == status.npos) return std::nullopt;
+    const size_t from = at + name.size() + 2;
+    return status.substr(from, status.find('\n', from) - from);
+}
+
+Result<std::vector<uint32_t>> numbers_of(std::string_view status, const char* name) {
+    const auto line = line_of(status, name);
+    if (!line) return fail(std::string("the kernel does not tell ") + name);
+    std::vector<uint32_t> numbers;
+    for (size_t at = 0; (at = line->find_first_not_of(" \t", at)) != line->npos;) {
+        const size_t end = std::min(line->find_first_of(" \t", at), line->size());
+        const auto number = whole_number<uint32_t>(line->substr(at, end - at));
+        if (!number) return fail(std::string("the kernel tells no numbers for ") + name);
+        numbers.push_back(*number);
+        at = end;
+    }
+    return numbers;
+}
+}  // namespace
+
+Result<CoreImage> parse_core(std::string_view image) {
+    constexpr uint32_t core_magic = 0x55053847;
+    enum { tc = 3, thread_core = 5 };
+    TRY_ASSIGN(const std::string_view message, only_message(image, core_magic));
+    CoreImage core;
+    core.alive = true;
+    TRY(each_field(message, {}, [&](const Field& f) -> Status {
+        if (f.number == tc && f.bytes) return parse_task(*f.bytes, core);
+        if (f.number == thread_core && f.bytes) return parse_thread(*f.bytes, core);
+        return {};
+    }));
+    return core;
+}
+
+Result<Credentials> parse_status(std::string_view status) {
+    Credentials c;
+    TRY_ASSIGN(const auto uids, numbers_of(status, "Uid"));
+    TRY_ASSIGN(const auto gids, numbers_of(status, "Gid"));
+    TRY_ASSIGN(c.groups, numbers_of(status, "Groups"));
+    if (uids.size() != 4 || gids.size() != 4) return fail("the kernel tells no four ids");
+    std::ranges::copy(uids, c.uids.begin());
+    std::ranges::copy(gids, c.gids.begin());
+    std::ranges::sort(c.groups);
+    size_t set = 0;
+    for (const char* name : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
+        const auto line = line_of(status, name);
+        const auto bits = line ? whole_number<uint64_t>(line->substr(1), 16) : std::nullopt;
+        if (!bits) return fail(std::string("the kernel does not tell ") + name);
+        c.capabilities[set++] = *bits;
+    }
+    TRY_ASSIGN(const auto gain, numbers_of(status, "NoNewPrivs"));
+    TRY_ASSIGN(const auto filters, numbers_of(status, "Seccomp"));
+    if (gain.size() != 1 || filters.size() != 1) return fail("the kernel tells no privileges");
+    c.no_new_privs = gain[0] != 0;
+    c.seccomp = filters[0];
+    return c;
+}
+
+Status fits_user(const CoreImage& core, const CriuUser& user,
+                 const std::map<int, uint64_t>& limits_max) {
+    if (user.uid == 0) return {};
+    for (size_t i = 0; i < core.hard_limits.size(); ++i) {
+        const auto most = limits_max.find(static_cast<int>(i));
+        if (most != limits_max.end() && core.hard_limits[i] > most->second)
+            return fail("its limit " + std::to_string(i) + " is " +
+                        std::to_string(core.hard_limits[i]) + ", and this node allows " +
+                        std::to_string(most->second));
+    }
+    if (!core.has_credentials)
+        return core.alive ? Status(fail("it has no credentials, and would stay root")) : Status();
+    const Credentials& c = core.credentials;
+    const auto known = [&](uint32_t group) {
+        return group == user.gid || std::ranges::find(user.groups, group) != user.groups.end();
+    };
+    for (const uint32_t uid : c.uids)
+        if (uid != user.uid) return fail("it would be user " + std::to_string(uid));
+    for (const uint32_t gid : c.gids)
+        if (!known(gid)) return fail("it would be of group " + std::to_string(gid));
+    for (const uint32_t group : c.groups)
+        if (!known(group)) return fail("it would be in group " + std::to_string(group));
+    constexpr size_t bounding = 3;  // gives nothing by itself to who can gain none
+    for (size_t set = 0; set < c.capabilities.size(); ++set)
+        if (set != bounding && c.capabilities[set] != 0) return fail("it would have capabilities");
+    return {};
+}
+
+// CRIU images/ghost-file.proto; linux/stat.h.
+Status fits_ghost(std::string_view image) {
+    constexpr uint32_t type = 0170000, character = 0020000, block = 0060000, set_ids = 06000;
+    enum { mode = 3 };
+    if (image.size() < 12 || criu_u32(image, 8) > image.size() - 12)
+        return tl::unexpected(damaged("a deleted file is none"));
+    return each_field(image.substr(12, criu_u32(image, 8)), {}, [&](const Field& f) -> Status {
+        if (f.number != mode) return {};
+        if ((f.value & type) == character || (f.value & type) == block)
+            return fail("a deleted file is a device");
+        if ((f.value & set_ids) != 0) return fail("a deleted file has a set-ID bit");
+        return {};
+    });
+}
+
+}  // namespace souk

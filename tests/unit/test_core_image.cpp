@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What an image may say of credentials, and whether it says what the kernel does. Images are made
+// up byte by byte, but one that is of this process.
+#include "checkpoint/core_image.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+
+std::string number(uint64_t n) {
+    std::string out;
+    for (; n > 127; n >>= 7) out += static_cast<char>((n & 127) | 128);
+    return out + static_cast<char>(n);
+}
+std::string field(uint32_t tag, uint64_t value) { return number(tag << 3) + number(value); }
+std::string message(uint32_t tag, const std::string& bytes) {
+    return number(tag << 3 | 2) + number(bytes.size()) + bytes;
+}
+std::string u32(uint32_t n) { return {reinterpret_cast<const char*>(&n), sizeof n}; }
+std::string image(uint32_t magic, const std::string& bytes) {
+    return u32(0x54564319) + u32(magic) + u32(static_cast<uint32_t>(bytes.size())) + bytes;
+}
+
+std::string ids(const Credentials& c) {
+    std::string out;
+    for (uint32_t i = 0; i < 4; ++i)
+        out += field(2 * i + 1, c.uids[i]) + field(2 * i + 2, c.gids[i]);
+    return out;
+}
+std::string creds(const Credentials& c) {
+    std::string out = ids(c);
+    for (uint32_t set = 0; set < 5; ++set)
+        for (const int shift : {0, 32})
+            out += field(set == 4 ? 19 : 9 + set, c.capabilities[set] >> shift & UINT32_MAX);
+    for (const uint32_t group : c.groups) out += field(14, group);
+    return out + field(13, 0) + field(18, c.no_new_privs ? 1 : 0);
+}
+std::string core(const std::string& credentials, uint64_t state = 1, uint64_t limit = 0) {
+    const std::string tc = field(1, state) + message(8, message(1, field(1, 0) + field(2, limit)));
+    const std::string thread = credentials.empty() ? "" : message(10, credentials);
+    return image(0x55053847, field(1, 1) + message(3, tc) + message(5, thread));
+}
+
+const CriuUser user{1000, 1000, {4, 24}};
+Credentials of_user() {
+    Credentials c;
+    c.uids.fill(1000);
+    c.gids.fill(1000);
+    c.groups = {4, 24};
+    c.no_new_privs = true;
+    return c;
+}
+std::string refusal(const std::string& bytes, const std::map<int, uint64_t>& limits = {}) {
+    const auto parsed = parse_core(bytes);
+    if (!parsed) return parsed.error().message;
+    const Status fits = fits_user(*parsed, user, limits);
+    return fits ? "" : fits.error().message;
+}
+
+START_TEST(an_image_of_the_users_own_credentials_is_taken_and_reads_as_it_is) {
+    const auto parsed = parse_core(core(creds(of_user())));
+    ck_assert(parsed && parsed->has_credentials && parsed->alive);
+    ck_assert(parsed->credentials == of_user());
+    ck_assert_text(refusal(core(creds(of_user()))), "");
+}
+END_TEST
+
+START_TEST(each_forged_id_group_and_capability_is_refused) {
+    for (size_t i = 0; i < 4; ++i) {
+        Credentials c = of_user();
+        c.uids[i] = 0;
+        ck_assert_text(refusal(core(creds(c))), "it would be user 0");
+        c = of_user();
+        c.gids[i] = 42;
+        ck_assert_text(refusal(core(creds(c))), "it would be of group 42");
+    }
+    Credentials c = of_user();
+    c.groups.push_back(0);
+    ck_assert_text(refusal(core(creds(c))), "it would be in group 0");
+    for (const size_t set : {0, 1, 2, 4})
+        for (const uint64_t bit : {uint64_t{1} << 21, uint64_t{1} << 38}) {
+            c = of_user();
+            c.capabilities[set] = bit;
+            ck_assert_text(refusal(core(creds(c))), "it would have capabilities");
+        }
+    // In the other encoding of a list, which CRIU's reader takes as well.
+    ck_assert_text(refusal(core(ids(of_user()) + message(10, number(0) + number(64)))),
+                   "it would have capabilities");
+    ck_assert_text(refusal(core(ids(of_user()) + message(14, number(4) + number(0)))),
+                   "it would be in group 0");
+}
+END_TEST
+
+START_TEST(who_would_stay_root_for_want_of_credentials_is_refused_unless_it_has_ended) {
+    ck_assert_text(refusal(core("")), "it has no credentials, and would stay root");
+    ck_assert_text(refusal(core("", 6)), "");
+}
+END_TEST
+
+START_TEST(a_limit_above_the_nodes_is_refused) {
+    ck_assert_text(refusal(core(creds(of_user()), 1, 50), {{0, 50}}), "");
+    ck_assert_text(refusal(core(creds(of_user()), 1, 51), {{0, 50}}),
+                   "its limit 0 is 51, and this node allows 50");
+}
+END_TEST
+
+START_TEST(what_stands_twice_or_is_cut_short_is_refused) {
+    const std::string good = core(creds(of_user()));
+    ck_assert_text(refusal(core(creds(of_user()) + field(1, 0))),
+                   "core image: a field stands twice");
+    for (size_t n = 0; n < good.size(); ++n) ck_assert(!parse_core(good.substr(0, n)));
+    ck_assert(!parse_core(good + "x"));
+    ck_assert(!parse_core(core(ids(of_user()).substr(2))));
+}
+END_TEST
+
+START_TEST(a_deleted_file_is_neither_a_device_nor_set_id) {
+    const auto ghost = [](uint32_t mode) {
+        return fits_ghost(image(0x52583605, field(1, 0) + field(2, 0) + field(3, mode)) + "text");
+    };
+    ck_assert(ghost(0100644) && ghost(0040755) && ghost(0010600));
+    for (const uint32_t mode : {0020666U, 0060660U, 0104755U, 0102755U}) ck_assert(!ghost(mode));
+}
+END_TEST
+
+START_TEST(an_image_is_refused_by_what_lies_in_it) {
+    const unit::TempDir dir;
+    ck_assert(check_credentials(dir.fd.get(), user, {}, 1 << 20).has_value());
+    (void)dir.write("core-1.img", core(creds(of_user())));
+    ck_assert(check_credentials(dir.fd.get(), user, {}, 1 << 20).has_value());
+    (void)dir.write("ghost-file-1.img", image(1, field(3, 0100644)) + std::string(2 << 20, 'x'));
+    ck_assert(check_credentials(dir.fd.get(), user, {}, 4 << 20).has_value());
+    ck_assert(!check_credentials(dir.fd.get(), user, {}, 1 << 20));
+    (void)dir.write("core-2.img", core(creds({})));
+    const Status why = check_credentials(dir.fd.get(), user, {}, 4 << 20);
+    ck_assert(!why);
+    ck_assert_text(why.error().message, "core-2.img, of user 1000: it would be user 0");
+    ck_assert(check_credentials(dir.fd.get(), {}, {}, 1).has_value());  // root's
+}
+END_TEST
+
+START_TEST(an_image_that_says_other_than_the_kernel_does_is_refused) {
+    const std::string own = "/proc/self/status";
+    const auto real = parse_status(*read_file(AT_FDCWD, own));
+    ck_assert_msg(real.has_value(), "%s", real ? "" : real.error().message.c_str());
+    ck_assert(real->uids[1] == ::geteuid() && real->gids[1] == ::getegid());
+    const unit::TempDir dir;
+    const std::string name = "core-" + std::to_string(::getpid()) + ".img";
+    const auto says = [&](const Credentials& c) {
+        (void)dir.write(name, core(creds(c)));
+        return compare_credentials(dir.fd.get(), {{::getpid(), ::getpid()}}).has_value();
+    };
+    ck_assert(real->seccomp != 0 || says(*real));
+    Credentials forged = *real;
+    forged.uids[2] ^= 1;
+    ck_assert(!says(forged));
+    forged = *real;
+    forged.capabilities[1] ^= 2;
+    ck_assert(!says(forged));
+    forged = *real;
+    forged.groups.push_back(7777);
+    ck_assert(!says(forged));
+    forged = *real;
+    forged.no_new_privs = !forged.no_new_privs;
+    ck_assert(!says(forged));
+    (void)dir.write("core-2.img", core(creds(*real)));
+    ck_assert(!says(*real));  // a thread that is none
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE(core_image, an_image_of_the_users_own_credentials_is_taken_and_reads_as_it_is,
+           each_forged_id_group_and_capability_is_refused,
+           who_would_stay_root_for_want_of_credentials_is_refused_unless_it_has_ended,
+           a_limit_above_the_nodes_is_refused, what_stands_twice_or_is_cut_short_is_refused,
+           a_deleted_file_is_neither_a_device_nor_set_id, an_image_is_refused_by_what_lies_in_it,
+           an_image_that_says_other_than_the_kernel_does_is_refused);
+
+}  // namespace souk
