@@ -180,7 +180,9 @@ Result<Credentials> parse_status(std::string_view status) {
     size_t set = 0;
     for (const char* name : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
         const auto line = line_of(status, name);
-        const auto bits = line ? whole_number<uint64_t>(line->substr(1), 16) : std::nullopt;
+        const auto bits = line && line->starts_with('\t')
+                              ? whole_number<uint64_t>(line->substr(1), 16)
+                              : std::nullopt;
         if (!bits) return fail(std::string("the kernel does not tell ") + name);
         c.capabilities[set++] = *bits;
     }

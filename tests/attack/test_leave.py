@@ -21,6 +21,7 @@ def status(): return [l.split()[1] for l in open("/proc/self/status") if l[:10] 
 for line in sys.stdin: print(keyring(), status(), flush=True)
 """
 
+
 @pytest.fixture
 def place():
     top = f"/var/tmp/souk-attack-{os.getpid()}"
@@ -146,7 +147,8 @@ def test_a_private_tmp_is_the_jobs_alone_and_goes_along(market):
                           "for line in sys.stdin:\n"
                           "    f.write('word ')\n    f.flush()\n    f.seek(0)\n"
                           "    words = len(f.read().split())\n"
-                          "    print(sorted(os.listdir('/tmp')), words, flush=True)", stdin=subprocess.PIPE)
+                          "    print(sorted(os.listdir('/tmp')), words, flush=True)",
+                          stdin=subprocess.PIPE)
         where = market.until_runs(job.id)["where"]
         for n in range(1, 4):
             job.process.stdin.write(b"\n")

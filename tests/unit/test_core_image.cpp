@@ -149,6 +149,9 @@ START_TEST(an_image_that_says_other_than_the_kernel_does_is_refused) {
     const auto real = parse_status(*read_file(AT_FDCWD, own));
     ck_assert_msg(real.has_value(), "%s", real ? "" : real.error().message.c_str());
     ck_assert(real->uids[1] == ::geteuid() && real->gids[1] == ::getegid());
+    std::string text = *read_file(AT_FDCWD, own);
+    text.erase(text.find("\nCapEff:") + 8, 1);
+    ck_assert(!parse_status(text));
     const unit::TempDir dir;
     const std::string name = "core-" + std::to_string(::getpid()) + ".img";
     const auto says = [&](const Credentials& c) {
