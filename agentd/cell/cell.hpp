@@ -192,7 +192,10 @@ class Cell {
     std::vector<int> v1_tasks() const;
     std::string what_killed() const;
     Result<std::vector<pid_t>> pids() const;
-    CriuUser user() const { return {job_.spec.uid, job_.spec.gid, job_.spec.groups}; }
+    CriuUser user() const {
+        const LaunchSpec& l = job_.spec.launch;
+        return {l.uid, l.gid, l.groups};
+    }
     // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
     // it.)
     bool group_holds() const { return lease_.stopped() && job_group_->entry().v2 >= 0; }

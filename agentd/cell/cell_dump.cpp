@@ -137,7 +137,7 @@ Status Cell::note_what_it_has() const {
     TRY_ASSIGN(const auto all, pids());
     const auto inside = pids_inside(all);
     // Nobody but root can write to the memory of root's.
-    if (job_.spec.uid != 0) TRY(compare_credentials(image_.fd(), inside));
+    if (job_.spec.launch.uid != 0) TRY(compare_credentials(image_.fd(), inside));
     return save_open_files(image_.fd(), inside);
 }
 

@@ -195,8 +195,9 @@ void Reading::add_jobs(Settings& all) {
          "256"},
         {"private_tmp", boolean(c.private_tmp), "Each job has a /tmp of its own here.", "true"},
         {"run_keep", text(c.run_keep),
-         "Names below /run that jobs see, parted by blanks; of the rest they see nothing.",
-         "\"postgresql mysqld\""},
+         "Names below /run that jobs see, parted by blanks, besides those that find hosts by name; "
+         "with souk a job can submit jobs.",
+         "\"munge souk\""},
         {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30),
          "How much memory images on their way may take here.", "\"4G\"",
          "half of the machine's memory"},

@@ -50,7 +50,7 @@ class Joining {
     }
 
     Status frame(const wire::Frame& f) {
-        if (f.type == wire::frame::error) {
+        if (f.type == wire::frame::error_text) {
             TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
             return fail("the market says: " + text.text);
         }
