@@ -43,14 +43,14 @@ Result<HomeJob*> HomeRecords::add(HomeJob job) {
 
 static size_t bytes_of(const JobSpec& spec) {
     size_t bytes = 0;
-    for (const auto* list : {&spec.argv, &spec.env})
+    for (const auto* list : {&spec.launch.argv, &spec.launch.env})
         for (const std::string& text : *list) bytes += text.size() + sizeof text;
     return bytes;
 }
 
 Status HomeRecords::check_share(const JobSpec& spec) const {
-    if (spec.uid == 0) return {};
-    const auto it = users_.find(spec.uid);
+    if (spec.launch.uid == 0) return {};
+    const auto it = users_.find(spec.launch.uid);
     const Held held = it == users_.end() ? Held{} : it->second;
     if (held.jobs >= limits_.user_jobs_max)
         return fail("this node keeps " + std::to_string(held.jobs) +
@@ -65,10 +65,10 @@ Status HomeRecords::check_share(const JobSpec& spec) const {
 }
 
 void HomeRecords::count(uint64_t seq, const JobSpec& spec) {
-    const Held held{spec.uid, 1, bytes_of(spec)};
+    const Held held{spec.launch.uid, 1, bytes_of(spec)};
     sizes_[seq] = held;
-    users_[spec.uid].jobs += held.jobs;
-    users_[spec.uid].bytes += held.bytes;
+    users_[spec.launch.uid].jobs += held.jobs;
+    users_[spec.launch.uid].bytes += held.bytes;
 }
 
 void HomeRecords::uncount(uint64_t seq) {

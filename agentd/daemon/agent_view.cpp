@@ -115,7 +115,7 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
         return refuse("job " + id->text() +
                       " is not known to its home node any more: it keeps the last " +
                       std::to_string(config_.home.finished_max) + " that are finished");
-    if (!by_market && request.uid != 0 && request.uid != job->spec.uid)
+    if (!by_market && request.uid != 0 && request.uid != job->spec.launch.uid)
         return refuse("job " + id->text() + " is another user's: its story is that user's own");
     JsonWriter j;
     j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));

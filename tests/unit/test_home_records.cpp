@@ -56,11 +56,11 @@ START_TEST(one_user_takes_a_share_of_the_places_and_gets_it_back) {
         .jobs_max = 100, .addresses = {}, .user_jobs_max = 2, .user_bytes_max = 1 << 20};
     HomeRecords r("n1", limits);
     HomeJob own = HomeRig::waiting(), others = own, roots = own;
-    own.spec.uid = 1000;
-    others.spec.uid = 1001;
-    roots.spec.uid = 0;
+    own.spec.launch.uid = 1000;
+    others.spec.launch.uid = 1001;
+    roots.spec.launch.uid = 0;
     HomeJob wide = own;
-    wide.spec.env.assign(600, std::string(1024, 'x'));
+    wide.spec.launch.env.assign(600, std::string(1024, 'x'));
     ck_assert(r.add(wide).has_value());
     const auto longer = r.add(wide);
     ck_assert(!longer && longer.error().message.find("than 1 MB") != std::string::npos);
