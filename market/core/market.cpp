@@ -9,13 +9,10 @@
 
 namespace souk::market {
 
-namespace {
-constexpr uint64_t seq_block = 1024;           // orders between two writes of the limit
-constexpr Nanos note_pace = Nanos::from_s(1);  // between two notes to one provider
-}  // namespace
-
 Market::Market(MarketOptions options)
     : options_(std::move(options)),
+      book_({options_.jobs_max, options_.nodes_max, options_.finished_recent}),
+      places_(book_),
       orders_({options_.order_patience, options_.doubt_patience, options_.forgotten_patience,
                options_.backoff_min, options_.backoff_max}) {
     const Status taken = solver_.set_options(options_.solver);
@@ -29,14 +26,14 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     TRY(Solver::can_set(what));
     const SolverOption* const option = find_solver_option(what);
     const std::string name = option ? std::string(option->name) : what;
-    std::vector<SolverSetting> settings = meta_.settings;
+    std::vector<SolverSetting> settings = book_.meta().settings;
     std::erase_if(settings, [&](const SolverSetting& s) { return s.what == name; });
     const bool back = value == "default";
     if (!back) settings.push_back({name, value, why, uid, now + calendar_});
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
     TRY(solver_.set_options(options));
-    meta_.settings = std::move(settings);
-    meta_unsaved_ = true;
+    book_.meta().settings = std::move(settings);
+    book_.save_meta();
     dirty_ = true;
     return name + " is " + Solver::get(options, name) + " now" + (back ? ", as configured" : "");
 }
@@ -56,97 +53,48 @@ void Market::load(MetaRecord meta) {
     if (const auto options = options_with(meta.settings);
         !options || !solver_.set_options(*options))
         meta.settings.clear();
-    meta_ = std::move(meta);
-    orders_.begin_at(meta_.seq_limit);
-    ledger_.set_last(meta_.receipts);
+    book_.load(std::move(meta));
+    orders_.begin_at(book_.meta().seq_limit);
+    ledger_.set_last(book_.meta().receipts);
 }
 
 void Market::load(JobRecord record) {
-    Job job;
-    const JobId id = record.report.id;
-    job.record = std::move(record);
-    job.stored = true;
-    job.comment = job.record.comment;
-    job.run_base = job.record.billed;
-    job.user = &user_of(job.record.report.uid);
+    const Job& job = book_.load(std::move(record));
     orders_.used(job.record.report.order_seq);
     if (job.record.order) orders_.used(job.record.order->seq);
-    jobs_.insert_or_assign(id, std::move(job));
 }
 
 void Market::recall(JobRecord record) {
     heard(Input::recall, record.report.id);
-    const uint64_t seq = record.finish_seq;
-    const JobId id = record.report.id;
-    if (seq == 0 || jobs_.contains(id)) return;
-    load(std::move(record));
-    finished_.emplace(seq, id);
+    const Job* const job = book_.recall(std::move(record));
+    if (job) orders_.used(job->record.report.order_seq);
 }
 
 void Market::load(NodeRecord record) {
-    Node& node = node_of(record.node);
-    node.record = std::move(record);
-    node.machine = machines_.kind_of(node.record.report.machine);
+    Node& node = book_.load(std::move(record));
+    (void)places_.take_machine(node);
 }
 
 void Market::started(Nanos now) {
     heard(Input::started);
-    ledger_.set_day(meta_.day, false);
+    ledger_.set_day(book_.meta().day, false);
     open_ledger();
-    meta_.seq_limit = std::max(meta_.seq_limit, orders_.next_seq());
-    std::vector<Job*> order;
-    for (auto& [id, job] : jobs_) order.push_back(&job);
-    std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
-        return std::pair(a->record.report.submitted, a->id()) <
-               std::pair(b->record.report.submitted, b->id());
-    });
-    for (Job* job : order) {
-        if (job->phase() == JobPhase::finished) {
-            meta_.finish_seq = std::max(meta_.finish_seq, job->record.finish_seq);
-            finished_.emplace(job->record.finish_seq, job->id());
-            if (meta_.finished_retired) continue;
-            meta_.retired += job->record.account.amount;
-            unsaved_.insert(*job);  // to be stored among the finished
-            continue;
-        }
-        job->key = {next_key_++};
-        job_by_key_.insert(job->key.n, *job);
+    book_.meta().seq_limit = std::max(book_.meta().seq_limit, orders_.next_seq());
+    for (Job* const job : book_.begin()) {
+        book_.number(*job);
         job->ordered_at = now;
         set_bid(*job, now);
         claim(*job);
         touch(*job);
         set_alarm(*job);
     }
-    if (!std::exchange(meta_.finished_retired, true)) meta_unsaved_ = true;
-    for (auto& [name, node] : nodes_) {
+    for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
         touch(node);
     }
     count_days();
     // a market without a past waits for nobody
-    if (!jobs_.empty() || !nodes_.empty()) settling_.begin(now + options_.settle);
-}
-
-const Job* Market::find(const JobId& id) const {
-    const auto it = jobs_.find(id);
-    return it == jobs_.end() ? nullptr : &it->second;
-}
-Job* Market::mutable_job(const JobId& id) { return const_cast<Job*>(find(id)); }
-
-const Node* Market::find_node(const NodeName& name) const {
-    const auto it = nodes_.find(name);
-    return it == nodes_.end() ? nullptr : &it->second;
-}
-
-Node& Market::node_of(const NodeName& name) {
-    const auto [it, is_new] = nodes_.try_emplace(name);
-    if (is_new) {
-        it->second.record.node = name;
-        it->second.record.report.node = name;
-        it->second.key = {next_key_++};
-        node_by_key_.insert(it->second.key.n, it->second);
-    }
-    return it->second;
+    if (!book_.jobs().empty() || !book_.nodes().empty()) settling_.begin(now + options_.settle);
 }
 
 void Market::touch(Job& job) {
@@ -156,7 +104,7 @@ void Market::touch(Job& job) {
 
 void Market::touch(Node& node) {
     touched_nodes_.insert(node);
-    noting_nodes_.insert(node);
+    notes_.of(node);
     dirty_ = true;
 }
 
@@ -165,25 +113,24 @@ void Market::touch(Node& node) {
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
     heard(Input::agent_connected, {}, name);
-    if (!nodes_.contains(name) && nodes_.size() >= options_.nodes_max)
-        return fail("the market has " + std::to_string(options_.nodes_max) + " nodes already");
+    TRY(book_.admits_node(name));
     Node& node = node_of(name);
     if (node.connected) agent_lost(name, now);
     node.connected = true;
-    supply_.reset();
-    written_off_.erase(name);
-    for (const NodeName& lost : written_off_) lost_notes_.push_back({name, NodeLost{lost}});
+    places_.changed();
+    places_.came_back(name);
+    for (const NodeName& lost : places_.written_off()) notes_.lost(name, lost);
     if (node.record.address != address) {
         node.record.address = address;
-        if (node.record.has_report) unsaved_nodes_.insert(node);
+        if (node.record.has_report) book_.save(node);
     }
     node.noted = {};
     node.noted_at = {INT64_MIN / 2};
     touch(node);
     for (const auto& [id, job] : node.jobs) touch(*job);
     // Its jobs are believed when it reports them; one that it does not report any more it has lost.
-    for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name;
-         ++it) {
+    for (auto it = book_.jobs().lower_bound({name, 0});
+         it != book_.jobs().end() && it->first.home == name; ++it) {
         Job& job = it->second;
         if (job.phase() == JobPhase::finished) continue;
         job.reported = false;
@@ -196,19 +143,19 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
 
 void Market::agent_lost(const NodeName& name, Nanos now) {
     heard(Input::agent_lost, {}, name);
-    const auto it = nodes_.find(name);
-    if (it == nodes_.end() || !it->second.connected) return;
+    const auto it = book_.nodes().find(name);
+    if (it == book_.nodes().end() || !it->second.connected) return;
     Node& node = it->second;
     node.connected = false;
-    supply_.reset();
+    places_.changed();
     node.lost_at = now;
     touch(node);
     for (const auto& [id, job] : node.jobs) {
         touch(*job);
         set_alarm(*job);
     }
-    for (auto job = jobs_.lower_bound({name, 0}); job != jobs_.end() && job->first.home == name;
-         ++job) {
+    for (auto job = book_.jobs().lower_bound({name, 0});
+         job != book_.jobs().end() && job->first.home == name; ++job) {
         if (job->second.phase() == JobPhase::finished) continue;
         job->second.reported = false;
         job->second.doubt_since = Nanos::never();
@@ -219,8 +166,8 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
 
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
     if (tracer_.on()) tell_report(name, message);
-    const auto it = nodes_.find(name);
-    if (it == nodes_.end() || !it->second.connected)
+    const auto it = book_.nodes().find(name);
+    if (it == book_.nodes().end() || !it->second.connected)
         return fail("node " + name + " is not connected");
     begin_day(now);
     if (const auto* job = std::get_if<JobReport>(&message)) return job_report(name, *job, now);
@@ -242,16 +189,15 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
     if (terms_changed) {
-        unsaved_nodes_.insert(node);
-        supply_.reset();
+        book_.save(node);
+        places_.changed();
     }
-    const int kind = machines_.kind_of(r.machine);
-    if (!machines_.take_the_same(std::exchange(node.machine, kind), kind)) {
-        for (auto& [id, job] : jobs_)
+    if (places_.take_machine(node)) {
+        for (auto& [id, job] : book_.jobs())
             if (job.phase() != JobPhase::finished && !job.record.report.where.empty()) touch(job);
     }
     const auto known = solver_.provider(node.key);
-    if (terms_changed || !known || known->memory_mb != memory_of(node)) {
+    if (terms_changed || !known || known->memory_mb != Places::memory_of(node)) {
         touch(node);
         for (const auto& [id, job] : node.jobs) touch(*job);
     }
@@ -266,7 +212,7 @@ void Market::end_settling(Nanos now) {
     const auto unreported = [](const Job& job) {
         return job.phase() != JobPhase::finished && !job.reported;
     };
-    if (settling_.ends(now, nodes_, away, jobs_, unreported)) dirty_ = true;
+    if (settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) dirty_ = true;
 }
 
 // ------------------------------------------------------------------------------------------- what
@@ -276,105 +222,37 @@ Nanos Market::next_call() const {
     if (dirty_ || outside_.is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), comment_rounds_.next_call(),
-                     price_rounds_.next_call()});
-    if (!noting_nodes_.empty()) return {0};
-    if (!noted_later_.empty()) next = std::min(next, noted_later_.begin()->first);
-    if (!nodes_.empty()) next = std::min(next, prices_seen_.next());
-    if (!limited_.empty())
-        next = std::min({next, admit_at_, Nanos{(meta_.day + 1) * day_ns} - calendar_});
+                     price_rounds_.next_call(), notes_.next()});
+    if (!book_.nodes().empty()) next = std::min(next, prices_seen_.next());
+    if (!admission_.limited().empty())
+        next =
+            std::min({next, admission_.next(), Nanos{(book_.meta().day + 1) * day_ns} - calendar_});
     return next;
 }
 
 void Market::flush(Nanos now, Outputs& out) {
-    for (Job* const one : unsaved_.take()) {
-        Job& job = *one;
-        if (tracer_.on()) tell_state(job);
-        job.record.comment = job.comment;
-        const JobRecord& r = job.record;
-        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
-                                 r.account.amount.micro > 0 || r.account.rest > 0 ||
-                                 r.hold != Hold::none || r.cancel || r.order;
-        if (!of_interest) continue;
-        job.stored = true;
-        out.store.push_back(r);
-    }
-    for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
-    for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
-        if (limited_.contains(uid))
-            out.store.push_back(users_.at(uid).record);
-        else
-            out.store.push_back(EraseUser{uid});
-    }
+    for (const Job* const job : book_.store(out))
+        if (tracer_.on()) tell_state(*job);
     for (StoreOp& op : prices_seen_.take_changed()) out.store.push_back(std::move(op));
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
-    if (std::exchange(meta_.receipts, ledger_.last()) != ledger_.last()) {
-        meta_unsaved_ = true;
-        if (log_) meta_.decisions = log_->number();
+    if (std::exchange(book_.meta().receipts, ledger_.last()) != ledger_.last()) {
+        book_.save_meta();
+        if (log_) book_.meta().decisions = log_->number();
     }
-    if (std::exchange(meta_unsaved_, false)) {
-        while (meta_.seq_limit < orders_.next_seq()) meta_.seq_limit += seq_block;
-        out.store.push_back(meta_);
-    }
-    send_notes(now, out);
+    book_.store_meta(orders_.next_seq(), out);
+    notes_.send(Texts(*this), book_.nodes(), now, out);
     forget_finished();
 }
 
 // What was stored and told.
 void Market::forget_finished() {
-    while (finished_.size() > options_.finished_recent) {
-        const auto it = jobs_.find(finished_.begin()->second);
-        if (it->second.in_solver) solver_.remove_job(it->second.key);
-        job_by_key_.erase(it->second.key.n);
-        touched_.erase(it->second);
-        pending_.erase(it->second);
-        jobs_.erase(it);
-        finished_.erase(finished_.begin());
+    while (Job* const job = book_.one_too_many()) {
+        if (job->in_solver) solver_.remove_job(job->key);
+        touched_.erase(*job);
+        pending_.erase(*job);
+        book_.forget(*job);
     }
-}
-
-void Market::send_notes(Nanos now, Outputs& out) {
-    for (Job* const one : noted_.take()) {
-        Job& job = *one;
-        const JobId& id = job.id();
-        const Node* home = home_of(job);
-        if (!home || !home->connected) continue;
-        const bool settled = job.phase() == JobPhase::finished;
-        std::string text = settled ? "" : comment(job);
-        if (!job.note_due && !settled && text == job.noted_comment &&
-            job.record.price == job.noted_price)
-            continue;
-        job.note_due = false;
-        job.noted_comment = text;
-        job.noted_price = job.record.price;
-        JobNote note{id, job.record.price, cost(job, now), std::move(text), settled};
-        if (const auto limit = job.user->record.limits.spend_per_day;
-            limit && job.noted_day.micro >= 0) {
-            note.day_limit = *limit;
-            note.day_left = job.user->day_left();
-            note.day_cost = job.noted_day;
-        }
-        out.send.push_back({id.home, std::move(note)});
-    }
-    for (const Node* const node : noting_nodes_.take())
-        noted_later_.insert(
-            {node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
-    for (; !noted_later_.empty() && noted_later_.begin()->first <= now;
-         noted_later_.erase(noted_later_.begin())) {
-        Node& node = nodes_.at(noted_later_.begin()->second);
-        if (!node.connected || !node.record.has_report) continue;
-        const ProviderNote note = prices(node);
-        const auto same = [](const ProviderNote& a, const ProviderNote& b) {
-            return a.current_price == b.current_price && a.next_price == b.next_price &&
-                   a.earned == b.earned && a.guests == b.guests;
-        };
-        if (!same(note, node.noted)) {
-            node.noted = note;
-            node.noted_at = now;
-            out.send.push_back({node.record.node, note});
-        }
-    }
-    for (Send& lost : std::exchange(lost_notes_, {})) out.send.push_back(std::move(lost));
 }
 
 }  // namespace souk::market

@@ -29,6 +29,11 @@
 // What can be looked at by itself is a machine of its own, in the header of its name; the Market
 // hands it the jobs and nodes that a step is about (market_state.hpp):
 //
+//   Book           jobs, nodes and users: who is let in, and what of them is to be stored
+//   Places         where a job may run, and why not
+//   Admission      which jobs of users with limits compete
+//   Notes          what homes and owners hear
+//   Quotes         what jobs would get that are submitted now
 //   Orders         their numbers, what becomes of one, back-off
 //   bill           run time, charges and receipts of one job
 //   UserDays       when a user's day is spent, and what each home may let run of it
@@ -36,7 +41,6 @@
 //   OutsideSolver  questions to another program, and what of its answers still holds
 //   Ledger         receipts and balances
 //   Settling, Alarms, CommentRounds, PriceSampler: when something is to be looked at again
-// Long: one class, with its options.
 #pragma once
 
 #include <map>
@@ -46,24 +50,25 @@
 #include <vector>
 
 #include "kernel/base/trace.hpp"
+#include "market/core/admission.hpp"
 #include "market/core/alarms.hpp"
 #include "market/core/bill.hpp"
+#include "market/core/book.hpp"
 #include "market/core/comment_rounds.hpp"
 #include "market/core/decision_log.hpp"
-#include "market/core/key_map.hpp"
 #include "market/core/ledger.hpp"
-#include "market/core/machines.hpp"
 #include "market/core/marked.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/market_state.hpp"
+#include "market/core/notes.hpp"
 #include "market/core/orders.hpp"
 #include "market/core/outside_solver.hpp"
+#include "market/core/places.hpp"
 #include "market/core/price_rounds.hpp"
 #include "market/core/price_sampler.hpp"
 #include "market/core/quote.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
-#include "market/core/supply.hpp"
 #include "market/core/user_days.hpp"
 #include "market/core/users.hpp"
 
@@ -98,12 +103,14 @@ struct Totals {
 class Market {
   public:
     explicit Market(MarketOptions options);
+    Market(const Market&) = delete;  // its machines know its book
+    Market& operator=(const Market&) = delete;
     // One option of the solver, while the market runs, by name (Solver::set); `default`: as
     // configured. Returns what is so now, for people. Errors: who may not, and what is wrong with
     // the name or value; nothing changes then.
     Result<std::string> set_option(const std::string& what, const std::string& value,
                                    const std::string& why, uint32_t uid, Nanos now);
-    const std::vector<SolverSetting>& settings() const { return meta_.settings; }
+    const std::vector<SolverSetting>& settings() const { return book_.meta().settings; }
 
     // Before anything else, in any order; then started().
     void load(MetaRecord meta);
@@ -171,7 +178,7 @@ class Market {
     // Who hears of each decision; null: nobody. It outlives the machine.
     void log_to(DecisionLog* log) { log_ = log; }
     // No later decision than this is named by what was loaded.
-    uint64_t decisions() const { return meta_.decisions; }
+    uint64_t decisions() const { return book_.meta().decisions; }
     // What it holds right now, as a whole, of a job and of a node: keys and values of an open JSON
     // object (tools/common/replies.md).
     void describe(Nanos now, JsonWriter& j) const;
@@ -179,16 +186,14 @@ class Market {
     void describe(const Node& node, Nanos now, JsonWriter& j) const;
 
     // To look at.
-    const std::map<JobId, Job>& jobs() const { return jobs_; }
-    const std::map<NodeName, Node>& nodes() const { return nodes_; }
+    const std::map<JobId, Job>& jobs() const { return book_.jobs(); }
+    const std::map<NodeName, Node>& nodes() const { return book_.nodes(); }
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return prices_seen_.history(); }
-    const std::map<uint32_t, User>& users() const { return users_; }
-    bool day_is_spent(const User& user) const {
-        return user.record.ended_day >= 0 && user.record.ended_day == meta_.day;
-    }
-    const Job* find(const JobId& id) const;
-    const Node* find_node(const NodeName& name) const;
+    const std::map<uint32_t, User>& users() const { return book_.users(); }
+    bool day_is_spent(const User& user) const { return book_.day_is_spent(user); }
+    const Job* find(const JobId& id) const { return book_.find(id); }
+    const Node* find_node(const NodeName& name) const { return book_.find_node(name); }
     // Null: it was never connected, and nobody has named it.
     const Node* home_of(const Job& job) const {
         if (!job.home) job.home = find_node(job.id().home);
@@ -198,7 +203,7 @@ class Market {
     bool settling() const { return settling_.is_on(); }
     const Solver& solver() const { return solver_; }
     // Null: it is finished, or there is none.
-    const Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
+    const Job* job_of(JobKey key) const { return book_.job_of(key); }
     bool external() const { return outside_.is_used(); }
     Totals totals(Nanos now) const;
     // What the job has cost by now, and for how long it has run.
@@ -228,7 +233,6 @@ class Market {
     void set_alarm(Job& job);
     Nanos surely_stopped(const Job& job) const;
     void list_at(Job& job, const NodeName& node, bool add);
-    Result<Job*> job_to_report(const JobReport& report);
     void claim(Job& job);
 
     // market_pay.cpp: run time and money
@@ -255,36 +259,19 @@ class Market {
     Surplus surplus() const;
 
     // market_limits.cpp: what users may have at most
-    User& user_of(uint32_t uid) {
-        return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0}).first->second;
-    }
     void begin_day(Nanos now);
     void count_days();
-    void list(Job& job);
-    void unlist(Job& job);
-    struct Decision {
-        std::vector<Change> changes;
-        std::map<JobKey, std::pair<Job*, Job::Held>> held;  // otherwise than before
-        std::map<uint32_t, int64_t> more_held;              // by user
-        std::vector<Job*> turned;                           // the solver does not know it yet
-        // unsettled: somebody was not let in for want of rounds
-        bool again = false, unsettled = false;
-        Job::Held held_of(const Job& job) const {
-            const auto it = held.find(job.key);
-            return it == held.end() ? job.held : it->second.second;
-        }
-        void hold(Job& job, Job::Held why) {
-            more_held[job.user->record.uid] +=
-                (why != Job::Held::none) - (held_of(job) != Job::Held::none);
-            held[job.key] = {&job, why};
-            turned.push_back(&job);
-        }
+    class Known final : public Admission::Jobs {
+      public:
+        explicit Known(const Market& market) : market_(market) {}
+        const Job& at(const JobId& id) const override { return market_.book_.jobs().at(id); }
+        Job* of(JobKey key) const override { return market_.book_.job_of(key); }
+        std::optional<bool> runs_anyhow(const Job& job) const override;
+        JobSpec spec_of(const Job& job, Job::Held held) const override;
+
+      private:
+        const Market& market_;
     };
-    bool has_room(const Job& job) const;
-    bool walk(const User& user, const Solver& solver, std::span<Job> guests, bool more,
-              Decision& d) const;
-    Decision work_out(Solver& solver, std::span<Job> guests, std::optional<Nanos> now,
-                      std::set<uint32_t> due) const;
     void decide(std::optional<Nanos> now);
     void spend(User& user, Money cost);
     void end_days(Nanos now);
@@ -301,9 +288,8 @@ class Market {
     std::vector<Job*> claiming(const User& user);
     static bool in_transit(const Job& job) { return Orders::in_transit(job); }
     std::string limit_comment(const Job& job) const {
-        return limit_comment(*job.user, job, job.held);
+        return Admission::why(*job.user, job, job.held, day_is_spent(*job.user));
     }
-    std::string limit_comment(const User& user, const Job& job, Job::Held held) const;
     std::string audit_users() const;
 
     // market_trace.cpp
@@ -319,37 +305,14 @@ class Market {
 
     // market_quote.cpp
     void sample_prices(Nanos now);
-    struct Trial;
-    void try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
-    Quote quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
-    bool all_run(const QuoteRequest& q, Money bid, Nanos now) const;
-    std::optional<Money> least_bid_for_all(const QuoteRequest& q, const Quote& quote,
-                                           Nanos now) const;
-    std::optional<Money> bid_within_limits(const User& user, int32_t cpus,
-                                           const Solver& solver) const;
 
     // market_solve.cpp: the solver, and from its answer to orders
     std::optional<Wish> fact(const Job& job) const;
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
     JobSpec spec_of(const Job& job, const Wish& wish) const;
-    bool cannot_leave(const Job& job) const;
-    bool lacks_program(const Job& job, const NodeName& node) const;
-    bool no_node_is_left(const Job& job, Nanos now) const;
-    // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
-    static bool is_rooted(const Job& job) {
-        const JobReport& r = job.record.report;
-        const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
-        return (runs && !r.cannot_move.empty()) || (r.phase == JobPhase::frozen && r.in_place);
-    }
     void root(Job& job);
     std::string rooted_comment(const Job& job) const;
-    std::string memory_held_on(const JobTerms& t) const;
-    bool may_run_at(const Job& job, const NodeName& node) const;
-    bool may_run_at(const Job& job, const Node& node) const;
-    std::string why_not_at(const Job& job, const NodeName& node) const;
-    Status machine_takes(const Job& job, const Node& node) const;
-    std::vector<ProviderKey> barred(const Job& job) const;
     void solve_now(Nanos now, Outputs& out);
     void sync_jobs();
     void sync_nodes();
@@ -359,75 +322,59 @@ class Market {
     const Node* target_of(const Job& job) const;
     bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
-    bool fits(const Job& job, const Node& node, int32_t before = 0) const;
     void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
                Outputs& out);
-    bool usable(const Node& node) const;
-    bool keeps_guests(const Node& node) const;
-    int64_t memory_of(const Node& node) const;
     Names names() const;
     std::vector<OutsideSolver::KnownJob> known_jobs() const;
 
     // market_comment.cpp
     std::string why_waiting(const Job& job, const Solver& solver) const;
-    std::string why_no_provider(const Job& job) const;
-    const Supply& supply() const;
     std::string pinned_comment(const Job& job) const;
     void refresh_comments(Nanos now);
 
     // market.cpp
     void flush(Nanos now, Outputs& out);
-    void send_notes(Nanos now, Outputs& out);
+    class Texts final : public Notes::Texts {
+      public:
+        explicit Texts(const Market& market) : market_(market) {}
+        const Node* home_of(const Job& job) const override { return market_.home_of(job); }
+        std::string comment(const Job& job) const override { return market_.comment(job); }
+        ProviderNote prices(const Node& node) const override { return market_.prices(node); }
+
+      private:
+        const Market& market_;
+    };
     void end_settling(Nanos now);
-    Job* mutable_job(const JobId& id);
-    Node& node_of(const NodeName& name);
+    Job* mutable_job(const JobId& id) { return book_.find(id); }
+    Node& node_of(const NodeName& name) { return book_.node(name); }
     void touch(Job& job);
     void touch(Node& node);
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     Result<Job*> operated(const JobId& id, uint32_t uid);
-    Result<const Node*> destination(const Job& job, const NodeName& name) const;
 
     Tracer tracer_;
     DecisionLog* log_ = nullptr;
     MarketOptions options_;
     Solver solver_;
-    std::map<uint32_t, User> users_;
-    // limited_: who has any limit
-    std::set<uint32_t> unsaved_users_, limited_, admit_due_;
+    Book book_;
+    Places places_;
+    Admission admission_;
     UserDays days_;
     PriceSampler prices_seen_;
-    Nanos admit_at_ = Nanos::never();  // who was not admitted for want of rounds is looked at again
-    MetaRecord meta_;
     Ledger ledger_;
     Nanos calendar_;
     Orders orders_;
-    bool meta_unsaved_ = false;
-    std::map<JobId, Job> jobs_;
-    std::map<NodeName, Node> nodes_;
-    std::set<JobId> rooted_;    // is_rooted
-    KeyTable<Job> job_by_key_;  // the unfinished ones
-    KeyTable<Node> node_by_key_;
-    uint64_t next_key_ = 1;
-    std::map<uint64_t, JobId> finished_;  // by finish_seq
     Marked<Job, &Job::touched> touched_;
-    Marked<Job, &Job::unsaved> unsaved_;
-    Marked<Job, &Job::noted> noted_;
     Marked<Job, &Job::pending> pending_;
-    Machines machines_;
     Marked<Node, &Node::touched> touched_nodes_;
-    Marked<Node, &Node::unsaved> unsaved_nodes_;
-    Marked<Node, &Node::noting> noting_nodes_;
-    uint64_t room_round_ = 0, room_search_ = 0;         // of will_give_room
-    std::set<std::pair<Nanos, NodeName>> noted_later_;  // not before that
-    std::set<JobId> lacking_;         // jobs that wait and whose program some nodes lack
-    std::set<NodeName> written_off_;  // they will not come back; lives as long as this process
-    std::vector<Send> lost_notes_;    // to be sent
+    uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
+    std::set<JobId> lacking_;                    // jobs that wait and whose program some nodes lack
+    Notes notes_;
     Alarms alarms_;
     Settling settling_;
     bool dirty_ = false;
     CommentRounds comment_rounds_;
     PriceRounds price_rounds_;
-    mutable std::optional<Supply> supply_;  // none: it may have changed
     OutsideSolver outside_;
 };
 

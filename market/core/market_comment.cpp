@@ -7,52 +7,6 @@
 
 namespace souk::market {
 
-const Supply& Market::supply() const {
-    if (supply_) return *supply_;
-    supply_.emplace();
-    for (const auto& [name, node] : nodes_) {
-        const ProviderReport& r = node.record.report;
-        if (usable(node)) supply_->add({r.cpus, r.memory_mb, r.reserve});
-    }
-    return *supply_;
-}
-
-// What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
-std::string Market::why_no_provider(const Job& job) const {
-    const JobTerms& t = job.record.report.terms;
-    const Supply& all = supply();
-    const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
-    if (least_reserve && *least_reserve <= job.bid) return {};
-    if (all.empty()) return "no provider is on the market";
-    const int32_t cpus = all.most_cpus();
-    const int64_t memory = all.most_memory_mb();
-    if (t.cpus > cpus)
-        return "needs " + std::to_string(t.cpus) + " CPUs; no provider has more than " +
-               std::to_string(cpus);
-    if (t.memory_mb > memory)
-        return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " +
-               std::to_string(memory);
-    if (!least_reserve)
-        return "no provider has both " + std::to_string(t.cpus) + " CPUs and " +
-               std::to_string(t.memory_mb) + " MB";
-    return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") +
-           format_money(job.bid) + " is below every reservation price; " +
-           format_money(*least_reserve) + " is the least";
-}
-
-// Which job that cannot leave holds the memory that this one would need. Empty if there is none.
-std::string Market::memory_held_on(const JobTerms& t) const {
-    for (const JobId& id : rooted_) {
-        const Node* node = find_node(jobs_.at(id).rooted_on);
-        if (!node || !usable(*node) || t.cpus > node->record.report.cpus) continue;
-        const int64_t memory = memory_of(*node);
-        if (t.memory_mb > memory || t.memory_mb <= memory - node->rooted_mb) continue;
-        return "waits for memory on " + node->id() + ": job " + id.text() +
-               " cannot move, and holds " + std::to_string(jobs_.at(id).rooted_mb) + " MB there";
-    }
-    return {};
-}
-
 // Where it stands and why, of a job that is stopped there.
 std::string Market::rooted_comment(const Job& job) const {
     const JobReport& r = job.record.report;
@@ -60,14 +14,14 @@ std::string Market::rooted_comment(const Job& job) const {
     std::string text = "stopped on " + r.where + " (" +
                        (r.cannot_move.empty() ? "it cannot move" : r.cannot_move) + ")";
     const Node* at = find_node(r.where);
-    if (at && at->connected && !usable(*at))
+    if (at && at->connected && !Places::usable(*at))
         return text + "; goes on when " + r.where + " takes jobs again";
     return text + "; " + why_waiting(job, solver_);
 }
 
 // Why a job that is free to run has no place.
 std::string Market::why_waiting(const Job& job, const Solver& solver) const {
-    std::string impossible = why_no_provider(job);
+    std::string impossible = places_.why_no_provider(job);
     if (!impossible.empty()) return impossible;
     const auto bid = solver.winning_bid(job.key);
     if (job.displaced) {  // by whom stays true; what would win it back is as of now
@@ -82,26 +36,12 @@ std::string Market::why_waiting(const Job& job, const Solver& solver) const {
         return "waits for a node that has its program: " + names + " cannot execute it";
     }
     for (const auto& [name, bar] : job.bars)
-        if (bar.active && !lacks_program(job, name))
+        if (bar.active && !Places::lacks_program(job, name))
             return name + " could not take it: " + bar.why + "; tried again later";
     if (bid) return "outbid; " + format_money(*bid) + " would win a place";
-    if (std::string held = memory_held_on(job.record.report.terms); !held.empty()) return held;
+    if (std::string held = places_.memory_held_on(job.record.report.terms); !held.empty())
+        return held;
     return "waits for room";
-}
-
-// Empty: it may run there.
-std::string Market::why_not_at(const Job& job, const NodeName& name) const {
-    const Node* const node = find_node(name);
-    if (!node || !node->connected) return "is not connected";
-    const ProviderReport& r = node->record.report;
-    if (!node->record.has_report || !r.on_market) return "is not on the market";
-    if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
-    if (const auto takes = machine_takes(job, *node); !takes)
-        return "cannot take it (" + takes.error().message + ")";
-    const auto bar = job.bars.find(name);
-    if (bar != job.bars.end() && bar->second.active)
-        return "could not take it: " + bar->second.why + "; tried again later";
-    return {};
 }
 
 // Why nothing is decided about it now. Empty if it is free.
@@ -118,7 +58,7 @@ std::string Market::pinned_comment(const Job& job) const {
     if (!job.reported) return "its home node " + job.id().home + " has not reported it yet";
     const Node* at = find_node(where);
     if (running && at && !at->connected) return where + " is not connected; it stays there";
-    if (running && at && keeps_guests(*at))
+    if (running && at && Places::keeps_guests(*at))
         return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
     if (frozen && at && !at->connected)
         return std::string(r.report.in_place ? "it stands" : "its image is") + " on " + where +
@@ -134,7 +74,7 @@ std::string Market::pinned_comment(const Job& job) const {
     if (r.hold == Hold::frozen) return "held frozen by the operator";
     if (r.hold == Hold::at_node) {
         if (running && where == r.hold_node) return "held on " + where + " by the operator";
-        const std::string why = why_not_at(job, r.hold_node);
+        const std::string why = places_.why_not_at(job, r.hold_node);
         return "held for " + r.hold_node + " by the operator" +
                (why.empty() ? "" : ", which " + why);
     }
@@ -153,21 +93,21 @@ std::string Market::comment(const Job& job) const {
                    : "the market has just started and waits for its nodes";
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
-    if (!target && is_rooted(job) && !running) return rooted_comment(job);
+    if (!target && Places::is_rooted(job) && !running) return rooted_comment(job);
     if (!target) return running ? job.comment : why_waiting(job, solver_);
     if (running && target->id() == job.record.report.where) return job.comment;
-    if (!has_room(job)) return "waits until another job of its user has stopped";
+    if (!Admission::has_room(job)) return "waits until another job of its user has stopped";
     return "waits for room on " + target->id() +
            (job.comment.empty() ? "" : " (" + job.comment + ")");
 }
 
 void Market::refresh_comments(Nanos now) {
     comment_rounds_.refresh(
-        now, jobs_, nodes_.size(),
+        now, book_.jobs(), book_.nodes().size(),
         [](const Job& job) {
             return job.phase() == JobPhase::waiting || job.phase() == JobPhase::frozen;
         },
-        [this](Job& job) { noted_.insert(job); });
+        [this](Job& job) { notes_.of(job); });
 }
 
 }  // namespace souk::market

@@ -15,29 +15,6 @@ Result<Job*> Market::operated(const JobId& id, uint32_t uid) {
     return job;
 }
 
-Result<const Node*> Market::destination(const Job& job, const NodeName& name) const {
-    const Node* node = find_node(name);
-    if (!node) return fail("no such node: " + name);
-    const ProviderReport& r = node->record.report;
-    const JobTerms& t = job.record.report.terms;
-    if (!node->connected) return fail("node " + name + " is not connected");
-    if (!node->record.has_report || !r.on_market)
-        return fail("node " + name + " is not on the market");
-    if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
-    if (auto fitting = machine_takes(job, *node); !fitting)
-        return fail("node " + name + " cannot take it: " + fitting.error().message);
-    if (t.cpus > r.cpus)
-        return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
-                    job.id().text() + " needs " + std::to_string(t.cpus));
-    if (t.memory_mb > r.memory_mb)
-        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " +
-                    job.id().text() + " needs " + std::to_string(t.memory_mb));
-    if (r.reserve > t.max_price)
-        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " +
-                    job.id().text() + " pays at most " + format_money(t.max_price));
-    return node;
-}
-
 Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
     heard(Input::cancel, id);
     Job* job = mutable_job(id);
@@ -46,8 +23,8 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
         return fail("job " + id.text() + " belongs to another user");
     if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
     job->record.cancel = true;
-    unsaved_.insert(*job);
-    noted_.insert(*job);
+    book_.save(*job);
+    notes_.of(*job);
     touch(*job);
     const Node* home = find_node(id.home);
     if (!home || !home->connected)
@@ -59,7 +36,7 @@ Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
 Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hold, uint32_t uid) {
     heard(Input::move, id, name);
     TRY_ASSIGN(Job* const job, operated(id, uid));
-    TRY(destination(*job, name));
+    TRY(places_.destination(*job, name));
     if (job->bars.contains(name)) job->bars.erase(name);  // the operator knows better
     job->stuck.active = false;
     job->record.hold = hold ? Hold::at_node : Hold::none;
@@ -67,7 +44,7 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
     job->once.reset();
     if (!hold) job->once = name;
     job->comment = "moved by the operator";
-    unsaved_.insert(*job);
+    book_.save(*job);
     touch(*job);
     if (job->phase() == JobPhase::running && job->record.report.where == name &&
         !in_transit(*job)) {
@@ -91,7 +68,7 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     if (!hold && !still) job->once = NodeName{};
     job->comment = "frozen by the operator";
     job->displaced = false;
-    unsaved_.insert(*job);
+    book_.save(*job);
     touch(*job);
     if (still)
         return "job " + id.text() + " is " + to_string(phase) +
@@ -113,7 +90,7 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
     job->once.reset();
     job->stuck.active = false;
     for (auto& [node, bar] : job->bars) bar.active = false;
-    unsaved_.insert(*job);
+    book_.save(*job);
     touch(*job);
     if (running) return "job " + id.text() + " runs on " + job->record.report.where;
     return "job " + id.text() + " goes on where its bid wins a place";
@@ -127,7 +104,7 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     job->record.hold_node.clear();
     job->once.reset();
     job->comment.clear();
-    unsaved_.insert(*job);
+    book_.save(*job);
     touch(*job);
     return "job " + id.text() + " is released";
 }
@@ -170,23 +147,24 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
 Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
     heard(Input::write_off, {}, name);
     if (uid != root_uid) return fail("only root may say that a node is lost");
-    const auto it = nodes_.find(name);
-    if (it == nodes_.end()) return fail("no such node: " + name);
+    const auto it = book_.nodes().find(name);
+    if (it == book_.nodes().end()) return fail("no such node: " + name);
     if (it->second.connected)
         return fail("node " + name + " is connected: pvdctl market off empties it");
-    written_off_.insert(name);
-    for (auto& [id, job] : jobs_) {  // it will not run there any more: what held it there is over
+    places_.write_off(name);
+    for (auto& [id, job] :
+         book_.jobs()) {  // it will not run there any more: what held it there is over
         if (job.phase() == JobPhase::finished) continue;
         if (job.once == name) job.once.reset();
         if (job.record.hold != Hold::at_node || job.record.hold_node != name) continue;
         job.record.hold = Hold::none;
         job.record.hold_node.clear();
         job.comment = "was held on " + name + ", which is lost";
-        unsaved_.insert(job);
+        book_.save(job);
         touch(job);
     }
-    for (const auto& [other, node] : nodes_)
-        if (node.connected) lost_notes_.push_back({other, NodeLost{name}});
+    for (const auto& [other, node] : book_.nodes())
+        if (node.connected) notes_.lost(other, name);
     return "node " + name + " is lost: its jobs go on from their checkpoints";
 }
 
@@ -200,9 +178,9 @@ const char* Market::provider_state(const Node& node, Nanos now) const {
 
 std::string Market::audit() const {
     std::map<NodeName, std::pair<int64_t, int64_t>> used;
-    Money paid = meta_.retired, earned;
+    Money paid = book_.meta().retired, earned;
     std::map<Holder, Money> open;  // in no receipt yet
-    for (const auto& [id, job] : jobs_) {
+    for (const auto& [id, job] : book_.jobs()) {
         const JobRecord& r = job.record;
         const JobTerms& t = r.report.terms;
         if (r.finish_seq == 0) paid += r.account.amount;
@@ -219,7 +197,7 @@ std::string Market::audit() const {
         if (r.report.phase == JobPhase::finished && holds)
             return id.text() + " is finished and holds room or an order";
     }
-    for (const auto& [name, node] : nodes_) {
+    for (const auto& [name, node] : book_.nodes()) {
         earned += node.record.earned;
         const Holder holder = Holder::provider(name);
         if (ledger_.balance(holder) + open[holder] != node.record.earned)
@@ -230,11 +208,7 @@ std::string Market::audit() const {
             return name + " counts its guests' room wrong";
     }
     if (std::string users = audit_users(); !users.empty()) return users;
-    if (supply_) {
-        const Supply known = *supply_;
-        supply_.reset();
-        if (!(supply() == known)) return "what providers hold has changed unseen";
-    }
+    if (!places_.supply_is_right()) return "what providers hold has changed unseen";
     if (ledger_.sum().micro != 0)
         return "the ledger's balances add up to " + format_money(ledger_.sum());
     if (paid != earned)

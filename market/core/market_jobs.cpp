@@ -39,7 +39,7 @@ void Market::claim(Job& job) {
         return;
     User& user = *job.user;
     days_.changed(user.record.uid);
-    admit_due_.insert(user.record.uid);
+    admission_.changed(user.record.uid);
     if (user.claiming.erase(job.id()) > 0) user.cpus -= job.claim_cpus;
     for (const NodeName& name : job.claims) {
         if (name.empty()) continue;
@@ -66,7 +66,7 @@ void Market::claim(Job& job) {
 }
 
 void Market::root(Job& job) {
-    const bool rooted = is_rooted(job);
+    const bool rooted = Places::is_rooted(job);
     const NodeName on = rooted ? job.record.report.where : NodeName{};
     const int64_t mb = rooted ? job.record.report.terms.memory_mb : 0;
     if (on == job.rooted_on && mb == job.rooted_mb) return;
@@ -80,10 +80,7 @@ void Market::root(Job& job) {
         job.rooted_on = on;
         job.rooted_mb = mb;
     }
-    if (rooted)
-        rooted_.insert(job.id());
-    else
-        rooted_.erase(job.id());
+    places_.note_rooted(job);
 }
 
 Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
@@ -97,27 +94,12 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
     return {};
 }
 
-Result<Job*> Market::job_to_report(const JobReport& report) {
-    if (Job* known = mutable_job(report.id)) return known;
-    if (jobs_.size() >= options_.jobs_max)
-        return fail("the market has " + std::to_string(options_.jobs_max) + " jobs already");
-    Job& job = jobs_[report.id];
-    job.record.report.id = report.id;
-    job.record.report.uid = report.uid;
-    job.user = &user_of(report.uid);
-    job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
-    job.record.tab.cpu = report.stats.cpu_time;
-    job.key = {next_key_++};
-    job_by_key_.insert(job.key.n, job);
-    return &job;
-}
-
 Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
     if (report.id.home != node)
         return fail("node " + node + " reports job " + report.id.text() + " of another home");
-    TRY_ASSIGN(Job* const found, job_to_report(report));
+    TRY_ASSIGN(Job* const found, book_.admit(report));
     Job& job = *found;
-    noted_.insert(job);
+    notes_.of(job);
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;
         dirty_ = true;
@@ -172,7 +154,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     claim(job);
     touch(job);
-    unsaved_.insert(job);
+    book_.save(job);
     set_alarm(job);
     return {};
 }
@@ -183,19 +165,15 @@ void Market::finish(Job& job, Nanos now) {
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
     job.record.hold = Hold::none;
-    job.record.finish_seq = ++meta_.finish_seq;
-    job.record.ended = now + calendar_;
     job.comment.clear();
-    meta_.retired += job.record.account.amount;
-    meta_unsaved_ = true;
-    finished_.emplace(job.record.finish_seq, job.id());
+    book_.finish(job, now + calendar_);
     claim(job);
     touch(job);
     set_alarm(job);
     pending_.erase(job);
     job.displaced = false;
-    unsaved_.insert(job);
-    noted_.insert(job);
+    book_.save(job);
+    notes_.of(job);
     job.note_due = true;
 }
 

@@ -24,9 +24,9 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     const __int128 charged = static_cast<__int128>(cost.micro) * hour_ns + r.account.rest;
     if (charged != due && log_) log_->cut(job, now + calendar_);
     if (bill::is_due(job)) close_tab(job, now);
-    unsaved_.insert(job);
-    unsaved_nodes_.insert(payee);
-    noting_nodes_.insert(payee);
+    book_.save(job);
+    book_.save(payee);
+    notes_.of(payee);
     return ran;
 }
 
@@ -37,18 +37,18 @@ void Market::close_tab(Job& job, Nanos now) {
     if (log_) receipt->decided_to = log_->number();
     const Receipt& posted = ledger_.post(*std::move(receipt));
     if (log_) log_->posted(job, posted, now + calendar_);
-    unsaved_.insert(job);
+    book_.save(job);
 }
 
 // Records of a market that kept no receipts: what each job has cost and each provider earned is
 // brought forward.
 void Market::open_ledger() {
-    if (std::exchange(meta_.ledger, true)) return;
-    meta_unsaved_ = true;
+    if (std::exchange(book_.meta().ledger, true)) return;
+    book_.save_meta();
     Receipt opening;
     opening.kind = Receipt::Kind::opening;
     opening.from = opening.to = calendar_;
-    for (auto& [id, job] : jobs_) {
+    for (auto& [id, job] : book_.jobs()) {
         opening.job = id;
         opening.uid = job.record.report.uid;
         opening.user = job.record.report.user;
@@ -59,10 +59,10 @@ void Market::open_ledger() {
     opening.job = {};
     opening.uid = nobody_uid;
     opening.user = "users of before";
-    opening.paid = meta_.retired;
+    opening.paid = book_.meta().retired;
     if (opening.paid.micro != 0) ledger_.post(opening);
     opening.paid = {};
-    for (const auto& [name, node] : nodes_) {
+    for (const auto& [name, node] : book_.nodes()) {
         opening.node = name;
         opening.earned = node.record.earned;
         if (opening.earned.micro != 0) ledger_.post(opening);
@@ -132,15 +132,15 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
     if (bill::is_due_at_price(job)) close_tab(job, now);
     job.record.price = price;
     if (log_) log_->in_force(job, now + calendar_);
-    unsaved_.insert(job);
-    noted_.insert(job);
-    noting_nodes_.insert(node_of(job.record.report.where));
+    book_.save(job);
+    notes_.of(job);
+    notes_.of(node_of(job.record.report.where));
     set_alarm(job);
     return true;
 }
 
 bool Market::Payers::may_change(JobKey key) const {
-    const Job* const job = market_.job_by_key_.find(key.n);
+    const Job* const job = market_.book_.job_of(key);
     return job && !market_.in_transit(*job);
 }
 
@@ -155,8 +155,8 @@ void Market::Payers::reckoned(std::span<const Payment> some, Nanos now) const {
 }
 
 bool Market::Payers::take(const Payment& p, Nanos now) {
-    Job* const job = market_.job_by_key_.find(p.job.n);
-    const Node* const node = market_.node_by_key_.find(p.provider.n);
+    Job* const job = market_.book_.job_of(p.job);
+    const Node* const node = market_.book_.node_of(p.provider);
     if (!job || !node || job->phase() != JobPhase::running ||
         job->record.report.where != node->id())
         return false;
@@ -190,11 +190,11 @@ ProviderNote Market::prices(const Node& node) const {
 // Of the prices in force, and of all that run or are on their way to.
 Surplus Market::surplus() const {
     __int128 consumers = 0, providers = 0;
-    for (const auto& [id, job] : jobs_) {
+    for (const auto& [id, job] : book_.jobs()) {
         const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
         const auto worth =
             spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
-        const Node* const place = worth ? node_by_key_.find(spec->place.n) : nullptr;
+        const Node* const place = worth ? book_.node_of(spec->place) : nullptr;
         if (!place) continue;
         consumers += static_cast<__int128>((*worth - job.record.price).micro) * spec->cpus;
         providers +=
@@ -209,8 +209,8 @@ Surplus Market::surplus() const {
 
 Totals Market::totals(Nanos now) const {
     Totals t;
-    t.paid = meta_.retired;
-    for (const auto& [id, job] : jobs_) {
+    t.paid = book_.meta().retired;
+    for (const auto& [id, job] : book_.jobs()) {
         if (job.phase() == JobPhase::finished) {
             ++t.finished;
             continue;
@@ -225,7 +225,7 @@ Totals Market::totals(Nanos now) const {
             default: ++t.in_transit; break;
         }
     }
-    for (const auto& [name, node] : nodes_) t.earned += node.record.earned;
+    for (const auto& [name, node] : book_.nodes()) t.earned += node.record.earned;
     t.surplus = surplus();
     return t;
 }

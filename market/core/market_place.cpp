@@ -10,14 +10,14 @@ namespace souk::market {
 
 // Where the solver has it; null: nowhere.
 const Node* Market::target_of(const Job& job) const {
-    return node_by_key_.find(solver_.place(job.key).n);
+    return book_.node_of(solver_.place(job.key));
 }
 
 void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
                    Outputs& out) {
     Order order = orders_.make(job, kind, node, std::move(reason));
     if (kind == Order::Kind::run) {
-        const Node& to = nodes_.at(node);
+        const Node& to = book_.nodes().at(node);
         order.address = to.record.address;
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
         if (log_) log_->ordered(job, order.price);
@@ -25,9 +25,9 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string
         if (job.phase() != JobPhase::running) job.record.price = order.price;
         if (log_) log_->in_force(job, now + calendar_);
     }
-    if (orders_.next_seq() > meta_.seq_limit) meta_unsaved_ = true;
+    if (orders_.next_seq() > book_.meta().seq_limit) book_.save_meta();
     Orders::give(job, order, now);
-    unsaved_.insert(job);
+    book_.save(job);
     claim(job);
     touch(job);
     set_alarm(job);
@@ -44,7 +44,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (in_transit(job)) return true;
-    if (!job.stuck.active && no_node_is_left(job, now)) {
+    if (!job.stuck.active && !settling() && places_.no_node_is_left(job, now)) {
         issue(job, Order::Kind::give_up, {}, "no node can execute its program", now, out);
         return true;
     }
@@ -52,17 +52,17 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
     if (!target) {
-        if (running && !cannot_leave(job))
+        if (running && !places_.cannot_leave(job))
             issue(job, Order::Kind::suspend, {}, comment(job), now, out);
         return true;
     }
-    if ((running && job.record.report.where == target->id()) || !may_run_at(job, *target))
+    if ((running && job.record.report.where == target->id()) || !places_.may_run_at(job, *target))
         return true;
-    if (!has_room(job)) {
+    if (!Admission::has_room(job)) {
         pending_.insert(job);
         return true;
     }
-    if (!fits(job, *target)) return false;
+    if (!Places::fits(job, *target)) return false;
     issue(job, Order::Kind::run, target->id(), job.comment, now, out);
     return true;
 }
@@ -123,7 +123,7 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
             job->record.report.where != wanted->id())
             continue;
         const Node* const target = target_of(*job);
-        if (!target || target == wanted || cannot_leave(*job)) continue;
+        if (!target || target == wanted || places_.cannot_leave(*job)) continue;
         if (!least || job->bid < least->bid) least = job;
     }
     if (!least) return;

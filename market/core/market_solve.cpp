@@ -8,102 +8,6 @@
 
 namespace souk::market {
 
-// It may be given new jobs.
-bool Market::usable(const Node& node) const {
-    const ProviderReport& r = node.record.report;
-    return node.connected && node.record.has_report && r.on_market && r.cannot.empty();
-}
-
-// Who runs there stays, although it takes nobody new (an owner who left the market wants them gone
-// instead).
-bool Market::keeps_guests(const Node& node) const {
-    const ProviderReport& r = node.record.report;
-    return !node.connected || !node.record.has_report || (r.on_market && !r.cannot.empty());
-}
-
-// Never below what its jobs have already: what is short of memory takes nobody new, and throws
-// nobody out.
-int64_t Market::memory_of(const Node& node) const {
-    const int64_t offered = node.record.report.memory_mb;
-    return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
-}
-
-// Beside what holds places there, and `before` jobs of the same size that will.
-bool Market::fits(const Job& job, const Node& node, int32_t before) const {
-    const JobTerms& t = job.record.report.terms;
-    const int64_t jobs = int64_t{before} + 1;
-    // with its memory
-    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
-    return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
-           (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
-}
-
-// Neither moved nor frozen nor thawed now.
-bool Market::cannot_leave(const Job& job) const {
-    const JobPhase phase = job.phase();
-    if (phase != JobPhase::running && phase != JobPhase::frozen) return false;
-    if (job.stuck.active) return true;
-    const Node* node = find_node(job.record.report.where);
-    return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
-}
-
-bool Market::lacks_program(const Job& job, const NodeName& name) const {
-    const auto& lacking = job.record.report.lacking;
-    return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
-}
-
-// Every node has tried to start it, and cannot execute its program. One that is off the market or
-// too small now was not asked, and may have it; so may one that is away, for some minutes: its
-// daemon may just be started again.
-bool Market::no_node_is_left(const Job& job, Nanos now) const {
-    constexpr Nanos away_max = Nanos::from_s(300);
-    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty() || settling())
-        return false;
-    return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-        const auto& [name, node] = entry;
-        const bool gone =
-            !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
-        return gone || lacks_program(job, name);
-    });
-}
-
-bool Market::may_run_at(const Job& job, const NodeName& name) const {
-    const Node* node = find_node(name);
-    return node && may_run_at(job, *node);
-}
-
-bool Market::may_run_at(const Job& job, const Node& node) const {
-    const auto bar = job.bars.find(node.id());
-    return usable(node) && !lacks_program(job, node.id()) &&
-           (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
-}
-
-std::vector<ProviderKey> Market::barred(const Job& job) const {
-    std::vector<ProviderKey> keys;
-    for (const auto& [name, bar] : job.bars)
-        if (bar.active && !lacks_program(job, name))
-            if (const Node* node = find_node(name)) keys.push_back(node->key);
-    for (const NodeName& name : job.record.report.lacking)
-        if (const Node* node = find_node(name)) keys.push_back(node->key);
-    const Node* at = find_node(job.record.report.where);
-    if (at && is_rooted(job)) {
-        for (const auto& [name, node] : nodes_)
-            if (&node != at) keys.push_back(node.key);
-        return keys;
-    }
-    if (!at || machines_.fits_all(at->machine)) return keys;
-    for (const auto& [name, node] : nodes_)
-        if (!machines_.fits(node.machine, at->machine)) keys.push_back(node.key);
-    return keys;
-}
-
-// What ran somewhere needs what that machine has.
-Status Market::machine_takes(const Job& job, const Node& node) const {
-    const Node* at = find_node(job.record.report.where);
-    if (!at || machines_.fits(node.machine, at->machine)) return {};
-    return can_take(node.record.report.machine, at->record.report.machine);
-}
-
 // Where a job is or will be, where nothing is to be decided about that now.
 std::optional<Market::Wish> Market::fact(const Job& job) const {
     const JobRecord& r = job.record;
@@ -121,7 +25,7 @@ std::optional<Market::Wish> Market::fact(const Job& job) const {
         return w;
     }
     w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
-    if (!job.reported || r.cancel || cannot_leave(job)) return w;
+    if (!job.reported || r.cancel || places_.cannot_leave(job)) return w;
     return {};
 }
 
@@ -148,10 +52,11 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
         return w;
     }
     if (r.hold == Hold::at_node)
-        return may_run_at(job, r.hold_node) ? Wish{JobState::running, r.hold_node, Pin::stay}
-                                            : as_it_is();
+        return places_.may_run_at(job, r.hold_node)
+                   ? Wish{JobState::running, r.hold_node, Pin::stay}
+                   : as_it_is();
     const NodeName to = job.once ? *job.once : job.via;
-    if (!to.empty() && may_run_at(job, to)) return {JobState::running, to, Pin::stay};
+    if (!to.empty() && places_.may_run_at(job, to)) return {JobState::running, to, Pin::stay};
     return w;
 }
 
@@ -165,8 +70,9 @@ void Market::sync_nodes() {
         spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
         spec.cpus = std::clamp(r.cpus, 1, cpus_max);
         // What jobs that cannot leave hold there is nobody's to give, and they need no other.
-        spec.memory_mb = std::clamp<int64_t>(memory_of(node) - node.rooted_mb, 0, memory_mb_max);
-        spec.accepting = usable(node);
+        spec.memory_mb =
+            std::clamp<int64_t>(Places::memory_of(node) - node.rooted_mb, 0, memory_mb_max);
+        spec.accepting = Places::usable(node);
         const auto known = solver_.provider(node.key);
         const bool same = known && known->reserve == spec.reserve && known->speed == spec.speed &&
                           known->cpus == spec.cpus && known->memory_mb == spec.memory_mb &&
@@ -176,7 +82,7 @@ void Market::sync_nodes() {
                        : solver_.add_provider(node.key, spec));
         if (!same && log_) log_->told(node, spec);
         if (!std::exchange(node.in_solver, true))
-            for (const JobId& id : rooted_) touch(jobs_.at(id));  // not there
+            for (const JobId& id : places_.rooted()) touch(book_.jobs().at(id));  // not there
     }
 }
 
@@ -184,15 +90,15 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     const JobReport& r = job.record.report;
     JobSpec spec;
     spec.value = job.bid;
-    spec.memory_mb = is_rooted(job) ? 0 : r.terms.memory_mb;
+    spec.memory_mb = Places::is_rooted(job) ? 0 : r.terms.memory_mb;
     spec.cpus = r.terms.cpus;
     spec.user = r.uid;
     spec.arrival = r.submitted;
     spec.state = w.state;
-    if (!w.place.empty()) spec.place = nodes_.at(w.place).key;
+    if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
     if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
     spec.pin = w.pin;
-    if (w.pin == Pin::free || !is_rooted(job)) spec.barred = barred(job);
+    if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
     return spec;
 }
 
@@ -202,11 +108,11 @@ void Market::sync_jobs() {
         if (job.phase() == JobPhase::finished) {
             if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
             if (log_) log_->gone(job);
-            job_by_key_.erase(job.key.n);
-            unlist(job);
+            book_.forget_key(job);
+            admission_.unlist(job);
             continue;
         }
-        list(job);
+        admission_.list(job);
         const JobReport& r = job.record.report;
         const Wish w = wish(job);
         if (!w.place.empty() && !node_of(w.place).in_solver) {
@@ -219,8 +125,8 @@ void Market::sync_jobs() {
         else
             job.in_solver = solver_.add_job(job.key, spec);
         if (log_) log_->told(job, spec);
-        noted_.insert(job);
-        if (!r.where.empty()) noting_nodes_.insert(node_of(r.where));
+        notes_.of(job);
+        if (!r.where.empty()) notes_.of(node_of(r.where));
         pending_.insert(job);
     }
 }
@@ -228,7 +134,7 @@ void Market::sync_jobs() {
 void Market::take_changes(std::span<const Change> changes) {
     const Names called = names();
     for (const Change& change : changes) {
-        Job* const found = job_by_key_.find(change.job.n);
+        Job* const found = book_.job_of(change.job);
         if (!found) continue;
         Job& job = *found;
         if (log_) log_->changed(change.job);
@@ -236,18 +142,18 @@ void Market::take_changes(std::span<const Change> changes) {
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
         job.displaced = change.kind == ChangeKind::freeze && by_somebody;
         pending_.insert(job);
-        noted_.insert(job);
+        notes_.of(job);
     }
     price_rounds_.changed();
 }
 
 Names Market::names() const {
     return {[this](JobKey k) {
-                const Job* const job = job_by_key_.find(k.n);
+                const Job* const job = book_.job_of(k);
                 return job ? job->id().text() : std::string("?");
             },
             [this](ProviderKey k) {
-                const Node* const node = node_by_key_.find(k.n);
+                const Node* const node = book_.node_of(k);
                 return node ? node->id() : std::string("?");
             }};
 }
@@ -267,7 +173,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     begin_day(now);
     end_days(now);
     while (const auto due = alarms_.due(now)) {
-        Job& job = jobs_.at(*due);
+        Job& job = book_.jobs().at(*due);
         alarms_.set(job.alarm, *due, Nanos::never());
         job_alarm(job, now);
     }
@@ -278,7 +184,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
             if (Job* job = mutable_job(id)) pending_.insert(*job);
         dirty_ = true;
     }
-    bool wake = !settling() && (solver_.next_wake() <= now || admit_at_ <= now);
+    bool wake = !settling() && (solver_.next_wake() <= now || admission_.next() <= now);
     for (int round = 0; round < rounds_max && (dirty_ || wake || outside_.is_adopted()); ++round) {
         const bool changed = dirty_ || wake;
         dirty_ = wake = false;
@@ -310,7 +216,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
 // What the solver knows of the jobs, but for those that are to stay frozen.
 std::vector<OutsideSolver::KnownJob> Market::known_jobs() const {
     std::vector<OutsideSolver::KnownJob> known;
-    for (const auto& [id, job] : jobs_) {
+    for (const auto& [id, job] : book_.jobs()) {
         auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
         if (spec && spec->pin != Pin::frozen) known.push_back({job.key, *std::move(spec)});
     }
@@ -319,7 +225,7 @@ std::vector<OutsideSolver::KnownJob> Market::known_jobs() const {
 
 Market::Problem Market::problem() const {
     std::vector<Problem::Place> places;
-    for (const auto& [name, node] : nodes_)
+    for (const auto& [name, node] : book_.nodes())
         if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
             places.push_back({node.key, *spec});
     std::sort(places.begin(), places.end(),

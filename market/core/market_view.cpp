@@ -30,7 +30,9 @@ void write_order(JsonWriter& j, const Job& job, Nanos now) {
 }  // namespace
 
 void Market::describe(Nanos now, JsonWriter& j) const {
-    j.field("jobs", jobs_.size()).field("nodes", nodes_.size()).field("users", users_.size());
+    j.field("jobs", book_.jobs().size())
+        .field("nodes", book_.nodes().size())
+        .field("users", book_.users().size());
     j.field("next_order", orders_.next_seq())
         .field("settling", settling())
         .field("external_solver", outside_.is_used())
@@ -63,7 +65,7 @@ void Market::describe(const Job& job, Nanos now, JsonWriter& j) const {
                                     {"stored", job.stored},
                                     {"cancel", r.cancel},
                                     {"out_of_budget", r.out_of_budget},
-                                    {"rooted", rooted_.contains(job.id())},
+                                    {"rooted", places_.rooted().contains(job.id())},
                                     {"displaced", job.displaced},
                                     {"in_transit", in_transit(job)}})
         if (set) j.value(name);

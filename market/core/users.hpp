@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What a user may have at most, over all homes: set by an operator, kept by the Market.
-// market_limits.cpp says how the limits and the allocation go together.
+// admission.hpp says how the limits and the allocation go together.
 //
 // A day is a UTC day by the market's calendar: everybody can tell when it ends, and one sum is all
 // that must be kept. What is charged counts on the day on which it is charged. A clock that is set

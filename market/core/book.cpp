@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/book.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace souk::market {
+
+namespace {
+constexpr uint64_t seq_block = 1024;  // orders between two writes of the limit
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------
+// what was stored
+
+Job& Book::load(JobRecord record) {
+    Job job;
+    const JobId id = record.report.id;
+    job.record = std::move(record);
+    job.stored = true;
+    job.comment = job.record.comment;
+    job.run_base = job.record.billed;
+    job.user = &user(job.record.report.uid);
+    return jobs_.insert_or_assign(id, std::move(job)).first->second;
+}
+
+Node& Book::load(NodeRecord record) {
+    Node& node = this->node(record.node);
+    node.record = std::move(record);
+    return node;
+}
+
+User& Book::load(UserRecord record) {
+    User& user = this->user(record.uid);
+    user.record = std::move(record);
+    return user;
+}
+
+Job* Book::recall(JobRecord record) {
+    const uint64_t seq = record.finish_seq;
+    if (seq == 0 || jobs_.contains(record.report.id)) return nullptr;
+    Job& job = load(std::move(record));
+    finished_.emplace(seq, job.id());
+    return &job;
+}
+
+std::vector<Job*> Book::begin() {
+    std::vector<Job*> order, unfinished;
+    for (auto& [id, job] : jobs_) order.push_back(&job);
+    std::sort(order.begin(), order.end(), [](const Job* a, const Job* b) {
+        return std::pair(a->record.report.submitted, a->id()) <
+               std::pair(b->record.report.submitted, b->id());
+    });
+    for (Job* job : order) {
+        if (job->phase() != JobPhase::finished) {
+            unfinished.push_back(job);
+            continue;
+        }
+        meta_.finish_seq = std::max(meta_.finish_seq, job->record.finish_seq);
+        finished_.emplace(job->record.finish_seq, job->id());
+        if (meta_.finished_retired) continue;
+        meta_.retired += job->record.account.amount;
+        save(*job);  // to be stored among the finished
+    }
+    if (!std::exchange(meta_.finished_retired, true)) save_meta();
+    return unfinished;
+}
+
+void Book::number(Job& job) {
+    job.key = {next_key_++};
+    job_by_key_.insert(job.key.n, job);
+}
+
+// -------------------------------------------------------------------------------------------------
+// who is let in
+
+Result<Job*> Book::admit(const JobReport& report) {
+    if (Job* known = find(report.id)) return known;
+    if (room_for_jobs() == 0) return tl::unexpected(too_many_jobs());
+    Job& job = jobs_[report.id];
+    job.record.report.id = report.id;
+    job.record.report.uid = report.uid;
+    job.user = &user(report.uid);
+    job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
+    job.record.tab.cpu = report.stats.cpu_time;
+    number(job);
+    return &job;
+}
+
+Error Book::too_many_jobs() const {
+    return fail("the market has " + std::to_string(limits_.jobs_max) + " jobs already").value();
+}
+
+Status Book::admits_node(const NodeName& name) const {
+    if (!nodes_.contains(name) && nodes_.size() >= limits_.nodes_max)
+        return fail("the market has " + std::to_string(limits_.nodes_max) + " nodes already");
+    return {};
+}
+
+Node& Book::node(const NodeName& name) {
+    const auto [it, is_new] = nodes_.try_emplace(name);
+    if (is_new) {
+        it->second.record.node = name;
+        it->second.record.report.node = name;
+        it->second.key = {next_key_++};
+        node_by_key_.insert(it->second.key.n, it->second);
+    }
+    return it->second;
+}
+
+User& Book::user(uint32_t uid) {
+    return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0}).first->second;
+}
+
+// -------------------------------------------------------------------------------------------------
+// who is there
+
+Job* Book::find(const JobId& id) {
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const Job* Book::find(const JobId& id) const {
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() ? nullptr : &it->second;
+}
+
+const Node* Book::find_node(const NodeName& name) const {
+    const auto it = nodes_.find(name);
+    return it == nodes_.end() ? nullptr : &it->second;
+}
+
+void Book::finish(Job& job, Nanos ended) {
+    job.record.finish_seq = ++meta_.finish_seq;
+    job.record.ended = ended;
+    meta_.retired += job.record.account.amount;
+    save_meta();
+    finished_.emplace(job.record.finish_seq, job.id());
+    save(job);
+}
+
+Job* Book::one_too_many() {
+    return finished_.size() > limits_.finished_recent ? &jobs_.at(finished_.begin()->second)
+                                                      : nullptr;
+}
+
+void Book::forget(const Job& job) {
+    forget_key(job);
+    finished_.erase(job.record.finish_seq);
+    const JobId id = job.id();
+    jobs_.erase(id);
+}
+
+// -------------------------------------------------------------------------------------------------
+// what is to be stored
+
+std::vector<Job*> Book::store(Outputs& out) {
+    std::vector<Job*> different = unsaved_.take();
+    for (Job* const one : different) {
+        Job& job = *one;
+        job.record.comment = job.comment;
+        const JobRecord& r = job.record;
+        const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
+                                 r.account.amount.micro > 0 || r.account.rest > 0 ||
+                                 r.hold != Hold::none || r.cancel || r.order;
+        if (!of_interest) continue;
+        job.stored = true;
+        out.store.push_back(r);
+    }
+    for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
+    for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
+        const UserRecord& record = users_.at(uid).record;
+        if (record.limits.any())
+            out.store.push_back(record);
+        else
+            out.store.push_back(EraseUser{uid});
+    }
+    return different;
+}
+
+void Book::store_meta(uint64_t next_seq, Outputs& out) {
+    if (!std::exchange(meta_unsaved_, false)) return;
+    while (meta_.seq_limit < next_seq) meta_.seq_limit += seq_block;
+    out.store.push_back(meta_);
+}
+
+}  // namespace souk::market

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Book: the jobs, nodes and users that a market knows, each found by its name and by its key, and
+// what of their records is to be stored. It says who is let in (how many there may be at most),
+// numbers the new ones, and forgets the oldest of those that have finished. Part of Market, which
+// decides what the records say. What fails: one more than there may be.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "market/core/key_map.hpp"
+#include "market/core/marked.hpp"
+#include "market/core/market_io.hpp"
+#include "market/core/market_state.hpp"
+
+namespace souk::market {
+
+class Book {
+  public:
+    struct Limits {
+        size_t jobs_max, nodes_max;
+        size_t finished_recent;  // so many that have finished are known
+    };
+    explicit Book(const Limits& limits) : limits_(limits) {}
+
+    // What was stored, in any order; then begin().
+    void load(MetaRecord meta) { meta_ = std::move(meta); }
+    Job& load(JobRecord record);
+    Node& load(NodeRecord record);
+    User& load(UserRecord record);
+    // One that has finished, and was forgotten; null: it is known, or had not finished.
+    Job* recall(JobRecord record);
+    // The jobs that have not finished, in the order of their submission: each is to be numbered.
+    std::vector<Job*> begin();
+    void number(Job& job);
+
+    // The job that a home reports: the one that is known, or a new one.
+    Result<Job*> admit(const JobReport& report);
+    size_t room_for_jobs() const {
+        return limits_.jobs_max - std::min(limits_.jobs_max, jobs_.size());
+    }
+    Error too_many_jobs() const;
+    Status admits_node(const NodeName& name) const;
+    Node& node(const NodeName& name);  // a new one if there is none
+    User& user(uint32_t uid);
+
+    std::map<JobId, Job>& jobs() { return jobs_; }
+    const std::map<JobId, Job>& jobs() const { return jobs_; }
+    std::map<NodeName, Node>& nodes() { return nodes_; }
+    const std::map<NodeName, Node>& nodes() const { return nodes_; }
+    std::map<uint32_t, User>& users() { return users_; }
+    const std::map<uint32_t, User>& users() const { return users_; }
+    MetaRecord& meta() { return meta_; }
+    const MetaRecord& meta() const { return meta_; }
+    // Null: there is none.
+    Job* find(const JobId& id);
+    const Job* find(const JobId& id) const;
+    const Node* find_node(const NodeName& name) const;
+    // Null: it is finished, or there is none.
+    Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
+    Node* node_of(ProviderKey key) const { return node_by_key_.find(key.n); }
+    // All that it may spend today is spent.
+    bool day_is_spent(const User& user) const {
+        return user.record.ended_day >= 0 && user.record.ended_day == meta_.day;
+    }
+    // One that a new job or node might get.
+    uint64_t free_key() const { return next_key_; }
+
+    // It has ended at `ended`: its record says so, and what it cost is part of what is retired.
+    void finish(Job& job, Nanos ended);
+    void forget_key(const Job& job) { job_by_key_.erase(job.key.n); }
+    // The oldest of those that have finished, if they are too many: to be forgotten.
+    Job* one_too_many();
+    void forget(const Job& job);
+
+    // Its record is to be stored.
+    void save(Job& job) { unsaved_.insert(job); }
+    void save(Node& node) { unsaved_nodes_.insert(node); }
+    void save_user(uint32_t uid) { unsaved_users_.insert(uid); }
+    void save_meta() { meta_unsaved_ = true; }
+    // What is to be stored of jobs, nodes and users. Returns the jobs of which something is
+    // different, also those that need no record: a job that waits and has cost nothing is known to
+    // its home.
+    std::vector<Job*> store(Outputs& out);
+    // After all others, as it has the last number of each. `next_seq`: of the next order.
+    void store_meta(uint64_t next_seq, Outputs& out);
+
+  private:
+    Limits limits_;
+    std::map<JobId, Job> jobs_;
+    std::map<NodeName, Node> nodes_;
+    std::map<uint32_t, User> users_;
+    KeyTable<Job> job_by_key_;  // the unfinished ones
+    KeyTable<Node> node_by_key_;
+    uint64_t next_key_ = 1;
+    std::map<uint64_t, JobId> finished_;  // by finish_seq
+    MetaRecord meta_;
+    Marked<Job, &Job::unsaved> unsaved_;
+    Marked<Node, &Node::unsaved> unsaved_nodes_;
+    std::set<uint32_t> unsaved_users_;
+    bool meta_unsaved_ = false;
+};
+
+}  // namespace souk::market

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/notes.hpp"
+
+#include <algorithm>
+
+#include "market/core/bill.hpp"
+
+namespace souk::market {
+
+namespace {
+constexpr Nanos note_pace = Nanos::from_s(1);  // between two notes to one provider
+}  // namespace
+
+void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
+    const Node* home = texts.home_of(job);
+    if (!home || !home->connected) return;
+    const bool settled = job.phase() == JobPhase::finished;
+    std::string text = settled ? "" : texts.comment(job);
+    if (!job.note_due && !settled && text == job.noted_comment &&
+        job.record.price == job.noted_price)
+        return;
+    job.note_due = false;
+    job.noted_comment = text;
+    job.noted_price = job.record.price;
+    JobNote note{job.id(), job.record.price, bill::cost(job, now), std::move(text), settled};
+    if (const auto limit = job.user->record.limits.spend_per_day;
+        limit && job.noted_day.micro >= 0) {
+        note.day_limit = *limit;
+        note.day_left = job.user->day_left();
+        note.day_cost = job.noted_day;
+    }
+    out.send.push_back({job.id().home, std::move(note)});
+}
+
+void Notes::send(const Texts& texts, std::map<NodeName, Node>& nodes, Nanos now, Outputs& out) {
+    for (Job* const job : jobs_.take()) send(texts, *job, now, out);
+    for (const Node* const node : nodes_.take())
+        later_.insert(
+            {node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
+    for (; !later_.empty() && later_.begin()->first <= now; later_.erase(later_.begin())) {
+        Node& node = nodes.at(later_.begin()->second);
+        if (!node.connected || !node.record.has_report) continue;
+        const ProviderNote note = texts.prices(node);
+        if (note == node.noted) continue;
+        node.noted = note;
+        node.noted_at = now;
+        out.send.push_back({node.record.node, note});
+    }
+    for (Send& lost : std::exchange(lost_, {})) out.send.push_back(std::move(lost));
+}
+
+}  // namespace souk::market

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/places.hpp"
+
+#include <algorithm>
+
+namespace souk::market {
+
+bool Places::keeps_guests(const Node& node) {
+    const ProviderReport& r = node.record.report;
+    return !node.connected || !node.record.has_report || (r.on_market && !r.cannot.empty());
+}
+
+int64_t Places::memory_of(const Node& node) {
+    const int64_t offered = node.record.report.memory_mb;
+    return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
+}
+
+bool Places::take_machine(Node& node) {
+    const int kind = machines_.kind_of(node.record.report.machine);
+    return !machines_.take_the_same(std::exchange(node.machine, kind), kind);
+}
+
+void Places::note_rooted(const Job& job) {
+    if (is_rooted(job))
+        rooted_.insert(job.id());
+    else
+        rooted_.erase(job.id());
+}
+
+bool Places::cannot_leave(const Job& job) const {
+    const JobPhase phase = job.phase();
+    if (phase != JobPhase::running && phase != JobPhase::frozen) return false;
+    if (job.stuck.active) return true;
+    const Node* node = book_.find_node(job.record.report.where);
+    return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
+}
+
+bool Places::lacks_program(const Job& job, const NodeName& name) {
+    const auto& lacking = job.record.report.lacking;
+    return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
+}
+
+bool Places::no_node_is_left(const Job& job, Nanos now) const {
+    constexpr Nanos away_max = Nanos::from_s(300);
+    if (job.phase() != JobPhase::waiting || job.record.report.lacking.empty()) return false;
+    return std::all_of(book_.nodes().begin(), book_.nodes().end(), [&](const auto& entry) {
+        const auto& [name, node] = entry;
+        const bool gone =
+            !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
+        return gone || lacks_program(job, name);
+    });
+}
+
+bool Places::fits(const Job& job, const Node& node, int32_t before) {
+    const JobTerms& t = job.record.report.terms;
+    const int64_t jobs = int64_t{before} + 1;
+    // with its memory
+    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
+    return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
+           (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
+}
+
+bool Places::may_run_at(const Job& job, const NodeName& name) const {
+    const Node* node = book_.find_node(name);
+    return node && may_run_at(job, *node);
+}
+
+bool Places::may_run_at(const Job& job, const Node& node) const {
+    const auto bar = job.bars.find(node.id());
+    return usable(node) && !lacks_program(job, node.id()) &&
+           (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
+}
+
+std::vector<ProviderKey> Places::barred(const Job& job) const {
+    std::vector<ProviderKey> keys;
+    for (const auto& [name, bar] : job.bars)
+        if (bar.active && !lacks_program(job, name))
+            if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
+    for (const NodeName& name : job.record.report.lacking)
+        if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
+    const Node* at = book_.find_node(job.record.report.where);
+    if (at && is_rooted(job)) {
+        for (const auto& [name, node] : book_.nodes())
+            if (&node != at) keys.push_back(node.key);
+        return keys;
+    }
+    if (!at || machines_.fits_all(at->machine)) return keys;
+    for (const auto& [name, node] : book_.nodes())
+        if (!machines_.fits(node.machine, at->machine)) keys.push_back(node.key);
+    return keys;
+}
+
+Status Places::machine_takes(const Job& job, const Node& node) const {
+    const Node* at = book_.find_node(job.record.report.where);
+    if (!at || machines_.fits(node.machine, at->machine)) return {};
+    return can_take(node.record.report.machine, at->record.report.machine);
+}
+
+std::string Places::why_not_at(const Job& job, const NodeName& name) const {
+    const Node* const node = book_.find_node(name);
+    if (!node || !node->connected) return "is not connected";
+    const ProviderReport& r = node->record.report;
+    if (!node->record.has_report || !r.on_market) return "is not on the market";
+    if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
+    if (const auto takes = machine_takes(job, *node); !takes)
+        return "cannot take it (" + takes.error().message + ")";
+    const auto bar = job.bars.find(name);
+    if (bar != job.bars.end() && bar->second.active)
+        return "could not take it: " + bar->second.why + "; tried again later";
+    return {};
+}
+
+Result<const Node*> Places::destination(const Job& job, const NodeName& name) const {
+    const Node* node = book_.find_node(name);
+    if (!node) return fail("no such node: " + name);
+    const ProviderReport& r = node->record.report;
+    const JobTerms& t = job.record.report.terms;
+    if (!node->connected) return fail("node " + name + " is not connected");
+    if (!node->record.has_report || !r.on_market)
+        return fail("node " + name + " is not on the market");
+    if (!r.cannot.empty()) return fail("node " + name + " cannot take a job: " + r.cannot);
+    if (auto fitting = machine_takes(job, *node); !fitting)
+        return fail("node " + name + " cannot take it: " + fitting.error().message);
+    if (t.cpus > r.cpus)
+        return fail("node " + name + " has " + std::to_string(r.cpus) + " CPUs; job " +
+                    job.id().text() + " needs " + std::to_string(t.cpus));
+    if (t.memory_mb > r.memory_mb)
+        return fail("node " + name + " offers " + std::to_string(r.memory_mb) + " MB; job " +
+                    job.id().text() + " needs " + std::to_string(t.memory_mb));
+    if (r.reserve > t.max_price)
+        return fail("node " + name + " asks " + format_money(r.reserve) + "; job " +
+                    job.id().text() + " pays at most " + format_money(t.max_price));
+    return node;
+}
+
+const Supply& Places::supply() const {
+    if (supply_) return *supply_;
+    supply_.emplace();
+    for (const auto& [name, node] : book_.nodes()) {
+        const ProviderReport& r = node.record.report;
+        if (usable(node)) supply_->add({r.cpus, r.memory_mb, r.reserve});
+    }
+    return *supply_;
+}
+
+std::string Places::why_no_provider(const Job& job) const {
+    const JobTerms& t = job.record.report.terms;
+    const Supply& all = supply();
+    const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
+    if (least_reserve && *least_reserve <= job.bid) return {};
+    if (all.empty()) return "no provider is on the market";
+    const int32_t cpus = all.most_cpus();
+    const int64_t memory = all.most_memory_mb();
+    if (t.cpus > cpus)
+        return "needs " + std::to_string(t.cpus) + " CPUs; no provider has more than " +
+               std::to_string(cpus);
+    if (t.memory_mb > memory)
+        return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " +
+               std::to_string(memory);
+    if (!least_reserve)
+        return "no provider has both " + std::to_string(t.cpus) + " CPUs and " +
+               std::to_string(t.memory_mb) + " MB";
+    return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") +
+           format_money(job.bid) + " is below every reservation price; " +
+           format_money(*least_reserve) + " is the least";
+}
+
+std::string Places::memory_held_on(const JobTerms& t) const {
+    for (const JobId& id : rooted_) {
+        const Node* node = book_.find_node(book_.jobs().at(id).rooted_on);
+        if (!node || !usable(*node) || t.cpus > node->record.report.cpus) continue;
+        const int64_t memory = memory_of(*node);
+        if (t.memory_mb > memory || t.memory_mb <= memory - node->rooted_mb) continue;
+        return "waits for memory on " + node->id() + ": job " + id.text() +
+               " cannot move, and holds " + std::to_string(book_.jobs().at(id).rooted_mb) +
+               " MB there";
+    }
+    return {};
+}
+
+bool Places::supply_is_right() const {
+    if (!supply_) return true;
+    const Supply known = *supply_;
+    supply_.reset();
+    return supply() == known;
+}
+
+}  // namespace souk::market

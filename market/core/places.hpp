@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Places: where a job may run, and why not: what nodes offer now, which machine can take what ran
+// on which, back-off, missing programs, jobs that cannot leave, nodes that will not come back. It
+// answers about the jobs and nodes of a Book, which it does not change. Pure; part of Market.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "market/core/book.hpp"
+#include "market/core/machines.hpp"
+#include "market/core/supply.hpp"
+
+namespace souk::market {
+
+class Places {
+  public:
+    explicit Places(const Book& book) : book_(book) {}
+
+    // -- nodes
+
+    // It may be given new jobs.
+    static bool usable(const Node& node) {
+        const ProviderReport& r = node.record.report;
+        return node.connected && node.record.has_report && r.on_market && r.cannot.empty();
+    }
+    // Who runs there stays, although it takes nobody new (an owner who left the market wants them
+    // gone instead).
+    static bool keeps_guests(const Node& node);
+    // Never below what its jobs have already: what is short of memory takes nobody new, and throws
+    // nobody out.
+    static int64_t memory_of(const Node& node);
+    // A node came, went, or offers something else.
+    void changed() { supply_.reset(); }
+    // The machine of a node is another one. True: it takes other things than the one before.
+    bool take_machine(Node& node);
+    // Its operator says that it will not come back, until it does.
+    void write_off(const NodeName& name) { written_off_.insert(name); }
+    void came_back(const NodeName& name) { written_off_.erase(name); }
+    const std::set<NodeName>& written_off() const { return written_off_; }
+
+    // -- a job and a node
+
+    // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
+    static bool is_rooted(const Job& job) {
+        const JobReport& r = job.record.report;
+        const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
+        return (runs && !r.cannot_move.empty()) || (r.phase == JobPhase::frozen && r.in_place);
+    }
+    void note_rooted(const Job& job);
+    const std::set<JobId>& rooted() const { return rooted_; }
+    // Neither moved nor frozen nor thawed now.
+    bool cannot_leave(const Job& job) const;
+    static bool lacks_program(const Job& job, const NodeName& name);
+    // Every node has tried to start it, and cannot execute its program. One that is off the market
+    // or too small now was not asked, and may have it; so may one that is away, for some minutes:
+    // its daemon may just be started again.
+    bool no_node_is_left(const Job& job, Nanos now) const;
+    // There is room beside what runs there, and `before` jobs of the same size.
+    static bool fits(const Job& job, const Node& node, int32_t before = 0);
+    bool may_run_at(const Job& job, const Node& node) const;
+    bool may_run_at(const Job& job, const NodeName& name) const;
+    // Of all nodes those where it may not run, for the solver.
+    std::vector<ProviderKey> barred(const Job& job) const;
+    // Empty: it may run there.
+    std::string why_not_at(const Job& job, const NodeName& name) const;
+    // Where an operator wants it; an error: why it cannot go there.
+    Result<const Node*> destination(const Job& job, const NodeName& name) const;
+
+    // -- a job and all nodes
+
+    // What all that may be given jobs hold.
+    const Supply& supply() const;
+    // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
+    std::string why_no_provider(const Job& job) const;
+    // Which job that cannot leave holds the memory that this one would need. Empty if there is
+    // none.
+    std::string memory_held_on(const JobTerms& terms) const;
+    // For tests: no change of what nodes hold was missed.
+    bool supply_is_right() const;
+
+  private:
+    Status machine_takes(const Job& job, const Node& node) const;
+
+    const Book& book_;
+    Machines machines_;
+    std::set<JobId> rooted_;
+    std::set<NodeName> written_off_;        // lives as long as this process
+    mutable std::optional<Supply> supply_;  // none: it may have changed
+};
+
+}  // namespace souk::market

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/quotes.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "kernel/base/check.hpp"
+#include "market/core/account.hpp"
+#include "market/core/pace.hpp"
+
+namespace souk::market {
+namespace {
+using Wide = __int128;
+constexpr int64_t day_minutes = 1'440;
+
+// What the jobs, which all run, cost, and how long their budgets last.
+void add_costs(const QuoteRequest& q, Quote& quote) {
+    for (const Quote::Place& place : quote.places) {
+        if (q.runtime.ns > 0) {
+            const Nanos span{static_cast<int64_t>(Wide{q.runtime.ns} * 100 / place.speed)};
+            const Wide rate = Wide{place.price.micro} * q.terms.cpus;
+            quote.span = std::max(span, quote.span.value_or(span));
+            quote.cost = quote.cost.value_or(Money{}) +
+                         Money{static_cast<int64_t>(rate * span.ns / hour_ns) * place.jobs};
+        }
+        if (q.terms.budget.micro == 0) continue;
+        const Nanos lasts = Account{}.left(place.price, q.terms.cpus, q.terms.budget);
+        if (lasts != Nanos::never())
+            quote.budget_lasts = std::min(lasts, quote.budget_lasts.value_or(lasts));
+    }
+}
+}  // namespace
+
+struct Quotes::Trial {
+    Solver solver;
+    User user;
+    std::vector<Job> guests;  // in the order of their ranks
+    Admission::Decision decision;
+
+    // Where it would run; null: nowhere.
+    const Node* place_of(const Job& guest, const Book& book) const {
+        const auto spec = solver.job(guest.key);
+        return spec && spec->state == JobState::running ? book.node_of(spec->place) : nullptr;
+    }
+};
+
+// The market's decision with the jobs asked about.
+void Quotes::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const {
+    trial.user.record.uid = q.uid;
+    const auto& users = view_.book.users();
+    if (const auto known = users.find(q.uid); known != users.end()) trial.user = known->second;
+    trial.guests = std::vector<Job>(static_cast<size_t>(q.jobs));
+    trial.solver = view_.solver.copy();
+    uint64_t n = 0;
+    for (Job& guest : trial.guests) {
+        guest.record.report.id = {q.home, (UINT64_MAX >> 4) + n};
+        guest.record.report.terms = q.terms;
+        guest.record.report.uid = q.uid;
+        guest.record.report.submitted = now + view_.calendar;
+        guest.key = {view_.book.free_key() + n++};
+        guest.user = &trial.user;
+        guest.reported = true;
+        guest.bid = bid;
+        guest.listed = Rank::of(bid, guest.record.report.submitted, guest.key);
+        MUST(trial.solver.add_job(guest.key, view_.jobs.spec_of(guest, guest.held)));
+    }
+    trial.decision =
+        view_.admission.work_out(view_.jobs, users, trial.solver, trial.guests, now, {q.uid});
+}
+
+bool Quotes::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
+    Trial trial;
+    try_out(q, bid, now, trial);
+    return std::all_of(trial.guests.begin(), trial.guests.end(),
+                       [&](const Job& guest) { return trial.place_of(guest, view_.book); });
+}
+
+// Where the trial has the jobs, or why nowhere.
+Quote Quotes::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
+    Trial trial;
+    try_out(q, bid, now, trial);
+    Quote quote;
+    quote.bid = bid;
+    for (const Change& change : trial.decision.changes)
+        quote.displaced +=
+            change.kind == ChangeKind::freeze && change.other.n >= view_.book.free_key();
+    size_t jobs = trial.user.claiming.size();
+    int64_t used = trial.user.cpus;
+    std::map<const Node*, int32_t> taken;
+    for (Job& guest : trial.guests) {
+        const Node* const at = trial.place_of(guest, view_.book);
+        if (!at) {
+            if (!quote.why.empty()) continue;
+            quote.why = Admission::why(trial.user, guest, trial.decision.held_of(guest),
+                                       view_.book.day_is_spent(trial.user));
+            if (quote.why.empty()) quote.why = view_.why_waiting(guest, trial.solver);
+            continue;
+        }
+        const ProviderReport& there = at->record.report;
+        const Money price = trial.solver.price(guest.key).value_or(there.reserve);
+        const JobTerms& t = q.terms;
+        const bool fits_now = Places::fits(guest, *at, taken[at]++);
+        quote.others_first =
+            quote.others_first || !fits_now || !trial.user.lets(jobs, used, t.cpus);
+        ++jobs;
+        used += t.cpus;
+        ++quote.running;
+        quote.rate += Money{price.micro * t.cpus};
+        const auto same = [&](const Quote::Place& p) {
+            return p.node == at->id() && p.price == price;
+        };
+        auto place = std::find_if(quote.places.begin(), quote.places.end(), same);
+        if (place == quote.places.end())
+            place = quote.places.insert(place, {at->id(), there.speed, price, 0});
+        ++place->jobs;
+    }
+    std::stable_sort(
+        quote.places.begin(), quote.places.end(),
+        [](const Quote::Place& a, const Quote::Place& b) { return a.speed > b.speed; });
+    quote.runs = quote.running == q.jobs;
+    const Job& last = trial.guests.back();
+    const auto within =
+        view_.book.day_is_spent(trial.user)
+            ? std::nullopt
+            : Admission::bid_within(view_.jobs, trial.user, q.terms.cpus, trial.solver);
+    const auto best = view_.solver.winning_bid(view_.jobs.spec_of(last, Job::Held::none));
+    if (within && best) quote.winning_bid = std::max(*within, *best);
+    return quote;
+}
+
+// By halves: with a higher bid all that ran would still run.
+std::optional<Money> Quotes::least_bid_for_all(const QuoteRequest& q, const Quote& quote,
+                                               Nanos now) const {
+    constexpr int64_t unit = 1'000'000;
+    int64_t low = 0, high = quote.bid.micro / unit;  // low: not all run; in units
+    if (!quote.runs) {
+        low = high;
+        for (const auto& [id, job] : view_.book.jobs())
+            if (job.phase() != JobPhase::finished) high = std::max(high, job.bid.micro / unit + 1);
+        for (const auto& [name, node] : view_.book.nodes())
+            high = std::max(high, node.record.report.reserve.micro / unit + 1);
+        if (high == low || !all_run(q, Money::units(high), now)) return {};
+    }
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        (all_run(q, Money::units(middle), now) ? high : low) = middle;
+    }
+    return high > 0 && (!quote.runs || all_run(q, Money::units(high), now)) ? Money::units(high)
+                                                                            : quote.bid;
+}
+
+Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
+    const size_t left = view_.book.room_for_jobs();
+    if (left == 0) return tl::unexpected(view_.book.too_many_jobs());
+    if (q.jobs < 1 || q.jobs > quote_jobs_max || static_cast<size_t>(q.jobs) > left)
+        return fail("a quote is for 1 to " +
+                    std::to_string(std::min<size_t>(left, quote_jobs_max)) + " jobs");
+    const Node* home = view_.book.find_node(q.home);
+    if (!home || !home->connected)
+        return fail("node " + q.home + " is not connected to the market");
+    if (view_.settling)
+        return fail(
+            "the market has just started and waits for its nodes: ask again in a few seconds");
+    Quote quote = quote_of(q, paced_bid(q.terms, {}, q.terms.finish), now);
+    if (q.jobs > 1) {
+        quote.winning_bid = least_bid_for_all(q, quote, now);
+    } else {
+        if (quote.runs)
+            quote.winning_bid = std::min(quote.bid, quote.winning_bid.value_or(quote.bid));
+        if (quote.winning_bid && *quote.winning_bid != quote.bid &&
+            !all_run(q, *quote.winning_bid, now))
+            quote.winning_bid = quote.runs ? std::optional(quote.bid) : std::nullopt;
+    }
+    if (quote.runs) add_costs(q, quote);
+    // The prices are those of one CPU: of a size that no machine has they say nothing.
+    const bool none_holds = !view_.places.supply().empty() &&
+                            !view_.places.supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
+    const Money bid = none_holds ? Money{-1} : quote.bid;
+    quote.day = outlook(view_.prices.rows(), minute_of(now + view_.calendar) - day_minutes, bid,
+                        q.terms.cpus, q.runtime, q.terms.finish, !quote.runs);
+    return quote;
+}
+
+}  // namespace souk::market

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Quotes: what jobs would get that are submitted now (quote.hpp), of a market as it is.
+//
+// A quote is the market's own decision on a copy of its solver with the jobs asked about: so it
+// says what a submission in the same instant would bring, by the same code, and changes nothing.
+// The copy costs about as much as a walk over all jobs.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "market/core/admission.hpp"
+#include "market/core/book.hpp"
+#include "market/core/places.hpp"
+#include "market/core/price_history.hpp"
+#include "market/core/quote.hpp"
+#include "market/core/solver.hpp"
+
+namespace souk::market {
+
+class Quotes {
+  public:
+    // What a quote looks at; it outlives the quote.
+    struct View {
+        const Book& book;
+        const Places& places;
+        const Solver& solver;
+        const Admission& admission;
+        const Admission::Jobs& jobs;
+        const PriceHistory& prices;
+        Nanos calendar;         // what to add to `now` for Unix time
+        bool settling = false;  // not all nodes are back: no quote
+        // Of a job that is free to run and has no place by this solver.
+        std::function<std::string(const Job&, const Solver&)> why_waiting;
+    };
+    explicit Quotes(View view) : view_(std::move(view)) {}
+
+    // Errors: no quote can be given now, and why.
+    Result<Quote> of(const QuoteRequest& request, Nanos now) const;
+
+  private:
+    struct Trial;
+    void try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const;
+    Quote quote_of(const QuoteRequest& q, Money bid, Nanos now) const;
+    bool all_run(const QuoteRequest& q, Money bid, Nanos now) const;
+    std::optional<Money> least_bid_for_all(const QuoteRequest& q, const Quote& quote,
+                                           Nanos now) const;
+
+    View view_;
+};
+
+}  // namespace souk::market
