@@ -11,6 +11,9 @@
 // kernel has counted (CPU time, the most memory) stays, and is taken off by who reads it; a group
 // that has served a second of CPU time, or 64 MB at once, is removed.
 //
+// Not noticed: a BPF program that a job of root attaches to its group stays there for the next job
+// (a group that the job makes below its own, as container runtimes do, is noticed).
+//
 // Names are numbers ("c7"): a v2 group cannot be renamed. Who finds a capsule again must know its
 // group's name.
 #pragma once
