@@ -37,6 +37,15 @@ def test_words_and_types_are_left_alone(mutants, line):
     assert mutants.mutations(line) == []
 
 
+def test_every_suite_is_found(mutants):
+    found = mutants.find_suites(str(ROOT))
+    text = "".join(p.read_text() for room in ("unit", "sim")
+                   for p in (ROOT / "tests" / room).glob("*.cpp"))
+    # The formatter puts the name of some suites on the next line.
+    assert {"home", "guest", "provider"} <= set(found)
+    assert len(found) == text.count("\nUNIT_SUITE(") + text.count("\nUNIT_SUITE_LONG(")
+
+
 def test_every_room_of_pure_code_has_places():
     listed = subprocess.run([ROOT / "scripts/mutants", "build", "--list"], capture_output=True,
                             text=True, timeout=60, check=True).stdout

@@ -244,6 +244,32 @@ START_TEST(rounds_go_on_as_long_as_each_leaves_clearly_less) {
 }
 END_TEST
 
+START_TEST(each_bound_of_the_rounds_is_met_before_it_is_passed) {
+    constexpr uint64_t mb = 1 << 20;
+    RoundFacts f;
+    f.rounds = precopy_rounds_max - 1;
+    f.memory_bytes = 100 * mb;
+    f.left_before = 100 * mb;
+    f.left_bytes = 75 * mb;  // precopy_falls_to of it
+    f.sent_bytes = precopy_sends_max * f.memory_bytes - f.left_bytes;
+    f.took = precopy_time_max - Nanos{1};
+    ck_assert(another_round(f));
+    RoundFacts over = f;
+    over.left_bytes += 1;
+    over.sent_bytes -= 1;
+    ck_assert(!another_round(over));
+    over = f;
+    over.sent_bytes += 1;
+    ck_assert(!another_round(over));
+    // What is left takes as long as the round before: just the goal is good enough.
+    f.sent_bytes = f.left_bytes;
+    f.took = precopy_left_goal;
+    ck_assert(!another_round(f));
+    f.took += Nanos::from_ms(1);
+    ck_assert(another_round(f));
+}
+END_TEST
+
 START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
     constexpr uint64_t mb = 1 << 20, memory = 512 * mb;
     constexpr double link = 1024.0 * mb;
@@ -340,6 +366,7 @@ UNIT_SUITE(sent_pages, only_private_memory_without_a_file_is_sent_ahead,
            ranges_are_split_by_what_was_sent_and_written_down_so,
            the_store_gives_the_newest_of_each_page_and_only_what_it_has,
            rounds_go_on_as_long_as_each_leaves_clearly_less,
+           each_bound_of_the_rounds_is_met_before_it_is_passed,
            memory_goes_ahead_where_that_saves_a_pause,
            what_an_earlier_move_measured_decides_whether_memory_goes_ahead);
 

@@ -2,6 +2,8 @@
 // Times, sizes and names as people write them.
 #include "kernel/base/units.hpp"
 
+#include <set>
+
 #include "kernel/base/rng.hpp"
 #include "kernel/base/text.hpp"
 #include "tests/unit/unit.hpp"
@@ -70,6 +72,67 @@ START_TEST(a_size_is_whole_megabytes_with_a_unit_or_without) {
 }
 END_TEST
 
+// The shortest form; surrogates too, which are hidden.
+std::string in_utf8(uint32_t c) {
+    const auto tail = [c](int shift) { return static_cast<char>(0x80 | (c >> shift & 0x3f)); };
+    if (c < 0x80) return {static_cast<char>(c)};
+    if (c < 0x800) return {static_cast<char>(0xc0 | c >> 6), tail(0)};
+    if (c < 0x10000) return {static_cast<char>(0xe0 | c >> 12), tail(6), tail(0)};
+    return {static_cast<char>(0xf0 | c >> 18), tail(12), tail(6), tail(0)};
+}
+
+bool is_no_character(std::string_view bytes) {
+    const auto good = check_label(bytes, 4);
+    return !good && good.error().message.find("begins no character") != std::string::npos;
+}
+
+// How many are hidden, and the sum of their numbers, are those of Unicode 15's categories Cc, Cf,
+// Zl, Zp and Cs with U+2065 and the block of tags (Python's unicodedata).
+START_TEST(of_all_characters_just_those_are_hidden_that_unicode_calls_control_or_format) {
+    uint64_t count = 0, sum = 0;
+    for (uint32_t c = 0; c < 0x110000; ++c) {
+        const std::string text = in_utf8(c);
+        const bool hidden = !check_label(text, 4);
+        ck_assert_msg(!is_no_character(text), "U+%04X", c);
+        ck_assert_msg(
+            (blank_controls(text) == std::string(text.size(), ' ')) == (hidden || c == ' '),
+            "U+%04X", c);
+        if (!hidden) continue;
+        ++count;
+        sum += c;
+    }
+    ck_assert_uint_eq(count, 2'317);
+    ck_assert_uint_eq(sum, 236'127'491);
+}
+END_TEST
+
+START_TEST(a_character_has_one_form_and_every_other_is_none) {
+    std::set<std::string> forms;
+    for (uint32_t c = 0x80; c < 0x110000; ++c)
+        if (const std::string text = in_utf8(c); text.size() < 4 || (c & 0x3f) % 0x3f == 0)
+            forms.insert(text);
+    // All of two and three bytes that begin as such, and of four those with the ends of the last.
+    const auto check = [&](std::string text) {
+        ck_assert_msg(is_no_character(text) != forms.contains(text), "%02x %02x ..",
+                      static_cast<unsigned char>(text[0]), static_cast<unsigned char>(text[1]));
+    };
+    for (int first = 0x80; first <= 0xff; ++first)
+        for (int second = 0x70; second <= 0xcf; ++second) {
+            const std::string two = {static_cast<char>(first), static_cast<char>(second)};
+            if (first < 0xe0) {
+                if (second >= 0x80 && second <= 0xbf) check(two);
+                continue;
+            }
+            for (int third = 0x7f; third <= 0xc0; ++third) {
+                const std::string three = two + static_cast<char>(third);
+                if (first < 0xf0) check(three);
+                for (const char fourth : {'\x7f', '\x80', '\xbf', '\xc0'})
+                    if (first >= 0xf0) check(three + fourth);
+            }
+        }
+}
+END_TEST
+
 START_TEST(a_name_holds_nothing_that_changes_how_others_see_the_text_around_it) {
     for (const char* good :
          {"a", "my job", "Zeiten (\u00fcber 3)", "\u05d0\u05d1", "\u6f22\u5b57", "\U0001f600"})
@@ -115,6 +178,8 @@ UNIT_SUITE(units, a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option,
            a_time_that_is_shown_is_the_same_when_it_is_read,
            a_size_is_whole_megabytes_with_a_unit_or_without,
            a_name_holds_nothing_that_changes_how_others_see_the_text_around_it,
+           of_all_characters_just_those_are_hidden_that_unicode_calls_control_or_format,
+           a_character_has_one_form_and_every_other_is_none,
            any_bytes_are_blanked_to_what_holds_no_control);
 
 }  // namespace
