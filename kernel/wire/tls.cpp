@@ -52,7 +52,8 @@ int ends_write(BIO* bio, const char* from, int bytes) {
     auto& ends = *static_cast<Ends*>(BIO_get_data(bio));
     BIO_clear_retry_flags(bio);
     if (!ends.out) return -1;
-    ends.out->insert(ends.out->end(), from, from + bytes);
+    const auto* const first = reinterpret_cast<const uint8_t*>(from);  // one type: copied at once
+    ends.out->insert(ends.out->end(), first, first + bytes);
     return bytes;
 }
 
@@ -82,6 +83,7 @@ const char* alert_text(int alert) {
                    "clocks)";
         case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED - SSL_AD_REASON_OFFSET:
             return "the peer wants a certificate, and this end has none";
+        case SSL_AD_BAD_RECORD_MAC: return "what was sent came damaged, says the peer (TLS)";
         case SSL_AD_HANDSHAKE_FAILURE: return "the peer does not want this end (its log says why)";
         case SSL_AD_ACCESS_DENIED: return "the peer takes nobody of this name or role here";
         default: return nullptr;
@@ -96,6 +98,10 @@ tl::unexpected<Error> tls_error() {
         reason == SSL_R_BAD_RECORD_TYPE) {
         ERR_clear_error();
         return fail("the peer does not speak TLS 1.3: an older version, or one that is insecure?");
+    }
+    if (reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC) {
+        ERR_clear_error();
+        return fail("what the peer sent came damaged (TLS)");
     }
     if (reason > SSL_AD_REASON_OFFSET)
         if (const char* said = alert_text(reason - SSL_AD_REASON_OFFSET)) {

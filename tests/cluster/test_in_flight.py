@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What comes damaged from another node is not run: one bit of what a move sends is flipped on its
 way, in the image, in memory that is sent before the copy runs, and in memory that follows it. The
-move fails and says so, the job goes on where it was, and moves when the way is clean."""
+move fails and says so, the job goes on where it was, and moves when the way is clean. TLS finds it
+first; without certificates the digests of images and pages do."""
+import os
 import random
 import selectors
+import signal
 import socket
 import subprocess
 import threading
@@ -95,6 +98,28 @@ class Wire:
 
 
 @pytest.fixture
+def plain(market):
+    """All daemons without certificates, so that it is the image that is looked at."""
+    names = ["market", *market.nodes()]
+    paths = [f"{market.run_dir}/{n}/{'marketd' if n == 'market' else 'agentd'}.conf" for n in names]
+    before = [read_text(path) for path in paths]
+
+    def restart(texts):
+        for path, text in zip(paths, texts):
+            with open(path, "w") as f:
+                f.write(text)
+        pids = {n: market.daemon(n)["pid"] for n in names}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
+        until("all are started again",
+              lambda: all(market.daemon(n)["pid"] not in (0, pids[n]) for n in names))
+        market.until_up()
+    restart([text + "insecure = true\n" for text in before])
+    yield
+    restart(before)
+
+
+@pytest.fixture
 def wire(market):
     w = Wire(market, "n3", 7391)
     yield w
@@ -102,8 +127,26 @@ def wire(market):
     w.close()
 
 
-@pytest.mark.parametrize("size, policy", [(2, "auto"), (64, "safe"), (64, "fast")])
-def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, wire, size, policy):
+SIZES = [(2, "auto"), (64, "safe"), (64, "fast")]
+
+
+@pytest.mark.parametrize("size, policy", SIZES)
+def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, plain, wire, size,
+                                                                    policy):
+    job = flips(market, wire, size, policy)
+    assert any("came damaged" in line for line in job.words), job.words
+
+
+@pytest.mark.parametrize("size, policy", SIZES[1:])
+def test_a_bit_that_flips_under_tls_ends_the_connection_and_not_the_job(market, wire, size, policy):
+    job = flips(market, wire, size, policy)
+    assert any("came damaged" in line or "the connection broke" in line
+               for line in job.words), job.words
+
+
+def flips(market, wire, size, policy):
+    """A job that one flipped bit after the other keeps from moving, and then moves; it has ended
+    well."""
     r = random.Random(size)
     work = [f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory",
             str(size)]
@@ -123,10 +166,10 @@ def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, wire
         market.tool("marketctl", "--hold", "move", job.id, where)
         market.until_runs(job.id, where)
         job.printed(job.lines() + 1)
-    assert any("came damaged" in line for line in job.words), job.words
     market.tool("marketctl", "--hold", "move", job.id, "n3")
     form = market.until_runs(job.id, "n3")["last_move"]
     assert form == {"auto": "stop-and-copy", "safe": "pages-first", "fast": "post-copy"}[policy]
     market.tool("marketctl", "release", job.id)
     assert job.wait(90) == 0, job.told
     assert bytes(job.out) == wanted
+    return job
