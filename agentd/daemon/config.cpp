@@ -163,6 +163,10 @@ void Reading::add_place(Settings& all) {
          "Talk without certificates: whoever reaches the port of this node is root on it. For a "
          "network that nobody else reaches.",
          "true"},
+        {"guest_uid_min", number(c.guest_uid_min, 0, UINT32_MAX),
+         "A job of another node is taken only with a user and a group from this number on; root "
+         "and the system's own are nobody's but this machine's. Not asked with insecure = true.",
+         "10000"},
         {"cgroup", text(c.cgroup), "The control group of all jobs here, as ROOT/NODE.",
          "\"souk/node\""},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000),

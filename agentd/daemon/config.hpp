@@ -25,6 +25,9 @@ struct Config {
     std::string identity;
     // No certificates: whoever reaches a port may act as root on this node.
     bool insecure = false;
+    // A job of another home is not taken with a user or group below that: root and the system's
+    // own are nobody's but this machine's. Not asked without certificates.
+    uint32_t guest_uid_min = 1'000;
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)

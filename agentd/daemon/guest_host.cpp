@@ -120,7 +120,33 @@ Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
     }
 }
 
+// Who is somebody on one machine may be somebody else, or root, on this one.
+Status GuestHost::may_run_here(const NodeName& from, const GuestCommand& command) const {
+    const bool begins = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
+    if (!tls_ || from == node_ || !begins) return {};
+    const uint32_t least = config_.guest_uid_min;
+    const LaunchSpec& launch = command.spec.launch;
+    if (launch.uid < least)
+        return fail(node_ + " takes no job of user " + std::to_string(launch.uid) +
+                    " of another node (guest_uid_min)");
+    if (launch.gid < least)
+        return fail(node_ + " takes no job of group " + std::to_string(launch.gid) +
+                    " of another node (guest_uid_min)");
+    return {};
+}
+
 void GuestHost::command(const NodeName& from, const GuestCommand& command) {
+    if (const Status may = may_run_here(from, command); !may) {
+        log_.limited("user", Loop::now(), Level::warning, "a job was refused",
+                     {{"JOB", command.id.text()}, {"NODE", from}, {"WHY", may.error()}});
+        GuestEvent refused;
+        refused.id = command.id;
+        refused.epoch = command.epoch;
+        refused.state = GuestState::failed;
+        refused.why = may.error().message;
+        (void)peers_.to_home(from, refused);
+        return;
+    }
     step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out); });
     if (command.verb != GuestVerb::query || from != command.id.home) return;
     if (Cell* c = cell({command.id, command.epoch})) c->resync();

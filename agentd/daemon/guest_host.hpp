@@ -86,6 +86,8 @@ class GuestHost {
   private:
     static constexpr size_t guests_max = 4096;
 
+    Status may_run_here(const NodeName& from, const GuestCommand& command) const;
+
     // guest_host_start.cpp
     Status open_directories();
     Status open_criu();

@@ -203,6 +203,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     if (const auto may = may_greet(in, *hello); !may) return refuse(may.error().message);
     in.role = hello->role;
     in.node = hello->node;
+    in.channel->allow(in.role == wire::Role::agent ? wire::home_to_agent : wire::source_to_agent);
     (void)in.channel->send(wire::frame::welcome,
                            wire::pack(wire::Welcome{wire::protocol_version, node_}));
     if (in.role != wire::Role::agent) return;

@@ -18,4 +18,23 @@ constexpr uint32_t agent_words(FrameType type) {
     return market_words(type);
 }
 
+// What each kind of peer may say to an agentd once it has greeted, as market/wire/codec.hpp.
+// clang-format off
+#define SOUK_HOME_TO_AGENT(X)                                \
+    X(home, guest_command) X(home, stdio_ack)                \
+    X(home, stdio_input) X(home, stdio_winch)                \
+    X(home, heartbeat)
+#define SOUK_SOURCE_TO_AGENT(X) X(source, image_begin) X(source, precopy_begin)
+// clang-format on
+inline uint32_t home_to_agent(FrameType type) {
+    constexpr auto words = agent_words;
+    SOUK_HOME_TO_AGENT(SOUK_WIRE_MAY)
+    return 0;
+}
+inline uint32_t source_to_agent(FrameType type) {
+    constexpr auto words = agent_words;
+    SOUK_SOURCE_TO_AGENT(SOUK_WIRE_MAY)
+    return 0;
+}
+
 }  // namespace souk::wire

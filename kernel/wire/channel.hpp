@@ -62,6 +62,10 @@ class Channel {
     // may be queued, and none be sent after it.
     Result<size_t> send_raw(ByteView bytes);
 
+    // What may come from now on: of any other type, or longer, not even the body is read. What is
+    // sent keeps to ChannelOptions::words.
+    void allow(Words words) { decoder_.allow(words); }
+
     // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for
     // shorter than its patience.
     void pause_reading();

@@ -44,6 +44,10 @@ inline constexpr uint32_t small_bytes = 16 * 1024, report_bytes = 256 * 1024,
 
 SOUK_COMMON_WORDS(SOUK_WIRE_DECLARE)
 
+// One line of a table of authority: of that type, if it is among `words`.
+#define SOUK_WIRE_MAY(who, name) \
+    if (type == frame::name) return words(type);
+
 // The words of any connection.
 constexpr uint32_t common_words(FrameType type) {
     SOUK_COMMON_WORDS(SOUK_WIRE_BYTES_MAX)

@@ -214,6 +214,9 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
             return fail("this is the market; it talks to agents here");
         TRY(greet_agent(number, c, hello));
     }
+    c.channel->allow(c.kind == Kind::agent    ? wire::agent_to_market
+                     : c.kind == Kind::joiner ? wire::joiner_to_market
+                                              : wire::operator_to_market);
     send(number, wire::Welcome{wire::protocol_version, config_.name,
                                c.kind == Kind::agent ? reachable(hello.address, c.host) : ""});
     if (c.kind == Kind::agent && enrolment_) send(number, wire::Revoked{enrolment_->signed_list()});

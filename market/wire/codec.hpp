@@ -33,6 +33,32 @@ constexpr uint32_t market_words(FrameType type) {
     return common_words(type);
 }
 
+// What each kind of peer may say to the market once it has greeted: nothing else is read of it
+// (Channel::allow). The same table is in docs/certificates.md.
+// clang-format off
+#define SOUK_JOINER_TO_MARKET(X) X(joiner, join)
+#define SOUK_OPERATOR_TO_MARKET(X) X(operator, ctl_request)
+#define SOUK_AGENT_TO_MARKET(X)                              \
+    X(agent, job_report) X(agent, provider_report)           \
+    X(agent, order_failed) X(agent, renew)                   \
+    X(agent, ctl_request) X(agent, ctl_reply)
+// clang-format on
+inline uint32_t joiner_to_market(FrameType type) {
+    constexpr auto words = market_words;
+    SOUK_JOINER_TO_MARKET(SOUK_WIRE_MAY)
+    return 0;
+}
+inline uint32_t operator_to_market(FrameType type) {
+    constexpr auto words = market_words;
+    SOUK_OPERATOR_TO_MARKET(SOUK_WIRE_MAY)
+    return 0;
+}
+inline uint32_t agent_to_market(FrameType type) {
+    constexpr auto words = market_words;
+    SOUK_AGENT_TO_MARKET(SOUK_WIRE_MAY)
+    return 0;
+}
+
 // The unions of the market's protocol. An error: a type that is not one of theirs.
 FrameType type_of(const ToMarket& message);
 FrameType type_of(const FromMarket& message);

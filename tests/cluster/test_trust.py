@@ -17,7 +17,7 @@ import programs
 from conftest import BIN, LIMIT, Market, bring_up, read_text, until
 
 HELLO, WELCOME, ERROR = 1, 2, 3
-AGENT, IMAGE = 1, 3
+AGENT, IMAGE, JOINER = 1, 3, 4
 
 
 def varint(number, value):
@@ -41,9 +41,16 @@ def state(market, daemon):
     return f"{market.run_dir}/state/{daemon}/identity"
 
 
-def call(market, daemon, say, identity=None):
-    """What the daemon answers to these bytes from n1's host, over TLS with that identity; the type
-    of its first frame and its text, or the reason why there is none."""
+def joined(market, tmp_path, name):
+    """The identity of a node that has joined and has no daemon."""
+    done = joins(market, tmp_path, token(market, name), name)
+    assert done.returncode == 0, done
+    return f"{tmp_path}/{name}"
+
+
+def call(market, daemon, say, identity=None, answers=1):
+    """What the daemon answers to these bytes, over TLS with that identity: the type and text of
+    that frame of its answer, or the reason why there is none."""
     host, port = market.daemon(daemon)["address"].split(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -55,13 +62,14 @@ def call(market, daemon, say, identity=None):
             with socket.create_connection((host, int(port)), 10) as raw:
                 with context.wrap_socket(raw) as s:
                     s.sendall(say)
-                    head = s.recv(8)
-                    if len(head) < 8:
-                        return None, "closed"
-                    length, kind, _ = struct.unpack("<IHH", head)
-                    body = b""
-                    while len(body) < length:
-                        body += s.recv(length - len(body))
+                    for _ in range(answers):
+                        head = s.recv(8)
+                        if len(head) < 8:
+                            return None, "closed"
+                        length, kind, _ = struct.unpack("<IHH", head)
+                        body = b""
+                        while len(body) < length:
+                            body += s.recv(length - len(body))
                     return kind, body[2:].decode(errors="replace")
         except (ssl.SSLError, OSError) as e:
             return None, str(e)
@@ -120,6 +128,43 @@ def test_a_node_is_not_heard_under_another_name(market):
     assert call(market, "n3", hello("n2", IMAGE), own)[0] == WELCOME  # the client can do it
     kind, why = call(market, "n3", hello("market"), state(market, "market"))
     assert kind == ERROR and "may not do that" in why
+
+
+def test_a_peer_says_no_more_than_it_may(market, tmp_path):
+    def words(daemon, first, kind, identity):
+        """The hello, and then the head of a frame whose body never comes."""
+        head = struct.pack("<IHH", 100, kind, 0)
+        return call(market, daemon, first + head, identity, answers=2)
+    report, image_begin, order = 16, 64, 32
+    for daemon, first, kind, identity in (
+            ("market", hello("n9", JOINER), report, None),
+            ("market", hello("n9", JOINER), order, None),
+            ("n3", hello("n2", IMAGE), 48, state(market, "n2")),
+            ("n3", hello("n9"), image_begin, joined(market, tmp_path, "n9"))):
+        kind, why = words(daemon, first, kind, identity)
+        assert kind == ERROR and "unknown type" in why, (daemon, why)
+
+
+def test_a_job_of_root_is_not_taken_from_another_home(market):
+    """With guest_uid_min as it is where souk up has not set it."""
+    path = f"{market.run_dir}/n2/agentd.conf"
+    before = read_text(path)
+    try:
+        with open(path, "w") as f:
+            f.write(before.replace("guest_uid_min = 0", "guest_uid_min = 1000"))
+        market.kill_daemon("n2")
+        job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+        job.printed(3)
+        market.tool("marketctl", "--hold", "move", job.id, "n2")
+        logged(market, "n2", "n2 takes no job of user 0 of another node")
+        job.printed(job.lines() + 3)
+        assert market.job(job.id)["where"] != "n2"
+        job.process.stdin.close()
+        assert job.wait() == 7
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+        market.kill_daemon("n2")
 
 
 def test_half_a_handshake_ends_and_holds_nobody_up(market):

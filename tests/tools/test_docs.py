@@ -55,3 +55,16 @@ def test_the_map_is_short():
     assert len(text.split()) <= 1500
     glossary = text.split("## Glossary\n")[1].split("\n## ")[0]
     assert len(glossary.splitlines()) <= 60
+
+
+def test_the_table_of_authority_is_the_one_that_the_daemons_keep():
+    code = "".join((ROOT / f"{room}/wire/codec.hpp").read_text() for room in ("market", "agentd"))
+    kept = {}
+    for to, body in re.findall(r"#define SOUK_\w+_TO_(MARKET|AGENT)\(X\)((?:.*\\\n)*.*)", code):
+        for who, word in re.findall(r"X\((\w+), (\w+)\)", body):
+            kept.setdefault((who, to.lower()), []).append(word)
+    assert len(kept) == 5
+    rows = re.findall(r"^\| (\w+) \| (market|agent) \|.*\| ([^|]*) \|$",
+                      (ROOT / "docs/certificates.md").read_text(), re.M)
+    told = {(who, to): re.findall(r"`(\w+)`", words) for who, to, words in rows}
+    assert told == kept

@@ -395,6 +395,33 @@ START_TEST(a_channel_may_be_dropped_in_its_own_callbacks) {
 }
 END_TEST
 
+// As a joiner that says what only an agent may: not even the body is read.
+START_TEST(what_a_peer_may_not_say_is_refused_before_its_body) {
+    FrameDecoder decoder(market_words, Side::acceptor);
+    const std::string first = wire_of(frame::hello, "h");
+    ByteView input = bytes_of(first);
+    ck_assert(decoder.next(input) && input.empty());
+    decoder.allow(joiner_to_market);
+    const std::string join = wire_of(frame::join, "j");
+    input = bytes_of(join);
+    ck_assert(decoder.next(input)->has_value() && input.empty());
+    const std::string header = raw_header(200'000, static_cast<unsigned>(frame::job_report), 0);
+    input = bytes_of(header);
+    ck_assert(!decoder.next(input));
+    ck_assert_uint_eq(decoder.held(), frame_header_bytes);
+    for (unsigned type = 0; type < 0x100; ++type) {
+        const auto t = static_cast<FrameType>(type);
+        // Nobody has a word that the others lack the length of.
+        for (const Words words : {joiner_to_market, operator_to_market, agent_to_market})
+            ck_assert(words(t) == 0 || words(t) == market_words(t));
+        ck_assert(!(joiner_to_market(t) && agent_to_market(t)));
+    }
+    ck_assert_uint_eq(agent_to_market(frame::order), 0);
+    ck_assert_uint_eq(agent_to_market(frame::join), 0);
+    ck_assert_uint_eq(operator_to_market(frame::job_report), 0);
+}
+END_TEST
+
 UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept,
            versions_must_agree_and_the_error_names_both,
@@ -406,4 +433,5 @@ UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_silent_opening_and_a_torn_frame_end_the_connection,
            a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up,
            a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slowly_is_not,
-           a_channel_may_be_dropped_in_its_own_callbacks);
+           a_channel_may_be_dropped_in_its_own_callbacks,
+           what_a_peer_may_not_say_is_refused_before_its_body);

@@ -171,6 +171,7 @@ Status Supervisor::write_configs() {
                 "\"\njob_gateway = \"" + job_gateway() + "\"\njob_addresses = \"" +
                 job_addresses(i) + "\"\n";
         if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
+        text += "guest_uid_min = 0\n";  // one host: everybody is who he is on each node
         if (options_.check_precopy) text += "check_ahead = true\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }
