@@ -209,13 +209,13 @@ int openat64(int directory, const char* path, int flags, ...) {
     return open_of_job(directory, path, flags, mode);
 }
 
-// What it makes by a name is a deleted file of the job's, or its own.
+// What it makes by a whole name is a deleted file of the job's, or its own; its log has a short one.
 int open64(const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     const mode_t mode = mode_of(flags, rest);
     va_end(rest);
-    if ((flags & O_CREAT) == 0 || is_crius_own(path))
+    if ((flags & O_CREAT) == 0 || path[0] != '/' || is_crius_own(path))
         return plain_open(AT_FDCWD, path, flags, mode);
     return open_of_job(AT_FDCWD, path, flags, mode);
 }
