@@ -209,7 +209,8 @@ int openat64(int directory, const char* path, int flags, ...) {
     return open_of_job(directory, path, flags, mode);
 }
 
-// What it makes by a whole name is a deleted file of the job's, or its own; its log has a short one.
+// What it makes by a whole name is a deleted file of the job's, or its own; its log has a short
+// name.
 int open64(const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
