@@ -100,7 +100,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
-        configuration-reference install manuals \
+        check-deb configuration-reference deb install manuals repo \
         bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
@@ -182,6 +182,16 @@ configuration-reference: bins  ## write docs/configuration.md anew from the daem
 # PREFIX (/usr/local), DESTDIR: below which root. The programs find each other from where they are.
 install: bins manuals  ## everything below DESTDIR and PREFIX
 	@scripts/install $(BUILD) "$(DESTDIR)" "$(or $(PREFIX),/usr/local)"
+
+deb: bins manuals    ## Debian packages of what was built, into BUILD/deb
+	@scripts/deb $(BUILD)
+
+check-deb: deb       ## the packages in a fresh root: install, upgrade, remove, purge (root)
+	@scripts/check-deb $(BUILD)
+
+# FROM: a folder of packages (BUILD/deb).
+repo:                ## an apt repository from a folder of packages, into REPO (BUILD/repo)
+	@scripts/repo "$(or $(FROM),$(BUILD)/deb)" "$(or $(REPO),$(BUILD)/repo)"
 
 bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 

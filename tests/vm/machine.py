@@ -565,7 +565,8 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
     """marketd and two agentd of contrib/systemd: ready when they say so, started again when killed;
     their job goes on."""
     os.makedirs("/etc/souk")
-    agent = 'market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\ninsecure = true\n'
+    agent = ('market = "127.0.0.1:7070"\ncpus = 1\nmemory_mb = 200\nspeed = 100\n'
+             'insecure = true\n')
     for name, text in (
             ("marketd", 'listen = "127.0.0.1:7070"\ninsecure = true\n'),
             ("agentd", f'node = "left"\nlisten = "127.0.0.1:7071"\ncgroup = "souk/left"\n{agent}'),
@@ -593,6 +594,9 @@ def test_a_market_under_systemds_units_outlives_kills_and_restarts():
     def shown(unit, key):
         return systemctl("show", "--value", "-p", key, unit).strip()
 
+    for words in (["systemd-sysusers", "/souk/systemd/sysusers.conf"],
+                  ["systemd-tmpfiles", "--create", "/souk/systemd/tmpfiles.conf"]):
+        subprocess.run(words, check=True, timeout=60)
     # This machine has loopback alone.
     systemctl("mask", "--runtime", "--now", "systemd-networkd-wait-online.service")
     systemctl("daemon-reload")
