@@ -370,7 +370,11 @@ void DecisionText::reckoned(const Solver::PriceStart& round, Nanos now) {
     if (!why_.empty() || std::exchange(round_, number_) == number_) return;
     open_block(now);
     text_ += "P\n";
-    if (!round.rest.empty()) {
+    // Of a large market each change leaves nearly all of them for later.
+    const bool most = round.rest.size() > round.payments.size();
+    if (most) {
+        text_ += "q *\n";
+    } else if (!round.rest.empty()) {
         text_ += 'q';
         for (const JobKey key : round.rest)
             if (const uint32_t j = index_of(key, false); j != KeyMap::none)
@@ -381,6 +385,7 @@ void DecisionText::reckoned(const Solver::PriceStart& round, Nanos now) {
     for (const Payment& payment : round.payments)
         if (const uint32_t j = index_of(payment.job, false); j != KeyMap::none && known_[j].named)
             write_price(j, payment.price, same);
+    if (most && !same.empty()) text_ += "=" + same + "\n";
 }
 
 void DecisionText::reckoned(std::span<const Payment> some, Nanos now) {

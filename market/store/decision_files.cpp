@@ -25,7 +25,7 @@ constexpr size_t read_bytes_max = size_t{1} << 31;
 
 std::string first_hash() { return std::string(hash_digits, '0'); }
 std::string next_hash(const std::string& head, std::string_view block) {
-    return sha256_hex(head + "\n" + std::string(block));
+    return sha256_of_parts({head, "\n", block});
 }
 
 // A text of hexadecimal digits that nobody guesses; made once.
@@ -137,7 +137,7 @@ Status DecisionFiles::begin_segment(Nanos now, std::string& header) {
     file_.reset();
     names_.reset();
     trim(now, bounds_.bytes_max - bounds_.bytes_max / static_cast<int64_t>(segments_wanted));
-    header = "S 1 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
+    header = "S 2 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
     constexpr int how = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
     TRY_ASSIGN(Fd file, open_at(AT_FDCWD, path(segment, ".log"), how, 0600));
     auto names = open_at(AT_FDCWD, path(segment, ".names"), how, 0600);
@@ -148,6 +148,7 @@ Status DecisionFiles::begin_segment(Nanos now, std::string& header) {
     file_ = std::move(file);
     names_ = std::move(*names);
     segments_[segment] = {now, 0};
+    log_bytes_ = 0;
     return {};
 }
 
@@ -164,11 +165,10 @@ Status DecisionFiles::append(const std::string& block, uint64_t number, const Na
         rows += n.job_name + " " + n.user_name + " " + std::to_string(n.uid) + " " + n.job.text() +
                 " " + n.user + "\n";
     const std::string file = path(segments_.rbegin()->first, ".log");
-    const int64_t length = begins ? 0 : size_of(file);
     Status written = write_all(names_.get(), rows, "write " + dir_);
     if (written) written = write_all(file_.get(), text, "write " + file);
     if (!written) {  // the block is whole, or it is not there
-        const bool cut = !begins && ::ftruncate(file_.get(), static_cast<off_t>(length)) == 0;
+        const bool cut = !begins && ::ftruncate(file_.get(), static_cast<off_t>(log_bytes_)) == 0;
         if (begins && ::unlink(file.c_str()) == 0) segments_.erase(segments_.rbegin()->first);
         file_.reset();
         names_.reset();
@@ -176,6 +176,7 @@ Status DecisionFiles::append(const std::string& block, uint64_t number, const Na
     }
     head_ = std::move(head);
     number_ = number;
+    log_bytes_ += std::ssize(text);
     const auto bytes = static_cast<int64_t>(text.size() + rows.size());
     segments_.rbegin()->second.bytes += bytes;
     if (begins) snapshot_bytes_ = bytes;

@@ -94,6 +94,7 @@ class DecisionFiles {
     std::string head_;
     uint64_t number_ = 0;
     int64_t snapshot_bytes_ = 0;
+    int64_t log_bytes_ = 0;  // of the newest segment without its names
     Fd file_, names_;
 };
 

@@ -204,7 +204,7 @@ START_TEST(the_oldest_segments_go_and_the_rest_is_confirmed) {
     busy.go_on(3'000, [&] { ck_assert_int_le(log.files.bytes(), bytes_max + (34 << 10)); });
     log.save(at);
     const std::string text = whole(log.files);
-    ck_assert_msg(text.starts_with("S 1 ") && !text.starts_with("S 1 1 "), "nothing went");
+    ck_assert_msg(text.starts_with("S 2 ") && !text.starts_with("S 2 1 "), "nothing went");
     ck_assert_uint_gt(text.size(), bytes_max / 2);
     confirm("--quiet --receipts " + at + ".json " + at + ".log");
     // By age: all but the segment that is written.

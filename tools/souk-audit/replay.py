@@ -86,7 +86,7 @@ class Replay:
     def begin_segment(self, line):
         _, version, segment, at, head = line.split(" ")
         self.now = int(at)
-        if version != "1":
+        if version not in ("1", "2"):
             raise Wrong(f"version {version} of the log is not known")
         if self.head is not None and head != self.head:
             self.complain("the segment does not follow on the one before it", None, head[:12],
@@ -244,7 +244,7 @@ class Replay:
         self.round, self.later = True, set()
 
     def on_q(self, words):
-        self.later = {int(word) for word in words}
+        self.later = set(self.market.jobs) if words == ["*"] else {int(word) for word in words}
 
     def on_p(self, words):
         job = self.job(words[0])

@@ -9,11 +9,13 @@
 
 namespace souk {
 
-std::string sha256_hex(std::string_view bytes) {
+std::string sha256_hex(std::string_view bytes) { return sha256_of_parts({bytes}); }
+
+std::string sha256_of_parts(std::initializer_list<std::string_view> parts) {
     unsigned char digest[SHA256_DIGEST_LENGTH];
     SHA256_CTX context;
     SHA256_Init(&context);
-    SHA256_Update(&context, bytes.data(), bytes.size());
+    for (const std::string_view part : parts) SHA256_Update(&context, part.data(), part.size());
     SHA256_Final(digest, &context);
     std::string text;
     for (const unsigned char byte : digest) {
