@@ -376,6 +376,24 @@ START_TEST(a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits) {
 }
 END_TEST
 
+START_TEST(marks_say_how_far_jobs_are_in_between_and_change_nothing) {
+    const auto jobs = *parse_jobs("1 0 100 20 0 1\n2 10 30 40 0 1\n");
+    const auto providers = *parse_providers("1 0 -1 1 1000 1 50\n");
+    MarketRunOptions o;
+    o.until = {0, 1};
+    const RunOutcome plain = *run_market(jobs, providers, o);
+    o.marks = {5, 10, 100, 1'000};
+    const RunOutcome out = *run_market(jobs, providers, o);
+    ck_assert(out.jobs == plain.jobs && out.marks.size() == 8);
+    // the second displaces the first at 10, and is done at 70
+    const int64_t done[] = {250, 0, 500, 0, 2'000, 3'000, 10'000, 3'000};
+    for (size_t m = 0; m < std::size(done); ++m) ck_assert_int_eq(out.marks[m].done, done[m]);
+    ck_assert_int_eq(out.marks[0].paid.micro_s, 5 * 1'000'000);
+    ck_assert(out.marks[4].paid.micro_s == (10 + 30) * 1'000'000);
+    ck_assert(out.marks[7].paid == plain.jobs[1].paid);
+}
+END_TEST
+
 START_TEST(envy_is_what_the_place_of_another_would_bring_more_at_its_price) {
     // The greedy puts the bid of 20 on the fast machine, though the slow one for nothing would
     // bring it 10 and not 20 - 15.
@@ -482,6 +500,7 @@ END_TEST
 
 UNIT_SUITE(sim_market, a_run_ends_early_where_it_is_told_to_and_says_what_is_done,
            a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits,
+           marks_say_how_far_jobs_are_in_between_and_change_nothing,
            envy_is_what_the_place_of_another_would_bring_more_at_its_price,
            the_published_example_comes_out_figure_by_figure,
            events_give_what_one_step_a_second_gives, the_same_input_gives_the_same_text,
