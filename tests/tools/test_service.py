@@ -22,7 +22,7 @@ class Manager:
         self.socket.settimeout(20)
         self.config = directory / "m.conf"
         self.base = (f'listen = "127.0.0.1:0"\nsocket = "{directory}/s"\n'
-                     f'state = "{directory}/state"\n')
+                     f'state = "{directory}/state"\ninsecure = true\n')
         self.config.write_text(self.base)
         env = {**os.environ, "NOTIFY_SOCKET": self.path}
         if watchdog_ms:

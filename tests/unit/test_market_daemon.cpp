@@ -195,7 +195,7 @@ START_TEST(garbage_ends_its_own_connection_and_nothing_else) {
     ck_assert_text(liar.refusal(), "node n2 reports job n1.9 of another home");
     MarketPeer tool = m.tool();
     tool.send(offer("n1"));
-    ck_assert(tool.refusal().find("is not for the market") != std::string::npos);
+    ck_assert_text(tool.refusal(), "a frame of unknown type 17");  // not a tool's word
     MarketPeer old = m.connect_tcp();
     wire::Hello hello;
     hello.role = wire::Role::agent;
@@ -229,6 +229,7 @@ START_TEST(a_peer_that_never_reads_is_ended_at_its_bound_and_delays_nobody) {
     UNIT_SKIP_IF(impossible());
     MarketRig m("agent_queue_mb = 2\n");
     std::vector<MarketPeer> good;
+    good.reserve(100);
     for (int i = 0; i < 100; ++i) good.push_back(m.agent("g" + std::to_string(i)));
     for (uint64_t seq = 1; seq <= 3'000; ++seq) good[0].send(job("g0", seq, 10));
     (void)m.ask_until("status", {}, "\"wait\":3000");
@@ -471,7 +472,7 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
     n1.send(job("n1", jobs + 1, 1));
     const std::string count = R"("finish":600)";
     m.ask_until("status", {}, count);
-    const auto list = [&](std::vector<std::string> filters) {
+    const auto list = [&](const std::vector<std::string>& filters) {
         std::vector<std::string> ids;
         std::string after;
         do {

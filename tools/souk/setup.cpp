@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/souk/setup.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -64,6 +66,23 @@ void restart(const char* unit, bool wanted) {
         std::printf("start the daemon anew, for it to take this: %s\n", command.c_str());
 }
 
+// The daemon may run as another user, who owns its state: what lies there becomes that user's.
+Status give_to_owner_of_parent(const std::string& dir) {
+    struct stat parent {};
+    const std::string above = dir.substr(0, dir.find_last_of('/'));
+    if (::stat(above.c_str(), &parent) != 0) return fail_errno("look at " + above, errno);
+    if (parent.st_uid == 0) return {};
+    TRY_ASSIGN(const Fd opened, open_at(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, dir));
+    for (const std::string& name : names)
+        if (::fchownat(opened.get(), name.c_str(), parent.st_uid, parent.st_gid,
+                       AT_SYMLINK_NOFOLLOW) != 0)
+            return fail_errno("give " + dir + "/" + name + " to the owner of " + above, errno);
+    if (::fchown(opened.get(), parent.st_uid, parent.st_gid) != 0)
+        return fail_errno("give " + dir + " to the owner of " + above, errno);
+    return {};
+}
+
 Status setup_market(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/marketd.conf" : w.config;
     std::string dir = w.identity;
@@ -80,6 +99,7 @@ Status setup_market(const Words& w) {
     if (::access(w.root_key.c_str(), F_OK) == 0)
         return fail(w.root_key + " is there already: it may be another market's root key");
     TRY_ASSIGN(const auto root, make_market_identity(dir, w.name.empty() ? "souk" : w.name));
+    TRY(give_to_owner_of_parent(dir));
     TRY(root.key.save(w.root_key));
     TRY(secure_config(config, ""));
     std::printf(
