@@ -2,6 +2,7 @@
 #include "checkpoint/core_image.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "kernel/base/number.hpp"
@@ -42,8 +43,7 @@ Status check_ghost(int image, const std::string& name, uint64_t bytes_max) {
 }
 }  // namespace
 
-Status check_credentials(int image, const CriuUser& user, const std::map<int, uint64_t>& limits_max,
-                         uint64_t deleted_bytes_max) {
+Status check_credentials(int image, const CriuUser& user, uint64_t deleted_bytes_max) {
     if (user.uid == 0) return {};
     TRY_ASSIGN(const auto names, list_dir(image, "."));
     for (const std::string& name : names) {
@@ -54,7 +54,7 @@ Status check_credentials(int image, const CriuUser& user, const std::map<int, ui
         TRY_ASSIGN(const std::string text, read_file(image, name, core_bytes_max));
         const auto core = parse_core(text);
         if (!core) return wrap(name, core.error());
-        if (auto fits = fits_user(*core, user, limits_max); !fits)
+        if (auto fits = fits_user(*core, user); !fits)
             return wrap(name + ", of user " + std::to_string(user.uid), fits.error());
     }
     return {};
@@ -91,6 +91,20 @@ Status compare_credentials(int image, const std::map<pid_t, pid_t>& pids) {
         TRY_ASSIGN(const Credentials real, parse_status(status->second));
         if (core->credentials != real || !core->has_credentials)
             return fail(name + ": the credentials in the image are not those of the process");
+    }
+    return {};
+}
+
+Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
+    for (const auto& [resource, most] : limits_max) {
+        rlimit now{};
+        const auto which = static_cast<__rlimit_resource>(resource);
+        const std::string what =
+            "limit " + std::to_string(resource) + " of process " + std::to_string(pid);
+        if (::prlimit(pid, which, nullptr, &now) != 0) return fail_errno("read " + what, errno);
+        if (now.rlim_max <= most) continue;
+        now = {std::min<rlim_t>(now.rlim_cur, most), most};
+        if (::prlimit(pid, which, &now, nullptr) != 0) return fail_errno("lower " + what, errno);
     }
     return {};
 }

@@ -38,24 +38,23 @@ struct CoreImage {
     bool alive = false;  // else a process that has ended and was not waited for
     bool has_credentials = false;
     Credentials credentials;
-    std::vector<uint64_t> hard_limits;  // by RLIMIT_...; none: a further thread
 };
 
 // Of a whole core-TID.img. Pure.
 Result<CoreImage> parse_core(std::string_view image);
 // Of the text of a /proc/PID/task/TID/status. Pure.
 Result<Credentials> parse_status(std::string_view status);
-// Whether a job of that user may have them; anything may for root. limits_max: as of
-// CellSite::limits_max. Pure.
-Status fits_user(const CoreImage& core, const CriuUser& user,
-                 const std::map<int, uint64_t>& limits_max);
+// Whether a job of that user may have them; anything may for root. Pure.
+Status fits_user(const CoreImage& core, const CriuUser& user);
 // Whether a deleted file, of a whole ghost-file-N.img, may be made: no device, no set-ID bit. Pure.
 Status fits_ghost(std::string_view image);
 
 // Each of an image, before CRIU sees it. deleted_bytes_max: as of CriuTool.
-Status check_credentials(int image, const CriuUser& user, const std::map<int, uint64_t>& limits_max,
-                         uint64_t deleted_bytes_max);
+Status check_credentials(int image, const CriuUser& user, uint64_t deleted_bytes_max);
 // Each of an image, as the kernel has it for the frozen processes. `pids` as of pids_inside.
 Status compare_credentials(int image, const std::map<pid_t, pid_t>& pids);
+
+// No limit of the process above these, by RLIMIT_...: a job may come from a node that allows more.
+Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max);
 
 }  // namespace souk

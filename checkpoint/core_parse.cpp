@@ -10,7 +10,7 @@
 
 namespace souk {
 namespace {
-constexpr size_t groups_max = 65'536, capability_words_max = 2, limits_count_max = 64;
+constexpr size_t groups_max = 65'536, capability_words_max = 2;
 
 Error damaged(const char* what) { return Error{0, std::string("core image: ") + what}; }
 
@@ -98,28 +98,12 @@ Status parse_thread(std::string_view message, CoreImage& core) {
     });
 }
 
-Status parse_limits(std::string_view message, CoreImage& core) {
-    return each_field(message, {1}, [&](const Field& entry) -> Status {
-        if (entry.number != 1 || !entry.bytes) return {};
-        std::optional<uint64_t> hard;
-        TRY(each_field(*entry.bytes, {}, [&](const Field& f) -> Status {
-            if (f.number == 2 && !f.bytes) hard = f.value;
-            return {};
-        }));
-        if (!hard || core.hard_limits.size() == limits_count_max)
-            return tl::unexpected(damaged("a limit is none"));
-        core.hard_limits.push_back(*hard);
-        return {};
-    });
-}
-
 Status parse_task(std::string_view message, CoreImage& core) {
-    enum { task_state = 1, rlimits = 8, sigactions = 15 };
+    enum { task_state = 1, sigactions = 15 };
     constexpr uint64_t ended[] = {2, 6};  // CRIU include/crtools.h: TASK_DEAD, TASK_ZOMBIE
     return each_field(message, {sigactions}, [&](const Field& f) -> Status {
         if (f.number == task_state && std::ranges::find(ended, f.value) != std::end(ended))
             core.alive = false;
-        if (f.number == rlimits && f.bytes) return parse_limits(*f.bytes, core);
         return {};
     });
 }
@@ -194,16 +178,8 @@ Result<Credentials> parse_status(std::string_view status) {
     return c;
 }
 
-Status fits_user(const CoreImage& core, const CriuUser& user,
-                 const std::map<int, uint64_t>& limits_max) {
+Status fits_user(const CoreImage& core, const CriuUser& user) {
     if (user.uid == 0) return {};
-    for (size_t i = 0; i < core.hard_limits.size(); ++i) {
-        const auto most = limits_max.find(static_cast<int>(i));
-        if (most != limits_max.end() && core.hard_limits[i] > most->second)
-            return fail("its limit " + std::to_string(i) + " is " +
-                        std::to_string(core.hard_limits[i]) + ", and this node allows " +
-                        std::to_string(most->second));
-    }
     if (!core.has_credentials)
         return core.alive ? Status(fail("it has no credentials, and would stay root")) : Status();
     const Credentials& c = core.credentials;

@@ -95,6 +95,8 @@ void Cell::begin_early() {
 Status Cell::check_files() const {
     if (!job_group_) return {};  // a machine without control groups does not say which are its
     TRY_ASSIGN(const auto all, pids());
+    if (job_.spec.launch.uid != 0)
+        for (const pid_t pid : all) TRY(lower_limits(pid, site_.limits_max));
     return check_open_files(image_.fd(), pids_inside(all));
 }
 
@@ -126,9 +128,7 @@ void Cell::begin_restore() {
         return criu_failed(
             "it has a real-time policy, and this node has no time left for one "
             "(cpu.rt_runtime_us)");
-    if (auto fit =
-            check_credentials(image_.fd(), user(), site_.limits_max, site_.criu->deleted_bytes_max);
-        !fit)
+    if (auto fit = check_credentials(image_.fd(), user(), site_.criu->deleted_bytes_max); !fit)
         return criu_failed("its image is refused: " + fit.error().message);
     // Not before: CRIU has looked at what the kernel can, over loopback too.
     if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error().message);

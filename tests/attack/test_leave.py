@@ -148,7 +148,7 @@ def test_a_private_tmp_is_the_jobs_alone_and_goes_along(market):
                           "    f.write('word ')\n    f.flush()\n    f.seek(0)\n"
                           "    words = len(f.read().split())\n"
                           "    print(sorted(os.listdir('/tmp')), words, flush=True)",
-                          stdin=subprocess.PIPE)
+                          stdin=subprocess.PIPE, cwd="/")  # the tree may lie in /tmp
         where = market.until_runs(job.id)["where"]
         for n in range(1, 4):
             job.process.stdin.write(b"\n")

@@ -3,9 +3,12 @@
 // up byte by byte, but one that is of this process.
 #include "checkpoint/core_image.hpp"
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernel/base/check.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -40,8 +43,8 @@ std::string creds(const Credentials& c) {
     for (const uint32_t group : c.groups) out += field(14, group);
     return out + field(13, 0) + field(18, c.no_new_privs ? 1 : 0);
 }
-std::string core(const std::string& credentials, uint64_t state = 1, uint64_t limit = 0) {
-    const std::string tc = field(1, state) + message(8, message(1, field(1, 0) + field(2, limit)));
+std::string core(const std::string& credentials, uint64_t state = 1) {
+    const std::string tc = field(1, state);
     const std::string thread = credentials.empty() ? "" : message(10, credentials);
     return image(0x55053847, field(1, 1) + message(3, tc) + message(5, thread));
 }
@@ -55,10 +58,10 @@ Credentials of_user() {
     c.no_new_privs = true;
     return c;
 }
-std::string refusal(const std::string& bytes, const std::map<int, uint64_t>& limits = {}) {
+std::string refusal(const std::string& bytes) {
     const auto parsed = parse_core(bytes);
     if (!parsed) return parsed.error().message;
-    const Status fits = fits_user(*parsed, user, limits);
+    const Status fits = fits_user(*parsed, user);
     return fits ? "" : fits.error().message;
 }
 
@@ -102,10 +105,28 @@ START_TEST(who_would_stay_root_for_want_of_credentials_is_refused_unless_it_has_
 }
 END_TEST
 
-START_TEST(a_limit_above_the_nodes_is_refused) {
-    ck_assert_text(refusal(core(creds(of_user()), 1, 50), {{0, 50}}), "");
-    ck_assert_text(refusal(core(creds(of_user()), 1, 51), {{0, 50}}),
-                   "its limit 0 is 51, and this node allows 50");
+START_TEST(limits_above_the_nodes_are_lowered_and_others_stay) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    const auto limit = [&](__rlimit_resource which) {
+        rlimit now{};
+        MUST(::prlimit(child, which, nullptr, &now) == 0);
+        return now;
+    };
+    const rlimit wide{200, 300};
+    MUST(::prlimit(child, RLIMIT_NOFILE, &wide, nullptr) == 0);
+    MUST(::prlimit(child, RLIMIT_CORE, &wide, nullptr) == 0);
+    ck_assert(lower_limits(child, {{RLIMIT_NOFILE, 250}, {RLIMIT_CORE, 1000}}).has_value());
+    ck_assert(limit(RLIMIT_NOFILE).rlim_max == 250 && limit(RLIMIT_NOFILE).rlim_cur == 200);
+    ck_assert(limit(RLIMIT_CORE).rlim_max == 300 && limit(RLIMIT_CORE).rlim_cur == 200);
+    ck_assert(lower_limits(child, {{RLIMIT_NOFILE, 50}}).has_value());
+    ck_assert(limit(RLIMIT_NOFILE).rlim_max == 50 && limit(RLIMIT_NOFILE).rlim_cur == 50);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ck_assert(!lower_limits(child, {{RLIMIT_NOFILE, 10}}));
 }
 END_TEST
 
@@ -130,17 +151,17 @@ END_TEST
 
 START_TEST(an_image_is_refused_by_what_lies_in_it) {
     const unit::TempDir dir;
-    ck_assert(check_credentials(dir.fd.get(), user, {}, 1 << 20).has_value());
+    ck_assert(check_credentials(dir.fd.get(), user, 1 << 20).has_value());
     (void)dir.write("core-1.img", core(creds(of_user())));
-    ck_assert(check_credentials(dir.fd.get(), user, {}, 1 << 20).has_value());
+    ck_assert(check_credentials(dir.fd.get(), user, 1 << 20).has_value());
     (void)dir.write("ghost-file-1.img", image(1, field(3, 0100644)) + std::string(2 << 20, 'x'));
-    ck_assert(check_credentials(dir.fd.get(), user, {}, 4 << 20).has_value());
-    ck_assert(!check_credentials(dir.fd.get(), user, {}, 1 << 20));
+    ck_assert(check_credentials(dir.fd.get(), user, 4 << 20).has_value());
+    ck_assert(!check_credentials(dir.fd.get(), user, 1 << 20));
     (void)dir.write("core-2.img", core(creds({})));
-    const Status why = check_credentials(dir.fd.get(), user, {}, 4 << 20);
+    const Status why = check_credentials(dir.fd.get(), user, 4 << 20);
     ck_assert(!why);
     ck_assert_text(why.error().message, "core-2.img, of user 1000: it would be user 0");
-    ck_assert(check_credentials(dir.fd.get(), {}, {}, 1).has_value());  // root's
+    ck_assert(check_credentials(dir.fd.get(), {}, 1).has_value());  // root's
 }
 END_TEST
 
@@ -180,7 +201,8 @@ END_TEST
 UNIT_SUITE(core_image, an_image_of_the_users_own_credentials_is_taken_and_reads_as_it_is,
            each_forged_id_group_and_capability_is_refused,
            who_would_stay_root_for_want_of_credentials_is_refused_unless_it_has_ended,
-           a_limit_above_the_nodes_is_refused, what_stands_twice_or_is_cut_short_is_refused,
+           limits_above_the_nodes_are_lowered_and_others_stay,
+           what_stands_twice_or_is_cut_short_is_refused,
            a_deleted_file_is_neither_a_device_nor_set_id, an_image_is_refused_by_what_lies_in_it,
            an_image_that_says_other_than_the_kernel_does_is_refused);
 
