@@ -26,15 +26,7 @@ constexpr uint32_t agent_words(FrameType type) {
     X(home, heartbeat)
 #define SOUK_SOURCE_TO_AGENT(X) X(source, image_begin) X(source, precopy_begin)
 // clang-format on
-inline uint32_t home_to_agent(FrameType type) {
-    constexpr auto words = agent_words;
-    SOUK_HOME_TO_AGENT(SOUK_WIRE_MAY)
-    return 0;
-}
-inline uint32_t source_to_agent(FrameType type) {
-    constexpr auto words = agent_words;
-    SOUK_SOURCE_TO_AGENT(SOUK_WIRE_MAY)
-    return 0;
-}
+SOUK_WIRE_ALLOWED(home_to_agent, agent_words, SOUK_HOME_TO_AGENT)
+SOUK_WIRE_ALLOWED(source_to_agent, agent_words, SOUK_SOURCE_TO_AGENT)
 
 }  // namespace souk::wire

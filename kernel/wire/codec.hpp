@@ -47,6 +47,13 @@ SOUK_COMMON_WORDS(SOUK_WIRE_DECLARE)
 // One line of a table of authority: of that type, if it is among `words`.
 #define SOUK_WIRE_MAY(who, name) \
     if (type == frame::name) return words(type);
+// A function of what a peer may say: the lines of a table of authority, of the words `all`.
+#define SOUK_WIRE_ALLOWED(function, all, TABLE) \
+    inline uint32_t function(FrameType type) {  \
+        constexpr auto words = all;             \
+        TABLE(SOUK_WIRE_MAY)                    \
+        return 0;                               \
+    }
 
 // The words of any connection.
 constexpr uint32_t common_words(FrameType type) {

@@ -43,21 +43,9 @@ constexpr uint32_t market_words(FrameType type) {
     X(agent, order_failed) X(agent, renew)                   \
     X(agent, ctl_request) X(agent, ctl_reply)
 // clang-format on
-inline uint32_t joiner_to_market(FrameType type) {
-    constexpr auto words = market_words;
-    SOUK_JOINER_TO_MARKET(SOUK_WIRE_MAY)
-    return 0;
-}
-inline uint32_t operator_to_market(FrameType type) {
-    constexpr auto words = market_words;
-    SOUK_OPERATOR_TO_MARKET(SOUK_WIRE_MAY)
-    return 0;
-}
-inline uint32_t agent_to_market(FrameType type) {
-    constexpr auto words = market_words;
-    SOUK_AGENT_TO_MARKET(SOUK_WIRE_MAY)
-    return 0;
-}
+SOUK_WIRE_ALLOWED(joiner_to_market, market_words, SOUK_JOINER_TO_MARKET)
+SOUK_WIRE_ALLOWED(operator_to_market, market_words, SOUK_OPERATOR_TO_MARKET)
+SOUK_WIRE_ALLOWED(agent_to_market, market_words, SOUK_AGENT_TO_MARKET)
 
 // The unions of the market's protocol. An error: a type that is not one of theirs.
 FrameType type_of(const ToMarket& message);

@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 
@@ -84,9 +83,9 @@ def test_a_submitter_gets_no_more_than_the_limits_that_he_has_whatever_he_says(m
                                 env=market.env, cwd=place, stdout=subprocess.PIPE, text=True,
                                 user=SOMEBODY, group=SOMEBODY, extra_groups=[],
                                 stdin=subprocess.DEVNULL)
+        # It reads its limits before it connects.
         until("it waits for an answer", lambda: "socket:" in " ".join(
             os.readlink(f"/proc/{srun.pid}/fd/{n}") for n in os.listdir(f"/proc/{srun.pid}/fd")))
-        time.sleep(0.5)  # until it has read its limits
         subprocess.run(["prlimit", "--pid", str(srun.pid), "--nofile=200:300", "--core=0:0"],
                        check=True, user=SOMEBODY, group=SOMEBODY, extra_groups=[])
     finally:

@@ -23,34 +23,19 @@
 #include "kernel/sys/store/statedb.hpp"
 #include "kernel/wire/channel.hpp"
 #include "market/wire/codec.hpp"
+#include "tests/bench/tcp_pair.hpp"
 
 using namespace souk;
 using namespace souk::wire;
+using souk::bench::tcp_pair;
+using souk::bench::value;
 
 namespace {
 
 double seconds_each = 1;
 constexpr size_t message_bytes = 64;
 
-template <class T>
-T value(Result<T> result) {
-    if (!result) {
-        fprintf(stderr, "bench_loop: %s\n", result.error().message.c_str());
-        exit(1);
-    }
-    return std::move(*result);
-}
-
-std::pair<Fd, Fd> connected(bool tcp) {
-    if (!tcp) return value(socket_pair());
-    const Fd listening = value(listen_stream(value(Address::parse("127.0.0.1:0"))));
-    const Address address = value(Address::local(listening.get()));
-    Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    MUST(connect(client.get(), address.raw(), address.raw_bytes()) == 0);
-    Fd server(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    MUST(server && set_no_delay(client.get()) && set_no_delay(server.get()));
-    return {std::move(client), std::move(server)};
-}
+std::pair<Fd, Fd> connected(bool tcp) { return tcp ? tcp_pair() : value(socket_pair()); }
 
 struct Spread {
     double median_us, p99_us;

@@ -22,30 +22,14 @@
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 #include "market/wire/codec.hpp"
+#include "tests/bench/tcp_pair.hpp"
 
 using namespace souk;
 using namespace souk::wire;
+using souk::bench::tcp_pair;
+using souk::bench::value;
 
 namespace {
-
-template <class T>
-T value(Result<T> result) {
-    if (!result) {
-        fprintf(stderr, "bench_tls: %s\n", result.error().message.c_str());
-        exit(1);
-    }
-    return std::move(*result);
-}
-
-std::pair<Fd, Fd> connected() {
-    const Fd listening = value(listen_stream(value(Address::parse("127.0.0.1:0"))));
-    const Address address = value(Address::local(listening.get()));
-    Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    MUST(connect(client.get(), address.raw(), address.raw_bytes()) == 0);
-    Fd server(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    MUST(server && set_no_delay(client.get()) && set_no_delay(server.get()));
-    return {std::move(client), std::move(server)};
-}
 
 // Two nodes of one market; null: plain.
 struct Nodes {
@@ -86,7 +70,7 @@ struct Greeted {
     std::unique_ptr<Channel> client, server;
     int heard = 0;
     Greeted(Loop& loop, const Nodes& nodes) {
-        auto [a, b] = connected();
+        auto [a, b] = tcp_pair();
         server = channel_of(loop, std::move(b), Side::acceptor, nodes.n2.get(), [this](auto&) {
             ++heard;
             MUST(server->send(frame::welcome, "w"));
@@ -123,6 +107,7 @@ double idle_kb(const Nodes& nodes) {
     const Greeted first(loop, nodes);
     std::vector<std::unique_ptr<Greeted>> pairs;
     const double before = resident_kb();
+    pairs.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) pairs.push_back(std::make_unique<Greeted>(loop, nodes));
     return (resident_kb() - before) / count / 2;  // each pair has two ends
 }
@@ -145,7 +130,7 @@ struct Bulk {
 };
 
 Bulk bulk(const Nodes& nodes, size_t mb) {
-    auto [a, b] = connected();
+    auto [a, b] = tcp_pair();
     const size_t wanted = mb << 20;
     const pid_t child = fork();
     MUST(child >= 0);
