@@ -16,9 +16,11 @@ CRIU_ROOT ?= /opt/souk/criu
 
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
-             agentd/core agentd/wire agentd/store agentd/cell bpf tools/common
+             agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/cell bpf \
+             tools/common tools/web
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
+               souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
 # $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to
@@ -54,18 +56,23 @@ CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) \
              $(if $(SAN),,-Wl,--gc-sections -static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
-LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lxxhash -lz -lssl \
-             -lcrypto
+LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lseccomp -lxxhash -lz \
+             -lssl -lcrypto -lprometheus-cpp-core -lresolv
 
+# What is built for: CXX=aarch64-linux-gnu-g++ CC=aarch64-linux-gnu-gcc builds for arm64 elsewhere.
+TARGET    := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
+CROSS     := $(filter-out $(shell uname -m),$(TARGET))
+BPF_ARCH  := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(TARGET)))
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
 # library.
-MUSL      := $(if $(SAN),,$(shell command -v musl-gcc))
+MUSL      := $(if $(SAN)$(CROSS),,$(shell command -v musl-gcc))
 LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard $(addsuffix /*.proto,$(ROOMS)))) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))
+WEB_FILES := $(patsubst %,$(BUILD)/gen/tools/web/%.inc,style.css page.js icon.svg)
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc \
-             $(BUILD)/gen/checkpoint/criu_preload.so.h
+             $(BUILD)/gen/checkpoint/criu_preload.so.h $(WEB_FILES)
 LIB_OBJS  := $(call objects,$(LIB_SRCS)) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
@@ -99,9 +106,9 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
-        check-tools check-cluster check-fuzz check-vm check-zdtm chaos sim fault-table test demo \
-        check-deb configuration-reference deb install manuals repo \
-        bench bench-build mutants study tidy clean
+        check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
+        sim fault-table test demo authority-table attack check-deb check-fresh \
+        configuration-reference deb install manuals repo bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -149,6 +156,12 @@ sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: o
 fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
 	@scripts/fault-table $(BUILD)/bin
 
+authority-table:     ## write the tables of docs/security.md anew from the code and the attempts
+	@$(PYTHON) scripts/authority-table
+
+attack: bins         ## attacks on a market of real daemons, by role, and what each got (root)
+	@SOUK_BIN=$(abspath $(BUILD)/bin) $(PYTHON) tests/attack/show.py $(ATTACK_OPTIONS)
+
 test:                ## T=NAME: a unit suite or test, a file of tests/tools or tests/cluster, a test
 	@scripts/test $(BUILD) "$(T)"
 
@@ -160,6 +173,13 @@ chaos: bins          ## FAULTS (20; 200 each night) moves with a fault in each (
 check-vm: test-deps all        ## two stock Debian kernels, emulated by QEMU
 	@$(MAKE) --no-print-directory $(PARALLEL) $(UNIT)
 	@scripts/check-vm $(BUILD)
+
+check-web: bins      ## souk-web in headless Chromium: accessibility, phone width, keyboard (root)
+	@scripts/check-web $(BUILD)
+
+# OLD: a revision, or a directory of programs (origin/main).
+check-upgrade: test-deps all   ## two versions in one market, under jobs (root)
+	@scripts/check-upgrade $(BUILD) "$(or $(OLD),origin/main)"
 
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
@@ -188,6 +208,9 @@ deb: bins manuals    ## Debian packages of what was built, into BUILD/deb
 
 check-deb: deb       ## the packages in a fresh root: install, upgrade, remove, purge (root)
 	@scripts/check-deb $(BUILD)
+
+check-fresh: deb     ## three fresh machines from the packages: a market, reboots, upgrades (root)
+	@scripts/check-fresh $(BUILD)
 
 # FROM: a folder of packages (BUILD/deb).
 repo:                ## an apt repository from a folder of packages, into REPO (BUILD/repo)
@@ -250,7 +273,11 @@ LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(if $(SAN),,-static)
 LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(if $(SAN),,-static)
-LDLIBS_marketctl  := -lprotobuf-c
+LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto
+LDLIBS_mmon       := -lprotobuf-c -lncursesw
+LDLIBS_souk-web   := -lprotobuf-c -lcpp-httplib -lsystemd -lpthread
+
+include tools/libsouk/rules.mk
 
 # Python in one file, for a user to take along.
 AUDIT_SRCS := $(wildcard tools/souk-audit/*.py)
@@ -287,7 +314,7 @@ $(BUILD)/bench/%.so: tests/bench/%.c
 
 # Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its
 # FUZZ_SOURCES line.
-$(BUILD)/fuzz/%: tests/fuzz/%.cpp $(LIB_SRCS) | $(GEN_HDRS)
+$(BUILD)/fuzz/%: tests/fuzz/%.cpp tests/fuzz/fuzz.hpp $(LIB_SRCS) | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
@@ -326,6 +353,11 @@ $(BUILD)/gen/version.inc: FORCE
 	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
+# What souk-web sends as it is, as literals of the program.
+$(BUILD)/gen/tools/web/%.inc: tools/web/%
+	@mkdir -p $(@D)
+	@{ printf 'R"souk_file('; cat $<; echo ')souk_file"'; } > $@
+
 # CRIU's own RPC definition, from whichever CRIU `make deps` settled on.
 RPC_PROTO := $(firstword $(wildcard $(CRIU_ROOT)/usr/include/criu/rpc.proto \
                /usr/include/criu/rpc.proto))
@@ -347,11 +379,11 @@ $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/in
 # there by itself.
 $(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(subst x86_64,x86,$(shell uname -m)) \
+	$(call say,BPF,$<)$(CLANG) -target bpf -D__TARGET_ARCH_$(BPF_ARCH) \
 	  -O2 -g -Wall -Werror -I. -idirafter /usr/include/$(shell $(CXX) -dumpmachine) \
 	  -c -o $(@:.skel.h=.bpf.o) $<
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
--include $(INIT_OBJS:.o=.d) $(LIB_OBJS:.o=.d) $(UNIT_OBJS:.o=.d) $(SIM_OBJS:.o=.d) \
+-include $(patsubst %.o,%.d,$(INIT_OBJS) $(SO_OBJS) $(LIB_OBJS) $(UNIT_OBJS) $(SIM_OBJS)) \
          $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(STUDY_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.o,%.d,$(call PROG_OBJS,$(p))))

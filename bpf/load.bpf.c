@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Run time and run-queue wait of one node's cgroup subtree and of each job in it, summed up in the
-// kernel.
+// Who runs and who waits on this machine, summed up in the kernel: each job of one node, the node's
+// whole cgroup subtree, and all that is not of it: the owner's own tasks, and apart from them
+// threads of the kernel and the daemon.
 //
 // Techniques: BTF tracepoints (tp_btf, no kprobe); the few kernel fields that are read are declared
 // here and relocated when loaded (CO-RE), so that no dump of the kernel's types is needed to build.
 // A task belongs to a job by its ancestor on the cgroup v2 level of jobs, so groups that a job
-// makes for itself count too. Needs: kernel 6.1 (array cgroup.ancestors), CONFIG_DEBUG_INFO_BTF.
+// makes for itself count too. Needs: kernel 5.15, CONFIG_DEBUG_INFO_BTF, CONFIG_SCHED_INFO.
 // Load.cpp falls back to /proc where this does not load.
 //
 // Run time is the scheduler's own sum for the task (sum_exec_runtime: what a hypervisor stole is
-// not in it), taken at each switch out. There are kernels that hide the switches from some tasks of
-// their own, so that a task of a job runs and nobody has said that it was switched in: the sum
-// tells how long it ran, and so how long it had waited before.
+// not in it). Waits are the scheduler's own too. A task that is switched in has been queued since
+// sched_info.last_queued, by the clock of the run queue. What that clock says now follows from the
+// task that is switched out: it was switched in at its last_arrival, which this program saw at a
+// moment of its own clock. Between two idle times of a CPU the difference of the clocks is the last
+// one known, so it is off by as much as they drift meanwhile; then a wait is not longer than the
+// CPU was idle. sched_info.run_delay holds what the task waited on other CPUs before, if it was
+// moved between them. The tracepoint comes before the scheduler adds the last stretch. So that
+// earlier waits are not counted twice, what a task's sums were when it was last switched out stands
+// in a table by its number. Two tasks may share a place there: then the one that comes back finds
+// nothing, and of that wait only the last stretch counts.
 //
-// Cost per context switch between tasks outside the node: for both a cgroup's level, three reads
-// and a comparison.
+// There are kernels that hide the switches from some tasks of their own, so that a task runs and
+// nobody has said that it was switched in: the same table tells what it ran and waited.
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -27,8 +35,8 @@ typedef __u16 __be16;
 typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_TASK_STORAGE = 29 };
-enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024, BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_RINGBUF = 27 };
+enum { BPF_F_MMAPABLE = 1024 };
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -48,6 +56,11 @@ struct cgroup {
     struct cgroup* ancestors[];
 } RELOCATED;
 
+struct cgroup___before_6_1 {
+    int level;
+    __u64 ancestor_ids[];
+} RELOCATED;
+
 struct css_set {
     struct cgroup* dfl_cgrp;
 } RELOCATED;
@@ -56,16 +69,39 @@ struct sched_entity {
     __u64 sum_exec_runtime;
 } RELOCATED;
 
+struct sched_info {
+    unsigned long pcount;
+    __u64 run_delay, last_arrival, last_queued;
+} RELOCATED;
+
+struct task_io_accounting {
+    __u64 read_bytes, write_bytes;
+} RELOCATED;
+
 struct task_struct {
     unsigned int __state;
+    unsigned int flags;
+    int pid, tgid;
+    struct task_struct* real_parent;
     struct sched_entity se;
+    struct sched_info sched_info;
+    unsigned long maj_flt;
+    struct task_io_accounting ioac;
     struct css_set* cgroups;
+    char comm[16];
 } RELOCATED;
 
 // Set between open and load.
 const volatile __u64 node_id = 0;
 const volatile int node_level = 0;
 const volatile int job_level = 0;
+const volatile int daemon_tgid = 0;
+// What is noticed of the owner's tasks on a CPU: that they ran so long within a window, that one
+// waited so long. 0: nothing is.
+const volatile __u64 notice_run_ns = 0;
+const volatile __u64 notice_wait_ns = 0;
+#define WINDOW_NS 40000000ull
+#define NOTICE_EVERY_NS 1000000000ull
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -82,30 +118,52 @@ struct {
     __type(value, __u32);
 } slots SEC(".maps");
 
-struct task_load {
-    __u64 queued_ns;  // when it became runnable; 0 while it runs or sleeps
-    // its sum_exec_runtime when it was last switched in or out: what comes on top is not charged
-    // yet
-    __u64 run_ns;
-};
-
 struct {
-    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-    __uint(map_flags, BPF_F_NO_PREALLOC);
-    __type(key, int);
-    __type(value, struct task_load);
-} tasks SEC(".maps");
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 4096);
+} notices SEC(".maps");
+
+// Of each task, by its number: that number (the upper 24 bits), and what its run_delay and its
+// sum_exec_runtime were when it was last switched out (the lower 40, which go around in 18
+// minutes). One write each, so that another CPU never reads half of it.
+#define TASKS 8192
+#define SUM_BITS 40
+#define SUM_MASK ((1ull << SUM_BITS) - 1)
+enum { WAITED, RAN };
+__u64 sums[TASKS][2];
+
+#define KERNEL_THREAD 0x00200000  // PF_KTHREAD
+
+static __always_inline __u64 kept_sum(__u32 pid, __u64 sum) {
+    return (__u64)pid << SUM_BITS | (sum & SUM_MASK);
+}
+
+// What was added to the sum since it was kept; nothing, if that is not known.
+static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
+    return kept >> SUM_BITS == pid ? (sum - kept) & SUM_MASK : 0;
+}
 
 static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
+    __u64 id = 0;
     struct cgroup* ancestor = 0;
-    bpf_probe_read_kernel(&ancestor, sizeof ancestor, &group->ancestors[level]);
-    return ancestor ? BPF_CORE_READ(ancestor, kn, id) : 0;
+    if (bpf_core_field_exists(group->ancestors)) {
+        bpf_probe_read_kernel(&ancestor, sizeof ancestor, &group->ancestors[level]);
+        return ancestor ? BPF_CORE_READ(ancestor, kn, id) : 0;
+    }
+    struct cgroup___before_6_1* old = (void*)group;
+    bpf_probe_read_kernel(&id, sizeof id, &old->ancestor_ids[level]);
+    return id;
 }
 
 static __always_inline __u32 slot_of(struct task_struct* task) {
+    if (task->pid == 0) return LOAD_NONE;
+    if (task->flags & KERNEL_THREAD) return LOAD_SYSTEM;
     struct cgroup* group = task->cgroups->dfl_cgrp;
     const int level = group->level;
-    if (level < node_level || ancestor_id(group, node_level) != node_id) return LOAD_NONE;
+    if (level < node_level || ancestor_id(group, node_level) != node_id) {
+        const bool daemon = task->tgid == daemon_tgid || task->real_parent->tgid == daemon_tgid;
+        return daemon ? LOAD_SYSTEM : LOAD_OWNER;
+    }
     if (level < job_level) return 0;
     const __u64 job = ancestor_id(group, job_level);
     const __u32* slot = bpf_map_lookup_elem(&slots, &job);
@@ -117,87 +175,163 @@ static __always_inline struct load_cpu* this_cpu(void) {
     return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-// What is known of a task of this node. A new entry begins with what the task has run so far. Null:
-// no memory.
-static __always_inline struct task_load* load_of(struct task_struct* task, struct load_cpu* cpu) {
-    struct task_load begin = {0, task->se.sum_exec_runtime};
-    struct task_load* load =
-        bpf_task_storage_get(&tasks, task, &begin, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    if (!load) __sync_fetch_and_add(&cpu->dropped, 1);
-    return load;
+// `slot` is below LOAD_COUNTERS; the mask, out of the compiler's sight, shows the verifier.
+static __always_inline struct load_counter* counter_of(struct load_cpu* cpu, __u32 slot) {
+    asm volatile("%0 &= %1" : "+r"(slot) : "i"(LOAD_COUNTERS - 1));
+    return &cpu->counters[slot];
 }
 
-// `slot` is below LOAD_SLOTS; the mask, out of the compiler's sight, shows the verifier.
-static __always_inline void charge(struct load_cpu* cpu, __u32 slot, __u64 ran, __u64 waited) {
-    asm volatile("%0 &= %1" : "+r"(slot) : "i"(LOAD_SLOTS - 1));
-    cpu->counters[0].run_ns += ran;
-    cpu->counters[0].wait_ns += waited;
-    if (slot == 0) return;
-    cpu->counters[slot].run_ns += ran;
-    cpu->counters[slot].wait_ns += waited;
+static __always_inline __u32 place_of(__u64 wait) {
+    __u32 units = wait >> 10 > 0x7fffffff ? 0x7fffffff : wait >> 10, place = 0;
+    if (units >= 1 << 16) units >>= 16, place += 16;
+    if (units >= 1 << 8) units >>= 8, place += 8;
+    if (units >= 1 << 4) units >>= 4, place += 4;
+    if (units >= 1 << 2) units >>= 2, place += 2;
+    if (units >= 1 << 1) units >>= 1, place += 1;
+    place += units;
+    asm volatile("%0 &= %1" : "+r"(place) : "i"(LOAD_WAITS - 1));
+    return place;
 }
 
-static __always_inline int woken(struct task_struct* task) {
-    if (slot_of(task) == LOAD_NONE) return 0;
-    struct load_cpu* cpu = this_cpu();
-    struct task_load* load = cpu ? load_of(task, cpu) : 0;
-    if (load) load->queued_ns = bpf_ktime_get_ns();
-    return 0;
+static __always_inline void add_wait(struct load_cpu* cpu, __u32 slot, __u64 wait) {
+    const __u32 place = place_of(wait);
+    struct load_counter* c = counter_of(cpu, slot);
+    c->wait_ns += wait;
+    c->waits[place] += 1;
+    if (slot == 0 || slot >= LOAD_SLOTS) return;
+    cpu->counters[0].wait_ns += wait;
+    cpu->counters[0].waits[place] += 1;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct* task) { return woken(task); }
+// At most one a second of each CPU.
+static __always_inline void notice(struct load_cpu* cpu, __u32 kind, __u32 pid, __u64 ns,
+                                   __u64 now) {
+    if (now - cpu->noticed_ns < NOTICE_EVERY_NS) return;
+    cpu->noticed_ns = now;
+    struct load_notice n = {kind, pid, ns};
+    bpf_ringbuf_output(&notices, &n, sizeof n, 0);
+}
 
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(on_wakeup_new, struct task_struct* task) { return woken(task); }
-
-// `seen`: its switch in was seen.
-static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool seen,
-                                         struct task_struct* task, bool runnable, __u64 now) {
-    struct task_load* load = load_of(task, cpu);
-    if (!load) return;
-    const __u64 run_ns = task->se.sum_exec_runtime;
-    __u64 ran = run_ns - load->run_ns, waited = 0;
-    if (!seen) {
-        // One that is not queued has run since before it came to this node.
-        const __u64 passed = load->queued_ns ? now - load->queued_ns : 0;
-        if (ran > passed) ran = passed;
-        waited = passed - ran;
+static __always_inline void notice_run(struct load_cpu* cpu, __u32 pid, __u64 ran, __u64 now) {
+    if (now - cpu->window_ns > WINDOW_NS) {
+        cpu->window_ns = now;
+        cpu->window_run_ns = 0;
     }
-    charge(cpu, slot, ran, waited);
-    load->run_ns = run_ns;
-    load->queued_ns = runnable ? now : 0;
+    cpu->window_run_ns += ran;
+    if (cpu->window_run_ns >= notice_run_ns)
+        notice(cpu, LOAD_NOTICE_RUN, pid, cpu->window_run_ns, now);
+}
+
+struct stretch {
+    __u64 run_ns, major_faults, read_bytes, write_bytes;
+    bool preempted;
+};
+
+static __always_inline void add_stretch(struct load_counter* c, const struct stretch* s) {
+    c->run_ns += s->run_ns;
+    if (s->preempted)
+        c->preempted += 1;
+    else
+        c->gave_up += 1;
+    if (s->major_faults) c->major_faults += s->major_faults;
+    if (s->read_bytes) c->read_bytes += s->read_bytes;
+    if (s->write_bytes) c->write_bytes += s->write_bytes;
+}
+
+static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool seen,
+                                         struct task_struct* task, bool preempted, __u64 now) {
+    const __u32 pid = task->pid;
+    const __u64 ran = task->se.sum_exec_runtime, waited = task->sched_info.run_delay;
+    __u64* const kept = sums[pid % TASKS];
+    struct stretch s = {0, 0, 0, 0, preempted};
+    if (seen) {
+        s.run_ns = ran - cpu->run_ns;
+        if (slot < LOAD_SLOTS) {
+            s.major_faults = task->maj_flt - cpu->major_faults;
+            if (bpf_core_field_exists(task->ioac.read_bytes)) {
+                s.read_bytes = task->ioac.read_bytes - cpu->read_bytes;
+                s.write_bytes = task->ioac.write_bytes - cpu->write_bytes;
+            }
+        }
+    } else {
+        s.run_ns = added(kept[RAN], pid, ran);
+        cpu->unseen += 1;
+        const __u64 wait = added(kept[WAITED], pid, waited);
+        if (wait) add_wait(cpu, slot, wait);
+    }
+    kept[WAITED] = kept_sum(pid, waited);
+    kept[RAN] = kept_sum(pid, ran);
+    if (notice_run_ns && slot == LOAD_OWNER) notice_run(cpu, pid, s.run_ns, now);
+    add_stretch(counter_of(cpu, slot), &s);
+    if (slot != 0 && slot < LOAD_SLOTS) add_stretch(&cpu->counters[0], &s);
 }
 
 static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct task_struct* task,
-                                        __u64 now) {
-    struct task_load* load = load_of(task, cpu);
-    if (!load) return;
-    if (load->queued_ns) charge(cpu, slot, 0, now - load->queued_ns);
-    load->queued_ns = 0;
-    load->run_ns = task->se.sum_exec_runtime;
+                                        __u64 now, bool from_idle) {
+    const __u64 queued = task->sched_info.last_queued;
+    const __u64 elsewhere = task->sched_info.run_delay;
+    const __s64 here = queued && cpu->queue_ns ? now + cpu->queue_ns - queued : 0;
+    __u64 wait = here > 0 ? here : 0;
+    if (from_idle && wait > now - cpu->since_ns) wait = now - cpu->since_ns;
+    const __u32 pid = task->pid;
+    wait += task->sched_info.pcount ? added(sums[pid % TASKS][WAITED], pid, elsewhere) : elsewhere;
+    add_wait(cpu, slot, wait);
+    if (notice_wait_ns && slot == LOAD_OWNER && wait >= notice_wait_ns)
+        notice(cpu, LOAD_NOTICE_WAIT, pid, wait, now);
+    cpu->run_ns = task->se.sum_exec_runtime;
+    if (slot >= LOAD_SLOTS) return;
+    cpu->major_faults = task->maj_flt;
+    if (bpf_core_field_exists(task->ioac.read_bytes)) {
+        cpu->read_bytes = task->ioac.read_bytes;
+        cpu->write_bytes = task->ioac.write_bytes;
+    }
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
     struct load_cpu* cpu = this_cpu();
     if (!cpu) return 0;
-    const bool seen = cpu->slot != LOAD_NONE;
+    const __u64 now = bpf_ktime_get_ns();
+    const bool seen = cpu->pid == prev->pid && cpu->slot != LOAD_NONE;
     const __u32 before = seen ? cpu->slot : slot_of(prev);
     const __u32 after = slot_of(next);
-    if (before == LOAD_NONE && after == LOAD_NONE) return 0;
 
-    const __u64 now = bpf_ktime_get_ns();
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
     barrier();
-    if (before != LOAD_NONE)
+    if (before != LOAD_NONE) {
+        if (seen) cpu->queue_ns = prev->sched_info.last_arrival - cpu->since_ns;
         switched_out(cpu, before, seen, prev, preempt || prev->__state == 0, now);
-    if (after != LOAD_NONE) switched_in(cpu, after, next, now);
+    }
+    if (after != LOAD_NONE) switched_in(cpu, after, next, now, before == LOAD_NONE);
     cpu->since_ns = now;
     cpu->slot = after;
+    cpu->pid = next->pid;
     barrier();
     ++*writing;
+    return 0;
+}
+
+static __always_inline void add_life(struct task_struct* task, bool born) {
+    struct load_cpu* cpu = this_cpu();
+    if (!cpu || task->pid != task->tgid) return;
+    const __u32 slot = slot_of(task);
+    struct load_counter* c = counter_of(cpu, slot);
+    __sync_fetch_and_add(born ? &c->births : &c->deaths, 1);
+    if (slot == 0 || slot >= LOAD_SLOTS) return;
+    c = &cpu->counters[0];
+    __sync_fetch_and_add(born ? &c->births : &c->deaths, 1);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct* parent, struct task_struct* child) {
+    add_life(child, 1);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct* task) {
+    add_life(task, 0);
     return 0;
 }
 

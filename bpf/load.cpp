@@ -3,12 +3,15 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -51,11 +54,32 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
     return leading_number<int64_t>(std::string_view(*text).substr(blank + 1)).value_or(-1);
 }
 
+// What all CPUs have run since the machine started, with what interrupts took.
+Result<Nanos> machine_run() {
+    const auto text = read_file(AT_FDCWD, "/proc/stat");
+    long long user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0;
+    if (!text || std::sscanf(text->c_str(), "cpu %lld %lld %lld %lld %lld %lld %lld", &user, &nice,
+                             &system, &idle, &io_wait, &irq, &soft_irq) != 7)
+        return fail("read /proc/stat: no line of all CPUs");
+    const long long ticks = user + nice + system + irq + soft_irq;
+    return Nanos{ticks * (1'000'000'000 / ::sysconf(_SC_CLK_TCK))};
+}
+
+// Called by take_notices.
+int noticed(void* on_notice, void* data, size_t bytes) {
+    load_notice n{};
+    if (bytes < sizeof n) return 0;
+    std::memcpy(&n, data, sizeof n);
+    (*static_cast<std::function<void(const LoadNotice&)>*>(on_notice))(
+        {n.kind == LOAD_NOTICE_WAIT, static_cast<pid_t>(n.pid), {static_cast<int64_t>(n.ns)}});
+    return 0;
+}
+
 }  // namespace
 
-// Everything of libbpf goes again once the programs run; what stays open are the links, one map and
-// one mapping.
-Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
+// Everything of libbpf goes again once the programs run; what stays open are the links, one map,
+// one mapping, and the ring of notices.
+Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Options& options) {
     libbpf_set_print(quiet);
     const int cpus = libbpf_num_possible_cpus();
     if (cpus <= 0) return fail_errno("count CPUs", -cpus);
@@ -65,6 +89,9 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
     skeleton->rodata->node_id = node_id;
     skeleton->rodata->node_level = node_level;
     skeleton->rodata->job_level = job_level;
+    skeleton->rodata->daemon_tgid = options.daemon;
+    skeleton->rodata->notice_run_ns = static_cast<uint64_t>(options.notice_run.ns);
+    skeleton->rodata->notice_wait_ns = static_cast<uint64_t>(options.notice_wait.ns);
     if (const int error =
             bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus));
         error != 0)
@@ -74,6 +101,7 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
 
     // The kernel lays array elements out at multiples of 8 bytes and maps whole pages.
     static_assert(sizeof(load_cpu) % 8 == 0);
+    static_assert(std::tuple_size_v<decltype(LoadSample::waits)> == LOAD_WAITS);
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     const size_t bytes = (sizeof(load_cpu) * static_cast<size_t>(cpus) + page - 1) / page * page;
     void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -84,11 +112,19 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
     bytes_ = bytes;
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].slot = LOAD_NONE;
 
+    if (options.notice_run.ns > 0 || options.notice_wait.ns > 0) {
+        on_notice_ = std::make_unique<std::function<void(const LoadNotice&)>>();
+        ring_ = {ring_buffer__new(bpf_map__fd(skeleton->maps.notices), noticed, on_notice_.get(),
+                                  nullptr),
+                 ring_buffer__free};
+        if (!ring_) return fail_errno("map the load notices", errno);
+    }
+
     if (const int error = load_bpf__attach(skeleton.get()); error != 0)
         return fail_errno("attach the load programs", -error);
     TRY_ASSIGN(slots_, duplicate(bpf_map__fd(skeleton->maps.slots)));
     for (const bpf_link* link :
-         {skeleton->links.on_wakeup, skeleton->links.on_wakeup_new, skeleton->links.on_switch}) {
+         {skeleton->links.on_switch, skeleton->links.on_fork, skeleton->links.on_exit}) {
         TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
         links_.push_back(std::move(kept));
     }
@@ -96,11 +132,11 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level) {
 }
 
 Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& node, int job_depth,
-                                  bool allow_bpf) {
+                                  const Options& options) {
     LoadProbe probe;
     probe.cgroups_ = &cgroups;
     TRY_ASSIGN(Cgroup group, cgroups.create(node));
-    if (!allow_bpf) {
+    if (!options.allow_bpf) {
         probe.why_not_bpf_ = "switched off";
     } else if (group.id() == 0) {
         probe.why_not_bpf_ = "no cgroup v2 is mounted";
@@ -108,7 +144,7 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
         probe.why_not_bpf_ = "this is not the initial cgroup namespace";
     } else {
         const int node_level = 1 + level_of(node);  // the root directory is level 1
-        const Status loaded = probe.load(group.id(), node_level, node_level + job_depth);
+        const Status loaded = probe.load(group.id(), node_level, node_level + job_depth, options);
         ::malloc_trim(0);  // the kernel's BTF was read into some megabytes of heap
         if (loaded) return probe;
         probe.close();
@@ -123,6 +159,7 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
 void LoadProbe::close() {
     links_.clear();
     slots_.reset();
+    ring_.reset();
     if (cpus_ != nullptr) ::munmap(std::exchange(cpus_, nullptr), bytes_);
 }
 
@@ -136,10 +173,14 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     cpus_ = std::exchange(other.cpus_, nullptr);
     cpu_count_ = other.cpu_count_;
     bytes_ = other.bytes_;
+    ring_ = std::move(other.ring_);
+    on_notice_ = std::move(other.on_notice_);
     slots_ = std::move(other.slots_);
     links_ = std::move(other.links_);
     jobs_ = std::move(other.jobs_);
     last_of_node_ = other.last_of_node_;
+    last_of_owner_ = other.last_of_owner_;
+    last_of_system_ = other.last_of_system_;
     followed_ = std::move(other.followed_);
     return *this;
 }
@@ -199,15 +240,16 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
     LoadSample total{};
     for (size_t i = 0; i < cpu_count_; ++i) {
         const load_cpu& cpu = cpus_[i];
+        const load_counter& counter = cpu.counters[slot];
         int64_t running_ns = 0;
         uint64_t run_ns = 0, wait_ns = 0;
         for (int attempt = 0; attempt < 64; ++attempt) {
             const uint32_t writing = look(cpu.writing);
             const uint64_t since = look(cpu.since_ns);
             const uint32_t now_slot = look(cpu.slot);
-            run_ns = look(cpu.counters[slot].run_ns);
-            wait_ns = look(cpu.counters[slot].wait_ns);
-            const bool ours = now_slot != LOAD_NONE && (slot == 0 || now_slot == slot);
+            run_ns = look(counter.run_ns);
+            wait_ns = look(counter.wait_ns);
+            const bool ours = slot == 0 ? now_slot < LOAD_SLOTS : now_slot == slot;
             running_ns =
                 ours ? std::max<int64_t>(0, monotonic_now().ns - static_cast<int64_t>(since)) : 0;
             if (writing % 2 == 0 && look(cpu.writing) == writing) break;
@@ -215,9 +257,18 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
         }
         total.run.ns += static_cast<int64_t>(run_ns) + running_ns;
         total.wait.ns += static_cast<int64_t>(wait_ns);
+        total.gave_up += look(counter.gave_up);
+        total.preempted += look(counter.preempted);
+        total.births += look(counter.births);
+        total.deaths += look(counter.deaths);
+        total.major_faults += look(counter.major_faults);
+        total.read_bytes += look(counter.read_bytes);
+        total.write_bytes += look(counter.write_bytes);
+        for (size_t w = 0; w < LOAD_WAITS; ++w) total.waits[w] += look(counter.waits[w]);
     }
-    last = {std::max(last.run, total.run), std::max(last.wait, total.wait)};
-    return last;
+    total.run = std::max(last.run, total.run);
+    total.wait = std::max(last.wait, total.wait);
+    return last = total;
 }
 
 Result<LoadSample> LoadProbe::follow(Followed& followed) {
@@ -260,10 +311,42 @@ Result<LoadSample> LoadProbe::read_node() {
     return follow(followed_.at(""));
 }
 
-uint64_t LoadProbe::dropped() const {
+Result<LoadSample> LoadProbe::read_owner() {
+    if (cpus_ != nullptr) return sum(LOAD_OWNER, last_of_owner_);
+    TRY_ASSIGN(const Nanos all, machine_run());
+    TRY_ASSIGN(const LoadSample node, read_node());
+    last_of_owner_.run = std::max(last_of_owner_.run, all - node.run);
+    return last_of_owner_;
+}
+
+LoadSample LoadProbe::read_system() {
+    return cpus_ != nullptr ? sum(LOAD_SYSTEM, last_of_system_) : LoadSample{};
+}
+
+int LoadProbe::notices_fd() const { return ring_ ? ring_buffer__epoll_fd(ring_.get()) : -1; }
+
+void LoadProbe::take_notices(const std::function<void(const LoadNotice&)>& each) {
+    if (!ring_) return;
+    *on_notice_ = each;
+    ring_buffer__consume(ring_.get());
+}
+
+uint64_t LoadProbe::unseen() const {
     uint64_t total = 0;
-    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) total += look(cpus_[i].dropped);
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) total += look(cpus_[i].unseen);
     return total;
+}
+
+Nanos LoadSample::wait_quantile(const LoadSample& before, int permille) const {
+    uint64_t all = 0;
+    for (size_t i = 0; i < waits.size(); ++i) all += waits[i] - before.waits[i];
+    const uint64_t longer = all * static_cast<uint64_t>(1000 - permille) / 1000;
+    uint64_t above = 0;
+    for (size_t i = waits.size(); i-- > 0;) {
+        above += waits[i] - before.waits[i];
+        if (above > longer) return {int64_t{1024} << i};
+    }
+    return {};
 }
 
 }  // namespace souk

@@ -4,20 +4,49 @@
 #ifndef SOUK_BPF_LOAD_H
 #define SOUK_BPF_LOAD_H
 
-#define LOAD_SLOTS 256 /* slot 0 is the node's whole subtree, the others are its jobs */
-#define LOAD_NONE 0xffffffffu
+#define LOAD_SLOTS 254    /* slot 0 is the node's whole subtree, those that follow are its jobs */
+#define LOAD_OWNER 254    /* tasks outside of the node that are neither of these: */
+#define LOAD_SYSTEM 255   /* threads of the kernel, agentd and its children */
+#define LOAD_COUNTERS 256 /* a power of two, as the next one */
+#define LOAD_NONE 0xffffffffu /* the idle task */
+
+#define LOAD_WAITS 32 /* of a histogram: in its i-th place are waits below 1024 << i ns */
 
 struct load_counter {
-    unsigned long long run_ns;  /* on a CPU */
-    unsigned long long wait_ns; /* runnable, on a run queue */
+    unsigned long long run_ns;    /* on a CPU */
+    unsigned long long wait_ns;   /* runnable, on a run queue */
+    unsigned long long gave_up;   /* switched out because they had to wait for something */
+    unsigned long long preempted; /* switched out while they could have gone on */
+    unsigned long long births;    /* processes, not threads */
+    unsigned long long deaths;
+    unsigned long long major_faults; /* of guests alone, as what follows */
+    unsigned long long read_bytes;   /* fetched from storage for them */
+    unsigned long long write_bytes;
+    unsigned int waits[LOAD_WAITS]; /* how long each wait was */
 };
 
 struct load_cpu {
     unsigned long long since_ns; /* CLOCK_MONOTONIC when the running task was switched in */
-    unsigned int slot;    /* its slot; LOAD_NONE: not of this node; 0: of the node, of no job */
+    unsigned long long
+        queue_ns;         /* what the clock of the run queue is ahead of that; 0: not known */
+    unsigned int slot;    /* of the running task; LOAD_NONE: idle; 0: of the node, of no job */
+    unsigned int pid;     /* of the running task */
     unsigned int writing; /* odd while the CPU changes this struct: a reader looks again */
-    unsigned long long dropped; /* updates that found no memory */
-    struct load_counter counters[LOAD_SLOTS];
+    /* since when the owner's tasks are counted for a notice, what they have run, and when the last
+     * one was given */
+    unsigned long long window_ns, window_run_ns, noticed_ns;
+    unsigned int unseen; /* switches out of tasks whose switch in was not seen */
+    /* of the running task, when it was switched in */
+    unsigned long long run_ns, major_faults, read_bytes, write_bytes;
+    struct load_counter counters[LOAD_COUNTERS];
+};
+
+/* What is told at once: the owner's tasks use this CPU, or wait for it. */
+enum load_notice_kind { LOAD_NOTICE_RUN = 1, LOAD_NOTICE_WAIT = 2 };
+struct load_notice {
+    unsigned int kind;
+    unsigned int pid;
+    unsigned long long ns; /* that it ran or waited */
 };
 
 #endif

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // LoadProbe: how much the jobs of a node run, and how long they wait for a CPU; each job by itself,
-// and the node's whole cgroup subtree. An agent owns one. source() says where the figures come
+// the node's whole cgroup subtree, and what runs outside of it: the owner's tasks. An agent owns
+// one. source() says where the figures come
 // from:
 //   "bpf"   programs on the scheduler's tracepoints (load.bpf.c), summed up in the kernel; a read
 //           costs no system call.
 //   "proc"  cpu.stat of the groups and schedstat of their threads, where BTF, permission or cgroup
 //           v2 is missing; why_not_bpf() says which. Here a thread's wait counts from when a read
-//           first sees it, until the last read that does.
+//           first sees it, until the last read that does. Of the owner there is the run time
+//           alone, with that of the kernel and the daemon in it.
 // Figures are totals since add() (a group that was there before: since it was made; the node: since
 // open()) and never fall. What can fail: errno of the kernel's answer.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,20 +30,49 @@
 #include "kernel/sys/process/cgroup.hpp"
 
 struct load_cpu;
+struct ring_buffer;
 
 namespace souk {
 
 struct LoadSample {
     Nanos run, wait;
+    // With "bpf" alone: switches because they waited for something, and while they could have gone
+    // on; processes; of guests, what storage gave and took.
+    uint64_t gave_up = 0, preempted = 0, births = 0, deaths = 0;
+    uint64_t major_faults = 0, read_bytes = 0, write_bytes = 0;
+    // How long each wait for a CPU was: waits[i] of below 1024 << i ns.
+    std::array<uint64_t, 32> waits{};
+    // Of what came since `before`: no more than this share of the waits were longer than the
+    // result, which is a power of two of 1024 ns. 0: none was.
+    Nanos wait_quantile(const LoadSample& before, int permille) const;
+};
+
+// What is told at once of the owner's tasks.
+struct LoadNotice {
+    bool waited = false;  // else it ran
+    pid_t pid = 0;
+    Nanos span;
 };
 
 class LoadProbe {
   public:
+    // For bpf alone.
+    struct Options {
+        bool allow_bpf = true;
+        pid_t daemon = ::getpid();  // it and its children outside of the node are no owner's
+        // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
+        // long. 0: it is not noticed.
+        Nanos notice_run = {}, notice_wait = {};
+    };
     // `cgroups` must outlive the probe; `node` is a group of it ("n1"), whose jobs are all
     // `job_depth` levels below it
-    // ("n1/jobs/n1.7": 2). Falls back to "proc" by itself; `allow_bpf` false takes it at once.
+    // ("n1/jobs/n1.7": 2). Falls back to "proc" by itself.
     static Result<LoadProbe> open(const Cgroups& cgroups, const std::string& node,
-                                  int job_depth = 2, bool allow_bpf = true);
+                                  int job_depth = 2) {
+        return open(cgroups, node, job_depth, Options());
+    }
+    static Result<LoadProbe> open(const Cgroups& cgroups, const std::string& node, int job_depth,
+                                  const Options& options);
     LoadProbe(LoadProbe&&) noexcept;
     LoadProbe& operator=(LoadProbe&&) noexcept;
     ~LoadProbe();
@@ -43,7 +80,7 @@ class LoadProbe {
     const char* source() const { return cpus_ != nullptr ? "bpf" : "proc"; }
     const std::string& why_not_bpf() const { return why_not_bpf_; }
 
-    // Begins to count a job's group, by its full name; at most 255 at a time (ENOSPC). The group
+    // Begins to count a job's group, by its full name; at most 253 at a time (ENOSPC). The group
     // exists; `lived`: its processes have run before, which counts too, but for the CPU time that
     // others had `used` in that group before them. `id` of the group, if it is known.
     Status add(const std::string& job, bool lived = false, uint64_t id = 0, Nanos used = {});
@@ -53,8 +90,16 @@ class LoadProbe {
     // ENOENT: not added.
     Result<LoadSample> read(const std::string& job);
     Result<LoadSample> read_node();
-    // Updates that the kernel side lost for want of memory; 0 with "proc".
-    uint64_t dropped() const;
+    // Of what is not of the node. system: threads of the kernel, the daemon and its children; with
+    // "proc" they are in the owner's.
+    Result<LoadSample> read_owner();
+    LoadSample read_system();
+    // Readable when a notice has come; -1: none will. At most one a second comes from each CPU. A
+    // task that nobody contends for its CPU is noticed when it is switched out.
+    int notices_fd() const;
+    void take_notices(const std::function<void(const LoadNotice&)>& each);
+    // Switches that the kernel did not tell of; 0 with "proc".
+    uint64_t unseen() const;
 
   private:
     struct Followed {  // for "proc"
@@ -69,7 +114,7 @@ class LoadProbe {
         Nanos before;  // that it had run when it was added
     };
     LoadProbe() = default;
-    Status load(uint64_t node_id, int node_level, int job_level);
+    Status load(uint64_t node_id, int node_level, int job_level, const Options& options);
     LoadSample sum(uint32_t slot, LoadSample& last) const;
     static Result<LoadSample> follow(Followed& followed);
     void close();
@@ -78,10 +123,12 @@ class LoadProbe {
     std::string why_not_bpf_;
     load_cpu* cpus_ = nullptr;  // mapped, one per CPU
     size_t cpu_count_ = 0, bytes_ = 0;
-    Fd slots_;               // map: cgroup id -> slot
+    Fd slots_;  // map: cgroup id -> slot
+    std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
+    std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;
     std::vector<Fd> links_;  // the programs run while these are open
     std::map<std::string, Job> jobs_;
-    LoadSample last_of_node_;
+    LoadSample last_of_node_, last_of_owner_, last_of_system_;
     std::map<std::string, Followed> followed_;  // "" is the node
 };
 

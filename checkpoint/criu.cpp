@@ -285,14 +285,14 @@ std::vector<CriuEvent> CriuSession::on_readable() {
         if (n > 0)
             on_record(record.data(), static_cast<size_t>(n), events);
         else
-            end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
+            end(CriuEventKind::lost, why_failed(CauseCode::criu_ended, ""), events);
     }
     if (socket_ && exited && *exited)
-        end(CriuEventKind::lost, "CRIU ended without an answer" + why_failed(""), events);
+        end(CriuEventKind::lost, why_failed(CauseCode::criu_ended, ""), events);
     return events;
 }
 
-void CriuSession::end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events) {
+void CriuSession::end(CriuEventKind kind, Trouble message, std::vector<CriuEvent>& events) {
     phase_ = CriuPhase::over;
     events.push_back({kind, std::move(message), root_});
     epoll_.reset();
@@ -301,7 +301,7 @@ void CriuSession::end(CriuEventKind kind, std::string message, std::vector<CriuE
 
 void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& events) {
     CriuResp* r = criu_resp__unpack(nullptr, n, reinterpret_cast<const uint8_t*>(data));
-    if (!r) return end(CriuEventKind::lost, "CRIU gave an answer that is none", events);
+    if (!r) return end(CriuEventKind::lost, because(CauseCode::criu_ended), events);
     const std::string first_error = r->cr_errmsg ? r->cr_errmsg : "";
     const bool success = r->success;
     if (r->type == CRIU_REQ_TYPE__NOTIFY && r->notify) {
@@ -317,7 +317,7 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
             phase_ = CriuPhase::ready;
             events.push_back({CriuEventKind::ready, version_, 0});
         } else if (const Status s = ask(CRIU_REQ_TYPE__FEATURE_CHECK, true); !s) {
-            end(CriuEventKind::lost, s.error().message, events);
+            end(CriuEventKind::lost, s.error(), events);
         }
     } else if (r->type == CRIU_REQ_TYPE__FEATURE_CHECK && phase_ == CriuPhase::starting) {
         phase_ = CriuPhase::ready;
@@ -349,8 +349,8 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
     // Asked for what is to be left to others, between the stop and the first look (CRIU
     // criu/cr-dump.c).
     const bool fit = script != "query-ext-files" || !stopped_ || stopped_().has_value();
-    if (const Status s = answer_notify(fit); !s)
-        end(CriuEventKind::lost, s.error().message, events);
+    if (const Status s = answer_notify(fit); !s) return end(CriuEventKind::lost, s.error(), events);
+    if (fit && script == "query-ext-files") events.push_back({CriuEventKind::stopped, {}, 0});
 }
 
 void CriuSession::on_final(bool success, const std::string& first_error, pid_t root,
@@ -361,23 +361,31 @@ void CriuSession::on_final(bool success, const std::string& first_error, pid_t r
     if (success && phase_ == CriuPhase::restore_ending && !refusing_)
         return end(CriuEventKind::restored, {}, events);
     if (!success && refusing_) return end(CriuEventKind::refused, {}, events);
-    const char* verb =
-        phase_ == CriuPhase::restoring || phase_ == CriuPhase::restore_ending ? "restore" : "dump";
-    end(CriuEventKind::failed, std::string("CRIU cannot ") + verb + why_failed(first_error),
+    const bool restores = phase_ == CriuPhase::restoring || phase_ == CriuPhase::restore_ending;
+    end(CriuEventKind::failed,
+        why_failed(restores ? CauseCode::criu_cannot_restore : CauseCode::criu_cannot_dump,
+                   first_error),
         events);
 }
 
-// ": " and what CRIU itself said, in one line.
-std::string CriuSession::why_failed(const std::string& first_error) const {
-    std::string why;
-    struct statvfs fs;
-    if (::fstatvfs(images_.get(), &fs) == 0 &&
-        (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
-        why = ": no space left in the image directory";
+// By what CRIU itself said, which goes along.
+Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_error) const {
     std::string lines;
     if (const auto log = read_file(images_.get(), log_name_)) lines = criu_error_lines(*log);
     if (lines.empty()) lines = criu_error_lines(first_error.empty() ? "" : "Error " + first_error);
-    return lines.empty() ? why : why + ": " + lines;
+    CauseCode code = otherwise;
+    if (const CauseCode known = criu_cause(lines);
+        otherwise == CauseCode::criu_cannot_dump && known != CauseCode::none)
+        code = known;
+    struct statvfs fs;
+    if (::fstatvfs(images_.get(), &fs) == 0 &&
+        (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
+        code = CauseCode::image_disk_full;
+    if (code == CauseCode::criu_cannot_restore)
+        if (std::string file = criu_unopened_file(lines); !file.empty())
+            return {because(CauseCode::file_not_opened, {{"text", std::move(file)}}),
+                    std::move(lines)};
+    return {because(code), std::move(lines)};
 }
 
 }  // namespace souk

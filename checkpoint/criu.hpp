@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -84,6 +85,7 @@ struct RestoreOptions {
 enum class CriuEventKind : uint8_t {
     ready,
     pre_dump,
+    stopped,  // every process stands still, and CRIU goes on with its dump meanwhile
     dump_held,
     dumped,
     restore_held,
@@ -95,8 +97,8 @@ enum class CriuEventKind : uint8_t {
 };
 struct CriuEvent {
     CriuEventKind kind{};
-    std::string message;  // ready: CRIU's version; failed, lost: one line why
-    pid_t root = 0;       // restore_held, resumed, restored: inside
+    Trouble message;  // ready: CRIU's version; failed, lost: why, and CRIU's own words
+    pid_t root = 0;   // restore_held, resumed, restored: inside
 };
 
 enum class CriuPhase : uint8_t {
@@ -133,13 +135,13 @@ class CriuSession {
 
   private:
     void on_record(const char* data, size_t n, std::vector<CriuEvent>& events);
-    void end(CriuEventKind kind, std::string message, std::vector<CriuEvent>& events);
+    void end(CriuEventKind kind, Trouble message, std::vector<CriuEvent>& events);
     void on_notify(const std::string& script, pid_t pid, std::vector<CriuEvent>& events);
     void on_final(bool success, const std::string& message, pid_t root,
                   std::vector<CriuEvent>& events);
     Status ask(int request_type, bool keep_open);
     Status answer_notify(bool ok);
-    std::string why_failed(const std::string& first_error) const;
+    Trouble why_failed(CauseCode otherwise, const std::string& first_error) const;
 
     CriuTool* tool_ = nullptr;
     Fd epoll_, socket_, images_, run_;
@@ -161,6 +163,12 @@ bool has_criu_preload(pid_t criu);
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
 // characters. Pure.
 std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
+
+// What such lines say of the job, where that is known; else none. Pure.
+CauseCode criu_cause(std::string_view lines);
+// What CRIU's lines say of a file that it could not open for the job: "cannot open PATH: REASON";
+// empty: nothing.
+std::string criu_unopened_file(std::string_view lines);
 
 // Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
 // just ending. Pure.

@@ -9,6 +9,7 @@
 
 #include "checkpoint/criu.hpp"
 #include "checkpoint/criu_fields.hpp"
+#include "kernel/base/text.hpp"
 
 namespace souk {
 namespace {
@@ -135,6 +136,43 @@ Result<int> arm_expired_timerfds(int images) {
     return static_cast<int>(places.size());
 }
 
+CauseCode criu_cause(std::string_view lines) {
+    struct Line {
+        std::string_view words;
+        CauseCode code;
+    };
+    // As CRIU 3.17 to 4.2 have them.
+    static constexpr Line known[] = {
+        {"Can't get rlimit", CauseCode::lacks_sys_resource},
+        {"increase limit", CauseCode::deleted_file_too_large},
+        {"half of stream unix connection", CauseCode::socket_to_outside},
+        {"External socket is used", CauseCode::socket_to_outside},
+        {"Connected TCP socket", CauseCode::connection_open},
+        {" of that type [", CauseCode::file_unsupported},
+        {"Can't lookup mount=", CauseCode::file_mount_unknown},
+        {"Can't dump nested", CauseCode::namespace_nested},
+        {"Dumping seccomp filters not supported", CauseCode::seccomp_unsupported},
+        {"PTRACE_O_SUSPEND_SECCOMP", CauseCode::seccomp_unsupported},
+        {"Timeout reached", CauseCode::did_not_stop},
+    };
+    for (const Line& line : known)
+        if (lines.find(line.words) != lines.npos) return line.code;
+    return CauseCode::none;
+}
+
+std::string criu_unopened_file(std::string_view lines) {
+    // criu/files-reg.c, open_path; the path is that in the job's root, without its first '/'.
+    constexpr std::string_view before = "Can't open file ", between = " on restore: ";
+    const size_t from = lines.find(before);
+    if (from == lines.npos) return {};
+    std::string_view line = lines.substr(from + before.size());
+    line = line.substr(0, line.find('\n'));
+    const size_t to = line.rfind(between);
+    if (to == line.npos) return {};
+    return "cannot open /" + std::string(line.substr(0, to)) + ": " +
+           std::string(line.substr(to + between.size()));
+}
+
 bool criu_trouble_passes(std::string_view error) {
     // criu/seize.c, collect_threads. Of a process whose first thread has ended for good,
     // kernel/sys/process/movable tells before.
@@ -155,8 +193,7 @@ std::string criu_error_lines(std::string_view log, size_t lines_max) {
         if (error == std::string_view::npos ||
             line.find("setup RLIMIT_NOFILE") != std::string_view::npos)
             continue;
-        std::string said(line.substr(error, line_bytes_max));
-        for (char& c : said) c = static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+        const std::string said = blank_controls(line.substr(error, line_bytes_max));
         if (out.find(said) != std::string::npos) continue;
         out += (out.empty() ? "" : "; ") + said;
         ++lines;

@@ -8,7 +8,9 @@
 // foreign image (one line that names the file), a machine that lacks what the job needs.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,12 +33,20 @@ struct ImageFile {
 };
 
 struct Manifest {
-    static constexpr int format = 2;  // 2: page_file_name may be among the files
+    // 2: page_file_name may be among the files; 3: the files are encrypted
+    static constexpr int format = 3;
     JobId job;
     Epoch epoch;
     Machine machine;
-    std::vector<ImageFile> files;  // sorted by name
-    uint64_t bytes() const;        // of all files
+    // Sorted by name. Where they are encrypted, lengths are those on the disk, and digests of tags
+    // (encrypted_file.hpp).
+    std::vector<ImageFile> files;
+    // Of encrypted files: 32 bytes each. Empty: the files are plain.
+    std::string salt, tag;
+    // Of an encrypted checkpoint, whose key may not be there: how far stdout, stderr and stdin had
+    // come.
+    std::optional<std::array<uint64_t, 3>> ends;
+    uint64_t bytes() const;  // of all files
     bool operator==(const Manifest&) const = default;
 };
 inline constexpr const char* manifest_name = "MANIFEST";
@@ -54,6 +64,10 @@ bool valid_image_name(std::string_view name);
 // of the image. Pure.
 bool is_image_file(std::string_view name);
 
+// An error that says: what lies there is not the image that it should be, and never will be.
+tl::unexpected<Error> refuse_image(std::string why);
+bool image_is_refused(const Error& error);
+
 // Whether the image must survive a crash of the machine: a frozen job must; one on its way in
 // memory need not.
 enum class Durability : uint8_t { memory, disk };
@@ -69,8 +83,8 @@ Status seal_image(int parent, const std::string& name, const Manifest& manifest,
                   Durability durability);
 Result<Fd> open_image(int parent, const std::string& name);
 Result<Manifest> read_manifest(int directory);
-// Reads every file: lengths, digests, nothing missing. (CRIU's logs of a restore do not count.)
-// `but`: a file whose bytes the caller checks.
+// Reads every file that is not encrypted: lengths, digests, nothing missing. (CRIU's logs of a
+// restore do not count.) `but`: a file whose bytes the caller checks.
 Result<Manifest> verify_image(int directory, std::string_view but = {});
 // NAME and NAME.part, if they are there.
 Status remove_image(int parent, const std::string& name);

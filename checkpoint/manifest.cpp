@@ -2,6 +2,7 @@
 // The manifest as text: one line a fact, in this order, and in the end a digest of all lines
 // before. Pure.
 #include <algorithm>
+#include <cerrno>
 
 #include "checkpoint/images.hpp"
 
@@ -58,7 +59,56 @@ bool parse_file(std::string_view line, ImageFile& file) {
     return Lines::number(line.substr(0, first), file.bytes) && valid_digest(file.digest) &&
            valid_image_name(file.name);
 }
+
+constexpr size_t secret_bytes = 32;  // of a salt and a tag
+
+std::string hex_of(std::string_view bytes) {
+    constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const char c : bytes) {
+        out += digits[static_cast<unsigned char>(c) >> 4];
+        out += digits[static_cast<unsigned char>(c) & 15];
+    }
+    return out;
+}
+
+bool parse_hex(std::string_view text, std::string& bytes) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    if (text.size() != 2 * secret_bytes) return false;
+    bytes.clear();
+    for (size_t i = 0; i < text.size(); i += 2) {
+        const size_t high = digits.find(text[i]), low = digits.find(text[i + 1]);
+        if (high == std::string_view::npos || low == std::string_view::npos) return false;
+        bytes += static_cast<char>(high << 4 | low);
+    }
+    return true;
+}
+
+// "STDOUT STDERR STDIN"
+bool parse_ends(std::string_view line, Manifest& m) {
+    std::array<uint64_t, 3> ends{};
+    for (size_t i = 0; i < ends.size(); ++i) {
+        const size_t space = i < 2 ? line.find(' ') : line.size();
+        if (space == std::string_view::npos || !Lines::number(line.substr(0, space), ends[i]))
+            return false;
+        line.remove_prefix(std::min(space + 1, line.size()));
+    }
+    m.ends = ends;
+    return true;
+}
+
+bool take_encryption(Lines& lines, Manifest& m) {
+    std::string value;
+    if (!lines.take("salt", value) || !parse_hex(value, m.salt)) return false;
+    return !lines.take("ends", value) || parse_ends(value, m);
+}
 }  // namespace
+
+tl::unexpected<Error> refuse_image(std::string why) {
+    return tl::unexpected(Error{EBADMSG, std::move(why)});
+}
+
+bool image_is_refused(const Error& error) { return error.code == EBADMSG; }
 
 bool valid_image_name(std::string_view name) {
     if (name.empty() || name.size() > 200 || name == "." || name == "..") return false;
@@ -74,7 +124,8 @@ std::string encode_manifest(const Manifest& m) {
     const bool has_page_file = std::any_of(m.files.begin(), m.files.end(), [](const ImageFile& f) {
         return f.name == page_file_name;
     });
-    std::string out = "souk-image " + std::to_string(has_page_file ? Manifest::format : 1) + "\n";
+    const int format = !m.salt.empty() ? 3 : has_page_file ? 2 : 1;
+    std::string out = "souk-image " + std::to_string(format) + "\n";
     const auto line = [&out](const char* key, const std::string& value) {
         out += key + (" " + value) + "\n";
     };
@@ -90,9 +141,14 @@ std::string encode_manifest(const Manifest& m) {
         line("cpu", m.machine.cpu_features.substr(begin, end - begin));
         begin = end + 1;
     }
+    if (format == 3) line("salt", hex_of(m.salt));
+    if (m.ends)
+        line("ends", std::to_string((*m.ends)[0]) + " " + std::to_string((*m.ends)[1]) + " " +
+                         std::to_string((*m.ends)[2]));
     line("files", std::to_string(m.files.size()));
     for (const ImageFile& f : m.files)
         line("file", std::to_string(f.bytes) + " " + f.digest + " " + f.name);
+    if (!m.tag.empty()) line("tag", hex_of(m.tag));
     line("end", digest_of(out));
     return out;
 }
@@ -116,6 +172,7 @@ Result<Manifest> decode_manifest(std::string_view text) {
         good = before <= value && value.find(' ') == std::string::npos;
         m.machine.cpu_features += (m.machine.cpu_features.empty() ? "" : " ") + value;
     }
+    good = good && (format < 3 || take_encryption(lines, m));
     good = good && lines.take("files", files) && files <= image_files_max;
     for (uint64_t i = 0; good && i < files; ++i) {
         ImageFile file;
@@ -123,9 +180,11 @@ Result<Manifest> decode_manifest(std::string_view text) {
         good = good && (m.files.empty() || m.files.back().name < file.name);
         m.files.push_back(std::move(file));
     }
-    if (!good || !lines.take("end", value) || !lines.done()) return fail("manifest: damaged");
+    good = good && (format < 3 || (lines.take("tag", value) && parse_hex(value, m.tag)));
+    if (!good || !lines.take("end", value) || !lines.done())
+        return refuse_image("manifest: damaged");
     const size_t end_line = text.rfind("end ", text.size() - 2);
-    if (digest_of(text.substr(0, end_line)) != value) return fail("manifest: damaged");
+    if (digest_of(text.substr(0, end_line)) != value) return refuse_image("manifest: damaged");
     return m;
 }
 

@@ -12,19 +12,26 @@
 #include <set>
 #include <tuple>
 
+#include "kernel/base/home_inode.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 namespace {
-constexpr size_t record_bytes_max = 64 << 20;
+constexpr size_t record_bytes_max = 64 << 20, maps_bytes_max = 64 << 20;
 constexpr std::string_view header = "souk-files 1";
 constexpr size_t strings_each = 11;
 constexpr const char* map_place = "map";
+constexpr std::string_view fd_place = "fd ";
+constexpr const char* home_type = "fuse.souk";  // agentd/init/setup.cpp
+// Of the machine in a tree of the home's, likewise.
+constexpr std::string_view of_machine[] = {"/proc", "/sys", "/dev", "/run"};
 
 struct Mount {
     std::string device, type, source;
+    std::string point;  // as the process sees it
 };
 
 // By the number of the mount. Format: proc_pid_mountinfo(5).
@@ -43,9 +50,85 @@ std::map<uint64_t, Mount> mounts_of(const std::string& table) {
         const auto dash = std::ranges::find(words, "-");
         const auto number = words.empty() ? std::nullopt : whole_number<uint64_t>(words[0]);
         if (!number || words.end() - dash < 4) continue;
-        mounts[*number] = {std::string(words[2]), std::string(dash[1]), std::string(dash[2])};
+        mounts[*number] = {std::string(words[2]), std::string(dash[1]), std::string(dash[2]),
+                           std::string(words[4])};
     }
     return mounts;
+}
+
+// Which file systems agentd sees. Its table of mounts is read when it is needed first: a job seldom
+// has a file that is not in the file system of the root directory.
+class Outside {
+  public:
+    bool has(dev_t device, const std::string& mount) {
+        if (!top_) {
+            struct statx st {};
+            top_ = makedev(0, 0);
+            if (::statx(AT_FDCWD, "/", AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0)
+                top_ = makedev(st.stx_dev_major, st.stx_dev_minor);
+        }
+        if (device == *top_) return true;
+        if (!devices_) {
+            devices_.emplace();
+            if (const auto table = read_file(AT_FDCWD, "/proc/self/mountinfo"))
+                for (const auto& [number, one] : mounts_of(*table)) devices_->insert(one.device);
+        }
+        // Without the table: none is the capsule's own.
+        return devices_->empty() || devices_->contains(mount);
+    }
+
+  private:
+    std::optional<dev_t> top_;
+    std::optional<std::set<std::string>> devices_;
+};
+
+struct MappedRange {
+    std::string name;       // in /proc/PID/map_files
+    std::string_view file;  // device, inode and path
+};
+
+// Nothing: the mapping has no file. Format: proc_pid_maps(5), where addresses have leading zeros,
+// which the names in map_files have not.
+std::optional<MappedRange> range_of_mapping(std::string_view line) {
+    const auto word = [&line] {
+        const size_t to = std::min(line.find(' '), line.size());
+        const std::string_view w = line.substr(0, to);
+        line.remove_prefix(std::min(to + 1, line.size()));
+        return w;
+    };
+    const std::string_view range = word();
+    (void)word();  // what it may be used for
+    (void)word();  // where it begins in its file
+    const std::string_view file = line, device = word(), inode = word();
+    const size_t dash = range.find('-');
+    if (dash == range.npos || device.empty() || inode.empty() || inode == "0") return std::nullopt;
+    const auto plain = [](std::string_view number) {
+        number.remove_prefix(std::min(number.find_first_not_of('0'), number.size()));
+        return std::string(number.empty() ? "0" : number);
+    };
+    return MappedRange{plain(range.substr(0, dash)) + "-" + plain(range.substr(dash + 1)), file};
+}
+
+// At its home a job with its home's files has the node's own tree. Its root; nothing: the job's
+// root is served, or is the node's.
+std::optional<HomeInode> root_of_tree(const std::string& proc,
+                                      const std::map<uint64_t, Mount>& mounts) {
+    char path[PATH_MAX];
+    const std::string link = proc + "root";
+    const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
+    struct statx st {};
+    if (length <= 0 || std::string_view(path, static_cast<size_t>(length)) != SOUK_FILES_ROOT ||
+        ::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &st) != 0)
+        return std::nullopt;
+    const auto mount = mounts.find(st.stx_mnt_id);
+    if (mount == mounts.end() || mount->second.type == home_type) return std::nullopt;
+    return HomeInode{makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
+}
+
+bool is_of_machine(std::string_view point) {
+    return std::ranges::any_of(of_machine, [&](std::string_view top) {
+        return point.starts_with(top) && (point.size() == top.size() || point[top.size()] == '/');
+    });
 }
 
 // What the look of one process needs of all.
@@ -53,7 +136,8 @@ struct Looker {
     pid_t pid;         // inside
     std::string proc;  // "/proc/PID/"
     const std::map<uint64_t, Mount>& mounts;
-    const std::set<std::string>& outside;  // devices that agentd sees
+    Outside& outside;
+    std::optional<HomeInode> tree;  // root_of_tree
     std::vector<OpenFile>& files;
 
     void look(const std::string& name, std::string place) const {
@@ -70,20 +154,43 @@ struct Looker {
         f.pid = pid;
         f.place = std::move(place);
         f.path.assign(path, static_cast<size_t>(length));
+        f.device = makedev(st.stx_dev_major, st.stx_dev_minor);
+        f.inode = st.stx_ino;
+        f.kind = st.stx_mode & S_IFMT;
+        const bool device = f.kind == S_IFCHR || f.kind == S_IFBLK;
+        if (device) f.rdev = makedev(st.stx_rdev_major, st.stx_rdev_minor);
         const auto mount = mounts.find(st.stx_mnt_id);
         if ((st.stx_mask & STATX_MNT_ID) != 0 && mount != mounts.end()) {
             f.type = mount->second.type;
             f.source = mount->second.source;
-            f.capsules = !outside.contains(mount->second.device);
+            // of a device its number counts
+            f.capsules = !device && !outside.has(f.device, mount->second.device);
+            if (tree && !device && !is_of_machine(mount->second.point)) {
+                f.type = home_type;
+                f.source = "souk";
+                f.inode = home_inode(*tree, {f.device, f.inode});
+                f.capsules = true;
+            }
         }
         for (const char* of_the_kernel : {"proc", "sysfs", "devpts", "cgroup", "cgroup2", "mqueue"})
             if (f.type == of_the_kernel) return;
-        f.device = makedev(st.stx_dev_major, st.stx_dev_minor);
-        f.inode = st.stx_ino;
-        f.kind = st.stx_mode & S_IFMT;
-        if (f.kind == S_IFCHR || f.kind == S_IFBLK)
-            f.rdev = makedev(st.stx_rdev_major, st.stx_rdev_minor);
         files.push_back(std::move(f));
+    }
+
+    // A file is often mapped in several pieces, as a library is: one look is enough. A mapping is
+    // not named by its address: neighbours may have become one.
+    void look_at_maps() const {
+        const auto table = read_file(AT_FDCWD, proc + "maps", maps_bytes_max);
+        if (!table) return;
+        std::set<std::string_view> seen;  // device, inode and path
+        for (size_t at = 0; at < table->size();) {
+            const size_t end = std::min(table->find('\n', at), table->size());
+            const std::string_view line(table->data() + at, end - at);
+            at = end + 1;
+            const auto range = range_of_mapping(line);
+            if (range && seen.insert(range->file).second)
+                look("map_files/" + range->name, map_place);
+        }
     }
 };
 
@@ -102,7 +209,11 @@ bool is_deleted(const OpenFile& f) { return f.path.ends_with(" (deleted)"); }
 bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel) {
     if (was.kind != is.kind) return false;
     if (is_device(was)) return was.rdev == is.rdev;
-    if (was.capsules) return is.capsules && (was.path == is.path || is_deleted(was));
+    if (was.capsules) {
+        if (!is.capsules || is_deleted(was)) return is.capsules;
+        // Of the job's home, wherever the job is: each of its inodes has one number.
+        return was.path == is.path && (was.type != home_type || was.inode == is.inode);
+    }
     const bool one_server = is_network_filesystem(was.type) && was.type == is.type &&
                             was.source == is.source && !was.type.starts_with("fuse");
     if (!one_kernel) return !one_server || !keeps_inodes(was.type) || was.inode == is.inode;
@@ -169,23 +280,19 @@ Result<OpenFiles> OpenFiles::decode(std::string_view text) {
 Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids) {
     OpenFiles list;
     TRY_ASSIGN(list.boot, read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id"));
-    TRY_ASSIGN(const std::string own, read_file(AT_FDCWD, "/proc/self/mountinfo"));
-    std::set<std::string> outside;
-    for (const auto& [number, mount] : mounts_of(own)) outside.insert(mount.device);
+    Outside outside;
     std::map<uint64_t, Mount> mounts;  // of the capsule: all processes of a job are in one
     for (const auto& [inside, pid] : pids) {
         const std::string proc = "/proc/" + std::to_string(pid) + "/";
         if (mounts.empty())
             if (const auto table = read_file(AT_FDCWD, proc + "mountinfo"))
                 mounts = mounts_of(*table);
-        const Looker looker{inside, proc, mounts, outside, list.files};
+        const Looker looker{inside, proc, mounts, outside, root_of_tree(proc, mounts), list.files};
         for (const char* one : {"exe", "cwd", "root"}) looker.look(one, one);
         if (const auto fds = list_dir(AT_FDCWD, proc + "fd"))
-            for (const std::string& fd : *fds) looker.look("fd/" + fd, "fd " + fd);
-        // Not by address: neighbours may have become one.
+            for (const std::string& fd : *fds) looker.look("fd/" + fd, std::string(fd_place) + fd);
         const size_t before = list.files.size();
-        if (const auto maps = list_dir(AT_FDCWD, proc + "map_files"))
-            for (const std::string& map : *maps) looker.look("map_files/" + map, map_place);
+        looker.look_at_maps();
         const auto first = list.files.begin() + static_cast<ptrdiff_t>(before);
         std::sort(first, list.files.end(), [](const OpenFile& a, const OpenFile& b) {
             return std::tie(a.device, a.inode, a.path) < std::tie(b.device, b.inode, b.path);
@@ -193,6 +300,18 @@ Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids) {
         list.files.erase(std::unique(first, list.files.end()), list.files.end());
     }
     return list;
+}
+
+Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids) {
+    std::map<pid_t, std::set<std::string>> open;
+    for (const auto& [inside, pid] : pids) {
+        TRY_ASSIGN(const auto fds, list_dir(AT_FDCWD, "/proc/" + std::to_string(pid) + "/fd"));
+        for (const std::string& fd : fds) open[inside].insert(std::string(fd_place) + fd);
+    }
+    std::erase_if(files.files, [&open](const OpenFile& f) {
+        return f.place.starts_with(fd_place) && !open[f.pid].contains(f.place);
+    });
+    return {};
 }
 
 Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
@@ -231,16 +350,18 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
     return {};
 }
 
-Status save_open_files(int image, const std::map<pid_t, pid_t>& pids) {
-    TRY_ASSIGN(const OpenFiles list, open_files_of(pids));
-    return create_file(image, open_files_name, list.encode());
+Status save_open_files(int image, const OpenFiles& files) {
+    return create_file(image, open_files_name, files.encode());
 }
 
-Status check_open_files(int image, const std::map<pid_t, pid_t>& pids) {
+Status check_open_files(int image, std::map<pid_t, pid_t> pids) {
     const auto text = read_file(image, open_files_name, record_bytes_max);
     if (!text && text.error().code == ENOENT) return {};
     if (!text) return wrap("what files it had", text.error());
     TRY_ASSIGN(const OpenFiles dumped, OpenFiles::decode(*text));
+    std::set<pid_t> of_job;
+    for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
+    std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
     TRY_ASSIGN(const OpenFiles restored, open_files_of(pids));
     if (auto same = same_files(dumped, restored); !same)
         return wrap("a file was swapped since it stood", same.error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Which files a job has: of each process what it has open, mapped and runs, and its directories,
-// as the kernel identifies them. Taken down while a dump holds the job, and compared while a
+// as the kernel identifies them. Taken down while a dump has stopped the job, and compared while a
 // restore is held, before anything of it runs: CRIU opens files by their names, and somebody may
 // have put another file there.
 //
@@ -9,6 +9,7 @@
 //   on another        device means nothing there. On a network file system of the same server the
 //                     inode; else nothing (criu_user.c: the job's user could open the file)
 //   in the capsule's own file systems (/dev/shm)   that it is in one of them
+//   a file of the job's home (srun --files=home)   the path, and the inode at home
 //   a device          its number
 // Deleted files come from the image; pipes, sockets and the files of /proc are of the capsule.
 #pragma once
@@ -50,12 +51,17 @@ struct OpenFiles {
 // `pids` as of pids_inside. Files that the comparison leaves out are left out. No file server is
 // asked.
 Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids);
+// While CRIU dumps, its code in a process has its log open there. That is closed when the dump is
+// held, and until then it has a number that was free: an open file that is still there is the
+// job's. `pids` as they were at the look.
+Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids);
 // Whether each file of the dump is the same after the restore, and no other is mapped. The error
 // names the file, and what it was and is. Pure.
 Status same_files(const OpenFiles& dumped, const OpenFiles& restored);
 
-// In an image. An image without them was made by an earlier version: nothing to compare.
-Status save_open_files(int image, const std::map<pid_t, pid_t>& pids);
-Status check_open_files(int image, const std::map<pid_t, pid_t>& pids);
+// In an image. An image without them was made by an earlier version: nothing to compare. Of `pids`
+// those are looked at that the image names: CRIU is among them, and has many files of its own.
+Status save_open_files(int image, const OpenFiles& files);
+Status check_open_files(int image, std::map<pid_t, pid_t> pids);
 
 }  // namespace souk

@@ -13,6 +13,7 @@ namespace souk {
 namespace {
 // stays in a core's own cache from one end to the other
 constexpr size_t buffer_bytes = 256 * 1024;
+static_assert(buffer_bytes == ChunkCipher::chunk_bytes);
 constexpr size_t slice_bytes = 1 << 20;  // between two looks at what else there is to do
 // The disk is given so much at a time, and no more than twice that waits for it.
 constexpr uint32_t sync_bytes = 32 << 20;
@@ -29,7 +30,7 @@ Status read_all(int file, uint64_t at, char* to, size_t bytes) {
         const ssize_t n = ::pread(file, to + got, bytes - got, static_cast<off_t>(at + got));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(std::string("read ") + page_file_name, errno);
-        if (n == 0) return fail(std::string("image file ") + page_file_name + ": damaged");
+        if (n == 0) return refuse_image(std::string("image file ") + page_file_name + ": damaged");
         got += static_cast<size_t>(n);
     }
     return {};
@@ -39,16 +40,21 @@ Status read_all(int file, uint64_t at, char* to, size_t bytes) {
 // ---- out of the job
 
 Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int image_directory,
+                                                            const Target& to,
                                                             const std::map<pid_t, pid_t>& pids,
                                                             Done done) {
     std::unique_ptr<PageFileWrite> w(new PageFileWrite(loop, std::move(done)));
     TRY_ASSIGN(w->ranges_, lazy_ranges(image_directory));
     TRY_ASSIGN(w->memory_, FrozenMemory::open(w->ranges_, pids));
-    TRY_ASSIGN(w->file_,
-               open_at(image_directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
-    const auto bytes = static_cast<off_t>(bytes_of(w->ranges_));
+    TRY_ASSIGN(w->file_, open_at(to.directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
+    const uint64_t plain = bytes_of(w->ranges_);
+    const auto bytes = static_cast<off_t>(to.key ? ChunkCipher::stored_bytes(plain) : plain);
     if (bytes > 0 && ::fallocate(w->file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP)
         return fail_errno("room for its memory", errno);
+    if (to.key) {
+        TRY_ASSIGN(w->encrypted_,
+                   EncryptedWriter::open(std::move(w->file_), page_file_name, to.key, plain));
+    }
     w->buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
     w->syncs_.resize(syncs_max + 1);
     w->again_ = loop.after(Nanos{}, [self = w.get()] { self->go_on(); });
@@ -66,6 +72,10 @@ void PageFileWrite::go_on() {
     }
     if (all && syncing_ == 0) {
         last_ = true;
+        if (auto made = encrypted_ ? encrypted_->end() : Result<ImageFile>(ImageFile{}); made)
+            made_ = std::move(*made);
+        else
+            return end(tl::unexpected(made.error()));
         if (auto begun = sync(0, 0); !begun) return end(std::move(begun));
     } else if (!all && syncing_ < syncs_max) {
         again_ = loop_.after(Nanos{}, [this] { go_on(); });
@@ -87,10 +97,17 @@ Status PageFileWrite::fill_and_write() {
             index_done_ = 0;
         }
     }
-    digest_.add({buffer_.get(), filled});
-    for (size_t done = 0; done < filled;) {
-        const ssize_t n = ::pwrite(file_.get(), buffer_.get() + done, filled - done,
-                                   static_cast<off_t>(written_));
+    if (!encrypted_) return write_plain(filled);
+    TRY(encrypted_->add_chunk(buffer_.get(), filled));
+    written_ = encrypted_->written();
+    return {};
+}
+
+Status PageFileWrite::write_plain(size_t bytes) {
+    digest_.add({buffer_.get(), bytes});
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n =
+            ::pwrite(file_.get(), buffer_.get() + done, bytes - done, static_cast<off_t>(written_));
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return fail_errno("write its memory", n < 0 ? errno : ENOSPC);
         done += static_cast<size_t>(n);
@@ -101,7 +118,7 @@ Status PageFileWrite::fill_and_write() {
 
 Status PageFileWrite::sync(uint64_t from, uint32_t bytes) {
     const auto place = std::find_if(syncs_.begin(), syncs_.end(), [](const Sync& s) { return !s; });
-    TRY_ASSIGN(*place, loop_.sync(file_.get(), from, bytes,
+    TRY_ASSIGN(*place, loop_.sync(fd(), from, bytes,
                                   [this, i = place - syncs_.begin()](const Status& status) {
                                       syncs_[static_cast<size_t>(i)].close();
                                       synced(status);
@@ -121,7 +138,7 @@ void PageFileWrite::end(Status status) {
     syncs_.clear();
     const Done done = std::move(done_);
     if (!status) return done(tl::unexpected(status.error()));
-    done(ImageFile{page_file_name, written_, digest_.hex()});
+    done(encrypted_ ? *made_ : ImageFile{page_file_name, written_, digest_.hex()});
 }
 
 // ---- into the restored one
@@ -133,15 +150,36 @@ Result<std::unique_ptr<PageFileRead>> PageFileRead::open(Loop& loop, Fd file,
     if (::fstat(file.get(), &st) != 0) return fail_errno(page_file_name, errno);
     std::unique_ptr<PageFileRead> r(
         new PageFileRead(loop, std::move(file), std::move(ranges), std::move(digest)));
-    for (const PageRange& range : r->ranges_) {
-        r->offsets_.push_back(r->bytes_);
-        r->bytes_ += range.pages * page_bytes;
-    }
-    if (static_cast<uint64_t>(st.st_size) != r->bytes_)
-        return fail(std::string("image file ") + page_file_name + ": " +
-                    std::to_string(st.st_size) + " bytes, not " + std::to_string(r->bytes_));
-    r->buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
+    TRY(r->take_ranges(static_cast<uint64_t>(st.st_size)));
     return r;
+}
+
+Result<std::unique_ptr<PageFileRead>> PageFileRead::open(Loop& loop, EncryptedReader file,
+                                                         std::vector<PageRange> ranges) {
+    std::unique_ptr<PageFileRead> r(new PageFileRead(loop, Fd{}, std::move(ranges), ""));
+    const uint64_t bytes = file.bytes();
+    r->encrypted_ = std::move(file);
+    TRY(r->take_ranges(bytes));
+    return r;
+}
+
+Status PageFileRead::take_ranges(uint64_t bytes_in_file) {
+    for (const PageRange& range : ranges_) {
+        offsets_.push_back(bytes_);
+        bytes_ += range.pages * page_bytes;
+    }
+    if (bytes_in_file != bytes_)
+        return refuse_image(std::string("image file ") + page_file_name + ": " +
+                            std::to_string(bytes_in_file) + " bytes, not " +
+                            std::to_string(bytes_));
+    buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
+    return {};
+}
+
+// Into the buffer.
+Status PageFileRead::read_bytes(uint64_t at, size_t bytes) {
+    return encrypted_ ? encrypted_->read(at, buffer_.get(), bytes)
+                      : read_all(file_.get(), at, buffer_.get(), bytes);
 }
 
 Status PageFileRead::read(const PageRange& range, const Put& put) {
@@ -158,8 +196,7 @@ Status PageFileRead::read(const PageRange& range, const Put& put) {
                              std::min<uint64_t>({left.pages, in.pages - skip / page_bytes,
                                                  buffer_bytes / page_bytes})};
         const size_t bytes = part.pages * page_bytes;
-        TRY(read_all(file_.get(), offsets_[static_cast<size_t>(after - 1 - ranges_.begin())] + skip,
-                     buffer_.get(), bytes));
+        TRY(read_bytes(offsets_[static_cast<size_t>(after - 1 - ranges_.begin())] + skip, bytes));
         TRY(put(part, {buffer_.get(), bytes}));
         left.start += bytes;
         left.pages -= part.pages;
@@ -184,15 +221,15 @@ void PageFileRead::go_on() {
         again_ = loop_.after(Nanos{}, [this] { go_on(); });
         return;
     }
-    tell(digest_.hex() == wanted_digest_
+    tell(encrypted_ || digest_.hex() == wanted_digest_
              ? Status{}
-             : fail(std::string("image file ") + page_file_name + ": damaged"));
+             : refuse_image(std::string("image file ") + page_file_name + ": damaged"));
 }
 
 Status PageFileRead::read_piece() {
     const size_t bytes = std::min<uint64_t>(buffer_bytes, bytes_ - at_);
-    TRY(read_all(file_.get(), at_, buffer_.get(), bytes));
-    digest_.add({buffer_.get(), bytes});
+    TRY(read_bytes(at_, bytes));
+    if (!encrypted_) digest_.add({buffer_.get(), bytes});
     at_ += bytes;
     for (size_t used = 0; used < bytes;) {
         const PageRange& r = ranges_[index_];

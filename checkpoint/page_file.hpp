@@ -12,9 +12,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/encrypted_file.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/images.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -27,8 +29,13 @@ class PageFileWrite {
     // or why not.
     using Done = std::function<void(Result<ImageFile>)>;
     // The room is taken at once (ENOSPC). The job must stand frozen until `done`. `pids` as of
-    // pids_inside.
+    // pids_inside. The file comes into `to`: encrypted, if there is a key.
+    struct Target {
+        int directory = -1;
+        DiskKey key = {};
+    };
     static Result<std::unique_ptr<PageFileWrite>> start(Loop& loop, int image_directory,
+                                                        const Target& to,
                                                         const std::map<pid_t, pid_t>& pids,
                                                         Done done);
 
@@ -36,13 +43,17 @@ class PageFileWrite {
     PageFileWrite(Loop& loop, Done done) : loop_(loop), done_(std::move(done)) {}
     void go_on();
     Status fill_and_write();
+    Status write_plain(size_t bytes);
     Status sync(uint64_t from, uint32_t bytes);
     void synced(const Status& status);
     void end(Status status);
+    int fd() const { return encrypted_ ? encrypted_->fd() : file_.get(); }
 
     Loop& loop_;
     Done done_;
     Fd file_;
+    std::optional<EncryptedWriter> encrypted_;  // instead of file_
+    std::optional<ImageFile> made_;             // encrypted, and complete
     FrozenMemory memory_;
     std::vector<PageRange> ranges_;
     size_t index_ = 0;         // of the range that is being written
@@ -65,6 +76,9 @@ class PageFileRead {
     static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, Fd file,
                                                       std::vector<PageRange> ranges,
                                                       std::string digest);
+    // The same of an encrypted one, of which each chunk is checked before its pages are put.
+    static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, EncryptedReader file,
+                                                      std::vector<PageRange> ranges);
     // Pages that are waited for, now.
     Status read(const PageRange& range, const Put& put);
     // All of them once, in order; `done` once, unless `put` has failed: the digest is right, or it
@@ -79,9 +93,12 @@ class PageFileRead {
           wanted_digest_(std::move(digest)) {}
     void go_on();
     Status read_piece();
+    Status take_ranges(uint64_t bytes_in_file);
+    Status read_bytes(uint64_t at, size_t bytes);
 
     Loop& loop_;
     Fd file_;
+    std::optional<EncryptedReader> encrypted_;  // instead of file_
     std::vector<PageRange> ranges_;
     std::vector<uint64_t> offsets_;  // of each range in the file
     uint64_t bytes_ = 0, at_ = 0;

@@ -12,19 +12,20 @@
 
 namespace souk {
 namespace {
-constexpr uint32_t file_kind = 1, manifest_kind = 2;
+constexpr uint32_t file_kind = 1, manifest_kind = 2, tag_kind = 3;
 constexpr size_t head_bytes = 16, name_max = 255;
 // A head and a name must always fit behind what is in a piece.
 constexpr size_t head_room = head_bytes + name_max;
 }  // namespace
 
-Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
+Result<ImageReader> ImageReader::open(int directory, Manifest needs, std::string_view secret) {
     ImageReader r;
     TRY_ASSIGN(r.directory_, duplicate(directory));
     r.manifest_ = std::move(needs);
     r.manifest_.files.clear();
     if (auto sealed = read_manifest(directory)) {
         r.manifest_.machine = sealed->machine;
+        TRY_ASSIGN(r.key_, key_of_image(*sealed, secret, r.manifest_.job, r.manifest_.epoch));
         r.sealed_ = std::move(sealed->files);
     } else if (sealed.error().code != ENOENT) {
         return tl::unexpected(sealed.error());
@@ -38,7 +39,8 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs) {
         if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
             return fail_errno("look at " + name, errno);
         if (!S_ISREG(st.st_mode)) return fail("image file '" + name + "': not a regular file");
-        r.manifest_.files.push_back({name, static_cast<uint64_t>(st.st_size), {}});
+        const auto bytes = static_cast<uint64_t>(st.st_size);
+        r.manifest_.files.push_back({name, r.key_ ? ChunkCipher::plain_bytes(bytes) : bytes, {}});
     }
     if (r.manifest_.files.empty()) return fail("the image has no files");
     r.piece_ = std::make_unique_for_overwrite<char[]>(stream_piece_max);
@@ -60,18 +62,33 @@ void ImageReader::add_head(uint32_t kind, std::string_view text, uint64_t bytes)
 
 // As many small files as fit go together.
 Status ImageReader::fill() {
-    piece_at_ = piece_end_ = 0;
+    piece_at_ = piece_end_ = tagged_ = 0;
+    TRY(fill_piece());
+    tag_piece();
+    return {};
+}
+
+void ImageReader::tag_piece() {
+    if (tag_) tag_->add({piece_.get() + tagged_, piece_end_ - tagged_});
+    tagged_ = piece_end_;
+}
+
+Status ImageReader::add_tag() {
+    tag_piece();
+    TRY_ASSIGN(const std::string tag, tag_->end());
+    tag_.reset();
+    add_head(tag_kind, tag, 0);
+    std::memcpy(piece_.get() + piece_end_, tag.data(), tag.size());
+    piece_end_ += tag.size();
+    stage_ = Stage::done;
+    return {};
+}
+
+Status ImageReader::fill_piece() {
     while (stage_ != Stage::done) {
         if (stage_ == Stage::begin_file) {
             if (room() < head_room) return {};
-            const ImageFile& f = manifest_.files[index_];
-            TRY_ASSIGN(file_, open_at(directory_.get(), f.name, O_RDONLY | O_NOFOLLOW));
-            add_head(file_kind, f.name, f.bytes);
-            std::memcpy(piece_.get() + piece_end_, f.name.data(), f.name.size());
-            piece_end_ += f.name.size();
-            digest_.reset();
-            left_ = f.bytes;
-            stage_ = Stage::data;
+            TRY(begin_file());
         } else if (stage_ == Stage::data) {
             if (left_ > 0 && room() == 0) return {};
             TRY(add_data());
@@ -79,11 +96,14 @@ Status ImageReader::fill() {
             manifest_.files[index_].digest = digest_.hex();
             TRY(check_sealed(manifest_.files[index_]));
             stage_ = ++index_ < manifest_.files.size() ? Stage::begin_file : Stage::manifest;
+        } else if (stage_ == Stage::tag) {
+            if (room() < head_room) return {};
+            TRY(add_tag());
         } else {
             if (manifest_text_.empty()) {
                 if (room() < head_room) return {};
                 if (!sealed_.empty() && sealed_.size() != manifest_.files.size())
-                    return fail("the image lacks files of its manifest");
+                    return refuse_image("the image lacks files of its manifest");
                 manifest_text_ = encode_manifest(manifest_);
                 add_head(manifest_kind, manifest_text_, 0);
             }
@@ -92,33 +112,61 @@ Status ImageReader::fill() {
             piece_end_ += part;
             manifest_sent_ += part;
             if (manifest_sent_ < manifest_text_.size()) return {};
-            stage_ = Stage::done;
+            stage_ = tag_ ? Stage::tag : Stage::done;
         }
     }
     return {};
 }
 
+Status ImageReader::begin_file() {
+    const ImageFile& f = manifest_.files[index_];
+    TRY_ASSIGN(file_, open_at(directory_.get(), f.name, O_RDONLY | O_NOFOLLOW));
+    if (key_) {
+        const auto as = std::find_if(sealed_.begin(), sealed_.end(),
+                                     [&f](const ImageFile& s) { return s.name == f.name; });
+        if (as == sealed_.end())
+            return refuse_image("image file " + f.name + ": not in the manifest");
+        TRY_ASSIGN(encrypted_, EncryptedReader::open(std::move(file_), *as, key_));
+    }
+    add_head(file_kind, f.name, f.bytes);
+    std::memcpy(piece_.get() + piece_end_, f.name.data(), f.name.size());
+    piece_end_ += f.name.size();
+    digest_.reset();
+    left_ = f.bytes;
+    stage_ = Stage::data;
+    return {};
+}
+
+// An encrypted one has been checked as it was read.
 Status ImageReader::check_sealed(const ImageFile& file) const {
-    if (sealed_.empty()) return {};
+    if (sealed_.empty() || key_) return {};
     const auto as = std::find_if(sealed_.begin(), sealed_.end(),
                                  [&file](const ImageFile& f) { return f.name == file.name; });
-    if (as == sealed_.end()) return fail("image file " + file.name + ": not in the manifest");
-    return *as == file ? Status{} : fail("image file " + file.name + ": damaged");
+    if (as == sealed_.end())
+        return refuse_image("image file " + file.name + ": not in the manifest");
+    return *as == file ? Status{} : refuse_image("image file " + file.name + ": damaged");
 }
 
 Status ImageReader::add_data() {
     char* to = piece_.get() + piece_end_;
     const size_t want = static_cast<size_t>(std::min<uint64_t>(left_, room()));
-    for (size_t got = 0; got < want;) {
-        const ssize_t n = ::read(file_.get(), to + got, want - got);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail_errno("read " + manifest_.files[index_].name, errno);
-        if (n == 0) return fail("image file " + manifest_.files[index_].name + ": became shorter");
-        got += static_cast<size_t>(n);
-    }
+    TRY(read_plain(to, want));
     digest_.add({to, want});
     piece_end_ += want;
     left_ -= want;
+    return {};
+}
+
+Status ImageReader::read_plain(char* to, size_t bytes) {
+    const ImageFile& f = manifest_.files[index_];
+    if (key_) return encrypted_->read(f.bytes - left_, to, bytes);
+    for (size_t got = 0; got < bytes;) {
+        const ssize_t n = ::read(file_.get(), to + got, bytes - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno("read " + f.name, errno);
+        if (n == 0) return fail("image file " + f.name + ": became shorter");
+        got += static_cast<size_t>(n);
+    }
     return {};
 }
 
@@ -141,7 +189,9 @@ Result<std::string_view> ImageWriter::take_to_end(std::string_view bytes) {
         bytes.remove_prefix(part);
         return into.size() == size;
     };
-    while (!bytes.empty()) {
+    while (!bytes.empty() && stage_ != Stage::done) {
+        const std::string_view from = bytes;
+        const bool tagged = tag_ && stage_ != Stage::tag;
         switch (stage_) {
             case Stage::head:
                 if (collect(head_, head_bytes)) TRY(take_head());
@@ -149,14 +199,18 @@ Result<std::string_view> ImageWriter::take_to_end(std::string_view bytes) {
             case Stage::text:
                 if (collect(text_, text_bytes_)) TRY(take_text());
                 break;
+            case Stage::tag:
+                if (collect(text_, head_bytes + StreamTag::tag_bytes)) TRY(take_tag());
+                break;
             case Stage::data: {
                 const size_t part = static_cast<size_t>(std::min<uint64_t>(left_, bytes.size()));
                 TRY(take_data(bytes.substr(0, part)));
                 bytes.remove_prefix(part);
                 break;
             }
-            case Stage::done: return bytes;
+            case Stage::done: break;
         }
+        if (tagged) tag_->add(from.substr(0, from.size() - bytes.size()));
     }
     return bytes;
 }
@@ -190,27 +244,35 @@ Status ImageWriter::take_text() {
     if (files_.size() >= image_files_max) return fail("image stream: too many files");
     TRY_ASSIGN(file_,
                open_at(directory_.get(), text_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    if (key_) {
+        TRY_ASSIGN(encrypted_, EncryptedWriter::open(std::move(file_), text_, key_, left_));
+    }
     files_.push_back({text_, 0, {}});
     digest_.reset();
     stage_ = Stage::data;
-    if (left_ == 0) end_file();
-    return {};
+    return left_ == 0 ? end_file() : Status{};
 }
 
 Status ImageWriter::take_data(std::string_view bytes) {
-    TRY(write_all(file_.get(), bytes, "write image file " + files_.back().name));
+    TRY(key_ ? encrypted_->add(bytes)
+             : write_all(file_.get(), bytes, "write image file " + files_.back().name));
     digest_.add(bytes);
     files_.back().bytes += bytes.size();
     bytes_done_ += bytes.size();
     left_ -= bytes.size();
-    if (left_ == 0) end_file();
-    return {};
+    return left_ == 0 ? end_file() : Status{};
 }
 
-void ImageWriter::end_file() {
+Status ImageWriter::end_file() {
     files_.back().digest = digest_.hex();
+    if (key_) {
+        TRY_ASSIGN(ImageFile stored, encrypted_->end());
+        stored_.push_back(std::move(stored));
+        encrypted_.reset();
+    }
     file_.reset();
     stage_ = Stage::head;
+    return {};
 }
 
 Status ImageWriter::finish() {
@@ -219,6 +281,24 @@ Status ImageWriter::finish() {
     for (size_t i = 0; i < files_.size(); ++i)
         if (manifest_.files[i] != files_[i])
             return fail("image stream: file " + files_[i].name + " came damaged");
+    if (!manifest_.salt.empty()) return fail("image stream: an image that is encrypted already");
+    if (key_) manifest_.files = std::move(stored_);
+    text_.clear();
+    stage_ = tag_ ? Stage::tag : Stage::done;
+    return {};
+}
+
+// Its head and text together: both have one form only.
+Status ImageWriter::take_tag() {
+    const std::string_view tag = std::string_view(text_).substr(head_bytes);
+    if (get_le(text_.data(), 4) != tag_kind || get_le(text_.data() + 4, 4) != tag.size() ||
+        get_le(text_.data() + 8, 8) != 0)
+        return fail("image stream: an unexpected section");
+    TRY_ASSIGN(const std::string is, tag_->end());
+    if (!same_tag(tag, is))
+        return fail(
+            "image stream: it was not made for this job, epoch, node and user by the node "
+            "that its home named");
     stage_ = Stage::done;
     return {};
 }

@@ -46,7 +46,7 @@ Cell::Cell(CellSite& site, GuestJob job)
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
                {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}),
-      image_(*site.loop, {site.images.get(), site.ram.get()}, key_),
+      image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get()}, key_),
       intake_(*site.loop, site.pages_possible, intake_hooks()),
       rounds_(log_, site.check_precopy, rounds_hooks()),
       criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
@@ -81,9 +81,9 @@ PageIntake::Hooks Cell::intake_hooks() {
         .may_run = [this] { tell(guest::RestoreHeld{}); },
         .whole = [this] { memory_is_whole(); },
         .failed =
-            [this](const std::string& why) {
-                site_.pages_refused(key_, why);
-                tell(guest::PagesLost{why});
+            [this](const Error& why) {
+                site_.pages_refused(key_, why.message);
+                tell(guest::PagesLost{why, local_image_refused(why)});
             },
     };
 }
@@ -105,7 +105,7 @@ FrozenSteps::Hooks Cell::steps_hooks() {
                 dump_is_complete(dump_.live(), image_.bytes());
             },
         .written = [this](const ImageFile& pages) { finish_image(&pages); },
-        .failed = [this](const std::string& why) { fail_dump(why); },
+        .failed = [this](const Trouble& why) { fail_dump(why); },
     };
 }
 
@@ -169,19 +169,30 @@ void Cell::create_capsule() {
         options.own_net = job_.spec.net == NetMode::own;
         options.private_tmp = site_.private_tmp;
         options.run_keep = site_.run_keep;
+        std::pair<Fd, Fd> files;
+        TRY_ASSIGN(served_, needs_server());
+        options.home_tree = job_.spec.files == FilesMode::home && !served_;
+        if (served_) {
+            TRY_ASSIGN(files, site_.files_made());
+            options.fuse = files.first.get();
+            options.slots = files.second.get();
+        }
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);
+        begin_files();
         TRY(network_.make(*capsule_, job_.from_image));
         // Names the process for a restarted daemon. Not synced: after a crash of the machine there
         // is no such process.
         const ProcessId id = capsule_->id();
-        return create_file(dir_fd_.get(), capsule_file,
-                           std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + " " +
-                               cgroup_name_ + " " + std::to_string(cgroup_used_.ns) + "\n");
+        std::string text = std::to_string(id.pid) + " " + std::to_string(id.start_ticks) + " " +
+                           (cgroup_name_.empty() ? "-" : cgroup_name_) + " " +
+                           std::to_string(cgroup_used_.ns);
+        if (job_.spec.files == FilesMode::home) text += served_ ? " served" : " own";
+        return create_file(dir_fd_.get(), capsule_file, text + "\n");
     };
     if (auto made = make(); !made) {
         if (capsule_) (void)capsule_->kill();
-        return tell(guest::CapsuleFailed{made.error().message});
+        return tell(guest::CapsuleFailed{made.error()});
     }
     connect(capsule_->take_connection());
     tell(guest::CapsuleReady{});
@@ -212,11 +223,11 @@ void Cell::lost_client(const std::string& why) {
     if (plan_ == Plan::coming && !criu_ && again)
         plan_ = Plan::asked;  // again, with the welcome
     else if (plan_ == Plan::coming && !criu_)
-        criu_failed("its capsule does not answer");
+        criu_failed(because(CauseCode::capsule_silent));
     else if (plan_ == Plan::loading)
-        criu_failed("the connection to its capsule broke");
+        criu_failed(because(CauseCode::capsule_silent));
     else if (plan_ == Plan::draining)
-        fail_dump("the connection to its capsule broke");
+        fail_dump(because(CauseCode::capsule_silent));
 }
 
 void Cell::welcomed(const CapsuleClient::Event& e) {
@@ -294,10 +305,12 @@ void Cell::client_event(CapsuleClient::Event& e) {
 
 void Cell::start_job() {
     if (set_limits()) site_.groups->job_begins(cgroup_name_);
+    const bool filtered = job_.spec.launch.uid != 0 || site_.filter_root;
     if (auto sent = link_.tell(&CapsuleClient::start, allowed(site_, job_.spec.launch),
-                               job_group_ ? job_group_->entry().v2 : -1);
+                               job_group_ ? job_group_->entry().v2 : -1,
+                               filtered ? site_.filter.get() : -1);
         !sent)
-        tell(guest::JobNotStarted{0, false, sent.error().message});
+        tell(guest::JobNotStarted{0, false, sent.error()});
 }
 
 void Cell::signal(int number) {

@@ -9,6 +9,7 @@
 // RAM/KEY (on its way) or IMAGES/KEY (frozen to disk), whole only once its manifest is there.
 #pragma once
 
+#include <bit>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@
 #include "agentd/cell/precopy_rounds.hpp"
 #include "agentd/cell/restore_turn.hpp"
 #include "agentd/core/guest.hpp"
+#include "checkpoint/open_files.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/plan.hpp"
 #include "kernel/sys/process/capsule.hpp"
@@ -80,9 +82,14 @@ class Cell {
     void stand();
     // Looks whether the job, while it runs, can move.
     void look();
-    bool looked() const { return looks_ > 0; }
-    // One that must be able to move: what it opens as it starts is to be found.
-    bool looks_often() const { return job_.spec.must_migrate && looks_ < 12; }
+    // Asked each second: whether it looks out of its turn. A job opens most of its files as it
+    // starts: seldomer and seldomer, but one that must be able to move is refused soon or never.
+    bool look_is_due() {
+        if (looks_ == 0) return true;
+        if (seconds_ >= 64) return false;
+        ++seconds_;
+        return std::has_single_bit(seconds_) || (job_.spec.must_migrate && seconds_ < 12);
+    }
 
     // After a restart of the daemon: what is there. The capsule, if it lives, is connected to
     // again.
@@ -118,10 +125,19 @@ class Cell {
     Status seal(const Manifest& manifest) { return image_.seal(manifest); }
     // As a frozen job's.
     Result<Fd> open_sealed() const { return image_.open_whole(); }
+    std::string disk_secret() const { return site_.disk_secret ? site_.disk_secret(key_) : ""; }
+    // What an image that comes is encrypted with; none: it is not.
+    const DiskKey& image_key() const { return image_.key(); }
+    // Its image is not what it should be: when it is dropped it is kept for the node's operator.
+    void refuse_image(bool refused) { image_.refuse(refused); }
     const GuestJob& job() const { return job_; }
     const GuestKey& key() const { return key_; }
     // Of the job's first process, on this node; 0: no look has found it yet.
     pid_t pid() const { return root_.here(); }
+    RunsAs runs_as() const {
+        const LaunchSpec& l = job_.spec.launch;
+        return {true, l.uid, l.gid, l.groups};
+    }
     bool has_capsule() const { return capsule_.has_value() && life_ != Life::gone; }
     // Of its capsule, "n1/jobs/c7"; empty: there is none.
     const std::string& cgroup_name() const { return cgroup_name_; }
@@ -178,6 +194,9 @@ class Cell {
     void tell_lease(Nanos until);
     void leased(const CapsuleClient::Event& e);
     void capsule_ended();
+    void end_files();
+    void begin_files();
+    Result<bool> needs_server() const;
     void remove_files();
     void remove_directory();
     void find_capsule();
@@ -206,7 +225,7 @@ class Cell {
     void enter_capsule();
     void begin_criu();
     void criu_event(const CriuEvent& e);
-    void criu_failed(const std::string& why, bool of_job = false);
+    void criu_failed(const Trouble& why, bool of_job = false, bool image_refused = false);
     void criu_ended_badly(const CriuEvent& e);
     bool try_again(const CriuEvent& e);
     void helpers_leave();
@@ -219,21 +238,26 @@ class Cell {
     // A dump.
     Result<MoveFacts> move_facts(double link_bytes_per_s) const;
     Status plan_dump(double link_bytes_per_s);
+    Status begin_image(bool for_restore);
     void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
     void held_after_dump();
-    Status note_what_it_has() const;
+    void note_files();
+    Status note_what_it_has();
     void pages_are_shared();
     void drained(const CapsuleClient::Event& e);
     void write_image();
     void finish_image(const ImageFile* pages);
     void dump_is_complete(bool pages_stay, uint64_t bytes);
-    void fail_dump(std::string why);
+    void fail_dump(Trouble why);
     void undone();
     void mend_connections();
     bool fits_memory() const;
 
     // A restore.
     bool restoring() const { return plan_ == Plan::restoring || plan_ == Plan::loading; }
+    Status take_local(const Cell& source);
+    bool local_image_refused(const Error& error);
+    void find_ends(const Manifest& manifest, int image);
     void load_image();
     void begin_early();
     void loaded(const CapsuleClient::Event& e);
@@ -257,6 +281,7 @@ class Cell {
     std::string cgroup_name_;
     Nanos cgroup_used_;  // by capsules before this one
     std::optional<Capsule> capsule_;
+    bool served_ = false;  // its root comes from its home
     Watch exit_watch_;
     Life life_ = Life::lives;
     bool has_job_ = false;  // started, restored or found running
@@ -275,13 +300,17 @@ class Cell {
     DumpCourse dump_;
     FrozenSteps steps_;
     RestoreTurn restore_;
+    GuestKey local_source_;  // of the image that it is thawed from, if that lies here
 
     // The order of the steps.
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
-    bool helpers_in_ = false;  // the capsule has made way for CRIU
-    Timer look_;               // at a job that has just begun to run here
+    std::map<pid_t, pid_t> stopped_;  // by a dump, as of pids_inside
+    std::optional<OpenFiles> files_;  // of those
+    bool helpers_in_ = false;         // the capsule has made way for CRIU
+    Timer look_;                      // at a job that has just begun to run here
     int looks_ = 0;
+    unsigned seconds_ = 0;  // since the first of them
 };
 
 }  // namespace souk

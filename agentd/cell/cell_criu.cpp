@@ -37,7 +37,7 @@ void Cell::drop_image() { image_.drop(has_job_ && !filling()); }
 
 Status Cell::can_be_dumped() const {
     if (!site_.restriction.empty() && job_.spec.launch.uid != ::geteuid())
-        return fail("cannot move: " + site_.restriction);
+        return fail_because(CauseCode::lacks_sys_resource);
     return check_movable(*capsule_, root_.inside(), job_.spec.tcp);
 }
 
@@ -50,7 +50,7 @@ void Cell::look() {
         if (const auto all = pids()) root_.find(pids_inside(*all));
     const Status movable = can_be_dumped();
     if (!movable && movable.error().code == ESRCH) return;  // it is just ending
-    tell(guest::Movable{movable ? "" : movable.error().message});
+    tell(guest::Movable{movable ? Trouble() : Trouble(movable.error())});
 }
 
 void Cell::look_soon() {
@@ -60,10 +60,13 @@ void Cell::look_soon() {
 void Cell::ready_criu(bool to_disk, bool to_keep) {
     dump_.wanted(to_keep);
     image_.place(to_disk || (to_keep && !fits_memory()));
-    criu_.within(ready_limit, [this] { criu_failed("CRIU did not get ready within 20 s"); });
+    criu_.within(ready_limit, [this] {
+        criu_failed(because(CauseCode::criu_silent,
+                            {{"seconds", std::to_string(ready_limit.ns / 1'000'000'000)}}));
+    });
     plan_ = Plan::asked;
     if (!image_.on_disk() && !to_keep) stay_awake();
-    if (!link_) return criu_failed("its capsule does not answer");
+    if (!link_) return criu_failed(because(CauseCode::capsule_silent));
     // else with the welcome: this daemon has just come back
     if (link_.answers() || !has_job_) enter_capsule();
 }
@@ -77,7 +80,7 @@ void Cell::enter_capsule() {
     } else {
         if (auto movable = can_be_dumped(); !movable)
             // it is just ending
-            return criu_failed(movable.error().message, movable.error().code != ESRCH);
+            return criu_failed(movable.error(), movable.error().code != ESRCH);
         (void)link_.tell(&CapsuleClient::helpers_enter, false);
     }
 }
@@ -87,7 +90,7 @@ void Cell::begin_criu() {
     const bool for_restore = restore_.is_prepared();
     // Remove a stale image left by a crashed daemon: it must not pass for this one.
     if (!for_restore) drop_image();
-    if (auto made = image_.begin(); !made) return criu_failed(made.error().message);
+    if (auto made = begin_image(for_restore); !made) return criu_failed(made.error());
     CriuStart how;
     how.capsule = &*capsule_;
     how.images = image_.fd();
@@ -95,8 +98,7 @@ void Cell::begin_criu() {
     if (for_restore) how.cgroup_v1 = v1_tasks();
     how.job_ends = restore_.ends();
     how.user = user();
-    if (auto started = criu_.start(*site_.criu, how); !started)
-        return criu_failed(started.error().message);
+    if (auto started = criu_.start(*site_.criu, how); !started) return criu_failed(started.error());
     restore_.close_ends();
     // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore
     // waits for it.
@@ -118,14 +120,14 @@ void Cell::helpers_leave() {
 
 // Whatever was under way with CRIU is over, and the job is as before it (or the capsule is of no
 // use).
-void Cell::criu_failed(const std::string& why, bool of_job) {
+void Cell::criu_failed(const Trouble& why, bool of_job, bool image_refused) {
     const bool of_dump = dump_.take_again() || dumping(), of_restore = !of_dump && restoring();
     close_criu();
     // CRIU may have died while it held
     if (of_dump) (void)link_.tell(&CapsuleClient::undrain);
     helpers_leave();
     (void)lease_.let_run();
-    if (of_restore) return tell(guest::RestoreFailed{why});
+    if (of_restore) return tell(guest::RestoreFailed{why, image_refused});
     if (of_dump) limit_cpus(true);
     if (of_dump) mend_connections();
     if (has_job_) network_.open();  // of a destination that has failed nothing may be heard
@@ -159,7 +161,7 @@ void Cell::criu_ended_badly(const CriuEvent& e) {
 
 // A dump that CRIU has refused for what lasts a moment only; the job has gone on.
 bool Cell::try_again(const CriuEvent& e) {
-    if (!dumping() || e.kind != CriuEventKind::failed || !criu_trouble_passes(e.message))
+    if (!dumping() || e.kind != CriuEventKind::failed || !criu_trouble_passes(e.message.detail))
         return false;
     const auto wait = dump_.as_before();
     if (!wait) return false;
@@ -179,6 +181,7 @@ void Cell::criu_event(const CriuEvent& e) {
             if (has_job_) return tell(guest::CriuReady{});  // else it has been told
             return begin_restore();
         case CriuEventKind::pre_dump: return tell_froze();
+        case CriuEventKind::stopped: return note_files();
         case CriuEventKind::dump_held: return held_after_dump();
         case CriuEventKind::dumped:
             close_criu();
@@ -189,7 +192,8 @@ void Cell::criu_event(const CriuEvent& e) {
             return;
         case CriuEventKind::restore_held:
             root_.is(e.root);
-            if (auto same = check_files(); !same) return criu_failed(same.error().message);
+            if (auto same = check_files(); !same)
+                return criu_failed(caused_by(CauseCode::file_changed, same.error()));
             if (plan_ == Plan::loading) return;  // souk-init is not ready
             return restore_is_held();
         case CriuEventKind::resumed:

@@ -7,7 +7,6 @@
 
 #include "agentd/cell/cell.hpp"
 #include "checkpoint/core_image.hpp"
-#include "checkpoint/open_files.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
 
@@ -82,25 +81,38 @@ bool Cell::fits_memory() const {
     return held && image_.fits_memory(static_cast<uint64_t>(*held));
 }
 
+// What CRIU is expected to write of a dump to disk goes to memory first, where there is room.
+Status Cell::begin_image(bool for_restore) {
+    const std::string secret = for_restore || !image_.on_disk() ? "" : disk_secret();
+    if (secret.empty()) return image_.begin();
+    TRY_ASSIGN(const MoveFacts facts, move_facts(0));
+    const uint64_t bytes = dump_room_bytes(facts, plan_move(facts).forecast.form);
+    const bool room = image_.memory_has_room(bytes);
+    if (!room)
+        log_.warning("its image is plain on the disk until it is whole",
+                     Error{0, "memory for images has no room for " + std::to_string(bytes >> 20) +
+                                  " MB (ram_mb)"});
+    return image_.begin_dump(secret, room);
+}
+
 // In which form it is dumped; what of its memory goes into the image must fit, before anything is
 // stopped or written.
 Status Cell::plan_dump(double link_bytes_per_s) {
     TRY_ASSIGN(const MoveFacts facts, move_facts(link_bytes_per_s));
     dump_.planned(plan_move(facts), rounds_.dirty_expected());
     const bool written_by_us = (image_.on_disk() || dump_.for_checkpoint()) && dump_.live();
-    return image_.room(dump_room_bytes(facts, dump_.form()) +
-                       (written_by_us ? facts.memory_bytes : 0));
+    return image_.room(dump_room_bytes(facts, dump_.form()),
+                       written_by_us ? facts.memory_bytes : 0);
 }
 
 void Cell::dump(double link_bytes_per_s) {
     dump_.begin(link_bytes_per_s);
-    const auto refuse = [&](const std::string& why) {
+    const auto refuse = [&](const Trouble& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
     };
     if (!criu_) return refuse("CRIU is not ready");
-    if (auto planned = plan_dump(link_bytes_per_s); !planned)
-        return refuse(planned.error().message);
+    if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error());
     image_.on_disk() ? steps_.forget_mounts() : steps_.look_at_mounts(site_.is_network);
     plan_ = Plan::dumping;
     (void)dump_.take_again();
@@ -112,17 +124,17 @@ void Cell::dump(double link_bytes_per_s) {
     options.lazy = dump_.live();
     if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
     limit_cpus(false);
-    if (auto shut = network_.shut_in(); !shut) return refuse(shut.error().message);
-    if (auto begun = criu_.dump(options); !begun) refuse(begun.error().message);
+    if (auto shut = network_.shut_in(); !shut) return refuse(shut.error());
+    if (auto begun = criu_.dump(options); !begun) refuse(begun.error());
 }
 
 // -------------------------------------------------------------------------------------------------
 // the job stands
 
 void Cell::held_after_dump() {
-    if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error().message);
-    if (auto shut = network_.shut_out(); !shut) return fail_dump(shut.error().message);
-    if (auto noted = note_what_it_has(); !noted) return fail_dump(noted.error().message);
+    if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error());
+    if (auto shut = network_.shut_out(); !shut) return fail_dump(shut.error());
+    if (auto noted = note_what_it_has(); !noted) return fail_dump(noted.error());
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its
     // memory.
     if (dump_.live() && image_has_locks(image_.fd())) {
@@ -132,19 +144,39 @@ void Cell::held_after_dump() {
     dump_.live() ? steps_.share(image_.fd()) : pages_are_shared();
 }
 
-Status Cell::note_what_it_has() const {
+// While CRIU dumps: nothing of the job opens or maps a file any more. CRIU's own code in the job is
+// in a file without a name, which a look leaves out; its log is left out when it is closed.
+void Cell::note_files() {
+    files_.reset();
+    if (!job_group_) return;  // a machine without control groups does not say which are its
+    const auto all = pids();
+    if (!all) return;  // said when it is held
+    stopped_ = pids_inside(*all);
+    if (auto files = open_files_of(stopped_)) files_ = std::move(*files);
+}
+
+Status Cell::note_what_it_has() {
     if (!job_group_) return {};
-    TRY_ASSIGN(const auto all, pids());
-    const auto inside = pids_inside(all);
     // Nobody but root can write to the memory of root's.
-    if (job_.spec.launch.uid != 0) TRY(compare_credentials(image_.fd(), inside));
-    return save_open_files(image_.fd(), inside);
+    const bool forgeable = job_.spec.launch.uid != 0;
+    std::map<pid_t, pid_t> inside;
+    if (forgeable || !files_) {
+        TRY_ASSIGN(const auto all, pids());
+        inside = pids_inside(all);
+    }
+    if (forgeable) TRY(compare_credentials(image_.fd(), inside));
+    if (files_) {
+        TRY(leave_out_closed(*files_, stopped_));
+    } else {
+        TRY_ASSIGN(files_, open_files_of(inside));
+    }
+    return save_open_files(image_.fd(), *std::exchange(files_, std::nullopt));
 }
 
 void Cell::pages_are_shared() {
     if (dump_.live()) {
         const auto left = rounds_.list(image_.fd());
-        if (!left) return fail_dump(left.error().message);
+        if (!left) return fail_dump(left.error());
         if (*left) {
             dump_.left_to_send(**left);
             tell_froze();  // again, with what is known now
@@ -154,7 +186,7 @@ void Cell::pages_are_shared() {
     if (auto armed = arm_expired_timerfds(image_.fd()); !armed)
         log_.warning("timers are not mended", armed.error());
     if (!link_.tell(&CapsuleClient::drain, image_.fd()))
-        return fail_dump("its capsule does not answer");
+        return fail_dump(because(CauseCode::capsule_silent));
     plan_ = Plan::draining;
 }
 
@@ -168,14 +200,15 @@ void Cell::drained(const CapsuleClient::Event& e) {
 
 // Of an image that stays.
 void Cell::write_image() {
-    dump_.live() ? steps_.write(image_.fd()) : finish_image(nullptr);  // or CRIU has written all
+    dump_.live() ? steps_.write(image_.fd(), {image_.target(), image_.key()})
+                 : finish_image(nullptr);  // or CRIU has written all
 }
 
 // On its way to another node an image gets its digests while it is sent; one that stays is sealed
 // here and now.
 void Cell::finish_image(const ImageFile* pages) {
     const auto bytes = image_.seal_files(needs(), pages);
-    if (!bytes) return fail_dump(bytes.error().message);
+    if (!bytes) return fail_dump(bytes.error());
     dump_is_complete(false, *bytes);
 }
 
@@ -215,7 +248,7 @@ void Cell::mend_connections() {
     if (const auto all = pids()) network_.mend(*all);
 }
 
-void Cell::fail_dump(std::string why) {
+void Cell::fail_dump(Trouble why) {
     dump_.fails(std::move(why));
     undo_dump();
 }
@@ -237,7 +270,7 @@ void Cell::undo_dump() {
 }
 
 void Cell::undone() {
-    const std::string why = dump_.take_trouble();
+    const Trouble why = dump_.take_trouble();
     close_criu();
     helpers_leave();
     limit_cpus(true);

@@ -27,6 +27,7 @@ void Cell::kill_capsule() {
     // On v2 what is frozen dies frozen: nothing of it may run once more.
     if (lives && lease_.stopped() && job_group_->entry().v2 < 0) (void)job_group_->thaw();
     close_criu();
+    end_files();
     if (lives) return;
     life_ = Life::gone;
     lease_.end();
@@ -41,6 +42,7 @@ void Cell::capsule_ended() {
     link_.last_words();
     const bool released = restoring() && decided_ == Decided::to_run;
     close_criu();
+    end_files();
     intake_.end();
     if (!(decided_ == Decided::to_die && !image_.on_disk())) network_.drop();
     // not our child after a restart of the daemon: then its new parent does
@@ -58,6 +60,31 @@ void Cell::remove() {
     // it ends at once; its exit comes back here
     if (stdio_.exit() && link_.tell(&CapsuleClient::quit)) return;
     (void)capsule_->kill();
+    end_files();
+}
+
+// With its capsule its mount ends, and no call waits in it any more.
+void Cell::end_files() {
+    if (job_.spec.files == FilesMode::home && site_.files_end) site_.files_end(key_);
+}
+
+void Cell::begin_files() {
+    if (job_.spec.files != FilesMode::home) return;
+    if (served_) return site_.files_begin(job_, *capsule_);
+    if (site_.files_own) site_.files_own(key_);
+}
+
+// Whether the job's root comes from its home. An error: its files are not here, and nobody brings
+// them.
+Result<bool> Cell::needs_server() const {
+    const JobSpec& spec = job_.spec;
+    if (key_.id.home == site_.node) return false;
+    const bool has =
+        spec.files_auto && site_.has_file_systems && site_.has_file_systems(spec.file_systems);
+    if (spec.files == FilesMode::home) return !has;
+    if (spec.files_auto && !has)
+        return fail_because(CauseCode::other_files, {{"home", key_.id.home}});
+    return false;
 }
 
 // Mostly these files are all that lies there: to list it costs more than to remove it.
@@ -88,12 +115,15 @@ void Cell::remove_files() {
 // Older daemons named the control group by the job.
 void Cell::find_capsule() {
     ProcessId id;
-    char group[256] = "";
+    char group[256] = "", files[16] = "";
     Nanos used;
     const auto text = read_file(dir_fd_.get(), capsule_file);
-    if (!text || std::sscanf(text->c_str(), "%d %lu %255s %ld", &id.pid, &id.start_ticks, group,
-                             &used.ns) < 2)
+    if (!text || std::sscanf(text->c_str(), "%d %lu %255s %ld %15s", &id.pid, &id.start_ticks,
+                             group, &used.ns, files) < 2)
         return;
+    // Of an older daemon's capsule there is no word of it.
+    served_ = files[0] != 0 ? std::string_view(files) == "served"
+                            : job_.spec.files == FilesMode::home && key_.id.home != site_.node;
     auto capsule = Capsule::reconnect(dir_fd_.get(), id);
     if (!capsule) return;
     capsule_ = std::move(*capsule);
@@ -117,11 +147,14 @@ Guest::Found Cell::adopt() {
         find_capsule();
     }
     if (const auto sealed = open_sealed()) {
-        found.image_complete = read_manifest(sealed->get()).has_value();
-        if (job_.kept) stdio_.read_ends(sealed->get());
+        const auto manifest = read_manifest(sealed->get());
+        found.image_complete = manifest.has_value();
+        if (job_.kept && manifest) find_ends(*manifest, sealed->get());
+        if (manifest) image_.drop_stage();
     }
     if (!capsule_) return found;
     found.capsule_alive = true;
+    begin_files();
     const auto processes = capsule_processes(*capsule_);
     // The root is a child of PID 1; what came from outside (CRIU) is not.
     found.job_alive =

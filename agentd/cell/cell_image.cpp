@@ -9,8 +9,10 @@
 
 #include <cerrno>
 
+#include "agentd/cell/refused_images.hpp"
 #include "checkpoint/kept_sockets.hpp"
 #include "checkpoint/page_file.hpp"
+#include "kernel/base/cause.hpp"
 
 namespace souk {
 namespace {
@@ -46,17 +48,56 @@ CellImage::CellImage(Loop& loop, Places places, GuestKey key)
 
 Status CellImage::begin() {
     none_ = false;
+    disk_key_ = {};
+    stage_.reset();
     TRY_ASSIGN(fd_, create_image(parent(), key_.text()));
     return {};
 }
 
-Status CellImage::room(uint64_t bytes) const {
-    const uint64_t need = bytes + slack_bytes;
-    TRY_ASSIGN(const uint64_t free, bytes_free(fd_.get()));
-    if (free >= need) return {};
-    return fail("no room for its image: about " + std::to_string(need >> 20) + " MB are needed, " +
-                std::to_string(free >> 20) + " MB are free " +
-                (on_disk_ ? "on the disk of the state directory" : "in memory for images"));
+Status CellImage::begin_encrypted(std::string_view secret) {
+    TRY(begin());
+    if (!on_disk_) return {};
+    TRY_ASSIGN(disk_key_, DiskKey::make(secret, key_.id, key_.epoch));
+    return {};
+}
+
+Status CellImage::begin_dump(std::string_view secret, bool memory_has_room) {
+    TRY(begin_encrypted(secret));
+    if (!disk_key_ || !memory_has_room) return {};
+    TRY_ASSIGN(stage_, create_image(places_.memory, key_.text()));
+    return {};
+}
+
+void CellImage::close() {
+    fd_.reset();
+    if (!stage_) return;
+    stage_.reset();
+    drop_stage();
+}
+
+void CellImage::drop_stage() {
+    if (on_disk_) (void)remove_image(places_.memory, key_.text());
+}
+
+// Files that are encrypted where they lie are there twice meanwhile.
+Status CellImage::room(uint64_t bytes, uint64_t bytes_of_pages) const {
+    const auto check = [](int directory, uint64_t need, const char* where) -> Status {
+        TRY_ASSIGN(const uint64_t free, bytes_free(directory));
+        if (free >= need) return {};
+        return fail_because(CauseCode::image_has_no_room,
+                            {{"text", "no room for its image: about " + std::to_string(need >> 20) +
+                                          " MB are needed, " + std::to_string(free >> 20) +
+                                          " MB are free " + where}});
+    };
+    const char *disk = "on the disk of the state directory", *memory = "in memory for images";
+    if (stage_) TRY(check(stage_.get(), bytes + slack_bytes, memory));
+    const uint64_t twice = disk_key_ && !stage_ ? bytes : 0;
+    return check(fd_.get(), bytes + twice + bytes_of_pages + slack_bytes, on_disk_ ? disk : memory);
+}
+
+bool CellImage::memory_has_room(uint64_t bytes) const {
+    const auto free = bytes_free(places_.memory);
+    return free && *free >= bytes + slack_bytes;
 }
 
 bool CellImage::fits_memory(uint64_t bytes) const {
@@ -66,23 +107,31 @@ bool CellImage::fits_memory(uint64_t bytes) const {
 
 uint64_t CellImage::bytes() const {
     uint64_t sum = 0;
-    const auto names = list_dir(fd_.get(), ".");
+    const auto names = list_dir(fd(), ".");
     if (!names) return 0;
     for (const std::string& name : *names) {
         struct stat st {};
-        if (::fstatat(fd_.get(), name.c_str(), &st, 0) == 0)
-            sum += static_cast<uint64_t>(st.st_size);
+        if (::fstatat(fd(), name.c_str(), &st, 0) == 0) sum += static_cast<uint64_t>(st.st_size);
     }
     return sum;
 }
 
 Status CellImage::seal(const Manifest& manifest) {
+    if (disk_key_) {
+        Manifest signed_one = manifest;
+        sign_manifest(signed_one, disk_key_);
+        return seal_image(parent(), key_.text(), signed_one, Durability::disk);
+    }
     return seal_image(parent(), key_.text(), manifest,
                       on_disk_ ? Durability::disk : Durability::memory);
 }
 
 Result<uint64_t> CellImage::seal_files(Manifest manifest, const ImageFile* pages) {
-    TRY_ASSIGN(manifest.files, digest_files(fd_.get(), pages));
+    if (disk_key_) {
+        TRY_ASSIGN(manifest.files, encrypt_files(fd(), fd_.get(), disk_key_, pages));
+    } else {
+        TRY_ASSIGN(manifest.files, digest_files(fd_.get(), pages));
+    }
     TRY(seal(manifest));
     return manifest.bytes();
 }
@@ -118,7 +167,8 @@ void CellImage::end_keeping(const Status& kept) {
 // -------------------------------------------------------------------------------------------------
 // from there to here, and its end
 
-Status CellImage::link_from(int other, const Manifest& manifest) const {
+Status CellImage::link_from(int other, const Manifest& manifest, const DiskKey& key) const {
+    if (key) return decrypt_files(other, manifest, key, fd_.get(), page_file_name);
     for (const ImageFile& file : manifest.files) {
         if (file.name != page_file_name) TRY(link_or_copy(other, fd_.get(), file.name));
     }
@@ -129,12 +179,15 @@ void CellImage::drop(bool job_has_sockets) {
     drop_.cancel();
     keeping_.reset();
     fd_.reset();
+    stage_.reset();
     if (none_) return;
     for (const int parent : {places_.memory, places_.disk}) {
         for (const char* suffix : {"", ".part"})
             settle_sockets(parent, key_.text() + suffix, job_has_sockets);
     }
     (void)remove_image(places_.memory, key_.text());
+    if (std::exchange(refused_, false))
+        (void)keep_refused_image(places_.disk, key_.text(), places_.refused);
     (void)remove_image(places_.disk, key_.text());
 }
 

@@ -3,6 +3,11 @@
 // node, and when it is whole (checkpoint/images.hpp). It lies in memory on its way, and on disk if
 // the job is frozen there.
 //
+// What stays on the disk is encrypted, if the home of the job has given a key
+// (checkpoint/encrypted_file.hpp). CRIU writes plain files: a dump to disk has them in a directory
+// in memory, from where they are encrypted to the disk when it is sealed. Where memory has no room
+// for that, they are plain on the disk until then.
+//
 // Owned by the Cell; what is on disk outlives it. What fails: the file system, no room.
 #pragma once
 
@@ -11,6 +16,7 @@
 #include <string>
 
 #include "agentd/core/guest_io.hpp"
+#include "checkpoint/encrypted_file.hpp"
 #include "checkpoint/images.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -23,6 +29,7 @@ class CellImage {
     struct Places {
         int disk = -1;
         int memory = -1;
+        int refused = -1;  // of images that were refused; none: they are not kept
     };
     // It is on disk if one of that name is there.
     CellImage(Loop& loop, Places places, GuestKey key);
@@ -34,17 +41,27 @@ class CellImage {
     void has_none() { none_ = true; }
     // Made anew, and empty. What lay there under this name is removed.
     Status begin();
-    int fd() const { return fd_.get(); }
+    // The same of one whose files come encrypted with key(), on the disk. No `secret`: plain.
+    Status begin_encrypted(std::string_view secret);
+    // The same for a dump to the disk.
+    Status begin_dump(std::string_view secret, bool memory_has_room);
+    // Where a dump or its restore has its files.
+    int fd() const { return stage_ ? stage_.get() : fd_.get(); }
+    // Where the file of pages goes.
+    int target() const { return fd_.get(); }
+    const DiskKey& key() const { return disk_key_; }
     explicit operator bool() const { return static_cast<bool>(fd_); }
-    void close() { fd_.reset(); }
+    void close();
     // What is made or received, else the whole one.
     Result<Fd> open() const { return fd_ ? duplicate(fd_.get()) : open_whole(); }
     Result<Fd> open_whole() const { return open_image(parent(), key_.text()); }
 
-    // So much is free where it lies, and a little more.
-    Status room(uint64_t bytes) const;
+    // So much is free where it lies, and a little more: of what CRIU writes, and of pages.
+    Status room(uint64_t bytes, uint64_t bytes_of_pages = 0) const;
     // So much beside what it is a copy of is no strain for memory.
     bool fits_memory(uint64_t bytes) const;
+    // It is free there, as room() wants it.
+    bool memory_has_room(uint64_t bytes) const;
     // Of all its files now.
     uint64_t bytes() const;
 
@@ -54,12 +71,17 @@ class CellImage {
     // bytes.
     Result<uint64_t> seal_files(Manifest manifest, const ImageFile* pages);
     // The same for one that came, once every file of it is on the disk. The loop goes on meanwhile.
-    // `done` is called once, or never if the image is dropped before.
+    // `done` is called once, or never if the image is dropped before. The manifest of one that is
+    // encrypted is signed here.
     void keep(const Manifest& manifest, std::function<void(const Status&)> done);
 
-    // The files of another one, which keeps them.
-    Status link_from(int other, const Manifest& manifest) const;
+    // The files of another one, which keeps them, plain.
+    Status link_from(int other, const Manifest& manifest, const DiskKey& key = {}) const;
+    // Of a dump that ended with its daemon: the whole one is on the disk.
+    void drop_stage();
 
+    // The whole one on the disk is not what it should be: drop() moves it to the refused ones.
+    void refuse(bool refused) { refused_ = refused; }
     // Whole or not, and whatever a crashed daemon has left. job_has_sockets: the job runs with the
     // sockets that lie there.
     void drop(bool job_has_sockets);
@@ -81,8 +103,10 @@ class CellImage {
     Places places_;
     GuestKey key_;
     bool on_disk_;
-    bool none_ = false;
+    bool none_ = false, refused_ = false;
     Fd fd_;
+    Fd stage_;  // in memory; none: the files are where they stay
+    DiskKey disk_key_;
     std::unique_ptr<Keeping> keeping_;
     Timer drop_;
 };

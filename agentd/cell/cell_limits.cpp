@@ -62,7 +62,8 @@ void Cell::stand() {
     const bool possible = job_group_ && job_group_->entry().v2 >= 0;
     const Status stopped =
         possible ? lease_.stand() : fail("this node has no cgroup v2 that could stop it");
-    tell(guest::Stood{stopped ? "" : "it is not stopped: " + stopped.error().message});
+    tell(
+        guest::Stood{stopped ? Trouble() : Trouble(stopped.error()).within("it is not stopped: ")});
 }
 
 }  // namespace souk

@@ -10,7 +10,6 @@
 
 #include "agentd/cell/cell.hpp"
 #include "checkpoint/core_image.hpp"
-#include "checkpoint/open_files.hpp"
 
 namespace souk {
 namespace {
@@ -19,24 +18,42 @@ constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
 
 void Cell::make_place() {
     image_.place(true);
-    if (auto made = image_.begin(); !made) return tell(guest::CapsuleFailed{made.error().message});
+    if (auto made = image_.begin_encrypted(disk_secret()); !made)
+        return tell(guest::CapsuleFailed{made.error()});
     tell(guest::CapsuleReady{});
 }
 
 void Cell::keep(const Manifest& manifest, std::function<void(const Status&)> done) {
-    image_.keep(manifest, [this, done = std::move(done)](const Status& kept) {
-        if (kept) {
-            stdio_.read_ends(image_.fd());
-            image_.close();
-        }
+    find_ends(manifest, image_.fd());
+    Manifest all = manifest;
+    if (image_.key())
+        all.ends = {stdio_.ends().output[0], stdio_.ends().output[1], stdio_.ends().input};
+    image_.keep(all, [this, done = std::move(done)](const Status& kept) {
+        if (kept) image_.close();
         done(kept);
     });
+}
+
+// How far the streams of a checkpoint had come.
+void Cell::find_ends(const Manifest& manifest, int image) {
+    if (const auto& e = manifest.ends) return stdio_.set_ends({{(*e)[0], (*e)[1]}, (*e)[2]});
+    constexpr size_t bytes = sizeof(souk_residue);
+    std::string residue(bytes, '\0');
+    if (image_.key()) {
+        auto read = read_encrypted(image, manifest, image_.key(), SOUK_RESIDUE_NAME, bytes);
+        if (!read || read->size() != bytes) return;
+        residue = std::move(*read);
+    } else {
+        const auto file = open_at(image, SOUK_RESIDUE_NAME, O_RDONLY);
+        if (!file || ::pread(file->get(), residue.data(), bytes, 0) != ssize_t{bytes}) return;
+    }
+    stdio_.read_ends(residue);
 }
 
 void Cell::restore() {
     plan_ = Plan::restoring;
     stay_awake();
-    if (!criu_ || !link_) return criu_failed("CRIU is not there");
+    if (!criu_ || !link_) return criu_failed(because(CauseCode::criu_ended));
     const auto take = [&]() -> Status {
         const int image = image_.fd();
         if (intake_.form() == MoveForm::stop_and_copy) {
@@ -46,7 +63,7 @@ void Cell::restore() {
         rounds_.dirty().load(image);
         return intake_.use_precopy(image);
     };
-    if (auto taken = take(); !taken) return criu_failed(taken.error().message);
+    if (auto taken = take(); !taken) return criu_failed(taken.error());
     load_image();
 }
 
@@ -55,22 +72,34 @@ void Cell::restore() {
 void Cell::restore_local(const Cell* source) {
     plan_ = Plan::restoring;
     if (!source) return criu_failed("its image is not here");
-    const auto take = [&]() -> Status {
-        TRY_ASSIGN(const Fd from, source->open_sealed());
-        TRY_ASSIGN(const Manifest manifest, verify_image(from.get(), page_file_name));
-        TRY(image_.link_from(from.get(), manifest));
-        return intake_.begin(image_.fd(), from.get(), manifest);
-    };
-    if (auto taken = take(); !taken) return criu_failed("take its image: " + taken.error().message);
-    load_image();
+    local_source_ = source->key();
+    const auto taken = take_local(*source);
+    if (taken) return load_image();
+    const bool refused = local_image_refused(taken.error());
+    criu_failed(Trouble(taken.error()).within("take its image: "), false, refused);
+}
+
+bool Cell::local_image_refused(const Error& error) {
+    if (local_source_.epoch.n == 0 || !image_is_refused(error)) return false;
+    site_.image_refused(local_source_, error.message);
+    return true;
+}
+
+Status Cell::take_local(const Cell& source) {
+    TRY_ASSIGN(const Fd from, source.open_sealed());
+    TRY_ASSIGN(const Manifest manifest, verify_image(from.get(), page_file_name));
+    TRY_ASSIGN(const DiskKey key,
+               key_of_image(manifest, source.disk_secret(), source.key().id, source.key().epoch));
+    TRY(image_.link_from(from.get(), manifest, key));
+    return intake_.begin(image_.fd(), from.get(), manifest, key);
 }
 
 void Cell::load_image() {
-    if (!criu_ || !link_) return criu_failed("CRIU is not there");
+    if (!criu_ || !link_) return criu_failed(because(CauseCode::criu_ended));
     if (auto listening = intake_.listen(image_.fd()); !listening)
-        return criu_failed(listening.error().message);
+        return criu_failed(listening.error());
     if (auto loading = link_.tell(&CapsuleClient::load, image_.fd()); !loading)
-        return criu_failed(loading.error().message);
+        return criu_failed(loading.error());
     plan_ = Plan::loading;
     begin_early();
 }
@@ -129,25 +158,25 @@ void Cell::begin_restore() {
             "it has a real-time policy, and this node has no time left for one "
             "(cpu.rt_runtime_us)");
     if (auto fit = check_credentials(image_.fd(), user(), site_.criu->deleted_bytes_max); !fit)
-        return criu_failed("its image is refused: " + fit.error().message);
+        return criu_failed(because(CauseCode::image_refused, {{"text", fit.error().message}}));
     // Not before: CRIU has looked at what the kernel can, over loopback too.
-    if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error().message);
+    if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error());
     RestoreOptions options;
     options.keys = restore_.take_names();
     options.lazy = intake_.listening();
     options.tcp = job_.spec.tcp;
-    if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error().message);
+    if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error());
 }
 
 void Cell::finish_restore() {
     // It has ended since it held the job; that has been told.
-    if (!criu_) return criu_failed("CRIU is not there");
+    if (!criu_) return criu_failed(because(CauseCode::criu_ended));
     if (restore_.late() && criu_.phase() == CriuPhase::ready) return begin_restore();
     decided_ = Decided::to_run;
     if (intake_.incomplete()) stdio_.silence();
     (void)link_.tell(&CapsuleClient::restored);
     network_.open();  // before CRIU lets its connections speak
-    if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error().message);
+    if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error());
 }
 
 // Let go by CRIU, or without it.
@@ -161,6 +190,7 @@ void Cell::now_runs() {
     set_limits();
     network_.announce();  // again: a new port of a bridge is deaf at first
     stdio_.resync();      // names the new terminal
+    if (local_source_.epoch.n > 0) site_.image_refused(local_source_, "");
     tell(guest::RestoreRunning{});
     stdio_.look_for_end();
     // What it was restored from is the past: room in memory, and never the job again. The word of
@@ -192,8 +222,7 @@ void Cell::runs_without_criu() {
     const auto& exited = stdio_.exit();
     const bool killed = exited ? std::ranges::find(by_criu, *exited & 0x7f) != std::end(by_criu)
                                : all && all->empty();
-    if (killed || (all && wait_for_criu(*all)))
-        return criu_failed("CRIU ended before it let the job run");
+    if (killed || (all && wait_for_criu(*all))) return criu_failed(because(CauseCode::criu_ended));
     now_runs();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agentd/core/guest_event.hpp"
+#include "agentd/core/guest_io.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/pages.hpp"
@@ -18,6 +19,7 @@
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/capsule_groups.hpp"
 #include "kernel/sys/store/network_files.hpp"
 
@@ -35,10 +37,13 @@ struct CellSite {
     int64_t pids_max = 0;  // 0: no limit
     // RLIMIT_... of jobs that are not root's: no more than that; others as they asked
     std::map<int, uint64_t> limits_max;
+    Fd filter;                 // of jobs' system calls (syscall_filter.hpp); none: no limit
+    bool filter_root = false;  // of root's jobs, too
     bool private_tmp = false;  // of all capsules
     std::string run_keep;      // names below /run that jobs see
     std::string guests;        // directory of the capsules' directories
     Fd images, ram;            // parents of images: on disk, in memory
+    Fd refused;                // of those that were refused, on that disk
     std::string init_path;
     CriuTool* criu = nullptr;
     CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep
@@ -50,8 +55,22 @@ struct CellSite {
     bool precopy_possible = false;  // the kernel tells which pages are written to
     // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
     std::string restriction;
+    NodeName node;  // this one
     // memory that was sent ahead is compared with the frozen job's before it is used
     bool check_precopy = false;
+    // With which images of that job and epoch are encrypted on the disk; empty: with none.
+    std::function<std::string(const GuestKey&)> disk_secret;
+    // The frozen job's image is not what it should be; without a reason: it is after all.
+    std::function<void(const GuestKey&, const std::string& why)> image_refused;
+    // Of a capsule whose root its home serves: /dev/fuse and the requests (agentd/files/slots.hpp);
+    // it is there, or was found again; it is gone.
+    std::function<Result<std::pair<Fd, Fd>>()> files_made;
+    std::function<void(const GuestJob&, const Capsule&)> files_begin;
+    std::function<void(const GuestKey&)> files_end;
+    // Of a capsule that shows this node's own tree in their place: its home need not serve it.
+    std::function<void(const GuestKey&)> files_own;
+    // Whether this node has the file systems that a home names (JobSpec::file_systems).
+    std::function<bool(const std::string&)> has_file_systems;
     std::function<void(const GuestKey&, guest::Event)> event;
     std::function<bool(const GuestKey&, uint32_t stream, uint64_t offset, std::string_view bytes)>
         output;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/plan.hpp"
+#include "kernel/base/cause.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
@@ -50,9 +51,9 @@ class DumpCourse {
     bool take_again() { return std::exchange(again_, Again::no) != Again::no; }
 
     // It is undone: because of that trouble, or with its image whole.
-    void fails(std::string why) { trouble_ = std::move(why); }
+    void fails(Trouble why) { trouble_ = std::move(why); }
     void keeps_image() { image_stays_ = true; }
-    std::string take_trouble() { return std::exchange(trouble_, {}); }
+    Trouble take_trouble() { return std::exchange(trouble_, {}); }
     bool take_image() { return std::exchange(image_stays_, false); }
 
   private:
@@ -65,7 +66,7 @@ class DumpCourse {
     int tries_ = 0;
     double link_ = 0;
     MoveForecast forecast_;
-    std::string trouble_;
+    Trouble trouble_;
 };
 
 }  // namespace souk

@@ -30,13 +30,13 @@ void FrozenSteps::share(int image) {
         TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids)));
         return {};
     };
-    if (auto started = start(); !started) return hooks_.failed(started.error().message);
+    if (auto started = start(); !started) return hooks_.failed(started.error());
     sharing_ ? share_more() : hooks_.shared();
 }
 
 void FrozenSteps::share_more() {
     const auto more = sharing_->step();
-    if (!more) return hooks_.failed(more.error().message);
+    if (!more) return hooks_.failed(more.error());
     if (!*more) {
         sharing_.reset();
         return hooks_.shared();
@@ -55,8 +55,8 @@ void FrozenSteps::flush() {
 }
 
 void FrozenSteps::flush_next() {
-    const auto give_up = [this](const std::string& why) {
-        hooks_.failed("write its files: " + why);
+    const auto give_up = [this](const Trouble& why) {
+        hooks_.failed(why.within("write its files: "));
     };
     if (flush_->files.empty()) {
         flush_.reset();
@@ -68,30 +68,29 @@ void FrozenSteps::flush_next() {
     auto begun =
         loop_.sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
             flush_->files.pop_back();
-            synced ? flush_next() : give_up(synced.error().message);
+            synced ? flush_next() : give_up(synced.error());
         });
     if (begun)
         flush_->sync = std::move(*begun);
     else
-        give_up(begun.error().message);
+        give_up(begun.error());
 }
 
 // -------------------------------------------------------------------------------------------------
 // its memory
 
-void FrozenSteps::write(int image) {
+void FrozenSteps::write(int image, const PageFileWrite::Target& to) {
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, hooks_.pids());
-        TRY_ASSIGN(writing_,
-                   PageFileWrite::start(loop_, image, pids_inside(pids),
-                                        [this](const Result<ImageFile>& file) {
-                                            writing_.reset();
-                                            if (!file) return hooks_.failed(file.error().message);
-                                            hooks_.written(*file);
-                                        }));
+        TRY_ASSIGN(writing_, PageFileWrite::start(loop_, image, to, pids_inside(pids),
+                                                  [this](const Result<ImageFile>& file) {
+                                                      writing_.reset();
+                                                      if (!file) return hooks_.failed(file.error());
+                                                      hooks_.written(*file);
+                                                  }));
         return {};
     };
-    if (auto started = start(); !started) hooks_.failed(started.error().message);
+    if (auto started = start(); !started) hooks_.failed(started.error());
 }
 
 void FrozenSteps::stop() {

@@ -17,6 +17,7 @@
 
 #include "checkpoint/page_file.hpp"
 #include "checkpoint/shared_image.hpp"
+#include "kernel/base/cause.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
@@ -27,7 +28,7 @@ class FrozenSteps {
         std::function<Result<std::vector<pid_t>>()> pids;
         std::function<void()> shared, flushed;
         std::function<void(const ImageFile& pages)> written;
-        std::function<void(const std::string& why)> failed;
+        std::function<void(const Trouble& why)> failed;
     };
     FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
 
@@ -38,7 +39,7 @@ class FrozenSteps {
 
     void share(int image);
     void flush();
-    void write(int image);
+    void write(int image, const PageFileWrite::Target& to);
     // Whatever is under way is over; no hook is called.
     void stop();
 

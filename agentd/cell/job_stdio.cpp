@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/cell/job_stdio.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "agentd/wire/types.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -81,10 +79,10 @@ void JobStdio::look_for_end() {
     hooks_.ended(*exited_);
 }
 
-void JobStdio::read_ends(int image) {
+void JobStdio::read_ends(std::string_view residue) {
     souk_residue r;
-    const auto file = open_at(image, SOUK_RESIDUE_NAME, O_RDONLY);
-    if (!file || ::pread(file->get(), &r, sizeof r, 0) != sizeof r) return;
+    if (residue.size() != sizeof r) return;
+    std::memcpy(&r, residue.data(), sizeof r);
     for (int i = 0; i < SOUK_STREAMS; ++i) ends_.output[i] = r.out[i].end;
     ends_.input = r.input_offset + r.input_len;
 }

@@ -77,8 +77,9 @@ class JobStdio {
     const std::optional<int32_t>& exit() const { return exited_; }
     // How far the streams of a job that has ended came, or of a checkpoint.
     const StreamEnds& ends() const { return ends_; }
-    // Of a checkpoint, whose image lies in that directory.
-    void read_ends(int image);
+    // Of a checkpoint: as its manifest says, or what souk-init has put into its image.
+    void set_ends(const StreamEnds& ends) { ends_ = ends; }
+    void read_ends(std::string_view residue);
 
   private:
     void feed_input();

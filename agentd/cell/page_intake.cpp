@@ -60,7 +60,7 @@ void PageIntake::precopy_lost() {
 // -------------------------------------------------------------------------------------------------
 // the image is here
 
-Status PageIntake::begin(int image, int pages, const Manifest& manifest) {
+Status PageIntake::begin(int image, int pages, const Manifest& manifest, const DiskKey& key) {
     stage_ = Stage::faults;
     for (const ImageFile& file : manifest.files) {
         if (file.name != page_file_name) continue;
@@ -68,8 +68,13 @@ Status PageIntake::begin(int image, int pages, const Manifest& manifest) {
             return fail("its memory cannot be put in place on this machine: souk doctor says why");
         TRY_ASSIGN(Fd memory, open_at(pages, page_file_name, O_RDONLY | O_NOFOLLOW));
         TRY_ASSIGN(auto ranges, lazy_ranges(image));
-        TRY_ASSIGN(file_,
-                   PageFileRead::open(loop_, std::move(memory), std::move(ranges), file.digest));
+        if (key) {
+            TRY_ASSIGN(auto encrypted, EncryptedReader::open(std::move(memory), file, key));
+            TRY_ASSIGN(file_, PageFileRead::open(loop_, std::move(encrypted), std::move(ranges)));
+        } else {
+            TRY_ASSIGN(file_, PageFileRead::open(loop_, std::move(memory), std::move(ranges),
+                                                 file.digest));
+        }
         form_ = MoveForm::pages_first;
     }
     return {};
@@ -99,11 +104,11 @@ Status PageIntake::listen(int image) {
 
 void PageIntake::faults() {
     auto wishes = place_->on_readable();
-    if (!wishes) return fail_with(wishes.error().message);
+    if (!wishes) return fail_with(wishes.error());
     for (const int uffd : place_->new_uffds()) {
         if (form_ != MoveForm::post_copy) continue;
         if (const Status kept = hooks_.keep(uffd); !kept)
-            return fail_with("its capsule cannot keep its memory: " + kept.error().message);
+            return fail_with({0, "its capsule cannot keep its memory: " + kept.error().message});
     }
     serve(*wishes);
     if (place_ && place_->whole() && stage_ != Stage::whole && !file_) is_whole();
@@ -116,12 +121,12 @@ void PageIntake::serve(const std::vector<PageRange>& wishes) {
             auto read = file_->read(wish, [this](const PageRange& range, std::string_view bytes) {
                 return place_->put(range, bytes);
             });
-            if (!read) return fail_with(read.error().message);
+            if (!read) return fail_with(read.error());
         }
         return;
     }
     const auto others = store_ ? serve_from_store(wishes) : wishes;
-    if (!others) return fail_with(others.error().message);
+    if (!others) return fail_with(others.error());
     const bool any = stage_ >= Stage::any;
     const uint64_t put = put_of_source();
     if (others->empty() && !(any && put - acknowledged_ >= acknowledge_bytes)) return;
@@ -132,7 +137,7 @@ void PageIntake::serve(const std::vector<PageRange>& wishes) {
 Status PageIntake::put(const PageRange& range, std::string_view bytes) {
     if (!incomplete()) return {};
     if (auto put = place_->put(range, bytes); !put) {
-        fail_with(put.error().message);
+        fail_with(put.error());
         return put;
     }
     faults();  // also what came up while they were put
@@ -141,7 +146,7 @@ Status PageIntake::put(const PageRange& range, std::string_view bytes) {
 
 void PageIntake::restored() {
     faults();  // the last userfaultfd may still lie in the socket
-    if (auto all = place_->restored(); !all) return fail_with(all.error().message);
+    if (auto all = place_->restored(); !all) return fail_with(all.error());
     stage_ = Stage::any;
     if (file_) return read_file();
     if (form_ == MoveForm::post_copy) hooks_.may_run();
@@ -160,8 +165,8 @@ void PageIntake::read_file() {
         },
         [this](const Status& all) {
             file_.reset();
-            if (!all) return fail_with(all.error().message);
-            if (!place_->whole()) return fail_with("its image lacks memory");
+            if (!all) return fail_with(all.error());
+            if (!place_->whole()) return fail_with({0, "its image lacks memory"});
             is_whole();
         });
 }
@@ -171,10 +176,9 @@ void PageIntake::place_store() {
     for (uint64_t done = 0; done < slice_bytes;) {
         if (!store_ || !incomplete()) return;
         const auto piece = store_->next();
-        if (!piece) return fail_with(piece.error().message);
+        if (!piece) return fail_with(piece.error());
         if (piece->range.pages == 0) return;
-        if (auto put = place_->put(piece->range, piece->bytes); !put)
-            return fail_with(put.error().message);
+        if (auto put = place_->put(piece->range, piece->bytes); !put) return fail_with(put.error());
         store_put_ += piece->bytes.size();
         done += piece->bytes.size();
         faults();
@@ -210,7 +214,7 @@ void PageIntake::is_whole() {
 }
 
 // The userfaultfds stay until the capsule is gone: without them missing memory would read as zeros.
-void PageIntake::fail_with(const std::string& why) {
+void PageIntake::fail_with(const Error& why) {
     watch_.close();
     store_timer_.cancel();
     hooks_.failed(why);

@@ -24,6 +24,7 @@
 #include "checkpoint/page_file.hpp"
 #include "checkpoint/pages.hpp"
 #include "checkpoint/precopy_store.hpp"
+#include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
@@ -57,7 +58,7 @@ class PageIntake {
         // The job may run without the rest (post_copy).
         std::function<void()> may_run;
         std::function<void()> whole;
-        std::function<void(const std::string& why)> failed;
+        std::function<void(const Error& why)> failed;
     };
     // possible: this machine can put memory in place past an image.
     PageIntake(Loop& loop, bool possible, Hooks hooks)
@@ -74,7 +75,8 @@ class PageIntake {
     MoveForm form() const { return form_; }
     // The image is here, in `image`, its page file in `pages` (the same directory, or that of the
     // image which it is linked from). What came ahead and the image does not name is dropped.
-    Status begin(int image, int pages, const Manifest& manifest);
+    // `key`: of an encrypted page file.
+    Status begin(int image, int pages, const Manifest& manifest, const DiskKey& key = {});
     Status use_precopy(int image);
     // CRIU is about to restore.
     Status listen(int image);
@@ -100,7 +102,7 @@ class PageIntake {
     Result<std::vector<PageRange>> serve_from_store(const std::vector<PageRange>& wishes);
     uint64_t put_of_source() const { return place_->bytes_put() - store_put_; }
     void is_whole();
-    void fail_with(const std::string& why);
+    void fail_with(const Error& why);
 
     Loop& loop_;
     bool possible_;

@@ -26,6 +26,12 @@ bool Guest::expects_image(const GuestKey& key) const {
     return it != jobs_.end() && it->second.in<state::Prepared>();
 }
 
+bool Guest::takes_image_from(const GuestKey& key, const NodeName& sender) const {
+    const auto it = jobs_.find(key);
+    if (it == jobs_.end() || !it->second.in<state::Prepared>()) return false;
+    return it->second.source.empty() || it->second.source == sender;
+}
+
 void Guest::tell(const Entry& e, Outputs& out) const {
     const auto* r = e.in<Running>();
     const auto* held = e.moves<motion::Held>();
@@ -36,6 +42,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.wait_status = e.job.wait_status;
     event.image_bytes = e.job.image_bytes;
     event.why = e.why;
+    event.image_refused = e.image_refused && !e.why.empty();
     event.stopped = e.stopped;
     event.in_place = in_place(e);
     if (event.in_place) event.cannot_move = e.why;
@@ -53,7 +60,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     if (r && !held && e.lease.over()) {
         event.state = GuestState::dumping;
         event.lapsed = true;
-        event.why = stands_still;
+        event.why = {CauseCode::lease_over, stands_still};
     }
     out.push_back(ToHome{event.id.home, std::move(event), false});
 }
@@ -93,18 +100,19 @@ void Guest::remove(const Entry& e, Outputs& out) {
 }
 
 // Nothing of it is left here but this answer.
-void Guest::failed(Entry& e, Outputs& out) {
+void Guest::failed(Entry& e, Outputs& out, const state::Failed& as) {
     remove(e, out);
     const auto* closing = e.in<state::Closing>();
     Entry left;
     left.job.key = e.job.key;
     left.why = e.why;
-    left.become(closing ? closing->failed : state::Failed{}, GuestState::failed);
+    left.image_refused = e.image_refused;
+    left.become(closing ? closing->failed : as, GuestState::failed);
     e = std::move(left);
     tell(e, out);
 }
 
-void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
+void Guest::refuse(const GuestKey& key, Trouble why, Outputs& out) {
     // not even room to remember a refusal: the home node asks again
     if (jobs_.size() >= 2 * jobs_max_) return;
     Entry e;
@@ -114,7 +122,7 @@ void Guest::refuse(const GuestKey& key, std::string why, Outputs& out) {
     tell(jobs_.emplace(key, std::move(e)).first->second, out);
 }
 
-void Guest::set_accepting(bool accepting, std::string why, Outputs& out) {
+void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
     const Scene scene(*this, &out,
                       [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });
     off_since_ = accepting ? Nanos::never() : accepting_ ? clock_ : std::min(off_since_, clock_);
@@ -144,18 +152,46 @@ void Guest::home_down(const NodeName& home) {
     });
 }
 
-void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_command(from, c); });
-    const GuestKey key{c.id, c.epoch};
+// Whether it may be carried out; then it says what its ticket says.
+Status Guest::admit(const NodeName& from, GuestCommand& c, const Warrant& warrant, Outputs& out) {
+    const uint64_t before = tickets_.mark();
+    const Status may = tickets_.admit(from, c, warrant);
+    if (tickets_.mark() != before) out.push_back(KeepMark{tickets_.mark()});
+    if (!may || warrant.ticket)
+        out.push_back(Audit{{c.id, c.epoch}, from, c.verb, may ? "" : may.error().message});
+    return may;
+}
+
+// The home gives the move up, and the job goes on as before. (A checkpoint: it makes none.)
+void Guest::may_not_send(Entry& e, Trouble why, Outputs& out) const {
+    e.why = std::move(why);
+    auto* r = e.in<Running>();
+    if (r && r->want == Want::ready) {
+        want_now(*r, Want::run);
+        if (!r->in<motion::Steady>()) return drive(e, out);  // told when that is undone
+    }
+    tell(e, out);
+    if (!r || !r->in<motion::Held>()) e.why.clear();
+}
+
+void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& out,
+                    const Warrant& warrant) {
+    const Scene scene(*this, &out, [&] { return trace_command(from, asked); });
+    const GuestKey key{asked.id, asked.epoch};
     // Only the home node speaks for its jobs.
-    if (from != c.id.home) return;
-    if (c.verb == GuestVerb::start || c.verb == GuestVerb::prepare || c.verb == GuestVerb::keep)
-        return on_start(c, out);
+    if (from != asked.id.home) return;
+    if (asked.verb == GuestVerb::start || asked.verb == GuestVerb::prepare ||
+        asked.verb == GuestVerb::keep)
+        return on_start(from, asked, warrant, out);
+    GuestCommand c = asked;
     Entry* e = entry(key);
     // also if a start comes late
-    if (!e && c.verb == GuestVerb::kill) return refuse(key, "ended before it began", out);
+    if (!e && c.verb == GuestVerb::kill)
+        return refuse(key, Cause(CauseCode::killed, "ended before it began"), out);
     if (!e) return tell_unknown(key, out);
     if (e->in<state::Closing>()) return;  // its end is under way and will be told
+    if (auto may = admit(from, c, warrant, out); !may)
+        return may_not_send(*e, caused_by(CauseCode::ticket_refused, may.error()), out);
     switch (c.verb) {
         case GuestVerb::query: return tell(*e, out);
         case GuestVerb::prepare_dump: return want(*e, Want::ready, out);
@@ -178,19 +214,23 @@ void Guest::command(const NodeName& from, const GuestCommand& c, Outputs& out) {
     }
 }
 
-void Guest::on_start(const GuestCommand& c, Outputs& out) {
+void Guest::on_start(const NodeName& from, const GuestCommand& asked, const Warrant& warrant,
+                     Outputs& out) {
+    GuestCommand c = asked;
     const GuestKey key{c.id, c.epoch};
     if (const Entry* known = entry(key)) {
         if (!known->in<state::Closing>()) tell(*known, out);
         return;
     }
     const bool kept = c.verb == GuestVerb::keep;
-    if (!accepting_ && !kept) return refuse(key, why_not_, out);
-    if (jobs_.size() >= jobs_max_) return refuse(key, "the node holds too many jobs", out);
+    if (!accepting_ && !kept) return refuse(key, why_not_.or_code(CauseCode::off_market), out);
+    if (jobs_.size() >= jobs_max_) return refuse(key, because(CauseCode::too_many_jobs), out);
     // Its answer was lost, and its home asks for the very same again.
-    if (leaving_.contains(key))
-        return refuse(key, "what is left of its last start there is being removed", out);
+    if (leaving_.contains(key)) return refuse(key, because(CauseCode::being_removed), out);
+    if (auto may = admit(from, c, warrant, out); !may)
+        return refuse(key, caused_by(CauseCode::ticket_refused, may.error()), out);
     Entry e;
+    e.source = c.source;
     e.job.key = key;
     e.job.spec = c.spec;
     e.job.memory_mb = c.memory_mb;

@@ -71,6 +71,7 @@
 #include "agentd/core/guest_event.hpp"
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/guest_state.hpp"
+#include "agentd/core/guest_tickets.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
@@ -92,8 +93,12 @@ class Guest {
   public:
     // can_stop: jobs here can be stopped whole (they have control groups), so that leases can be
     // kept.
-    explicit Guest(size_t jobs_max = 4096, bool can_stop = true, OwnerPolicy policy = {})
-        : jobs_max_(jobs_max), can_stop_(can_stop), policy_(policy) {}
+    explicit Guest(size_t jobs_max = 4096, bool can_stop = true, OwnerPolicy policy = {},
+                   GuestTickets tickets = {"", TicketRule::none})
+        : jobs_max_(jobs_max), can_stop_(can_stop), policy_(policy), tickets_(std::move(tickets)) {}
+
+    // Before anything else: the newest KeepMark.
+    void restore_mark(uint64_t mark) { tickets_.restored(mark); }
 
     // After a crash: one record, and what the shell found of it.
     struct Found {
@@ -107,14 +112,15 @@ class Guest {
     };
     void recovered(GuestJob job, const Found& found, guest::Outputs& out);
 
-    void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out);
+    void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out,
+                 const Warrant& warrant = {});
     // A fresh connection from a home node: everything of its jobs here is told, also what it may
     // have forgotten.
     void home_up(const NodeName& home, guest::Outputs& out);
     // Its connection has ended, and no other has come: no command of before can arrive any more.
     void home_down(const NodeName& home);
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
-    void set_accepting(bool accepting, std::string why, guest::Outputs& out);
+    void set_accepting(bool accepting, Trouble why, guest::Outputs& out);
 
     // Leases. Heartbeats that are due, and jobs to be frozen; returns when it wants to be called
     // again.
@@ -139,11 +145,13 @@ class Guest {
         GuestKey key;
         bool stands = false;  // it uses no CPU
         int64_t memory_mb = 0;
-        std::string why;  // it cannot move; empty: it is on its way, or will be
+        Trouble why;  // it cannot move; empty: it is on its way, or will be
     };
     std::vector<Left> left() const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
     bool expects_image(const GuestKey& key) const;
+    // And from that node, or from anybody where nobody was named?
+    bool takes_image_from(const GuestKey& key, const NodeName& sender) const;
     // Every (job, epoch) here, in order.
     const auto& all() const { return jobs_; }
 
@@ -157,8 +165,10 @@ class Guest {
         guest::Checkpoint checkpoint;
         guest::Lease lease;
         guest::Leaving leaving;
-        bool stopped = false;  // by a signal
-        std::string why;       // of the last failure
+        NodeName source;             // from which its image may come; empty: from any
+        bool stopped = false;        // by a signal
+        Trouble why;                 // of the last failure
+        bool image_refused = false;  // that is why
 
         template <class S>
         S* in() {
@@ -205,13 +215,13 @@ class Guest {
     void end_capsule(Entry& e, Ending ending, guest::Do::What how, guest::Outputs& out) const;
     void remove(const Entry& e, guest::Outputs& out);
     void erase(const GuestKey& key, guest::Outputs& out);
-    void refuse(const GuestKey& key, std::string why, guest::Outputs& out);
-    void failed(Entry& e, guest::Outputs& out);
+    void refuse(const GuestKey& key, Trouble why, guest::Outputs& out);
+    void failed(Entry& e, guest::Outputs& out, const guest::state::Failed& as = {});
     void drive(Entry& e, guest::Outputs& out) const;
     void drive_on(Entry& e, Running& r, guest::Outputs& out) const;
     void ask_criu(const Entry& e, guest::Aim aim, guest::Outputs& out) const;
     void want(Entry& e, Want want, guest::Outputs& out) const;
-    void want_failed(Entry& e, Running& r, std::string why, bool of_job, guest::Outputs& out) const;
+    void want_failed(Entry& e, Running& r, Trouble why, bool of_job, guest::Outputs& out) const;
     void undo(Entry& e, Running& r, guest::Outputs& out,
               guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
@@ -221,9 +231,9 @@ class Guest {
     bool ship_ended(Entry& e, guest::Outputs& out) const;
     void now_running(Entry& e, Running& r, guest::Outputs& out) const;
     void after_start(Entry& e, const guest::Early& early, guest::Outputs& out) const;
-    void not_started(Entry& e, std::string why, guest::state::Failed as, guest::Outputs& out) const;
+    void not_started(Entry& e, Trouble why, guest::state::Failed as, guest::Outputs& out) const;
     void closed(Entry& e, const guest::state::Closing& closing, guest::Outputs& out);
-    void died(Entry& e, std::string why, guest::Outputs& out) const;
+    void died(Entry& e, Trouble why, guest::Outputs& out) const;
     void recovered_run(Entry& e, const Found& found, guest::Outputs& out);
     void recovered_job(Entry& e, const Found& found, guest::Outputs& out);
 
@@ -243,10 +253,10 @@ class Guest {
     static bool immovable(const Entry& e) {
         return !e.leaving.looked.empty() || e.leaving.troubles.count >= troubles_enough;
     }
-    static const std::string& why_immovable(const Entry& e) {
+    static const Trouble& why_immovable(const Entry& e) {
         return e.leaving.looked.empty() ? e.leaving.troubles.why : e.leaving.looked;
     }
-    void note_trouble(Entry& e, const std::string& why) const;
+    void note_trouble(Entry& e, const Trouble& why) const;
     void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void begin_stand(Entry& e, Running& r, guest::Outputs& out) const;
     void stands_in_place(Entry& e, Running& r) const;
@@ -268,7 +278,11 @@ class Guest {
     void trace_state(const JobId& id, Epoch epoch);
 
     void start_now(Entry& e, guest::state::Starting& s, guest::Outputs& out) const;
-    void on_start(const GuestCommand& c, guest::Outputs& out);
+    void on_start(const NodeName& from, const GuestCommand& c, const Warrant& warrant,
+                  guest::Outputs& out);
+    Status admit(const NodeName& from, GuestCommand& c, const Warrant& warrant,
+                 guest::Outputs& out);
+    void may_not_send(Entry& e, Trouble why, guest::Outputs& out) const;
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
     void on_commit(Entry& e, guest::Outputs& out) const;
@@ -326,8 +340,9 @@ class Guest {
     static constexpr int troubles_enough = 2;
     mutable Nanos owner_due_ = Nanos::never();  // likewise, for the owner
     Nanos off_since_ = Nanos::never();
+    GuestTickets tickets_;
     bool accepting_ = true;
-    std::string why_not_;
+    Trouble why_not_;
     std::map<GuestKey, Entry> jobs_;
     std::set<GuestKey> leaving_;  // what was of them is being removed
 };

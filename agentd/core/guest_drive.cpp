@@ -97,7 +97,7 @@ void Guest::want(Entry& e, Want want, Outputs& out) const {
 }
 
 // What was wanted cannot be: the job goes on, and the home node hears why.
-void Guest::want_failed(Entry& e, Running& r, std::string why, bool of_job, Outputs& out) const {
+void Guest::want_failed(Entry& e, Running& r, Trouble why, bool of_job, Outputs& out) const {
     r.motion = motion::Steady{};
     roll_back_shipped(e, r, out);
     e.job.state = GuestState::running;
@@ -160,7 +160,7 @@ void Guest::end_as(Entry& e, GuestState how) {
 }
 
 // It ran, and was ended from outside: nothing of it goes on.
-void Guest::died(Entry& e, std::string why, Outputs& out) const {
+void Guest::died(Entry& e, Trouble why, Outputs& out) const {
     end_as(e, GuestState::killed);
     e.why = std::move(why);
     out.push_back(Persist{e.job});

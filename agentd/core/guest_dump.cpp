@@ -109,6 +109,7 @@ void Guest::on(Entry& e, DumpUndone, Outputs& out) {
             Do{What::send_checkpoint, e.job.key, e.checkpoint.epoch, e.checkpoint.dest, 0, false});
     }
     now_running(e, *r, out);
+    if (!r->in<motion::Held>()) e.why.clear();  // why its move was refused
 }
 
 void Guest::on(Entry& e, CheckpointSent, Outputs& out) {
@@ -151,7 +152,9 @@ void Guest::on(Entry& e, ShipFailed x, Outputs& out) {
     const auto* r = e.in<Running>();
     if (r && r->retained) return;  // the destination fails too, and that counts
     e.why = std::move(x.why);
+    e.image_refused = x.image_refused && !r;
     tell(e, out);  // dumping or frozen, with a reason: the home node gives the move up
+    e.image_refused = false;
     if (!r) e.why.clear();
 }
 

@@ -14,8 +14,6 @@ using What = Do::What;
 
 namespace {
 
-constexpr const char* ended_by_itself = "its capsule ended unexpectedly";
-
 // What was told to run, and of whose run nothing is known yet: where its end is noted.
 Early* early_of(State& state) {
     if (auto* s = std::get_if<state::Starting>(&state))
@@ -51,24 +49,28 @@ void Guest::recovered(GuestJob job, const Found& found, Outputs& out) {
 
 // What is, or was, to run here. `running` and `held` on disk mean: was told to run.
 void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
-    const auto give_up = [&](const char* why) {
-        e.why = why;
+    const auto give_up = [&](Cause why) {
+        e.why = std::move(why);
         if (std::exchange(e.job.state, GuestState::starting) != GuestState::starting)
             out.push_back(Persist{e.job});
         end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     };
     const GuestState kept = e.job.state;
-    if (kept == GuestState::frozen && !found.job_alive) return give_up("its image is incomplete");
+    if (kept == GuestState::frozen && !found.job_alive)
+        return give_up(because(CauseCode::image_incomplete));
     if (e.job.from_image && kept == GuestState::starting)
-        return give_up("the daemon ended before the job was restored");
+        return give_up({CauseCode::agentd_ended, "the daemon ended before the job was restored"});
     if (kept == GuestState::filling)
-        return give_up("the daemon ended before all of its memory had come");
+        return give_up(
+            {CauseCode::agentd_ended, "the daemon ended before all of its memory had come"});
     if (found.exited) {
         // CRIU kills what it restored when the daemon ends before it lets that run. (A job told to
         // run that got a SIGKILL of its own before the daemon knew that it runs cannot be told
         // apart; then it goes on from its image.)
         const bool by_criu = kept == GuestState::held && ended_by_sigkill(found.wait_status);
-        if (by_criu) return give_up("the daemon ended while the job was restored");
+        if (by_criu)
+            return give_up(
+                {CauseCode::agentd_ended, "the daemon ended while the job was restored"});
         // it tells its end again, with how much the job has written: until then it runs
         if (found.capsule_alive) return recovered_job(e, found, out);
         end_as(e, GuestState::exited);
@@ -76,9 +78,9 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
     } else if (found.job_alive) {
         recovered_job(e, found, out);
     } else if (found.capsule_alive || kept == GuestState::starting) {
-        give_up("the daemon ended before the job was started");
+        give_up({CauseCode::agentd_ended, "the daemon ended before the job was started"});
     } else {
-        died(e, "its capsule is gone", out);
+        died(e, Cause(CauseCode::capsule_ended, "its capsule is gone"), out);
     }
 }
 
@@ -103,7 +105,7 @@ void Guest::recovered_job(Entry& e, const Found& found, Outputs& out) {
     e.job.state = GuestState::dumping;
     r.want = Want::keep;
     r.motion = Held{Held::By::dump, found.image_complete ? Held::Image::whole : Held::Image::lost};
-    e.why = "the daemon of its node ended during the dump";
+    e.why = {CauseCode::agentd_ended, "the daemon of its node ended during the dump"};
 }
 
 void Guest::on(Entry& e, CapsuleReady, Outputs& out) {
@@ -136,7 +138,9 @@ void Guest::start_now(Entry& e, state::Starting& s, Outputs& out) const {
 void Guest::on(Entry& e, CapsuleFailed x, Outputs& out) {
     if (!e.in<state::Starting>() && !e.in<state::Restoring>()) return;
     e.why = std::move(x.why);
-    failed(e, out);
+    // As a program that is not here: other nodes may have it.
+    const bool lacks = e.why.code == CauseCode::other_files && !e.job.from_image;
+    failed(e, out, lacks ? state::Failed{ENOENT, true} : state::Failed{});
 }
 
 // A start or release has succeeded; what came before its end was known counts now.
@@ -145,14 +149,14 @@ void Guest::after_start(Entry& e, const Early& early, Outputs& out) const {
     if (!early.heard()) return now_running(e, r, out);
     tell(e, out);
     expel(e, out);
-    if (early.what == Early::What::gone) return died(e, ended_by_itself, out);
+    if (early.what == Early::What::gone) return died(e, because(CauseCode::capsule_ended), out);
     end_as(e, GuestState::exited);
     e.job.wait_status = early.wait_status;
     tell(e, out);
 }
 
 // On disk as well: it did not run.
-void Guest::not_started(Entry& e, std::string why, state::Failed as, Outputs& out) const {
+void Guest::not_started(Entry& e, Trouble why, state::Failed as, Outputs& out) const {
     e.why = std::move(why);
     e.job.state = GuestState::starting;
     out.push_back(Persist{e.job});
@@ -169,6 +173,7 @@ void Guest::on(Entry& e, JobStarted, Outputs& out) {
 void Guest::on(Entry& e, JobNotStarted x, Outputs& out) {
     const auto* s = e.in<state::Starting>();
     if (!s || s->step != state::Starting::Step::job) return;
+    if (x.program_error) x.why.code = CauseCode::program_failed;
     not_started(e, std::move(x.why), {x.error, x.program_error}, out);
 }
 
@@ -208,6 +213,7 @@ void Guest::on(Entry& e, PagesLost x, Outputs& out) {
     const auto* h = e.in<state::Held>();
     if (!e.in<state::Restoring>() && !e.in<state::Filling>() && !(h && !h->whole)) return;
     e.why = std::move(x.why);
+    e.image_refused = x.image_refused;
     end_capsule(e, Ending::to_failed, What::kill_capsule, out);
 }
 
@@ -220,7 +226,9 @@ void Guest::on(Entry& e, RestoreHeld, Outputs& out) {
 
 // Also of one that stands held: without CRIU it can never run.
 void Guest::on(Entry& e, RestoreFailed x, Outputs& out) {
-    if (e.in<state::Restoring>() || e.in<state::Held>()) not_started(e, std::move(x.why), {}, out);
+    if (!e.in<state::Restoring>() && !e.in<state::Held>()) return;
+    e.image_refused = x.image_refused;
+    not_started(e, std::move(x.why), {}, out);
 }
 
 void Guest::on(Entry& e, RestoreRunning, Outputs& out) {
@@ -255,7 +263,7 @@ void Guest::closed(Entry& e, const state::Closing& closing, Outputs& out) {
             return tell_unknown(key, out);
         }
         case Ending::to_failed:
-            if (e.why.empty()) e.why = ended_by_itself;
+            if (e.why.empty()) e.why = because(CauseCode::capsule_ended);
             return failed(e, out);
     }
 }
@@ -276,8 +284,8 @@ void Guest::on(Entry& e, CapsuleGone, Outputs& out) {
         if (!early->heard()) early->what = Early::What::gone;
         return;
     }
-    if (e.why.empty()) e.why = ended_by_itself;
-    if (e.in<Running>()) return died(e, std::string(e.why), out);
+    if (e.why.empty()) e.why = because(CauseCode::capsule_ended);
+    if (e.in<Running>()) return died(e, Trouble(e.why), out);
     failed(e, out);
 }
 

@@ -28,9 +28,9 @@ Input guest::input_of(const Event& event) {
     return std::visit([](const auto& e) { return e.input; }, event);
 }
 
-std::string guest::why_of(const Event& event) {
+Trouble guest::why_of(const Event& event) {
     return std::visit(
-        [](const auto& e) -> std::string {
+        [](const auto& e) -> Trouble {
             if constexpr (requires { e.why; }) return e.why;
             return {};
         },
@@ -44,7 +44,13 @@ void Guest::ended(const GuestKey& key, Event event, Outputs& out) {
         input == Input::movable);
     if (input == Input::removed) leaving_.erase(key);
     if (Entry* e = entry(key))
-        std::visit([&](auto& happened) { on(*e, std::move(happened), out); }, event);
+        std::visit(
+            [&](auto& happened) {
+                if constexpr (requires { happened.otherwise; })
+                    happened.why = happened.why.or_code(happened.otherwise);
+                on(*e, std::move(happened), out);
+            },
+            event);
 }
 
 }  // namespace souk

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What befalls a job that a Guest (guest.hpp) holds: the ends of its effects, and what its capsule
-// does by itself. Each is a type with what it tells, and the name of its input. The capsules of a
+// does by itself. Each is a type with what it tells, the name of its input, and the code of a cause
+// that has none (`otherwise`). The capsules of a
 // node make them; Guest::ended takes them.
 #pragma once
 
@@ -18,16 +19,18 @@ struct CapsuleReady {
 };
 struct CapsuleFailed {
     static constexpr Input input = Input::capsule_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::capsule_failed;
+    Trouble why;
 };
 struct JobStarted {
     static constexpr Input input = Input::job_started;
 };
 struct JobNotStarted {
     static constexpr Input input = Input::job_not_started;
+    static constexpr CauseCode otherwise = CauseCode::start_failed;
     int32_t error = 0;
     bool program_error = false;  // the program itself
-    std::string why;
+    Trouble why;
 };
 struct CriuReady {
     static constexpr Input input = Input::criu_ready;
@@ -35,7 +38,8 @@ struct CriuReady {
 // of_job: what failed is the job's, and would fail again; else the node's or the destination's.
 struct CriuFailed {
     static constexpr Input input = Input::criu_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::dump_failed;
+    Trouble why;
     bool of_job = false;
 };
 struct SentPrecopy {
@@ -54,7 +58,8 @@ struct DumpHeld {
 };
 struct DumpFailed {
     static constexpr Input input = Input::dump_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::dump_failed;
+    Trouble why;
     bool of_job = true;  // as of CriuFailed
 };
 struct DumpUndone {
@@ -63,14 +68,18 @@ struct DumpUndone {
 // why: it could not be stopped; empty: it stands.
 struct Stood {
     static constexpr Input input = Input::stood;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::stop_failed;
+    Trouble why;
 };
 struct Shipped {
     static constexpr Input input = Input::shipped;
 };
+// image_refused: what lies on the disk is not what it should be; so of the others.
 struct ShipFailed {
     static constexpr Input input = Input::ship_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::send_failed;
+    Trouble why;
+    bool image_refused = false;
 };
 struct ImageReceived {
     static constexpr Input input = Input::image_received;
@@ -79,14 +88,16 @@ struct ImageReceived {
 };
 struct ImageFailed {
     static constexpr Input input = Input::image_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::receive_failed;
+    Trouble why;
 };
 struct CheckpointSent {
     static constexpr Input input = Input::checkpoint_sent;
 };
 struct CheckpointFailed {
     static constexpr Input input = Input::checkpoint_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::checkpoint_failed;
+    Trouble why;
 };
 // All of its memory is here (of post_copy only), or the rest will not come.
 struct PagesWhole {
@@ -94,14 +105,18 @@ struct PagesWhole {
 };
 struct PagesLost {
     static constexpr Input input = Input::pages_lost;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::memory_lost;
+    Trouble why;
+    bool image_refused = false;
 };
 struct RestoreHeld {
     static constexpr Input input = Input::restore_held;
 };
 struct RestoreFailed {
     static constexpr Input input = Input::restore_failed;
-    std::string why;
+    static constexpr CauseCode otherwise = CauseCode::restore_failed;
+    Trouble why;
+    bool image_refused = false;
 };
 struct RestoreRunning {
     static constexpr Input input = Input::restore_running;
@@ -116,8 +131,9 @@ struct Removed {
 // why: what killed a process of it, if that is known.
 struct Exited {
     static constexpr Input input = Input::exited;
+    static constexpr CauseCode otherwise = CauseCode::memory_limit;
     int32_t wait_status = 0;
-    std::string why;
+    Trouble why;
 };
 struct Stopped {
     static constexpr Input input = Input::stopped;
@@ -126,7 +142,7 @@ struct Stopped {
 // Looked at while it runs. Empty: nothing is known that keeps it.
 struct Movable {
     static constexpr Input input = Input::movable;
-    std::string why_not;
+    Trouble why_not;
 };
 // Its deadline has passed, and nothing of it runs.
 struct Lapsed {
@@ -146,6 +162,6 @@ using Event =
                  Removed, Exited, Stopped, Movable, Lapsed, LeaseFound>;
 Input input_of(const Event& event);
 // The reason of what failed or died; empty where there is none.
-std::string why_of(const Event& event);
+Trouble why_of(const Event& event);
 
 }  // namespace souk::guest

@@ -98,7 +98,20 @@ struct Do {
     // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
     bool by_owner = false;
 };
-using Output = std::variant<Persist, Erase, ToHome, Do>;
+// The number up to which tickets are refused after a restart (guest_tickets.hpp).
+struct KeepMark {
+    uint64_t mark = 0;
+    Durable when = Durable::later;
+};
+// For the log: a command that shows a ticket, or needs one and shows none. An empty `why`: it was
+// admitted.
+struct Audit {
+    GuestKey key;
+    NodeName from;
+    GuestVerb verb = GuestVerb::query;
+    std::string why;
+};
+using Output = std::variant<Persist, Erase, ToHome, Do, KeepMark, Audit>;
 using Outputs = std::vector<Output>;
 const char* to_string(Do::What what);
 
@@ -145,7 +158,8 @@ enum class Input : uint8_t {
     movable,
 };
 const char* to_string(Input input);
-const char* to_string(const Output& output);  // persist, erase, to_home, do
+// persist, erase, to_home, do, keep_mark, audit
+const char* to_string(const Output& output);
 }  // namespace guest
 
 }  // namespace souk

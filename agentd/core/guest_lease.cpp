@@ -96,7 +96,7 @@ void Guest::on(Entry& e, Lapsed, Outputs& out) {
     if (!in_lease(e)) return;
     e.lease.stage = Lease::Stage::over;
     if (e.in<state::Filling>()) {  // not the job yet
-        e.why = "its lease was over before all of its memory had come";
+        e.why = {CauseCode::lease_over, "its lease was over before all of its memory had come"};
         return end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     }
     // Else it is judged when that which is under way has ended.
@@ -114,7 +114,7 @@ void Guest::stand(Entry& e, Running& r) {
                     Held::Image::lost};
     want_now(r, Want::keep);
     e.job.state = GuestState::dumping;
-    e.why = stands_still;
+    e.why = {CauseCode::lease_over, stands_still};
 }
 
 void Guest::on(Entry& e, LeaseFound x, Outputs&) {

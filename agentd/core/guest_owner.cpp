@@ -37,9 +37,9 @@ std::string kind_of(const std::string& why) {
 
 }  // namespace
 
-void Guest::note_trouble(Entry& e, const std::string& why) const {
+void Guest::note_trouble(Entry& e, const Trouble& why) const {
     Leaving::Troubles& t = e.leaving.troubles;
-    std::string kind = kind_of(why);
+    std::string kind = kind_of(why + why.detail);
     if (t.kind != kind) t = {std::move(kind), {}, 0, {}};
     t.why = why;
     ++t.count;
@@ -77,7 +77,7 @@ void Guest::stands_in_place(Entry& e, Running& r) const {
     want_now(r, Want::keep);
     e.job.state = GuestState::dumping;
     if (immovable(e)) e.why = why_immovable(e);
-    if (e.why.empty()) e.why = "it could not be dumped";
+    if (e.why.empty()) e.why = {CauseCode::dump_failed, "it could not be dumped"};
     if (e.leaving.stood_at.ns == 0) e.leaving.stood_at = clock_;
     owner_due_ = {};
 }
@@ -127,8 +127,9 @@ Nanos Guest::leave_at(const Entry& e) const {
 }
 
 void Guest::kill_for_owner(Entry& e, Outputs& out) const {
-    e.why = "it could not leave, and the owner of this node has such jobs killed after " +
-            std::to_string(policy_.stand.ns / 1'000'000'000) + " s (" + e.why + ")";
+    e.why =
+        because(CauseCode::owner_killed,
+                {{"seconds", std::to_string(policy_.stand.ns / 1'000'000'000)}, {"text", e.why}});
     end_capsule(e, Ending::to_killed,
                 e.moves<motion::Held>() ? What::finish_dump : What::kill_capsule, out);
     std::get<Do>(out.back()).by_owner = true;
@@ -193,7 +194,7 @@ std::vector<Guest::Left> Guest::left() const {
             all.push_back({key, in_place(e), e.job.memory_mb,
                            in_place(e)    ? e.why
                            : immovable(e) ? why_immovable(e)
-                                          : std::string()});
+                                          : Trouble()});
     return all;
 }
 

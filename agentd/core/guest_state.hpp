@@ -175,9 +175,10 @@ struct Lease {
 
 // What is known of its ways out, for the owner of the node.
 struct Leaving {
-    std::string looked;  // why it cannot move, by the last look
-    struct Troubles {    // dumps of it that failed in a row for the same reason
-        std::string kind, why;
+    Trouble looked;    // why it cannot move, by the last look
+    struct Troubles {  // dumps of it that failed in a row for the same reason
+        std::string kind;
+        Trouble why;
         int count = 0;
         Nanos until;  // then one more try may show that it can be dumped by now
     } troubles;

@@ -57,7 +57,8 @@ const char* to_string(Input input) {
 }
 
 const char* to_string(const Output& output) {
-    static constexpr const char* names[] = {"persist", "erase", "to_home", "do"};
+    static constexpr const char* names[] = {"persist", "erase",     "to_home",
+                                            "do",      "keep_mark", "audit"};
     static_assert(std::size(names) == std::variant_size_v<Output>);
     return names[output.index()];
 }
@@ -104,6 +105,13 @@ TraceLine Guest::trace_of(const Output& output) {
     if (const auto* d = std::get_if<Do>(&output)) {
         TraceLine line = line_of(TraceKind::output, name + "." + to_string(d->what), d->key);
         line.to = place(d->dest, d->other_epoch);
+        return line;
+    }
+    if (const auto* a = std::get_if<Audit>(&output))
+        return line_of(TraceKind::output, name + "." + to_string(a->verb), a->key, a->from, a->why);
+    if (const auto* m = std::get_if<KeepMark>(&output)) {
+        TraceLine line = line_of(TraceKind::output, name, {});
+        line.to = std::to_string(m->mark);
         return line;
     }
     const auto& told = std::get<ToHome>(output);

@@ -22,11 +22,20 @@ Home::Home(const NodeName& node, Limits limits)
       checkpoints_({limits_.checkpoint_every, limits_.transfer_patience, limits_.address,
                     limits_.address_known}),
       budget_(limits_.warn_permille, limits_.warn_span),
-      expels_(limits_.expel_patience) {}
+      expels_(limits_.expel_patience),
+      wakes_(node, limits_.wake) {}
+
+void Home::configured(const Limits& limits) {
+    limits_.memory_default_mb = limits.memory_default_mb;
+    limits_.wake = limits.wake;
+    wakes_.configured(limits.wake);
+}
 
 void Home::load(HomeJob job) {
     clock_.loaded(job, limits_.boot);
-    reindex(records_.load(std::move(job)).id.seq);
+    HomeJob& kept = records_.load(std::move(job));
+    groups_.add(kept);
+    reindex(kept.id.seq);
 }
 
 void Home::restarted(Nanos now, Outputs& out) {
@@ -56,6 +65,24 @@ void Home::give_default_memory(JobTerms& terms) const {
     terms.memory_by_default = true;
 }
 
+namespace {
+
+// The files that take its output, by its id.
+Status name_output(HomeJob& record, const Submission& s) {
+    const bool of_array = record.group.first || record.group.array != 0;
+    const auto index = of_array ? std::optional(record.group.index) : std::nullopt;
+    record.out_file = output_file_name(s.out_file, record.id, index);
+    record.err_file = output_file_name(s.err_file, record.id, index);
+    constexpr size_t name_max = 4095;  // as of a path (PATH_MAX)
+    for (const std::string* name : {&record.out_file, &record.err_file})
+        if (name->size() > name_max)
+            return fail("the name of its output file has more than " + std::to_string(name_max) +
+                        " bytes");
+    return {};
+}
+
+}  // namespace
+
 Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::submit, next_id()); });
     const Step step(*this, Nanos{}, out);  // it has not run
@@ -72,7 +99,13 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
         step.turn.step(StoryStep::What::submitted, {}, {}, record.terms.max_price);
     submitted.at = now_unix;
     record.story.add(std::move(submitted));
-    TRY_ASSIGN(const HomeJob* const job, records_.add(std::move(record)));
+    record.id = next_id();
+    record.group = s.group;
+    record.disk_secret = std::move(s.disk_secret);
+    TRY(name_output(record, s));
+    TRY(HomeGroups::check(record, records_.all()));
+    TRY_ASSIGN(HomeJob* const job, records_.add(std::move(record)));
+    groups_.add(*job);
     step.turn.persist(*job);
     step.turn.report(*job);
     return job->id;
@@ -131,6 +164,7 @@ void Home::market_up(Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::market_up); });
     const Step step(*this, now, out);
     budget_.market_is_up(true);
+    wakes_.market_is_up();
     for (const auto& [seq, job] : jobs())
         if (!job.settled) step.turn.report(job);
 }
@@ -151,10 +185,17 @@ void Home::order(const Order& order, Nanos now, Outputs& out) {
         gone.phase = JobPhase::finished;
         gone.terms.max_price = Money{1};  // every report states a price
         gone.order_seq = order.seq;
-        gone.why = "its home node does not know it";
+        gone.why = {CauseCode::home_forgot, "its home node does not know it"};
         out.push_back(ToMarketMsg{std::move(gone)});
         return;
     }
+    if (order.seq > job->order_seq && wakes_.keeps(*job, order, now)) return;
+    carry_out(order, now, out);
+}
+
+void Home::carry_out(const Order& order, Nanos now, Outputs& out) {
+    HomeJob* const job = records_.find(order.id);
+    if (!job) return;
     const Reindex indexed(*this, job->id.seq);
     const Step step(*this, now, out);
     switch (orders_.came(*job, order, step.turn)) {

@@ -33,6 +33,7 @@
 //   HomeBudget       when what it may cost ends
 //   HomeLeases       until when it may run without this home
 //   HomeExpels       when it is frozen for the owner of its node
+//   HomeWakes        how many frozen jobs wake at one time, and whose turn it is
 //   HomeSignals      signals that wait until it can take them
 //   HomeReports      how it is, for the market
 #pragma once
@@ -46,6 +47,7 @@
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_expels.hpp"
+#include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/home_leases.hpp"
 #include "agentd/core/home_moves.hpp"
@@ -54,6 +56,7 @@
 #include "agentd/core/home_reports.hpp"
 #include "agentd/core/home_runs.hpp"
 #include "agentd/core/home_signals.hpp"
+#include "agentd/core/home_wakes.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
@@ -86,6 +89,7 @@ class Home {
         int64_t memory_default_mb = 0;  // of jobs that do not say; 0: none
         // of jobs from now on, on other nodes (lease.hpp); 0: none
         Nanos lease = Nanos::from_s(600);
+        WakeRule wake = WakeRule::all;
     };
     Home(const NodeName& node, Limits limits);
 
@@ -108,6 +112,10 @@ class Home {
     void order(const Order& order, Nanos now, home::Outputs& out);
     void note(const JobNote& note, Nanos now, home::Outputs& out);
     void own_address(std::string address) { checkpoints_.own_address(std::move(address)); }
+    // What may change while it runs: memory_default_mb, of jobs that come from now on, and wake.
+    void configured(const Limits& limits);
+    // Of this node, now; those that wait for it wake at the next tick.
+    void free_memory(int64_t bytes) { wakes_.free_memory(bytes); }
     // until market_up this node itself sees to it that no job outruns its budget
     void market_down();
 
@@ -127,6 +135,8 @@ class Home {
     // As long are the job's streams here, and so much of its input it has been given in all.
     void spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end,
                  home::Outputs& out);
+    // As much of its files was asked for from other nodes, in all; `waits`: why it is not reached.
+    void files_used(const JobId& id, const FilesUse& use, Nanos now, home::Outputs& out);
 
     // Time limits; returns when it wants to be called again (never() if nothing waits).
     Nanos tick(Nanos now, home::Outputs& out);
@@ -162,7 +172,7 @@ class Home {
     // One input: the turn that the machines are handed.
     struct Step {
         Step(const Home& home, Nanos now, home::Outputs& out)
-            : reports(home.runs_, home.checkpoints_, home.clock_),
+            : reports(home.runs_, home.checkpoints_, home.clock_, home.groups_),
               turn{now, home.unix_now_, home.node_, home.limits_.boot, reports, out} {}
         Step(const Step&) = delete;
         HomeReports reports;
@@ -201,6 +211,8 @@ class Home {
     static void ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn);
 
     // home_steps.cpp: what more than one machine has a part in
+    void carry_out(const Order& order, Nanos now, home::Outputs& out);
+    void wake(Nanos now, home::Outputs& out);
     void take(HomeJob& job, const Order& order, const HomeTurn& turn);
     void freeze(HomeJob& job, const HomeTurn& turn);
     void cancel(HomeJob& job, const HomeTurn& turn);
@@ -208,13 +220,14 @@ class Home {
     void steady(HomeJob& job, const HomeTurn& turn);
     void end_by_cancel(HomeJob& job, const HomeTurn& turn);
     void became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
-    void became_standing(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn);
-    void finish(HomeJob& job, int32_t wait_status, const std::string& why, const HomeTurn& turn);
-    void killed(HomeJob& job, const std::string& why, const HomeTurn& turn);
-    void go_back(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    void became_standing(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn);
+    void finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
+    void killed(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    void go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     void lease_over(HomeJob& job, const HomeTurn& turn);
-    void node_gone(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    void node_gone(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     void forget(uint64_t seq);
+    void free_others(const HomeJob& ended, const HomeTurn& turn);
 
     Tracer tracer_;
     Nanos unix_now_;
@@ -229,7 +242,11 @@ class Home {
     HomeBudget budget_;
     HomeLeases leases_;
     HomeExpels expels_;
+    HomeWakes wakes_;
     HomeSignals signals_;
+    HomeGroups groups_;
+    std::vector<uint64_t> ended_;  // whose end others still have to hear of
+    bool freeing_ = false;
 };
 
 }  // namespace souk

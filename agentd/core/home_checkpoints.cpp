@@ -37,8 +37,8 @@ Nanos HomeCheckpoints::save_at(const HomeJob& job) const {
     return it == jobs_.end() ? Nanos::never() : it->second.save_at;
 }
 
-const std::string& HomeCheckpoints::trouble(const HomeJob& job) const {
-    static const std::string none;
+const Cause& HomeCheckpoints::trouble(const HomeJob& job) const {
+    static const Cause none;
     const auto it = jobs_.find(job.id.seq);
     return it == jobs_.end() ? none : it->second.trouble;
 }
@@ -77,13 +77,15 @@ void HomeCheckpoints::end_saving(HomeJob& job, const HomeTurn& turn) {
     turn.send(was.peer, job.id, was.epoch, GuestVerb::kill);
 }
 
-void HomeCheckpoints::failed(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+void HomeCheckpoints::failed(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     State& s = jobs_[job.id.seq];
     s.save_limit = Nanos::never();
     end_saving(job, turn);
-    if (s.trouble != why) turn.tell(job, Tell::What::warning, "no checkpoint: " + why);
+    const Cause told = because(CauseCode::no_checkpoint, {{"text", why}});
+    const bool is_news = !(s.trouble == static_cast<const Cause&>(why));
+    if (is_news) turn.tell(job, Tell::What::warning, told);
     s.trouble = why;
-    job.comment = "no checkpoint: " + why;
+    job.comment = told;
     turn.persist(job);
     turn.report(job);
     arm(job, turn.now);
@@ -144,13 +146,13 @@ void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeTurn& t
     State& s = jobs_[job.id.seq];
     s.save_limit = Nanos::never();
     s.trouble.clear();
-    if (job.comment.starts_with("no checkpoint: ")) job.comment.clear();
+    if (job.comment.code == CauseCode::no_checkpoint) job.comment.clear();
     turn.persist(job);
     turn.report(job);
     arm(job, turn.now);
 }
 
-void HomeCheckpoints::go_back(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+void HomeCheckpoints::go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     const bool from_checkpoint = job.checkpoint.epoch.n > 0;
     const Peer old = std::exchange(job.at, job.checkpoint.at);
     job.stay_run = job.stats.run_time;
@@ -163,7 +165,8 @@ void HomeCheckpoints::go_back(HomeJob& job, const std::string& why, const HomeTu
     job.splice.due = true;
     ++job.stats.resumes;
     job.story.add(turn.step(StoryStep::What::went_back, job.at.node, why));
-    job.comment = why + (from_checkpoint ? ": it goes on from its checkpoint" : ": it begins anew");
+    job.comment = {CauseCode::goes_back, why + (from_checkpoint ? ": it goes on from its checkpoint"
+                                                                : ": it begins anew")};
     turn.persist(job);
     turn.tell(job, Tell::What::comment, job.comment);
     turn.out.push_back(GoneBack{job.id});

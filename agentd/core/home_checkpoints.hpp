@@ -45,19 +45,19 @@ class HomeCheckpoints {
     static bool is_whole(const HomeJob& job, const NodeName& node, Epoch epoch);
     // What such a copy's node says of it.
     void from_keeper(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
-    void failed(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    void failed(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // Something else is made of the job now, or it failed: what there is of it goes.
     void end_saving(HomeJob& job, const HomeTurn& turn);
     // The last whole one is not needed any more, or damaged.
     static void drop(HomeJob& job, const HomeTurn& turn);
     // What ran is gone, for certain: its last whole checkpoint is the job from now on, or it begins
     // anew.
-    static void go_back(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    static void go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // It does not run any more: none is due.
     void disarm(const HomeJob& job) { jobs_[job.id.seq].save_at = Nanos::never(); }
 
     // Why the last one failed; empty: it did not.
-    const std::string& trouble(const HomeJob& job) const;
+    const Cause& trouble(const HomeJob& job) const;
     // When the next is due; never(): none is.
     Nanos save_at(const HomeJob& job) const;
     void forget(uint64_t seq) { jobs_.erase(seq); }
@@ -66,7 +66,7 @@ class HomeCheckpoints {
     struct State {
         Nanos save_at = Nanos::never();     // the next one is due
         Nanos save_limit = Nanos::never();  // of the one that is being made
-        std::string trouble;
+        Cause trouble;
     };
     void begin(HomeJob& job, const HomeTurn& turn);
     void whole(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -43,7 +43,7 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
     const Reindex indexed(*this, job->id.seq);
     const Step step(*this, now, out);
     const HomeTurn& turn = step.turn;
-    const std::string why = "node " + node + " cannot be reached from its home node " + node_;
+    const Cause why = because(CauseCode::node_unreachable, {{"node", node}, {"home", node_}});
     const bool from_owner = command.epoch == job->epoch && node == job->at.node;
     if (command.verb == GuestVerb::start && from_owner && job->phase == JobPhase::starting)
         return conclude(*job, runs_.start_undelivered(*job, why, turn), turn);
@@ -66,6 +66,25 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
         return;
     const Reindex indexed(*this, job->id.seq);
     expels_.wanted(*job, now);
+}
+
+void Home::files_used(const JobId& id, const FilesUse& use, Nanos now, Outputs& out) {
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(Input::files_used, id, {}, {}, use.waits); });
+    HomeJob* job = records_.find(id);
+    if (!job || job->phase == JobPhase::finished || job->files_use == use) return;
+    const Step step(*this, now, out);
+    const bool waited = !job->files_use.waits.empty(), waits = !use.waits.empty();
+    job->files_use = use;
+    step.turn.persist(*job, Durable::later);
+    const bool runs = job->phase == JobPhase::running;
+    if (runs && waits && !waited)
+        step.turn.tell(*job, home::Tell::What::warning,
+                       "its files are not reached from " + job->at.node + " (" + use.waits +
+                           "): what asks for them waits");
+    if (runs && waited && !waits)
+        step.turn.tell(*job, home::Tell::What::warning, "its files are reached again");
+    step.turn.report(*job);
 }
 
 void Home::heartbeat(const NodeName& node, const Heartbeat& heartbeat, Nanos now, Outputs& out) {
@@ -93,7 +112,8 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
             return checkpoints_.from_keeper(*job, event, turn);
         return records_.stale_copy(node, event, turn);
     }
-    runs_.note_pid(*job, event);
+    runs_.note(*job, event);
+    if (event.no_user) runs_.refuses_user(*job, node, event.why, turn.now);
     leases_.note(*job, node, event, turn);
     if (moves_there) {
         const HomeNext next = moves_.candidate(*job, event, turn);
@@ -117,7 +137,7 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
 void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::node_lost, {}, {}, node); });
     const Step step(*this, now, out);
-    const std::string why = "node " + node + " is lost";
+    const Cause why = because(CauseCode::given_up_node, {{"node", node}});
     const HomeIndex::Jobs jobs = records_.of_guest(node);
     for (const uint64_t seq : jobs) {
         const Reindex indexed(*this, seq);
@@ -141,6 +161,10 @@ Nanos Home::due_of(const HomeJob& job) const {
 void Home::reindex(uint64_t seq) {
     const HomeJob* job = find({node_, seq});
     records_.look_at(seq, job ? due_of(*job) : Nanos::never());
+    if (job)
+        wakes_.look_at(*job);
+    else
+        wakes_.forget(seq);
 }
 
 Nanos Home::tick(Nanos now, Outputs& out) {
@@ -151,7 +175,19 @@ Nanos Home::tick(Nanos now, Outputs& out) {
         const Reindex indexed(*this, seq);
         tick(records_.at(seq), step.turn);
     }
-    return records_.next_due();
+    wake(now, out);
+    return std::min(records_.next_due(), wakes_.due());
+}
+
+// Frozen jobs whose turn has come; and those whose turn does not come.
+void Home::wake(Nanos now, Outputs& out) {
+    while (const std::optional<Order> order = wakes_.next()) carry_out(*order, now, out);
+    const Step step(*this, now, out);
+    while (const std::optional<Order> order = wakes_.overdue(now)) {
+        HomeJob& job = records_.at(order->id.seq);
+        job.order_seq = order->seq;
+        step.turn.fail_order(job, job.at.node, wakes_.why_late());
+    }
 }
 
 void Home::tick(HomeJob& job, const HomeTurn& turn) {

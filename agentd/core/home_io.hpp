@@ -77,9 +77,9 @@ struct HomeJob {
     bool cancelled = false;
     JobStats stats;
     std::vector<NodeName> places;
-    std::string comment;
+    Cause comment;
     int32_t wait_status = 0;
-    std::string why;
+    Cause why;
     Money cost;            // by now, as the market last said
     Money price;           // per CPU-hour, likewise
     bool settled = false;  // the market has closed its account
@@ -106,9 +106,18 @@ struct HomeJob {
     // the last one's reason.
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
-    std::string lacking_why = {};
+    Cause lacking_why = {};
     bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
     Story story = {};
+    // of the newest order that was taken (Order::ticket)
+    std::string ticket = {};
+    JobTies group = {};
+    // Of which the keys of its images on disks are made, in hexadecimal digits; empty: a job of a
+    // version that had none.
+    std::string disk_secret = {};
+    // that take what it writes while nobody is attached (wire::Submit), their names filled in
+    std::string out_file = {}, err_file = {};
+    FilesUse files_use = {};
     bool operator==(const HomeJob&) const = default;
 };
 
@@ -117,6 +126,9 @@ struct Submission {
     JobTerms terms;
     std::string name, user;
     uint64_t token = 0;  // kept in the job
+    JobTies group = {};
+    std::string disk_secret = {};              // likewise
+    std::string out_file = {}, err_file = {};  // likewise, once its id is filled in
 };
 
 namespace home {
@@ -173,6 +185,7 @@ enum class Input : uint8_t {
     heartbeat,
     node_lost,
     spliced,
+    files_used,
     tick,
 };
 const char* to_string(Input input);

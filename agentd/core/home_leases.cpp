@@ -63,20 +63,21 @@ Nanos HomeLeases::due(const HomeJob& job) const {
 }
 
 // As if an operator had called the node lost, where there is something to go on from.
-std::string HomeLeases::over(HomeJob& job, const HomeTurn& turn) {
+Cause HomeLeases::over(HomeJob& job, const HomeTurn& turn) {
     const NodeName node = runs_at(job);
     const Nanos heard = heard_from(node);
     silent_.insert(node);
     end_stretch(job, turn.now);
-    std::string why = "node " + node + " was not heard from for " +
-                      std::to_string((turn.now - heard).ns / 1'000'000'000) + " s";
+    Cause why(CauseCode::node_not_heard, "node " + node + " was not heard from for " +
+                                             std::to_string((turn.now - heard).ns / 1'000'000'000) +
+                                             " s");
     const bool other_copy = job.step == MoveStep::release || job.step == MoveStep::kill_old ||
                             job.checkpoint.epoch.n > 0 || job.spec.restart;
     if (other_copy || job.cancelled) return why;
     told_[job.id.seq] = heard;
     HomeClock::stop(job, turn.now);
-    job.comment =
-        why + ": by its lease the job stands still there, and goes on when the node is back";
+    job.comment = why.within(
+        "", ": by its lease the job stands still there, and goes on when the node is back");
     turn.persist(job);
     turn.tell(job, Tell::What::comment, job.comment);
     turn.report(job);

@@ -37,7 +37,7 @@ class HomeLeases {
     Nanos due(const HomeJob& job) const;
     // To be called when that is due. Returns why its node counts as lost for this job, where there
     // is something to go on from; else empty: the job is its node's alone, and the market is told.
-    std::string over(HomeJob& job, const HomeTurn& turn);
+    Cause over(HomeJob& job, const HomeTurn& turn);
     void forget(uint64_t seq) { told_.erase(seq); }
 
   private:

@@ -2,6 +2,7 @@
 // HomeMoves: what the source and the destination of a move say. See home_moves.hpp.
 #include <algorithm>
 
+#include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_moves.hpp"
 #include "kernel/base/wait_status.hpp"
@@ -9,6 +10,17 @@
 namespace souk {
 
 using namespace home;
+
+namespace {
+
+// What lies where the job is frozen cannot be thawed, as that node itself says, and there is a
+// checkpoint besides. Without one it stays frozen: its image may be mended.
+bool can_go_back(const HomeJob& job, const GuestEvent& e) {
+    return e.image_refused && job.from_frozen && job.checkpoint.epoch.n > 0 &&
+           !HomeCheckpoints::is_whole(job, job.at.node, job.epoch);
+}
+
+}  // namespace
 
 HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
     // it is dead, or stands; what is left of it goes on arrival
@@ -25,7 +37,8 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::unknown:
         case GuestState::failed: return job.from_frozen ? image_is_lost(job) : node_lost_it(job);
         case GuestState::dump_ready:
-            if (job.from_frozen) return abort(job, job.at.node, "it runs there", turn);
+            if (job.from_frozen)
+                return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
             HomeClock::start(job, turn);
             if (job.step == MoveStep::transfer) {  // it never arrived
                 send_ship(job, turn);
@@ -34,7 +47,8 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
             state(job).ready.source = true;
             return ship_when_ready(job, turn);
         case GuestState::retained:  // of the move before, which was given up or rolled back
-            return abort(job, job.at.node, "it stands in memory there", turn);
+            return abort(job, job.at.node, Cause(CauseCode::overtaken, "it stands in memory there"),
+                         turn);
         case GuestState::dumping:
         case GuestState::shipped: return source_stands(job, e, turn);
         case GuestState::frozen:
@@ -42,6 +56,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
                 drop_candidate(job, turn);
                 return Frozen{e.image_bytes};
             }
+            if (why && can_go_back(job, e)) return image_is_refused(job, e.why);
             if (why) return abort(job, job.at.node, e.why, turn);
             // In the transfer: did the command arrive? If the destination still expects its image,
             // it is sent again.
@@ -49,11 +64,13 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
                 turn.send(job.to, job.id, job.to_epoch, GuestVerb::query);
             return Nothing{};
         case GuestState::running:
-            if (job.from_frozen) return abort(job, job.at.node, "it runs there", turn);
+            if (job.from_frozen)
+                return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
             HomeClock::start(job, turn);
             if (why) return abort(job, job.at.node, e.why, turn);
             if (job.step == MoveStep::transfer)
-                return abort(job, job.at.node, "the dump was interrupted", turn);
+                return abort(job, job.at.node,
+                             Cause(CauseCode::dump_failed, "the dump was interrupted"), turn);
             turn.send(job.at, job.id, job.epoch, GuestVerb::prepare_dump);
             return Nothing{};
         default: return Nothing{};
@@ -62,7 +79,9 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
 
 // It is being dumped, or all of it has been sent.
 HomeNext HomeMoves::source_stands(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
-    if (job.from_frozen) return abort(job, job.at.node, "it stands in memory there", turn);
+    if (job.from_frozen)
+        return abort(job, job.at.node, Cause(CauseCode::overtaken, "it stands in memory there"),
+                     turn);
     const bool shipped = e.state == GuestState::shipped;
     HomeClock::stop(job, turn.now);
     if (job.step == MoveStep::prepare) {  // left over from a move given up
@@ -95,7 +114,7 @@ HomeNext HomeMoves::source_when_decided(HomeJob& job, const GuestEvent& e, const
         case GuestState::frozen:
             // Not by the decision: it had gone on since, and its image is newer than what was
             // moved.
-            if (e.lapsed) return roll_back(job, "the source was not held", true, turn);
+            if (e.lapsed) return roll_back(job, because(CauseCode::source_not_held), true, turn);
             [[fallthrough]];
         case GuestState::retained:
         case GuestState::killed:
@@ -107,19 +126,21 @@ HomeNext HomeMoves::source_when_decided(HomeJob& job, const GuestEvent& e, const
             return off();
         case GuestState::dumping:
             if (e.lapsed || e.in_place)
-                return roll_back(job, "the source was not held", false, turn);
+                return roll_back(job, because(CauseCode::source_not_held), false, turn);
             return commit_again();
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
             HomeClock::start(job, turn);
-            return roll_back(job, "the source was not held", false, turn);
+            return roll_back(job, because(CauseCode::source_not_held), false, turn);
         default: return commit_again();
     }
 }
 
 HomeNext HomeMoves::candidate(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
-    const std::string why =
-        e.why.empty() ? "node " + job.to.node + " lost what it had received" : e.why;
+    const Trouble why = e.why.empty()
+                            ? Trouble(Cause(CauseCode::job_lost,
+                                            "node " + job.to.node + " lost what it had received"))
+                            : e.why;
     const bool gone = e.state == GuestState::failed || e.state == GuestState::unknown ||
                       e.state == GuestState::killed || e.state == GuestState::exited;
     switch (job.step) {
@@ -139,6 +160,8 @@ HomeNext HomeMoves::candidate(HomeJob& job, const GuestEvent& e, const HomeTurn&
                 commit(job, turn);
             else if (e.state == GuestState::prepared)
                 send_ship(job, turn);
+            else if (gone && job.to.node == job.at.node && can_go_back(job, e))
+                return image_is_refused(job, why);
             else if (gone)
                 return abort(job, job.to.node, why, turn);
             break;
@@ -150,7 +173,7 @@ HomeNext HomeMoves::candidate(HomeJob& job, const GuestEvent& e, const HomeTurn&
     return Nothing{};
 }
 
-HomeNext HomeMoves::released(HomeJob& job, const GuestEvent& e, const std::string& why,
+HomeNext HomeMoves::released(HomeJob& job, const GuestEvent& e, const Trouble& why,
                              const HomeTurn& turn) {
     switch (e.state) {
         case GuestState::held: turn.send(job.to, job.id, job.to_epoch, GuestVerb::release); break;

@@ -19,6 +19,7 @@ void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     job.from_frozen = job.phase == JobPhase::frozen && !std::exchange(job.in_place, false);
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
     job.to = {order.node, order.address};
+    job.ticket = order.ticket;
     job.to_epoch = job.last_epoch = job.last_epoch.next();
     job.to_leased = false;
     job.step = MoveStep::prepare;
@@ -35,7 +36,7 @@ void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
 }
 
 HomeNext HomeMoves::restarted(HomeJob& job, const HomeTurn& turn) {
-    if (is_undecided(job)) return abort(job, {}, "the home node restarted during the move", turn);
+    if (is_undecided(job)) return abort(job, {}, because(CauseCode::home_restarted), turn);
     if (job.step != MoveStep::none) state(job).deadline = turn.now + limits_.step_patience;
     return Nothing{};
 }
@@ -59,6 +60,7 @@ void HomeMoves::send_ship(const HomeJob& job, const HomeTurn& turn) {
     c.new_epoch = job.to_epoch;
     c.dest = job.to.node;
     c.dest_address = job.to.address;
+    if (!here && job.at.node != turn.node) c.ticket = job.ticket;
     turn.send(job.at, std::move(c));
 }
 
@@ -70,7 +72,7 @@ void HomeMoves::drop_candidate(HomeJob& job, const HomeTurn& turn) {
     job.step = MoveStep::none;
 }
 
-HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const std::string& why,
+HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& why,
                           const HomeTurn& turn) {
     MUST(is_undecided(job));
     const Peer peer = job.to;
@@ -178,7 +180,7 @@ StoryStep HomeMoves::arrival(const HomeJob& job, const NodeName& from, Nanos pau
 // After the decision and before the candidate was let run: it is gone, or the source was not held.
 // The source is the job again, as it stands: running, held (told to go on), or, if it has died
 // already, its image. Whether it stands in memory or in its image is for it to say (HomeRuns).
-HomeNext HomeMoves::roll_back(HomeJob& job, const std::string& why, bool source_dead,
+HomeNext HomeMoves::roll_back(HomeJob& job, const Trouble& why, bool source_dead,
                               const HomeTurn& turn) {
     const Peer peer = std::exchange(job.to, Peer{});
     HomeRecords::add_orphan(job, peer, job.to_epoch);
@@ -193,7 +195,7 @@ HomeNext HomeMoves::roll_back(HomeJob& job, const std::string& why, bool source_
     return Steady{};
 }
 
-HomeNext HomeMoves::candidate_lost(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+HomeNext HomeMoves::candidate_lost(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     return is_undecided(job) ? abort(job, job.to.node, why, turn)
                              : roll_back(job, why, source_died(job), turn);
 }
@@ -209,8 +211,9 @@ HomeNext HomeMoves::overdue(HomeJob& job, const HomeTurn& turn) {
     switch (job.step) {
         case MoveStep::prepare:
             return abort(job, s.ready.destination ? job.at.node : job.to.node,
-                         "a node did not get ready in time", turn);
-        case MoveStep::transfer: return abort(job, job.to.node, "the transfer took too long", turn);
+                         because(CauseCode::not_ready_in_time), turn);
+        case MoveStep::transfer:
+            return abort(job, job.to.node, because(CauseCode::transfer_too_slow), turn);
         case MoveStep::kill_old: turn.send(job.at, job.id, job.epoch, GuestVerb::commit); break;
         case MoveStep::release: turn.send(job.to, job.id, job.to_epoch, GuestVerb::query); break;
         case MoveStep::none: s.deadline = Nanos::never(); break;

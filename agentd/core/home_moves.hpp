@@ -32,13 +32,12 @@ class HomeMoves {
     HomeNext candidate(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // Before the decision: the source goes on, the candidate is ended. An empty `blame`: nobody
     // failed.
-    HomeNext abort(HomeJob& job, const NodeName& blame, const std::string& why,
-                   const HomeTurn& turn);
+    HomeNext abort(HomeJob& job, const NodeName& blame, const Trouble& why, const HomeTurn& turn);
     static bool is_undecided(const HomeJob& job) {
         return job.step == MoveStep::prepare || job.step == MoveStep::transfer;
     }
     // The candidate's node is lost, or its lease is over.
-    HomeNext candidate_lost(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    HomeNext candidate_lost(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // After the decision: the source runs nowhere any more, so the candidate may.
     void source_is_off(HomeJob& job, const HomeTurn& turn);
     // The job ends, or goes back: so does its move, and the candidate is ended.
@@ -72,14 +71,13 @@ class HomeMoves {
     State& state(const HomeJob& job) { return jobs_[job.id.seq]; }
     HomeNext source_when_decided(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext source_stands(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
-    HomeNext released(HomeJob& job, const GuestEvent& event, const std::string& why,
+    HomeNext released(HomeJob& job, const GuestEvent& event, const Trouble& why,
                       const HomeTurn& turn);
     HomeNext ship_when_ready(HomeJob& job, const HomeTurn& turn);
     static void send_ship(const HomeJob& job, const HomeTurn& turn);
     void commit(HomeJob& job, const HomeTurn& turn);
     HomeNext arrived(HomeJob& job, bool says_more, const HomeTurn& turn);
-    HomeNext roll_back(HomeJob& job, const std::string& why, bool source_dead,
-                       const HomeTurn& turn);
+    HomeNext roll_back(HomeJob& job, const Trouble& why, bool source_dead, const HomeTurn& turn);
     bool source_died(const HomeJob& job) const {
         return job.step == MoveStep::release && !ready(job).source_stands;
     }

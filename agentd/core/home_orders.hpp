@@ -36,6 +36,9 @@ class HomeOrders {
     // The order that waited for the end of a step, once.
     std::optional<Order> take_pending(const HomeJob& job);
     const Order* pending(const HomeJob& job) const;
+    // It waits for longer than for that: as if it had not come yet. (Each order has a number of its
+    // own, so the one before has none that is greater.)
+    static void not_taken(HomeJob& job, const Order& order) { job.order_seq = order.seq - 1; }
 
     // The market's word of price and cost: in the record. True: something that has to hold after a
     // restart has changed.

@@ -3,6 +3,7 @@
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_runs.hpp"
 #include "agentd/core/lease.hpp"
 
@@ -44,9 +45,17 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     if (job.leased) r.alone = home_waits(job.spec.lease);
     r.places = job.places;
     r.lacking = job.lacking;
+    r.no_user = runs_.no_user(job, now);
+    if (!r.no_user.empty()) r.why_no_user = runs_.why_no_user(job);
     r.cancelled = job.cancelled;
     r.wait_status = job.wait_status;
     r.why = job.why;
+    if (job.group.array != 0) r.array = JobId{job.id.home, job.group.array}.text();
+    r.array_index = job.group.index;
+    r.waits_for = groups_.waits(job);
+    r.files = job.files_use;
+    r.files.served = job.spec.files == FilesMode::home;
+    if (!runs) r.files.waits.clear();
     return r;
 }
 

@@ -9,18 +9,21 @@ namespace souk {
 
 class HomeCheckpoints;
 class HomeClock;
+class HomeGroups;
 class HomeRuns;
 
 class HomeReports final : public JobReporter {
   public:
-    HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock)
-        : runs_(runs), checkpoints_(checkpoints), clock_(clock) {}
+    HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock,
+                const HomeGroups& groups)
+        : runs_(runs), checkpoints_(checkpoints), clock_(clock), groups_(groups) {}
     JobReport report_of(const HomeJob& job, Nanos now) const override;
 
   private:
     const HomeRuns& runs_;
     const HomeCheckpoints& checkpoints_;
     const HomeClock& clock_;
+    const HomeGroups& groups_;
 };
 
 }  // namespace souk

@@ -57,7 +57,7 @@ HomeNext HomeRuns::starting(HomeJob& job, const GuestEvent& e, const HomeTurn& t
             turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
             return Nothing{};
         case GuestState::failed:
-            if (job.cancelled) return Finished{9, "cancelled"};
+            if (job.cancelled) return Finished{9, because(CauseCode::cancelled)};
             if (e.program_error) return program_lacks(job, e, turn);
             return start_undelivered(job, e.why, turn);
         case GuestState::running:
@@ -136,7 +136,7 @@ void HomeRuns::note_movable(const HomeJob& job, const GuestEvent& e, const HomeT
     if (e.cannot_move.empty()) return turn.tell(job, Tell::What::comment, "can move again");
     if (job.spec.must_migrate && job.places.size() == 1 &&
         HomeClock::run_time(job, turn.now) < at_launch) {
-        s.refused = "refused, as it must be able to move (--must-migrate): " + e.cannot_move;
+        s.refused = because(CauseCode::must_migrate, {{"text", e.cannot_move}});
         return turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
     }
     const bool once = !std::exchange(s.immovable_told, true);

@@ -21,6 +21,8 @@ const HomeRuns::State& HomeRuns::seen(const HomeJob& job) const {
 
 void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     job.at = {order.node, order.address};
+    job.ticket = order.ticket;
+    job.spec.as = {};  // it begins, as whoever its user is there
     job.epoch = job.last_epoch = job.last_epoch.next();
     job.cpu_here = {};
     job.leased = false;
@@ -51,7 +53,7 @@ void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
     turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
 }
 
-HomeNext HomeRuns::start_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+HomeNext HomeRuns::start_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     const Peer at = std::exchange(job.at, Peer{});
     job.phase = JobPhase::waiting;
     turn.fail_order(job, at.node, why);
@@ -61,7 +63,7 @@ HomeNext HomeRuns::start_undelivered(HomeJob& job, const std::string& why, const
     return Steady{};
 }
 
-HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     job.phase = JobPhase::running;
     turn.persist(job);
     turn.fail_order(job, job.at.node, why);
@@ -79,13 +81,15 @@ HomeNext HomeRuns::program_lacks(HomeJob& job, const GuestEvent& e, const HomeTu
     if (std::find(job.lacking.begin(), job.lacking.end(), job.at.node) == job.lacking.end())
         job.lacking.push_back(job.at.node);
     if (job.lacking.size() >= lacking_max) return Finished{job.lacking_status, job.lacking_why};
-    return start_undelivered(job, job.at.node + " cannot execute its program: " + e.why, turn);
+    return start_undelivered(
+        job, because(CauseCode::program_lacks, {{"node", job.at.node}, {"text", e.why}}), turn);
 }
 
 HomeNext HomeRuns::give_up(HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::waiting && !job.lacking.empty())
         return Finished{job.lacking_status, job.lacking_why};
-    turn.fail_order(job, job.at.node, "no node has refused its program");
+    turn.fail_order(job, job.at.node,
+                    Cause(CauseCode::not_carried_out, "no node has refused its program"));
     turn.report(job);
     return Nothing{};
 }
@@ -95,7 +99,26 @@ void HomeRuns::restarted(const HomeJob& job, Nanos now) {
         state(job).deadline = now + limits_.step_patience;
 }
 
-void HomeRuns::note_pid(const HomeJob& job, const GuestEvent& e) {
+void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std::string& why,
+                            Nanos now) {
+    constexpr Nanos lasts = Nanos::from_s(600);
+    constexpr size_t most = 256;
+    State& s = state(job);
+    if (s.no_user.size() >= most && !s.no_user.contains(node)) s.no_user.clear();
+    s.no_user[node] = now + lasts;
+    s.why_no_user = why;
+}
+
+std::vector<NodeName> HomeRuns::no_user(const HomeJob& job, Nanos now) const {
+    std::vector<NodeName> nodes;
+    for (const auto& [node, until] : seen(job).no_user)
+        if (now < until) nodes.push_back(node);
+    return nodes;
+}
+
+void HomeRuns::note(HomeJob& job, const GuestEvent& e) {
+    // What its first node says of that holds: an image cannot be another user's.
+    if (e.as.known && !job.spec.as.known && e.epoch == job.epoch) job.spec.as = e.as;
     if (e.pid <= 0) return;
     State& s = state(job);
     s.pid = e.pid;
@@ -107,13 +130,13 @@ int32_t HomeRuns::pid(const HomeJob& job) const {
     return s.pid_epoch == job.epoch ? s.pid : 0;
 }
 
-void HomeRuns::finish(HomeJob& job, int32_t wait_status, const std::string& why,
-                      const HomeTurn& turn) {
+void HomeRuns::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn) {
     job.phase = JobPhase::finished;
     // Never started again, and a thousand of them are kept. (`= {}` would keep the memory.)
     std::exchange(job.spec.launch.env, {});
     std::exchange(job.spec.launch.rlimits, {});
-    std::exchange(job.spec.launch.groups, {});
+    // what is left of its output may still go into its files, with its user's rights
+    if ((job.out_file + job.err_file).empty()) std::exchange(job.spec.launch.groups, {});
     job.wait_status = wait_status;
     job.why = why;
     job.story.add(turn.step(StoryStep::What::finished, job.at.node, why));
@@ -138,7 +161,7 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
 
 // Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
 // the job.
-void HomeRuns::stands(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn) {
+void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     const bool is_new = !std::exchange(job.in_place, true);
     job.phase = JobPhase::frozen;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_expels.hpp"
@@ -34,8 +35,8 @@ class HomeRuns {
     // Where it stands in memory: nothing goes anywhere.
     void go_on_in_place(HomeJob& job, const HomeTurn& turn);
     // No byte of the command has left this node: as if it had not been ordered.
-    HomeNext start_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn);
-    HomeNext freeze_undelivered(HomeJob& job, const std::string& why, const HomeTurn& turn);
+    HomeNext start_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    HomeNext freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // No node is left that could execute its program.
     HomeNext give_up(HomeJob& job, const HomeTurn& turn);
     // The daemon came back: a start or a freeze goes on.
@@ -43,15 +44,19 @@ class HomeRuns {
 
     // What its owner says, in any phase without a move.
     HomeNext hears(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
-    // Of any copy of it.
-    void note_pid(const HomeJob& job, const GuestEvent& event);
+    // Of any copy of it: its first process, and as whom it runs.
+    void note(HomeJob& job, const GuestEvent& event);
+    // Its user is nobody on that node, or another than where it ran: it is not sent there again for
+    // a while, since only that node's owner can change that.
+    void refuses_user(const HomeJob& job, const NodeName& node, const std::string& why, Nanos now);
+    std::vector<NodeName> no_user(const HomeJob& job, Nanos now) const;
+    const std::string& why_no_user(const HomeJob& job) const { return seen(job).why_no_user; }
 
     // It has ended: its record holds how, and its node forgets it.
-    static void finish(HomeJob& job, int32_t wait_status, const std::string& why,
-                       const HomeTurn& turn);
+    static void finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
     // It is frozen, or stands where it is, from now on.
     void froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
-    void stands(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn);
+    void stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn);
     // It has come to another node, or went back.
     void arrived(const HomeJob& job) { jobs_[job.id.seq].cannot_move.clear(); }
     void went_back(const HomeJob& job);
@@ -63,22 +68,24 @@ class HomeRuns {
     void overdue(const HomeJob& job, const HomeTurn& turn);
 
     // Why it cannot move from where it is now; empty: it can.
-    const std::string& cannot_move(const HomeJob& job) const { return seen(job).cannot_move; }
+    const Trouble& cannot_move(const HomeJob& job) const { return seen(job).cannot_move; }
     // Why it is being ended, if it must be able to move and cannot; empty: it is not.
-    const std::string& refused(const HomeJob& job) const { return seen(job).refused; }
+    const Cause& refused(const HomeJob& job) const { return seen(job).refused; }
     int32_t pid(const HomeJob& job) const;  // of its owner; 0: not known
     void forget(uint64_t seq) { jobs_.erase(seq); }
 
   private:
     struct State {
         Nanos deadline = Nanos::never();  // of a start or freeze
-        std::string cannot_move;          // where it runs, or stands, now
+        Trouble cannot_move;              // where it runs, or stands, now
         bool immovable_told = false;
-        std::string refused;
+        Cause refused;
         bool stopped = false;
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
-        Nanos cpu_told;  // the CPU time that the market knows of
+        Nanos cpu_told;                     // the CPU time that the market knows of
+        std::map<NodeName, Nanos> no_user;  // until when
+        std::string why_no_user;
     };
     State& state(const HomeJob& job) { return jobs_[job.id.seq]; }
     const State& seen(const HomeJob& job) const;

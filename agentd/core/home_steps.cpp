@@ -3,6 +3,8 @@
 // step of one machine means for the job as a whole (HomeNext). See home.hpp.
 #include "agentd/core/home.hpp"
 
+#include <utility>
+
 namespace souk {
 
 using namespace home;
@@ -30,7 +32,9 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             return moves_.begin(job, order, turn);
         case HomeOrders::How::freeze: return freeze(job, turn);
         case HomeOrders::How::refuse:
-            return turn.fail_order(job, order.node, "node " + order.node + " is not heard from");
+            return turn.fail_order(
+                job, order.node,
+                Cause(CauseCode::node_not_heard, "node " + order.node + " is not heard from"));
     }
 }
 
@@ -44,14 +48,14 @@ void Home::cancel(HomeJob& job, const HomeTurn& turn) {
     job.cancelled = true;
     turn.persist(job);
     if (HomeMoves::is_undecided(job))
-        conclude(job, moves_.abort(job, {}, "cancelled", turn), turn);
+        conclude(job, moves_.abort(job, {}, because(CauseCode::cancelled), turn), turn);
     else
         end_by_cancel(job, turn);
 }
 
 // In a steady phase: ends the job. In a step: that step's end comes back here through steady().
 void Home::end_by_cancel(HomeJob& job, const HomeTurn& turn) {
-    if (job.phase == JobPhase::waiting) return finish(job, 9, "cancelled", turn);
+    if (job.phase == JobPhase::waiting) return finish(job, 9, because(CauseCode::cancelled), turn);
     if (job.step != MoveStep::none) return;
     turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
 }
@@ -78,9 +82,14 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
 void Home::steady(HomeJob& job, const HomeTurn& turn) {
     runs_.step_ended(job);
     moves_.step_ended(job);
+    job.ticket.clear();  // durable with what is written next
+    std::optional<Order> pending = orders_.take_pending(job);
+    if (pending && wakes_.keeps(job, *pending, turn.now)) {
+        HomeOrders::not_taken(job, *pending);
+        pending.reset();
+    }
     turn.report(job);
     if (job.phase == JobPhase::finished) return;
-    const std::optional<Order> pending = orders_.take_pending(job);
     if (job.cancelled) return end_by_cancel(job, turn);
     if (job.phase == JobPhase::running) {
         signals_.send(job, turn);
@@ -96,7 +105,7 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn
     steady(job, turn);
 }
 
-void Home::became_standing(HomeJob& job, const std::string& cannot_move, const HomeTurn& turn) {
+void Home::became_standing(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     checkpoints_.end_saving(job, turn);
     expels_.leaves(job);
     runs_.stands(job, cannot_move, turn);
@@ -104,7 +113,7 @@ void Home::became_standing(HomeJob& job, const std::string& cannot_move, const H
     steady(job, turn);
 }
 
-void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, const HomeTurn& turn) {
+void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     HomeMoves::drop_candidate(job, turn);
     checkpoints_.end_saving(job, turn);
@@ -112,23 +121,53 @@ void Home::finish(HomeJob& job, int32_t wait_status, const std::string& why, con
     job.checkpoint = {};
     HomeRuns::finish(job, wait_status, why, turn);
     steady(job, turn);
+    free_others(job, turn);
 }
 
-void Home::killed(HomeJob& job, const std::string& why, const HomeTurn& turn) {
-    if (const std::string refused = runs_.refused(job); !refused.empty())
+// Who waited for its end may begin, or is ended itself: also those that wait for that, one after
+// the other.
+void Home::free_others(const HomeJob& ended, const HomeTurn& turn) {
+    ended_.push_back(ended.id.seq);
+    if (std::exchange(freeing_, true)) return;
+    while (!ended_.empty()) {
+        const uint64_t seq = ended_.back();
+        ended_.pop_back();
+        const HomeJob& gone = records_.at(seq);
+        const bool well = ended_well(gone);
+        for (const uint64_t freed : groups_.ended(gone)) {
+            HomeJob* job = records_.find({node_, freed});
+            if (!job || job->phase != JobPhase::waiting) continue;
+            const Reindex indexed(*this, freed);
+            const bool waited = job->group.after == seq;
+            if (waited) job->group.after = 0;
+            if (waited && job->group.after_ok && !well) {
+                finish(*job, 1 << 8,
+                       because(CauseCode::job_before_failed, {{"job", gone.id.text()}}), turn);
+                continue;
+            }
+            if (waited) turn.persist(*job);
+            turn.report(*job);
+        }
+    }
+    freeing_ = false;
+}
+
+void Home::killed(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
+    if (const Cause& refused = runs_.refused(job); !refused.empty())
         return finish(job, 1 << 8, refused, turn);
-    go_back(job, "killed on " + job.at.node + (why.empty() ? "" : ": " + why), turn);
+    const Cause killed = because(CauseCode::killed, {{"node", job.at.node}, {"text", why}});
+    go_back(job, {killed, why.detail}, turn);
 }
 
 // What ran is gone, for certain. Its last checkpoint is the job; or it begins anew, if its user has
 // said so.
-void Home::go_back(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+void Home::go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     // it is the checkpoint that is lost
     if (HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) job.checkpoint = {};
-    if (job.cancelled) return finish(job, 9, "cancelled", turn);
+    if (job.cancelled) return finish(job, 9, because(CauseCode::cancelled), turn);
     if (job.checkpoint.epoch.n == 0 && !job.spec.restart) {
         const bool had_none = checkpoints_.every(job).ns > 0;
-        return finish(job, 9, why + (had_none ? ", and it had no checkpoint" : ""), turn);
+        return finish(job, 9, why.within("", had_none ? ", and it had no checkpoint" : ""), turn);
     }
     HomeClock::stop(job, turn.now);
     checkpoints_.end_saving(job, turn);
@@ -141,7 +180,7 @@ void Home::go_back(HomeJob& job, const std::string& why, const HomeTurn& turn) {
 }
 
 void Home::lease_over(HomeJob& job, const HomeTurn& turn) {
-    const std::string why = leases_.over(job, turn);
+    const Trouble why = leases_.over(job, turn);
     if (why.empty()) return;
     if (job.step == MoveStep::release)
         conclude(job, moves_.candidate_lost(job, why, turn), turn);
@@ -150,7 +189,7 @@ void Home::lease_over(HomeJob& job, const HomeTurn& turn) {
 }
 
 // Its owner's node, for certain.
-void Home::node_gone(HomeJob& job, const std::string& why, const HomeTurn& turn) {
+void Home::node_gone(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     if (job.step == MoveStep::kill_old)
         moves_.source_is_off(job, turn);
     else if (job.step != MoveStep::release && job.phase != JobPhase::waiting)
@@ -167,6 +206,7 @@ void Home::forget(uint64_t seq) {
     budget_.forget(seq);
     leases_.forget(seq);
     expels_.forget(seq);
+    wakes_.forget(seq);
     signals_.forget(seq);
 }
 

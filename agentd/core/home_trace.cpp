@@ -29,6 +29,7 @@ const char* to_string(Input input) {
         case Input::heartbeat: return "heartbeat";
         case Input::node_lost: return "node_lost";
         case Input::spliced: return "spliced";
+        case Input::files_used: return "files_used";
         case Input::tick: return "tick";
     }
     MUST(false);

@@ -23,13 +23,17 @@ void HomeTurn::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch,
     c.epoch = epoch;
     c.verb = verb;
     c.spec = job.spec;
-    if (peer.node == node) c.spec.lease = {};  // one daemon is both
+    if (verb != GuestVerb::start) c.source = job.at.node;
+    if (peer.node == node)  // one daemon is both
+        c.spec.lease = {};
+    else
+        c.ticket = job.ticket;
     c.memory_mb = job.terms.memory_mb;
     c.cpus = job.terms.cpus;
     send(peer, std::move(c));
 }
 
-void HomeTurn::fail_order(HomeJob& job, const NodeName& at, const std::string& why) const {
+void HomeTurn::fail_order(HomeJob& job, const NodeName& at, const Trouble& why) const {
     job.comment = why;
     job.story.add(step(StoryStep::What::failed, at, why));
     OrderFailed f{job.id, job.order_seq, at, why};
@@ -37,8 +41,7 @@ void HomeTurn::fail_order(HomeJob& job, const NodeName& at, const std::string& w
     tell(job, home::Tell::What::comment, why);
 }
 
-StoryStep HomeTurn::step(StoryStep::What what, const NodeName& at, std::string why,
-                         Money price) const {
+StoryStep HomeTurn::step(StoryStep::What what, const NodeName& at, Trouble why, Money price) const {
     StoryStep s;
     s.what = what;
     s.at = unix_now;
@@ -53,15 +56,19 @@ StoryStep HomeTurn::step(StoryStep::What what, const NodeName& at, std::string w
 HomeNext own_end(const HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
     const bool killed = !e.why.empty() && ended_by_sigkill(e.wait_status);
     if (!e.why.empty() && !killed) turn.tell(job, home::Tell::What::comment, e.why);
-    return home::Finished{e.wait_status, killed ? e.why : ""};
+    return home::Finished{e.wait_status, killed ? e.why : Trouble()};
 }
 
 HomeNext node_lost_it(const HomeJob& job) {
-    return home::Gone{"node " + job.at.node + " has lost it"};
+    return home::Gone{because(CauseCode::job_lost, {{"node", job.at.node}})};
 }
 
 HomeNext image_is_lost(const HomeJob& job) {
-    return home::Gone{"its image on " + job.at.node + " is lost"};
+    return home::Gone{because(CauseCode::image_lost, {{"node", job.at.node}})};
+}
+
+HomeNext image_is_refused(const HomeJob& job, const std::string& why) {
+    return home::Gone{"its image on " + job.at.node + " is refused and kept there: " + why};
 }
 
 }  // namespace souk

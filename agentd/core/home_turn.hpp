@@ -45,8 +45,8 @@ struct HomeTurn {
     // With all that a node needs to know of a job that comes to it.
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
     // The market's last order of this job could not be carried out: by this node.
-    void fail_order(HomeJob& job, const NodeName& node, const std::string& why) const;
-    StoryStep step(StoryStep::What what, const NodeName& node = {}, std::string why = {},
+    void fail_order(HomeJob& job, const NodeName& node, const Trouble& why) const;
+    StoryStep step(StoryStep::What what, const NodeName& node = {}, Trouble why = {},
                    Money price = {}) const;
 };
 
@@ -65,19 +65,19 @@ struct Frozen {
 };
 // It cannot be dumped, and stands where it is.
 struct Standing {
-    std::string cannot_move;
+    Trouble cannot_move;
 };
 struct Finished {
     int32_t wait_status = 0;
-    std::string why;
+    Trouble why;
 };
 // By its cancel, or from outside (`why`).
 struct Killed {
-    std::string why;
+    Trouble why;
 };
 // What ran, or its image, is gone for certain.
 struct Gone {
-    std::string why;
+    Trouble why;
 };
 }  // namespace home
 using HomeNext =
@@ -88,5 +88,7 @@ using HomeNext =
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 HomeNext node_lost_it(const HomeJob& job);
 HomeNext image_is_lost(const HomeJob& job);
+// It lies there, and cannot be thawed.
+HomeNext image_is_refused(const HomeJob& job, const std::string& why);
 
 }  // namespace souk

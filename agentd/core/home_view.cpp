@@ -50,6 +50,7 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     if (const Order* pending = orders_.pending(*job))
         j.field("pending", std::string(to_string(pending->kind)) +
                                (pending->node.empty() ? "" : " " + pending->node));
+    if (const Order* kept = wakes_.kept(id.seq)) j.field("wakes_later", kept->node);
     if (const size_t waiting = signals_.waiting(*job)) j.field("signals", waiting);
     if (job->step != MoveStep::none) {
         const HomeMoves::Ready ready = moves_.ready(*job);
@@ -57,8 +58,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
             .field("destination_ready", ready.destination)
             .field("source_stands", ready.source_stands);
     }
-    if (const std::string& why = runs_.cannot_move(*job); !why.empty()) j.field("cannot_move", why);
-    if (const std::string& why = checkpoints_.trouble(*job); !why.empty())
+    if (const Trouble& why = runs_.cannot_move(*job); !why.empty()) j.field("cannot_move", why);
+    if (const Trouble& why = checkpoints_.trouble(*job); !why.empty())
         j.field("checkpoint_trouble", why);
     write_due(j, "lease_over_s", lease_due(*job), now);
     if (!job->comment.empty()) j.field("comment", job->comment);

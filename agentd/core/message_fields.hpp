@@ -4,10 +4,16 @@
 
 #include "agentd/core/messages.hpp"
 #include "kernel/base/value_fields.hpp"
+#include "market/core/message_fields.hpp"
 
 namespace souk {
 
 inline constexpr Rule guest_state_rule = rule::one_of(GuestState::unknown, GuestState::filling);
+
+SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
+            field("after_ok", &JobTies::after_ok), field("array", &JobTies::array, rule::count),
+            field("first", &JobTies::first), field("index", &JobTies::index),
+            field("at_once", &JobTies::at_once));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),
@@ -16,7 +22,11 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("address", &JobSpec::address),
             field("checkpoint_every", &JobSpec::checkpoint_every, rule::span),
             field("restart", &JobSpec::restart), field("lease", &JobSpec::lease, rule::span),
-            field("must_migrate", &JobSpec::must_migrate));
+            field("must_migrate", &JobSpec::must_migrate),
+            field("user", &JobSpec::user, rule::name), field("as", &JobSpec::as, rule::unless_same),
+            field("files", &JobSpec::files, rule::one_of(FilesMode::local, FilesMode::home)),
+            field("files_auto", &JobSpec::files_auto),
+            field("file_systems", &JobSpec::file_systems, rule::text(TextRule::line, 4096)));
 
 SOUK_FIELDS(GuestCommand,  //
             field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),
@@ -29,7 +39,11 @@ SOUK_FIELDS(GuestCommand,  //
             field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
             field("cpus", &GuestCommand::cpus, rule::cpus),
             field("signal", &GuestCommand::signal, rule::between(0, 64)),
-            field("or_stand", &GuestCommand::or_stand));
+            field("or_stand", &GuestCommand::or_stand),
+            field("source", &GuestCommand::source, rule::node_or_none),
+            field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
+            field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),
+            field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)));
 
 SOUK_FIELDS(GuestEvent,  //
             field("id", &GuestEvent::id), field("epoch", &GuestEvent::epoch, rule::count),
@@ -37,10 +51,14 @@ SOUK_FIELDS(GuestEvent,  //
             field("wait_status", &GuestEvent::wait_status),
             field("error", &GuestEvent::error, rule::between(0, 4095)),
             field("program_error", &GuestEvent::program_error), field("why", &GuestEvent::why),
+            part("why_code", &GuestEvent::why, &Trouble::code, cause_rule),
+            part("why_detail", &GuestEvent::why, &Trouble::detail),
             field("image_bytes", &GuestEvent::image_bytes, rule::bytes),
             field("stopped", &GuestEvent::stopped),
             field("forecast", &GuestEvent::forecast, rule::unless_same),
             field("cannot_move", &GuestEvent::cannot_move),
+            part("cannot_move_code", &GuestEvent::cannot_move, &Trouble::code, cause_rule),
+            part("cannot_move_detail", &GuestEvent::cannot_move, &Trouble::detail),
             field("pid", &GuestEvent::pid, rule::between(0, INT32_MAX)),
             field("leased", &GuestEvent::leased), field("lapsed", &GuestEvent::lapsed),
             field("in_place", &GuestEvent::in_place),
@@ -49,7 +67,9 @@ SOUK_FIELDS(GuestEvent,  //
             element("stdout_end", &GuestEvent::output_end, 0, rule::count),
             element("stderr_end", &GuestEvent::output_end, 1, rule::count),
             field("input_end", &GuestEvent::input_end, rule::count),
-            unsent("heard", &GuestEvent::heard));
+            unsent("heard", &GuestEvent::heard), field("image_refused", &GuestEvent::image_refused),
+            field("as", &GuestEvent::as, rule::unless_same),
+            field("no_user", &GuestEvent::no_user));
 
 SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
 

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/core/messages.hpp"
 
+#include <utility>
+
 #include "kernel/base/check.hpp"
 
 namespace souk {
+
+std::string output_file_name(std::string pattern, const JobId& id, std::optional<uint32_t> index) {
+    const std::pair<std::string_view, std::string> figures[] = {
+        {"%j", id.text()}, {"%a", index ? std::to_string(*index) : ""}};
+    for (const auto& [sign, value] : figures)
+        for (size_t at = 0; (at = pattern.find(sign, at)) != std::string::npos; at += value.size())
+            pattern.replace(at, sign.size(), value);
+    return pattern;
+}
 
 const char* to_string(GuestVerb verb) {
     switch (verb) {

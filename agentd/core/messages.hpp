@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/durable.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/ipv4.hpp"
@@ -30,8 +32,32 @@ struct JobSpec {
     // without its home for that long, nothing of it runs (lease.hpp); 0: no such limit
     Nanos lease;
     bool must_migrate = false;  // found immovable as it starts, it is refused
+    std::string user;           // its name at home; empty: an older home
+    RunsAs as;                  // on the nodes where it ran until now
+    FilesMode files = FilesMode::local;
+    // srun --files=auto, settled by its home (files_choice.hpp). home: a node that has the same
+    // file systems shows its own; local: a node that has not refuses the job
+    bool files_auto = false;
+    // Of files_auto, set where a command leaves (Agent): the file systems of the home
+    // (kernel/sys/store/same_files.hpp)
+    std::string file_systems;
     bool operator==(const JobSpec&) const = default;
 };
+
+// What a job waits for before the market may place it, and of which array it is. Numbers are those
+// of jobs of the same home; 0: none.
+struct JobTies {
+    uint64_t after = 0;
+    bool after_ok = false;  // and that one must have exited with 0
+    uint64_t array = 0;     // the first job of its array
+    bool first = false;     // it is that
+    uint32_t index = 0;     // in it
+    uint32_t at_once = 0;   // jobs of the array that may run at once; 0: any number
+    bool operator==(const JobTies&) const = default;
+};
+
+// The name of a file for output (srun -o): %j is the job's id, %a its index in an array.
+std::string output_file_name(std::string pattern, const JobId& id, std::optional<uint32_t> index);
 
 enum class GuestVerb : uint8_t {
     query = 1,     // answer with an event, `unknown` if there is no such (job, epoch)
@@ -67,6 +93,13 @@ struct GuestCommand {
     int32_t cpus = 1;          // start, prepare
     int32_t signal = 0;        // signal
     bool or_stand = false;     // freeze: a job that cannot be dumped is stopped where it is
+    NodeName source;           // prepare, keep: who will send the image
+    std::string ticket;        // start, prepare, keep, ship: the market's, sealed (ticket.hpp)
+    // Set where a command leaves (Agent), both ends of a transfer get the same key in hexadecimal
+    // digits. prepare, keep: of this epoch; ship, checkpoint: of new_epoch.
+    std::string image_key;
+    // Likewise: with what images of this epoch are encrypted on a disk; empty: they are not.
+    std::string disk_secret;
     bool operator==(const GuestCommand&) const = default;
 };
 
@@ -102,11 +135,11 @@ struct GuestEvent {
     bool program_error =
         false;  // failed: exec of the program itself, which no other node would mend
     // failed; running: why the last dump was refused; exited: what killed a process of it
-    std::string why;
+    Trouble why;
     int64_t image_bytes = 0;  // frozen, shipped
     bool stopped = false;     // running: by job control (SIGTSTP)
     MoveForecast forecast;    // dumping: of the move that it is dumped for
-    std::string cannot_move;  // running, in_place: why; empty: as far as is known it can
+    Trouble cannot_move;      // running, in_place: why; empty: as far as is known it can
     int32_t pid = 0;          // running: of its first process, on that node
     bool leased = false;      // it keeps to its lease there
     // dumping, frozen: since its lease was over, and not because its home said so
@@ -124,6 +157,12 @@ struct GuestEvent {
     uint64_t output_end[2] = {0, 0};
     uint64_t input_end = 0;  // of a checkpoint: bytes of stdin that it had read
     Nanos heard;             // Unix time at which its home took it; not sent
+    // frozen, failed: `why` is that the image is damaged or another, so that no thaw will succeed
+    bool image_refused = false;
+    RunsAs as = {};  // running
+    // failed: its user is nobody here, or somebody else than where it ran; that is so until the
+    // owner says otherwise
+    bool no_user = false;
     bool operator==(const GuestEvent&) const = default;
 };
 

@@ -110,7 +110,7 @@ std::vector<Provider::Override> Provider::overrides() const {
 ProviderReport Provider::report() const {
     ProviderReport r;
     r.node = node_;
-    r.on_market = record_.on_market;
+    r.on_market = record_.on_market && !leaving_;
     r.reserve = record_.reserve;
     r.speed = record_.speed;
     r.cpus = record_.cpus;
@@ -122,6 +122,8 @@ ProviderReport Provider::report() const {
     r.machine = machine_.machine;
     r.cannot = cannot_;
     r.restriction = machine_.restriction;
+    r.version = machine_.version;
+    if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     return r;
 }
 
@@ -152,6 +154,21 @@ void Provider::turn(bool on, Outputs& out) {
 // Has a frame begun or ended since the owner spoke? Frames repeat weekly, so the second of the week
 // then follows from the time that went by (an hour wrong if summer time came or went while the word
 // held).
+// A word of the owner holds until the next edge, whatever the frames say.
+void Provider::see_when_it_opens(WallTime wall) {
+    opens_unix_s_ = 0;
+    int32_t second = wall.second_of_week;
+    int64_t after = 0;
+    for (int edges = 0; edges < 2 && !frames_.always(); ++edges) {
+        const int32_t step = frames_.to_next_edge(second);
+        after += step;
+        second = (second + step) % week_s;
+        if (step <= 0 || !frames_.contains(second)) continue;
+        opens_unix_s_ = wall.unix_s + after;
+        return;
+    }
+}
+
 bool Provider::edge_since_word(WallTime wall) const {
     const int64_t elapsed = wall.unix_s - record_.since_unix_s;
     if (elapsed <= 0 || frames_.always()) return false;
@@ -167,6 +184,7 @@ void Provider::started(WallTime wall, Outputs& out) {
     if (!record_.by_hand && !frames_.always())
         record_.on_market = frames_.contains(wall.second_of_week);
     if (record_ != before) out.emplace_back(Persist{record_});
+    see_when_it_opens(wall);
     out.emplace_back(Report{report()});
     accepting(out);
 }
@@ -175,6 +193,7 @@ int64_t Provider::tick(WallTime wall, Outputs& out) {
     const Scene scene(
         *this, &out, [&] { return trace_in(Input::tick); }, true);
     if (frames_.always()) return 0;
+    see_when_it_opens(wall);
     const bool released = record_.by_hand && edge_since_word(wall);
     if (released) record_.by_hand = false;
     const bool inside = frames_.contains(wall.second_of_week);
@@ -194,6 +213,7 @@ void Provider::market(bool on, WallTime wall, Outputs& out) {
     record_.by_hand = !frames_.always();
     record_.since_unix_s = record_.by_hand ? wall.unix_s : 0;
     record_.set |= set_market_bit;
+    see_when_it_opens(wall);
     turn(on, out);
 }
 
@@ -242,6 +262,7 @@ Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) 
     record_.by_hand = false;
     record_.since_unix_s = 0;
     record_.set |= set_frames_bit;
+    see_when_it_opens(wall);
     if (frames_.always()) record_.set |= set_market_bit;  // the word put it on the market
     turn(frames_.contains(wall.second_of_week), out);
     return {};
@@ -266,6 +287,7 @@ Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
         record_.set &= ~set_market_bit;
         record_.by_hand = false;
         record_.since_unix_s = 0;
+        see_when_it_opens(wall);
         turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
     } else {
         return fail("'" + std::string(name) +
@@ -281,6 +303,11 @@ void Provider::set_cannot(std::string why, Outputs& out) {
     cannot_ = std::move(why);
     out.emplace_back(Report{report()});
     accepting(out);
+}
+
+void Provider::set_leaving(std::string why, Outputs& out) {
+    leaving_ = !why.empty();
+    set_cannot(std::move(why), out);
 }
 
 void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {

@@ -11,6 +11,7 @@
 // everything else is what the configuration says at each start.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -66,14 +67,26 @@ struct Hardware {
     int32_t cpus = 1;
     int64_t memory_mb = 1;
     Machine machine;
-    std::string restriction = {};  // of ProviderReport
+    std::string restriction = {}, version = {};  // of ProviderReport
 };
 
 struct LoadReading {
     int64_t free_mb = 0;
     int32_t load_permille = 0, wait_permille = 0;
     std::string source;  // "bpf" or "proc"
+    // Of all CPUs of the machine: what the owner's tasks run, what they wait for a CPU, what the
+    // kernel's threads and the daemon run, and what guests may take without the owner waiting
+    // longer. What he asks for is what he runs and what he waits; guests may have the rest.
+    int32_t owner_permille = 0, owner_wait_permille = 0, system_permille = 0, headroom_permille = 0;
+    int32_t cpus = 1;  // that the machine has
+    // Of 100 waits of the owner's tasks one was longer; what bounds it, a power of two.
+    Nanos owner_wait_p99 = {};
 };
+
+// What the machine's CPUs, as thousandths, leave to guests.
+constexpr int32_t headroom(int32_t owner, int32_t owner_wait, int32_t system) {
+    return std::max(0, 1000 - owner - owner_wait - system);
+}
 
 namespace provider {
 struct Persist {
@@ -147,6 +160,9 @@ class Provider {
 
     // Why this node cannot take jobs whatever its owner wants; empty when it can.
     void set_cannot(std::string why, provider::Outputs& out);
+    // Likewise; and its guests are to go elsewhere, as when the owner takes it off the market. What
+    // the owner said of that is not touched.
+    void set_leaving(std::string why, provider::Outputs& out);
     // From the load reader, each second. Reports at once what matters (a twentieth of the machine,
     // a new source), at most once a second; anything else every half minute. What was held back
     // goes with the next call.
@@ -158,6 +174,7 @@ class Provider {
     const TimeFrames& frames() const { return frames_; }
     const Hardware& machine() const { return machine_; }
     ProviderReport report() const;
+    const LoadReading& load() const { return load_; }
 
   private:
     Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record,
@@ -178,6 +195,7 @@ class Provider {
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
     void accepting(provider::Outputs& out) const;
+    void see_when_it_opens(WallTime wall);
     bool edge_since_word(WallTime wall) const;
     // Takes a value as the owner's word, or as none.
     template <class T>
@@ -189,6 +207,8 @@ class Provider {
     ProviderRecord file_, record_;
     TimeFrames frames_;
     std::string cannot_;
+    bool leaving_ = false;
+    int64_t opens_unix_s_ = 0;  // off: when it is on again by its frames; 0: not known
     LoadReading load_, told_;
     Nanos told_at_ = Nanos::never();
 };

@@ -7,6 +7,7 @@
 #include "agentd/core/message_fields.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/story.hpp"
+#include "agentd/core/use_meter.hpp"
 #include "market/core/message_fields.hpp"
 
 namespace souk {
@@ -45,6 +46,9 @@ SOUK_FIELDS(StoryStep,  //
             field("released", &StoryStep::released, rule::known_span),
             field("total", &StoryStep::total, rule::known_span),
             field("why", &StoryStep::why, rule::text(TextRule::line, Story::why_max)),
+            part("why_code", &StoryStep::why, &Trouble::code, cause_rule),
+            part("why_detail", &StoryStep::why, &Trouble::detail,
+                 rule::text(TextRule::line, Story::detail_max)),
             field("count", &StoryStep::count));
 
 SOUK_FIELDS(
@@ -60,12 +64,14 @@ SOUK_FIELDS(
     field("from_frozen", &HomeJob::from_frozen),
     field("order_seq", &HomeJob::order_seq, rule::count), field("cancelled", &HomeJob::cancelled),
     field("stats", &HomeJob::stats), field("places", &HomeJob::places, places_rule),
-    field("comment", &HomeJob::comment), field("wait_status", &HomeJob::wait_status),
-    field("why", &HomeJob::why), field("cost", &HomeJob::cost, rule::amount),
-    field("price", &HomeJob::price, rule::price), field("settled", &HomeJob::settled),
-    field("token", &HomeJob::token), field("orphans", &HomeJob::orphans),
-    field("cpu_here", &HomeJob::cpu_here, rule::span), field("leased", &HomeJob::leased),
-    field("to_leased", &HomeJob::to_leased),
+    field("comment", &HomeJob::comment),
+    part("comment_code", &HomeJob::comment, &Cause::code, cause_rule),
+    field("wait_status", &HomeJob::wait_status), field("why", &HomeJob::why),
+    part("why_code", &HomeJob::why, &Cause::code, cause_rule),
+    field("cost", &HomeJob::cost, rule::amount), field("price", &HomeJob::price, rule::price),
+    field("settled", &HomeJob::settled), field("token", &HomeJob::token),
+    field("orphans", &HomeJob::orphans), field("cpu_here", &HomeJob::cpu_here, rule::span),
+    field("leased", &HomeJob::leased), field("to_leased", &HomeJob::to_leased),
     field("checkpoint", &HomeJob::checkpoint, rule::unless_same),
     field("saving", &HomeJob::saving, rule::unless_same),
     field("splice", &HomeJob::splice, rule::unless_same),
@@ -77,7 +83,14 @@ SOUK_FIELDS(
     field("day_warn", &HomeJob::day_warn, rule::amount),
     field("lacking", &HomeJob::lacking, places_rule),
     field("lacking_status", &HomeJob::lacking_status), field("lacking_why", &HomeJob::lacking_why),
-    field("in_place", &HomeJob::in_place), field("story", &HomeJob::story));
+    part("lacking_code", &HomeJob::lacking_why, &Cause::code, cause_rule),
+    field("in_place", &HomeJob::in_place), field("story", &HomeJob::story),
+    field("ticket", &HomeJob::ticket, sealed_ticket_rule),
+    field("group", &HomeJob::group, rule::unless_same),
+    field("disk_secret", &HomeJob::disk_secret, rule::text(TextRule::line, 64)),
+    field("out_file", &HomeJob::out_file, spec_path_rule),
+    field("err_file", &HomeJob::err_file, spec_path_rule),
+    field("files_use", &HomeJob::files_use, rule::unless_same));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 
@@ -90,6 +103,11 @@ SOUK_FIELDS(GuestJob,  //
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
             field("wait_status", &GuestJob::wait_status));
+
+SOUK_FIELDS(GuestUse,  //
+            flat(&GuestUse::key), field("run", &GuestUse::run, rule::span),
+            field("since", &GuestUse::since, rule::zero_is(Nanos::never().ns, rule::span)),
+            field("boot", &GuestUse::boot), field("ended", &GuestUse::ended));
 
 SOUK_FIELDS(ProviderRecord,  //
             field("reserve", &ProviderRecord::reserve, rule::price),

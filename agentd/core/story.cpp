@@ -96,6 +96,7 @@ const std::vector<StoryStep>& Story::steps() const {
 
 void Story::add(StoryStep step) {
     if (step.why.size() > why_max) step.why.resize(why_max);
+    if (step.why.detail.size() > detail_max) step.why.detail.resize(detail_max);
     const std::vector<StoryStep>& old = steps();
     const bool instead = !old.empty() && takes_place_of(step, old.back());
     const bool full = !instead && old.size() >= steps_max;
@@ -123,7 +124,8 @@ void write_story(JsonWriter& j, const Story& story) {
         if (s.price.micro > 0) j.field("price", s.price);
         if (s.bytes > 0) j.field("bytes", s.bytes);
         if (s.what == StoryStep::What::moved) write_move(j, s);
-        if (!s.why.empty()) j.field("why", s.why);
+        write_cause(j, "why", s.why);
+        if (!s.why.detail.empty()) j.field("detail", s.why.detail);
         j.end_object();
     }
     j.end_array();

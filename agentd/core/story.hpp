@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/move.hpp"
@@ -50,7 +51,7 @@ struct StoryStep {
     // run. Below 0: not known.
     Nanos pause{-1}, sent{-1}, held{-1}, released{-1};
     Nanos total{-1};  // with what went before and after
-    std::string why;
+    Trouble why;
     uint32_t count = 1;  // so many of these in a row; this is the last
     bool operator==(const StoryStep&) const = default;
 };
@@ -61,7 +62,7 @@ const char* to_string(StoryStep::What what);
 class Story {
   public:
     static constexpr size_t steps_max = 40, first_kept = 8;
-    static constexpr size_t why_max = 200;
+    static constexpr size_t why_max = 200, detail_max = 600;
     Story() = default;
     Story(std::vector<StoryStep> steps, uint32_t left_out);
     const std::vector<StoryStep>& steps() const;

@@ -11,7 +11,11 @@
 namespace souk {
 
 Agent::Agent(Loop& loop, Log& log, Config config)
-    : loop_(loop), log_(log), config_(std::move(config)), home_(config_.node, config_.home) {}
+    : loop_(loop),
+      log_(log),
+      config_(std::move(config)),
+      home_(config_.node, config_.home),
+      owner_use_(config_.presence) {}
 
 Agent::~Agent() = default;
 
@@ -56,11 +60,23 @@ void Agent::after_commit(std::function<void()> fn) { state_->then(std::move(fn))
 // outputs
 
 void Agent::apply(home::Output& output) {
-    if (auto* p = std::get_if<home::Persist>(&output))
+    if (auto* p = std::get_if<home::Persist>(&output)) {
+        if (p->job.spec.files == FilesMode::home)
+            after_commit([this, id = p->job.id] {
+                if (const HomeJob* job = home_.find(id)) files_->job(*job);
+            });
+        if (p->job.phase != JobPhase::finished && terminals_->attended(p->job.id))
+            terminals_->meter(p->job.id, meter(p->job));
+        output_files_->job(p->job);
         return state_->put("home", std::to_string(p->job.id.seq), wire::pack(p->job), p->when);
+    }
     if (auto* e = std::get_if<home::Erase>(&output)) {
         state_->erase("home", std::to_string(e->id.seq), Durable::now);
-        return after_commit([this, id = e->id] { terminals_->erase(id); });
+        return after_commit([this, id = e->id] {
+            output_files_->forget(id);
+            terminals_->erase(id);
+            files_->forget(id);
+        });
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);
     if (auto* g = std::get_if<home::ToGuest>(&output)) return command_guest(g->peer, g->command);

@@ -22,17 +22,23 @@
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_host.hpp"
+#include "agentd/daemon/home_files.hpp"
 #include "agentd/daemon/leave_waits.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/market_link.hpp"
 #include "agentd/daemon/node_share.hpp"
+#include "agentd/daemon/output_files.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/terminals.hpp"
+#include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/tool_session.hpp"
+#include "agentd/handshake/handshakes.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/host/status_file.hpp"
+#include "kernel/sys/net/metrics_page.hpp"
 #include "kernel/sys/net/user_share.hpp"
 
 namespace souk {
@@ -80,13 +86,23 @@ class Agent final : private ToolHost, private OwnHome {
     void tick_certificate();
     Status renew_certificate();
     void certified(const wire::Certified& certified);
+    Status take_certificate(const wire::Certified& certified, const trust::Peer& me);
     void revoked(const std::string& list);
+    void ticket_keys(const wire::TicketKeys& told);
+
+    // agent_metrics.cpp
+    Status open_metrics();
+    std::vector<Metric> metrics() const;
+    std::vector<StatusLine> status_lines() const;
 
     // agent_load.cpp
     void tick_load();
 
     // agent_home.cpp: this node as the home of jobs
-    void command_guest(const Peer& peer, const GuestCommand& command);
+    void command_guest(const Peer& peer, GuestCommand command);
+    void add_image_key(GuestCommand& command) const;
+    void add_disk_secret(GuestCommand& command) const;
+    void add_file_systems(GuestCommand& command) const;
     Status from_guest(const NodeName& node, const wire::Frame& frame);
     void guest_event(const NodeName& node, const GuestEvent& event);
     const HomeJob* output_owner(const NodeName& node, const JobId& id, Epoch epoch) const;
@@ -97,6 +113,7 @@ class Agent final : private ToolHost, private OwnHome {
     void gone_back(const JobId& id);
     void finish_terminals(const JobId& id);
     std::string why_waits(const HomeJob& job) const override;
+    wire::Meter meter(const HomeJob& job) const override;
     void tell_waiting();
     std::string summary(const HomeJob& job) const;
     TerminalOutlet outlet();
@@ -109,6 +126,10 @@ class Agent final : private ToolHost, private OwnHome {
         stdio_input_ack(config_.node, ack);
     }
     void guests_stepped() override { check_left(); }
+    void use_changed() override;
+    // use.cpp
+    void tell_use(bool all);
+    void tick_use();
 
     // agent_owner.cpp: what the owner wants of this node
     void arm_provider();
@@ -117,12 +138,20 @@ class Agent final : private ToolHost, private OwnHome {
     // When no guest runs here any more, or after a bound.
     void when_guests_left(std::function<void()> done) override;
     void check_left();
+    // agent_owner_use.cpp: whether he uses it himself
+    LoadProbe::Options load_options() const;
+    Status watch_presence();
+    void owner_used(const std::string& why);
+    void see_presence();
+    std::string why_leaving() const;  // empty: guests may stay
+    void write_presence(JsonWriter& j) const;
 
     // agent_view.cpp
     Result<std::string> list_held(const std::string& id, const std::string& begin,
                                   std::string& next) const;
     // `by_market`: the market asks, for a user who may see the job.
     wire::CtlReply view_request(const wire::CtlRequest& request, bool by_market) const;
+    void remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request);
     bool answers(const wire::CtlRequest& request) const;
     std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
 
@@ -150,22 +179,35 @@ class Agent final : private ToolHost, private OwnHome {
     LogTrace trace_{log_};
     Config config_;
     std::unique_ptr<Commits> state_;
-    std::unique_ptr<wire::Tls> tls_;  // null: insecure
+    std::unique_ptr<handshake::Handshakes> handshakes_;  // null: insecure
+    std::unique_ptr<wire::Tls> tls_;                     // likewise
+    std::unique_ptr<TicketDesk> tickets_;                // likewise
+    std::string image_secret_;                           // of which the keys of transfers are made
     Home home_;
     std::unique_ptr<Provider> provider_;
     std::unique_ptr<Peers> peers_;
     std::unique_ptr<MarketLink> market_;
     std::unique_ptr<Terminals> terminals_;
+    std::unique_ptr<OutputFiles> output_files_;
+    std::unique_ptr<HomeFiles> files_;
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share
+    OwnerUse owner_use_;
+    OwnerUse::Rung rung_ = OwnerUse::Rung::none;  // in force
+    Watch notices_watch_;
+    Timer owner_use_timer_;
     LeaveWaits leave_waits_{loop_};
     std::unique_ptr<GuestHost> guests_;
+    std::unique_ptr<MetricsPage> metrics_page_;
+    std::unique_ptr<StatusFile> status_file_;
     uint64_t load_ticks_ = 0;
     Listener peers_listener_, tools_listener_;
     Watch child_watch_;
     Fd children_;
-    Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_;
+    Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;
+    bool use_due_ = false;
+    Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
     UserShare tools_share_{tool_bounds()};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited

@@ -4,9 +4,13 @@
 #include <sys/wait.h>
 
 #include "agentd/daemon/agent.hpp"
+#include "agentd/daemon/file_systems.hpp"
+#include "checkpoint/disk_key.hpp"
+#include "checkpoint/stream_tag.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -15,7 +19,50 @@ constexpr Nanos bill_limit = Nanos::from_ms(500);
 
 }  // namespace
 
-void Agent::command_guest(const Peer& peer, const GuestCommand& command) {
+// Whatever may make or read an image of that epoch on its node's disk.
+void Agent::add_disk_secret(GuestCommand& command) const {
+    switch (command.verb) {
+        case GuestVerb::start:
+        case GuestVerb::prepare:
+        case GuestVerb::prepare_dump:
+        case GuestVerb::ship:
+        case GuestVerb::freeze:
+        case GuestVerb::restore_here:
+        case GuestVerb::keep:
+        case GuestVerb::checkpoint: break;
+        default: return;
+    }
+    const HomeJob* job = home_.find(command.id);
+    const auto secret = trust::from_hex(job ? job->disk_secret : "");
+    if (secret) command.disk_secret = trust::hex(epoch_secret(*secret, command.id, command.epoch));
+}
+
+// Both ends of a transfer get a key that nobody else has. A move that this daemon's restart
+// interrupts is given up, or its image has been taken: the secret need not outlive the daemon.
+void Agent::add_image_key(GuestCommand& command) const {
+    add_disk_secret(command);
+    const bool comes = command.verb == GuestVerb::prepare || command.verb == GuestVerb::keep;
+    const bool goes = command.verb == GuestVerb::ship || command.verb == GuestVerb::checkpoint;
+    if (!comes && !goes) return;
+    const Epoch to = comes ? command.epoch : command.new_epoch;
+    command.image_key = trust::hex(image_key(image_secret_, command.id, to));
+}
+
+// What a node compares with its own, before it shows these to the job.
+void Agent::add_file_systems(GuestCommand& command) const {
+    const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
+    if (!comes || !command.spec.files_auto) return;
+    const bool shared = command.spec.files == FilesMode::local;
+    const auto text = file_systems(shared ? config_.shared_files : "");
+    if (text)
+        command.spec.file_systems = *text;
+    else
+        log_.warning("what is mounted here cannot be told", {{"WHY", text.error()}});
+}
+
+void Agent::command_guest(const Peer& peer, GuestCommand command) {
+    add_image_key(command);
+    add_file_systems(command);
     if (peer.node == config_.node)
         return after_commit([this, command] { guests_->command(config_.node, command); });
     Peer to = peer;
@@ -65,6 +112,7 @@ void Agent::guest_event(const NodeName& node, const GuestEvent& told) {
     GuestEvent event = told;
     event.heard = unix_now();
     const auto take = [this, node, event] {
+        if (event.state == GuestState::exited) files_->tell_now(event.id);
         home_step(
             [&](Home& h, home::Outputs& out) { h.guest_event(node, event, Loop::now(), out); });
     };
@@ -157,10 +205,26 @@ void Agent::gone_back(const JobId& id) {
     });
 }
 
+namespace {
+
+// Of what is told of a job, where it is the cause that its record names.
+CauseCode code_of(const HomeJob& job, const std::string& told) {
+    for (const Cause* known : {&job.comment, &job.why})
+        if (told == *known) return known->code;
+    return CauseCode::none;
+}
+
+}  // namespace
+
 void Agent::tell(const home::Tell& tell) {
-    if (!tell.text.empty())
-        log_.info("job",
-                  {{"JOB", tell.id.text()}, {"STEP", to_string(tell.what)}, {"WHY", tell.text}});
+    const HomeJob* job = home_.find(tell.id);
+    if (!tell.text.empty() && job)
+        log_.info("job", {{"JOB", tell.id.text()},
+                          {"EPOCH", job->epoch.n},
+                          {"ORDER", job->order_seq},
+                          {"STEP", to_string(tell.what)},
+                          {"CODE", to_string(code_of(*job, tell.text))},
+                          {"WHY", tell.text}});
     if (tell.what != home::Tell::What::finished)
         return terminals_->tell(tell.id, {tell.what, tell.text});
     // The bill comes from the market a moment later; the terminal waits that long for it, and no
@@ -175,6 +239,15 @@ std::string Agent::why_waits(const HomeJob& job) const {
     if (market_->connected()) return job.comment;
     return "no connection to the market at " + market_->market() + " (" + market_->trouble() +
            "); until there is one, what runs goes on and nothing new begins";
+}
+
+wire::Meter Agent::meter(const HomeJob& job) const {
+    return {.phase = job.phase,
+            .where = job.at.node,
+            .price = job.price,
+            .cost = std::max(Money{}, Home::cost(job, Loop::now())),
+            .cpus = job.terms.cpus,
+            .counts = HomeClock::runs(job)};
 }
 
 void Agent::tell_waiting() {
@@ -207,8 +280,9 @@ std::string Agent::summary(const HomeJob& job) const {
                     : WIFSIGNALED(job.wait_status) ? 128 + WTERMSIG(job.wait_status)
                                                    : WEXITSTATUS(job.wait_status));
     j.field("signal", own_end && WIFSIGNALED(job.wait_status) ? WTERMSIG(job.wait_status) : 0);
-    j.field("why", job.why)
-        .field("cancelled", job.cancelled)
+    j.field("why", job.why);
+    if (job.why.code != CauseCode::none) j.field("why_code", to_string(job.why.code));
+    j.field("cancelled", job.cancelled)
         .field("value", job.terms.max_price)
         .field("cost", home_.cost(job, Loop::now()));
     j.field("runtime_s", job.stats.run_time.seconds());

@@ -20,8 +20,12 @@ void Agent::tick_load() {
     LoadReading reading = load_.read(provider_->record().cpus);
     provider_step(
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
+    home_step([&](Home& h, home::Outputs&) { h.free_memory(reading.free_mb << 20); });
+    if (reading.owner_permille * reading.cpus / 10 >= config_.owner_cpu_percent)
+        owner_used("his processes use " + std::to_string(reading.owner_permille / 10) +
+                   "% of the machine");
     apply_bounds();  // what could not be yet
-    // Each job when it is new, and then once a minute, a few of them now.
+    // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);
     if (share_) share_->capsules().drop_kept(monotonic_now(), group_kept);
     if (++load_ticks_ % trim_ticks == 0) ::malloc_trim(0);  // what a burst of jobs has left

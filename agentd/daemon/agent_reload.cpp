@@ -6,8 +6,10 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves", "check_ahead", "cpu_weight", "cpus",  "frames", "memory_default_mb",
-        "memory_mb",       "on_market",   "pids_max",   "price", "speed",
+        "awake_for_moves", "check_ahead", "cpu_weight",   "cpus",
+        "files",           "frames",      "guest_groups", "memory_default_mb",
+        "memory_mb",       "on_market",   "pids_max",     "price",
+        "shared_files",    "speed",       "user_map",     "wake",
     };
     return keys;
 }
@@ -16,8 +18,14 @@ std::span<const std::string_view> Agent::reloaded() {
 Status Agent::reload(const Config& config) {
     TRY_ASSIGN(Provider provider, Provider::create(config_.node, guests_->hardware(),
                                                    offered(config), provider_->record()));
-    if (share_ && config.cpu_weight != config_.cpu_weight)
+    TRY(guests_->reload_users(config));
+    // Lowered guests stay so.
+    if (share_ && rung_ == OwnerUse::Rung::none && config.cpu_weight != config_.cpu_weight)
         TRY(share_->set_cpu_weight(config.cpu_weight));
+    config_.user_map = config.user_map;
+    config_.guest_groups = config.guest_groups;
+    config_.files = config.files;
+    config_.shared_files = config.shared_files;
     config_.price = config.price;
     config_.speed = config.speed;
     config_.cpus = config.cpus;
@@ -27,12 +35,15 @@ Status Agent::reload(const Config& config) {
     config_.cpu_weight = config.cpu_weight;
     config_.pids_max = config.pids_max;
     config_.home.memory_default_mb = config.home.memory_default_mb;
+    config_.home.wake = config.home.wake;
+    home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
     config_.awake_for_moves = config.awake_for_moves;
     config_.check_precopy = config.check_precopy;
     guests_->configured();
     *provider_ = std::move(provider);
     provider_->tell_to(trace_.listener());
-    provider_step([](Provider& p, provider::Outputs& out) {
+    provider_step([this](Provider& p, provider::Outputs& out) {
+        p.set_leaving(why_leaving(), out);
         p.started(wall_now(), out);
         p.market_up(out);
     });

@@ -40,12 +40,24 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
     terminals_ = std::make_unique<Terminals>(
         loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
+    output_files_ = std::make_unique<OutputFiles>(
+        loop_, log_, *terminals_,
+        OutputFiles::Host{[this](const JobId& id) { return home_.find(id); },
+                          [this](const JobId& id) { attached_to_finished(id); },
+                          [this](std::function<void()> fn) { after_commit(std::move(fn)); }});
     wire_peers();
+    files_ = std::make_unique<HomeFiles>(
+        loop_, log_, BulkIdentity{config_.node, config_.address, tls_.get()},
+        config_.state + "/files", [this](const JobId& id, const FilesUse& use) {
+            home_step(
+                [&](Home& h, home::Outputs& out) { h.files_used(id, use, Loop::now(), out); });
+        });
     guests_ = std::make_unique<GuestHost>(GuestHostParts{.loop = loop_,
                                                          .log = log_,
                                                          .trace = trace_,
                                                          .config = config_,
                                                          .tls = tls_.get(),
+                                                         .tickets = tickets_.get(),
                                                          .commits = *state_,
                                                          .peers = *peers_,
                                                          .load = load_,
@@ -58,16 +70,19 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(guests_->recover());
     TRY(recover_home());
     TRY(listen());
+    TRY(open_metrics());
     arm_provider();
+    TRY(watch_presence());
     tick_load();
     tick_certificate();
+    tick_use();
     market_->start();
     return {};
 }
 
 Status Agent::open_directories() {
     TRY(make_dir(config_.state));
-    for (const char* below : {"/home", "/guests", "/images", "/ram"})
+    for (const char* below : {"/home", "/guests", "/images", "/refused", "/ram", "/files"})
         TRY(make_dir(config_.state + below));
     TRY_ASSIGN(state_, Commits::open(loop_, log_, config_.state));
     return {};
@@ -76,7 +91,8 @@ Status Agent::open_directories() {
 Status Agent::open_share() {
     TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight));
     if (!share_) return {};
-    return load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1));
+    return load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
+                      load_options());
 }
 
 ProviderRecord Agent::offered(const Config& config) const {

@@ -7,11 +7,15 @@
 
 #include <algorithm>
 
+#include "agentd/core/files_choice.hpp"
 #include "agentd/daemon/agent.hpp"
+#include "checkpoint/disk_key.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
+#include "kernel/sys/store/same_files.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -30,6 +34,17 @@ std::vector<uint32_t> peer_groups(int fd) {
         if (errno != ERANGE || bytes / sizeof(uint32_t) <= groups.size()) return {};
         groups.resize(bytes / sizeof(uint32_t));
     }
+}
+
+// Thousandths of all CPUs of the machine.
+void write_load(JsonWriter& j, const LoadReading& load, const std::string& why_not_bpf) {
+    j.field("load_source", load.source);
+    if (!why_not_bpf.empty()) j.field("load_trouble", why_not_bpf);
+    j.field("owner_permille", load.owner_permille)
+        .field("owner_wait_permille", load.owner_wait_permille)
+        .field("owner_wait_p99_us", load.owner_wait_p99.ns / 1'000)
+        .field("system_permille", load.system_permille)
+        .field("headroom_permille", load.headroom_permille);
 }
 
 }  // namespace
@@ -91,8 +106,16 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     s.spec = request.spec;
     s.terms = request.terms;
     s.name = request.name;
-    s.user = user_name(uid);
+    s.user = s.spec.user = user_name(uid);
+    s.spec.as = {};
+    TRY_ASSIGN(const auto shared, directories_of(config_.shared_files));
+    choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared));
     s.token = request.token;
+    s.group = request.group;
+    s.out_file = request.out_file;
+    s.err_file = request.err_file;
+    TRY_ASSIGN(const std::string secret, trust::random_bytes(DiskKey::secret_bytes));
+    s.disk_secret = trust::hex(secret);
     const JobId next = home_.next_id();
     TRY(terminals_->prepare(next, request.attach));
     Result<JobId> id = fail("");
@@ -216,12 +239,12 @@ std::string Agent::provider_json() const {
     j.field("earned", provider_note_.earned)
         .field("load_permille", r.load_permille)
         .field("wait_permille", r.wait_permille);
-    j.field("load_source", r.load_source)
-        .field("frames", provider_->record().frames)
-        .field("cannot", r.cannot);
+    write_load(j, provider_->load(), load_.why_not_bpf());
+    j.field("frames", provider_->record().frames).field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (ledger_->mark().seq > 0) j.field("ledger_seen", ledger_->mark().text());
+    write_presence(j);
     j.key("set_by_owner").begin_array();
     for (const Provider::Override& o : provider_->overrides())
         j.begin_object()

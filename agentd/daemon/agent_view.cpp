@@ -125,6 +125,38 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
     return reply;
 }
 
+// An owner's word is root's here. An operator of the market sees what this node does, and changes
+// nothing: the node is its owner's.
+void Agent::remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request) {
+    const bool owner = who.subject.roles == trust::only(trust::Role::owner);
+    const bool changes = request.verb.starts_with("provider-") && request.verb != "provider-status";
+    request.uid = 0;
+    wire::CtlReply answer;
+    if (changes && !owner)
+        answer.error =
+            "an operator may look at a node; what it offers is its owner's to say "
+            "(souk operator add --owner " +
+            config_.node + ")";
+    else if (request.verb == "guests")
+        answer = view_request(request, false);
+    else if (request.verb.starts_with("provider-") || request.verb == "node-status")
+        answer = provider_request(request);
+    else
+        answer.error = "unknown request " + request.verb;
+    answer.request = request.request;
+    if (changes)
+        log_.notice("a word from another host", {{"verb", request.verb},
+                                                 {"from", who.subject.name},
+                                                 {"taken", answer.ok ? "yes" : answer.error}});
+    const bool waits = answer.ok && request.verb == "provider-market" &&
+                       request.args == std::vector<std::string>{"off", "wait"};
+    if (!waits) return peers_->answer_tool(connection, answer);
+    when_guests_left([this, connection, answer]() mutable {
+        answer.json = provider_json();
+        peers_->answer_tool(connection, answer);
+    });
+}
+
 // A home answers for its own jobs, with or without a market.
 std::optional<wire::CtlReply> Agent::view(const wire::CtlRequest& request) const {
     if (!answers(request)) return std::nullopt;

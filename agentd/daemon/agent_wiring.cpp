@@ -38,6 +38,9 @@ void Agent::wire_peers() {
         return guests_->from_image(number, node, f);
     };
     peers.image_closed = [this](uint64_t number) { guests_->image_closed(number); };
+    peers.asked = [this](uint64_t number, const trust::Peer& who, wire::CtlRequest request) {
+        remote_request(number, who, std::move(request));
+    };
     peers_ = std::make_unique<Peers>(loop_, log_, tls_.get(), config_.node, config_.address,
                                      std::move(peers));
 }
@@ -68,6 +71,7 @@ void Agent::wire_market() {
         provider_step([](Provider& p, provider::Outputs& out) { p.market_up(out); });
         home_step([](Home& h, home::Outputs& out) { h.market_up(Loop::now(), out); });
         ledger_->compare();
+        tell_use(true);
         outage_timer_.cancel();
         if (std::exchange(outage_told_, false)) tell_waiting();
     };
@@ -83,6 +87,7 @@ void Agent::wire_market() {
     };
     market.certified = [this](const wire::Certified& c) { certified(c); };
     market.revoked = [this](const std::string& list) { revoked(list); };
+    market.ticket_keys = [this](const wire::TicketKeys& told) { ticket_keys(told); };
     market.message = [this](const FromMarket& m) { from_market(m); };
     market_ = std::make_unique<MarketLink>(loop_, log_, tls_.get(), config_.node, config_.address,
                                            config_.market, std::move(market));

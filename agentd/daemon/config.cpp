@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: an entry for each key.
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>
@@ -13,7 +14,9 @@
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
 #include "kernel/sys/net/socket.hpp"
+#include "kernel/sys/net/srv.hpp"
 #include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/store/same_files.hpp"
 
 namespace souk {
 namespace {
@@ -86,7 +89,14 @@ Status check(Config& c) {
         return fail("node: '" + c.node +
                     "' is no node name (a letter, then letters, digits or -; 32 at most)");
     if (c.identity.empty()) c.identity = c.state + "/identity";
-    if (c.market.empty()) return fail("market: missing; set it to the market's host:port");
+    if (c.market.empty()) {
+        if (c.insecure) return fail("market: missing; set it to the market's host:port");
+        const auto found = find_service(market_service);
+        if (!found)
+            return fail("market: missing; set it to the market's host:port (" +
+                        found.error().message + ")");
+        c.market = *found;
+    }
     const auto everywhere = [](const std::string& address) {
         return address.starts_with("0.0.0.0:") || address.starts_with("[::]:") ||
                address.starts_with("*:");
@@ -109,6 +119,8 @@ Status check(Config& c) {
         bad != std::string::npos || c.run_keep.find("..") != std::string::npos)
         return fail("run_keep: '" + c.run_keep +
                     "' are no names of directories below /run, parted by spaces");
+    if (auto dirs = directories_of(c.shared_files); !dirs)
+        return wrap("shared_files", dirs.error());
     const size_t slash = c.cgroup.find('/');
     if (slash == std::string::npos || slash == 0 || slash + 1 == c.cgroup.size() ||
         !valid_cgroup_name(c.cgroup))
@@ -121,6 +133,7 @@ Status check(Config& c) {
     offer.memory_mb = std::max<int64_t>(c.memory_mb, 1);
     offer.frames = c.frames;
     TRY(Provider::create(c.node, Hardware{}, offer));
+    TRY(load_user_map(c, "souk"));
     return {};
 }
 
@@ -128,12 +141,14 @@ Status check(Config& c) {
 struct Reading {
     Config config;
     NetworkKeys network;
-    std::string immovable = "stop";
+    std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
+                files = "local", on_return = "nothing";
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
     void add_place(settings::Settings& all);
     void add_jobs(settings::Settings& all);
+    void add_files(settings::Settings& all);
     void add_network(settings::Settings& all);
     void add_offer(settings::Settings& all);
     void add_owner(settings::Settings& all);
@@ -143,15 +158,30 @@ using namespace settings;
 
 void Reading::add_place(Settings& all) {
     Config& c = config;
+    const std::vector<std::string> rules = {"required", "accepted"};
     const Settings some = {
         {"node", text(c.node), "The name of this node in the market; no other has it.", "\"n1\"",
          "this host's name, up to the first dot"},
         {"listen", listener(c.listen), "Where other nodes connect to this one.",
          "\"0.0.0.0:7071\""},
+        {"metrics", address(c.metrics),
+         "Where Prometheus gets this node's figures (http, /metrics); nothing asks who it is, so "
+         "give an address that only its machine reaches.",
+         "\"127.0.0.1:7078\"", "nowhere"},
+        {"status_file", text(c.status_file),
+         "A file that says how this node is, for scripts, as lines NAME=VALUE "
+         "(docs/metrics.md); it is replaced whole. Give a path below /run/souk, where the unit "
+         "may write.",
+         "\"/run/souk/agentd.status\"", "none"},
+        {"status_file_s", seconds(c.status_every, 1, 3'600), "How often that file is written.",
+         "\"10s\""},
         {"address", address(c.address), "What other nodes are told to connect to.",
          "\"192.0.2.7:7071\"", "`listen`; if that is everywhere, where the market sees this node"},
-        {"market", peer(c.market), "The market. The one key that must be there.",
-         "\"market.example.org:7070\"", "none"},
+        {"market", peer(c.market),
+         "The market. Without this key DNS is asked when the daemon starts, but not with insecure "
+         "= true.",
+         "\"market.example.org:7070\"",
+         "as the SRV record `_souk._tcp` of this machine's domain says"},
         {"socket", socket_path(c.socket), "Where srun, pvdctl and marketctl on this node connect.",
          "\"/run/souk/agentd.sock\""},
         {"state", text(c.state), "The directory of what must outlive the daemon: records, images.",
@@ -167,6 +197,23 @@ void Reading::add_place(Settings& all) {
          "A job of another node is taken only with a user and a group from this number on; root "
          "and the system's own are nobody's but this machine's. Not asked with insecure = true.",
          "10000"},
+        {"tickets", one_of(tickets, rules),
+         "Whether the home of a job must show what the market has signed to start it here, to "
+         "bring "
+         "it here or to take it from here: always (required), or not yet, while a market or homes "
+         "of "
+         "the version before are being replaced (accepted). Not asked with insecure = true.",
+         "\"accepted\""},
+        {"user_map", text(c.user_map),
+         "A file that says who the users of other homes are here, a line for each: REALM/USER = "
+         "ACCOUNT (docs/security.md).",
+         "\"/etc/souk/users.map\"",
+         "none: the market's own users have the same numbers and names here, others are nobody"},
+        {"guest_groups", text(c.guest_groups),
+         "The groups that jobs may be in besides their user's own: names, parted by blanks; *: "
+         "each from guest_uid_min on but those that give rights over the machine (docker, sudo, "
+         "disk, shadow and such).",
+         "\"* render\""},
         {"cgroup", text(c.cgroup), "The control group of all jobs here, as ROOT/NODE.",
          "\"souk/node\""},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000),
@@ -182,6 +229,8 @@ void Reading::add_place(Settings& all) {
 
 void Reading::add_jobs(Settings& all) {
     Config& c = config;
+    const std::vector<std::string> wakes = {"all", "fit", "one"};
+    const std::vector<std::string> filters = {"limit-users", "limit-all", "all-allowed"};
     const Settings some = {
         {"pids_max", number(c.pids_max, 0, 1 << 22),
          "How many processes and threads a job may have; 0: any number.", "10000"},
@@ -194,6 +243,14 @@ void Reading::add_jobs(Settings& all) {
         {"nofile_max", number(c.nofile_max, 64, 1 << 30), "The same for open files.", "65536"},
         {"memlock_mb_max", megabytes(c.memlock_mb_max, 0, int64_t{1} << 40),
          "The same for memory that is locked.", "\"1G\""},
+        {"system_calls", one_of(filter, filters),
+         "Whose jobs are kept from calls that programs do not need and attackers do (keyrings, "
+         "BPF, "
+         "perf, mounts, new user namespaces, io_uring): of all but root (limit-users), of root too "
+         "(limit-all), or nobody's (all-allowed).",
+         "\"limit-all\""},
+        {"job_io_uring", boolean(c.job_io_uring),
+         "Such jobs may use io_uring. A job that does cannot move while it is open.", "true"},
         {"deleted_mb", megabytes(c.deleted_mb, 1, 4'095),
          "The longest file that a job has deleted and still has open, and that moves with it.",
          "256"},
@@ -226,11 +283,37 @@ void Reading::add_jobs(Settings& all) {
          "How long a job of this home runs on a node that the home does not hear from; 0: without "
          "an end. After that it stands still there, and may go on from its checkpoint.",
          "\"20m\""},
+        {"wake", one_of(wake, wakes),
+         "How many frozen jobs of this home wake at one time. all: as many as the market orders. "
+         "fit: of those whose images lie on this node, only as many as fit its free memory "
+         "together; a larger one wakes alone. one: one job, and the next when it has arrived where "
+         "it is to run.",
+         "\"one\""},
         {"budget_warn_permille", number(c.home.warn_permille, 0, 1'000),
          "A job's terminal is told when no more than this of its budget is left, in thousandths.",
          "100"},
         {"budget_warn_s", seconds(c.home.warn_span, 0, 86'400),
          "Or when the budget lasts no longer than this at the present price.", "\"5m\""},
+    };
+    all.insert(all.end(), some.begin(), some.end());
+}
+
+void Reading::add_files(Settings& all) {
+    const std::vector<std::string> wishes = {"local", "home", "auto"};
+    const Settings some = {
+        {"files", one_of(files, wishes),
+         "Whose files jobs of this home see that do not say (srun --files, docs/files.md): those "
+         "of "
+         "the node where they run (local), this node's (home), or each node's own where they are "
+         "the "
+         "same (auto).",
+         "\"auto\""},
+        {"shared_files", text(config.shared_files),
+         "Directories that this node and others have of the same file server, parted by blanks. A "
+         "job of --files=auto that is submitted in one of them sees each node's own files, and "
+         "goes "
+         "only to nodes that have these, which is checked.",
+         "\"/home /data\"", "none"},
     };
     all.insert(all.end(), some.begin(), some.end());
 }
@@ -278,6 +361,7 @@ void Reading::add_offer(Settings& all) {
 void Reading::add_owner(Settings& all) {
     Config& c = config;
     const std::vector<std::string> ends = {"stop", "kill"};
+    const std::vector<std::string> returns = {"nothing", "lower", "leave"};
     const Settings some = {
         {"leave_s", seconds(c.policy.leave, 1, 86'400),
          "A guest that still runs here so long after the owner wants the machine is frozen to "
@@ -289,6 +373,23 @@ void Reading::add_owner(Settings& all) {
          "\"kill\""},
         {"immovable_s", seconds(c.policy.stand, 0, 86'400),
          "How long such a guest stands before it ends, with immovable = \"kill\".", "\"1h\""},
+        {"owner_return", one_of(on_return, returns),
+         "What becomes of guests while the owner uses the machine (docs/owner.md): nothing, they "
+         "get the least share of the CPUs (lower), or after owner_leave_s they leave as well "
+         "(leave).",
+         "\"leave\""},
+        {"owner_cpu_percent", number(c.owner_cpu_percent, 1, 100),
+         "The owner uses the machine when processes that are no guests run so much of one CPU.",
+         "50"},
+        {"owner_wait_ms", milliseconds(c.owner_wait, 1, 10'000),
+         "Or when one of them has waited so long for a CPU.", "50"},
+        {"owner_leave_s", seconds(c.presence.leave, 0, 86'400),
+         "How long the owner has used the machine when guests are to leave, with owner_return = "
+         "\"leave\".",
+         "\"10s\""},
+        {"owner_away_s", seconds(c.presence.away, 1, 86'400),
+         "How long nothing shows that the owner uses the machine until guests are as before.",
+         "\"15m\""},
     };
     all.insert(all.end(), some.begin(), some.end());
 }
@@ -299,6 +400,7 @@ Settings Reading::settings() {
     add_offer(all);
     add_owner(all);
     add_jobs(all);
+    add_files(all);
     add_network(all);
     return all;
 }
@@ -313,6 +415,19 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     Config& c = reading.config;
     if (auto good = check(c); !good) return wrap(path, good.error());
     c.policy.kill = reading.immovable == "kill";
+    using Return = OwnerUsePolicy::Return;
+    c.presence.on_return = reading.on_return == "leave"   ? Return::leave
+                           : reading.on_return == "lower" ? Return::lower
+                                                          : Return::nothing;
+    using Filter = Config::Filter;
+    c.filter = reading.filter == "limit-all"     ? Filter::all
+               : reading.filter == "all-allowed" ? Filter::none
+                                                 : Filter::users;
+    c.home.wake = reading.wake == "all"   ? WakeRule::all
+                  : reading.wake == "one" ? WakeRule::one
+                                          : WakeRule::fit;
+    c.files = *files_wish(reading.files);
+    c.tickets = reading.tickets == "accepted" ? TicketRule::accepted : TicketRule::required;
     if (auto good = check_network(reading.network, c); !good) return wrap(path, good.error());
     if (effective) *effective = settings::effective(settings, sources, path);
     return c;

@@ -7,7 +7,9 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
+#include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/core/user_map.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/config_text.hpp"
 #include "kernel/sys/net/job_port.hpp"
@@ -17,8 +19,11 @@ namespace souk {
 struct Config {
     NodeName node;                        // default: this host's name, up to the first dot
     std::string listen = "0.0.0.0:7071";  // where other agentds connect
-    std::string address;                  // what they are told; default: listen
-    std::string market;                   // the market's host:port
+    std::string metrics;                  // host:port of its figures; empty: none
+    std::string status_file;              // how it is, for scripts; empty: none
+    Nanos status_every = Nanos::from_s(5);
+    std::string address;  // what they are told; default: listen
+    std::string market;   // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
     // who this node is to others (kernel/trust/identity.hpp); default: STATE/identity
@@ -28,6 +33,12 @@ struct Config {
     // A job of another home is not taken with a user or group below that: root and the system's
     // own are nobody's but this machine's. Not asked without certificates.
     uint32_t guest_uid_min = 1'000;
+    // Whether a home must show the market's ticket for what it brings here or takes from here.
+    // Without certificates none is asked for.
+    TicketRule tickets = TicketRule::required;
+    // Who the users of other homes are here, and the groups of jobs (agentd/core/user_map.hpp).
+    std::string user_map;
+    std::string guest_groups = "*";
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)
@@ -36,10 +47,17 @@ struct Config {
     // Of jobs that are not root's: the most that a hard limit may be, whatever its user has at
     // home.
     int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
-    int64_t deleted_mb = 64;   // of a file that a job has deleted and still has open, in an image
-    bool private_tmp = false;  // each job has a /tmp of its own here
-    std::string run_keep;      // names below /run that jobs see, parted by spaces
-    int64_t ram_mb = 0;        // for images on their way; 0: half of the machine's memory
+    // Whose jobs may not make every system call (kernel/sys/process/syscall_filter.hpp).
+    enum class Filter : uint8_t { none, users, all } filter = Filter::users;
+    bool job_io_uring = false;  // such jobs may use it
+    int64_t deleted_mb = 64;    // of a file that a job has deleted and still has open, in an image
+    bool private_tmp = false;   // each job has a /tmp of its own here
+    // Of jobs of this home that do not say whose files they see (srun --files), and the directories
+    // that this node and others share (agentd/core/files_choice.hpp).
+    FilesWish files;
+    std::string shared_files;
+    std::string run_keep;  // names below /run that jobs see, parted by spaces
+    int64_t ram_mb = 0;    // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached,
     // through this bridge of the namespace that the daemon is in; without it none comes here.
     // home.addresses: what this node gives to jobs that are submitted here; a part of the network
@@ -51,6 +69,10 @@ struct Config {
     bool check_precopy = false;
     // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     OwnerPolicy policy;
+    // When the owner uses the machine, and what that does to guests.
+    OwnerUsePolicy presence;
+    int64_t owner_cpu_percent = 25;  // that his processes use of one CPU
+    Nanos owner_wait = Nanos::from_ms(20);
     int64_t output_mb = 1024;  // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
@@ -61,13 +83,17 @@ struct Config {
     bool on_market = true;
     // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what
     // is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never;
-    // lease_s (agentd/core/lease.hpp), 0: none; budget_warn_permille, budget_warn_s: when a job's
-    // terminal hears of its budget's end
+    // lease_s (agentd/core/lease.hpp), 0: none; wake (agentd/core/home_wakes.hpp);
+    // budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
     Home::Limits home;
 };
 
 // `effective`: what is in force, as TOML with where each value comes from.
 Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr);
+// The users of other homes, as that says it. `realm`: the market's own.
+Result<UserMap> load_user_map(const Config& config, const std::string& realm);
+// For --check-config: the map as comments, and how many of its lines name nobody.
+std::string user_map_text(const Config& config);
 // Every key as JSON (kernel/sys/host/settings.hpp).
 std::string config_reference();
 

@@ -3,6 +3,7 @@
 
 #include "agentd/store/records.hpp"
 #include "agentd/wire/codec.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
@@ -47,7 +48,23 @@ void GuestHost::apply(guest::Output& output) {
             to_home(home, message);
         });
     }
+    if (auto* m = std::get_if<guest::KeepMark>(&output))
+        return commits_.put("ticket", "mark", std::to_string(m->mark), m->when);
+    if (auto* a = std::get_if<guest::Audit>(&output)) return audit(*a);
     commits_.then([this, effect = std::get<guest::Do>(output)] { carry_out(effect); });
+}
+
+// One line for each ticket that is shown, and for each command that needs one, a few a minute.
+void GuestHost::audit(const guest::Audit& word) {
+    const bool good = word.why.empty();
+    Fields fields{{"JOB", word.key.id.text()},
+                  {"EPOCH", word.key.epoch.n},
+                  {"NODE", word.from},
+                  {"verb", to_string(word.verb)}};
+    if (!good) fields.emplace_back("WHY", word.why);
+    log_.limited(good ? "ticket" : "ticket " + word.from, Loop::now(),
+                 good ? Level::info : Level::warning,
+                 good ? "a ticket is taken" : "a command was refused", fields);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -65,6 +82,7 @@ void GuestHost::resync(const NodeName& home) {
 }
 
 Status GuestHost::from_image(uint64_t number, const NodeName& node, const wire::Frame& f) {
+    if (GuestFiles::takes(f)) return files_->frame(number, node, f);
     return PrecopyLinks::takes(f) ? precopy_->frame(number, node, f)
                                   : transfers_->frame(number, node, f);
 }
@@ -72,6 +90,7 @@ Status GuestHost::from_image(uint64_t number, const NodeName& node, const wire::
 void GuestHost::image_closed(uint64_t number) {
     transfers_->closed(number);
     precopy_->closed(number);
+    files_->closed(number);
 }
 
 pid_t GuestHost::pid(const GuestKey& key) const {
@@ -81,15 +100,17 @@ pid_t GuestHost::pid(const GuestKey& key) const {
 
 void GuestHost::look(uint64_t tick) {
     size_t n = 0;
-    for (const auto& [key, c] : cells_)
-        if (n++ % look_ticks == tick % look_ticks || !c->looked() || c->looks_often()) c->look();
+    for (const auto& [key, c] : cells_) {
+        const bool due = c->look_is_due();
+        if (n++ % look_ticks == tick % look_ticks || due) c->look();
+    }
 }
 
 Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
     switch (f.type) {
         case wire::frame::guest_command: {
-            TRY_ASSIGN(const GuestCommand command, wire::unpack<GuestCommand>(f.body));
-            this->command(node, command);
+            TRY_ASSIGN(GuestCommand command, wire::unpack<GuestCommand>(f.body));
+            this->command(node, std::move(command));
             return {};
         }
         case wire::frame::stdio_ack: {
@@ -120,34 +141,15 @@ Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
     }
 }
 
-// Who is somebody on one machine may be somebody else, or root, on this one.
-Status GuestHost::may_run_here(const NodeName& from, const GuestCommand& command) const {
-    const bool begins = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
-    if (!tls_ || from == node_ || !begins) return {};
-    const uint32_t least = config_.guest_uid_min;
-    const LaunchSpec& launch = command.spec.launch;
-    if (launch.uid < least)
-        return fail(node_ + " takes no job of user " + std::to_string(launch.uid) +
-                    " of another node (guest_uid_min)");
-    if (launch.gid < least)
-        return fail(node_ + " takes no job of group " + std::to_string(launch.gid) +
-                    " of another node (guest_uid_min)");
-    return {};
-}
-
-void GuestHost::command(const NodeName& from, const GuestCommand& command) {
-    if (const Status may = may_run_here(from, command); !may) {
-        log_.limited("user", Loop::now(), Level::warning, "a job was refused",
-                     {{"JOB", command.id.text()}, {"NODE", from}, {"WHY", may.error()}});
-        GuestEvent refused;
-        refused.id = command.id;
-        refused.epoch = command.epoch;
-        refused.state = GuestState::failed;
-        refused.why = may.error().message;
-        (void)peers_.to_home(from, refused);
-        return;
-    }
-    step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out); });
+void GuestHost::command(const NodeName& from, GuestCommand command) {
+    // The ticket is of the user that the home names.
+    const Warrant warrant =
+        tickets_ ? tickets_->warrant(command, tls_->identity()->revoked, Loop::now(), unix_now())
+                 : Warrant{};
+    if (!take_user(from, command)) return;
+    note_key(from, command);
+    step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out, warrant); });
+    if (!guest_.find({command.id, command.epoch})) forget_key({command.id, command.epoch});
     if (command.verb != GuestVerb::query || from != command.id.home) return;
     if (Cell* c = cell({command.id, command.epoch})) c->resync();
 }
@@ -160,10 +162,14 @@ void GuestHost::to_home(const NodeName& home, const guest::HomeWord& message) {
         return commits_.then([this, e = *expel] { own_.from_own_guest(e); });
     }
     GuestEvent event = std::get<GuestEvent>(message);
+    note_use({event.id, event.epoch}, event.state);
     if (Cell* c = cell({event.id, event.epoch})) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
         event.input_end = c->stream_ends().input;
-        if (event.state == GuestState::running) event.pid = c->pid();
+        if (event.state == GuestState::running) {
+            event.pid = c->pid();
+            event.as = c->runs_as();
+        }
         if (const auto used = load_.cpu_time(c->cgroup_name())) event.cpu_time = *used;
     }
     if (home != node_) return (void)peers_.to_home(home, event);
@@ -213,7 +219,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::ship:
             return transfers_->send(
                 effect.key, {effect.key.id, effect.other_epoch}, effect.dest,
-                cargo(*c, effect.other_epoch),
+                cargo(*c, effect.other_epoch, effect.dest.node),
                 [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
         case What::undo_dump: transfers_->cancel_sending(effect.key); return c->undo_dump();
@@ -269,10 +275,13 @@ void GuestHost::precopy_broken(const GuestKey& key, const std::string& why) {
     guest_ended(key, guest::DumpFailed{"send memory ahead: " + why, false});
 }
 
-Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, Epoch to) const {
+Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, Epoch to, const NodeName& dest) const {
     Transfers::Cargo cargo;
     TRY_ASSIGN(cargo.image, c.image());
+    cargo.seal = seal(c.key(), to);
+    cargo.seal.destination = dest;
     cargo.needs = c.needs();
+    cargo.disk_secret = c.disk_secret();
     const GuestJob* job = guest_.find(c.key());
     if (job && job->state == GuestState::frozen) return cargo;  // its image is all there is
     cargo.form = c.form();
@@ -287,13 +296,16 @@ void GuestHost::send_checkpoint(const guest::Do& effect, const Cell& c) {
     const auto take = [&]() -> Result<Transfers::Cargo> {
         Transfers::Cargo cargo;
         TRY_ASSIGN(cargo.image, c.open_sealed());
+        cargo.seal = seal(c.key(), effect.other_epoch);
+        cargo.seal.destination = effect.dest.node;
         cargo.needs = c.needs();
+        cargo.disk_secret = c.disk_secret();
         return cargo;
     };
     transfers_->send(effect.key, {effect.key.id, effect.other_epoch}, effect.dest, take(),
                      [this, key = effect.key](const Result<Manifest>& sent) {
                          if (sent) return guest_ended(key, guest::CheckpointSent{});
-                         guest_ended(key, guest::CheckpointFailed{sent.error().message});
+                         guest_ended(key, guest::CheckpointFailed{sent.error()});
                      });
 }
 
@@ -306,8 +318,11 @@ void GuestHost::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     if (done && c && job && job->state != GuestState::frozen &&
         c->form() == MoveForm::stop_and_copy)
         done = c->seal(*sent);
+    if (done && c) c->refuse_image(false);
     if (done) return guest_ended(key, guest::Shipped{});
-    guest_ended(key, guest::ShipFailed{done.error().message});
+    const bool refused = job && job->state == GuestState::frozen && image_is_refused(done.error());
+    if (refused) image_refused(key, done.error().message);
+    guest_ended(key, guest::ShipFailed{done.error(), refused});
 }
 
 void GuestHost::cell_event(const GuestKey& key, const guest::Event& e) {
@@ -320,8 +335,12 @@ void GuestHost::cell_event(const GuestKey& key, const guest::Event& e) {
     if (std::holds_alternative<guest::DumpFailed>(e) ||
         std::holds_alternative<guest::CapsuleGone>(e))
         transfers_->forget_reached(key);
-    if (const std::string why = why_of(e); !why.empty())
-        log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", why}});
+    if (const Trouble why = why_of(e); !why.empty())
+        log_.info("guest", {{"JOB", key.id.text()},
+                            {"EPOCH", key.epoch.n},
+                            {"CODE", to_string(why.code)},
+                            {"WHY", why},
+                            {"DETAIL", why.detail}});
     guest_ended(key, e);
     if (std::holds_alternative<guest::Movable>(e)) tell_again(key);  // its pid, and the CPU time
 }
@@ -332,6 +351,7 @@ void GuestHost::guest_ended(const GuestKey& key, guest::Event event) {
 
 // (No output comes of it.)
 void GuestHost::guest_removed(const GuestKey& key) {
+    forget_key(key);
     guest::Outputs none;
     guest_.ended(key, guest::Removed{}, none);
 }

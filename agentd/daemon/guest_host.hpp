@@ -8,19 +8,25 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "agentd/cell/cell.hpp"
+#include "agentd/cell/disk_secrets.hpp"
 #include "agentd/core/guest.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/core/use_meter.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
+#include "agentd/daemon/guest_files.hpp"
 #include "agentd/daemon/load_meter.hpp"
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "agentd/daemon/precopy.hpp"
+#include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/transfer.hpp"
+#include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 
@@ -36,6 +42,8 @@ class OwnHome {
     virtual void from_own_guest(const wire::StdioInputAck& ack) = 0;
     // The machine has taken a step: who is here may have changed.
     virtual void guests_stepped() = 0;
+    // One has ended, or stands: how long it has run is to be told soon.
+    virtual void use_changed() = 0;
 };
 
 struct GuestHostParts {
@@ -43,7 +51,8 @@ struct GuestHostParts {
     Log& log;
     LogTrace& trace;
     const Config& config;
-    wire::Tls* tls;  // null: insecure
+    wire::Tls* tls;             // null: insecure
+    const TicketDesk* tickets;  // likewise
     Commits& commits;
     Peers& peers;
     LoadMeter& load;
@@ -58,6 +67,8 @@ class GuestHost {
     Status open();
     // The configuration has changed in what may change while it runs (Agent::reloaded).
     void configured();
+    // The file that user_map names may have changed too. An error: the old one holds.
+    Status reload_users(const Config& config);
     // What the daemon before left runs on; what nobody knows is removed.
     Status recover();
 
@@ -68,6 +79,8 @@ class GuestHost {
     size_t count() const { return cells_.size(); }
     // Of a guest's first process; 0: it is not known.
     pid_t pid(const GuestKey& key) const;
+    // How long guests have run here, for the market (guest_use.cpp). `all`: it has just connected.
+    UseReport use(bool all);
     // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.
     void look(uint64_t tick);
 
@@ -75,7 +88,7 @@ class GuestHost {
     void home_up(const NodeName& node);
     void resync(const NodeName& home);
     Status from_home(const NodeName& node, const wire::Frame& frame);
-    void command(const NodeName& from, const GuestCommand& command);
+    void command(const NodeName& from, GuestCommand command);
     void stdio_ack(const wire::StdioAck& ack);
     void stdio_input(const wire::StdioInput& input);
     void stdio_winch(const wire::StdioWinch& winch);
@@ -86,7 +99,13 @@ class GuestHost {
   private:
     static constexpr size_t guests_max = 4096;
 
-    Status may_run_here(const NodeName& from, const GuestCommand& command) const;
+    void audit(const guest::Audit& word);
+    // users.cpp
+    Result<RunsAs> runs_as(const NodeName& from, const GuestCommand& command) const;
+    bool take_user(const NodeName& from, GuestCommand& command);
+
+    Status load_use();
+    void note_use(const GuestKey& key, GuestState state);
 
     // guest_host_start.cpp
     Status open_directories();
@@ -99,6 +118,7 @@ class GuestHost {
     void wire_cells();
     void wire_transfers();
     void wire_precopy();
+    void wire_files();
     Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
 
     void apply(guest::Output& output);
@@ -106,12 +126,21 @@ class GuestHost {
     void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
-    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to) const;
+    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to, const NodeName& dest) const;
+    void note_key(const NodeName& from, const GuestCommand& command);
+    void forget_key(const GuestKey& key);
+    ImageSeal seal(const GuestKey& of, Epoch to) const;
+    ImageSeal seal_of_coming(const GuestKey& to, const NodeName& sender, Epoch from) const;
+    Result<Transfers::Place> place_of_image(const GuestKey& key);
+    uint64_t memory_bytes_max(const GuestKey& key) const;
+    Status check_memory(const GuestKey& key, uint64_t bytes) const;
+    Status check_left_out(const GuestKey& key, const Cell& c) const;
     void send_precopy(Cell& cell, const guest::Do& effect);
     void precopy_round(const GuestKey& key);
     void precopy_broken(const GuestKey& key, const std::string& why);
     void send_checkpoint(const guest::Do& effect, const Cell& cell);
     void image_sent(const GuestKey& key, const Result<Manifest>& sent);
+    void image_refused(const GuestKey& key, const std::string& why);
     void cell_event(const GuestKey& key, const guest::Event& event);
     void guest_ended(const GuestKey& key, guest::Event event);
     void guest_removed(const GuestKey& key);
@@ -122,19 +151,34 @@ class GuestHost {
     Log& log_;
     const Config& config_;
     wire::Tls* tls_;
+    const TicketDesk* tickets_;
     const NodeName& node_;
     Commits& commits_;
     Peers& peers_;
     LoadMeter& load_;
     NodeShare* share_;
     OwnHome& own_;
+    std::optional<UserMap> users_;  // nothing: without certificates all users are the same
+    SystemAccounts accounts_;
+    UseMeter meter_;
+    Nanos use_kept_;
     Guest guest_;
     Timer timer_;
     CriuTool criu_;
     CpuAwake awake_{loop_};
     CellSite site_;
+    // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it
+    // is for; of one that is to be sent, for the one that it is of. In memory alone.
+    struct Going {
+        Epoch to;
+        std::string key;
+    };
+    std::map<GuestKey, std::string> coming_;
+    std::map<GuestKey, Going> going_;
+    DiskSecrets secrets_;
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<PrecopyLinks> precopy_;
+    std::unique_ptr<GuestFiles> files_;
     std::map<GuestKey, std::unique_ptr<Cell>> cells_;
     bool recovering_ = false;
 };

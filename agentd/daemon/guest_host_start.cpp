@@ -19,9 +19,11 @@
 #include "agentd/store/records.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/version.hpp"
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
+#include "kernel/sys/process/syscall_filter.hpp"
 
 namespace souk {
 namespace {
@@ -71,24 +73,29 @@ GuestHost::GuestHost(const GuestHostParts& parts)
       log_(parts.log),
       config_(parts.config),
       tls_(parts.tls),
+      tickets_(parts.tickets),
       node_(parts.config.node),
       commits_(parts.commits),
       peers_(parts.peers),
       load_(parts.load),
       share_(parts.share),
       own_(parts.own),
+      meter_(parts.config.home.boot),
       guest_(guests_max, share_ != nullptr && !share_->cgroups().layout().v2.empty(),
-             parts.config.policy) {
+             parts.config.policy,
+             {parts.config.node, parts.tls ? parts.config.tickets : TicketRule::none}) {
     guest_.tell_to(parts.trace.listener());
 }
 
 Status GuestHost::open() {
+    TRY(reload_users(config_));
     TRY(open_directories());
     TRY(open_criu());
     examine_node();
     wire_cells();
     wire_transfers();
     wire_precopy();
+    wire_files();
     return {};
 }
 
@@ -106,7 +113,10 @@ Status GuestHost::open_directories() {
     TRY_ASSIGN(const auto older, list_dir(AT_FDCWD, site_.guests));
     if (older.empty()) TRY(make_tmpfs(site_.guests, capsules_mb, ""));
     TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(site_.refused,
+               open_at(AT_FDCWD, config_.state + "/refused", O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(site_.ram, open_at(AT_FDCWD, ram, O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(secrets_, DiskSecrets::open(site_.ram.get()));
     return {};
 }
 
@@ -135,11 +145,20 @@ void GuestHost::examine_node() {
         log_.warning("some jobs cannot move", {{"WHY", site_.restriction}});
     }
     site_.init_path = program_path("souk-init");
+    site_.node = node_;
     configured();
     site_.limits_max = {{RLIMIT_RTPRIO, config_.rtprio_max},
                         {RLIMIT_NICE, config_.nice_max},
                         {RLIMIT_NOFILE, config_.nofile_max},
                         {RLIMIT_MEMLOCK, config_.memlock_mb_max << 20}};
+    site_.filter_root = config_.filter == Config::Filter::all;
+    if (config_.filter != Config::Filter::none) {
+        auto filter = make_syscall_filter({config_.job_io_uring});
+        if (!filter)
+            log_.warning("jobs may make every system call", {{"WHY", filter.error()}});
+        else
+            site_.filter = std::move(*filter);
+    }
     site_.private_tmp = config_.private_tmp;
     site_.run_keep = config_.run_keep;
     site_.network = config_.network;
@@ -165,11 +184,15 @@ Hardware GuestHost::hardware() const {
     m.memory_mb = std::max<int64_t>(1, memory_total_mb());
     m.machine = site_.machine;
     m.restriction = site_.restriction;
+    m.version = version();
     return m;
 }
 
 Status GuestHost::recover() {
     recovering_ = true;
+    TRY_ASSIGN(const auto mark, commits_.db().get("ticket", "mark"));
+    if (mark) guest_.restore_mark(whole_number<uint64_t>(*mark).value_or(0));
+    TRY(load_use());
     TRY_ASSIGN(const auto stored, commits_.db().db().load("guest"));
     std::set<std::string> known;
     for (const auto& row : stored) {
@@ -187,6 +210,7 @@ Status GuestHost::recover() {
                                                            : "gone"}});
         step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
     }
+    secrets_.forget_but(known);
     TRY(remove_strays(std::move(known)));
     remove_old_groups();
     recovering_ = false;
@@ -199,7 +223,7 @@ Status GuestHost::remove_strays(std::set<std::string> known) {
         TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, config_.state + base));
         for (std::string name : names) {
             if (name.ends_with(".part")) name.resize(name.size() - 5);
-            if (known.contains(name)) continue;
+            if (known.contains(name) || name == DiskSecrets::directory_name) continue;
             const size_t dot = name.rfind('.');
             const auto id = dot == std::string::npos ? Result<JobId>(fail(""))
                                                      : parse_job_id(name.substr(0, dot));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // GuestHost: wiring. What the cells, the transfers and the memory that goes ahead tell each other.
+#include "agentd/daemon/file_systems.hpp"
 #include "agentd/daemon/guest_host.hpp"
 
 namespace souk {
@@ -8,6 +9,10 @@ void GuestHost::wire_cells() {
     site_.loop = &loop_;
     site_.log = &log_;
     site_.criu = &criu_;
+    site_.disk_secret = [this](const GuestKey& key) { return secrets_.find(key); };
+    site_.image_refused = [this](const GuestKey& key, const std::string& why) {
+        image_refused(key, why);
+    };
     site_.precopy_dropped = [this](const GuestKey& key) { precopy_->close(key); };
     site_.want_pages = [this](const GuestKey& key, bool restored, uint64_t put,
                               const std::vector<PageRange>& wishes) {
@@ -53,6 +58,7 @@ Status GuestHost::image_came(const GuestKey& key, const Manifest& m, MoveForm fo
     TRY(c->seal(m));
     if (form != MoveForm::stop_and_copy && !site_.pages_possible)
         return fail("this node cannot take memory past an image");
+    if (form != MoveForm::stop_and_copy) TRY(check_left_out(key, *c));
     c->expect_pages(form);
     guest_ended(key, guest::ImageReceived{static_cast<int64_t>(m.bytes()), form});
     return {};
@@ -60,10 +66,12 @@ Status GuestHost::image_came(const GuestKey& key, const Manifest& m, MoveForm fo
 
 void GuestHost::wire_transfers() {
     Transfers::Handlers transfers;
-    transfers.expects = [this](const GuestKey& key) { return guest_.expects_image(key); };
-    transfers.image_dir = [this](const GuestKey& key) -> Result<Fd> {
-        Cell* c = cell(key);
-        return c ? c->image() : fail("no capsule waits for it");
+    transfers.expects = [this](const GuestKey& key, const NodeName& sender) {
+        return guest_.takes_image_from(key, sender);
+    };
+    transfers.place = [this](const GuestKey& key) { return place_of_image(key); };
+    transfers.seal = [this](const GuestKey& key, const NodeName& sender, Epoch from) {
+        return seal_of_coming(key, sender, from);
     };
     transfers.received = [this](const GuestKey& key, const Manifest& m, MoveForm form) {
         return image_came(key, m, form);
@@ -100,9 +108,11 @@ void GuestHost::wire_precopy() {
         guest_ended(key, guest::SentPrecopy{});
     };
     h.broken = [this](const GuestKey& key, const std::string& why) { precopy_broken(key, why); };
-    h.begin = [this](const GuestKey& key, uint64_t bytes) -> Status {
-        Cell* c = guest_.expects_image(key) ? cell(key) : nullptr;
-        return c ? c->expect_precopy(bytes) : fail("no memory is expected for " + key.text());
+    h.begin = [this](const GuestKey& key, const NodeName& sender, uint64_t bytes) -> Status {
+        Cell* c = guest_.takes_image_from(key, sender) ? cell(key) : nullptr;
+        if (!c) return fail("no memory is expected for " + key.text());
+        TRY(check_memory(key, bytes));
+        return c->expect_precopy(bytes);
     };
     h.take = [this](const GuestKey& key, const PageRange& range, std::string_view bytes) -> Status {
         Cell* c = cell(key);
@@ -122,6 +132,17 @@ void GuestHost::wire_precopy() {
     };
     precopy_ = std::make_unique<PrecopyLinks>(loop_, BulkIdentity{node_, config_.address, tls_},
                                               std::move(h));
+}
+
+void GuestHost::wire_files() {
+    files_ = std::make_unique<GuestFiles>(loop_, log_, peers_);
+    site_.files_made = [] { return GuestFiles::make(); };
+    site_.files_begin = [this](const GuestJob& job, const Capsule& capsule) {
+        files_->begin(job, capsule);
+    };
+    site_.files_end = [this](const GuestKey& key) { files_->end(key); };
+    site_.files_own = [this](const GuestKey& key) { files_->own(key); };
+    site_.has_file_systems = [](const std::string& named) { return has_file_systems(named); };
 }
 
 }  // namespace souk

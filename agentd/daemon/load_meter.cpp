@@ -2,6 +2,7 @@
 #include "agentd/daemon/load_meter.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,10 +18,16 @@ int64_t memory_free_mb() {
     return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + 13) / 1024;
 }
 
+int32_t permille(Nanos part, int64_t span_ns) {
+    if (span_ns <= 0) return 0;
+    return static_cast<int32_t>(std::clamp<int64_t>(part.ns * 1000 / span_ns, 0, 1'000'000));
+}
+
 }  // namespace
 
-Status LoadMeter::open(const Cgroups& cgroups, const std::string& node) {
-    TRY_ASSIGN(LoadProbe probe, LoadProbe::open(cgroups, node));
+Status LoadMeter::open(const Cgroups& cgroups, const std::string& node,
+                       const LoadProbe::Options& options) {
+    TRY_ASSIGN(LoadProbe probe, LoadProbe::open(cgroups, node, 2, options));
     probe_ = std::make_unique<LoadProbe>(std::move(probe));
     if (!probe_->why_not_bpf().empty())
         log_.notice("load is read from /proc", {{"WHY", probe_->why_not_bpf()}});
@@ -54,17 +61,28 @@ LoadReading LoadMeter::read(int32_t cpus) {
     const auto sample = probe_ ? probe_->read_node() : Result<LoadSample>(fail(""));
     if (!sample) return reading;
     const Nanos now = Loop::now();
-    const int64_t span = (now - last_at_).ns * cpus;
-    const auto permille = [&](Nanos part, Nanos before) {
-        return span > 0 ? static_cast<int32_t>(
-                              std::clamp<int64_t>((part - before).ns * 1000 / span, 0, 1'000'000))
-                        : 0;
-    };
-    reading.load_permille = permille(sample->run, last_.run);
-    reading.wait_permille = permille(sample->wait, last_.wait);
+    const int64_t span_ns = (now - last_at_).ns;
+    reading.load_permille = permille(sample->run - last_.run, span_ns * cpus);
+    reading.wait_permille = permille(sample->wait - last_.wait, span_ns * cpus);
+    reading.cpus = static_cast<int32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+    read_owner(span_ns * reading.cpus, reading);
     last_ = *sample;
     last_at_ = now;
     return reading;
+}
+
+void LoadMeter::read_owner(int64_t span_ns, LoadReading& reading) {
+    const auto owner = probe_->read_owner();
+    if (!owner) return;
+    const LoadSample system = probe_->read_system();
+    reading.owner_permille = permille(owner->run - last_of_owner_.run, span_ns);
+    reading.owner_wait_permille = permille(owner->wait - last_of_owner_.wait, span_ns);
+    reading.owner_wait_p99 = owner->wait_quantile(last_of_owner_, 990);
+    reading.system_permille = permille(system.run - last_of_system_.run, span_ns);
+    reading.headroom_permille =
+        headroom(reading.owner_permille, reading.owner_wait_permille, reading.system_permille);
+    last_of_owner_ = *owner;
+    last_of_system_ = system;
 }
 
 }  // namespace souk

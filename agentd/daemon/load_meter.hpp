@@ -3,6 +3,7 @@
 // groups it knows the free memory alone. Owned by the Agent.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,13 @@ class LoadMeter {
   public:
     explicit LoadMeter(Log& log) : log_(log) {}
     // Of the node's group; `cgroups` must outlive this.
-    Status open(const Cgroups& cgroups, const std::string& node);
+    Status open(const Cgroups& cgroups, const std::string& node,
+                const LoadProbe::Options& options = {});
+    // The kernel tells of the owner's use as it begins; else only each reading does.
+    int notices_fd() const { return probe_ ? probe_->notices_fd() : -1; }
+    void take_notices(const std::function<void(const LoadNotice&)>& each) {
+        if (probe_) probe_->take_notices(each);
+    }
 
     // A capsule has this group now, or no more. lived: it has run before.
     void capsule_came(const Cgroup& capsule, Nanos used, bool lived);
@@ -25,15 +32,18 @@ class LoadMeter {
     // Nothing: it is not measured.
     std::optional<Nanos> cpu_time(const std::string& capsule);
 
-    // Since the last reading, of so many CPUs.
+    // Since the last reading; guests of so many CPUs.
     LoadReading read(int32_t cpus);
+    // Why what is measured comes from /proc; empty: it does not.
+    std::string why_not_bpf() const { return probe_ ? probe_->why_not_bpf() : ""; }
 
   private:
     void tell(const Cgroup& capsule, const Status& done);
+    void read_owner(int64_t span_ns, LoadReading& reading);
 
     Log& log_;
     std::unique_ptr<LoadProbe> probe_;
-    LoadSample last_;
+    LoadSample last_, last_of_owner_, last_of_system_;
     Nanos last_at_;
 };
 

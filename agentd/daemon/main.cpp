@@ -117,9 +117,10 @@ int run(int argc, char** argv) {
     }
     if (arguments.calibrate) return calibrate_anew(*config);
     if (arguments.check_only) {
-        std::fputs(text.text.c_str(), stdout);
+        std::fputs((text.text + user_map_text(*config)).c_str(), stdout);
         return std::fflush(stdout) == 0 ? 0 : 1;
     }
+    no_core_dumps();
     Log log({.fd = 2,
              .level_max = arguments.verbose ? Level::debug : Level::info,
              .program = "agentd"});

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernel/base/release.hpp"
+#include "kernel/base/version.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
@@ -76,6 +78,7 @@ void MarketLink::connected(Result<Fd> socket) {
     hello.node = node_;
     hello.address = own_address_;
     hello.answers = true;
+    hello.tickets = true;
     (void)channel_->send(wire::frame::hello, wire::pack(hello));
 }
 
@@ -86,9 +89,13 @@ Status MarketLink::frame(const wire::Frame& f) {
     }
     if (!welcomed_) {
         TRY_ASSIGN(const wire::Welcome welcome, wire::unpack<wire::Welcome>(f.body));
-        TRY(wire::check_version(welcome.version));
-        log_.info("connected to the market", {{"at", market_}});
+        TRY(wire::check_version(welcome.version, welcome.program));
+        log_.info("connected to the market", {{"at", market_}, {"version", welcome.program}});
+        if (!welcome.program.empty() && !may_run_together(welcome.program, version()))
+            log_.warning("the market is more than one version apart: bring both to one",
+                         {{"market", welcome.program}, {"node", version()}});
         welcomed_ = true;
+        takes_use_ = welcome.takes_use;
         trouble_.clear();
         pause_.reset();
         handlers_.up(welcome.address);
@@ -113,6 +120,11 @@ Status MarketLink::frame(const wire::Frame& f) {
     if (f.type == wire::frame::revoked) {
         TRY_ASSIGN(const auto revoked, wire::unpack<wire::Revoked>(f.body));
         handlers_.revoked(revoked.list);
+        return {};
+    }
+    if (f.type == wire::frame::ticket_keys) {
+        TRY_ASSIGN(const auto told, wire::unpack<wire::TicketKeys>(f.body));
+        handlers_.ticket_keys(told);
         return {};
     }
     TRY_ASSIGN(const FromMarket message, wire::unpack_from_market(f.type, f.body));
@@ -141,6 +153,12 @@ void MarketLink::send(const ToMarket& message) {
             if (channel_) lost(why);
         });
     }
+}
+
+void MarketLink::send(const UseReport& report) {
+    // What is not heard is told again: the newest word says all.
+    if (welcomed_ && takes_use_)
+        (void)channel_->send(wire::frame_type<UseReport>, wire::pack(report));
 }
 
 bool MarketLink::renew(const std::string& request) {

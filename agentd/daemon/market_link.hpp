@@ -29,6 +29,8 @@ class MarketLink {
         // the market's new certificate for this node, and its newest list of revoked keys
         std::function<void(const wire::Certified&)> certified;
         std::function<void(const std::string& list)> revoked;
+        // the keys that it signs tickets with, and its time
+        std::function<void(const wire::TicketKeys&)> ticket_keys;
         // that the market asks this node
         std::function<wire::CtlReply(const wire::CtlRequest&)> question;
     };
@@ -41,6 +43,7 @@ class MarketLink {
     const std::string& market() const { return market_; }
     const std::string& trouble() const { return trouble_; }  // why it is not connected
     void send(const ToMarket& message);
+    void send(const UseReport& report);  // a market of before does not hear it
     // False: there is no connection.
     bool renew(const std::string& request);
     // `done` is called once, also when the connection breaks first or the limit passes.
@@ -65,7 +68,7 @@ class MarketLink {
     Handlers handlers_;
     Connect connecting_;
     std::unique_ptr<wire::Channel> channel_;
-    bool welcomed_ = false;
+    bool welcomed_ = false, takes_use_ = false;
     Timer retry_;
     RetryPause pause_;
     std::map<uint64_t, Question> questions_;

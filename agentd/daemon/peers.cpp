@@ -169,6 +169,10 @@ void Peers::incoming_failed(const Incoming& in, const Error& why) {
 // Whether the certificate is of that name, and may do what that role does.
 Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
     if (hello.role == wire::Role::joiner) return fail("nodes join at the market");
+    // Its own jobs need no ticket, and their commands come over no connection; a checkpoint of one
+    // that runs at its home does.
+    if (hello.node == node_ && hello.role != wire::Role::image)
+        return fail("the peer says it is this node");
     if (!tls_) return {};
     const trust::Peer* const peer = in.channel->peer();
     if (!peer) return fail("a peer without a certificate");
@@ -187,6 +191,30 @@ Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
     return {};
 }
 
+// An operator of the market, or the owner of this node. Others have the unix socket.
+Status Peers::may_ask(const Incoming& in) const {
+    const trust::Peer* const peer = in.channel->peer();
+    if (!peer) return fail("tools use the unix socket of this node");
+    const trust::Subject& who = peer->subject;
+    if (who.roles == trust::only(trust::Role::operator_)) return {};
+    if (who.roles != trust::only(trust::Role::owner))
+        return fail("the certificate of " + who.name + " is of no operator and no owner");
+    if (who.scope != node_)
+        return fail(who.name + " is the owner of " + who.scope + ", not of " + node_);
+    return {};
+}
+
+Status Peers::from_tool(const Incoming& in, const wire::Frame& frame) {
+    TRY_ASSIGN(auto request, wire::unpack<wire::CtlRequest>(frame.body));
+    handlers_.asked(in.number, *in.channel->peer(), std::move(request));
+    return {};
+}
+
+void Peers::answer_tool(uint64_t connection, const wire::CtlReply& reply) {
+    if (const auto it = connections_.find(connection); it != connections_.end())
+        (void)it->second->channel->send(wire::frame::ctl_reply, wire::pack(reply));
+}
+
 void Peers::greet(Incoming& in, const wire::Frame& frame) {
     const auto refuse = [&](const std::string& why) {
         log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
@@ -196,16 +224,19 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     };
     const auto hello = wire::unpack<wire::Hello>(frame.body);
     if (!hello) return refuse(hello.error().message);
-    if (const auto version = wire::check_version(hello->version); !version)
+    if (const auto version = wire::check_version(hello->version, hello->program); !version)
         return refuse(version.error().message);
-    if (hello->role == wire::Role::tool) return refuse("tools use the unix socket of this node");
-    if (!valid_node_name(hello->node)) return refuse("hello without a node name");
-    if (const auto may = may_greet(in, *hello); !may) return refuse(may.error().message);
+    const bool tool = hello->role == wire::Role::tool;
+    if (!tool && !valid_node_name(hello->node)) return refuse("hello without a node name");
+    if (const auto may = tool ? may_ask(in) : may_greet(in, *hello); !may)
+        return refuse(may.error().message);
     in.role = hello->role;
-    in.node = hello->node;
-    in.channel->allow(in.role == wire::Role::agent ? wire::home_to_agent : wire::source_to_agent);
+    in.node = tool ? in.channel->peer()->subject.name : hello->node;
+    in.channel->allow(tool                           ? wire::owner_to_agent
+                      : in.role == wire::Role::agent ? wire::home_to_agent
+                                                     : wire::source_to_agent);
     (void)in.channel->send(wire::frame::welcome,
-                           wire::pack(wire::Welcome{wire::protocol_version, node_}));
+                           wire::pack(wire::Welcome{wire::protocol_version, node_, {}, true}));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.
     const auto old = incoming_.find(in.node);
@@ -219,8 +250,9 @@ void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     if (in.node.empty()) return greet(in, frame);
     const uint64_t number = in.number;
     const NodeName node = in.node;
-    const Status taken = in.role == wire::Role::agent ? handlers_.from_home(node, frame)
-                                                      : handlers_.from_image(number, node, frame);
+    const Status taken = in.role == wire::Role::agent  ? handlers_.from_home(node, frame)
+                         : in.role == wire::Role::tool ? from_tool(in, frame)
+                                                       : handlers_.from_image(number, node, frame);
     if (taken) return;
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
                  {{"NODE", node}, {"WHY", taken.error()}});
@@ -240,6 +272,12 @@ void Peers::incoming_closed(uint64_t number) {
         handlers_.home_down(in->node);
     }
     if (in->role == wire::Role::image) handlers_.image_closed(number);
+}
+
+std::string Peers::realm_of(const NodeName& home) const {
+    const auto in = incoming_.find(home);
+    const trust::Peer* const peer = in == incoming_.end() ? nullptr : in->second->channel->peer();
+    return peer ? peer->subject.scope : "";
 }
 
 void Peers::cut(const trust::Revocations& revoked) {
@@ -264,6 +302,11 @@ void Peers::cut(const trust::Revocations& revoked) {
 void Peers::receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes) {
     if (const auto it = connections_.find(connection); it != connections_.end())
         it->second->channel->receive_raw(std::move(on_bytes));
+}
+
+wire::Channel* Peers::channel(uint64_t connection) {
+    const auto it = connections_.find(connection);
+    return it == connections_.end() ? nullptr : it->second->channel.get();
 }
 
 void Peers::want_pages(uint64_t connection, const wire::PagesState& state) {

@@ -44,6 +44,8 @@ class Peers {
         // A connection that brings an image: each frame after the hello; the end.
         std::function<Status(uint64_t connection, const NodeName&, const wire::Frame&)> from_image;
         std::function<void(uint64_t connection)> image_closed;
+        // An owner or an operator on another host asks.
+        std::function<void(uint64_t connection, const trust::Peer&, wire::CtlRequest)> asked;
     };
     // `tls` null: without certificates.
     Peers(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std::string address,
@@ -72,7 +74,15 @@ class Peers {
     // A connection that brings an image: what follows is no frames. Then the answer; it is closed
     // after it.
     void receive_raw(uint64_t connection, std::function<void(ByteView)> on_bytes);
+    // Null: it is closed.
+    wire::Channel* channel(uint64_t connection);
+    void close(uint64_t connection) { incoming_closed(connection); }
     void answer_image(uint64_t connection, const wire::ImageResult& result);
+    // Of a home that is connected: whose users it speaks for; empty: the market's own, or there are
+    // no certificates.
+    std::string realm_of(const NodeName& home) const;
+    // To whoever asked, if that connection is still there.
+    void answer_tool(uint64_t connection, const wire::CtlReply& reply);
     // Ends the connections of revoked keys.
     void cut(const trust::Revocations& revoked);
     void want_pages(uint64_t connection, const wire::PagesState& state);
@@ -91,7 +101,7 @@ class Peers {
         uint64_t number = 0;
         std::unique_ptr<wire::Channel> channel;
         wire::Role role = wire::Role::agent;
-        NodeName node;     // empty before the hello
+        NodeName node;     // empty before the hello; of a tool: whose it is
         std::string from;  // its address
     };
 
@@ -102,6 +112,8 @@ class Peers {
     void incoming_frame(Incoming& in, const wire::Frame& frame);
     void greet(Incoming& in, const wire::Frame& frame);
     Status may_greet(const Incoming& in, const wire::Hello& hello) const;
+    Status may_ask(const Incoming& in) const;
+    Status from_tool(const Incoming& in, const wire::Frame& frame);
     void incoming_failed(const Incoming& in, const Error& why);
     void incoming_closed(uint64_t number);
 

@@ -82,7 +82,7 @@ Status PrecopyLinks::frame(uint64_t connection, const NodeName& sender, const wi
     if (receiving_.contains(connection)) return fail("memory of one job a connection");
     for (const auto& [number, r] : receiving_)
         if (r.key == key) return fail("its memory comes already");
-    if (auto may = handlers_.begin(key, begin.bytes); !may) {
+    if (auto may = handlers_.begin(key, sender, begin.bytes); !may) {
         loop_.defer([this, connection, key, why = may.error().message] {
             handlers_.answer(connection, {key.id, key.epoch, false, why});
         });

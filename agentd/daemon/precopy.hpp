@@ -30,9 +30,9 @@ class PrecopyLinks {
         // more.
         std::function<void(const GuestKey& from)> round;
         std::function<void(const GuestKey&from, const std::string&why)> refused, broken;
-        // As a destination. begin: may so many bytes come for that (job, epoch) now? lost: no more
-        // comes.
-        std::function<Status(const GuestKey&, uint64_t bytes)> begin;
+        // As a destination. begin: may so many bytes come for that (job, epoch) now, from that
+        // node? lost: no more comes.
+        std::function<Status(const GuestKey&, const NodeName& sender, uint64_t bytes)> begin;
         std::function<Status(const GuestKey&, const PageRange&, std::string_view bytes)> take;
         std::function<void(const GuestKey&)> lost;
         std::function<void(uint64_t connection, std::function<void(ByteView)>)> receive_raw;

@@ -22,6 +22,8 @@ constexpr std::string_view spare = "spare.";
 constexpr size_t spares_max = 1'024;
 constexpr uint64_t hole_bytes_min = 1 << 20;  // holes are punched in pieces of at least this
 
+std::string written_name(uint64_t seq) { return std::to_string(seq) + ".written"; }
+
 }  // namespace
 
 SpoolDir::SpoolDir(Fd dir) : dir_(std::move(dir)) {
@@ -71,6 +73,17 @@ void SpoolDir::remove(uint64_t seq) {
             ::unlinkat(dir_.get(), name.c_str(), 0);
         }
     }
+    ::unlinkat(dir_.get(), written_name(seq).c_str(), 0);
+}
+
+Result<Fd> SpoolDir::open_written(uint64_t seq) {
+    return open_at(dir_.get(), written_name(seq), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+}
+
+void SpoolDir::read_written(uint64_t seq, uint64_t written[2]) const {
+    const auto note = open_at(dir_.get(), written_name(seq), O_RDONLY | O_NOFOLLOW);
+    constexpr size_t size = 2 * sizeof(uint64_t);
+    if (!note || ::pread(note->get(), written, size, 0) != size) written[0] = written[1] = 0;
 }
 
 Status Spool::append(int stream, uint64_t offset, std::string_view bytes) {

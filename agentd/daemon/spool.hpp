@@ -49,6 +49,10 @@ class SpoolDir {
     explicit SpoolDir(Fd dir);
     // Makes the two files, or takes what is there.
     Result<Spool> open(uint64_t seq);
+    // Where it is noted how far each stream is in its user's files (OutputFiles); made if need be.
+    Result<Fd> open_written(uint64_t seq);
+    // What is noted there: 0 where nothing is.
+    void read_written(uint64_t seq, uint64_t written[2]) const;
     void remove(uint64_t seq);
 
   private:

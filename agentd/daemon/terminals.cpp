@@ -214,6 +214,7 @@ Result<wire::Attached> Terminals::attach(const HomeJob& job, const wire::Attach&
         // until it says so: what it has received may be on its way to a terminal yet
         s.written[i] = j->spool->begin(i);
     }
+    s.watch = request.watch;
     j->sessions.push_back(std::move(s));
     return answer;
 }
@@ -246,7 +247,7 @@ void Terminals::pump(const JobId& id) {
 }
 
 void Terminals::pump_session(Job& j, Session& s) {
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 2 && !s.watch; ++i) {
         while (!s.full && s.sent[i] < j.spool->end(i)) {
             auto bytes = j.spool->read(i, s.sent[i], wire::stdio_bytes_max);
             if (!bytes || bytes->empty()) return;
@@ -259,8 +260,8 @@ void Terminals::pump_session(Job& j, Session& s) {
             s.sent[i] += size;
         }
     }
-    if (s.full || s.done || !j.exit || s.sent[0] < j.spool->end(0) || s.sent[1] < j.spool->end(1))
-        return;
+    const bool has_all = s.watch || (s.sent[0] >= j.spool->end(0) && s.sent[1] >= j.spool->end(1));
+    if (s.full || s.done || !j.exit || !has_all) return;
     s.done = true;
     s.session->send(*j.exit);  // its end comes back as detach(), which closes the files
 }
@@ -280,11 +281,12 @@ void Terminals::output_written(const JobId& id, const TerminalSession* session,
 // What every attached terminal has written is forgotten; output that was held back for want of room
 // is asked for then.
 void Terminals::make_room(const JobId& id, Job& j) {
-    if (j.sessions.empty()) return;
+    if (std::ranges::all_of(j.sessions, &Session::watch)) return;
     bool room = false;
     for (const int i : {0, 1}) {
         uint64_t least = UINT64_MAX;
-        for (const Session& s : j.sessions) least = std::min(least, s.written[i]);
+        for (const Session& s : j.sessions)
+            if (!s.watch) least = std::min(least, s.written[i]);
         const bool waited = j.held[i] && crowded(j, i);
         j.spool->forget_before(i, least);
         room |= waited && !crowded(j, i);
@@ -324,6 +326,33 @@ void Terminals::winch(const HomeJob& job, const wire::Winch& winch) {
 void Terminals::tell(const JobId& id, const wire::Notice& notice) {
     if (Job* j = find(id))
         for (Session& s : j->sessions) s.session->send(notice);
+}
+
+bool Terminals::attended(const JobId& id) const {
+    const auto it = jobs_.find(id.seq);
+    return it != jobs_.end() && !it->second.sessions.empty();
+}
+
+bool Terminals::has_unwritten(const JobId& id) {
+    const bool known = jobs_.contains(id.seq);
+    const auto opened = open(id);
+    uint64_t written[2] = {0, 0};
+    dir_.read_written(id.seq, written);
+    bool unwritten = false;
+    for (const int i : {0, 1}) unwritten |= opened && written[i] < (*opened)->spool->end(i);
+    if (!known) jobs_.erase(id.seq);
+    return unwritten;
+}
+
+// A cost that grows by the price is no news; a terminal adds it up by itself.
+void Terminals::meter(const JobId& id, const wire::Meter& meter) {
+    Job* j = find(id);
+    if (!j || j->sessions.empty()) return;
+    wire::Meter known = j->meter;
+    if (meter.counts) known.cost = meter.cost;
+    if (meter == known) return;
+    j->meter = meter;
+    for (Session& s : j->sessions) s.session->send(meter);
 }
 
 void Terminals::finished(const JobId& id, wire::Exit exit) {

@@ -30,6 +30,7 @@ class TerminalSession {
     virtual bool send(const wire::Output& output) = 0;
     virtual void send(const wire::InputAck& ack) = 0;
     virtual void send(const wire::Notice& notice) = 0;
+    virtual void send(const wire::Meter& meter) = 0;
     // The last word; the session ends itself.
     virtual void send(const wire::Exit& exit) = 0;
 };
@@ -83,6 +84,12 @@ class Terminals {
     void input(const HomeJob& job, const wire::Input& input);
     void winch(const HomeJob& job, const wire::Winch& winch);
     void tell(const JobId& id, const wire::Notice& notice);
+    // What the job costs now: told where it is not what each session would reckon by itself.
+    void meter(const JobId& id, const wire::Meter& meter);
+    bool attended(const JobId& id) const;  // there is a session
+    // Of its user's files: where it is noted how far they are, and whether that is not all yet.
+    Result<Fd> written_note(const JobId& id) { return dir_.open_written(id.seq); }
+    bool has_unwritten(const JobId& id);
     // The job is finished; each session gets its Exit when it has the last byte.
     void finished(const JobId& id, wire::Exit exit);
     // The record is erased: spool and all.
@@ -93,6 +100,7 @@ class Terminals {
         std::shared_ptr<TerminalSession> session;
         uint64_t sent[2] = {0, 0}, written[2] = {0, 0};
         bool full = false, done = false;
+        bool watch = false;  // takes no output
     };
     struct Job {
         std::unique_ptr<Spool> spool;
@@ -101,6 +109,7 @@ class Terminals {
         std::string input;        // from input_base on
         bool input_eof = false;
         std::unique_ptr<wire::Exit> exit;
+        wire::Meter meter;  // that was told last
         uint64_t want_end[2] = {0, 0};
         std::function<void()> on_complete;
         bool held[2] = {false, false};  // output was refused, and has not come since

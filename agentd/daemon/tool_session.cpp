@@ -52,7 +52,7 @@ Status ToolSession::frame(const wire::Frame& f) {
     namespace frame = wire::frame;
     if (!welcomed_) {
         TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
-        TRY(wire::check_version(hello.version));
+        TRY(wire::check_version(hello.version, hello.program));
         welcomed_ = true;
         reply(wire::Welcome{wire::protocol_version, host_.node()});
         return {};
@@ -141,6 +141,7 @@ Status ToolSession::begin_attached(const JobId& id, const wire::Attach& request)
                host_.terminals().attach(*job, request, shared_from_this()));
     attached_ = id;
     reply(answer);
+    reply(host_.meter(*job));
     if (const std::string why = host_.why_waits(*job); !why.empty())
         reply(wire::Notice{home::Tell::What::comment, why});
     host_.terminals().pump(id);

@@ -29,6 +29,7 @@ class ToolHost {
     virtual const HomeJob* job(const JobId& id) const = 0;
     // Why it does not run yet; empty: it does, or nothing is known.
     virtual std::string why_waits(const HomeJob& job) const = 0;
+    virtual wire::Meter meter(const HomeJob& job) const = 0;
 
     virtual Result<JobId> submit(const wire::Submit& request, uint32_t uid) = 0;
     virtual Status change(const JobId& id, const JobTerms& terms) = 0;
@@ -64,6 +65,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     bool send(const wire::Output& output) override;
     void send(const wire::InputAck& ack) override { reply(ack); }
     void send(const wire::Notice& notice) override { reply(notice); }
+    void send(const wire::Meter& meter) override { reply(meter); }
     void send(const wire::Exit& exit) override;
 
   private:

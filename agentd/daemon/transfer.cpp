@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/transfer.hpp"
 
+#include "kernel/trust/openssl.hpp"
+
 namespace souk {
 namespace {
 
@@ -54,26 +56,42 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
     const auto begin = [&]() -> Status {
         if (!cargo) return tl::unexpected(cargo.error());
         s.cargo = std::move(*cargo);
-        TRY_ASSIGN(ImageReader reader, ImageReader::open(s.cargo.image.get(), s.cargo.needs));
+        TRY_ASSIGN(ImageReader reader,
+                   ImageReader::open(s.cargo.image.get(), s.cargo.needs, s.cargo.disk_secret));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
-        const wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
+        wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
+        if (!s.cargo.seal.key.empty()) {
+            TRY_ASSIGN(s.cargo.seal.nonce, trust::random_bytes(StreamTag::nonce_bytes));
+            first.nonce = trust::hex(s.cargo.seal.nonce);
+        }
         if (!s.link) s.link = connect(from, dest);
         s.link->begin(wire::frame::image_begin, wire::pack(first));
         if (!s.welcomed) return {};
-        s.began = Loop::now();
+        TRY(begin_pieces(s));
         s.link->pump_soon();
         return {};
     };
     // The caller is in the middle of its own step: a failure is told after it.
-    if (auto begun = begin(); !begun)
-        loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
+    auto begun = begin();
+    if (!begun) s.refused = image_is_refused(begun.error());
+    if (!begun) loop_.defer([this, from, why = begun.error().message] { end_sending(from, why); });
+}
+
+// The destination is there, and has said what it can.
+Status Transfers::begin_pieces(Sending& s) {
+    s.began = Loop::now();
+    if (!s.tags || s.cargo.seal.key.empty()) return {};
+    TRY_ASSIGN(StreamTag tag, StreamTag::make(s.cargo.seal));
+    s.reader->tag_with(std::move(tag));
+    return {};
 }
 
 // The image, and then what is wanted of the pages.
 Result<std::string_view> Transfers::next_piece(Sending& s) {
     if (!s.image_sent) {
-        TRY_ASSIGN(const std::string_view piece, s.reader->piece());
-        if (!piece.empty()) return piece;
+        auto piece = s.reader->piece();
+        if (!piece) s.refused = image_is_refused(piece.error());
+        if (!piece || !piece->empty()) return piece;
         s.image_sent = true;
     }
     if (!s.cargo.pages) return std::string_view{};
@@ -92,9 +110,14 @@ void Transfers::sender_frame(const GuestKey& from, const wire::Frame& f) {
     if (it == sending_.end()) return;
     if (f.type == wire::frame::welcome) {
         Sending& s = it->second;
+        const auto welcome = wire::unpack<wire::Welcome>(f.body);
+        if (!welcome) return end_sending(from, welcome.error().message);
         s.welcomed = true;
-        s.began = Loop::now();
-        return s.begun ? s.link->pump() : s.link->not_waiting();
+        s.tags = welcome->tags;
+        if (!s.begun) return s.link->not_waiting();
+        if (const Status begun = begin_pieces(s); !begun)
+            return end_sending(from, begun.error().message);
+        return s.link->pump();
     }
     if (!it->second.begun) return end_sending(from, BulkSender::refusal(f));
     if (f.type == wire::frame::image_result) {
@@ -122,8 +145,10 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
     const auto it = sending_.find(from);
     if (it == sending_.end()) return;
     const auto done = std::move(it->second.done);
+    const bool refused = it->second.refused;
     sending_.erase(it);
-    if (done) done(fail("send the image: " + why));  // else send() connects anew
+    const std::string text = "send the image: " + why;
+    if (done) done(refused ? refuse_image(text) : fail(text));  // else send() connects anew
 }
 
 void Transfers::sent(const GuestKey& from) {
@@ -187,9 +212,18 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender,
     const GuestKey key{begin.id, begin.new_epoch};
     if (begin.sender != sender) return fail("an image of another sender");
     if (receiving_.contains(connection)) return fail("one image a connection");
-    if (!handlers_.expects(key)) return fail("no image is expected for " + key.text());
-    TRY_ASSIGN(const Fd dir, handlers_.image_dir(key));
-    TRY_ASSIGN(ImageWriter writer, ImageWriter::open(dir.get()));
+    if (!handlers_.expects(key, sender))
+        return fail("no image is expected for " + key.text() + " from " + sender);
+    TRY_ASSIGN(Place place, handlers_.place(key));
+    TRY_ASSIGN(ImageWriter writer, ImageWriter::open(place.image.get(), place.bytes_max));
+    if (place.key) writer.encrypt_with(std::move(place.key));
+    // A source of a version before tags has no nonce; who may be the source, the home says.
+    ImageSeal seal = handlers_.seal(key, sender, begin.from_epoch);
+    if (!seal.key.empty() && !begin.nonce.empty()) {
+        TRY_ASSIGN(seal.nonce, trust::from_hex(begin.nonce));
+        TRY_ASSIGN(StreamTag tag, StreamTag::make(seal));
+        writer.want_tag(std::move(tag));
+    }
     Receiving r;
     r.key = key;
     r.form = begin.form;

@@ -24,11 +24,18 @@ namespace souk {
 
 class Transfers {
   public:
+    // Of an image that comes: its directory, and how large it may become.
+    struct Place {
+        Fd image;
+        uint64_t bytes_max = 0;
+        DiskKey key = {};  // of one that stays on the disk, encrypted
+    };
     struct Handlers {
-        // As a destination. expects: an image may come for that (job, epoch) now; image_dir: where
-        // it goes.
-        std::function<bool(const GuestKey&)> expects;
-        std::function<Result<Fd>(const GuestKey&)> image_dir;
+        // As a destination. expects: an image may come for that (job, epoch) now, from that node;
+        // place: where it goes; seal: what its tag is made of, but for the nonce.
+        std::function<bool(const GuestKey&, const NodeName& sender)> expects;
+        std::function<Result<Place>(const GuestKey&)> place;
+        std::function<ImageSeal(const GuestKey&, const NodeName& sender, Epoch from)> seal;
         // All of it is there, each digest right; an error refuses it.
         std::function<Status(const GuestKey&, const Manifest&, MoveForm)> received;
         // Pages that were asked for with want().
@@ -48,6 +55,8 @@ class Transfers {
         Manifest needs;
         MoveForm form = MoveForm::stop_and_copy;
         std::unique_ptr<PageSource> pages;  // unless in_image
+        ImageSeal seal = {};                // without a key: none
+        std::string disk_secret = {};       // of an image that is encrypted
     };
     // `done` gets the manifest of what went out when the destination has all of it, checked; else
     // why not. Once.
@@ -79,6 +88,8 @@ class Transfers {
         Cargo cargo;
         std::unique_ptr<ImageReader> reader;
         bool begun = false, welcomed = false, image_sent = false;
+        bool tags = false;     // the destination takes a tag
+        bool refused = false;  // its own image is not what it should be
         NodeName node;
         std::string address;
         Nanos began;  // to send
@@ -94,6 +105,7 @@ class Transfers {
     };
 
     std::unique_ptr<BulkSender> connect(const GuestKey& from, const Peer& dest);
+    static Status begin_pieces(Sending& s);
     void sender_frame(const GuestKey& from, const wire::Frame& frame);
     void wanted(const GuestKey& from, const wire::PagesState& state);
     Result<std::string_view> next_piece(Sending& s);

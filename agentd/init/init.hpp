@@ -65,6 +65,7 @@ struct Init {
     // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
     int queues;
     bool own_net, private_tmp;
+    bool files;                // the job's root is SOUK_FILES_ROOT
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
     uint64_t lease_stopped;    // the deadline at which it stopped the job, until that is told
@@ -113,6 +114,8 @@ struct Wishes {
     const char* ping_groups = nullptr;
     const char* run_keep = "";  // names below /run that the job sees, too, parted by spaces
     bool private_tmp = false;
+    bool files = false;  // the job's root is its home's (SOUK_FILES_FD)
+    bool tree = false;   // the same at home: this node's tree
 };
 void set_up(const Wishes& wishes);
 const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)
@@ -122,7 +125,8 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
                  const void* bytes, size_t n, const int* fds = nullptr, int nfds = 0);
 
 // job.cpp
-void start_job(int spec_fd, int cgroup);  // cgroup: the job's own group, or -1
+// cgroup: the job's own group, or -1; filter: of its system calls, or -1
+void start_job(int spec_fd, int cgroup, int filter);
 void on_exec_pipe();
 void on_child();     // reaps
 void finish_root();  // the root is dead and not by a dump: ends the job

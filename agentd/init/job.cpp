@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/keyctl.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,13 +27,25 @@
 
 namespace souk::init {
 namespace {
-enum Step : int { in_terminal, in_stdio, in_limits, in_keys, in_credentials, in_cwd, in_exec };
+enum Step : int {
+    in_terminal,
+    in_stdio,
+    in_limits,
+    in_keys,
+    in_root,
+    in_credentials,
+    in_cwd,
+    in_filter,
+    in_exec
+};
 const char* const step_names[] = {"take the terminal",
                                   "set up stdio",
                                   "set resource limits",
                                   "make a keyring",
+                                  "go to its home's files",
                                   "set credentials",
                                   "go to",
+                                  "limit its system calls",
                                   "run"};
 struct StepError {
     int step, code;
@@ -111,7 +125,22 @@ bool drop_capabilities() {
     return true;
 }
 
-[[noreturn]] void run_child(int report) {
+// The last step: what comes before it may need what it refuses.
+bool set_filter(int file) {
+    struct stat st;
+    if (fstat(file, &st) != 0) return false;
+    const auto count = static_cast<size_t>(st.st_size) / sizeof(struct sock_filter);
+    errno = EINVAL;
+    if (count == 0 || count > BPF_MAXINSNS) return false;
+    void* const all =
+        mmap(nullptr, static_cast<size_t>(st.st_size), PROT_READ, MAP_PRIVATE, file, 0);
+    if (all == MAP_FAILED) return false;
+    struct sock_fprog program = {static_cast<unsigned short>(count),
+                                 static_cast<struct sock_filter*>(all)};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+[[noreturn]] void run_child(int report, int filter) {
     const SpecView& v = launch.view;
     const souk_spec* s = v.head;
     setsid();
@@ -124,6 +153,7 @@ bool drop_capabilities() {
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     umask(s->umask);
     if (!own_session_keyring()) child_failed(report, in_keys);
+    if (g.files && (chdir(SOUK_FILES_ROOT) != 0 || chroot(".") != 0)) child_failed(report, in_root);
     if (s->uid != 0 && !drop_capabilities()) child_failed(report, in_credentials);
     if (setgroups(s->groups, v.groups) != 0 || setresgid(s->gid, s->gid, s->gid) != 0 ||
         setresuid(s->uid, s->uid, s->uid) != 0)
@@ -134,6 +164,7 @@ bool drop_capabilities() {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (filter >= 0 && !set_filter(filter)) child_failed(report, in_filter);
     execve(v.path, launch.vectors, launch.vectors + s->argc + 1);
     child_failed(report, in_exec);
 }
@@ -183,7 +214,7 @@ bool others_are_here() {
 }
 }  // namespace
 
-void start_job(int spec_fd, int cgroup) {
+void start_job(int spec_fd, int cgroup, int filter) {
     if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
     const char* wrong = read_launch(spec_fd);
     const souk_spec* s = launch.view.head;
@@ -206,7 +237,7 @@ void start_job(int spec_fd, int cgroup) {
         return not_started(errno, false, "make a pipe", ""), forget_launch();
     const pid_t pid = fork_into(cgroup);
     const int code = errno;
-    if (pid == 0) run_child(report[1]);
+    if (pid == 0) run_child(report[1], filter);
     close(report[1]);
     close_job_ends();
     if (pid < 0) {

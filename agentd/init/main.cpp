@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS] [tmp] [run NAMES]: started by agentd as PID 1 of fresh namespaces, with
-// the state directory as fd 3 and the first connection as fd 4. It is of no use elsewhere.
+// souk-init [net GROUPS] [tmp] [files | tree] [run NAMES]: started by agentd as PID 1 of fresh
+// namespaces, with the state directory as fd 3 and the first connection as fd 4. It is of no use
+// elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -79,15 +80,19 @@ int main(int argc, char** argv) {
                 "run a program\n");
         return 2;
     }
-    syscall(SYS_close_range, 5U, ~0U, 0U);
     begin();
     Wishes wishes;
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "tmp") == 0) wishes.private_tmp = true;
+        if (strcmp(argv[i], "files") == 0) wishes.files = true;
+        if (strcmp(argv[i], "tree") == 0) wishes.tree = true;
         if (i + 1 == argc) continue;
         if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
         if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
     }
+    syscall(SYS_close_range, SOUK_FILES_FD + (wishes.files ? 2U : 0U), ~0U, 0U);
+    for (int fd = SOUK_FILES_FD; wishes.files && fd < SOUK_FILES_FD + 2; ++fd)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
     set_up(wishes);
     loop();
 }

@@ -99,10 +99,17 @@ void let_go() {
     while (kept_count > 0) close(kept[--kept_count]);
 }
 
-void handle(const souk_msg* m, const char* bytes, size_t n, int fd, int second_fd) {
+void start(const souk_msg* m, const int* fds, int count) {
+    const int filters = m->value == 1 && count > 1 ? 1 : 0;
+    start_job(count > 0 ? fds[0] : -1, count - filters > 1 ? fds[1] : -1,
+              filters ? fds[count - 1] : -1);
+}
+
+void handle(const souk_msg* m, const char* bytes, size_t n, const int* fds, int count) {
+    const int fd = count > 0 ? fds[0] : -1;
     switch (m->type) {
         case SOUK_HELLO: return hello(m);
-        case SOUK_START: return start_job(fd, second_fd);
+        case SOUK_START: return start(m, fds, count);
         case SOUK_ACK: return ack(m);
         case SOUK_INPUT: return input(m, bytes, n);
         case SOUK_INPUT_EOF:
@@ -204,8 +211,7 @@ void on_record() {
     }
     const souk_msg* m = souk_msg_check(record, static_cast<uint64_t>(n));
     if (m)
-        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, count > 0 ? fds[0] : -1,
-               count > 1 ? fds[1] : -1);
+        handle(m, record + sizeof *m, static_cast<size_t>(n) - sizeof *m, fds, count);
     else
         drop_connection();
     for (int i = 0; i < count; ++i) close(fds[i]);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,12 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
+#include "kernel/sys/process/read_ahead.hpp"
 
 namespace souk::init {
 namespace {
@@ -118,9 +121,65 @@ void set_up_run(const char* keep) {
     }
 }
 
+// What is of the machine, not of the home, lies over the home's tree.
+void bind_over(const char* path, unsigned long how) {
+    char over[64];
+    snprintf(over, sizeof over, SOUK_FILES_ROOT "%s", path);
+    if (mount(path, over, nullptr, MS_BIND | how, nullptr) != 0) give_up(over);
+}
+
+// Of <linux/mount.h>, which cannot stand beside <sys/mount.h>: the numbers of open_tree(2),
+// move_mount(2) and mount_setattr(2).
+constexpr unsigned tree_clone = 1, tree_cloexec = O_CLOEXEC, tree_recursive = 0x8000,
+                   move_from_fd = 4;
+struct MountChange {
+    uint64_t set, clear, propagation, user_namespace;
+};
+constexpr uint64_t change_nosuid = 2;
+
+// This node's tree as it is before anything of the capsule's lies over it. No program gets rights
+// from its file there: elsewhere it would not (MS_NOSUID below).
+int take_tree() {
+    const long tree =
+        syscall(SYS_open_tree, AT_FDCWD, "/", tree_clone | tree_cloexec | tree_recursive);
+    const MountChange nosuid = {change_nosuid, 0, 0, 0};
+    if (tree < 0 || syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | tree_recursive, &nosuid,
+                            sizeof nosuid) != 0)
+        give_up("take the tree of this node");
+    return static_cast<int>(tree);
+}
+
+// The home serves it: each name that is looked up here waits for the home.
+void mount_files() {
+    char options[96];
+    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+             SOUK_FILES_FD);
+    if (mount("souk", SOUK_FILES_ROOT, "fuse.souk", MS_NOSUID | MS_NODEV, options) != 0)
+        give_up("mount " SOUK_FILES_ROOT);
+    read_ahead(SOUK_FILES_ROOT);
+}
+
+// The job's root. `tree` is of this node, if this is its home; else below 0.
+void set_up_files(int tree) {
+    if (mkdir(SOUK_FILES_ROOT, 0755) != 0) give_up("make " SOUK_FILES_ROOT);
+    if (tree < 0)
+        mount_files();
+    else if (syscall(SYS_move_mount, tree, "", AT_FDCWD, SOUK_FILES_ROOT, move_from_fd) != 0)
+        give_up("mount " SOUK_FILES_ROOT);
+    if (tree >= 0) close(tree);
+    bind_over("/proc", 0);
+    bind_over("/sys", MS_REC);
+    bind_over("/dev", MS_REC);
+    bind_over("/run", MS_REC);
+    if (umount2(SOUK_FILES_ROOT SOUK_FILES_ROOT, MNT_DETACH) != 0)  // it came with /run
+        give_up("umount " SOUK_FILES_ROOT SOUK_FILES_ROOT);
+    g.files = true;
+}
+
 void set_up_mounts(const Wishes& wishes) {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         give_up("make mounts private");
+    const int tree = wishes.tree ? take_tree() : -1;
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
         give_up("mount /proc");
     if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
@@ -129,6 +188,7 @@ void set_up_mounts(const Wishes& wishes) {
     if (wishes.private_tmp)
         if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();
+    if (wishes.files || wishes.tree) set_up_files(tree);
 }
 
 void set_up_loopback() {

@@ -21,6 +21,7 @@ void get(Story& v, const Rule& rule, const Slot& slot, const char* message, Chec
 
 SOUK_LISTED_CODEC(HomeJob, pb__home_job)
 SOUK_LISTED_CODEC(GuestJob, pb__guest_job)
+SOUK_LISTED_CODEC(GuestUse, pb__guest_use)
 SOUK_LISTED_CODEC(ProviderRecord, pb__provider_record)
 
 }  // namespace souk::wire

@@ -7,17 +7,21 @@
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/provider.hpp"
+#include "agentd/core/use_meter.hpp"
 #include "agentd/wire/codec.hpp"
 
 namespace souk::wire {
 
 std::string pack(const HomeJob& job);
 std::string pack(const GuestJob& job);
+std::string pack(const GuestUse& use);
 std::string pack(const ProviderRecord& record);
 template <>
 Result<HomeJob> unpack<HomeJob>(std::string_view bytes);
 template <>
 Result<GuestJob> unpack<GuestJob>(std::string_view bytes);
+template <>
+Result<GuestUse> unpack<GuestUse>(std::string_view bytes);
 template <>
 Result<ProviderRecord> unpack<ProviderRecord>(std::string_view bytes);
 

@@ -24,9 +24,13 @@ constexpr uint32_t agent_words(FrameType type) {
     X(home, guest_command) X(home, stdio_ack)                \
     X(home, stdio_input) X(home, stdio_winch)                \
     X(home, heartbeat)
-#define SOUK_SOURCE_TO_AGENT(X) X(source, image_begin) X(source, precopy_begin)
+#define SOUK_SOURCE_TO_AGENT(X)                              \
+    X(source, image_begin) X(source, precopy_begin)          \
+    X(source, files_begin)
+#define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request)
 // clang-format on
 SOUK_WIRE_ALLOWED(home_to_agent, agent_words, SOUK_HOME_TO_AGENT)
 SOUK_WIRE_ALLOWED(source_to_agent, agent_words, SOUK_SOURCE_TO_AGENT)
+SOUK_WIRE_ALLOWED(owner_to_agent, agent_words, SOUK_OWNER_TO_AGENT)
 
 }  // namespace souk::wire

@@ -50,13 +50,17 @@ SOUK_FIELDS(wire::ImageBegin,  //
             field("from_epoch", &wire::ImageBegin::from_epoch, rule::count),
             field("sender", &wire::ImageBegin::sender, rule::node),
             field("form", &wire::ImageBegin::form,
-                  rule::one_of(MoveForm::stop_and_copy, MoveForm::post_copy)));
+                  rule::one_of(MoveForm::stop_and_copy, MoveForm::post_copy)),
+            field("nonce", &wire::ImageBegin::nonce, rule::text(TextRule::line, 24)));
 
 SOUK_FIELDS(wire::PrecopyBegin,  //
             field("id", &wire::PrecopyBegin::id),
             field("new_epoch", &wire::PrecopyBegin::new_epoch, rule::count),
             field("sender", &wire::PrecopyBegin::sender, rule::node),
             field("bytes", &wire::PrecopyBegin::bytes, rule::count));
+
+SOUK_FIELDS(wire::FilesBegin, field("id", &wire::FilesBegin::id),
+            field("epoch", &wire::FilesBegin::epoch, rule::count));
 
 SOUK_FIELDS(wire::PagesState,  //
             field("put", &wire::PagesState::put, rule::count),
@@ -73,7 +77,11 @@ SOUK_FIELDS(wire::Submit,  //
             field("terms", &wire::Submit::terms, rule::required),
             field("name", &wire::Submit::name, rule::text(TextRule::label, rule::name_bytes_max)),
             field("attach", &wire::Submit::attach), field("token", &wire::Submit::token),
-            field("retry", &wire::Submit::retry));
+            field("retry", &wire::Submit::retry),
+            field("group", &wire::Submit::group, rule::unless_same),
+            field("out_file", &wire::Submit::out_file, spec_path_rule),
+            field("err_file", &wire::Submit::err_file, spec_path_rule),
+            field("files_said", &wire::Submit::files_said));
 
 SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
             field("waits", &wire::Submitted::waits));
@@ -81,7 +89,8 @@ SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
 SOUK_FIELDS(wire::Attach,  //
             field("id", &wire::Attach::id), field("resume", &wire::Attach::resume),
             element("stdout_offset", &wire::Attach::offset, 0, rule::count),
-            element("stderr_offset", &wire::Attach::offset, 1, rule::count));
+            element("stderr_offset", &wire::Attach::offset, 1, rule::count),
+            field("watch", &wire::Attach::watch));
 
 SOUK_FIELDS(wire::Attached,  //
             field("id", &wire::Attached::id), field("phase", &wire::Attached::phase, phase_rule),
@@ -112,6 +121,13 @@ SOUK_FIELDS(wire::Signal, field("number", &wire::Signal::number, rule::between(1
 SOUK_FIELDS(wire::Notice,
             field("kind", &wire::Notice::kind, rule::one_of(TellWhat::started, TellWhat::warning)),
             field("text", &wire::Notice::text));
+
+SOUK_FIELDS(wire::Meter,  //
+            field("phase", &wire::Meter::phase, phase_rule),
+            field("where", &wire::Meter::where, rule::node_or_none),
+            field("price", &wire::Meter::price, rule::price),
+            field("cost", &wire::Meter::cost, rule::amount),
+            field("cpus", &wire::Meter::cpus, rule::cpus), field("counts", &wire::Meter::counts));
 
 SOUK_FIELDS(wire::Exit,  //
             field("wait_status", &wire::Exit::wait_status),

@@ -60,6 +60,8 @@ struct ImageBegin {
     Epoch from_epoch;  // whose it is
     NodeName sender;
     MoveForm form = MoveForm::stop_and_copy;
+    // In hexadecimal digits: a tag may come behind the image, with that nonce (stream_tag.hpp)
+    std::string nonce = {};
     bool operator==(const ImageBegin&) const = default;
 };
 // Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state
@@ -70,6 +72,13 @@ struct PrecopyBegin {
     NodeName sender;
     uint64_t bytes = 0;  // that the job has now
     bool operator==(const PrecopyBegin&) const = default;
+};
+// From a job's home: its files, for the capsule of that epoch. Once image_result says so, what goes
+// both ways is no frames (agentd/files/talk.hpp).
+struct FilesBegin {
+    JobId id;
+    Epoch epoch;
+    bool operator==(const FilesBegin&) const = default;
 };
 inline constexpr size_t page_wishes_max = 256;  // in one frame
 // From the destination: it takes pages, has put so many bytes in place, and waits for these first.
@@ -97,6 +106,11 @@ struct Submit {
     bool attach = false;
     uint64_t token = 0;
     bool retry = false;
+    JobTies group = {};
+    // Files at its home that take what it writes while nobody is attached; %j is its id, %a its
+    // index in an array. err_file empty: the same as out_file. Both empty: none.
+    std::string out_file = {}, err_file = {};
+    bool files_said = false;  // else the spec's files are as its home is configured
     bool operator==(const Submit&) const = default;
 };
 struct Submitted {
@@ -105,11 +119,12 @@ struct Submitted {
     bool operator==(const Submitted&) const = default;
 };
 // resume: the caller has each stream up to its offset and wants the rest; else it takes what is
-// still kept.
+// still kept. watch: the caller hears what becomes of the job, and takes none of its output.
 struct Attach {
     JobId id;
     bool resume = false;
     uint64_t offset[2] = {0, 0};  // stdout, stderr
+    bool watch = false;
     bool operator==(const Attach&) const = default;
 };
 // Input goes on at `input_offset` (what lies before it is safe), output at `offset`.
@@ -175,6 +190,16 @@ struct Notice {
     std::string text;
     bool operator==(const Notice&) const = default;
 };
+// What a job costs, whenever that changes.
+struct Meter {
+    JobPhase phase = JobPhase::waiting;
+    NodeName where;       // empty: nowhere
+    Money price;          // per CPU-hour, as the market told it last
+    Money cost;           // so far
+    int32_t cpus = 1;     // that it pays for
+    bool counts = false;  // it runs: from now on the cost grows by the price
+    bool operator==(const Meter&) const = default;
+};
 // The last frame about a job: every byte of its output was sent before.
 struct Exit {
     int32_t wait_status = 0;  // as of waitpid; counts where `why` is empty
@@ -204,6 +229,7 @@ struct Exit {
     X(PagesState, pages_state, 66, small_bytes)                                                   \
     /* instead of image_begin: memory ahead of the job's image, unframed */                       \
     X(PrecopyBegin, precopy_begin, 67, small_bytes)                                               \
+    X(FilesBegin, files_begin, 68, small_bytes)             /* home to guest, likewise */         \
     /* srun and its home agentd, over a unix socket (the caller's identity is the kernel's word,  \
        SO_PEERCRED) */                                                                            \
     X(Submit, submit, 80, list_bytes)                                                             \
@@ -217,7 +243,8 @@ struct Exit {
     X(Winch, winch, 89, small_bytes)                                                              \
     X(Signal, signal, 90, small_bytes)                                                            \
     X(Notice, notice, 91, small_bytes)                      /* to srun: what became of the job */ \
-    X(Exit, exit, 92, report_bytes)  /* to srun: it is finished and all its output was sent */
+    X(Exit, exit, 92, report_bytes)  /* to srun: it is finished and all its output was sent */    \
+    X(Meter, meter, 93, small_bytes) /* to srun: what it costs */
 // Change has a codec of its own: a term that does not change may be anything on the wire.
 #define SOUK_AGENT_WORDS(X) SOUK_AGENT_LISTED(X) X(Change, change, 84, small_bytes)
 // clang-format on

@@ -55,6 +55,9 @@ void write_fields(JsonWriter& j, const T& v) {
         if constexpr (requires { e.index; }) {
             j.key(e.name);
             write_field_value(j, (v.*e.member)[e.index]);
+        } else if constexpr (requires { e.part; }) {
+            j.key(e.name);
+            write_field_value(j, (v.*e.member).*e.part);
         } else if constexpr (requires { e.name; }) {
             j.key(e.name);
             write_field_value(j, v.*e.member);

@@ -139,6 +139,15 @@ struct Element {
     size_t index;
     Rule rule;
 };
+// A member of a member that has an entry of its own before.
+template <class T, class M, class P>
+struct Part {
+    static constexpr size_t members = 0;
+    const char* name;
+    M T::*member;
+    P M::*part;
+    Rule rule;
+};
 // A struct whose fields are written as if they were the outer one's own.
 template <class T, class M>
 struct Flat {
@@ -187,6 +196,10 @@ template <class T, class M, size_t N>
 constexpr Element<T, M, N> element(const char* name, M (T::*member)[N], size_t index,
                                    Rule rule = {}) {
     return {name, member, index, rule};
+}
+template <class T, class M, class Base, class P>
+constexpr Part<T, M, P> part(const char* name, M T::*member, P Base::*inner, Rule rule = {}) {
+    return {name, member, inner, rule};
 }
 template <class T, class M>
 constexpr Flat<T, M> flat(M T::*member) {
@@ -263,6 +276,8 @@ std::string changed_fields(const T& a, const T& b) {
     for_each_field<T>([&]<class Entry>(const Entry& e) {
         if constexpr (requires { e.index; })
             differs(e.name, (a.*e.member)[e.index] != (b.*e.member)[e.index]);
+        else if constexpr (requires { e.part; })
+            differs(e.name, !((a.*e.member).*e.part == (b.*e.member).*e.part));
         else if constexpr (requires { e.name; })
             differs(e.name, !(a.*e.member == b.*e.member));
         else if (const std::string inner = changed_fields(a.*e.member, b.*e.member); !inner.empty())

@@ -32,4 +32,16 @@ struct LaunchSpec {
     bool operator==(const LaunchSpec&) const = default;
 };
 
+// As whom a job runs on the nodes, once one has said so. Memory and files of a job are that user's,
+// and an image names the user by number: so it goes where its user is the same.
+struct RunsAs {
+    bool known = false;
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    bool operator==(const RunsAs&) const = default;
+};
+
+// To the kernel it means "as before", so that whoever asks for it stays root. Nobody's number.
+inline constexpr uint32_t no_id = UINT32_MAX;
+
 }  // namespace souk

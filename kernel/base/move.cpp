@@ -31,6 +31,21 @@ const char* to_string(NetMode mode) {
     MUST(false);
 }
 
+const char* to_string(FilesMode mode) {
+    switch (mode) {
+        case FilesMode::local: return "local";
+        case FilesMode::home: return "home";
+    }
+    MUST(false);
+}
+
+std::optional<FilesWish> files_wish(std::string_view name) {
+    if (name == "auto") return FilesWish{FilesMode::home, true};
+    for (const FilesMode mode : {FilesMode::local, FilesMode::home})
+        if (name == to_string(mode)) return FilesWish{mode, false};
+    return std::nullopt;
+}
+
 const char* to_string(TcpPolicy policy) {
     switch (policy) {
         case TcpPolicy::close: return "close";

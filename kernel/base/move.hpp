@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "kernel/base/time.hpp"
 
@@ -32,6 +34,22 @@ enum class NetMode : uint8_t {
     own,   // a network namespace of its own, with an address that moves with it
 };
 const char* to_string(NetMode mode);
+
+// Whose files a job sees (srun --files).
+enum class FilesMode : uint8_t {
+    local,  // those of the node where it is
+    home,   // those of its home, wherever it is
+};
+const char* to_string(FilesMode mode);
+
+// What is asked for (srun --files, `files` of agentd's configuration).
+struct FilesWish {
+    FilesMode mode = FilesMode::local;
+    bool is_auto = false;  // the home chooses (agentd/core/files_choice.hpp)
+    bool operator==(const FilesWish&) const = default;
+};
+// local, home or auto.
+std::optional<FilesWish> files_wish(std::string_view name);
 
 // What becomes of the job's established TCP connections when it stops for a move or a freeze (srun
 // --tcp).

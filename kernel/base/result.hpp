@@ -3,6 +3,7 @@
 // either returns its error or logs it, never both.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -10,11 +11,16 @@
 
 namespace souk {
 
+enum class CauseCode : uint16_t;
+
 // What went wrong: `code` is an errno value where the kernel said one (0 otherwise), `message` is
 // one line, outermost context first ("start job n1.7: mount /proc: Permission denied").
 struct Error {
     int code = 0;
     std::string message;
+    // Of what concerns a job: its code (cause.hpp), and what a program that failed said itself.
+    CauseCode cause{};
+    std::string detail = {};
 };
 
 template <class T>

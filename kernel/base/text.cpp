@@ -66,6 +66,9 @@ Status check_label(std::string_view text, size_t bytes_max) {
 
 std::string blank_controls(std::string_view text) {
     std::string out(text);
+    // Most texts are printable ASCII, and every field of a message passes here.
+    const auto printable = [](char c) { return c >= 0x20 && c < 0x7f; };
+    if (std::all_of(text.begin(), text.end(), printable)) return out;
     for (size_t at = 0, n = 0; at < text.size(); at += n) {
         const uint32_t c = character(text, at, n);
         // A terminal that is not in UTF-8 takes a byte of 0x80 to 0x9f by itself as a control.

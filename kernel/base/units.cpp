@@ -3,6 +3,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
 #include <string>
 
 namespace souk {
@@ -49,6 +52,40 @@ std::string span_text(Nanos span) {
         return std::to_string(tenths / 10) + part + std::string(u.name);
     }
     return std::to_string(span.ms()) + "ms";
+}
+
+std::string human_span(Nanos span) {
+    constexpr long long minute = 60, hour = 60 * minute, day = 24 * hour;
+    const long long whole = span.ns / 1'000'000'000;
+    char text[64];
+    if (whole < minute)
+        std::snprintf(text, sizeof text, "%.1fs", static_cast<double>(span.ns) / 1e9);
+    else if (whole < hour)
+        std::snprintf(text, sizeof text, "%lldm%02llds", whole / minute, whole % minute);
+    else if (whole < 2 * day)
+        std::snprintf(text, sizeof text, "%lldh%02lldm", whole / hour, whole % hour / minute);
+    else
+        std::snprintf(text, sizeof text, "%lldd%02lldh", whole / day, whole % day / hour);
+    return text;
+}
+
+// Two digits after the point; below 1 three that say something.
+std::string human_money(Money amount) {
+    int64_t step = 10'000;
+    if (amount.micro > -1'000'000 && amount.micro < 1'000'000)
+        for (step = 1; std::abs(amount.micro) / step >= 1'000;) step *= 10;
+    const int64_t half = amount.micro < 0 ? -step / 2 : step / 2;
+    return format_money(Money{(amount.micro + half) / step * step});
+}
+
+std::string human_bytes(uint64_t bytes) {
+    constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    auto n = static_cast<double>(bytes);
+    size_t unit = 0;
+    for (; n >= 1000 && unit + 1 < std::size(units); ++unit) n /= 1000;
+    char text[64];
+    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", n, units[unit]);
+    return text;
 }
 
 Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos most) {

@@ -4,8 +4,11 @@
 // that says what would be right.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
+#include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 
@@ -23,5 +26,12 @@ Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos 
 Result<int64_t> parse_size_mb(std::string_view text, int64_t least, int64_t most);
 // "1.5h", "90s": the longest unit that leaves no more than one decimal.
 std::string span_text(Nanos span);
+
+// For people, who read and do not reckon on: "3.2s", "12m05s", "5h07m", "3d04h".
+std::string human_span(Nanos span);
+// An amount, with no more digits than say something: "40", "12.4", "3.14", "0.0312", "0.000015".
+std::string human_money(Money amount);
+// "4.2 MB" of 1,000 bytes each thousand.
+std::string human_bytes(uint64_t bytes);
 
 }  // namespace souk

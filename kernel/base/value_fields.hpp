@@ -57,4 +57,8 @@ SOUK_FIELDS(LaunchSpec,  //
             field("tty", &LaunchSpec::tty), field("rows", &LaunchSpec::rows, cells_rule),
             field("cols", &LaunchSpec::cols, cells_rule));
 
+SOUK_FIELDS(RunsAs,  //
+            field("known", &RunsAs::known), field("uid", &RunsAs::uid), field("gid", &RunsAs::gid),
+            field("groups", &RunsAs::groups, rule::at_most(65'536)));
+
 }  // namespace souk

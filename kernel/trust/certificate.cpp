@@ -186,6 +186,16 @@ Result<Certificate> issue(const Authority& issuing, const Key& key, const Subjec
     return make(plan, key, issuing.key, &issuing.certificate);
 }
 
+std::string Certificate::site() const {
+    X509_NAME* const subject = X509_get_subject_name(certificate_.get());
+    const int where = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    if (where < 0) return {};
+    const ASN1_STRING* name = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, where));
+    const std::string text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(name)),
+                           static_cast<size_t>(ASN1_STRING_length(name)));
+    return text.substr(0, std::min(text.rfind(" root CA"), text.rfind(" issuing CA")));
+}
+
 // ---- requests
 
 Result<std::string> make_request(const Key& key, std::string_view name) {

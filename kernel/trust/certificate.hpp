@@ -31,6 +31,7 @@ class Certificate {
 
     std::string digest() const;  // SHA-256 of its bytes, in hexadecimal digits
     Result<Subject> subject() const;
+    std::string site() const;  // of an authority's: the name of its market (souk setup market)
     Result<Key> key() const;
     Nanos begins() const;
     Nanos ends() const;

@@ -47,21 +47,30 @@ Result<Key> Key::load(const std::string& path) {
     TRY_ASSIGN(
         const std::string pem,
         read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(file.get()), key_file_bytes_max));
-    const auto reader = reader_of(pem);
-    const auto no_password = [](char*, int, int, void*) { return -1; };
-    auto key =
-        of({PEM_read_bio_PrivateKey(reader.get(), nullptr, no_password, nullptr), EVP_PKEY_free});
+    auto key = from_pem(pem);
     if (!key) return wrap(path, key.error());
     return key;
 }
 
-Status Key::save(const std::string& path) const {
+Result<Key> Key::from_pem(std::string_view pem) {
+    const auto reader = reader_of(pem);
+    const auto no_password = [](char*, int, int, void*) { return -1; };
+    return of(
+        {PEM_read_bio_PrivateKey(reader.get(), nullptr, no_password, nullptr), EVP_PKEY_free});
+}
+
+Result<std::string> Key::pem() const {
     const BioPtr memory(BIO_new(BIO_s_secmem()));
     if (!memory || PEM_write_bio_PKCS8PrivateKey(memory.get(), raw(), nullptr, nullptr, 0, nullptr,
                                                  nullptr) != 1)
         return fail_openssl("write a key");
+    return text_of(memory.get());
+}
+
+Status Key::save(const std::string& path) const {
+    TRY_ASSIGN(const std::string text, pem());
     TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL, 0600));
-    TRY(write_all(file.get(), text_of(memory.get()), path));
+    TRY(write_all(file.get(), text, path));
     if (::fsync(file.get()) != 0) return fail_errno("fsync " + path, errno);
     return {};
 }

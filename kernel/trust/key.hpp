@@ -26,6 +26,9 @@ class Key {
     static Result<Key> load(const std::string& path);
     // Writes the private key into a file that is not there yet.
     Status save(const std::string& path) const;
+    // The private key as such a file has it.
+    static Result<Key> from_pem(std::string_view pem);
+    Result<std::string> pem() const;
 
     // SHA-256 of the public half, in hexadecimal digits: the key's name.
     std::string digest() const;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/trust/subject.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/ids.hpp"
+#include "kernel/base/text.hpp"
 
 namespace souk::trust {
 namespace {
@@ -13,7 +16,8 @@ struct Word {
 constexpr Word words[] = {{Role::home, "home"},
                           {Role::provider, "provider"},
                           {Role::market, "market"},
-                          {Role::operator_, "operator"}};
+                          {Role::operator_, "operator"},
+                          {Role::owner, "owner"}};
 
 bool is_node(Roles roles) { return roles.bits != 0 && roles.within(node_roles); }
 
@@ -24,6 +28,13 @@ Result<Role> role_named(std::string_view text) {
 }
 
 }  // namespace
+
+bool valid_realm(std::string_view text) {
+    return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '.' || c == '_' || c == '-';
+    });
+}
 
 std::string text_of(Roles roles) {
     std::string text;
@@ -47,11 +58,18 @@ Result<Roles> parse_node_roles(std::string_view text) {
 
 Status check(const Subject& subject) {
     if (!valid_node_name(subject.name))
-        return fail("'" + subject.name.substr(0, 40) +
+        return fail("'" + blank_controls(subject.name.substr(0, 40)) +
                     "' is no name (a letter, then letters, digits or -; 32 at most)");
     if (!is_node(subject.roles) && subject.roles != only(Role::market) &&
-        subject.roles != only(Role::operator_))
+        subject.roles != only(Role::operator_) && subject.roles != only(Role::owner))
         return fail("nobody is '" + text_of(subject.roles) + "' at once");
+    if (subject.roles == only(Role::owner) && !valid_node_name(subject.scope))
+        return fail("the certificate of an owner names no node");
+    if (is_node(subject.roles) && !subject.scope.empty() && !valid_realm(subject.scope))
+        return fail("'" + blank_controls(subject.scope.substr(0, 40)) +
+                    "' is no realm (letters, digits, '.', '_' or '-'; 64 at most)");
+    if (!is_node(subject.roles) && subject.roles != only(Role::owner) && !subject.scope.empty())
+        return fail("a certificate of a realm that is of no node");
     return {};
 }
 
@@ -61,12 +79,15 @@ std::vector<std::string> uris_of(const Subject& subject) {
     if (is_node(subject.roles))
         for (const Word& w : words)
             if (subject.roles.has(w.role)) uris.push_back(std::string("souk:role/") + w.text);
+    if (!subject.scope.empty())
+        uris.push_back((is_node(subject.roles) ? "souk:realm/" : "souk:owns/") + subject.scope);
     return uris;
 }
 
 Result<Subject> subject_of(const std::vector<std::string>& uris) {
     Subject s;
     bool node = false;
+    std::string_view scope;
     for (const std::string_view uri : uris) {
         const size_t slash = uri.find('/');
         if (!uri.starts_with("souk:") || slash == uri.npos)
@@ -76,6 +97,12 @@ Result<Subject> subject_of(const std::vector<std::string>& uris) {
             TRY_ASSIGN(const Role role, role_named(value));
             if (!only(role).within(node_roles)) return fail("a certificate with a role of no node");
             s.roles.bits |= static_cast<uint32_t>(role);
+            continue;
+        }
+        if (kind == "realm" || kind == "owns") {
+            if (!scope.empty()) return fail("a certificate of two realms or nodes");
+            scope = kind;
+            s.scope = value;
             continue;
         }
         if (!s.name.empty()) return fail("a certificate with two names");
@@ -90,6 +117,8 @@ Result<Subject> subject_of(const std::vector<std::string>& uris) {
         s.roles.bits |= static_cast<uint32_t>(role);
     }
     if (node && !is_node(s.roles)) return fail("a node's certificate without its roles");
+    if (!scope.empty() && node != (scope == "realm"))
+        return fail("a certificate of a realm that is of no node, or of a node's node");
     TRY(check(s));
     return s;
 }

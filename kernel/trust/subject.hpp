@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Whom a certificate names, and as what. A certificate says it in its URIs of subjectAltName:
-// souk:node/NAME, souk:market/NAME or souk:operator/NAME, and of a node souk:role/home and
-// souk:role/provider. Pure.
+// souk:node/NAME, souk:market/NAME, souk:operator/NAME or souk:owner/NAME, and of a node
+// souk:role/home and souk:role/provider. A node of another realm than the market's own has
+// souk:realm/REALM, and an owner's certificate souk:owns/NODE. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace souk::trust {
 
-enum class Role : uint8_t { home = 1, provider = 2, market = 4, operator_ = 8 };
+enum class Role : uint8_t { home = 1, provider = 2, market = 4, operator_ = 8, owner = 16 };
 
 // A set of roles.
 struct Roles {
@@ -31,15 +32,21 @@ inline constexpr Roles node_roles = Role::home | Role::provider;
 struct Subject {
     std::string name;  // as a node's (kernel/base/ids.hpp)
     Roles roles;
+    // of a node: the realm whose users it speaks for, empty: the market's own; of an owner: the
+    // node
+    std::string scope = {};
     bool operator==(const Subject&) const = default;
 };
 
+// As realms are named: letters, digits, dots, _ and -; 64 at most.
+bool valid_realm(std::string_view text);
 // "home,provider"
 std::string text_of(Roles roles);
 // Of a node: home, provider or both.
 Result<Roles> parse_node_roles(std::string_view text);
 
-// A node is home, provider or both and nothing else; a market and an operator are that alone.
+// A node is home, provider or both and nothing else; a market, an operator and an owner
+// are that alone.
 Status check(const Subject& subject);
 std::vector<std::string> uris_of(const Subject& subject);
 Result<Subject> subject_of(const std::vector<std::string>& uris);

@@ -27,8 +27,10 @@ struct TokenRecord {
     std::string id, secret_digest;
     std::string names;  // a name, or the beginning of names and *
     Roles roles;
-    Nanos ends;           // in Unix time
-    std::string used_by;  // a node; empty: it is still good
+    Nanos ends;              // in Unix time
+    std::string used_by;     // a node; empty: it is still good
+    std::string realm = {};  // of whoever joins with it; empty: the market's own
+    std::string users = {};  // for whom it speaks: "20000-29999"; empty: for all
     bool operator==(const TokenRecord&) const = default;
 };
 

@@ -58,7 +58,21 @@ Result<std::unique_ptr<Channel>> Channel::open(Loop& loop, Fd socket, ChannelHan
         self->end(Error{ETIMEDOUT, self->transport_->awaits()});
     });
     if (options.keepalive > Nanos{0}) channel->watch_silence(channel->heard_ + options.keepalive);
+    if (channel->transport_->begin(channel->fd(),
+                                   [self](const Status& s) { self->handshake_ended(s); }))
+        channel->stream_.pause_reading();
     return channel;
+}
+
+void Channel::handshake_ended(const Status& status) {
+    if (closed()) return;
+    if (!status) return end(status.error());
+    auto kept = transport_->seal({});
+    if (!kept) return end(kept.error());
+    given_ += kept->size();
+    if (!kept->empty())
+        if (const Status sent = stream_.send(std::move(*kept)); !sent) return end(sent.error());
+    if (!paused_) stream_.resume_reading();
 }
 
 Channel::~Channel() {

@@ -86,6 +86,7 @@ class Channel {
     Status may_send(FrameType type, size_t body_bytes);
     Result<size_t> send_now(ByteView bytes);
     Result<size_t> send_sealed(ByteView bytes);
+    void handshake_ended(const Status& status);
     void received(ByteView wire);
     void decode(ByteView clear);
     void take(const Frame& frame);

@@ -21,11 +21,14 @@ inline constexpr auto also_check<Hello> = check_hello;
 
 SOUK_COMMON_WORDS(SOUK_WIRE_LISTED)
 
-Status check_version(uint32_t version) {
+Status check_version(uint32_t version, const std::string& program) {
     if (version == protocol_version) return {};
-    return fail("the peer speaks version " + std::to_string(version) +
-                " of souk's protocol, this program version " + std::to_string(protocol_version) +
-                ": install the same release on both");
+    const std::string own = souk::version();
+    return fail("the peer" + (program.empty() ? "" : ", souk " + program + ",") +
+                " speaks version " + std::to_string(version) +
+                " of souk's protocol, this program, souk " + own + ", version " +
+                std::to_string(protocol_version) +
+                (version < protocol_version ? ": upgrade the peer" : ": upgrade this program"));
 }
 
 }  // namespace souk::wire

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one pair of functions for each kind of entry.
 // A struct with a list of fields (kernel/base/fields.hpp) as a protobuf-c message and back: each
 // entry of the list meets the message's field of that name. Where the fields are is looked up once
 // for each pair of struct and message; a name or type that does not fit is a bug, found by the
@@ -289,6 +290,16 @@ template <class T, class M, size_t N>
 [[gnu::always_inline]] inline void get_entry(T& v, const Element<T, M, N>& e, const Slot& at,
                                              const char* message, Check& c) {
     get((v.*e.member)[e.index], e.rule, at, message, c);
+}
+template <class T, class M, class P>
+[[gnu::always_inline]] inline void put_entry(const T& v, const Part<T, M, P>& e, const Slot& at,
+                                             char* message, Arena& arena) {
+    put((v.*e.member).*e.part, e.rule, at, message, arena);
+}
+template <class T, class M, class P>
+[[gnu::always_inline]] inline void get_entry(T& v, const Part<T, M, P>& e, const Slot& at,
+                                             const char* message, Check& c) {
+    get((v.*e.member).*e.part, e.rule, at, message, c);
 }
 template <class T, class M>
 [[gnu::always_inline]] inline void put_entry(const T&, const Unsent<T, M>&, const Slot&, char*,

@@ -13,11 +13,15 @@ SOUK_FIELDS(wire::Hello,  //
             field("role", &wire::Hello::role, rule::one_of(wire::Role::agent, wire::Role::joiner)),
             field("node", &wire::Hello::node, rule::node_or_none),
             field("address", &wire::Hello::address, rule::address),
-            field("answers", &wire::Hello::answers));
+            field("answers", &wire::Hello::answers), field("tickets", &wire::Hello::tickets),
+            field("program", &wire::Hello::program, rule::name));
 
 SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
             field("name", &wire::Welcome::name, rule::name),
-            field("address", &wire::Welcome::address, rule::address));
+            field("address", &wire::Welcome::address, rule::address),
+            field("tags", &wire::Welcome::tags), field("takes_use", &wire::Welcome::takes_use),
+            field("time", &wire::Welcome::time, rule::time),
+            field("program", &wire::Welcome::program, rule::name));
 
 SOUK_FIELDS(wire::ErrorText, field("text", &wire::ErrorText::text));
 
@@ -49,5 +53,9 @@ SOUK_FIELDS(wire::Certified,  //
 
 SOUK_FIELDS(wire::Revoked,
             field("list", &wire::Revoked::list, rule::text(TextRule::bytes, 1 << 20)));
+
+SOUK_FIELDS(wire::TicketKeys,
+            field("keys", &wire::TicketKeys::keys, rule::text(TextRule::bytes, 4096)),
+            field("now", &wire::TicketKeys::now, rule::time));
 
 }  // namespace souk

@@ -10,14 +10,17 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
+#include "kernel/base/version.hpp"
 
 namespace souk::wire {
 
 inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
 inline constexpr uint32_t protocol_version = 2;
-// Whether this program can talk with a peer of that version (hello and welcome carry it); the error
-// names both.
-Status check_version(uint32_t version);
+// Whether this program can talk with a peer of that version of the protocol (hello and welcome
+// carry it). The error names both, and which of the two is to be upgraded; `program`: the peer's
+// own version, empty if it does not say.
+Status check_version(uint32_t version, const std::string& program);
 
 inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
 // a list that is longer is answered in parts
@@ -33,6 +36,8 @@ struct Hello {
     std::string address;   // agent: where its own agentd listens, host:port
     bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
                            // the connection
+    bool tickets = false;  // agent: it knows ticket_keys; likewise
+    std::string program = souk::version();  // of the sender: `souk --version`; empty: an older one
     bool operator==(const Hello&) const = default;
 };
 struct Welcome {
@@ -40,6 +45,10 @@ struct Welcome {
     std::string name;  // the node's or the market's
     // the market to an agent: where it tells others that this agent is reached
     std::string address = {};
+    bool tags = false;       // an agent to one that sends an image: it takes a tag behind it
+    bool takes_use = false;  // the market: it knows use_report
+    Nanos time = {};         // Unix time, by the clock of who says it; 0: an older version
+    std::string program = souk::version();  // as in Hello
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {
@@ -91,6 +100,14 @@ struct Certified {
 struct Revoked {
     std::string list;
     bool operator==(const Revoked&) const = default;
+};
+
+// The market to agents, likewise: the public keys that tickets are signed with (a text,
+// kernel/trust/ticket_key.hpp), and what the market's clock shows.
+struct TicketKeys {
+    std::string keys;
+    Nanos now;  // Unix time
+    bool operator==(const TicketKeys&) const = default;
 };
 
 // Any connection. The first frame of whoever connected is a hello; the answer is a welcome, or an

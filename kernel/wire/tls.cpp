@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: a session and the context of all of them share what OpenSSL is told of both.
 #include "kernel/wire/tls.hpp"
 
 #include <openssl/err.h>
@@ -9,6 +10,7 @@
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/trust/known_chains.hpp"
 
 namespace souk::wire {
 namespace {
@@ -69,27 +71,6 @@ const BIO_METHOD* ends_method() {
     return method;
 }
 
-// What the peer's alert says of this end.
-const char* alert_text(int alert) {
-    switch (alert) {
-        case SSL_AD_CERTIFICATE_EXPIRED:
-            return "the peer refuses this end's certificate: it has ended; look at both clocks";
-        case SSL_AD_CERTIFICATE_REVOKED:
-            return "the peer refuses this end's certificate: it was revoked";
-        case SSL_AD_UNKNOWN_CA:
-            return "the peer refuses this end's certificate: it is of another market";
-        case SSL_AD_BAD_CERTIFICATE:
-            return "the peer refuses this end's certificate (its log says why; look at both "
-                   "clocks)";
-        case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED - SSL_AD_REASON_OFFSET:
-            return "the peer wants a certificate, and this end has none";
-        case SSL_AD_BAD_RECORD_MAC: return "what was sent came damaged, says the peer (TLS)";
-        case SSL_AD_HANDSHAKE_FAILURE: return "the peer does not want this end (its log says why)";
-        case SSL_AD_ACCESS_DENIED: return "the peer takes nobody of this name or role here";
-        default: return nullptr;
-    }
-}
-
 tl::unexpected<Error> tls_error() {
     const unsigned long code = ERR_peek_error();
     const int reason = ERR_GET_REASON(code);
@@ -121,13 +102,15 @@ struct Tls::Inside {
     Context context;
     Bytes clear;  // what a session has decrypted, until the next one's turn
 
+    trust::KnownChains known;
+
     Status make_context();
     Result<trust::Peer> verify(const std::vector<trust::Certificate>& chain);
 };
 
 // ---- one connection
 
-class TlsSession final : public Transport {
+class TlsSession final : public TlsHandshake {
   public:
     TlsSession(Tls::Inside& tls, bool connects, trust::Roles roles, std::string name)
         : tls_(tls), connects_(connects), roles_(roles), name_(std::move(name)) {
@@ -166,6 +149,27 @@ class TlsSession final : public Transport {
     const trust::Peer* peer() const override { return done_ && peer_ ? &*peer_ : nullptr; }
     const char* awaits() const override {
         return done_ ? "the peer connected and said nothing" : "no TLS handshake in time";
+    }
+
+    Result<SessionKeys> hand_over() const override {
+        if (!peer()) return fail("a TLS handshake that is not done");
+        SessionKeys keys;
+        keys.cipher = SSL_CIPHER_get_protocol_id(SSL_get_current_cipher(ssl_.get()));
+        keys.from_peer = connects_ ? of_server_ : of_client_;
+        keys.to_peer = connects_ ? of_client_ : of_server_;
+        keys.peer = *peer_;
+        return keys;
+    }
+
+    // Called by OpenSSL with each secret of a session, as lines of a key log: a label, the random
+    // number of the client, the secret.
+    static void secret(const SSL* ssl, const char* line) {
+        auto* const self = static_cast<TlsSession*>(SSL_get_app_data(ssl));
+        const std::string_view text = line;
+        const auto digits = trust::from_hex(text.substr(text.rfind(' ') + 1));
+        if (!self || !digits) return;
+        if (text.starts_with("CLIENT_TRAFFIC_SECRET_0 ")) self->of_client_ = *digits;
+        if (text.starts_with("SERVER_TRAFFIC_SECRET_0 ")) self->of_server_ = *digits;
     }
 
     // Called by OpenSSL in the handshake.
@@ -282,11 +286,13 @@ class TlsSession final : public Transport {
     Bytes kept_;
     std::optional<trust::Peer> peer_;
     std::optional<Error> refusal_;
+    std::string of_client_, of_server_;  // secrets of what each sends
 };
 
 // ---- all connections
 
 Status Tls::Inside::make_context() {
+    if (options.elsewhere) return options.elsewhere->renewed(*identity);
     Context c(SSL_CTX_new(TLS_method()));
     const char* const ciphers = has_aes() ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
                                           : "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256";
@@ -299,6 +305,7 @@ Status Tls::Inside::make_context() {
     SSL_CTX_set_options(c.get(), SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_session_cache_mode(c.get(), SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(c.get(), SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_keylog_callback(c.get(), TlsSession::secret);
     SSL_CTX_set_cert_verify_callback(c.get(), TlsSession::verify, nullptr);
     SSL_CTX_set_verify(
         c.get(), SSL_VERIFY_PEER | (options.takes_strangers ? 0 : SSL_VERIFY_FAIL_IF_NO_PEER_CERT),
@@ -318,7 +325,7 @@ Status Tls::Inside::make_context() {
 }
 
 Result<trust::Peer> Tls::Inside::verify(const std::vector<trust::Certificate>& chain) {
-    if (identity) return trust::verify(chain, identity->root, identity->revoked, unix_now());
+    if (identity) return known.verify(chain, identity->root, identity->revoked, unix_now());
     TRY_ASSIGN(root, trust::root_among(chain, root_digest));
     return trust::verify(chain, *root, {}, unix_now());
 }
@@ -342,10 +349,21 @@ Result<std::unique_ptr<Tls>> Tls::open_stranger(std::string root_digest) {
 }
 
 std::unique_ptr<Transport> Tls::connector(trust::Roles roles, std::string name) {
-    return std::make_unique<TlsSession>(*inside_, true, roles, std::move(name));
+    if (inside_->options.elsewhere)
+        return inside_->options.elsewhere->connector(roles, std::move(name));
+    return connecting(roles, std::move(name));
 }
 
 std::unique_ptr<Transport> Tls::acceptor() {
+    if (inside_->options.elsewhere) return inside_->options.elsewhere->acceptor();
+    return accepting();
+}
+
+std::unique_ptr<TlsHandshake> Tls::connecting(trust::Roles roles, std::string name) {
+    return std::make_unique<TlsSession>(*inside_, true, roles, std::move(name));
+}
+
+std::unique_ptr<TlsHandshake> Tls::accepting() {
     const trust::Roles any{0xff};
     return std::make_unique<TlsSession>(*inside_, false, any, std::string());
 }
@@ -367,6 +385,8 @@ Status Tls::renew(std::vector<trust::Certificate> chain) {
 void Tls::revoke(trust::Revocations revoked) {
     MUST(inside_->identity);
     inside_->identity->revoked = std::move(revoked);
+    // who is not reached there begins anew, with what holds then
+    if (inside_->options.elsewhere) (void)inside_->options.elsewhere->renewed(*inside_->identity);
 }
 
 std::unique_ptr<Transport> connector(Tls* tls, trust::Roles roles, std::string name) {

@@ -17,9 +17,28 @@
 
 #include "kernel/trust/identity.hpp"
 #include "kernel/trust/verify.hpp"
+#include "kernel/wire/records.hpp"
 #include "kernel/wire/transport.hpp"
 
 namespace souk::wire {
+
+// A handshake whose connection goes on elsewhere: with the keys that came of it (records.hpp). It
+// must be given no byte behind its last record.
+class TlsHandshake : public Transport {
+  public:
+    // Once peer() is known.
+    virtual Result<SessionKeys> hand_over() const = 0;
+};
+
+// Who does the handshakes of a Tls that does none itself.
+class TlsElsewhere {
+  public:
+    virtual ~TlsElsewhere() = default;
+    virtual std::unique_ptr<Transport> connector(trust::Roles roles, std::string name) = 0;
+    virtual std::unique_ptr<Transport> acceptor() = 0;
+    // From the next handshake on.
+    virtual Status renewed(const trust::Identity& identity) = 0;
+};
 
 class Tls {
   public:
@@ -27,6 +46,8 @@ class Tls {
         // An acceptor takes peers without a certificate too (peer() is null then), and shows them
         // its root: they want to join.
         bool takes_strangers = false;
+        // Handshakes are done there; it outlives this.
+        TlsElsewhere* elsewhere = nullptr;
     };
     static Result<std::unique_ptr<Tls>> open(trust::Identity identity, Options options);
     // Of one who has no certificate yet: it believes the root with that digest alone.
@@ -37,6 +58,9 @@ class Tls {
     // To a peer that must have one of these roles, and that name (empty: any).
     std::unique_ptr<Transport> connector(trust::Roles roles, std::string name);
     std::unique_ptr<Transport> acceptor();
+    // As these, to be handed over.
+    std::unique_ptr<TlsHandshake> connecting(trust::Roles roles, std::string name);
+    std::unique_ptr<TlsHandshake> accepting();
 
     // Null: a stranger's.
     const trust::Identity* identity() const;

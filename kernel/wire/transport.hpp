@@ -2,10 +2,12 @@
 // Transport: what lies between a channel's frames and its socket. Plain passes bytes through: on
 // unix sockets, and between daemons that are configured as insecure. TLS (tls.hpp) encrypts: until
 // its handshake is done seal() keeps clear bytes inside and gives out handshake records, and open()
-// returns in `reply` the next records and, at the end, what was kept. One transport per channel,
+// returns in `reply` the next records and, at the end, what was kept. A handshake may be done by
+// another process (agentd/handshake), which has the socket until then. One transport per channel,
 // owned by it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kernel/base/result.hpp"
@@ -31,6 +33,12 @@ class Transport {
     virtual size_t overhead(size_t clear_bytes) const {
         (void)clear_bytes;
         return 0;
+    }
+    // True: somebody else does the handshake, and reads and writes that socket meanwhile; the
+    // channel does not, until `ready` is called, once. Then seal() of nothing gives what was kept.
+    virtual bool begin(int socket, const std::function<void(const Status&)>& ready) {
+        (void)socket, (void)ready;
+        return false;
     }
     // Who the other end has proven to be; null: nobody, or not yet.
     virtual const trust::Peer* peer() const { return nullptr; }

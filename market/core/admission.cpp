@@ -199,17 +199,21 @@ bool Admission::has_room(const Job& job) {
            user.claiming.contains(job.id());
 }
 
-std::string Admission::why(const User& user, const Job& job, Job::Held held, bool spent) {
+Reason Admission::why(const User& user, const Job& job, Job::Held held, bool spent) {
     const UserLimits& limits = user.record.limits;
-    const int32_t needs = job.record.report.terms.cpus;
     if (limits.spend_per_day && spent)
-        return called(user) + " has spent the " + format_money(*limits.spend_per_day) +
-               " of this day (UTC); it goes on tomorrow, or with a higher limit";
+        return Reason(ReasonCode::user_day)
+            .with(Figure::user, called(user))
+            .with(Figure::limit, *limits.spend_per_day);
     if (held == Job::Held::jobs && limits.jobs)
-        return called(user) + " may run " + counted(*limits.jobs, "job") + " at once";
+        return Reason(ReasonCode::user_jobs)
+            .with(Figure::user, called(user))
+            .with(Figure::count, counted(*limits.jobs, "job"));
     if (held != Job::Held::cpus || !limits.cpus) return {};
-    return called(user) + " may use " + counted(*limits.cpus, "CPU") + " at once; it needs " +
-           std::to_string(needs);
+    return Reason(ReasonCode::user_cpus)
+        .with(Figure::user, called(user))
+        .with(Figure::count, counted(*limits.cpus, "CPU"))
+        .with(Figure::cpus, int64_t{job.record.report.terms.cpus});
 }
 
 }  // namespace souk::market

@@ -84,7 +84,7 @@ class Admission {
     // Beside what its user really runs now.
     static bool has_room(const Job& job);
     // Why the limits keep it from running; empty if they do not. `spent`: the user's day is over.
-    static std::string why(const User& user, const Job& job, Job::Held held, bool spent);
+    static Reason why(const User& user, const Job& job, Job::Held held, bool spent);
 
     // Who has any limit.
     const std::set<uint32_t>& limited() const { return limited_; }

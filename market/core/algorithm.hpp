@@ -33,11 +33,11 @@ class Algorithm {
     virtual std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) = 0;
     // Whether jobs of one user do not price each other (pricing_integral.hpp).
     virtual bool bidders_are_users() const { return false; }
-    // What a new job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or
-    // it is not known.
+    // What a job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or it
+    // is not known. `asker`: its arrival and key, which decide between equal bids.
     virtual std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                           std::span<const ProviderKey> barred) {
-        (void)market, (void)cpus, (void)memory_mb, (void)barred;
+                                           std::span<const ProviderKey> barred, const Rank& asker) {
+        (void)market, (void)cpus, (void)memory_mb, (void)barred, (void)asker;
         return std::nullopt;
     }
     // The same for one CPU and no memory on this machine, which accepts jobs. `strongest`: the best
@@ -57,10 +57,5 @@ struct AlgorithmEntry {
 };
 // All there are; the first is the default.
 std::span<const AlgorithmEntry> algorithm_registry();
-
-std::unique_ptr<Algorithm> make_greedy();
-std::unique_ptr<Algorithm> make_share();
-std::unique_ptr<Algorithm> make_welfare();
-std::unique_ptr<Algorithm> make_balance();
 
 }  // namespace souk::market

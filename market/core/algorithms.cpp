@@ -21,8 +21,9 @@ class Greedy : public Algorithm {
     }
     bool bidders_are_users() const override { return true; }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred) override {
-        return least_bids_.find(market, cpus, memory_mb, barred);
+                                   std::span<const ProviderKey> barred,
+                                   const Rank& asker) override {
+        return least_bids_.find(market, cpus, memory_mb, barred, asker);
     }
     std::optional<Money> next_price(Allocator& market, uint32_t machine,
                                     const Rank& strongest) override {
@@ -41,15 +42,23 @@ class Greedy : public Algorithm {
 
 std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
 
+// One line for each algorithm: name, alias, the options that it reads, and the function that makes
+// it, which the algorithm's own file defines in this namespace.
+#define SOUK_ALGORITHMS(X)                                       \
+    X("greedy_migration", "mig", SOUK_MOVE_OPTIONS, make_greedy) \
+    X("proportional_share", "", "quantum", make_share)           \
+    X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare)            \
+    X("balance", "", "min_stay", make_balance)
+#define SOUK_MOVE_OPTIONS "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max"
+
+#define SOUK_MAKER(name, alias, options, make) std::unique_ptr<Algorithm> make();
+SOUK_ALGORITHMS(SOUK_MAKER)
+#undef SOUK_MAKER
+
 std::span<const AlgorithmEntry> algorithm_registry() {
-    static constexpr AlgorithmEntry all[] = {
-        {"greedy_migration", "mig",
-         "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max", make_greedy},
-        {"proportional_share", "", "quantum", make_share},
-        {"welfare", "", "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max",
-         make_welfare},
-        {"balance", "", "min_stay", make_balance},
-    };
+#define SOUK_ENTRY(name, alias, options, make) {name, alias, options, make},
+    static constexpr AlgorithmEntry all[] = {SOUK_ALGORITHMS(SOUK_ENTRY)};
+#undef SOUK_ENTRY
     return all;
 }
 

@@ -18,7 +18,10 @@ Job& Book::load(JobRecord record) {
     const JobId id = record.report.id;
     job.record = std::move(record);
     job.stored = true;
-    job.comment = job.record.comment;
+    const Reason reason(job.record.reason);
+    job.reason = is_known(reason.code) && reason.text() == job.record.comment
+                     ? reason
+                     : Reason::said(job.record.comment);
     job.run_base = job.record.billed;
     job.user = &user(job.record.report.uid);
     return jobs_.insert_or_assign(id, std::move(job)).first->second;
@@ -108,6 +111,16 @@ Node& Book::node(const NodeName& name) {
     return it->second;
 }
 
+void Book::forget(Node& node) {
+    node_by_key_.erase(node.key.n);
+    unsaved_nodes_.erase(node);
+    const NodeName name = node.id();
+    for (auto it = jobs_.lower_bound({name, 0}); it != jobs_.end() && it->first.home == name; ++it)
+        it->second.home = nullptr;
+    forgotten_.insert(name);
+    nodes_.erase(name);
+}
+
 User& Book::user(uint32_t uid) {
     return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0}).first->second;
 }
@@ -158,7 +171,8 @@ std::vector<Job*> Book::store(Outputs& out) {
     std::vector<Job*> different = unsaved_.take();
     for (Job* const one : different) {
         Job& job = *one;
-        job.record.comment = job.comment;
+        job.record.reason = job.reason;
+        job.record.comment = job.reason.text();
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
                                  r.account.amount.micro > 0 || r.account.rest > 0 ||
@@ -167,6 +181,7 @@ std::vector<Job*> Book::store(Outputs& out) {
         job.stored = true;
         out.store.push_back(r);
     }
+    for (const NodeName& name : std::exchange(forgotten_, {})) out.store.push_back(EraseNode{name});
     for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
     for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
         const UserRecord& record = users_.at(uid).record;

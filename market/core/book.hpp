@@ -46,6 +46,8 @@ class Book {
     Error too_many_jobs() const;
     Status admits_node(const NodeName& name) const;
     Node& node(const NodeName& name);  // a new one if there is none
+    // Its record is to be erased. Nothing names it any more, but for jobs that have finished.
+    void forget(Node& node);
     User& user(uint32_t uid);
 
     std::map<JobId, Job>& jobs() { return jobs_; }
@@ -102,6 +104,7 @@ class Book {
     Marked<Job, &Job::unsaved> unsaved_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;
     std::set<uint32_t> unsaved_users_;
+    std::set<NodeName> forgotten_;  // nodes, whose records are still stored
     bool meta_unsaved_ = false;
 };
 

@@ -39,6 +39,8 @@ class DecisionLog {
     virtual void in_force(const Job& job, Nanos now) = 0;
     // It was charged less than its price x CPUs x run time: its budget or its user's day has ended.
     virtual void cut(const Job& job, Nanos now) = 0;
+    // A receipt gives back what its place has not measured (use_check.hpp).
+    virtual void taken_back(const Job& job, const Receipt& receipt, Nanos now) = 0;
     virtual void posted(const Job& job, const Receipt& receipt, Nanos now) = 0;
 
     // The number of the newest decision; 0: none was made.

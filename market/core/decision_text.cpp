@@ -442,4 +442,13 @@ void DecisionText::cut(const Job& job, Nanos now) {
     text_ += '\n';
 }
 
+// Whoever reads the log cannot tell what a place has measured: the account is what it is now, and
+// the receipt one of which nothing is known.
+void DecisionText::taken_back(const Job& job, const Receipt& receipt, Nanos now) {
+    cut(job, now);
+    open_block(now);
+    line('u', receipt.seq);
+    text_ += '\n';
+}
+
 }  // namespace souk::market

@@ -53,6 +53,7 @@ class DecisionText final : public DecisionLog {
     void ordered(const Job& job, Money price) override;
     void in_force(const Job& job, Nanos now) override;
     void cut(const Job& job, Nanos now) override;
+    void taken_back(const Job& job, const Receipt& receipt, Nanos now) override;
     void posted(const Job& job, const Receipt& receipt, Nanos now) override;
     uint64_t number() const override { return number_; }
 

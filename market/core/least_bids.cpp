@@ -5,16 +5,37 @@
 
 namespace souk::market {
 
+namespace {
+
+// Whoever bids so much comes before this, and nobody who bids less.
+Rank at_reserve(Money bid) { return {-bid.micro, INT64_MAX, UINT64_MAX}; }
+
+// What has to be beaten: the reserve, or the strongest who would have to leave.
+Rank to_beat(Money least, const Rank& strongest) {
+    const Rank reserve = at_reserve(least);
+    return strongest.is_top() ? reserve : std::min(reserve, strongest);
+}
+
+// The least bid, of who came when `asker` did, that ranks before it: the same bid, or the next
+// whole unit.
+Money bid_before(const Rank& beats, const Rank& asker) {
+    const Money bid{-beats.first};
+    const bool equal_is_enough =
+        beats.second == INT64_MAX || Rank{beats.first, asker.second, asker.key} < beats;
+    return equal_is_enough ? bid : above(bid);
+}
+
+}  // namespace
+
 std::optional<Money> LeastBids::by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                                        std::span<const ProviderKey> barred) {
+                                        std::span<const ProviderKey> barred, const Rank& asker) {
     std::optional<Money> least;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
         if (std::find(barred.begin(), barred.end(), m.key) != barred.end()) return true;
         const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
         if (!fits) return true;
-        Money bid = market.least_bid_at(m);
-        if (!strongest.is_top()) bid = std::max(bid, above(Money{-strongest.first}));
+        const Money bid = bid_before(to_beat(market.least_bid_at(m), strongest), asker);
         if (bid <= money_max && (!least || bid < *least)) least = bid;
         return true;
     });
@@ -28,13 +49,13 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
         const auto& m = market.machines()[e.machine];
         int32_t free_cpus = m.free_cpus;
         const Money least = market.least_bid_at(m);
-        Step step{least, m.free_mb, m.key};
+        Step step{at_reserve(least), m.free_mb, m.key};
         const size_t first = all.size();
         for (size_t i = m.guests.size();; --i) {
-            if (step.bid > money_max) break;
+            if (Money{-step.beats.first} > money_max) break;
             if (free_cpus >= cpus &&
                 (all.size() == first || step.memory_mb > all.back().memory_mb)) {
-                if (all.size() > first && all.back().bid == step.bid)
+                if (all.size() > first && all.back().beats == step.beats)
                     all.back() = step;
                 else
                     all.push_back(step);
@@ -43,12 +64,13 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
             const Allocator::Guest& guest = m.guests[i - 1];
             free_cpus += guest.cpus;
             step.memory_mb += guest.memory_mb;
-            step.bid = std::max(least, above(Money{-guest.rank.first}));
+            step.beats = to_beat(least, guest.rank);
         }
         return true;
     });
+    // The weakest first: what comes before a rank comes before all that rank after it.
     std::sort(all.begin(), all.end(), [](const Step& a, const Step& b) {
-        return a.bid != b.bid ? a.bid < b.bid : a.memory_mb > b.memory_mb;
+        return a.beats != b.beats ? b.beats < a.beats : a.memory_mb > b.memory_mb;
     });
     std::vector<Step> stairs;
     for (const Step& step : all)
@@ -57,21 +79,28 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
 }
 
 std::optional<Money> LeastBids::find(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                                     std::span<const ProviderKey> barred) {
+                                     std::span<const ProviderKey> barred, const Rank& asker) {
     constexpr int walks_max = 16;
     constexpr size_t kept_max = 64;
     if (version_ != market.version() || by_cpus_.size() >= kept_max) by_cpus_.clear();
     version_ = market.version();
     Stairs& stairs = by_cpus_[cpus];
     if (!stairs.steps) {
-        if (stairs.walks++ < walks_max) return by_walk(market, cpus, memory_mb, barred);
+        if (stairs.walks++ < walks_max) return by_walk(market, cpus, memory_mb, barred, asker);
         stairs.steps = build(market, cpus);
     }
-    const auto step = std::lower_bound(stairs.steps->begin(), stairs.steps->end(), memory_mb,
-                                       [](const Step& s, int64_t mb) { return s.memory_mb < mb; });
+    auto step = std::lower_bound(stairs.steps->begin(), stairs.steps->end(), memory_mb,
+                                 [](const Step& s, int64_t mb) { return s.memory_mb < mb; });
     if (step == stairs.steps->end()) return std::nullopt;
-    if (std::find(barred.begin(), barred.end(), step->place) == barred.end()) return step->bid;
-    return by_walk(market, cpus, memory_mb, barred);
+    if (std::find(barred.begin(), barred.end(), step->place) != barred.end())
+        return by_walk(market, cpus, memory_mb, barred, asker);
+    Money bid = bid_before(step->beats, asker);
+    // A reserve that is no whole unit may lie below the unit above a weaker bid.
+    for (++step; step != stairs.steps->end() && Money{-step->beats.first} < bid; ++step)
+        if (std::find(barred.begin(), barred.end(), step->place) == barred.end())
+            bid = std::min(bid, bid_before(step->beats, asker));
+    if (bid > money_max) return std::nullopt;
+    return bid;
 }
 
 }  // namespace souk::market

@@ -18,25 +18,29 @@ namespace souk::market {
 
 // The next whole unit: beats a bid whoever came first, and reads well.
 inline Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); }
+// Who asks ranks after everybody of an equal bid.
+inline constexpr Rank newest{0, INT64_MAX, UINT64_MAX};
 
 class LeastBids {
   public:
     // At least what a machine takes (Allocator::least_bid_at) where the need then fits beside
     // whoever cannot be displaced; at most money_max. nullopt: no bid does it.
+    // `asker`: its arrival and key decide between equal bids; its bid does not matter.
     std::optional<Money> find(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                              std::span<const ProviderKey> barred);
+                              std::span<const ProviderKey> barred, const Rank& asker = newest);
     static std::optional<Money> by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                                        std::span<const ProviderKey> barred);
+                                        std::span<const ProviderKey> barred,
+                                        const Rank& asker = newest);
 
   private:
     struct Step {
-        Money bid;
+        Rank beats;         // who ranks before this has the place
         int64_t memory_mb;  // that it buys
         ProviderKey place;
     };
     struct Stairs {
         int walks = 0;
-        std::optional<std::vector<Step>> steps;  // bid and memory both rise
+        std::optional<std::vector<Step>> steps;  // what is beaten and the memory both rise
     };
     static std::vector<Step> build(const Allocator& market, int32_t cpus);
 

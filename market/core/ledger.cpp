@@ -10,7 +10,14 @@
 namespace souk::market {
 namespace {
 
-constexpr size_t fields = 16, fields_without_decisions = 14;
+constexpr size_t fields = 17, fields_without_reason = 16, fields_without_decisions = 14;
+constexpr const char* bad_count = "it does not have 14, 16 or 17 fields";
+
+bool is_code(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    });
+}
 
 bool plain(std::string_view text) {
     return std::none_of(text.begin(), text.end(),
@@ -49,8 +56,9 @@ std::string receipt_text(const Receipt& r) {
     for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus},
                             r.paid.micro, r.earned.micro})
         put(std::to_string(n));
-    if (r.decided_to > 0)
+    if (r.decided_to > 0 || !r.reason.empty())
         for (const uint64_t n : {r.decided_from, r.decided_to}) put(std::to_string(n));
+    if (!r.reason.empty()) put(r.reason);
     return text;
 }
 
@@ -59,14 +67,14 @@ Result<Receipt> parse_receipt(std::string_view text) {
     std::string_view rest = text;
     size_t count = 0;
     for (bool more = true; more; ++count) {
-        if (count == fields) return fail("it does not have 14 or 16 fields");
+        if (count == fields) return fail(bad_count);
         const size_t tab = rest.find('\t');
         f[count] = rest.substr(0, tab);
         more = tab != std::string_view::npos;
         if (more) rest.remove_prefix(tab + 1);
     }
-    if (count != fields && count != fields_without_decisions)
-        return fail("it does not have 14 or 16 fields");
+    if (count != fields && count != fields_without_reason && count != fields_without_decisions)
+        return fail(bad_count);
     Receipt r;
     if (f[1] == to_string(Receipt::Kind::use))
         r.kind = Receipt::Kind::use;
@@ -87,10 +95,12 @@ Result<Receipt> parse_receipt(std::string_view text) {
         !number(f[10], r.price.micro) || !number(f[11], r.cpus) || !number(f[12], r.paid.micro) ||
         !number(f[13], r.earned.micro))
         return fail("it has a field that is no number");
-    const bool decided = count == fields;
-    if (decided &&
-        (!number(f[14], r.decided_from) || !number(f[15], r.decided_to) || r.decided_to == 0))
+    const bool decided = count >= fields_without_reason, reasoned = count == fields;
+    if (decided && (!number(f[14], r.decided_from) || !number(f[15], r.decided_to) ||
+                    (r.decided_to == 0 && !reasoned)))
         return fail("it has a decision that is no number");
+    if (reasoned && !is_code(f[16])) return fail("it has a reason that is no code");
+    if (reasoned) r.reason = f[16];
     return r;
 }
 

@@ -70,11 +70,15 @@ struct Receipt {
     // The newest decisions when it was opened and when it was closed (decision_log.hpp): its prices
     // are of these and of those between them. 0: there was no log.
     uint64_t decided_from = 0, decided_to = 0;
+    // The code of what the market said of the job when it was closed (reason.hpp, cause.hpp): why
+    // it left the place, is there still, or has ended. Empty: a receipt of before.
+    std::string reason = {};
     bool operator==(const Receipt&) const = default;
 };
 const char* to_string(Receipt::Kind kind);
 // Fields with a tab between two of them, numbers decimal; no field holds a control character. The
-// decisions are left out where there are none, as they are in receipts of before.
+// reason is left out where there is none, and the decisions where there are neither, as they are in
+// receipts of before.
 std::string receipt_text(const Receipt& receipt);
 // Errors: not what receipt_text writes.
 Result<Receipt> parse_receipt(std::string_view text);

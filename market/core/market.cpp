@@ -102,6 +102,14 @@ void Market::touch(Job& job) {
     dirty_ = true;
 }
 
+// One that was forgotten has earned what its account says.
+Node& Market::node_of(const NodeName& name) {
+    if (const auto it = book_.nodes().find(name); it != book_.nodes().end()) return it->second;
+    Node& node = book_.node(name);
+    node.record.earned = ledger_.balance(Holder::provider(name));
+    return node;
+}
+
 void Market::touch(Node& node) {
     touched_nodes_.insert(node);
     notes_.of(node);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: all inputs of one machine; its parts have headers of their own.
 // Market: the market as one pure machine. It is fed what agents report and operators ask, and
 // answers with what to store and what to send; its shell makes everything in Outputs::store durable
 // before the first message of the same Outputs leaves. No clock: every input brings `now` (never
@@ -69,6 +70,7 @@
 #include "market/core/quote.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/use_check.hpp"
 #include "market/core/user_days.hpp"
 #include "market/core/users.hpp"
 
@@ -128,6 +130,13 @@ class Market {
     Status agent_connected(const NodeName& node, const std::string& address, Nanos now);
     void agent_lost(const NodeName& node, Nanos now);
     Status report(const NodeName& node, const ToMarket& message, Nanos now);
+    void use_report(const NodeName& node, const UseReport& report, Nanos now);
+    // Where a home and a place did not agree on how long a job has run, since this was last asked.
+    struct Differ {
+        JobId job;
+        use_check::Difference what;
+    };
+    std::vector<Differ> take_differences() { return std::exchange(differ_, {}); }
     // To be called before the report of a job that is not known here (find) and was stored as
     // finished: its home wants to hear so again.
     void recall(JobRecord finished);
@@ -152,6 +161,10 @@ class Market {
     // It will not come back: every home goes on without what is there. Kept until the node is
     // connected again.
     Result<std::string> write_off(const NodeName& name, uint32_t uid);
+    // It is no node of this market any more. Jobs that were submitted there, are cancelled and do
+    // not run end with it. Its account and receipts stay; under the same name it may come again.
+    // Errors: it is connected, or something of a job that has not ended is there.
+    Result<std::string> forget(const NodeName& name, uint32_t uid, Nanos now);
 
     // What a job, or several alike, would get that are submitted now; after solve(), as what came
     // in since is not decided yet. Errors: no quote can be given now, and why.
@@ -212,8 +225,14 @@ class Market {
     // "off", "lost", "disconnected", "unable", "busy" or "free".
     const char* provider_state(const Node& node, Nanos now) const;
     ProviderNote prices(const Node& node) const;
-    // Why it is where it is, as of now.
-    std::string comment(const Job& job) const;
+    // Why it is where it is, as of now; in words, and with its code.
+    std::string comment(const Job& job) const { return reason(job).text(); }
+    Reason reason(const Job& job) const;
+    // All that is to be said of it, the first as above: what it holds that cannot move, what failed
+    // last, which nodes could not take it, when it may start.
+    std::vector<Reason> reasons(const Job& job, Nanos now) const;
+    // Why the node takes none, or from which bid on it takes one of one CPU.
+    Reason reason(const Node& node, Nanos now) const;
     // The first invariant that does not hold, empty if all do. For tests.
     std::string audit() const;
 
@@ -230,6 +249,7 @@ class Market {
     void finish(Job& job, Nanos now);
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
+    void lose_home(Job& job, Nanos now);
     void set_alarm(Job& job);
     Nanos surely_stopped(const Job& job) const;
     void list_at(Job& job, const NodeName& node, bool add);
@@ -257,6 +277,8 @@ class Market {
         Market& market_;
     };
     Surplus surplus() const;
+    void settle_use(Job& job, Nanos now);
+    void take_back(Job& job, const use_check::Difference& difference, Nanos now);
 
     // market_limits.cpp: what users may have at most
     void begin_day(Nanos now);
@@ -287,7 +309,7 @@ class Market {
     };
     std::vector<Job*> claiming(const User& user);
     static bool in_transit(const Job& job) { return Orders::in_transit(job); }
-    std::string limit_comment(const Job& job) const {
+    Reason why_limited(const Job& job) const {
         return Admission::why(*job.user, job, job.held, day_is_spent(*job.user));
     }
     std::string audit_users() const;
@@ -312,7 +334,7 @@ class Market {
     Wish wish(const Job& job, Job::Held held) const;
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     void root(Job& job);
-    std::string rooted_comment(const Job& job) const;
+    Reason why_stopped(const Job& job) const;
     void solve_now(Nanos now, Outputs& out);
     void sync_jobs();
     void sync_nodes();
@@ -322,14 +344,15 @@ class Market {
     const Node* target_of(const Job& job) const;
     bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
-    void issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
+    void issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason, Nanos now,
                Outputs& out);
     Names names() const;
     std::vector<OutsideSolver::KnownJob> known_jobs() const;
 
     // market_comment.cpp
-    std::string why_waiting(const Job& job, const Solver& solver) const;
-    std::string pinned_comment(const Job& job) const;
+    Reason why_waiting(const Job& job, const Solver& solver) const;
+    std::optional<Money> starting_bid(const Job& job, const Solver& solver) const;
+    Reason why_pinned(const Job& job) const;
     void refresh_comments(Nanos now);
 
     // market.cpp
@@ -338,7 +361,7 @@ class Market {
       public:
         explicit Texts(const Market& market) : market_(market) {}
         const Node* home_of(const Job& job) const override { return market_.home_of(job); }
-        std::string comment(const Job& job) const override { return market_.comment(job); }
+        Reason reason(const Job& job) const override { return market_.reason(job); }
         ProviderNote prices(const Node& node) const override { return market_.prices(node); }
 
       private:
@@ -346,11 +369,14 @@ class Market {
     };
     void end_settling(Nanos now);
     Job* mutable_job(const JobId& id) { return book_.find(id); }
-    Node& node_of(const NodeName& name) { return book_.node(name); }
+    Node& node_of(const NodeName& name);
     void touch(Job& job);
     void touch(Node& node);
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     Result<Job*> operated(const JobId& id, uint32_t uid);
+    Status may_forget(const Node& node) const;
+    void unhold(const NodeName& name);
+    Money earned_by_forgotten() const;
 
     Tracer tracer_;
     DecisionLog* log_ = nullptr;
@@ -368,7 +394,8 @@ class Market {
     Marked<Job, &Job::pending> pending_;
     Marked<Node, &Node::touched> touched_nodes_;
     uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
-    std::set<JobId> lacking_;                    // jobs that wait and whose program some nodes lack
+    std::vector<Differ> differ_;
+    std::set<JobId> lacking_;  // jobs that wait and whose program some nodes lack
     Notes notes_;
     Alarms alarms_;
     Settling settling_;

@@ -1,104 +1,187 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market, fifth part: one line for people about every job that is not simply running. See
-// market.hpp.
+// Market, fifth part: why every job that is not simply running is where it is, and why a node takes
+// none (reason.hpp). See market.hpp.
 #include <algorithm>
 
 #include "market/core/market.hpp"
 
 namespace souk::market {
 
+namespace {
+
+constexpr int64_t day_minutes = 1'440;
+
+Reason at_node(ReasonCode code, const NodeName& node) {
+    return Reason(code).with(Figure::node, node);
+}
+
+std::string some_of(const std::vector<NodeName>& nodes) {
+    constexpr size_t shown = 3;
+    std::string names;
+    for (size_t i = 0; i < std::min(nodes.size(), shown); ++i)
+        names += (i > 0 ? ", " : "") + nodes[i];
+    if (nodes.size() > shown) names += " and " + std::to_string(nodes.size() - shown) + " more";
+    return names;
+}
+
+}  // namespace
+
 // Where it stands and why, of a job that is stopped there.
-std::string Market::rooted_comment(const Job& job) const {
+Reason Market::why_stopped(const Job& job) const {
     const JobReport& r = job.record.report;
     if (r.phase != JobPhase::frozen || !r.in_place) return {};
-    std::string text = "stopped on " + r.where + " (" +
-                       (r.cannot_move.empty() ? "it cannot move" : r.cannot_move) + ")";
     const Node* at = find_node(r.where);
-    if (at && at->connected && !Places::usable(*at))
-        return text + "; goes on when " + r.where + " takes jobs again";
-    return text + "; " + why_waiting(job, solver_);
+    const bool back = at && at->connected && !Places::usable(*at);
+    return at_node(ReasonCode::stopped_here, r.where)
+        .with(Figure::cause, r.cannot_move.empty() ? souk::Cause("it cannot move") : r.cannot_move)
+        .with(Figure::before, back ? "goes on when " + r.where + " takes jobs again"
+                                   : why_waiting(job, solver_).text());
+}
+
+// The least bid with which it has a place and is within its user's limits.
+std::optional<Money> Market::starting_bid(const Job& job, const Solver& solver) const {
+    const auto bid = solver.winning_bid(job.key);
+    if (!bid || !job.user || !job.user->record.limits.any()) return bid;
+    const auto within =
+        Admission::bid_within(Known(*this), *job.user, job.record.report.terms.cpus, solver);
+    return within ? std::optional(std::max(*bid, *within)) : std::nullopt;
 }
 
 // Why a job that is free to run has no place.
-std::string Market::why_waiting(const Job& job, const Solver& solver) const {
-    std::string impossible = places_.why_no_provider(job);
-    if (!impossible.empty()) return impossible;
-    const auto bid = solver.winning_bid(job.key);
+Reason Market::why_waiting(const Job& job, const Solver& solver) const {
+    Reason impossible = places_.why_no_provider(job);
+    const auto least = impossible.amount(Figure::least);  // a bid would mend it, if one wins
+    if (!impossible.empty() && !least) return impossible;
+    const auto bid = starting_bid(job, solver);
+    if (least && bid)
+        return *bid > *least ? std::move(impossible).with(Figure::bid, *bid) : impossible;
     if (job.displaced) {  // by whom stays true; what would win it back is as of now
-        const std::string by_whom = job.comment.substr(0, job.comment.find("; "));
-        return bid ? by_whom + "; " + format_money(*bid) + " would win it back" : by_whom;
+        Reason by_whom = job.reason;
+        by_whom.drop(Figure::bid);
+        return bid ? std::move(by_whom).with(Figure::bid, *bid) : by_whom;
     }
-    if (const auto& lacking = job.record.report.lacking; !lacking.empty() && !bid) {
-        std::string names;
-        for (size_t i = 0; i < std::min<size_t>(lacking.size(), 3); ++i)
-            names += (i > 0 ? ", " : "") + lacking[i];
-        if (lacking.size() > 3) names += " and " + std::to_string(lacking.size() - 3) + " more";
-        return "waits for a node that has its program: " + names + " cannot execute it";
-    }
+    const auto& lacking = job.record.report.lacking;
+    if (!lacking.empty() && !bid)
+        return Reason(ReasonCode::program_lacking).with(Figure::cause, some_of(lacking));
+    if (const JobReport& r = job.record.report; !r.no_user.empty() && !bid)
+        return at_node(ReasonCode::node_refused, r.no_user.back())
+            .with(Figure::cause, r.why_no_user);
     for (const auto& [name, bar] : job.bars)
-        if (bar.active && !Places::lacks_program(job, name))
-            return name + " could not take it: " + bar.why + "; tried again later";
-    if (bid) return "outbid; " + format_money(*bid) + " would win a place";
-    if (std::string held = places_.memory_held_on(job.record.report.terms); !held.empty())
-        return held;
-    return "waits for room";
+        if (bar.active && !Places::lacks(job, name))
+            return at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why);
+    if (bid) return Reason(ReasonCode::outbid).with(Figure::bid, *bid);
+    if (Reason held = places_.memory_held_on(job.record.report.terms); !held.empty()) return held;
+    return ReasonCode::no_room;
 }
 
 // Why nothing is decided about it now. Empty if it is free.
-std::string Market::pinned_comment(const Job& job) const {
+Reason Market::why_pinned(const Job& job) const {
     const JobRecord& r = job.record;
     const bool running = job.phase() == JobPhase::running, frozen = job.phase() == JobPhase::frozen;
     const std::string& where = r.report.where;
     const Node* home = home_of(job);
-    if (r.cancel && home && home->connected) return "is being cancelled";
-    if (r.cancel) return "cancelled as soon as " + job.id().home + " is back";
+    const auto of_home = [&](ReasonCode code) {
+        return Reason(code).with(Figure::home, job.id().home);
+    };
+    if (r.cancel && home && home->connected) return ReasonCode::cancelling;
+    if (r.cancel) return of_home(ReasonCode::cancel_later);
     if (!home || !home->connected)
-        return "its home node " + job.id().home + " is not connected" +
-               (running ? "; it stays on " + where : "");
-    if (!job.reported) return "its home node " + job.id().home + " has not reported it yet";
+        return of_home(ReasonCode::home_away).with(Figure::node, running ? where : NodeName{});
+    if (!job.reported) return of_home(ReasonCode::home_silent);
+    if (job.phase() == JobPhase::waiting && !r.report.waits_for.empty())
+        return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
     const Node* at = find_node(where);
-    if (running && at && !at->connected) return where + " is not connected; it stays there";
+    if (running && at && !at->connected) return at_node(ReasonCode::node_away, where);
     if (running && at && Places::keeps_guests(*at))
-        return where + " takes nobody new (" + at->record.report.cannot + "); it stays there";
+        return at_node(ReasonCode::node_keeps, where).with(Figure::cause, at->record.report.cannot);
     if (frozen && at && !at->connected)
-        return std::string(r.report.in_place ? "it stands" : "its image is") + " on " + where +
-               ", which is not connected";
+        return at_node(r.report.in_place ? ReasonCode::stands_away : ReasonCode::image_away, where);
     if (job.stuck.active)
-        return "cannot leave " + where + ": " + job.stuck.why + "; tried again later";
-    if (std::string limited = limit_comment(job); !limited.empty()) return limited;
+        return at_node(ReasonCode::cannot_leave, where).with(Figure::cause, job.stuck.why);
+    if (Reason limited = why_limited(job); !limited.empty()) return limited;
     if (r.out_of_budget)
-        return "its budget of " + format_money(r.report.terms.budget) +
-               " is used up; a larger one (srun -J " + job.id().text() + " -b MORE) wakes it";
-    if (r.hold == Hold::frozen && running)
-        return "runs on " + where + ", and is to be frozen and held by the operator";
-    if (r.hold == Hold::frozen) return "held frozen by the operator";
-    if (r.hold == Hold::at_node) {
-        if (running && where == r.hold_node) return "held on " + where + " by the operator";
-        const std::string why = places_.why_not_at(job, r.hold_node);
-        return "held for " + r.hold_node + " by the operator" +
-               (why.empty() ? "" : ", which " + why);
-    }
-    return {};
+        return Reason(ReasonCode::budget_used)
+            .with(Figure::limit, r.report.terms.budget)
+            .with(Figure::job, job.id().text());
+    if (r.hold == Hold::frozen)
+        return running ? at_node(ReasonCode::being_held_frozen, where)
+                       : Reason(ReasonCode::held_frozen);
+    if (r.hold != Hold::at_node) return {};
+    if (running && where == r.hold_node) return at_node(ReasonCode::held_on, where);
+    return at_node(ReasonCode::held_for, r.hold_node)
+        .with(Figure::cause, places_.why_not_at(job, r.hold_node));
 }
 
-std::string Market::comment(const Job& job) const {
-    if (job.phase() == JobPhase::finished) return job.record.report.why;
-    std::string pinned = pinned_comment(job);
-    if (in_transit(job) && !job.record.cancel)
-        return job.record.order ? job.record.order->reason : job.comment;
+Reason Market::reason(const Job& job) const {
+    if (const souk::Cause& why = job.record.report.why; job.phase() == JobPhase::finished)
+        return why.empty() ? Reason() : Reason(ReasonCode::said).with(Figure::cause, why);
+    Reason pinned = why_pinned(job);
+    if (in_transit(job) && !job.record.cancel) {
+        const auto& order = job.record.order;
+        if (!order) return job.reason;
+        for (const Reason* known : {&job.order_reason, &job.reason})
+            if (known->text() == order->reason) return *known;
+        return Reason::said(order->reason);
+    }
     if (!pinned.empty()) return pinned;
-    if (settling())
-        return job.phase() == JobPhase::running
-                   ? ""
-                   : "the market has just started and waits for its nodes";
-    const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
-    if (!target && Places::is_rooted(job) && !running) return rooted_comment(job);
-    if (!target) return running ? job.comment : why_waiting(job, solver_);
-    if (running && target->id() == job.record.report.where) return job.comment;
-    if (!Admission::has_room(job)) return "waits until another job of its user has stopped";
-    return "waits for room on " + target->id() +
-           (job.comment.empty() ? "" : " (" + job.comment + ")");
+    if (settling()) return running ? Reason() : Reason(ReasonCode::market_starting);
+    const Node* const target = target_of(job);
+    if (!target && Places::is_rooted(job) && !running) return why_stopped(job);
+    if (!target) return running ? job.reason : why_waiting(job, solver_);
+    if (running && target->id() == job.record.report.where) return job.reason;
+    if (!Admission::has_room(job)) return ReasonCode::room_of_user;
+    return at_node(ReasonCode::room_on_node, target->id()).with(Figure::before, job.reason.text());
+}
+
+std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
+    constexpr size_t nodes_shown = 16;
+    const JobReport& r = job.record.report;
+    if (job.phase() == JobPhase::finished)
+        return {Reason(ReasonCode::ended).with(Figure::cause, r.why)};
+    std::vector<Reason> all;
+    const auto add = [&](Reason reason) {
+        const std::string text = reason.text();
+        const auto same = [&](const Reason& known) { return known.text().ends_with(text); };
+        if (!reason.empty() && std::none_of(all.begin(), all.end(), same)) all.push_back(reason);
+    };
+    const bool running = job.phase() == JobPhase::running;
+    if (running) add(at_node(ReasonCode::runs, r.where));
+    add(reason(job));
+    if ((running || r.in_place) && !r.cannot_move.empty())
+        add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));
+    if (!job.last_failed.empty())
+        add(Reason(ReasonCode::order_failed).with(Figure::cause, job.last_failed));
+    for (const auto& [name, bar] : job.bars)
+        if (bar.active && all.size() < nodes_shown)
+            add(at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why));
+    if (running || in_transit(job) || !why_pinned(job).empty() || r.terms.cpus > 1) return all;
+    const Reason none = places_.why_no_provider(job);
+    if (!none.empty() && !none.amount(Figure::least)) return all;
+    const Nanos unix = now + calendar_;
+    if (const auto minute = price_history().first_below(minute_of(unix) - day_minutes, job.bid))
+        add(Reason(ReasonCode::by_yesterday).with(Figure::about, (*minute + day_minutes) * 60));
+    return all;
+}
+
+Reason Market::reason(const Node& node, Nanos now) const {
+    const ProviderReport& r = node.record.report;
+    if (!node.connected)
+        return now < node.lost_at + options_.grace ? ReasonCode::node_disconnected
+                                                   : ReasonCode::node_lost;
+    if (!node.record.has_report || !r.on_market) {
+        Reason off = ReasonCode::node_off;
+        return r.opens.ns > 0 ? std::move(off).with(Figure::opens, r.opens.ns / 1'000'000'000)
+                              : off;
+    }
+    if (!r.cannot.empty()) return Reason(ReasonCode::node_unable).with(Figure::cause, r.cannot);
+    const auto bid = solver_.next_price(node.key);
+    if (node.used_cpus < r.cpus && bid)
+        return Reason(ReasonCode::node_open).with(Figure::bid, *bid);
+    Reason full = Reason(ReasonCode::node_full)
+                      .with(Figure::count, std::to_string(node.used_cpus))
+                      .with(Figure::cpus, int64_t{r.cpus});
+    return bid ? std::move(full).with(Figure::bid, *bid) : full;
 }
 
 void Market::refresh_comments(Nanos now) {

@@ -43,7 +43,7 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
     job->record.hold_node = hold ? name : NodeName{};
     job->once.reset();
     if (!hold) job->once = name;
-    job->comment = "moved by the operator";
+    job->reason = ReasonCode::moved_by_hand;
     book_.save(*job);
     touch(*job);
     if (job->phase() == JobPhase::running && job->record.report.where == name &&
@@ -66,7 +66,7 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     const bool still =
         (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
     if (!hold && !still) job->once = NodeName{};
-    job->comment = "frozen by the operator";
+    job->reason = ReasonCode::frozen_by_hand;
     job->displaced = false;
     book_.save(*job);
     touch(*job);
@@ -80,7 +80,7 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
     heard(Input::thaw, id, name);
     if (!name.empty()) {
         auto moved = move(id, name, hold, uid);
-        if (moved) mutable_job(id)->comment = "thawed by the operator";
+        if (moved) mutable_job(id)->reason = ReasonCode::thawed_by_hand;
         return moved;
     }
     TRY_ASSIGN(Job* const job, operated(id, uid));
@@ -103,7 +103,7 @@ Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     job->record.hold = Hold::none;
     job->record.hold_node.clear();
     job->once.reset();
-    job->comment.clear();
+    job->reason.clear();
     book_.save(*job);
     touch(*job);
     return "job " + id.text() + " is released";
@@ -152,20 +152,80 @@ Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
     if (it->second.connected)
         return fail("node " + name + " is connected: pvdctl market off empties it");
     places_.write_off(name);
-    for (auto& [id, job] :
-         book_.jobs()) {  // it will not run there any more: what held it there is over
+    unhold(name);
+    for (const auto& [other, node] : book_.nodes())
+        if (node.connected) notes_.lost(other, name);
+    return "node " + name + " is lost: its jobs go on from their checkpoints";
+}
+
+// It will not run there any more: what held it there is over.
+void Market::unhold(const NodeName& name) {
+    for (auto& [id, job] : book_.jobs()) {
         if (job.phase() == JobPhase::finished) continue;
         if (job.once == name) job.once.reset();
         if (job.record.hold != Hold::at_node || job.record.hold_node != name) continue;
         job.record.hold = Hold::none;
         job.record.hold_node.clear();
-        job.comment = "was held on " + name + ", which is lost";
+        job.reason = Reason(ReasonCode::hold_lost).with(Figure::node, name);
         book_.save(job);
         touch(job);
     }
-    for (const auto& [other, node] : book_.nodes())
-        if (node.connected) notes_.lost(other, name);
-    return "node " + name + " is lost: its jobs go on from their checkpoints";
+}
+
+Status Market::may_forget(const Node& node) const {
+    const NodeName& name = node.id();
+    if (node.connected)
+        return fail("node " + name +
+                    " is connected: pvdctl market off empties it, and without agentd it can be "
+                    "forgotten");
+    for (const auto& [id, job] : book_.jobs()) {
+        const JobReport& r = job.record.report;
+        if (r.phase == JobPhase::finished) continue;
+        const bool there = node.jobs.contains(id) || r.where == name || r.to == name ||
+                           (job.record.order && job.record.order->node == name);
+        if (id.home != name) {
+            if (there)
+                return fail("job " + id.text() + " is on node " + name + ": marketctl node lost " +
+                            name + " says that it goes on without it");
+        } else if (!job.record.cancel) {
+            return fail("job " + id.text() + " was submitted on node " + name +
+                        " and has not ended: marketctl cancel " + id.text());
+        } else if (job.run_since != Nanos::never()) {
+            return fail("job " + id.text() + " was submitted on node " + name +
+                        " and may still run on " + r.where + " until its lease ends");
+        }
+    }
+    return {};
+}
+
+Result<std::string> Market::forget(const NodeName& name, uint32_t uid, Nanos now) {
+    heard(Input::forget, {}, name);
+    if (uid != root_uid) return fail("only root may have a node forgotten");
+    const auto it = book_.nodes().find(name);
+    if (it == book_.nodes().end()) return fail("no such node: " + name);
+    TRY(may_forget(it->second));
+    begin_day(now);
+    unhold(name);
+    for (auto& [id, job] : book_.jobs()) {
+        job.bars.erase(name);
+        if (job.via == name) job.via.clear();
+        if (job.record.payee == name) close_tab(job, now);
+        if (id.home == name && job.phase() != JobPhase::finished) lose_home(job, now);
+    }
+    Node& node = it->second;
+    if (const auto spec = solver_.provider(node.key)) {
+        ProviderSpec gone = *spec;
+        gone.accepting = false;
+        if (log_) log_->told(node, gone);
+        solver_.remove_provider(node.key);
+    }
+    places_.came_back(name);
+    places_.changed();
+    notes_.forget(node);
+    touched_nodes_.erase(node);
+    book_.forget(node);
+    dirty_ = true;
+    return "node " + name + " is forgotten; its account and its receipts stay";
 }
 
 const char* Market::provider_state(const Node& node, Nanos now) const {
@@ -178,7 +238,7 @@ const char* Market::provider_state(const Node& node, Nanos now) const {
 
 std::string Market::audit() const {
     std::map<NodeName, std::pair<int64_t, int64_t>> used;
-    Money paid = book_.meta().retired, earned;
+    Money paid = book_.meta().retired, earned = earned_by_forgotten();
     std::map<Holder, Money> open;  // in no receipt yet
     for (const auto& [id, job] : book_.jobs()) {
         const JobRecord& r = job.record;

@@ -12,6 +12,7 @@
 #include "market/core/ledger.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/price_history.hpp"
+#include "market/core/reason.hpp"
 #include "market/core/users.hpp"
 
 namespace souk::market {
@@ -22,6 +23,19 @@ inline constexpr uint32_t root_uid = 0;
 // stay: at_node of wherever it runs next
 enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
 const char* to_string(Hold hold);
+
+// One stay of a job at a place, under one epoch: what its home let be charged for it, and what the
+// place itself has measured (use_check.hpp).
+struct Stay {
+    NodeName node;
+    Epoch epoch;
+    Nanos run;                  // that is charged for; what was taken back is taken off
+    Money cost;                 // of that
+    Nanos measured{-1};         // by the place; below 0: it has not said
+    bool measured_all = false;  // the place has said that this was all
+    bool over = false;          // the job is elsewhere now, or has ended
+    bool operator==(const Stay&) const = default;
+};
 
 // One job as it is stored. A job that waits and has cost nothing is not: its home has it.
 struct JobRecord {
@@ -40,7 +54,12 @@ struct JobRecord {
     bool out_of_budget = false;  // until the budget grows
     uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
     Nanos ended;                 // finished: when the market heard of it, Unix time
-    std::string comment;         // why it is where it is, as of its last order
+    std::string comment;         // why it is where it is, as of its last order: `reason` in words
+    ReasonRecord reason;
+    // the newest last; those before it wait for their place's last word
+    std::vector<Stay> stays;
+    // Its run time is at most what has passed since, Unix time; 0: an older version's.
+    Nanos ran_since;
 };
 
 struct NodeRecord {
@@ -49,6 +68,9 @@ struct NodeRecord {
     bool has_report = false;
     ProviderReport report;  // the newest
     Money earned;
+    // times that it and a job's home did not agree on a stay, and by how much in all
+    uint64_t differences = 0;
+    Nanos different;
 };
 
 // What an operator set of the solver while the market ran (marketctl set). It goes before what is
@@ -78,11 +100,14 @@ struct MetaRecord {
 struct EraseUser {
     uint32_t uid;
 };
+struct EraseNode {
+    NodeName node;
+};
 struct ErasePrice {
     int64_t minute;
 };
 using StoreOp = std::variant<JobRecord, NodeRecord, AccountRecord, Receipt, MetaRecord, UserRecord,
-                             PriceRecord, EraseUser, ErasePrice>;
+                             PriceRecord, EraseUser, ErasePrice, EraseNode>;
 struct Send {
     NodeName node;
     FromMarket message;
@@ -94,7 +119,7 @@ struct Outputs {
     bool ask_solver = false;
 };
 
-// job, node, account, receipt, meta, user, price, erase_user, erase_price
+// job, node, account, receipt, meta, user, price, erase_user, erase_price, erase_node
 const char* to_string(const StoreOp& op);
 // order, note, provider_note, directory, node_lost
 const char* to_string(const FromMarket& message);
@@ -114,6 +139,7 @@ enum class Input : uint8_t {
     release,
     set_limits,
     write_off,
+    forget,
     set_option,
     adopt,
     use_own,

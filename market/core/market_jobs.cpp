@@ -165,7 +165,7 @@ void Market::finish(Job& job, Nanos now) {
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
     job.record.hold = Hold::none;
-    job.comment.clear();
+    job.reason.clear();
     book_.finish(job, now + calendar_);
     claim(job);
     touch(job);
@@ -204,13 +204,17 @@ Nanos Market::surely_stopped(const Job& job) const {
     return at;
 }
 
+// Nobody answers for it any more: as far as the market is concerned it has ended.
+void Market::lose_home(Job& job, Nanos now) {
+    account_until(job, run_time(job, now), now);
+    job.record.report.phase = JobPhase::finished;
+    job.record.report.why = {CauseCode::home_forgot,
+                             "its home node " + job.id().home + " no longer knows it"};
+    finish(job, now);
+}
+
 void Market::job_alarm(Job& job, Nanos now) {
-    if (orders_.is_forgotten(job, now)) {
-        account_until(job, run_time(job, now), now);
-        job.record.report.phase = JobPhase::finished;
-        job.record.report.why = "its home node " + job.id().home + " no longer knows it";
-        return finish(job, now);
-    }
+    if (orders_.is_forgotten(job, now)) return lose_home(job, now);
     if (orders_.gives_up(job, now)) claim(job);
     if (job.run_since != Nanos::never() && now >= surely_stopped(job)) {
         job.run_base = run_time(job, now);

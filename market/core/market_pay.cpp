@@ -4,6 +4,7 @@
 
 #include "market/core/market.hpp"
 #include "market/core/pace.hpp"
+#include "market/core/use_check.hpp"
 
 namespace souk::market {
 // Charges the run time up to `ran` (or takes back) and credits whom it ran on.
@@ -18,7 +19,9 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
         static_cast<__int128>(r.price.micro) * r.report.terms.cpus * (ran - r.billed).ns +
         r.account.rest;
     if (r.tab.empty() && log_) r.tab.decided = log_->number();
+    const Nanos span = ran - r.billed;
     const Money cost = bill::charge(job, ran, now + calendar_);
+    use_check::charged(r, span, cost);
     spend(*job.user, cost);
     payee.record.earned += cost;
     const __int128 charged = static_cast<__int128>(cost.micro) * hour_ns + r.account.rest;
@@ -30,11 +33,83 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     return ran;
 }
 
+// What the places of a provider have measured of jobs that its homes let be charged for.
+void Market::use_report(const NodeName& name, const UseReport& report, Nanos now) {
+    begin_day(now);
+    for (const JobUse& use : report.jobs) {
+        Job* const job = mutable_job(use.id);
+        if (!job) continue;
+        // What is charged for is as of now, as the report is.
+        if (job->run_since != Nanos::never() && job->record.payee == name)
+            account_until(*job, run_time(*job, now), now);
+        if (const auto d = use_check::heard(job->record, name, use)) take_back(*job, *d, now);
+        settle_use(*job, now);
+        book_.save(*job);
+    }
+}
+
+void Market::settle_use(Job& job, Nanos now) {
+    while (const auto d = use_check::settle(job.record)) take_back(job, *d, now);
+}
+
+// What the place has not measured is not paid for. A receipt of its own says so: those that are
+// written stay as they are.
+void Market::take_back(Job& job, const use_check::Difference& d, Nanos now) {
+    JobRecord& r = job.record;
+    Node& payee = node_of(d.node);
+    ++payee.record.differences;
+    payee.record.different += std::max(d.charged - d.measured, d.measured - d.charged);
+    differ_.push_back({job.id(), d});
+    const Money back = std::min(d.cost, r.account.amount);
+    if (back.micro > 0) {
+        close_tab(job, now);
+        r.account.amount -= back;
+        spend(*job.user, Money{-back.micro});
+        payee.record.earned -= back;
+        if (r.finish_seq > 0) {
+            book_.meta().retired -= back;
+            book_.save_meta();
+        }
+        Receipt receipt;
+        receipt.job = job.id();
+        receipt.uid = job.user->record.uid;
+        receipt.user = r.report.user;
+        receipt.node = d.node;
+        receipt.from = receipt.to = now + calendar_;
+        receipt.price = r.price;
+        receipt.cpus = r.report.terms.cpus;
+        receipt.paid = receipt.earned = Money{-back.micro};
+        if (log_) receipt.decided_from = receipt.decided_to = log_->number();
+        const Receipt& posted = ledger_.post(std::move(receipt));
+        if (log_) log_->taken_back(job, posted, now + calendar_);
+        notes_.of(job);
+        set_alarm(job);
+    }
+    book_.save(payee);
+    book_.save(job);
+    notes_.of(payee);
+}
+
+namespace {
+
+// Of a job that is where it is, has left it, or has ended.
+std::string reason_code(const Reason& reason, bool finished) {
+    if (reason.empty())
+        return std::string(to_string(finished ? ReasonCode::ended : ReasonCode::runs));
+    for (const ReasonFigure& f : reason.figures)
+        if (f.what == Figure::cause_code && reason.code == ReasonCode::said) return f.text;
+    return std::string(to_string(reason.code));
+}
+
+}  // namespace
+
 // What is open of a job becomes a receipt.
 void Market::close_tab(Job& job, Nanos now) {
     std::optional<Receipt> receipt = bill::close_tab(job);
     if (!receipt) return;
     if (log_) receipt->decided_to = log_->number();
+    const bool finished = job.phase() == JobPhase::finished;
+    receipt->reason = reason_code(finished ? reason(job) : job.reason, finished);
     const Receipt& posted = ledger_.post(*std::move(receipt));
     if (log_) log_->posted(job, posted, now + calendar_);
     book_.save(job);
@@ -73,6 +148,7 @@ void Market::open_ledger() {
 void Market::run_at(Job& job, const NodeName& node, Nanos now) {
     JobRecord& record = job.record;
     record.payee = node;
+    use_check::begins(record, node, record.report.epoch);
     const Node* at = find_node(node);
     const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
     record.price = std::clamp(record.price, least, job.bid);
@@ -97,11 +173,18 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     JobRecord& record = job.record;
     const JobReport& r = record.report;
     const bool running = r.phase == JobPhase::running;
-    const auto [total, complete] = bill::read(job, before, ran);
+    const Nanos most = use_check::believable(record, ran, now + calendar_);
+    auto [total, complete] = bill::read(job, before, ran);
+    total = std::min(total, most);
+    use_check::believed(record, total, complete, now + calendar_);
     // The terms of the stretch that is accounted are those that were in force.
     const JobTerms terms = r.terms;
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
     const bool came = settle_move(job, total, now);
+    if (const auto former = use_check::before_thaw(record, total); former && !came) {
+        account_until(job, *former, now);
+        use_check::begins(record, r.where, r.epoch);
+    }
     job.run_base = account_until(job, total, now);
     if (complete && !(came && running && !r.stands)) close_tab(job, now);
     record.report.terms = terms;
@@ -111,6 +194,9 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
         if (record.payee != r.where) close_tab(job, now);
         run_at(job, r.where, now);
     }
+    const bool stays = running || r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
+    if (!stays) use_check::ended(record);
+    settle_use(job, now);
     if (bill::is_used_up(job)) record.out_of_budget = true;
     if (r.phase == JobPhase::frozen &&
         job.user->day_left() < cost_of(record.price, terms.cpus, bill::day_rest_min))
@@ -207,6 +293,14 @@ Surplus Market::surplus() const {
     return {money(consumers), money(providers), money(consumers) + money(providers)};
 }
 
+Money Market::earned_by_forgotten() const {
+    Money sum;
+    for (const auto& [holder, account] : ledger_.accounts())
+        if (holder.kind == Holder::Kind::node && !book_.nodes().contains(holder.node))
+            sum += account.balance;
+    return sum;
+}
+
 Totals Market::totals(Nanos now) const {
     Totals t;
     t.paid = book_.meta().retired;
@@ -225,6 +319,7 @@ Totals Market::totals(Nanos now) const {
             default: ++t.in_transit; break;
         }
     }
+    t.earned += earned_by_forgotten();
     for (const auto& [name, node] : book_.nodes()) t.earned += node.record.earned;
     t.surplus = surplus();
     return t;

@@ -13,9 +13,10 @@ const Node* Market::target_of(const Job& job) const {
     return book_.node_of(solver_.place(job.key));
 }
 
-void Market::issue(Job& job, Order::Kind kind, const NodeName& node, std::string reason, Nanos now,
-                   Outputs& out) {
-    Order order = orders_.make(job, kind, node, std::move(reason));
+void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason,
+                   Nanos now, Outputs& out) {
+    Order order = orders_.make(job, kind, node, reason.text());
+    job.order_reason = reason;
     if (kind == Order::Kind::run) {
         const Node& to = book_.nodes().at(node);
         order.address = to.record.address;
@@ -40,12 +41,14 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     if (!job.reported || !home || !home->connected) return true;
     if (job.record.cancel) {
         const bool sent = job.record.order && job.record.order->kind == Order::Kind::abort;
-        if (!sent && !job.stuck.active) issue(job, Order::Kind::abort, {}, "cancelled", now, out);
+        if (!sent && !job.stuck.active)
+            issue(job, Order::Kind::abort, {}, Reason::said("cancelled"), now, out);
         return true;
     }
     if (in_transit(job)) return true;
     if (!job.stuck.active && !settling() && places_.no_node_is_left(job, now)) {
-        issue(job, Order::Kind::give_up, {}, "no node can execute its program", now, out);
+        issue(job, Order::Kind::give_up, {}, Reason::said("no node can execute its program"), now,
+              out);
         return true;
     }
     if (!job.in_solver) return true;
@@ -53,7 +56,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     const bool running = job.phase() == JobPhase::running;
     if (!target) {
         if (running && !places_.cannot_leave(job))
-            issue(job, Order::Kind::suspend, {}, comment(job), now, out);
+            issue(job, Order::Kind::suspend, {}, reason(job), now, out);
         return true;
     }
     if ((running && job.record.report.where == target->id()) || !places_.may_run_at(job, *target))
@@ -63,7 +66,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (!Places::fits(job, *target)) return false;
-    issue(job, Order::Kind::run, target->id(), job.comment, now, out);
+    issue(job, Order::Kind::run, target->id(), job.reason, now, out);
     return true;
 }
 
@@ -128,8 +131,9 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
     }
     if (!least) return;
     least->via = target_of(*least)->id();
-    const std::string reason =
-        "makes room for job " + blocked.id().text() + " on its way to " + least->via;
+    const Reason reason = Reason(ReasonCode::makes_room)
+                              .with(Figure::job, blocked.id().text())
+                              .with(Figure::node, least->via);
     issue(*least, Order::Kind::suspend, {}, reason, now, out);
     ++room_search_;
 }

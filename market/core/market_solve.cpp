@@ -25,7 +25,8 @@ std::optional<Market::Wish> Market::fact(const Job& job) const {
         return w;
     }
     w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
-    if (!job.reported || r.cancel || places_.cannot_leave(job)) return w;
+    const bool not_yet = w.state == JobState::waiting && !r.report.waits_for.empty();
+    if (!job.reported || r.cancel || not_yet || places_.cannot_leave(job)) return w;
     return {};
 }
 
@@ -138,7 +139,7 @@ void Market::take_changes(std::span<const Change> changes) {
         if (!found) continue;
         Job& job = *found;
         if (log_) log_->changed(change.job);
-        job.comment = solver_.reason(change, called);
+        job.reason = solver_.reason(change, called);
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
         job.displaced = change.kind == ChangeKind::freeze && by_somebody;
         pending_.insert(job);

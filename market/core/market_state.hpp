@@ -18,10 +18,10 @@ struct Backoff {
     bool active = false;
     Nanos until;
     uint32_t failures = 0;
-    std::string why;
+    souk::Cause why;
 
     // Once more: for twice as long as the last time, up to `max`. What is long ago does not count.
-    void again(const std::string& because, Nanos now, Nanos min, Nanos max);
+    void again(const souk::Cause& because, Nanos now, Nanos min, Nanos max);
 };
 
 struct Node;
@@ -43,12 +43,13 @@ struct Job {
     // orders that were not carried out, in this life of the market
     uint64_t failures = 0;
     // the last of them, and why; empty: one has been carried out since
-    std::string last_failed;
+    souk::Cause last_failed;
     std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
     NodeName via;                  // being frozen only to get there
     // its run time is run_base, plus what passed since run_since
     Nanos run_base, run_since = Nanos::never();
-    std::string comment;  // why it waits, or why it is where it is
+    Reason reason;        // why it waits, or why it is where it is
+    Reason order_reason;  // of its newest order of this life of the market
     std::string noted_comment;
     Money noted_price;
     // the cost to which its user's limit of the day lets it run; below 0: no limit

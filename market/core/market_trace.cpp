@@ -23,6 +23,7 @@ const char* to_string(Input input) {
         case Input::release: return "release";
         case Input::set_limits: return "set_limits";
         case Input::write_off: return "write_off";
+        case Input::forget: return "forget";
         case Input::set_option: return "set_option";
         case Input::adopt: return "adopt";
         case Input::use_own: return "use_own";
@@ -31,8 +32,9 @@ const char* to_string(Input input) {
 }
 
 const char* to_string(const StoreOp& op) {
-    static constexpr const char* names[] = {"job",  "node",  "account",    "receipt",    "meta",
-                                            "user", "price", "erase_user", "erase_price"};
+    static constexpr const char* names[] = {"job",         "node",      "account", "receipt",
+                                            "meta",        "user",      "price",   "erase_user",
+                                            "erase_price", "erase_node"};
     static_assert(std::size(names) == std::variant_size_v<StoreOp>);
     return names[op.index()];
 }
@@ -55,6 +57,7 @@ TraceLine line_of(const StoreOp& op) {
     TraceLine line = line_of(TraceKind::output, std::string("store.") + to_string(op), {});
     if (const auto* job = std::get_if<JobRecord>(&op)) line.job = job->report.id;
     if (const auto* node = std::get_if<NodeRecord>(&op)) line.node = node->node;
+    if (const auto* gone = std::get_if<EraseNode>(&op)) line.node = gone->node;
     if (const auto* receipt = std::get_if<Receipt>(&op)) {
         line.job = receipt->job;
         line.node = receipt->node;
@@ -99,7 +102,7 @@ void Market::tell_report(const NodeName& node, const ToMarket& message) const {
 // Its phase, and the order that is outstanding.
 void Market::tell_state(const Job& job) {
     TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(),
-                             job.record.report.epoch, job.record.report.where, job.comment);
+                             job.record.report.epoch, job.record.report.where, job.reason.text());
     if (const auto& order = job.record.order) {
         line.step += std::string(".ordered_") + to_string(order->kind);
         line.to = order->node;

@@ -77,7 +77,7 @@ void Market::describe(const Job& job, Nanos now, JsonWriter& j) const {
     j.end_array();
     if (job.alarm != Nanos::never()) j.field("alarm_s", (job.alarm - now).seconds());
     if (!job.last_failed.empty()) j.field("last_failed", job.last_failed);
-    if (!job.comment.empty()) j.field("comment", job.comment);
+    if (!job.reason.empty()) j.field("comment", job.reason.text());
 }
 
 void Market::describe(const Node& node, Nanos now, JsonWriter& j) const {

@@ -4,11 +4,16 @@
 
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
+#include "market/core/ticket.hpp"
 
 namespace souk {
 
 // The newest of a job's places.
 inline constexpr Rule places_rule = rule::at_most(1000, rule::node, true);
+// A ticket and its signature (kernel/trust/ticket_key.hpp), or nothing.
+inline constexpr Rule sealed_ticket_rule = rule::text(TextRule::bytes, 4096);
+// A later version may have more of them.
+inline constexpr Rule cause_rule = rule::between(0, UINT16_MAX);
 inline constexpr Rule phase_rule = rule::one_of(JobPhase::waiting, JobPhase::finished);
 
 SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),
@@ -35,6 +40,12 @@ SOUK_FIELDS(JobStats,  //
             field("resumes", &JobStats::resumes),
             field("cpu_time", &JobStats::cpu_time, rule::span));
 
+SOUK_FIELDS(FilesUse,  //
+            field("served", &FilesUse::served),
+            field("out_bytes", &FilesUse::out_bytes, rule::count),
+            field("in_bytes", &FilesUse::in_bytes, rule::count),
+            field("requests", &FilesUse::requests, rule::count), field("waits", &FilesUse::waits));
+
 SOUK_FIELDS(
     JobReport,  //
     field("id", &JobReport::id), field("terms", &JobReport::terms, rule::required),
@@ -45,7 +56,9 @@ SOUK_FIELDS(
     field("where", &JobReport::where, rule::node_or_none),
     field("to", &JobReport::to, rule::node_or_none), field("epoch", &JobReport::epoch, rule::count),
     field("order_seq", &JobReport::order_seq, rule::count), field("comment", &JobReport::comment),
+    part("comment_code", &JobReport::comment, &Cause::code, cause_rule),
     field("stands", &JobReport::stands), field("cannot_move", &JobReport::cannot_move),
+    part("cannot_move_code", &JobReport::cannot_move, &Cause::code, cause_rule),
     field("in_place", &JobReport::in_place), field("address", &JobReport::address),
     field("pid", &JobReport::pid, rule::between(0, INT32_MAX)),
     field("checkpoint_node", &JobReport::checkpoint_node, rule::node_or_none),
@@ -54,8 +67,20 @@ SOUK_FIELDS(
     field("checkpoint_trouble", &JobReport::checkpoint_trouble), field("stats", &JobReport::stats),
     field("stay_run", &JobReport::stay_run, rule::known_span),
     field("alone", &JobReport::alone, rule::span), field("places", &JobReport::places, places_rule),
-    field("lacking", &JobReport::lacking, places_rule), field("cancelled", &JobReport::cancelled),
-    field("wait_status", &JobReport::wait_status), field("why", &JobReport::why));
+    field("lacking", &JobReport::lacking, places_rule),
+    field("no_user", &JobReport::no_user, places_rule),
+    field("why_no_user", &JobReport::why_no_user), field("cancelled", &JobReport::cancelled),
+    field("wait_status", &JobReport::wait_status), field("why", &JobReport::why),
+    part("why_code", &JobReport::why, &Cause::code, cause_rule),
+    field("array", &JobReport::array, rule::name), field("array_index", &JobReport::array_index),
+    field("waits_for", &JobReport::waits_for, rule::name),
+    field("files", &JobReport::files, rule::unless_same));
+
+SOUK_FIELDS(JobUse,  //
+            field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),
+            field("run", &JobUse::run, rule::span), field("cpu", &JobUse::cpu, rule::span),
+            field("ended", &JobUse::ended));
+SOUK_FIELDS(UseReport, field("jobs", &UseReport::jobs, rule::at_most(1024)));
 
 SOUK_FIELDS(ProviderReport,  //
             field("node", &ProviderReport::node, rule::node),
@@ -69,18 +94,36 @@ SOUK_FIELDS(ProviderReport,  //
             field("wait_permille", &ProviderReport::wait_permille, rule::between(0, 1'000'000'000)),
             field("load_source", &ProviderReport::load_source, rule::name),
             flat(&ProviderReport::machine), field("cannot", &ProviderReport::cannot),
-            field("restriction", &ProviderReport::restriction));
+            field("restriction", &ProviderReport::restriction),
+            field("opens", &ProviderReport::opens, rule::time),
+            field("version", &ProviderReport::version, rule::name));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
             field("kind", &Order::kind, rule::one_of(Order::Kind::run, Order::Kind::give_up)),
             field("node", &Order::node, rule::node_or_none),
             field("address", &Order::address, rule::address),
-            field("price", &Order::price, rule::price), field("reason", &Order::reason));
+            field("price", &Order::price, rule::price), field("reason", &Order::reason),
+            field("ticket", &Order::ticket, sealed_ticket_rule));
+
+// A digest of a key, in hexadecimal digits.
+inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));
+
+SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, rule::count),
+            field("uid", &Ticket::uid), field("user", &Ticket::user, rule::name),
+            field("source", &Ticket::source, rule::node_or_none),
+            field("destination", &Ticket::destination, rule::node),
+            field("address", &Ticket::address, rule::address),
+            field("cpus", &Ticket::cpus, rule::cpus),
+            field("memory_mb", &Ticket::memory_mb, rule::megabytes),
+            field("keys", &Ticket::keys, ticket_keys_rule),
+            field("issued", &Ticket::issued, rule::time),
+            field("expires", &Ticket::expires, rule::time));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),
-            field("node", &OrderFailed::node, rule::node_or_none), field("why", &OrderFailed::why));
+            field("node", &OrderFailed::node, rule::node_or_none), field("why", &OrderFailed::why),
+            part("why_code", &OrderFailed::why, &Cause::code, cause_rule));
 
 SOUK_FIELDS(JobNote, field("id", &JobNote::id),  //
             field("price", &JobNote::price, rule::price),
@@ -88,7 +131,8 @@ SOUK_FIELDS(JobNote, field("id", &JobNote::id),  //
             field("settled", &JobNote::settled),
             field("day_limit", &JobNote::day_limit, rule::amount),
             field("day_left", &JobNote::day_left, rule::amount),
-            field("day_cost", &JobNote::day_cost, rule::amount));
+            field("day_cost", &JobNote::day_cost, rule::amount),
+            field("code", &JobNote::code, rule::name));
 
 SOUK_FIELDS(ProviderNote,  //
             field("current_price", &ProviderNote::current_price, rule::amount),

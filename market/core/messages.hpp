@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/ipv4.hpp"
 #include "kernel/base/machine.hpp"
@@ -64,6 +65,15 @@ struct JobStats {
     bool operator==(const JobStats&) const = default;
 };
 
+// Of a job that sees its home's files on other nodes (srun --files), as its home counts. out: what
+// it was sent (contents, names, attributes); in: what it sent.
+struct FilesUse {
+    bool served = false;  // it is such a job
+    uint64_t out_bytes = 0, in_bytes = 0, requests = 0;
+    std::string waits;  // why it is not reached where it runs, so that its file calls wait
+    bool operator==(const FilesUse&) const = default;
+};
+
 // Home to market: one job, whole.
 struct JobReport {
     JobId id;
@@ -76,11 +86,11 @@ struct JobReport {
     NodeName to;     // the destination while it moves or thaws
     Epoch epoch;
     uint64_t order_seq = 0;  // the newest order that the home node has taken
-    std::string comment;     // one line for people: why the last order failed
+    Cause comment;           // one line for people: why the last order failed
     // its clock does, although the phase says that it runs: a move that was given up holds it still
     bool stands = false;
     // why, while it runs or is `in_place`; empty: as far as is known it can
-    std::string cannot_move;
+    Cause cannot_move;
     // frozen, without an image: stopped where it is, with its memory, as it cannot be dumped
     bool in_place = false;
     Ipv4 address;              // of a job with a network of its own
@@ -95,9 +105,17 @@ struct JobReport {
     std::vector<NodeName> places;  // where it ran, in order
     std::vector<NodeName>
         lacking;  // nodes that could not execute its program when it was to start there
+    // nodes on which its user is nobody, or somebody else than where it ran, and what the last said
+    std::vector<NodeName> no_user;
+    std::string why_no_user;
     bool cancelled = false;
-    int32_t wait_status = 0;  // as of waitpid, when finished
-    std::string why;          // when finished without having run to its own end
+    int32_t wait_status = 0;   // as of waitpid, when finished
+    Cause why;                 // when finished without having run to its own end
+    std::string array = {};    // the id of the first job of its array; empty: it is of none
+    uint32_t array_index = 0;  // in it
+    // why its home does not let it begin yet; empty: it does
+    std::string waits_for = {};
+    FilesUse files = {};
     bool operator==(const JobReport&) const = default;
 };
 
@@ -117,7 +135,24 @@ struct ProviderReport {
     std::string cannot;         // why it cannot take jobs now; empty when it can
     // what it cannot do with jobs that it takes; empty: nothing that is known
     std::string restriction = {};
+    Nanos opens;  // off the market: when its time frames begin next, Unix time; 0: not known
+    std::string version = {};  // of its agentd; empty: one that does not say
     bool operator==(const ProviderReport&) const = default;
+};
+
+// Provider to market: how long a job has run in its present stay there, as the node itself has
+// measured it: without what it stood still.
+struct JobUse {
+    JobId id;
+    Epoch epoch;
+    Nanos run;
+    Nanos cpu;           // CPU time, as far as it is measured
+    bool ended = false;  // it runs there no more: this is all
+    bool operator==(const JobUse&) const = default;
+};
+struct UseReport {
+    std::vector<JobUse> jobs;
+    bool operator==(const UseReport&) const = default;
 };
 
 // Market to home: what to do with one job. `seq` grows with every order of one market; an older one
@@ -133,6 +168,7 @@ struct Order {
     std::string address;  // run: that node's agentd, host:port
     Money price;          // run: what it pays per CPU-hour at first
     std::string reason;   // for people
+    std::string ticket;   // run: sealed (ticket.hpp); empty: the market gives none
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);
@@ -142,7 +178,7 @@ struct OrderFailed {
     JobId id;
     uint64_t seq = 0;
     NodeName node;  // the node that was meant or that refused
-    std::string why;
+    Cause why;
     bool operator==(const OrderFailed&) const = default;
 };
 
@@ -157,6 +193,7 @@ struct JobNote {
     // its share of the rest is used up: the shares of all a user's jobs together are within the
     // rest.
     Money day_limit = {}, day_left = {}, day_cost = {};
+    std::string code = {};  // of `comment` (market/core/reason.hpp)
     bool operator==(const JobNote&) const = default;
 };
 

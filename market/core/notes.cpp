@@ -15,7 +15,8 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
     const Node* home = texts.home_of(job);
     if (!home || !home->connected) return;
     const bool settled = job.phase() == JobPhase::finished;
-    std::string text = settled ? "" : texts.comment(job);
+    const Reason why = settled ? Reason() : texts.reason(job);
+    std::string text = why.text();
     if (!job.note_due && !settled && text == job.noted_comment &&
         job.record.price == job.noted_price)
         return;
@@ -29,6 +30,7 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
         note.day_left = job.user->day_left();
         note.day_cost = job.noted_day;
     }
+    if (!why.empty()) note.code = to_string(why.code);
     out.send.push_back({job.id().home, std::move(note)});
 }
 
@@ -38,7 +40,9 @@ void Notes::send(const Texts& texts, std::map<NodeName, Node>& nodes, Nanos now,
         later_.insert(
             {node->connected ? std::max(now, node->noted_at + note_pace) : now, node->id()});
     for (; !later_.empty() && later_.begin()->first <= now; later_.erase(later_.begin())) {
-        Node& node = nodes.at(later_.begin()->second);
+        const auto it = nodes.find(later_.begin()->second);
+        if (it == nodes.end()) continue;  // it was forgotten
+        Node& node = it->second;
         if (!node.connected || !node.record.has_report) continue;
         const ProviderNote note = texts.prices(node);
         if (note == node.noted) continue;

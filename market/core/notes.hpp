@@ -21,7 +21,7 @@ class Notes {
       public:
         // Where the note of a job goes; null: nobody is there.
         virtual const Node* home_of(const Job& job) const = 0;
-        virtual std::string comment(const Job& job) const = 0;
+        virtual Reason reason(const Job& job) const = 0;
         virtual ProviderNote prices(const Node& node) const = 0;
 
       protected:
@@ -31,6 +31,7 @@ class Notes {
     // There may be something to say of it.
     void of(Job& job) { jobs_.insert(job); }
     void of(Node& node) { nodes_.insert(node); }
+    void forget(Node& node) { nodes_.erase(node); }
     void lost(const NodeName& to, const NodeName& node) { lost_.push_back({to, NodeLost{node}}); }
 
     // All that is to be said by now, of the nodes of this market.

@@ -6,7 +6,7 @@
 
 namespace souk::market {
 
-void Backoff::again(const std::string& because, Nanos now, Nanos min, Nanos max) {
+void Backoff::again(const souk::Cause& because, Nanos now, Nanos min, Nanos max) {
     if (failures > 0 && now > until + max) failures = 0;  // long ago
     Nanos span = min;
     for (uint32_t i = 0; i < failures && span < max; ++i) span = span + span;
@@ -47,6 +47,26 @@ Order Orders::make(const Job& job, Order::Kind kind, const NodeName& node, std::
     return order;
 }
 
+std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
+    const JobReport& r = job.record.report;
+    const NodeName& home = order.id.home;
+    if (order.kind != Order::Kind::run) return std::nullopt;
+    const bool begins = job.phase() == JobPhase::waiting;
+    // nobody else has a part in it
+    if (order.node == home && (begins || r.where == home)) return std::nullopt;
+    Ticket t;
+    t.id = order.id;
+    t.number = order.seq;
+    t.uid = r.uid;
+    t.user = r.user;
+    if (!begins) t.source = r.where;
+    t.destination = order.node;
+    t.address = order.address;
+    t.cpus = r.terms.cpus;
+    t.memory_mb = r.terms.memory_mb;
+    return t;
+}
+
 void Orders::give(Job& job, const Order& order, Nanos now) {
     job.record.order = order;
     job.ordered_at = now;
@@ -71,7 +91,7 @@ NodeName Orders::heading_for(const Job& job) {
 }
 
 // The order is over and was not carried out.
-void Orders::refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
+void Orders::refused(Job& job, const Order& order, const NodeName& blame, const souk::Cause& why,
                      Nanos now) const {
     constexpr size_t bars_max = 64;
     const JobReport& r = job.record.report;
@@ -82,14 +102,14 @@ void Orders::refused(Job& job, const Order& order, const NodeName& blame, const 
     const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
                          r.phase == JobPhase::freezing;
     const bool frozen = r.phase == JobPhase::frozen || r.phase == JobPhase::thawing;
-    job.last_failed = (order.kind == Order::Kind::suspend ? "the freeze"
-                       : order.kind == Order::Kind::abort ? "the cancel"
-                       : running                          ? "the move to " + order.node
-                       : frozen                           ? "the thaw on " + order.node
-                                                          : "the start on " + order.node) +
-                      " failed: " + why;
+    const std::string what = order.kind == Order::Kind::suspend ? "the freeze"
+                             : order.kind == Order::Kind::abort ? "the cancel"
+                             : running                          ? "the move to " + order.node
+                             : frozen                           ? "the thaw on " + order.node
+                                                                : "the start on " + order.node;
+    job.last_failed = why.within(what + " failed: ");
     if (running) {  // where it is it is not for what was meant with it
-        job.comment = job.last_failed;
+        job.reason = Reason(ReasonCode::order_failed).with(Figure::cause, job.last_failed);
         job.displaced = false;
     }
     if (order.kind == Order::Kind::run &&
@@ -168,8 +188,10 @@ bool Orders::gives_up(Job& job, Nanos now) const {
     if (!job.record.order || (!in_doubt && !silent)) return false;
     const Order order = *std::exchange(job.record.order, std::nullopt);
     job.doubt_since = Nanos::never();
-    const std::string why =
-        in_doubt && !r.comment.empty() ? r.comment : "its home node did not carry it out";
+    const souk::Cause why =
+        in_doubt && !r.comment.empty()
+            ? r.comment
+            : souk::Cause(CauseCode::not_carried_out, "its home node did not carry it out");
     refused(job, order, order.node, why, now);
     return true;
 }

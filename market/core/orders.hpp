@@ -5,9 +5,11 @@
 // ordered and sends it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "market/core/market_state.hpp"
+#include "market/core/ticket.hpp"
 
 namespace souk::market {
 
@@ -30,6 +32,9 @@ class Orders {
 
     // A new order for the job, not outstanding yet.
     Order make(const Job& job, Order::Kind kind, const NodeName& node, std::string reason);
+    // What it lets the job's home do on other nodes, but for keys and times; none: no other node
+    // has a part in it.
+    static std::optional<Ticket> ticket(const Job& job, const Order& order);
     // It is outstanding from now on.
     static void give(Job& job, const Order& order, Nanos now);
 
@@ -52,7 +57,7 @@ class Orders {
     static void end_back_offs(Job& job, Nanos now);
 
   private:
-    void refused(Job& job, const Order& order, const NodeName& blame, const std::string& why,
+    void refused(Job& job, const Order& order, const NodeName& blame, const souk::Cause& why,
                  Nanos now) const;
 
     Limits limits_;

@@ -35,9 +35,11 @@ bool Places::cannot_leave(const Job& job) const {
     return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
 }
 
-bool Places::lacks_program(const Job& job, const NodeName& name) {
-    const auto& lacking = job.record.report.lacking;
-    return std::find(lacking.begin(), lacking.end(), name) != lacking.end();
+bool Places::lacks(const Job& job, const NodeName& name) {
+    const auto in = [&](const std::vector<NodeName>& nodes) {
+        return std::find(nodes.begin(), nodes.end(), name) != nodes.end();
+    };
+    return in(job.record.report.lacking) || in(job.record.report.no_user);
 }
 
 bool Places::no_node_is_left(const Job& job, Nanos now) const {
@@ -47,7 +49,7 @@ bool Places::no_node_is_left(const Job& job, Nanos now) const {
         const auto& [name, node] = entry;
         const bool gone =
             !node.connected && (written_off_.contains(name) || now >= node.lost_at + away_max);
-        return gone || lacks_program(job, name);
+        return gone || lacks(job, name);
     });
 }
 
@@ -67,17 +69,18 @@ bool Places::may_run_at(const Job& job, const NodeName& name) const {
 
 bool Places::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.bars.find(node.id());
-    return usable(node) && !lacks_program(job, node.id()) &&
+    return usable(node) && !lacks(job, node.id()) &&
            (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
 }
 
 std::vector<ProviderKey> Places::barred(const Job& job) const {
     std::vector<ProviderKey> keys;
     for (const auto& [name, bar] : job.bars)
-        if (bar.active && !lacks_program(job, name))
+        if (bar.active && !lacks(job, name))
             if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
-    for (const NodeName& name : job.record.report.lacking)
-        if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
+    for (const auto* nodes : {&job.record.report.lacking, &job.record.report.no_user})
+        for (const NodeName& name : *nodes)
+            if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
         for (const auto& [name, node] : book_.nodes())
@@ -143,37 +146,80 @@ const Supply& Places::supply() const {
     return *supply_;
 }
 
-std::string Places::why_no_provider(const Job& job) const {
+// Who has what it needs, and does not offer it now.
+Reason Places::with_absent(Reason reason, const JobTerms& t) const {
+    const auto holds = [](const Node& node, int32_t cpus, int64_t mb) {
+        return node.record.report.cpus >= cpus && node.record.report.memory_mb >= mb;
+    };
+    if (!absent_) {
+        absent_.emplace();
+        for (const auto& [name, node] : book_.nodes()) {
+            const ProviderReport& r = node.record.report;
+            if (usable(node) || !node.record.has_report || written_off_.contains(name)) continue;
+            const auto surpassed = [&](const Node* known) {
+                return holds(*known, r.cpus, r.memory_mb);
+            };
+            if (std::any_of(absent_->begin(), absent_->end(), surpassed)) continue;
+            std::erase_if(*absent_, [&, &one = node](const Node* known) {
+                const ProviderReport& k = known->record.report;
+                return holds(one, k.cpus, k.memory_mb);
+            });
+            absent_->push_back(&node);
+        }
+    }
+    for (const Node* node : *absent_) {
+        if (!holds(*node, t.cpus, t.memory_mb)) continue;
+        const ProviderReport& r = node->record.report;
+        const bool off = node->connected && !r.on_market;
+        reason = std::move(reason)
+                     .with(Figure::node, node->id())
+                     .with(Figure::standing, !node->connected ? "not connected"
+                                             : off            ? "off"
+                                                              : "unable to take jobs");
+        if (off && r.opens.ns > 0)
+            return std::move(reason).with(Figure::opens, r.opens.ns / 1'000'000'000);
+        return reason;
+    }
+    return reason;
+}
+
+Reason Places::why_no_provider(const Job& job) const {
     const JobTerms& t = job.record.report.terms;
     const Supply& all = supply();
     const auto least_reserve = all.least_reserve(t.cpus, t.memory_mb);
     if (least_reserve && *least_reserve <= job.bid) return {};
-    if (all.empty()) return "no provider is on the market";
-    const int32_t cpus = all.most_cpus();
-    const int64_t memory = all.most_memory_mb();
+    if (all.empty()) return ReasonCode::no_provider;
+    const int64_t cpus = all.most_cpus(), memory = all.most_memory_mb();
     if (t.cpus > cpus)
-        return "needs " + std::to_string(t.cpus) + " CPUs; no provider has more than " +
-               std::to_string(cpus);
+        return with_absent(Reason(ReasonCode::too_many_cpus)
+                               .with(Figure::cpus, int64_t{t.cpus})
+                               .with(Figure::most, cpus),
+                           t);
     if (t.memory_mb > memory)
-        return "needs " + std::to_string(t.memory_mb) + " MB; no provider offers more than " +
-               std::to_string(memory);
+        return with_absent(Reason(ReasonCode::too_much_memory)
+                               .with(Figure::mb, t.memory_mb)
+                               .with(Figure::most, memory),
+                           t);
     if (!least_reserve)
-        return "no provider has both " + std::to_string(t.cpus) + " CPUs and " +
-               std::to_string(t.memory_mb) + " MB";
-    return (job.bid < t.max_price ? "what its budget bids now, " : "its price ") +
-           format_money(job.bid) + " is below every reservation price; " +
-           format_money(*least_reserve) + " is the least";
+        return with_absent(Reason(ReasonCode::no_node_has_both)
+                               .with(Figure::cpus, int64_t{t.cpus})
+                               .with(Figure::mb, t.memory_mb),
+                           t);
+    return Reason(job.bid < t.max_price ? ReasonCode::pace_below_every_reserve
+                                        : ReasonCode::below_every_reserve)
+        .with(Figure::own, job.bid)
+        .with(Figure::least, *least_reserve);
 }
 
-std::string Places::memory_held_on(const JobTerms& t) const {
+Reason Places::memory_held_on(const JobTerms& t) const {
     for (const JobId& id : rooted_) {
         const Node* node = book_.find_node(book_.jobs().at(id).rooted_on);
         if (!node || !usable(*node) || t.cpus > node->record.report.cpus) continue;
         const int64_t memory = memory_of(*node);
         if (t.memory_mb > memory || t.memory_mb <= memory - node->rooted_mb) continue;
-        return "waits for memory on " + node->id() + ": job " + id.text() +
-               " cannot move, and holds " + std::to_string(book_.jobs().at(id).rooted_mb) +
-               " MB there";
+        return Reason(ReasonCode::memory_held)
+            .with(Figure::node, node->id())
+            .with(Figure::job, id.text());
     }
     return {};
 }

@@ -11,6 +11,7 @@
 
 #include "market/core/book.hpp"
 #include "market/core/machines.hpp"
+#include "market/core/reason.hpp"
 #include "market/core/supply.hpp"
 
 namespace souk::market {
@@ -33,7 +34,10 @@ class Places {
     // nobody out.
     static int64_t memory_of(const Node& node);
     // A node came, went, or offers something else.
-    void changed() { supply_.reset(); }
+    void changed() {
+        supply_.reset();
+        absent_.reset();
+    }
     // The machine of a node is another one. True: it takes other things than the one before.
     bool take_machine(Node& node);
     // Its operator says that it will not come back, until it does.
@@ -53,7 +57,8 @@ class Places {
     const std::set<JobId>& rooted() const { return rooted_; }
     // Neither moved nor frozen nor thawed now.
     bool cannot_leave(const Job& job) const;
-    static bool lacks_program(const Job& job, const NodeName& name);
+    // Its program, or its user: its home has said so.
+    static bool lacks(const Job& job, const NodeName& name);
     // Every node has tried to start it, and cannot execute its program. One that is off the market
     // or too small now was not asked, and may have it; so may one that is away, for some minutes:
     // its daemon may just be started again.
@@ -74,14 +79,15 @@ class Places {
     // What all that may be given jobs hold.
     const Supply& supply() const;
     // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
-    std::string why_no_provider(const Job& job) const;
+    Reason why_no_provider(const Job& job) const;
     // Which job that cannot leave holds the memory that this one would need. Empty if there is
     // none.
-    std::string memory_held_on(const JobTerms& terms) const;
+    Reason memory_held_on(const JobTerms& terms) const;
     // For tests: no change of what nodes hold was missed.
     bool supply_is_right() const;
 
   private:
+    Reason with_absent(Reason reason, const JobTerms& terms) const;
     Status machine_takes(const Job& job, const Node& node) const;
 
     const Book& book_;
@@ -89,6 +95,8 @@ class Places {
     std::set<JobId> rooted_;
     std::set<NodeName> written_off_;        // lives as long as this process
     mutable std::optional<Supply> supply_;  // none: it may have changed
+    // Nodes that may not be given jobs now, but for those that another equals or surpasses.
+    mutable std::optional<std::vector<const Node*>> absent_;
 };
 
 }  // namespace souk::market

@@ -87,6 +87,12 @@ PriceHistory::Changes PriceHistory::add(PriceRecord record) {
     return changes;
 }
 
+std::optional<int64_t> PriceHistory::first_below(int64_t from, Money bid) const {
+    for (auto row = rows_.upper_bound(from); row != rows_.end(); ++row)
+        if (row->second.closed < row->second.minutes && row->second.least <= bid) return row->first;
+    return {};
+}
+
 std::vector<PriceRecord> PriceHistory::list(int64_t from, int64_t step) const {
     std::vector<PriceRecord> all, part;
     for (auto it = rows_.lower_bound(from); it != rows_.end(); ++it) {

@@ -58,6 +58,8 @@ class PriceHistory {
     // From this minute on, one record for each `step` minutes of the calendar in which there is a
     // row.
     std::vector<PriceRecord> list(int64_t from, int64_t step) const;
+    // The first minute after `from` of a row at which this bid had a place; nullopt: none.
+    std::optional<int64_t> first_below(int64_t from, Money bid) const;
 
   private:
     std::map<int64_t, PriceRecord> rows_;

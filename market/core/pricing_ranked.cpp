@@ -285,8 +285,7 @@ std::vector<Money> ranked_prices(Allocator& market, std::vector<bool>& done, boo
     const std::vector<Wide> sums = sums_of(*classes);
     for (const Seated& s : seated) {
         const Job& q = market.jobs()[s.job];
-        if (q.key().n == 0 || q.slot == Allocator::none ||
-            market.machines()[q.slot].cls != (*classes)[s.cls].cls)
+        if (q.slot == Allocator::none || market.machines()[q.slot].cls != (*classes)[s.cls].cls)
             continue;
         prices[s.job] =
             bounded_price(sums[s.cls], market.speed_top(), market.machines()[q.slot], q);

@@ -58,6 +58,7 @@ struct Quote {
     bool others_first = false;  // when others have left some place
     Money bid;                  // the maximum price, or less with --pace
     std::string why;            // why the first that waits does
+    std::string code;           // of `why` (reason.hpp)
     std::optional<Money>
         // that would get all a place at once, at most `bid` if that does (of several jobs: a whole
         // number of units); nullopt: no bid would

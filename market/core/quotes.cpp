@@ -91,9 +91,11 @@ Quote Quotes::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
         const Node* const at = trial.place_of(guest, view_.book);
         if (!at) {
             if (!quote.why.empty()) continue;
-            quote.why = Admission::why(trial.user, guest, trial.decision.held_of(guest),
-                                       view_.book.day_is_spent(trial.user));
-            if (quote.why.empty()) quote.why = view_.why_waiting(guest, trial.solver);
+            Reason why = Admission::why(trial.user, guest, trial.decision.held_of(guest),
+                                        view_.book.day_is_spent(trial.user));
+            if (why.empty()) why = view_.why_waiting(guest, trial.solver);
+            quote.why = why.text();
+            quote.code = to_string(why.code);
             continue;
         }
         const ProviderReport& there = at->record.report;

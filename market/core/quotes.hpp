@@ -33,7 +33,7 @@ class Quotes {
         Nanos calendar;         // what to add to `now` for Unix time
         bool settling = false;  // not all nodes are back: no quote
         // Of a job that is free to run and has no place by this solver.
-        std::function<std::string(const Job&, const Solver&)> why_waiting;
+        std::function<Reason(const Job&, const Solver&)> why_waiting;
     };
     explicit Quotes(View view) : view_(std::move(view)) {}
 

@@ -25,6 +25,24 @@ SOUK_FIELDS(market::Account,  //
             field("cost", &market::Account::amount, rule::amount),
             field("rest", &market::Account::rest, rule::between(0, market::hour_ns - 1)));
 
+// A later version may have more codes and figures: they are kept, and said by `comment`.
+SOUK_FIELDS(market::ReasonFigure,
+            field("what", &market::ReasonFigure::what, rule::between(0, UINT16_MAX)),
+            field("number", &market::ReasonFigure::number),
+            field("text", &market::ReasonFigure::text));
+
+SOUK_FIELDS(market::ReasonRecord,
+            field("code", &market::ReasonRecord::code, rule::between(0, UINT16_MAX)),
+            field("figures", &market::ReasonRecord::figures, rule::at_most(16)));
+
+SOUK_FIELDS(market::Stay,  //
+            field("node", &market::Stay::node, rule::node_or_none),
+            field("epoch", &market::Stay::epoch, rule::count),
+            field("run", &market::Stay::run, rule::span),
+            field("cost", &market::Stay::cost, rule::balance),
+            field("measured", &market::Stay::measured, rule::known_span),
+            field("measured_all", &market::Stay::measured_all), field("over", &market::Stay::over));
+
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
             field("tab", &market::JobRecord::tab, rule::unless_same),
@@ -40,14 +58,19 @@ SOUK_FIELDS(market::JobRecord,  //
             field("out_of_budget", &market::JobRecord::out_of_budget),
             field("finish_seq", &market::JobRecord::finish_seq, rule::count),
             field("ended", &market::JobRecord::ended, rule::time),
-            field("comment", &market::JobRecord::comment));
+            field("comment", &market::JobRecord::comment),
+            field("reason", &market::JobRecord::reason, rule::unless_same),
+            field("stays", &market::JobRecord::stays, rule::at_most(64, {}, true)),
+            field("ran_since", &market::JobRecord::ran_since, rule::time));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),
             field("address", &market::NodeRecord::address, rule::address),
             packed_if(&market::NodeRecord::has_report, "report", &market::NodeRecord::report),
             // what is taken back may be more than was earned
-            field("earned", &market::NodeRecord::earned, rule::balance));
+            field("earned", &market::NodeRecord::earned, rule::balance),
+            field("differences", &market::NodeRecord::differences),
+            field("different", &market::NodeRecord::different, rule::span));
 
 SOUK_FIELDS(market::Holder,  //
             field("kind", &market::Holder::kind,

@@ -135,8 +135,7 @@ struct Solver::Impl {
     // alone.
     Money current_price(uint32_t j) {
         constexpr size_t alone_max = 8;
-        if (priced == market.version() || pricing != PricingRule::critical)
-            return current_prices()[j];
+        if (priced == market.version()) return prices[j];
         reckon_closed(false);
         if (closed_done[j]) return closed_prices[j];
         if (priced_alone != market.version()) alone.clear();
@@ -494,16 +493,18 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
     const auto& barred = market.details(i).barred;
     using Keys = std::span<const ProviderKey>;
-    return least_bid(job.cpus, job.memory_mb, barred ? Keys(*barred) : Keys());
+    return least_bid(job.cpus, job.memory_mb, barred ? Keys(*barred) : Keys(), job.rank);
 }
 
 std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
-    return least_bid(spec.cpus, spec.memory_mb, spec.barred);
+    return least_bid(spec.cpus, spec.memory_mb, spec.barred,
+                     Rank::of(spec.value, spec.arrival, JobKey{UINT64_MAX}));
 }
 
 std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb,
-                                       std::span<const ProviderKey> barred) const {
-    return impl_->algorithm->least_bid(impl_->market, cpus, memory_mb, barred);
+                                       std::span<const ProviderKey> barred,
+                                       const Rank& asker) const {
+    return impl_->algorithm->least_bid(impl_->market, cpus, memory_mb, barred, asker);
 }
 
 std::optional<Money> Solver::next_price(ProviderKey key) const {

@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "market/core/rank.hpp"
+#include "market/core/reason.hpp"
 #include "market/core/solver_options.hpp"
 #include "market/core/types.hpp"
 
@@ -146,13 +148,15 @@ class Solver {
     // ("Next Price"); nullopt: not accepting, pinned full, or no such provider.
     std::optional<Money> next_price(ProviderKey key) const;
 
-    // One line, such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those
-    // of the present state.
-    std::string reason(const Change& change, const Names& names) const;
+    // Such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those of the
+    // present state.
+    Reason reason(const Change& change, const Names& names) const;
 
   private:
+    Reason with_bid(Reason reason, JobKey job) const;
+    Reason gain(const Change& change, const std::string& from, const std::string& to) const;
     std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred) const;
+                                   std::span<const ProviderKey> barred, const Rank& asker) const;
 
     struct Impl;
     std::unique_ptr<Impl> impl_;

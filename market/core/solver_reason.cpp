@@ -4,50 +4,74 @@
 
 namespace souk::market {
 
-std::string Solver::reason(const Change& c, const Names& names) const {
+// Of a job that lost its place: from which bid on it would have one again.
+Reason Solver::with_bid(Reason reason, JobKey job) const {
+    const auto win = winning_bid(job);
+    return win ? std::move(reason).with(Figure::bid, *win) : reason;
+}
+
+Reason Solver::gain(const Change& c, const std::string& from, const std::string& to) const {
+    const auto old = provider(c.from), now = provider(c.to);
+    if (old && now && old->speed == now->speed)
+        return Reason(ReasonCode::lower_reserve).with(Figure::node, to).with(Figure::other, from);
+    return Reason(ReasonCode::faster)
+        .with(Figure::node, to)
+        .with(Figure::speed, int64_t{now ? now->speed : 0})
+        .with(Figure::other, from)
+        .with(Figure::slower, int64_t{old ? old->speed : 0});
+}
+
+Reason Solver::reason(const Change& c, const Names& names) const {
     const std::string from = c.from.n != 0 ? names.provider(c.from) : "";
     const std::string to = c.to.n != 0 ? names.provider(c.to) : "";
     const auto job = this->job(c.job);
-    const std::string bid = job ? format_money(job->value) : "?";
-    const auto win = winning_bid(c.job);
-    const std::string back = win ? "; " + format_money(*win) + " would win it back" : "";
-    auto speed_of = [&](ProviderKey key) {
-        const auto p = provider(key);
-        return p ? std::to_string(p->speed) : std::string("?");
-    };
+    const Money own = job ? job->value : Money{};
+    const bool freezes = c.kind == ChangeKind::freeze;
     switch (c.cause) {
         case Cause::placed: {
+            Reason r = Reason(ReasonCode::placed).with(Figure::own, own).with(Figure::node, to);
             const auto p = provider(c.to);
-            return "its bid " + bid + " takes " + to +
-                   (p ? " (reserve " + format_money(p->reserve) + ")" : "");
+            return p ? std::move(r).with(Figure::reserve, p->reserve) : r;
         }
-        case Cause::faster:
-            if (speed_of(c.from) == speed_of(c.to)) return to + " has a lower reserve than " + from;
-            return to + " runs at speed " + speed_of(c.to) + ", " + from + " at " +
-                   speed_of(c.from);
+        case Cause::faster: return gain(c, from, to);
         case Cause::cheaper:
-            return c.kind == ChangeKind::freeze
-                       ? "no place is worth its price to it now" + back
-                       : to + " is worth more to it than " + from + " at the prices now";
+            return freezes ? with_bid(ReasonCode::no_place_worth_it, c.job)
+                           : Reason(ReasonCode::worth_more)
+                                 .with(Figure::node, to)
+                                 .with(Figure::other, from);
         case Cause::displaced:
-            return "displaced by job " + names.job(c.other) + " at " + format_money(c.other_value) +
-                   back;
-        case Cause::share: return "the turn of job " + names.job(c.other) + " by its user's share";
+            return with_bid(Reason(ReasonCode::displaced)
+                                .with(Figure::job, names.job(c.other))
+                                .with(Figure::price, c.other_value),
+                            c.job);
+        case Cause::share:
+            return Reason(ReasonCode::turn_of_other).with(Figure::job, names.job(c.other));
         case Cause::below_reserve: {
             const auto p = provider(c.from);
-            return "its bid " + bid + " is below the reserve of " + from +
-                   (p ? ", " + format_money(p->reserve) : "") + back;
+            return with_bid(Reason(ReasonCode::below_reserve)
+                                .with(Figure::own, own)
+                                .with(Figure::node, from)
+                                .with(Figure::reserve, p ? p->reserve : Money{}),
+                            c.job);
         }
-        case Cause::provider_gone: return from + " has left the market" + back;
-        case Cause::no_room: return from + " offers less than its guests need" + back;
-        case Cause::barred: return "it may not run on " + from + " for now" + back;
-        case Cause::pinned: return c.kind == ChangeKind::freeze ? "held frozen" : "held on " + to;
-        case Cause::adopted: return "decided by the external solver";
+        case Cause::provider_gone:
+            return with_bid(Reason(ReasonCode::provider_gone).with(Figure::node, from), c.job);
+        case Cause::no_room:
+            return with_bid(Reason(ReasonCode::provider_smaller).with(Figure::node, from), c.job);
+        case Cause::barred:
+            return with_bid(Reason(ReasonCode::barred).with(Figure::node, from), c.job);
+        case Cause::pinned:
+            return freezes ? Reason(ReasonCode::pinned_frozen)
+                           : Reason(ReasonCode::pinned_on).with(Figure::node, to);
+        case Cause::adopted: return ReasonCode::adopted;
         case Cause::balanced:
-            return c.kind == ChangeKind::move ? to + " has a lower load than " + from
-                                              : to + " has the lowest load that it can have";
+            return c.kind == ChangeKind::move
+                       ? Reason(ReasonCode::balanced)
+                             .with(Figure::node, to)
+                             .with(Figure::other, from)
+                       : Reason(ReasonCode::lowest_load).with(Figure::node, to);
     }
-    return "";
+    return {};
 }
 
 }  // namespace souk::market

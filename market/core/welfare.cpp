@@ -74,10 +74,11 @@ class Welfare : public Algorithm {
 
     bool bidders_are_users() const override { return true; }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred) override {
+                                   std::span<const ProviderKey> barred,
+                                   const Rank& asker) override {
         reckon_bids(market);
         if (!now_.exact() || cpus != 1 || memory_mb > now_.memory_per_cpu() || !barred.empty())
-            return as_it_is_.find(market, cpus, memory_mb, barred);
+            return as_it_is_.find(market, cpus, memory_mb, barred, asker);
         return bid(least_bid_);
     }
     std::optional<Money> next_price(Allocator& market, uint32_t machine,

@@ -98,6 +98,17 @@ void Reading::add_place(Settings& all) {
         {"name", text(c.name), "The market's name, which it tells its nodes.", "\"lab\"",
          "this host's name"},
         {"listen", address(c.listen), "Where nodes connect.", "\"192.0.2.1:7070\""},
+        {"metrics", address(c.metrics),
+         "Where Prometheus gets this market's figures (http, /metrics); nothing asks who it is, so "
+         "give an address that only its machine reaches.",
+         "\"127.0.0.1:7079\"", "nowhere"},
+        {"status_file", text(c.status_file),
+         "A file that says how this market is, for scripts, as lines NAME=VALUE "
+         "(docs/metrics.md); it is replaced whole. Give a path below /run/souk, where the unit "
+         "may write.",
+         "\"/run/souk/marketd.status\"", "none"},
+        {"status_file_s", seconds(c.status_every, 1, 3'600), "How often that file is written.",
+         "\"10s\""},
         {"socket", socket_path(c.socket), "Where marketctl on this machine connects.",
          "\"/run/souk/marketd.sock\""},
         {"state", text(c.state), "The directory of its records.", "\"/var/lib/souk/marketd\""},

@@ -13,8 +13,11 @@
 namespace souk {
 
 struct MarketConfig {
-    std::string name;                               // default: this host's name
-    std::string listen = "0.0.0.0:7070";            // where agents connect
+    std::string name;                     // default: this host's name
+    std::string listen = "0.0.0.0:7070";  // where agents connect
+    std::string metrics;                  // host:port of its figures; empty: none
+    std::string status_file;              // how it is, for scripts; empty: none
+    Nanos status_every = Nanos::from_s(5);
     std::string socket = "/run/souk/marketd.sock";  // where marketctl connects
     std::string state = "/var/lib/souk/marketd";
     // who the market is to others, and the authority that certifies (kernel/trust/identity.hpp);

@@ -2,6 +2,7 @@
 #include "market/daemon/enrolment.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/json.hpp"
@@ -13,9 +14,19 @@ namespace {
 
 constexpr const char *kind_token = "join-token", *kind_member = "member", *kind_root = "root";
 constexpr size_t tokens_max = 10'000, members_max = 1'000'000;
-constexpr int64_t token_seconds_max = 86'400 * 7;
+constexpr int64_t token_seconds_max = 86'400 * 7, operator_days_max = 366;
+constexpr std::optional<int64_t> operator_days = 30;
 // A token that is over is shown for a day.
 constexpr Nanos token_remembered = Nanos::from_s(86'400);
+
+// "20000-29999", or one number.
+std::optional<std::pair<uint32_t, uint32_t>> parse_users(std::string_view text) {
+    const size_t dash = text.find('-');
+    const auto first = whole_number<uint32_t>(text.substr(0, dash));
+    const auto last = dash == text.npos ? first : whole_number<uint32_t>(text.substr(dash + 1));
+    if (!first || !last || *last < *first || *last == UINT32_MAX) return std::nullopt;
+    return std::pair(*first, *last);
+}
 
 int64_t unix_s(Nanos time) { return time.ns / 1'000'000'000; }
 
@@ -24,7 +35,7 @@ int64_t unix_s(Nanos time) { return time.ns / 1'000'000'000; }
 Result<std::unique_ptr<Enrolment>> Enrolment::open(JournalDb& state, const std::string& dir,
                                                    const trust::Identity& identity) {
     TRY_ASSIGN(trust::Authority issuing, trust::load_issuing(dir));
-    std::unique_ptr<Enrolment> e(new Enrolment(state, std::move(issuing), identity.root.digest()));
+    std::unique_ptr<Enrolment> e(new Enrolment(state, std::move(issuing), identity.root));
     TRY(e->load());
     return e;
 }
@@ -77,14 +88,16 @@ const Member* Enrolment::holder_of(const std::string& name) const {
 // ---- certificates
 
 Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust::Roles roles,
-                                           Nanos now) {
+                                           const std::string& scope, Nanos now, Nanos life) {
     const std::string key = request.key.digest();
     if (revoked_.has(key)) return fail("this key was revoked; a new one is wanted");
     if (members_.size() >= members_max) return fail("too many keys are certified");
-    TRY_ASSIGN(const auto own, trust::issue(issuing_, request.key, {request.name, roles}, now));
+    TRY_ASSIGN(const auto own,
+               trust::issue(issuing_, request.key, {request.name, roles, scope}, now, life));
     const auto before = members_.find(key);
     const Nanos joined = before == members_.end() ? now : before->second.joined;
-    keep({key, request.name, roles, joined, own.ends(), false});
+    const std::string users = before == members_.end() ? "" : before->second.users;
+    keep({key, request.name, roles, joined, own.ends(), false, users, scope});
     return wire::Certified{trust::pem_of({own, issuing_.certificate}), signed_list_};
 }
 
@@ -100,15 +113,44 @@ Result<wire::Certified> Enrolment::join(const NodeName& name, const wire::Join& 
                     " already, with another key: if it is gone, `souk node "
                     "revoke " +
                     name + "` first");
-    TRY_ASSIGN(wire::Certified certified, certify(request, token->second.roles, now));
+    TRY_ASSIGN(wire::Certified certified,
+               certify(request, token->second.roles, token->second.realm, now));
+    speaks_for(request.key.digest(), token->second.users);
     token->second.used_by = name;
     state_.put(kind_token, token->first, wire::pack(token->second));
     return certified;
 }
 
+void Enrolment::speaks_for(const std::string& key, const std::string& users) {
+    Member member = members_.at(key);
+    member.users = users;
+    keep(member);
+}
+
+std::string Enrolment::users_of(const std::string& key) const {
+    const auto it = members_.find(key);
+    return it == members_.end() ? "" : it->second.users;
+}
+
+bool Enrolment::may_vouch(const std::string& key, uint32_t uid) const {
+    const auto it = members_.find(key);
+    if (it == members_.end()) return true;
+    const std::string& users = it->second.users;
+    if (users.empty()) return it->second.scope.empty();  // of another realm: not of ours
+    const auto range = parse_users(users);
+    return range && uid >= range->first && uid <= range->second;
+}
+
 void Enrolment::met(const trust::Peer& who, Nanos now) {
     if (!members_.contains(who.key) && members_.size() < members_max)
-        keep({who.key, who.subject.name, who.subject.roles, now, who.ends, false});
+        keep({who.key,
+              who.subject.name,
+              who.subject.roles,
+              now,
+              who.ends,
+              false,
+              {},
+              who.subject.scope});
 }
 
 Result<wire::Certified> Enrolment::renew(const trust::Peer& who, const wire::Renew& renew,
@@ -116,7 +158,7 @@ Result<wire::Certified> Enrolment::renew(const trust::Peer& who, const wire::Ren
     TRY_ASSIGN(const trust::Request request, trust::parse_request(renew.request));
     if (request.name != who.subject.name || request.key.digest() != who.key)
         return fail("a certificate is renewed for the same name and the same key");
-    return certify(request, who.subject.roles, now);
+    return certify(request, who.subject.roles, who.subject.scope, now);
 }
 
 Result<std::vector<trust::Certificate>> Enrolment::renew_own(const trust::Identity& own,
@@ -145,7 +187,14 @@ Result<std::string> Enrolment::answer(const std::string& verb, const std::vector
 }
 
 Result<std::string> Enrolment::create_token(const std::vector<std::string>& args, Nanos now) {
-    if (args.size() != 3) return fail("token-create takes names, roles and seconds");
+    if (args.size() < 3 || args.size() > 5)
+        return fail("token-create takes names, roles, seconds, perhaps a realm and users");
+    const std::string users = args.size() > 4 ? args[4] : "";
+    if (!users.empty() && !parse_users(users))
+        return fail("--users takes numbers: 20000-29999, or one");
+    const std::string realm = args.size() > 3 ? args[3] : "";
+    if (!realm.empty() && !trust::valid_realm(realm))
+        return fail("a realm has letters, digits, '.', '_' or '-', 64 at most");
     TRY_ASSIGN(const trust::Roles roles, trust::parse_node_roles(args[1]));
     const auto seconds = whole_number<int64_t>(args[2]);
     if (!seconds || *seconds < 1 || *seconds > token_seconds_max)
@@ -158,14 +207,22 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
             ++it;
         }
     if (tokens_.size() >= tokens_max) return fail("too many tokens: withdraw some");
-    TRY_ASSIGN(const auto made,
-               trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
+    TRY_ASSIGN(auto made, trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
+    made.record.realm = realm == site_ ? "" : realm;
+    made.record.users = users;
+    // Its users pay from accounts by number: those of this market's own users are not theirs.
+    if (!made.record.realm.empty() && users.empty())
+        return fail(
+            "a node of another realm speaks for users of its own numbers: --users "
+            "20000-29999");
     tokens_.emplace(made.record.id, made.record);
     state_.put(kind_token, made.record.id, wire::pack(made.record));
     JsonWriter j;
     j.begin_object().field("token", made.token.text()).field("id", made.record.id);
     j.field("names", made.record.names).field("roles", trust::text_of(roles));
-    j.field("ends_unix_s", unix_s(made.record.ends)).end_object();
+    j.field("realm", realm.empty() ? site_ : realm)
+        .field("ends_unix_s", unix_s(made.record.ends))
+        .end_object();
     return j.take();
 }
 
@@ -183,7 +240,8 @@ std::string Enrolment::list_tokens(Nanos now) const {
     j.begin_array();
     for (const auto& [id, t] : tokens_) {
         j.begin_object().field("id", id).field("names", t.names);
-        j.field("roles", trust::text_of(t.roles)).field("ends_unix_s", unix_s(t.ends));
+        j.field("roles", trust::text_of(t.roles)).field("realm", realm_text(t.realm));
+        j.field("ends_unix_s", unix_s(t.ends));
         j.field("state", !t.used_by.empty() ? "used" : now >= t.ends ? "over" : "good");
         j.field("used_by", t.used_by).end_object();
     }
@@ -196,6 +254,8 @@ std::string Enrolment::list_members(Nanos now) const {
     j.begin_array();
     for (const auto& [key, m] : members_) {
         j.begin_object().field("name", m.name).field("roles", trust::text_of(m.roles));
+        if (m.roles.within(trust::node_roles)) j.field("realm", realm_text(m.scope));
+        if (m.roles == trust::only(trust::Role::owner)) j.field("owns", m.scope);
         j.field("joined_unix_s", unix_s(m.joined)).field("ends_unix_s", unix_s(m.ends));
         j.field("state", m.revoked ? "revoked" : now >= m.ends ? "over" : "good");
         j.field("key", key).end_object();
@@ -223,15 +283,24 @@ Result<std::string> Enrolment::revoke(const std::vector<std::string>& args) {
 }
 
 Result<std::string> Enrolment::add_operator(const std::vector<std::string>& args, Nanos now) {
-    if (args.size() != 1) return fail("operator-add takes a request");
+    if (args.size() != 1 && args.size() != 3)
+        return fail("operator-add takes a request, and perhaps a node and days");
+    const std::string owns = args.size() == 3 && args[1] != "-" ? args[1] : "";
+    const auto days = args.size() == 3 ? whole_number<int64_t>(args[2]) : operator_days;
+    if (!days || *days < 1 || *days > operator_days_max)
+        return fail("an operator's certificate is good for 1 to 366 days");
+    if (!owns.empty() && !valid_node_name(owns)) return fail("'" + owns + "' is no node's name");
     TRY_ASSIGN(const std::string bytes, trust::from_hex(args[0]));
     TRY_ASSIGN(const trust::Request request, trust::parse_request(bytes));
     if (const Member* holder = holder_of(request.name);
         holder && holder->key != request.key.digest())
         return fail("there is a " + request.name + " already, with another key");
-    TRY_ASSIGN(const auto certified, certify(request, trust::only(trust::Role::operator_), now));
+    const auto role = owns.empty() ? trust::Role::operator_ : trust::Role::owner;
+    TRY_ASSIGN(const auto certified,
+               certify(request, trust::only(role), owns, now, Nanos::from_s(*days * 86'400)));
     JsonWriter j;
-    j.begin_object().field("name", request.name).field("chain", certified.chain).end_object();
+    j.begin_object().field("name", request.name).field("chain", certified.chain);
+    j.field("root", root_pem_).field("revoked", signed_list_).end_object();
     return j.take();
 }
 

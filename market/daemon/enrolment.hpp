@@ -30,6 +30,10 @@ class Enrolment {
     // The market's own next certificate, with the issuing authority's.
     Result<std::vector<trust::Certificate>> renew_own(const trust::Identity& own, Nanos now) const;
 
+    // Whether the home with that key may bring jobs of that user, and of whom it may.
+    bool may_vouch(const std::string& key, uint32_t uid) const;
+    std::string users_of(const std::string& key) const;
+
     // A verb of root's (tools/common/replies.md) and its answer in JSON; `takes` says which.
     static bool takes(const std::string& verb);
     Result<std::string> answer(const std::string& verb, const std::vector<std::string>& args,
@@ -40,12 +44,22 @@ class Enrolment {
     const std::string& signed_list() const { return signed_list_; }
 
   private:
-    Enrolment(JournalDb& state, trust::Authority issuing, std::string root)
-        : state_(state), issuing_(std::move(issuing)), root_(std::move(root)) {}
+    Enrolment(JournalDb& state, trust::Authority issuing, const trust::Certificate& root)
+        : state_(state),
+          issuing_(std::move(issuing)),
+          root_(root.digest()),
+          root_pem_(root.pem()),
+          site_(root.site()) {}
+    const std::string& realm_text(const std::string& realm) const {
+        return realm.empty() ? site_ : realm;
+    }
     Status load();
     Status forget_others();
     Status sign_list();
-    Result<wire::Certified> certify(const trust::Request& request, trust::Roles roles, Nanos now);
+    Result<wire::Certified> certify(const trust::Request& request, trust::Roles roles,
+                                    const std::string& scope, Nanos now,
+                                    Nanos life = trust::leaf_life);
+    void speaks_for(const std::string& key, const std::string& users);
     void keep(const Member& member);
     const Member* holder_of(const std::string& name) const;
 
@@ -59,6 +73,7 @@ class Enrolment {
     JournalDb& state_;
     trust::Authority issuing_;
     std::string root_;  // its digest
+    const std::string root_pem_, site_;
     std::map<std::string, trust::TokenRecord> tokens_;
     std::map<std::string, Member> members_;  // by key
     trust::Revocations revoked_;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "kernel/base/number.hpp"
+#include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
 
 namespace souk {
@@ -23,11 +24,18 @@ constexpr std::array<std::string_view, 7> state_names = {"",        "live",   "w
 
 struct Query {
     State state = State::recent;
-    std::string user;
+    std::string user, node, array;
+    Nanos since;                   // that ended then or later, Unix time
     std::optional<uint64_t> left;  // that are still to be listed; nothing: all
+    uint64_t page = UINT64_MAX;    // at most so many in one part
     std::string after;
 
-    bool lets(const JobReport& r) const {
+    bool lets(const JobRecord& record) const {
+        const JobReport& r = record.report;
+        if (record.finish_seq > 0 && record.ended < since) return false;
+        const auto& ran = r.places;
+        if (!node.empty() && std::find(ran.begin(), ran.end(), node) == ran.end()) return false;
+        if (!array.empty() && array != r.array) return false;
         if (!user.empty() && user != r.user && user != std::to_string(r.uid)) return false;
         const bool finished = r.phase == JobPhase::finished;
         switch (state) {
@@ -51,9 +59,7 @@ Result<uint64_t> whole(const std::string& key, std::string_view text) {
 Result<Query> parse(const std::vector<std::string>& filters, const std::string& after) {
     Query q;
     for (const std::string& word : filters) {
-        const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals),
-                          value = word.substr(std::min(equals + 1, word.size()));
+        const auto [key, value] = parse_setting(word);
         if (key == "state") {
             const auto at = std::find(state_names.begin() + 1, state_names.end(), value);
             if (at == state_names.end())
@@ -62,10 +68,22 @@ Result<Query> parse(const std::vector<std::string>& filters, const std::string& 
             q.state = static_cast<State>(at - state_names.begin());
         } else if (key == "user") {
             q.user = value;
+        } else if (key == "node") {
+            q.node = value;
+        } else if (key == "array") {
+            q.array = value;
+        } else if (key == "since") {
+            TRY_ASSIGN(const uint64_t seconds, whole(key, value));
+            q.since = Nanos::from_s(
+                static_cast<int64_t>(std::min<uint64_t>(seconds, INT64_MAX / 2'000'000'000)));
         } else if (key == "limit") {
             TRY_ASSIGN(q.left, whole(key, value));
+        } else if (key == "page") {
+            TRY_ASSIGN(q.page, whole(key, value));
+            if (q.page == 0) return fail("page: a part has one job at least");
         } else {
-            return fail("list-jobs: '" + word + "' is none of state, user and limit");
+            return fail("list-jobs: '" + word +
+                        "' is none of state, user, node, array, since, limit and page");
         }
     }
     const size_t slash = after.find('/');
@@ -82,12 +100,13 @@ class Part {
     Part(Query& q, const WriteJob& write) : q_(q), write_(write) { w_.begin_array(); }
     bool full() const {
         return w_.bytes() >= wire::json_part_bytes || looked_at_ >= looked_at_max ||
-               q_.left == uint64_t{0};
+               taken_ >= q_.page || q_.left == uint64_t{0};
     }
     void look() { ++looked_at_; }
     void take(const Job& job) {
-        if (q_.left == uint64_t{0} || !q_.lets(job.record.report)) return;
+        if (q_.left == uint64_t{0} || !q_.lets(job.record)) return;
         if (q_.left) --*q_.left;
+        ++taken_;
         write_(w_, job);
     }
     // `at`: what it ended with, if there may be more.
@@ -103,6 +122,7 @@ class Part {
     const WriteJob& write_;
     JsonWriter w_;
     size_t looked_at_ = 0;
+    uint64_t taken_ = 0;
 };
 
 Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const WriteJob& write,
@@ -118,6 +138,8 @@ Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const W
         for (JobRecord& r : records) {
             if (part.full()) break;
             before = r.finish_seq;
+            // They are in the order in which they ended (but for clocks that were set).
+            if (r.ended < q.since - Nanos::from_s(86'400)) return part.end({}, next);
             part.look();
             part.take(finished_job(std::move(r)));
         }
@@ -125,9 +147,9 @@ Result<std::string> newest_first(Query& q, const FinishedJobs& finished, const W
     return part.end(std::to_string(before), next);
 }
 
-// With a limit: the live ones first, by when they were submitted, then those that are finished, as
-// they ended; both the newest first. Where it goes on: "live TIME ID" after that one, "done SEQ"
-// below that number.
+// With a limit or by pages: the live ones first, by when they were submitted, then those that are
+// finished, as they ended; both the newest first. Where it goes on: "live TIME ID" after that one,
+// "done SEQ" below that number.
 struct Place {
     bool live = true;
     std::optional<std::pair<Nanos, JobId>> after;
@@ -163,11 +185,11 @@ Result<std::string> newest(Query& q, const Market& market, const FinishedJobs& f
         const auto key = [](const Job& job) { return Key{job.record.report.submitted, job.id()}; };
         std::vector<const Job*> some;
         for (const auto& [id, job] : market.jobs())
-            if (job.record.finish_seq == 0 && q.lets(job.record.report) &&
+            if (job.record.finish_seq == 0 && q.lets(job.record) &&
                 (!place.after || key(job) < *place.after))
                 some.push_back(&job);
         const size_t wanted =
-            std::min<uint64_t>(some.size(), std::min<uint64_t>(*q.left, looked_at_max));
+            std::min<uint64_t>({some.size(), q.left.value_or(UINT64_MAX), q.page, looked_at_max});
         std::partial_sort(some.begin(), some.begin() + static_cast<ptrdiff_t>(wanted), some.end(),
                           [&](const Job* a, const Job* b) { return key(*b) < key(*a); });
         for (size_t i = 0; i < wanted && !part.full(); ++i) {
@@ -262,7 +284,7 @@ Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& fi
                                     std::string& next) {
     TRY_ASSIGN(Query q, parse(filters, after));
     if (q.state == State::finish) return newest_first(q, finished, write, next);
-    if (q.left) return newest(q, market, finished, write, next);
+    if (q.left || q.page != UINT64_MAX) return newest(q, market, finished, write, next);
     return by_id(q, market, finished, write, next);
 }
 

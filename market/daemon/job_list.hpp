@@ -23,8 +23,9 @@ market::Job finished_job(market::JobRecord record);
 Status must_live(const market::Market& market, const FinishedJobs& finished, const JobId& id);
 
 // `filters`: KEY=VALUE of state (live, wait, run, suspend, finish, all; default: live ones and the
-// newest finished ones), user (name or number) and limit. By id; with state=finish the newest
-// first. `after` and `next`: where the list goes on.
+// newest finished ones), user (name or number), limit and page (at most so many in one part). By
+// id; with state=finish, limit or page the newest first. `after` and `next`: where the list goes
+// on.
 Result<std::string> list_jobs_reply(const market::Market& market, const FinishedJobs& finished,
                                     const std::vector<std::string>& filters,
                                     const std::string& after, const WriteJob& write,

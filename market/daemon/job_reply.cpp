@@ -11,8 +11,6 @@ using market::Hold;
 using market::Job;
 using market::Market;
 
-namespace {
-
 const char* status_of(const Job& job) {
     switch (job.phase()) {
         case JobPhase::waiting: return job.record.order ? "starting" : "wait";
@@ -23,11 +21,20 @@ const char* status_of(const Job& job) {
     }
 }
 
+namespace {
+
 // As a shell sees it.
 int exit_status(const JobReport& r) {
     if (r.cancelled && !r.why.empty()) return 255;  // as srun
     if (WIFEXITED(r.wait_status)) return WEXITSTATUS(r.wait_status);
     return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
+}
+
+void write_files(JsonWriter& w, const FilesUse& files) {
+    if (!files.served) return;
+    w.field("files", "home").field("files_sent_bytes", files.out_bytes);
+    w.field("files_received_bytes", files.in_bytes).field("files_requests", files.requests);
+    if (!files.waits.empty()) w.field("files_wait", files.waits);
 }
 
 void write_last_move(JsonWriter& w, const LastMove& m) {
@@ -72,19 +79,29 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
         w.end_object();
         return;
     }
+    w.field("submitted_unix_s", r.submitted.ns / 1'000'000'000);
+    if (job.record.ended.ns > 0 && job.record.ended >= r.submitted)
+        w.field("wait_s", std::max(Nanos{}, job.record.ended - r.submitted - s.run_time).seconds());
     w.field("value", r.terms.max_price).field("budget", r.terms.budget);
     w.field("memory_mb", r.terms.memory_mb).field("cpus", r.terms.cpus);
     w.field("runtime_s", std::max(market.run_time(job, now), s.run_time).seconds());
     w.field("market_runtime_s", market.run_time(job, now).seconds());
+    const market::Reason reason = market.reason(job);
     w.field("where", r.where)
-        .field("comment", market.comment(job))
+        .field("comment", reason.text())
         .field("name", r.name)
         .field("command", r.command);
+    if (!reason.empty()) {
+        w.key("reason").begin_object();
+        market::write_reason(w, reason);
+        w.end_object();
+    }
     w.field("cost", market.cost(job, now)).field("price", job.record.price);
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);
     if (s.resumes > 0) w.field("resumes", s.resumes);
+    if (!r.array.empty()) w.field("array", r.array).field("array_index", r.array_index);
     if (!r.checkpoint_node.empty()) {
         w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
         w.field("checkpoint_age_s",
@@ -92,13 +109,14 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     }
     if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
     if (r.address) w.field("address", r.address.text());
+    write_files(w, r.files);
     if (r.terms.memory_by_default) w.field("memory_by_default", true);
     const bool stopped = r.phase == JobPhase::frozen && r.in_place;
     if (stopped) w.field("stopped_in_place", true);
     if (r.phase == JobPhase::running || stopped) {
         if (r.pid > 0) w.field("pid", r.pid);
         w.field("can_move", r.cannot_move.empty());
-        if (!r.cannot_move.empty()) w.field("cannot_move", r.cannot_move);
+        write_cause(w, "cannot_move", r.cannot_move);
     }
     write_last_move(w, s.last_move);
     w.key("places").begin_array();
@@ -108,10 +126,10 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
     if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
     if (job.record.order) w.field("going_to", job.record.order->node);
-    if (!job.last_failed.empty()) w.field("last_failed", job.last_failed);
+    write_cause(w, "last_failed", job.last_failed);
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
-        if (!r.why.empty()) w.field("why", r.why);
+        write_cause(w, "why", r.why);
         if (job.record.ended.ns > 0) w.field("ended_unix_s", job.record.ended.seconds());
     }
     w.end_object();

@@ -9,6 +9,8 @@
 
 namespace souk {
 
+// wait, run, suspend, finish, or the phase between two of them.
+const char* status_of(const market::Job& job);
 std::string hold_of(const market::Job& job);
 // `asker`: the uid of who is answered. Root and the job's user see all of it; others see the job's
 // id, user and status: its command line, bid, cost and place are the user's own.

@@ -3,6 +3,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
 #include "market/core/market_io.hpp"
 #include "market/daemon/user_replies.hpp"
@@ -51,21 +52,21 @@ void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
         .field("cpus", r.cpus);
     w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash);
     if (r.decided_to > 0) w.field("decided_from", r.decided_from).field("decided_to", r.decided_to);
+    if (!r.reason.empty()) w.field("reason", r.reason);
     w.end_object();
 }
 
 struct Query {
     ReceiptBook::Filter filter;
     uint64_t limit = UINT64_MAX;
+    uint64_t page = page_entries_max;  // at most so many in one part
 };
 
 Result<Query> parse_query(const Market& market, const std::vector<std::string>& filters,
                           uint32_t uid) {
     Query q;
     for (const std::string& word : filters) {
-        const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals),
-                          value = word.substr(std::min(equals + 1, word.size()));
+        const auto [key, value] = parse_setting(word);
         if (key == "job") {
             TRY_ASSIGN(q.filter.job, parse_job_id(value));
         } else if (key == "user") {
@@ -79,8 +80,12 @@ Result<Query> parse_query(const Market& market, const std::vector<std::string>& 
                 Nanos::from_s(std::clamp<int64_t>(seconds, 0, INT64_MAX / 2'000'000'000));
         } else if (key == "limit") {
             TRY_ASSIGN(q.limit, whole<uint64_t>(key, value));
+        } else if (key == "page") {
+            TRY_ASSIGN(const uint64_t page, whole<uint64_t>(key, value));
+            q.page = std::clamp<uint64_t>(page, 1, page_entries_max);
         } else {
-            return fail("receipts: '" + word + "' is none of job, user, node, since and limit");
+            return fail("receipts: '" + word +
+                        "' is none of job, user, node, since, limit and page");
         }
     }
     if (uid == root_uid) return q;
@@ -141,8 +146,7 @@ Result<std::string> receipts_reply(const Market& market, const ReceiptBook& book
         TRY_ASSIGN(before, whole<uint64_t>("after", after.substr(0, slash)));
         TRY_ASSIGN(left, whole<uint64_t>("after", after.substr(slash + 1)));
     }
-    TRY_ASSIGN(const auto page,
-               book.page(q.filter, before, std::min<uint64_t>(left, page_entries_max)));
+    TRY_ASSIGN(const auto page, book.page(q.filter, before, std::min<uint64_t>(left, q.page)));
     JsonWriter w;
     w.begin_array();
     for (const auto& entry : page.entries) write_receipt(w, entry);

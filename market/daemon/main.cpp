@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
                                "decides which job runs where.",
                                market_config_reference};
     if (const auto status = parse_daemon_arguments(daemon, argc, argv, arguments)) return *status;
+    no_core_dumps();
     Log log({.fd = 2,
              .level_max = arguments.verbose ? Level::debug : Level::info,
              .program = "marketd"});

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
@@ -67,6 +68,16 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
             [d = daemon.get()](auto allocation) { d->solver_answered(std::move(allocation)); });
         daemon->market_.set_external(true);
     }
+    if (!config.metrics.empty()) {
+        daemon->metrics_page_ =
+            std::make_unique<MetricsPage>(loop, [d = daemon.get()] { return d->metrics(); });
+        if (const Status listens = daemon->metrics_page_->listen(config.metrics); !listens)
+            return wrap("metrics: " + config.metrics, listens.error());
+    }
+    if (!config.status_file.empty())
+        daemon->status_file_ = std::make_unique<StatusFile>(
+            loop, log, "marketd", config.status_file, config.status_every,
+            [d = daemon.get()] { return d->status_lines(); });
     daemon->trim_finished();
     daemon->wake();
     return daemon;
@@ -94,6 +105,8 @@ Status Marketd::load() {
     TRY(load_all<market::PriceRecord>(state_.db(), kind_price, market_));
     TRY_ASSIGN(book_, ReceiptBook::open(state_.db(), state_));
     TRY_ASSIGN(finished_, FinishedJobs::open(state_.db(), state_));
+    usage_.emplace(state_.db(), state_);
+    trim_usage();
     market_.set_calendar(calendar());
     open_decision_log();
     market_.tell_to(trace_.listener());
@@ -200,7 +213,7 @@ void Marketd::frame(uint64_t number, const wire::Frame& f) {
 Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type != wire::frame::hello) return fail("the connection does not begin with a hello");
     TRY_ASSIGN(const wire::Hello hello, wire::unpack<wire::Hello>(f.body));
-    TRY(wire::check_version(hello.version));
+    TRY(wire::check_version(hello.version, hello.program));
     if (c.local) {
         if (hello.role != wire::Role::tool)
             return fail("this socket is for marketctl; agents connect to " + config_.listen);
@@ -218,8 +231,11 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
                      : c.kind == Kind::joiner ? wire::joiner_to_market
                                               : wire::operator_to_market);
     send(number, wire::Welcome{wire::protocol_version, config_.name,
-                               c.kind == Kind::agent ? reachable(hello.address, c.host) : ""});
-    if (c.kind == Kind::agent && enrolment_) send(number, wire::Revoked{enrolment_->signed_list()});
+                               c.kind == Kind::agent ? reachable(hello.address, c.host) : "", false,
+                               true, unix_now()});
+    if (c.kind != Kind::agent || !enrolment_) return {};
+    send(number, wire::Revoked{enrolment_->signed_list()});
+    tell_ticket_keys(number);
     return {};
 }
 
@@ -243,6 +259,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     c.kind = Kind::agent;
     c.node = hello.node;
     c.answers = hello.answers;
+    c.tickets = hello.tickets;
     agents_[c.node] = number;
     log_.info("agent connected", {{"NODE", c.node}, {"address", address}});
     wake();
@@ -253,11 +270,35 @@ Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f)
     if (f.type == wire::frame::ctl_request) return question(number, c, f);
     if (f.type == wire::frame::ctl_reply) return home_answers(c.node, f);
     if (f.type == wire::frame::renew) return certify(number, c, f);
+    if (f.type == wire::frame::use_report) {
+        TRY_ASSIGN(const UseReport use, wire::unpack<UseReport>(f.body));
+        market_.use_report(c.node, use, Loop::now());
+        tell_differences();
+        wake();
+        return {};
+    }
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
-    if (const auto* job = std::get_if<JobReport>(&message)) TRY(recall(job->id));
+    if (const auto* job = std::get_if<JobReport>(&message)) {
+        if (!may_vouch(number, c, *job)) return {};
+        TRY(recall(job->id));
+    }
     TRY(market_.report(c.node, message, Loop::now()));
+    tell_differences();
     wake();
     return {};
+}
+
+// A home and a place did not agree on how long a job has run (market/core/use_check.hpp).
+void Marketd::tell_differences() {
+    for (const auto& [job, d] : market_.take_differences())
+        log_.limited("use " + d.node, Loop::now(), Level::warning,
+                     "a home and a node do not agree on how long a job has run",
+                     {{"JOB", job.text()},
+                      {"NODE", d.node},
+                      {"EPOCH", d.epoch.n},
+                      {"home", span_text(d.charged)},
+                      {"node", span_text(d.measured)},
+                      {"given back", format_money(d.cost)}});
 }
 
 // The market's machine knows the newest of the finished jobs alone.
@@ -292,6 +333,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
                     " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = speaks_for(c, request);
+    audit(c, request);
     if (Enrolment::takes(request.verb)) return trust_question(number, c, request);
     if (request.verb == "ledger-verify") {
         verify_ledger(number, request);
@@ -337,7 +379,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         if (r.connection == number) waiting += r.reply.json.size();
     if (waiting > bound)
         return fail("the send queue of " + std::to_string(bound) + " bytes is full");
-    replies_.push_back({number, answer(market_, *book_, *finished_, request, face(), Loop::now())});
+    replies_.push_back(
+        {number, answer(market_, *book_, *finished_, *usage_, request, face(), Loop::now())});
     if (request.verb == "set" && replies_.back().reply.ok)
         log_.info("the way of deciding was changed", {{"what", request.args[0]},
                                                       {"value", request.args[1]},
@@ -389,6 +432,7 @@ void Marketd::wake() {
 void Marketd::store(const std::vector<market::StoreOp>& ops) {
     for (const market::StoreOp& op : ops) {
         if (const auto* job = std::get_if<market::JobRecord>(&op)) {
+            if (job->finish_seq > finished_->newest()) sum_up(*job);  // not one that is told again
             if (job->finish_seq > 0)
                 finished_->append(*job);
             else
@@ -398,18 +442,45 @@ void Marketd::store(const std::vector<market::StoreOp>& ops) {
             state_.put(kind_node, node->node, wire::pack(*node));
         if (const auto* account = std::get_if<market::AccountRecord>(&op))
             state_.put(kind_account, account->holder.text(), wire::pack(*account));
-        if (const auto* receipt = std::get_if<market::Receipt>(&op)) book_->append(*receipt);
+        if (const auto* receipt = std::get_if<market::Receipt>(&op)) {
+            book_->append(*receipt);
+            sum_up(*receipt);
+        }
         if (const auto* meta = std::get_if<market::MetaRecord>(&op))
             state_.put(kind_meta, "market", wire::pack(*meta));
         if (const auto* user = std::get_if<market::UserRecord>(&op))
             state_.put(kind_user, std::to_string(user->uid), wire::pack(*user));
         if (const auto* price = std::get_if<market::PriceRecord>(&op))
             state_.put(kind_price, std::to_string(price->minute), wire::pack(*price));
+        if (const auto* gone = std::get_if<market::EraseNode>(&op))
+            state_.erase(kind_node, gone->node);
         if (const auto* gone = std::get_if<market::ErasePrice>(&op))
             state_.erase(kind_price, std::to_string(gone->minute));
         if (const auto* gone = std::get_if<market::EraseUser>(&op))
             state_.erase(kind_user, std::to_string(gone->uid));
     }
+}
+
+template <class Record>
+void Marketd::sum_up(const Record& record) {
+    if (const Status added = usage_->add(record); !added)
+        log_.limited("usage", Loop::now(), Level::error, "cannot add to the sums for reports",
+                     {{"WHY", added.error()}});
+}
+
+// Once a day, a bounded number at once.
+void Marketd::trim_usage() {
+    constexpr size_t rows_max = 256;
+    constexpr Nanos soon = Nanos::from_ms(100), later = Nanos::from_s(86'400);
+    const int64_t today = (Loop::now() + calendar()).ns / later.ns;
+    const Result<bool> more = usage_->trim(today, rows_max);
+    if (!more)
+        log_.limited("usage", Loop::now(), Level::error, "cannot erase old sums for reports",
+                     {{"WHY", more.error()}});
+    usage_timer_ = loop_.after(more && *more ? soon : later, [this] {
+        trim_usage();
+        wake();  // commits
+    });
 }
 
 void Marketd::step() {
@@ -452,11 +523,35 @@ void Marketd::flush() {
     for (const auto& call : flushed.calls) call();
 }
 
+namespace {
+
+// A line for each of the first orders of a step: with those of the home and the nodes they are what
+// `journalctl JOB=` has of a job, and ORDER is the same in all lines of one order.
+void log_orders(Log& log, const std::vector<market::Send>& held) {
+    constexpr size_t lines_max = 64;
+    size_t lines = 0;
+    for (const market::Send& s : held) {
+        const auto* order = std::get_if<Order>(&s.message);
+        if (!order) continue;
+        if (++lines > lines_max) continue;
+        log.info("order", {{"JOB", order->id.text()},
+                           {"ORDER", order->seq},
+                           {"STEP", std::string("order.") + to_string(order->kind)},
+                           {"NODE", order->node},
+                           {"WHY", order->reason}});
+    }
+    if (lines > lines_max) log.info("orders are not told one by one", {{"count", lines}});
+}
+
+}  // namespace
+
 // What is decided and durable.
 void Marketd::release() {
     release_waits_ = false;
     if (decision_log_) decision_log_->write();
-    for (const market::Send& s : std::exchange(held_, {})) {
+    log_orders(log_, held_);
+    for (market::Send& s : std::exchange(held_, {})) {
+        if (auto* order = std::get_if<Order>(&s.message)) give_ticket(*order);
         const auto agent = agents_.find(s.node);
         if (agent == agents_.end()) continue;
         const uint64_t number = agent->second;
@@ -506,6 +601,9 @@ MarketFace Marketd::face() const {
 void Marketd::drain() {
     agents_listener_.close();
     tools_listener_.close();
+    metrics_page_.reset();
+    status_file_.reset();
+    usage_timer_.cancel();
     step();
     if (decision_log_) decision_log_->close();
     timer_.cancel();

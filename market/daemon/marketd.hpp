@@ -24,10 +24,13 @@
 
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/metrics_page.hpp"
 #include "kernel/sys/net/user_share.hpp"
 #include "kernel/sys/store/journal_db.hpp"
 #include "kernel/sys/store/statecopy.hpp"
+#include "kernel/trust/ticket_key.hpp"
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 #include "market/core/market.hpp"
@@ -39,6 +42,7 @@
 #include "market/daemon/solver_program.hpp"
 #include "market/store/finished.hpp"
 #include "market/store/receipts.hpp"
+#include "market/store/usage.hpp"
 
 namespace souk {
 
@@ -67,6 +71,7 @@ class Marketd {
         std::string host;        // TCP: where it comes from
         NodeName node;           // agent
         bool answers = false;    // agent: it can be asked
+        bool tickets = false;    // agent: it knows ticket_keys
     };
     struct Reply {
         uint64_t connection;
@@ -83,15 +88,22 @@ class Marketd {
     Status greet_operator(Connection& c);
     Status certify(uint64_t number, const Connection& c, const wire::Frame& frame);
     Status trust_question(uint64_t number, const Connection& c, const wire::CtlRequest& request);
+    void audit(const Connection& c, const wire::CtlRequest& request);
     uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
     void revoked();
     void renew_own();
+    void give_ticket(Order& order);
+    void turn_ticket_keys();
+    void tell_ticket_keys(uint64_t number);
+    void tell_ticket_keys();
     void accept(Fd socket, bool local);
 
     void frame(uint64_t number, const wire::Frame& frame);
     Status greet(uint64_t number, Connection& connection, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& connection, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& connection, const wire::Frame& frame);
+    bool may_vouch(uint64_t number, const Connection& c, const JobReport& report);
+    void tell_differences();
     Status question(uint64_t number, const Connection& connection, const wire::Frame& frame);
     void closed(uint64_t number, const Error& error);
     void drop(uint64_t number, std::string_view why);
@@ -105,6 +117,9 @@ class Marketd {
     void release();
     void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
     MarketFace face() const;
+    // marketd_metrics.cpp
+    std::vector<Metric> metrics() const;
+    std::vector<StatusLine> status_lines() const;
     void verify_ledger(uint64_t connection, const wire::CtlRequest& request);
     void walk_on();
     Result<LedgerSummary> walk_ended() const;
@@ -126,6 +141,9 @@ class Marketd {
     wire::CtlReply decisions(const wire::CtlRequest& request) const;
     Status recall(const JobId& id);
     void trim_finished();
+    template <class Record>
+    void sum_up(const Record& record);
+    void trim_usage();
 
     Loop& loop_;
     Log& log_;
@@ -133,8 +151,14 @@ class Marketd {
     JournalDb state_;
     std::unique_ptr<wire::Tls> tls_;  // null: insecure
     std::unique_ptr<Enrolment> enrolment_;
+    std::optional<trust::TicketRing> ticket_ring_;
+    // the calendar (Unix time less Loop::now()) that agents were told last
+    Nanos told_calendar_;
     std::optional<ReceiptBook> book_;
     std::optional<FinishedJobs> finished_;
+    std::optional<UsageBook> usage_;
+    std::unique_ptr<MetricsPage> metrics_page_;
+    std::unique_ptr<StatusFile> status_file_;
     LogTrace trace_{log_};
     std::unique_ptr<DecisionShell> decision_log_;  // null: there is none
     market::Market market_;
@@ -186,7 +210,7 @@ class Marketd {
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_, trim_timer_, wait_timer_, renew_timer_;
+    Timer timer_, retry_, walk_timer_, trim_timer_, usage_timer_, wait_timer_, renew_timer_;
     // finished jobs below that number, and from that on, are still to be walked over
     uint64_t walked_to_ = 0, walked_from_ = 0;
 };

@@ -49,8 +49,7 @@ void Marketd::walk_on() {
     }
     // all that was charged is decided and committed: from here to the end nothing comes in between
     step();
-    while (more && *(more = walk_->step(of_job))) {
-    }
+    while (more.value_or(false)) more = walk_->step(of_job);
     const Result<LedgerSummary> ended = more ? walk_ended() : tl::unexpected(more.error());
     for (Reply& r : std::exchange(walkers_, {})) {
         r.reply.ok = ended.has_value();

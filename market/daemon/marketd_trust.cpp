@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Marketd: certificates. Who may say that it is a node, who gets a certificate, whose word counts
 // for a user or an operator, and what is done when a key is revoked. See marketd.hpp.
+#include <algorithm>
+
 #include "kernel/sys/host/clock.hpp"
 #include "market/daemon/marketd.hpp"
 #include "market/wire/codec.hpp"
@@ -19,8 +21,68 @@ Status Marketd::open_trust() {
     if (!tls_) return {};
     TRY_ASSIGN(enrolment_, Enrolment::open(state_, config_.identity, *tls_->identity()));
     tls_->revoke(enrolment_->revoked());
+    TRY_ASSIGN(ticket_ring_, trust::TicketRing::open(config_.identity, unix_now()));
+    told_calendar_ = unix_now() - Loop::now();
     renew_own();
     return {};
+}
+
+// ---- tickets
+
+// What the order lets its home do on other nodes. Without one the home is refused there, and the
+// market hears of that.
+void Marketd::give_ticket(Order& order) {
+    const market::Job* const job = market_.find(order.id);
+    auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
+    if (!ticket) return;
+    // Nodes reckon by this clock: they hear of it before the first ticket after it was set.
+    constexpr Nanos worth_telling = Nanos::from_s(30);
+    const Nanos off = unix_now() - Loop::now() - told_calendar_;
+    if (off > worth_telling || Nanos{} - worth_telling > off) tell_ticket_keys();
+    for (const NodeName& node : {order.id.home, ticket->source, ticket->destination}) {
+        const auto there = agents_.find(node);
+        if (there == agents_.end()) continue;
+        const std::string& key = connections_.at(there->second).channel->peer()->key;
+        if (std::find(ticket->keys.begin(), ticket->keys.end(), key) == ticket->keys.end())
+            ticket->keys.push_back(key);
+    }
+    ticket->issued = unix_now();
+    ticket->expires = ticket->issued + ticket_life;
+    auto sealed = ticket_ring_->seal(wire::pack(*ticket), ticket->issued);
+    if (!sealed)
+        return log_.limited("seal", Loop::now(), Level::error, "an order goes without a ticket",
+                            {{"JOB", order.id.text()}, {"WHY", sealed.error()}});
+    order.ticket = std::move(*sealed);
+    log_.limited("ticket", Loop::now(), Level::info, "a ticket is issued",
+                 {{"JOB", order.id.text()},
+                  {"number", ticket->number},
+                  {"user", ticket->user},
+                  {"source", ticket->source},
+                  {"NODE", ticket->destination}});
+}
+
+void Marketd::turn_ticket_keys() {
+    const auto turned = ticket_ring_->turn(unix_now());
+    if (!turned)
+        return log_.limited("ticket keys", Loop::now(), Level::error, "there is no new ticket key",
+                            {{"WHY", turned.error()}});
+    if (!*turned) return;
+    log_.notice("the keys that tickets are signed with have changed");
+    tell_ticket_keys();
+}
+
+void Marketd::tell_ticket_keys(uint64_t number) {
+    if (!connections_.at(number).tickets) return;
+    const auto text = ticket_ring_->public_text();
+    if (text) send(number, wire::TicketKeys{*text, unix_now()});
+}
+
+void Marketd::tell_ticket_keys() {
+    told_calendar_ = unix_now() - Loop::now();
+    std::vector<uint64_t> agents;  // whoever is not reached is dropped
+    for (const auto& [name, number] : agents_) agents.push_back(number);
+    for (const uint64_t number : agents)
+        if (connections_.contains(number)) tell_ticket_keys(number);
 }
 
 // At half of its life, and soon again if that fails.
@@ -44,6 +106,7 @@ void Marketd::renew_own() {
                          {{"WHY", renewed.error()}, {"until", trust::date_text(own.own().ends())}});
         }
     }
+    turn_ticket_keys();
     renew_timer_ = loop_.after(next, [this] { renew_own(); });
 }
 
@@ -68,7 +131,8 @@ Status Marketd::greet_joiner(Connection& c, const wire::Hello& hello) {
 
 Status Marketd::greet_operator(Connection& c) {
     const trust::Peer* const peer = c.channel->peer();
-    if (!peer || !peer->subject.roles.has(trust::Role::operator_))
+    if (!peer || (peer->subject.roles != trust::only(trust::Role::operator_) &&
+                  peer->subject.roles != trust::only(trust::Role::owner)))
         return fail("this is the market; it talks to agents and operators here");
     c.kind = Kind::tool;
     c.node = peer->subject.name;
@@ -79,11 +143,47 @@ Status Marketd::greet_operator(Connection& c) {
 // operator's, and an agent's word for its users, of whom root is none.
 uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& request) const {
     if (c.local) return c.uid;
-    if (c.kind == Kind::tool) return 0;
+    // A node's owner sees what anybody may, such as where that node is.
+    if (c.kind == Kind::tool)
+        return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
     // What the daemon asks for itself.
     if (request.verb == "ledger-seen") return request.uid;
     const bool operates = !tls_ || config_.nodes_operate;
     return request.uid == 0 && !operates ? no_uid : request.uid;
+}
+
+// A home speaks for the users that its token names (souk token create --users), and for all if it
+// names none. The job of another one is not let in; its user hears why it waits.
+bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
+    const trust::Peer* const peer = c.channel->peer();
+    if (!enrolment_ || !peer || enrolment_->may_vouch(peer->key, report.uid)) return true;
+    const std::string why = "the market takes no job of user " + std::to_string(report.uid) +
+                            " from " + c.node + ", which speaks for users " +
+                            enrolment_->users_of(peer->key);
+    log_.limited("vouch " + c.node, Loop::now(), Level::warning, "a job was refused",
+                 {{"JOB", report.id.text()}, {"NODE", c.node}, {"WHY", why}});
+    JobNote note;
+    note.id = report.id;
+    note.comment = why;
+    note.settled = report.phase == JobPhase::finished;
+    send(number, note);
+    return false;
+}
+
+// What an operator does from another host is on record, with his name.
+void Marketd::audit(const Connection& c, const wire::CtlRequest& request) {
+    constexpr std::string_view orders[] = {"cancel",      "move",       "freeze", "thaw",
+                                           "release",     "user-limit", "backup", "node",
+                                           "node-forget", "set"};
+    if (c.local || c.kind != Kind::tool ||
+        std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
+        return;
+    std::string words;
+    for (const std::string& word : request.args) words += (words.empty() ? "" : " ") + word;
+    log_.notice("an operator's word", {{"verb", request.verb},
+                                       {"words", words.substr(0, 200)},
+                                       {"operator", c.node},
+                                       {"from", c.host}});
 }
 
 // A joiner's or a renewing agent's; answered when what it changes is durable.

@@ -3,6 +3,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
 
 namespace souk {
@@ -44,9 +45,7 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
     q.home = home;
     q.uid = request.uid;
     for (const std::string& word : request.args) {
-        const size_t equals = std::min(word.find('='), word.size());
-        const std::string key = word.substr(0, equals),
-                          value = word.substr(std::min(equals + 1, word.size()));
+        const auto [key, value] = parse_setting(word);
         if (key == "price") {
             TRY_ASSIGN(q.terms.max_price, parse_money(value));
         } else if (key == "budget") {
@@ -97,7 +96,7 @@ std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
             .field("speed", q.places[0].speed)
             .field("price", q.places[0].price);
     if (q.running > 0) w.field("others_first", q.others_first).field("displaced", q.displaced);
-    if (!q.runs) w.field("why", q.why);
+    if (!q.runs) w.field("why", q.why).field("code", q.code);
     if (q.winning_bid) w.field("winning_bid", *q.winning_bid);
     if (q.cost) w.field("cost_now", *q.cost).field("span_now_s", q.span->seconds());
     if (q.budget_lasts) w.field("budget_lasts_s", q.budget_lasts->seconds());

@@ -10,8 +10,11 @@
 #include "market/daemon/job_list.hpp"
 #include "market/daemon/job_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
+#include "market/daemon/node_list.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/daemon/user_replies.hpp"
+#include "market/daemon/why_reply.hpp"
+#include "market/store/usage_report.hpp"
 
 namespace souk {
 namespace {
@@ -24,6 +27,7 @@ struct Context {
     Market& market;
     const ReceiptBook& book;
     const FinishedJobs& finished;
+    const UsageBook& usage;
     const MarketFace& face;
     Nanos now;
     uint32_t uid;
@@ -84,54 +88,14 @@ Result<std::string> status(const Context& c) {
     return w.take();
 }
 
-// What follows in the market's order, as much as one answer takes and one at least. `name` is what
-// the next question goes on after.
-template <class Entry>
-std::string list(const Context& c, Entry at, Entry end, auto name, auto write) {
-    JsonWriter w;
-    w.begin_array();
-    for (; at != end; ++at) {
-        write(w, *at);
-        if (w.bytes() < wire::json_part_bytes || std::next(at) == end) continue;
-        c.next = name(*at);
-        break;
-    }
-    w.end_array();
-    return w.take();
-}
-
 Result<std::string> list_jobs(const Context& c) {
     return list_jobs_reply(
         c.market, c.finished, c.args, c.after,
         [&c](JsonWriter& w, const Job& job) { write_job(w, job, c.market, c.now, c.uid); }, c.next);
 }
 
-void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Context& c) {
-    if (!node.record.has_report) return;
-    const ProviderReport& r = node.record.report;
-    const ProviderNote note = c.market.prices(node);
-    w.begin_object().field("node", name).field("address", node.record.address);
-    w.field("status", c.market.provider_state(node, c.now)).field("on_market", r.on_market);
-    w.field("connected", node.connected).field("reserve", r.reserve);
-    w.field("current_price", note.current_price).field("next_price", note.next_price);
-    w.field("speed", r.speed)
-        .field("cpus", r.cpus)
-        .field("memory_mb", r.memory_mb)
-        .field("free_mb", r.free_mb);
-    w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
-    w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
-    w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
-    if (!r.cannot.empty()) w.field("cannot", r.cannot);
-    if (!r.restriction.empty()) w.field("restriction", r.restriction);
-    w.end_object();
-}
-
 Result<std::string> list_providers(const Context& c) {
-    const auto& nodes = c.market.nodes();
-    return list(
-        c, c.after.empty() ? nodes.begin() : nodes.upper_bound(c.after), nodes.end(),
-        [](const auto& entry) { return entry.first; },
-        [&](JsonWriter& w, const auto& entry) { write_provider(w, entry.first, entry.second, c); });
+    return list_nodes_reply(c.market, c.args, c.after, c.now, c.next);
 }
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.
@@ -167,6 +131,10 @@ Result<std::string> dump(const Context& c) {
         break;
     }
     return w.end_array().take();
+}
+
+Result<std::string> why(const Context& c) {
+    return why_reply(c.market, c.finished, c.args[0], c.uid, c.now);
 }
 
 Result<JobId> job_argument(const Context& c) { return parse_job_id(c.args[0]); }
@@ -207,7 +175,54 @@ Result<std::string> job(const Context& c) {
     return w.take();
 }
 
+// Which live jobs a cancel of several is about: each of these that is given must be so.
+struct Several {
+    std::string name, user, array;
+    bool all = false;
+
+    bool lets(const Job& job, uint32_t asker) const {
+        const JobReport& r = job.record.report;
+        if (job.phase() == JobPhase::finished || job.record.cancel) return false;
+        if (asker != market::root_uid && asker != r.uid) return false;
+        if (!name.empty() && name != r.name) return false;
+        if (!array.empty() && array != r.array) return false;
+        if (!user.empty()) return user == r.user || user == std::to_string(r.uid);
+        return !(name + array).empty() || asker == r.uid || all;
+    }
+};
+
+// name=NAME, user=USER, or all: the caller's, or with root's word everybody's of that name or user.
+Result<std::string> cancel_several(const Context& c) {
+    Several which;
+    for (const std::string& word : c.args) {
+        if (word == "all")
+            which.all = true;
+        else if (word.starts_with("name=") && word.size() > 5)
+            which.name = word.substr(5);
+        else if (word.starts_with("user=") && word.size() > 5)
+            which.user = word.substr(5);
+        else if (word.starts_with("array=") && word.size() > 6)
+            which.array = word.substr(6);
+        else
+            return fail("cancel: '" + word + "' is none of name=NAME, user=USER, array=ID and all");
+    }
+    std::vector<JobId> ids;
+    for (const auto& [id, job] : c.market.jobs())
+        if (which.lets(job, c.uid)) ids.push_back(id);
+    if (ids.empty()) return fail("cancel: no live job of yours is so");
+    JsonWriter w;
+    w.begin_object().field("count", ids.size()).key("cancelled").begin_array();
+    for (const JobId& id : ids) {
+        TRY(c.market.cancel(id, c.uid));
+        if (w.bytes() < wire::json_part_bytes) w.value(id.text());
+    }
+    w.end_array().end_object();
+    return w.take();
+}
+
 Result<std::string> cancel(const Context& c) {
+    if (c.args.empty()) return fail("cancel: a job's id is missing");
+    if (c.args.size() > 1 || !parse_job_id(c.args[0])) return cancel_several(c);
     TRY_ASSIGN(const JobId id, live_job(c));
     return done(c, id, c.market.cancel(id, c.uid));
 }
@@ -242,11 +257,20 @@ Result<std::string> node_lost(const Context& c) {
     return w.take();
 }
 
+Result<std::string> node_forget(const Context& c) {
+    TRY_ASSIGN(const std::string line, c.market.forget(c.args[0], c.uid, c.now));
+    JsonWriter w;
+    w.begin_object().field("node", c.args[0]).field("message", line).end_object();
+    return w.take();
+}
+
 Result<std::string> account(const Context& c) { return account_reply(c.market, c.args[0], c.uid); }
 
 Result<std::string> receipts(const Context& c) {
     return receipts_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
 }
+
+Result<std::string> report(const Context& c) { return report_reply(c.usage, c.args, c.uid); }
 
 Result<std::string> user_show(const Context& c) {
     return users_reply(c.market, c.args[0], c.uid, c.now);
@@ -278,20 +302,23 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
     static const std::map<std::string, Verb, std::less<>> all = {
         {"status", {0, status}},
         {"list-jobs", {any_args, list_jobs}},
-        {"list-providers", {0, list_providers}},
+        {"list-providers", {any_args, list_providers}},
         {"dump", {0, dump}},
         {"job", {1, job}},
-        {"cancel", {1, cancel}},
+        {"why", {1, why}},
+        {"cancel", {any_args, cancel}},
         {"move", {3, move}},
         {"freeze", {2, freeze}},
         {"thaw", {3, thaw}},
         {"release", {1, release}},
         {"account", {1, account}},
         {"receipts", {any_args, receipts}},
+        {"report", {any_args, report}},
         {"prices", {2, prices}},
         {"user-show", {1, user_show}},
         {"user-limit", {any_args, user_limit}},
         {"node", {2, node_lost}},
+        {"node-forget", {1, node_forget}},
         {"set", {3, set_option}},
     };
     return all;
@@ -300,7 +327,8 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
 }  // namespace
 
 wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJobs& finished,
-                      const wire::CtlRequest& request, const MarketFace& face, Nanos now) {
+                      const UsageBook& usage, const wire::CtlRequest& request,
+                      const MarketFace& face, Nanos now) {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto verb = verbs().find(request.verb);
@@ -313,8 +341,8 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJob
                       " arguments, not " + std::to_string(request.args.size());
         return reply;
     }
-    auto json = verb->second.run(
-        {market, book, finished, face, now, request.uid, request.args, request.after, reply.next});
+    auto json = verb->second.run({market, book, finished, usage, face, now, request.uid,
+                                  request.args, request.after, reply.next});
     if (!json) {
         reply.error = json.error().message;
     } else if (json->size() > wire::json_bytes_max) {

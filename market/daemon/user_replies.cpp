@@ -3,6 +3,7 @@
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
 #include "market/core/market_io.hpp"
 
@@ -101,9 +102,7 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
     const auto known = market.users().find(of);
     UserLimits limits = known == market.users().end() ? UserLimits{} : known->second.record.limits;
     for (size_t i = 1; i < args.size(); ++i) {
-        const size_t equals = std::min(args[i].find('='), args[i].size());
-        const std::string key = args[i].substr(0, equals),
-                          value = args[i].substr(std::min(equals + 1, args[i].size()));
+        const auto [key, value] = parse_setting(args[i]);
         const bool none = value == "none";
         if (key == "spend-per-day") {
             limits.spend_per_day.reset();

@@ -3,6 +3,8 @@
 #include "market/sim/market_run.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <queue>
 
@@ -217,13 +219,27 @@ class MarketRun {
             const Job& job = jobs_[rate.job];
             if (job.phase != Phase::running || job.since_s >= t) continue;
             const int64_t cpus = specs_[rate.job].cpus, advanced = t - std::max(now_, job.since_s);
-            out_.jobs[rate.job].paid.add(rate.price, cpus, advanced);
-            out_.totals.consumers.add(rate.worth - rate.price, cpus, advanced);
-            out_.totals.providers.add(rate.price - rate.reserve, cpus, advanced);
+            const Money price = charged(rate, advanced);
+            out_.jobs[rate.job].paid.add(price, cpus, advanced);
+            out_.totals.consumers.add(rate.worth - price, cpus, advanced);
+            out_.totals.providers.add(price - rate.reserve, cpus, advanced);
         }
         out_.totals.envy.add(envy_, 1, span);
         out_.totals.busy_cpu_s += busy_cpus_ * span;
         out_.totals.offered_cpu_s += offered_cpus_ * span;
+    }
+
+    // The mean of what a job is charged over the next `span` seconds, at a price that stays.
+    Money charged(const Rate& rate, int64_t span) {
+        if (options_.price_window_s == 0) return rate.price;
+        const auto window = static_cast<double>(options_.price_window_s);
+        const auto price = static_cast<double>(rate.price.micro);
+        double& average = averages_.try_emplace(rate.job, price).first->second;
+        const double kept = std::exp(-static_cast<double>(span) / window), off = average - price;
+        const double mean = price + off * (1 - kept) * window / static_cast<double>(span);
+        average = price + off * kept;
+        return std::clamp(Money{std::llround(mean)}, std::min(rate.reserve, rate.worth),
+                          rate.worth);
     }
 
     // What holds from now_ on, until the next event.
@@ -477,8 +493,9 @@ class MarketRun {
     Money envy_;                  // since now_
     std::vector<uint32_t> here_;  // for envy: jobs by arrival
     std::vector<Change> changes_;
-    std::vector<Rate> rates_;         // in force since now_
-    std::vector<int64_t> open_stay_;  // since when a job holds its place (history)
+    std::vector<Rate> rates_;              // in force since now_
+    std::map<uint32_t, double> averages_;  // by job: what it is charged, if prices are averaged
+    std::vector<int64_t> open_stay_;       // since when a job holds its place (history)
     RunOutcome out_;
 };
 

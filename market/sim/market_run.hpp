@@ -57,6 +57,10 @@ struct MarketRunOptions {
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
     bool envy = false;    // reckon RunTotals::envy; wants prices
+    // What a job pays is its price averaged over its own running time with the weight
+    // exp(-age / price_window_s), from its first price on; at least the reserve of its place and at
+    // most what the place is worth to it. 0: the price itself, as the market does.
+    int64_t price_window_s = 0;
     std::optional<Rebid> rebid;
     // The run ends when these jobs, by index, have; empty: when all have.
     std::vector<uint32_t> until;

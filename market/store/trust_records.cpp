@@ -7,19 +7,22 @@
 
 namespace souk {
 
-SOUK_FIELDS(trust::Roles, field("roles", &trust::Roles::bits, rule::between(0, 15)));
+SOUK_FIELDS(trust::Roles, field("roles", &trust::Roles::bits, rule::between(0, 31)));
 
 SOUK_FIELDS(trust::TokenRecord,  //
             field("id", &trust::TokenRecord::id),
             field("secret_digest", &trust::TokenRecord::secret_digest),
             field("names", &trust::TokenRecord::names), flat(&trust::TokenRecord::roles),
             field("ends", &trust::TokenRecord::ends, rule::time),
-            field("used_by", &trust::TokenRecord::used_by));
+            field("used_by", &trust::TokenRecord::used_by),
+            field("realm", &trust::TokenRecord::realm, rule::name),
+            field("users", &trust::TokenRecord::users, rule::name));
 
 SOUK_FIELDS(Member,  //
             field("key", &Member::key), field("name", &Member::name, rule::node),
             flat(&Member::roles), field("joined", &Member::joined, rule::time),
-            field("ends", &Member::ends, rule::time), field("revoked", &Member::revoked));
+            field("ends", &Member::ends, rule::time), field("revoked", &Member::revoked),
+            field("users", &Member::users, rule::name), field("scope", &Member::scope, rule::name));
 
 namespace wire {
 

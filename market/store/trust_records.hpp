@@ -16,6 +16,8 @@ struct Member {
     trust::Roles roles;
     Nanos joined, ends;  // of its newest certificate, in Unix time
     bool revoked = false;
+    std::string users = {};  // as its token's
+    std::string scope = {};  // as its certificate's (kernel/trust/subject.hpp)
     bool operator==(const Member&) const = default;
 };
 

@@ -5,10 +5,12 @@
 
 #include "kernel/wire/codec.hpp"
 #include "market/core/messages.hpp"
+#include "market/core/ticket.hpp"
 
 namespace souk::wire {
 
-// job_report to renew: to marketd, join from one that has no certificate yet; the others: from it.
+// job_report to use_report: to marketd, join from one that has no certificate yet; the others: from
+// it.
 // clang-format off
 #define SOUK_MARKET_WORDS(X)                          \
     X(JobReport, job_report, 16, report_bytes)        \
@@ -16,16 +18,23 @@ namespace souk::wire {
     X(OrderFailed, order_failed, 18, small_bytes)     \
     X(Join, join, 19, small_bytes)                    \
     X(Renew, renew, 20, small_bytes)                  \
+    X(UseReport, use_report, 21, list_bytes)          \
     X(Order, order, 32, small_bytes)                  \
     X(JobNote, job_note, 33, small_bytes)             \
     X(ProviderNote, provider_note, 34, small_bytes)   \
     X(Directory, directory, 35, list_bytes)           \
     X(NodeLost, node_lost, 36, small_bytes)           \
     X(Certified, certified, 37, list_bytes)           \
-    X(Revoked, revoked, 38, list_bytes)
+    X(Revoked, revoked, 38, list_bytes)               \
+    X(TicketKeys, ticket_keys, 39, small_bytes)
 // clang-format on
 
 SOUK_MARKET_WORDS(SOUK_WIRE_DECLARE)
+
+// Not a message of its own: what is sealed (kernel/trust/ticket_key.hpp) and goes with an order.
+std::string pack(const Ticket& ticket);
+template <>
+Result<Ticket> unpack<Ticket>(std::string_view bytes);
 
 // The words of a connection with the market.
 constexpr uint32_t market_words(FrameType type) {
@@ -34,13 +43,14 @@ constexpr uint32_t market_words(FrameType type) {
 }
 
 // What each kind of peer may say to the market once it has greeted: nothing else is read of it
-// (Channel::allow). The same table is in docs/certificates.md.
+// (Channel::allow). `make authority-table` writes it into docs/security.md.
 // clang-format off
 #define SOUK_JOINER_TO_MARKET(X) X(joiner, join)
 #define SOUK_OPERATOR_TO_MARKET(X) X(operator, ctl_request)
 #define SOUK_AGENT_TO_MARKET(X)                              \
     X(agent, job_report) X(agent, provider_report)           \
     X(agent, order_failed) X(agent, renew)                   \
+    X(agent, use_report)                                     \
     X(agent, ctl_request) X(agent, ctl_reply)
 // clang-format on
 SOUK_WIRE_ALLOWED(joiner_to_market, market_words, SOUK_JOINER_TO_MARKET)

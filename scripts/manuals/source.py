@@ -7,8 +7,8 @@ import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).parents[2]
-COMMANDS = ["srun", "pvdctl", "marketctl", "souk", "souk-audit", "solver", "marketsim",
-            "clustersim", "testload"]
+COMMANDS = ["srun", "pvdctl", "marketctl", "mmon", "souk", "souk-audit", "souk-web", "solver",
+            "marketsim", "clustersim", "testload"]
 DAEMONS = ["agentd", "marketd"]
 # A page for people about a text format, from the comment that opens the source which reads it.
 FORMATS = {

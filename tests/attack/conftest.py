@@ -10,7 +10,7 @@ CLUSTER = os.path.join(HERE, "..", "cluster")
 _spec = importlib.util.spec_from_file_location("cluster", os.path.join(CLUSTER, "conftest.py"))
 cluster = importlib.util.module_from_spec(_spec)
 sys.modules["cluster"] = cluster
-sys.path.insert(0, CLUSTER)  # what it names to pytest
+sys.path[:0] = [CLUSTER, HERE]  # what it names to pytest; attack_place.py
 _spec.loader.exec_module(cluster)
 
 fit, standing, market = cluster.fit, cluster.standing, cluster.market

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
+from attack_place import SOMEBODY, place, run_as_somebody  # noqa: F401 (place is a fixture)
 from cluster import BIN, until
 
-SOMEBODY = 4321
 KEYS = """
 import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -21,40 +21,18 @@ for line in sys.stdin: print(keyring(), status(), flush=True)
 """
 
 
-@pytest.fixture
-def place():
-    top = f"/var/tmp/souk-attack-{os.getpid()}"
-    shutil.rmtree(top, ignore_errors=True)
-    os.mkdir(top, 0o755)
-    yield top
-    shutil.rmtree(top)
-
-
-def run_as_somebody(market, place, *command, **how):
-    """The output of a job of a plain user. (He may not be able to come to where srun lies.)"""
-    srun = f"{place}/srun"
-    if not os.path.exists(srun):
-        shutil.copy(f"{BIN}/srun", srun)
-    env = {**market.env, "HOME": place, **how.pop("env", {})}
-    done = subprocess.run([srun, "-p", "50", *command], env=env, cwd=place, capture_output=True,
-                          user=SOMEBODY, group=SOMEBODY, extra_groups=[], text=True, timeout=60,
-                          stdin=subprocess.DEVNULL, **how)
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    return done.stdout
-
-
-def test_a_set_user_id_program_gains_nothing_in_a_job(market, place):
+def test_a_set_user_id_program_gains_nothing_in_a_job(market, place):  # noqa: F811
     shutil.copy("/usr/bin/id", f"{place}/id")
     os.chmod(f"{place}/id", 0o4755)
     assert run_as_somebody(market, place, f"{place}/id", "-u") == f"{SOMEBODY}\n"
 
 
-def test_a_jobs_bounding_set_is_empty_and_it_has_no_capability(market, place):
+def test_a_jobs_bounding_set_is_empty_and_it_has_no_capability(market, place):  # noqa: F811
     sets = run_as_somebody(market, place, "grep", "^Cap", "/proc/self/status").split()[1::2]
     assert [int(s, 16) for s in sets] == [0] * 5
 
 
-def test_a_socket_in_run_is_not_there_for_a_job(market, place):
+def test_a_socket_in_run_is_not_there_for_a_job(market, place):  # noqa: F811
     """As a container engine's, or a user's own services'."""
     path = f"/run/souk-attack-{os.getpid()}.sock"
     with socket.socket(socket.AF_UNIX) as door:
@@ -73,7 +51,7 @@ def test_a_socket_in_run_is_not_there_for_a_job(market, place):
                            "/run/lock") == f"700 {SOMEBODY}\n1777 0\n"
 
 
-def test_a_submitter_gets_no_more_than_the_limits_that_he_has_whatever_he_says(market, place):
+def test_a_submitter_gets_no_more_than_the_limits_that_he_has(market, place):  # noqa: F811
     """srun reads its limits and sends them; what it says is wrong by the time agentd hears it."""
     shutil.copy(f"{BIN}/srun", f"{place}/srun")
     agentd = market.daemon("n1")["pid"]

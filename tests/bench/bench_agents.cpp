@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What many agents cost one market: thousands of connections from this one process over loopback
-// (fleet.hpp) to a real marketd on one core, every agent reporting each second, jobs coming, ending
-// and changing their bids; then marketd is killed and all come back at once. JSON on stdout. Usage:
-// bench_agents [AGENTS [JOBS [EVENTS_PER_S [SECONDS]]]]
+// What many agents cost one market: thousands of connections by TLS from this one process over
+// loopback (fleet.hpp), which pays for the other half of each handshake on another core, to a real
+// marketd on one core, every agent reporting each second, jobs coming, ending and changing their
+// bids; then marketd is killed and all come back at once. JSON on stdout. Usage: bench_agents
+// [AGENTS [JOBS [EVENTS_PER_S [SECONDS [plain]]]]]
 #include <algorithm>
 #include <cstdio>
 
 #include "kernel/base/json.hpp"
+#include "tests/bench/bench_market_ca.hpp"
 #include "tests/bench/fleet.hpp"
 #include "tests/bench/market_process.hpp"
 
@@ -62,7 +64,13 @@ int main(int argc, char** argv) {
               std::to_string(descriptors) + " (ulimit -Hn)");
     stay_on(false);
     Loop loop = value(Loop::open(LoopOptions::for_many_peers()));
-    MarketProcess market;
+    const bool tls = argc <= 5 || std::string(argv[5]) != "plain";
+    const BenchMarketCa ca;
+    MarketProcess market({}, tls);
+    if (tls) {
+        ca.make_market(market.dir + "/identity");
+        options.tls = [&ca](const std::string& name) { return ca.agent(name); };
+    }
     market.start();
     options.port = static_cast<uint16_t>(market.port);
     const long empty_kib = market.kib("VmRSS");
@@ -126,6 +134,7 @@ int main(int argc, char** argv) {
     JsonWriter w;
     w.begin_object()
         .field("agents", options.agents)
+        .field("tls", tls)
         .field("jobs", options.jobs)
         .field("events_per_s", 3 * events);
     const auto per_agent = [&](long kib) {

@@ -6,6 +6,7 @@
 //
 // It takes the time from each event that changes the allocation (a submission, a bid, a job's end,
 // put into the socket at the end of the loop's iteration) to the first order that follows from it.
+// Long: one class, read from its top to its end.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,6 +25,7 @@
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk::bench {
@@ -38,6 +41,8 @@ struct FleetOptions {
     std::string address = "127.0.0.1";
     uint16_t port = 0;
     uint64_t seed = 1;
+    // Of each agent by its name; nothing: plain connections.
+    std::function<std::unique_ptr<wire::Tls>(const std::string& name)> tls = {};
 };
 
 class Fleet {
@@ -46,7 +51,10 @@ class Fleet {
         : loop_(loop), options_(std::move(options)), rng_(options_.seed) {
         for (size_t i = 0; i < options_.agents; ++i)
             agents_.push_back(std::make_unique<Agent>(i, rng_.next()));
-        for (auto& agent : agents_) fill(agent->offer, agent->number);
+        for (auto& agent : agents_) {
+            if (options_.tls) agent->tls = options_.tls(agent->node);
+            fill(agent->offer, agent->number);
+        }
     }
 
     void connect_all() {
@@ -101,6 +109,7 @@ class Fleet {
         size_t number;
         NodeName node;
         RetryPause pause;
+        std::unique_ptr<wire::Tls> tls;
         std::unique_ptr<wire::Channel> channel;
         Connect connecting;
         Timer retry;
@@ -149,7 +158,9 @@ class Fleet {
         options.words = wire::market_words;
         options.side = wire::Side::connector;
         options.send_queue_bytes_max = 64 << 20;
-        auto channel = wire::Channel::open(loop_, std::move(*fd), std::move(handlers), options);
+        auto channel =
+            wire::Channel::open(loop_, std::move(*fd), std::move(handlers), options,
+                                wire::connector(a.tls.get(), trust::only(trust::Role::market), {}));
         if (!channel) return lost(a, channel.error().message);
         a.channel = std::move(*channel);
         wire::Hello hello;
@@ -186,6 +197,9 @@ class Fleet {
             for (const JobId& id : a.jobs) send(a, jobs_.at(id).report);
             return;
         }
+        if (f.type == wire::frame::certified || f.type == wire::frame::revoked ||
+            f.type == wire::frame::ticket_keys)
+            return;  // a real agent's matter
         const FromMarket message = value(wire::unpack_from_market(f.type, f.body));
         if (const auto* order = std::get_if<Order>(&message)) take(a, *order);
         if (const auto* note = std::get_if<JobNote>(&message); note && note->settled)

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,8 +29,21 @@
 
 namespace souk::bench {
 
+// The directories of this run's processes: they go also when the run fails.
+inline std::set<std::string>& directories() {
+    static std::set<std::string> all;
+    return all;
+}
+
+inline void remove_directory(const std::string& path) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+    directories().erase(path);
+}
+
 [[noreturn]] inline void fatal(const std::string& why) {
     std::fprintf(stderr, "bench: %s\n", why.c_str());
+    while (!directories().empty()) remove_directory(std::string(*directories().begin()));
     std::exit(1);
 }
 
@@ -68,16 +82,21 @@ inline size_t raise_descriptors() {
 
 class MarketProcess {
   public:
-    explicit MarketProcess(std::string more_config = {}) : more_(std::move(more_config)) {
+    // Without TLS, unless it is said otherwise: then its certificates lie in `dir`/identity.
+    // SOUK_BENCH_MARKETD: more lines of its configuration, to compare settings.
+    explicit MarketProcess(std::string more_config = {}, bool tls = false)
+        : more_(std::move(more_config)) {
+        if (const char* lines = std::getenv("SOUK_BENCH_MARKETD")) more_ += lines;
         const char* base = std::getenv("SOUK_BENCH_DIR");
         std::string name = std::string(base ? base : "/var/tmp") + "/souk-bench-XXXXXX";
         if (!::mkdtemp(name.data())) fatal("no directory " + name);
         dir = name;
+        directories().insert(dir);
+        more_ += tls ? "identity = \"" + dir + "/identity\"\n" : std::string("insecure = true\n");
     }
     ~MarketProcess() {
         end(SIGKILL);
-        std::error_code ignored;
-        std::filesystem::remove_all(dir, ignored);
+        remove_directory(dir);
     }
 
     // Until it answers `status`: the time from exec to that, in seconds. The first start chooses a
@@ -86,7 +105,7 @@ class MarketProcess {
         {
             std::ofstream file(dir + "/m.toml");
             file << "name = \"m\"\nlisten = \"127.0.0.1:" << port << "\"\nstate = \"" << dir
-                 << "/state\"\nsocket = \"" << dir << "/m.sock\"\ninsecure = true\n"
+                 << "/state\"\nsocket = \"" << dir << "/m.sock\"\n"
                  << more_;
         }
         std::error_code ignored;

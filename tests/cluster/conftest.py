@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-pytest.register_assert_rewrite("moving", "programs")
+pytest.register_assert_rewrite("files_tree", "moving", "programs")
 
 # Faults by the dozen take minutes and are no part of every check: make chaos.
 collect_ignore = [] if os.environ.get("SOUK_FAULTS") else ["test_faults.py"]
@@ -26,6 +26,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("SOUK_BIN") or os.path.normpath(os.path.join(HERE, "..", "..", "build", "bin"))
 # Seconds for anything that should take a fraction of one: the machine may be busy, or emulated.
 LIMIT = float(os.environ.get("SOUK_TEST_LIMIT", 40))
+# A program that a test builds has make's own rules, not those of the make that runs the tests.
+for word in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+    os.environ.pop(word, None)
 _serial = itertools.count(1)
 
 
@@ -276,7 +279,7 @@ class Market:
         return self.ctl("marketctl", "list-providers")
 
     def list_jobs(self):
-        return self.ctl("marketctl", "list-jobs")
+        return self.ctl("marketctl", "list-jobs", "--state", "all")
 
     def live(self):
         return [j for j in self.list_jobs() if j["status"] != "finish"]
@@ -310,7 +313,7 @@ class Market:
         """{node/jobs/GROUP: JOB.EPOCH}, as the nodes have written down."""
         found = {}
         for path in glob.glob(f"{self.run_dir}/state/*/guests/*/capsule"):
-            if len(words := read_text(path).split()) == 4:
+            if len(words := read_text(path).split()) >= 4:
                 found[words[2]] = os.path.basename(os.path.dirname(path))
         return found
 
@@ -352,6 +355,12 @@ class Market:
         os.kill(old, signal.SIGKILL)
         until(f"{name} is a new process", lambda: self.daemon(name)["pid"] not in (0, old))
         self.until_up()
+
+    def doctor(self, node, *args):
+        """What souk doctor says on that node: it asks the market for the time."""
+        return subprocess.run(["nsenter", f"--net=/run/netns/{self.tag}-{node}", f"{BIN}/souk",
+                               "doctor", *map(str, args)], env=self.env, text=True,
+                              capture_output=True, timeout=LIMIT).stdout
 
     def in_netns(self, name, what):
         """Calls what() on a thread inside one of the market's network namespaces, which ends with

@@ -27,7 +27,7 @@ def balances(m):
 def settled(m):
     """Every account against every job, when none runs."""
     until("every job has ended", lambda: not m.live())
-    total = sum(j["cost"] for j in ask(m, "list-jobs"))
+    total = sum(j["cost"] for j in ask(m, "list-jobs", "--state", "all"))
     accounts = balances(m)
     assert sum(accounts.values()) == 0 and accounts["market", ""] == 0, accounts
     assert sum(v for (kind, _), v in accounts.items() if kind == "user") == -total
@@ -36,7 +36,7 @@ def settled(m):
         assert accounts["node", p["node"]] == p["earned"]
     receipts = ask(m, "receipts")
     assert sum(r["paid"] for r in receipts) == total == sum(r["earned"] for r in receipts)
-    for j in ask(m, "list-jobs"):
+    for j in ask(m, "list-jobs", "--state", "all"):
         mine = [r for r in receipts if r["job"] == j["id"]]
         assert sum(r["paid"] for r in mine) == j["cost"], j
         assert {r["node"] for r in mine} <= set(j["places"])

@@ -139,12 +139,16 @@ def test_no_image_of_a_job_that_runs_is_kept(market, form, size):
 
 
 def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(market):
-    code = ("import ctypes, os, sys\n"
+    code = ("import ctypes, os, sys; sys.stdin.readline()\n"
             "fd = ctypes.CDLL(None).syscall(425, 4, (ctypes.c_char * 120)())\n"
             "assert fd >= 0\n"
             "print('open', flush=True); sys.stdin.readline()\n"
             "os.close(fd); print('closed', flush=True); sys.stdin.readline(); sys.exit(3)")
     job = market.srun("-p", 50, "/usr/bin/python3", "-c", code, stdin=subprocess.PIPE)
+    # Opened after the first look, which tells the pid too: another one comes soon.
+    market.until_job(job.id, "has a pid", lambda j: j.get("pid"))
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
     until("it has an io_uring", lambda: b"open\n" in job.out)
     told = market.until_job(job.id, "it is known", lambda j: not j.get("can_move", True))
     assert "has an io_uring open" in told["cannot_move"], told
@@ -197,3 +201,27 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
     assert b"testload" in open(f"/proc/{thawed['pid']}/cmdline", "rb").read()
     assert job.wait(150) == 0
     assert bytes(job.out) == subprocess.run(command, capture_output=True, timeout=150).stdout
+
+
+def test_a_frozen_job_whose_open_file_is_away_names_it_and_goes_on_when_it_is_back(market,
+                                                                                   tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("first\nlast\n")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-uc",
+                      "import sys; f = open(sys.argv[1]); print(f.readline(), end=''); input();"
+                      "print(f.readline(), end='')", kept, stdin=subprocess.PIPE)
+    until("it has read", lambda: b"first\n" in job.out)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+    kept.rename(tmp_path / "away")
+    seen = len(job.words)
+    market.tool("marketctl", "release", job.id)
+    job.said(f"cannot open {kept}: No such file or directory", after=seen)
+    story = market.tool("marketctl", "--json", "job", job.id, "--story").stdout
+    assert "file_not_opened" in story
+    (tmp_path / "away").rename(kept)
+    market.until_runs(job.id)
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert job.wait(40) == 0
+    assert bytes(job.out) == b"first\nlast\n"

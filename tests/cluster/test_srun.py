@@ -197,12 +197,12 @@ def test_a_shell_on_a_terminal_answers_after_moves(market):
 
 def test_keys_on_the_terminal_of_a_job_that_waits_or_is_frozen_are_for_srun(market):
     with Terminal(market, "-p", 0.1, "cat") as t:
-        t.shows(rb"waits: its price 0.1")
+        t.shows(rb"waits [^\r]*its price 0.1")
         t.type(b"\x03")
         assert t.ends() == 130
     with Terminal(market, command=["bash", "--norc", "-i"]) as t:
         t.type(b"srun -p 0.1 cat\r")
-        t.shows(rb"waits: its price 0.1")
+        t.shows(rb"waits [^\r]*its price 0.1")
         t.type(b"typed before\r\x1a")
         t.shows(rb"Stopped")
         t.type(b"fg; echo status $?\r")

@@ -5,6 +5,7 @@ Python's own TLS against the real daemons."""
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -145,6 +146,38 @@ def test_a_peer_says_no_more_than_it_may(market, tmp_path):
         assert kind == ERROR and "unknown type" in why, (daemon, why)
 
 
+def image_begin(job, epoch, sender):
+    home, number = job.split(".")
+    of = text(1, home) + varint(2, int(number))
+    body = bytes([1 << 3 | 2, len(of)]) + of + varint(2, epoch) + varint(3, epoch - 1)
+    body += text(4, sender) + varint(5, 1)
+    return struct.pack("<IHH", len(body), 64, 0) + body
+
+
+def test_an_image_comes_from_the_node_that_the_home_names_alone(market):
+    """n3 holds the job and is stopped in the middle of a move: n2 waits for the image, and another
+    node of the market, whose certificate is right, brings one."""
+    job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+    job.printed(3)
+    market.until_runs(job.id)
+    market.tool("marketctl", "--hold", "move", job.id, "n3")
+    market.until_runs(job.id, "n3")
+    epoch = market.ctl("pvdctl", "--node", "n3", "guests")[0]["epoch"] + 1
+    source = market.daemon("n3")["pid"]
+    os.kill(source, signal.SIGSTOP)
+    try:
+        market.tool("marketctl", "--hold", "move", job.id, "n2")
+        until("n2 is ready for it", lambda: any(
+            g["state"] == "prepared" for g in market.ctl("pvdctl", "--node", "n2", "guests")))
+        said = call(market, "n2", hello("n1", IMAGE) + image_begin(job.id, epoch, "n1"),
+                    state(market, "n1"), answers=2)
+        assert said == (ERROR, f"no image is expected for {job.id}.{epoch} from n1"), said
+    finally:
+        os.kill(source, signal.SIGCONT)
+    market.until_runs(job.id, "n2")  # the right one is taken
+    job.printed(job.lines() + 3)
+
+
 def test_a_job_of_root_is_not_taken_from_another_home(market):
     """With guest_uid_min as it is where souk up has not set it."""
     path = f"{market.run_dir}/n2/agentd.conf"
@@ -156,7 +189,7 @@ def test_a_job_of_root_is_not_taken_from_another_home(market):
         job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
         job.printed(3)
         market.tool("marketctl", "--hold", "move", job.id, "n2")
-        logged(market, "n2", "n2 takes no job of user 0 of another node")
+        logged(market, "n2", "no job of another node runs as user 0 here (guest_uid_min)")
         job.printed(job.lines() + 3)
         assert market.job(job.id)["where"] != "n2"
         job.process.stdin.close()

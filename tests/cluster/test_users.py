@@ -93,7 +93,7 @@ def test_of_another_users_job_one_sees_its_id_its_user_and_its_state(market):
         return m.tool("marketctl", *args, check=check, user=65534, group=65534, extra_groups=[])
 
     seen = [json.loads(as_nobody("--json", "job", job.id).stdout),
-            *(j for j in json.loads(as_nobody("--json", "list-jobs").stdout)
+            *(j for j in json.loads(as_nobody("--json", "list-jobs", "--state", "all").stdout)
               if j["id"] == job.id)]
     assert seen == 2 * [{"id": job.id, "user": "root", "uid": 0, "status": "run"}]
     for args in (["list-jobs"], ["job", job.id], ["job", job.id, "--story"]):

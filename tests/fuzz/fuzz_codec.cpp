@@ -4,7 +4,8 @@
 // FUZZ_SOURCES: kernel/wire/codec.cpp kernel/wire/codec_parts.cpp kernel/wire/field_codec.cpp
 // FUZZ_SOURCES: market/wire/codec.cpp agentd/wire/codec.cpp agentd/wire/codec_change.cpp
 // FUZZ_SOURCES: agentd/wire/spec_check.cpp agentd/store/records.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp agentd/core/story.cpp
+// FUZZ_SOURCES: kernel/base/cause.cpp kernel/base/check.cpp kernel/base/ids.cpp
+// FUZZ_SOURCES: agentd/core/story.cpp kernel/base/version.cpp
 // FUZZ_SOURCES: agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp
 // FUZZ_SOURCES: kernel/base/money.cpp kernel/base/result.cpp kernel/base/text.cpp
 // FUZZ_SOURCES: @GEN@/kernel/wire/wire.pb-c.c @GEN@/market/wire/market.pb-c.c

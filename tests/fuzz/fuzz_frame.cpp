@@ -9,14 +9,12 @@
 
 #include "agentd/wire/codec.hpp"
 #include "kernel/wire/frame.hpp"
+#include "tests/fuzz/fuzz.hpp"
 
 namespace {
 
 using namespace souk;
 using namespace souk::wire;
-
-#define REQUIRE(cond) \
-    if (!(cond)) std::abort()
 
 // The encoded frames, then the error. `step`: bytes fed at a time, in a buffer of their own that
 // goes at once.

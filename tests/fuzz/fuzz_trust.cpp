@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What strangers send to join: requests for certificates, join tokens, revocation lists,
 // certificates. Whatever the bytes, there is a value or one line; a value is what its text says.
+// FUZZ_SOURCES: kernel/base/text.cpp
+// FUZZ_SOURCES: kernel/base/money.cpp
 // FUZZ_SOURCES: kernel/trust/certificate.cpp kernel/trust/key.cpp kernel/trust/openssl.cpp
 // FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/subject.cpp kernel/trust/token.cpp
 // FUZZ_SOURCES: kernel/trust/verify.cpp kernel/base/check.cpp kernel/base/ids.cpp
@@ -13,21 +15,12 @@
 #include "kernel/trust/revocations.hpp"
 #include "kernel/trust/token.hpp"
 #include "kernel/trust/verify.hpp"
+#include "tests/fuzz/fuzz.hpp"
 
 namespace {
 
 using namespace souk;
 using namespace souk::trust;
-
-#define REQUIRE(cond) \
-    if (!(cond)) std::abort()
-
-template <class T>
-void one_line(const Result<T>& result) {
-    if (result) return;
-    REQUIRE(!result.error().message.empty());
-    REQUIRE(result.error().message.find('\n') == std::string::npos);
-}
 
 void request(std::string_view bytes) {
     const auto taken = parse_request(bytes);

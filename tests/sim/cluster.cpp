@@ -47,7 +47,9 @@ const char* mutation_name(Mutation m) {
                                         "told_before_it_runs",
                                         "stands_untrue",
                                         "full_disk_lies",
-                                        "disk_forgets"};
+                                        "disk_forgets",
+                                        "tickets_unchecked",
+                                        "ticket_mark_lost"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -68,7 +70,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       size_(size),
       allowed_(std::move(faults)),
       rng_(seed),
-      book_(seed, bug_of(mutation)) {
+      book_(seed, bug_of(mutation)),
+      hostile_(seed ^ 0x7469636b6574) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -88,6 +91,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     if (death_chance_ > 0 && rng_.chance(0.5)) provider_only_ = names_.back();
     limits_.lease = rng_.chance(0.3) ? Nanos{} : ms(4'000, 60'000);
     if (rng_.chance(0.3)) undumpable_ = rng_.unit() * 0.5;
+    limits_.wake = static_cast<WakeRule>(seed % 3);
     policy_.leave = ms(1'000, 30'000);
     policy_.kill = rng_.chance(0.3);
     policy_.stand = ms(1'000, 60'000);
@@ -373,6 +377,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
     order.node = names_[rng_.below(names_.size())];
     order.address = order.node + ":1";
     order.price = market_.at(id).report.terms.max_price;
+    give_ticket(order);
     if (!n.market_up) return;
     n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
     after(n.last_from_market - now_, [this, order, gen = n.market_gen] {
@@ -489,6 +494,9 @@ std::string Cluster::run() {
     // each job as often as in a small one
     const Nanos pace{std::max<int64_t>(ms(20, 3000).ns * few / jobs, 1'000'000)};
     const bool owners = rng_.chance(0.4);
+    for (Nanos t = Nanos::from_s(1); t < fault_time;
+         t += Nanos::from_ms(hostile_.between(10, 4000)))
+        after(t, [this] { hostile_home(); });
     for (Nanos t = Nanos::from_ms(10); t < fault_time; t += Nanos{rng_.between(1, 2 * pace.ns)})
         after(t, [this] { market_orders(); });
     for (Nanos t = Nanos::from_s(1); t < fault_time; t += ms(10, 4000)) {

@@ -16,6 +16,7 @@
 //            killed, a job may exit
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
 //            connection; the real one keeps the books (book.hpp)
+//   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
 // may be left over: no capsule, image, record or orphan. The invariants of world.hpp hold at every
@@ -76,6 +77,8 @@ enum class Mutation : uint8_t {
     stands_untrue,         // a job is said to be stopped where it is, and runs
     full_disk_lies,        // a full disk says that it has taken a commit
     disk_forgets,          // a crash takes the newest commit back
+    tickets_unchecked,     // a guest asks for no ticket
+    ticket_mark_lost,      // which tickets a guest has seen is forgotten in a crash
     count_
 };
 const char* mutation_name(Mutation m);
@@ -179,6 +182,7 @@ class Cluster {
         bool for_good = false;  // it never comes back
         int64_t clock_ppm = 0;  // how much faster its clock goes
         Nanos guest_tick_at = Nanos::never();
+        uint64_t mark_found = 0;  // of tickets, on disk, as this life began
     };
     struct MarketJob {
         JobReport report;
@@ -234,6 +238,14 @@ class Cluster {
     std::string what_is_left();
     bool all_finished();
 
+    // hostile.cpp: tickets, and who misuses them
+    void give_ticket(Order& order);
+    void give_ticket(Order& order, const NodeName& source);
+    Warrant warrant_of(const GuestCommand& command) const;
+    void overhear(const Node& guest, const GuestCommand& command, const guest::Outputs& out);
+    void hostile_home();
+    static bool is_remembered(const Node& guest, uint64_t life, uint64_t number);
+
     // fault_table.cpp: one move, one fault
     bool at_moment(Moment moment, const JobId& id) const;
     void strike(Victim victim, const JobId& id);
@@ -247,6 +259,9 @@ class Cluster {
     void home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step);
     void guest_step(Node& n, const std::function<void(Guest&, guest::Outputs&)>& step);
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
+    // Comes and goes: from nothing to five images.
+    int64_t free_memory() const { return now_.ns / 1'000'000'000 % 11 << 20; }
+    void check_wakes(const Node& n);
     void persist_home(Node& n, const home::Output& o);
     void persist_guest(Node& n, const guest::Output& o);
     void say_home(Node& n, const home::Output& o);
@@ -351,6 +366,14 @@ class Cluster {
     std::vector<const JobId*> market_order_;  // its keys
     std::map<JobId, std::map<uint64_t, std::pair<NodeName, GuestVerb>>> epochs_;
     uint64_t order_seq_ = 0;
+    std::map<uint64_t, Ticket> tickets_;  // by their number, which is what orders carry
+    struct Overheard {                    // a command whose ticket was taken
+        NodeName guest;
+        uint64_t life = 0;
+        GuestCommand command;
+    };
+    std::vector<Overheard> overheard_;
+    Rng hostile_;
     std::deque<std::string> trace_;
     Counts counts_;
 };

@@ -189,7 +189,9 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         // What is neither frozen to stay nor said to be: it may go on, or not.
         now->stays = held.fenced ? mutation_ != Mutation::fenced_goes_on
                                  : stays || held.live || fenced_ || rng_.chance(0.5);
-        tell_guest(name, key, t, held);
+        guest::DumpHeld told = held;
+        told.image_bytes = static_cast<int64_t>(1 + key.id.seq % 4) << 20;
+        tell_guest(name, key, t, told);
     });
 }
 
@@ -206,7 +208,7 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
             tell_guest(name, key, t, guest::CheckpointFailed{"the transfer was cut"});
         };
         Node& end = node(there.first);
-        if (!sent.complete || !end.up || !end.guest->expects_image(to)) return failed();
+        if (!sent.complete || !end.up || !end.guest->takes_image_from(to, name)) return failed();
         const bool half = cut && mutation_ == Mutation::half_checkpoint_is_whole;
         if (cut && !half) {
             if (seen)
@@ -242,12 +244,12 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
         tell_guest(name, key, t, guest::ShipFailed{"the transfer was cut"});
     };
     Node& dest = node(d.dest.node);
-    if (!image || !dest.up || !dest.guest->expects_image(to)) return failed();
+    if (!image || !dest.up || !dest.guest->takes_image_from(to, name)) return failed();
     const bool cut = std::exchange(transfer_breaks_, false) || fault(0.15),
                answer_lost = fault(0.1), seen = fault(0.7);
     after(fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this, life = dest.life] {
         Node& end = node(there.first);
-        if (!end.up || end.life != life || !end.guest->expects_image(to)) return failed();
+        if (!end.up || end.life != life || !end.guest->takes_image_from(to, name)) return failed();
         if (cut && mutation_ != Mutation::half_image_is_whole) {
             if (seen)
                 guest_step(end, [&](Guest& g, guest::Outputs& o) {

@@ -86,6 +86,8 @@ void Cluster::order_to(const JobId& id, const NodeName& where) {
     order.node = where;
     order.address = where + ":1";
     order.price = Money::units(1);
+    const HomeJob* const job = node(home).up ? node(home).home->find(id) : nullptr;
+    give_ticket(order, job ? job->at.node : "");
     home_step(node(home), [&](Home& h, home::Outputs& out) { h.order(order, now_, out); });
 }
 

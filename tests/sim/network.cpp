@@ -56,8 +56,9 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
             Node& there = node(guest);
             guest_step(there, [&](Guest& m, guest::Outputs& out) {
                 const auto* heartbeat = std::get_if<Heartbeat>(&message);
-                if (!heartbeat) return m.command(h, c, out);
-                m.heartbeat_answered(h, *heartbeat, local(there), out);
+                if (heartbeat) return m.heartbeat_answered(h, *heartbeat, local(there), out);
+                m.command(h, c, out, warrant_of(c));
+                overhear(there, c, out);
             });
         };
         if (lost) return after(ms(0, 3000), arrive);

@@ -26,8 +26,13 @@ void Cluster::boot(Node& n) {
     ++n.life;
     say(n.name, " starts");
     n.home = std::make_unique<Home>(n.name, limits_);
-    n.guest = std::make_unique<Guest>(4096, true, policy_);
+    const bool asks = mutation_ != Mutation::tickets_unchecked;
+    n.guest = std::make_unique<Guest>(
+        4096, true, policy_, GuestTickets{n.name, asks ? TicketRule::required : TicketRule::none});
     open_journal(n);
+    const auto mark = n.disk.rows.find({"ticket", "mark"});
+    n.mark_found = mark == n.disk.rows.end() ? 0 : std::stoull(mark->second);
+    if (mutation_ != Mutation::ticket_mark_lost) n.guest->restore_mark(n.mark_found);
     std::optional<ProviderRecord> kept;
     if (const auto row = n.disk.rows.find({"provider", "record"}); row != n.disk.rows.end())
         kept = wire::unpack<ProviderRecord>(row->second).value();
@@ -222,7 +227,9 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     home::Outputs out;
     step(*n.home, out);
     leases_are_over(n);
+    n.home->free_memory(free_memory());
     const Nanos next = n.home->tick(now_, out);
+    check_wakes(n);
     for (const home::Output& o : out) persist_home(n, o);
     for (const home::Output& o : out) {
         say_home(n, o);
@@ -234,6 +241,16 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     if (next < n.tick_at || n.tick_at <= now_) {
         n.tick_at = next;
         schedule_tick(n);
+    }
+}
+
+// A home's owner has said how many of its frozen jobs wake at one time.
+void Cluster::check_wakes(const Node& n) {
+    int waking = 0;
+    for (const auto& [seq, job] : n.home->jobs()) {
+        if (job.phase != JobPhase::thawing || !HomeMoves::is_undecided(job)) continue;
+        if (++waking > 1 && limits_.wake == WakeRule::one)
+            world_.fail(job.id, "wakes beside another, and its home wakes one at a time");
     }
 }
 
@@ -311,6 +328,8 @@ void Cluster::persist_guest(Node& n, const guest::Output& o) {
     } else if (const auto* e = std::get_if<guest::Erase>(&o)) {
         // its directory is gone: nothing comes of it
         n.journal->erase("guest", e->key.text());
+    } else if (const auto* m = std::get_if<guest::KeepMark>(&o)) {
+        n.journal->put("ticket", "mark", std::to_string(m->mark), m->when);
     }
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 struct Market {
     const char* algorithm;
-    int64_t horizon_s, min_stay_s;
+    int64_t horizon_s, min_stay_s, price_window_s = 0;
 
     sim::MarketRunOptions options() const {
         sim::MarketRunOptions o;
@@ -34,6 +34,7 @@ struct Market {
         o.solver.quantum = Nanos::from_s(600);  // shorter turns are all freezes and thaws
         o.solver.horizon = Nanos::from_s(horizon_s);
         o.solver.min_stay = Nanos::from_s(min_stay_s);
+        o.price_window_s = price_window_s;
         return o;
     }
 };
@@ -152,6 +153,7 @@ std::vector<std::string> row(const Market& market, const Cases& cases, size_t me
     return {market.algorithm,
             std::to_string(market.horizon_s),
             std::to_string(market.min_stay_s),
+            std::to_string(market.price_window_s),
             std::to_string(cases.size()),
             best_of(
                 cases, measure, [](const Case& c) -> auto& { return c.by_lies; })
@@ -202,14 +204,16 @@ std::vector<sim::Imported> workloads_of(const std::vector<Trace>& traces, const 
 
 constexpr Market plain[] = {
     {"greedy_migration", 0, 0}, {"welfare", 0, 0}, {"proportional_share", 0, 0}};
-constexpr Market aware[] = {{"greedy_migration", 600, 0}, {"welfare", 600, 0},
-                            {"greedy_migration", 0, 60},  {"welfare", 0, 60},
-                            {"greedy_migration", 0, 600}, {"welfare", 0, 600}};
+constexpr Market aware[] = {{"greedy_migration", 600, 0},     {"welfare", 600, 0},
+                            {"greedy_migration", 0, 60},      {"welfare", 0, 60},
+                            {"greedy_migration", 0, 600},     {"welfare", 0, 600},
+                            {"greedy_migration", 0, 0, 600},  {"welfare", 0, 0, 600},
+                            {"greedy_migration", 0, 0, 3600}, {"welfare", 0, 0, 3600}};
 
 Table regret_table(const std::string& name) {
     return {
         name,
-        {"algorithm", "horizon s", "min_stay s", "jobs", "best lie in hindsight",
+        {"algorithm", "horizon s", "min_stay s", "price over s", "jobs", "best lie in hindsight",
          "best of others' lies", "best of others' arrivals a second later", "lie chosen beforehand",
          "gains", "of the sum", "worst class gains", "best split gains"},
         {}};

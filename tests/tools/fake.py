@@ -13,6 +13,7 @@ TYPES = {
     "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80,
     "submitted": 81, "attach": 82, "attached": 83, "change": 84, "output": 85, "output_ack": 86,
     "input": 87, "input_ack": 88, "winch": 89, "signal": 90, "notice": 91, "exit": 92,
+    "meter": 93,
 }
 NAMES = {number: name for name, number in TYPES.items()}
 # home::Tell::What

@@ -2,6 +2,7 @@
 # Long: the cases of two tools that speak one protocol.
 """pvdctl and marketctl: what they ask, and how they show the answer."""
 import hashlib
+import csv
 import json
 import os
 import select
@@ -39,6 +40,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
             return [request[3][0].decode(), *(arg.decode() for arg in request.get(4, []))]
 
 
+# Long: a table.
 @pytest.mark.parametrize("tool_name, args, words", [
     ("pvdctl", [], "a verb is missing"),
     ("pvdctl", ["stats"], "'stats' is not a verb"),
@@ -90,9 +92,17 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["decisions", "export", "-", "--job", "n1.1"], "are for receipts"),
     ("marketctl", ["lj", "--to", "3h"], "--from and --to are for decisions export"),
     ("marketctl", ["why-price"], "a job or a node is missing"),
+    ("marketctl", ["why"], "a job or a node is missing"),
+    ("marketctl", ["report", "--by", "hour"], "--by is one of user, node and day, not 'hour'"),
+    ("marketctl", ["lj", "--csv"], "--by and --csv are for report and history"),
+    ("marketctl", ["history", "n1.1"], "history: unexpected argument 'n1.1'"),
+    ("marketctl", ["cancel", "n1.1", "--all"], "a job's id, or --name, --user, --array and --all"),
+    ("marketctl", ["why", "N!"], "'N!' is neither a job id nor a node name"),
+    ("marketctl", ["why", "n1.7", "n2"], "why: unexpected argument 'n2'"),
+    ("marketctl", ["why", "n1.7", "--at", "3h"], "--at is for why price"),
     ("marketctl", ["why-price", "N!"], "'N!' is neither a job id nor a node name"),
     ("marketctl", ["why-price", "n1.7", "--at", "noon"], "--at: 'noon' is neither"),
-    ("marketctl", ["lj", "--at", "3h"], "--at is for why-price"),
+    ("marketctl", ["lj", "--at", "3h"], "--at is for why price"),
     ("marketctl", ["backup"], "backup: a file is missing"),
     ("marketctl", ["backup", "a", "b"], "unexpected argument 'b'"),
     ("marketctl", ["backup", "a", "--dir", "b"], "--dir is for restore"),
@@ -269,7 +279,7 @@ def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
         process = start(name, *args)
         answer(agentd, process, reply)
         err = process.communicate(timeout=LIMIT)[1].decode()
-        assert (process.returncode == 1 and "the daemon's answer is not a JSON" in err and
+        assert (process.returncode == 1 and "the daemon's answer is not a" in err and
                 err.count("\n") == 1)
 
 
@@ -281,6 +291,8 @@ def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):
     (["freeze", "n1.1", "--hold"], ["freeze", "n1.1", "hold"]),
     (["thaw", "n1.1"], ["thaw", "n1.1", "-", "once"]),
     (["thaw", "n1.1", "n3", "--hold"], ["thaw", "n1.1", "n3", "hold"]),
+    (["node", "lost", "n2"], ["node", "lost", "n2"]),
+    (["node", "forget", "n2"], ["node-forget", "n2"]),
     (["release", "n1.1"], ["release", "n1.1"])])
 def test_marketctl_orders(start, agentd, args, asked):
     orders = {"move", "freeze", "thaw"} & set(args)
@@ -325,18 +337,108 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
 
 
 def test_jobs_are_a_table(start, agentd):
-    jobs = [{"id": "n1.1", "user": "ann", "status": "run", "value": 100,
+    jobs = [{"id": "n1.1", "user": "ann", "status": "finish", "value": 100, "exit": 3,
+             "name": "", "command": "./simulate --grün --of 2026 --all",
              "runtime_s": 725.2, "market_runtime_s": 3.24, "where": "n2", "comment": ""},
             {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5,
+             "name": "night", "command": "sh",
              "runtime_s": 18_420, "market_runtime_s": 0, "where": "n3",
              "comment": "outbid by n1.1"}, {"id": "n2.1"}]
     process = start("marketctl", "lj")
-    assert answer(agentd, process, jobs) == ["list-jobs"]
+    assert answer(agentd, process, jobs) == ["list-jobs", "state=live"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "ID     User    Status      V  T-runtime  M-runtime  Where  Comment\n"
-        "n1.1   ann     run       100     12m05s       3.2s  n2     -\n"
-        "n1.12  jürgen  suspend  20.5      5h07m       0.0s  n3     outbid by n1.1\n"
-        "n2.1   -       -           -          -          -  -      -\n")
+        "ID     User    Name                      Status   Exit     V  T-runtime  M-runtime  "
+        "Where  Comment\n"
+        "n1.1   ann     ./simulate --grün --of..  finish      3   100     12m05s       3.2s  "
+        "n2     -\n"
+        "n1.12  jürgen  night                     suspend     -  20.5      5h07m       0.0s  "
+        "n3     outbid by n1.1\n"
+        "n2.1   -       -                         -           -     -          -          -  "
+        "-      -\n")
+
+
+def test_why_is_said_in_words_with_the_code_of_each(start, agentd):
+    why = {"job": "n1.7", "user": "ann", "status": "wait", "reasons": [
+        {"code": "outbid", "text": "outbid; 41 would win a place", "bid": 41},
+        {"code": "by_yesterday", "text": "at about 14:30", "about": 1_795_348_683}]}
+    process = start("marketctl", "why", "n1.7")
+    assert answer(agentd, process, why) == ["why", "n1.7"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "job n1.7 (wait)\n  outbid; 41 would win a place  [outbid]\n"
+        "  at about 14:30  [by_yesterday]\n")
+    process = start("marketctl", "why", "n1.7")
+    answer(agentd, process, {"job": "n1.7", "user": "ann", "status": "run"})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "job n1.7 (run) belongs to user ann, who alone is told more of it, beside root\n")
+    process = start("marketctl", "why", "n3")
+    answer(agentd, process, {"node": "n3", "status": "off", "reasons": [
+        {"code": "node_off", "text": "is not on the market"}]})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "node n3 (off)\n  is not on the market  [node_off]\n")
+
+
+@pytest.mark.parametrize("args, asked", [
+    (["--all"], ["all"]), (["--name", "night run"], ["name=night run"]),
+    (["--name", "a", "--user", "ann"], ["name=a", "user=ann"])])
+def test_several_jobs_are_cancelled_by_name_user_or_all(start, agentd, args, asked):
+    process = start("marketctl", "cancel", *args)
+    cancelled = {"count": 2, "cancelled": ["n1.1", "n1.2"]}
+    assert answer(agentd, process, cancelled) == ["cancel", *asked]
+    assert process.communicate(timeout=LIMIT)[0] == b"2 jobs are being cancelled\n"
+
+
+def test_history_is_a_table_or_values_with_commas(start, agentd):
+    jobs = [{"id": "n1.1", "user": "ann", "name": "a, \"b\"", "submitted_unix_s": 1_795_348_600,
+             "ended_unix_s": 1_795_348_683, "runtime_s": 61, "wait_s": 22, "migrations": 1,
+             "freezes": 0, "places": ["n1", "n2"], "cost": 0.25, "exit": 0, "command": "sleep 61"}]
+    process = start("marketctl", "history", "--provider", "n2", "--user", "ann",
+                    env={**os.environ, "TZ": "UTC"})
+    assert answer(agentd, process, jobs) == ["list-jobs", "state=finish", "user=ann", "node=n2",
+                                             "limit=100"]
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1].split() == (
+        'n1.1 ann a, "b" 2026-11-22 11:56:40 2026-11-22 11:58:03 1m01s 22.0s 1 0 n1, n2 0.25 0 '
+        "sleep 61").split()
+    process = start("marketctl", "history", "--csv", "--limit", "3")
+    assert answer(agentd, process, jobs)[-1] == "limit=3"
+    header, row = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert header.startswith("id,user,uid,name,command,submitted_unix_s,ended_unix_s,runtime_s,")
+    assert row.startswith('n1.1,ann,,"a, ""b""",sleep 61,1795348600,1795348683,61,22,')
+    assert len(next(csv.reader([row]))) == len(header.split(","))
+
+
+def test_a_report_has_a_row_for_each_user_node_or_day(start, agentd):
+    row = {"user": "ann", "cpu_asked_s": 7200, "cpu_used_s": 3600, "efficiency": 0.5, "paid": 3,
+           "earned": 3, "jobs": 2, "failed": 1, "moves": 4, "freezes": 0, "wait_mean_s": 45,
+           "slowdown_mean": 2.5}
+    process = start("marketctl", "report")
+    assert answer(agentd, process, [row]) == ["report", "by=user"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "User  Jobs  Failed  CPU-hours  Used  Efficiency  Mean wait  Slowdown  Moves  Freezes  "
+        "Paid  Earned\n"
+        "ann      2       1       2.00  1.00         50%      45.0s      2.50      4        0  "
+        "   3       3\n")
+    process = start("marketctl", "report", "--by", "day", "--csv")
+    assert answer(agentd, process, [{**row, "day": "1728086400"}]) == ["report", "by=day"]
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1] == (
+        "ann,,1728086400,2,1,7200,3600,0.5,45,2.5,4,0,,3,3")
+
+
+def test_an_array_is_one_line_that_opens(start, agentd):
+    jobs = [{"id": f"n1.{n}", "user": "ann", "name": "sweep", "value": 3, "array": "n1.7",
+             "array_index": n - 6, "status": "run" if n < 9 else "wait", "runtime_s": 60,
+             "market_runtime_s": 60} for n in (7, 8, 9)] + [{"id": "n2.1", "status": "run"}]
+    process = start("marketctl", "lj")
+    answer(agentd, process, jobs)
+    lines = process.communicate(timeout=LIMIT)[0].decode().splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["n1.7[3]", "n2.1"]
+    assert "2 run, 1 wait" in lines[0] and "3m00s" in lines[0]
+    process = start("marketctl", "lj", "--open")
+    answer(agentd, process, jobs)
+    assert [line.split()[0] for line in process.communicate(timeout=LIMIT)[0].decode().splitlines()
+            ] == ["ID", "n1.7", "n1.8", "n1.9", "n2.1"]
+    process = start("marketctl", "cancel", "--array", "n1.7")
+    assert answer(agentd, process, {"count": 3}) == ["cancel", "array=n1.7"]
+    assert process.communicate(timeout=LIMIT)[0] == b"3 jobs are being cancelled\n"
 
 
 LONG = {"": ([], "a"), "a": ([{"id": "n1.1"}, {"id": "n1.2"}], "n1.2"),
@@ -348,7 +450,7 @@ def test_a_list_that_comes_in_parts_is_shown_as_one(start, agentd):
         return [{"id": line.split()[0]} for line in table.splitlines()[1:]]
     for args, shown in [(["lj", "--json"], json.loads), (["lj"], rows)]:
         process = start("marketctl", *args)
-        assert answer(agentd, process, parts=LONG) == ["list-jobs"]
+        assert answer(agentd, process, parts=LONG) == ["list-jobs", "state=live"]
         out = process.communicate(timeout=LIMIT)[0].decode()
         assert process.returncode == 0 and shown(out) == [{"id": f"n1.{i}"} for i in (1, 2, 3)]
 
@@ -391,9 +493,25 @@ def test_providers_are_a_table(start, agentd):
     assert answer(agentd, process, [{**PROVIDER, "address": "10.0.0.1:7"}]) == ["list-providers"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
         "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory  Free  Load  "
-        "Guests  Earned\n"
+        "Guests  Earned  Version\n"
         "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4096  1000   42%"
-        "       1     3.5\n")
+        "       1     3.5  -\n")
+
+
+def test_a_node_of_another_version_than_the_market_is_named_below_the_table(start, agentd):
+    process = start("marketctl", "list-providers")
+    there = {**PROVIDER, "address": "a:7"}
+    other = {**there, "market_version": "0.2 (b)"}
+    nodes = ([{**there, "version": "0.2 (b)"}, {**other, "node": "n2", "far": False}] +
+             [{**other, "node": f"m{i}", "version": "0.3 (c)", "far": False} for i in range(10)] +
+             [{**other, "node": "n4", "version": "0.9", "far": True}])
+    answer(agentd, process, nodes)
+    out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert [line.split()[-1] for line in out[1:14]] == ["0.2", "-"] + 10 * ["0.3"] + ["0.9"]
+    assert out[14:] == [
+        "agentd of a version before 0.1, the market 0.2 (b): n2",
+        "agentd 0.3 (c), the market 0.2 (b): m0 m1 m2 m3 m4 m5 m6 m7 and 2 more",
+        "agentd 0.9, the market 0.2 (b): n4 (more than one step apart: bring both to one version)"]
 
 
 def test_the_market_and_a_job_are_lines(start, agentd):
@@ -419,8 +537,9 @@ def test_the_market_and_a_job_are_lines(start, agentd):
 def test_a_job_is_shown_as_people_read_it(start, agentd):
     job = {"id": "n1.1", "user": "ann", "uid": 7, "status": "finish", "value": 30, "budget": 0,
            "memory_mb": 256, "cpus": 1, "runtime_s": 61, "market_runtime_s": 61, "where": "n1",
-           "comment": "cancelled", "name": "", "cost": 1e-05, "price": 7.4, "freezes": 0,
-           "migrations": 3, "longest_pause_ms": 217.369827, "image_bytes": 123_852,
+           "comment": "cancelled", "reason": {"code": "cancelled", "text": "cancelled"},
+           "name": "", "cost": 1e-05, "price": 7.4, "freezes": 0, "migrations": 3,
+           "longest_pause_ms": 217.369827, "image_bytes": 123_852,
            "can_move": True, "last_pause_ms": 0.04, "forecast_dirty_bytes_per_s": 1_500_000,
            "finish_s": 7200, "hold": "", "exit": 0, "cancelled": False, "why": "cancelled",
            "ended_unix_s": 1_795_348_683, "places": []}
@@ -430,7 +549,7 @@ def test_a_job_is_shown_as_people_read_it(start, agentd):
         "id:              n1.1\nuser:            ann (7)\nstatus:          finish\n"
         "value:           30 per CPU-hour\n"
         "memory:          256 MB\ncpus:            1\nruntime:         1m01s\nwhere:           n1\n"
-        "comment:         cancelled\n"
+        "comment:         cancelled\nreason:          cancelled\n"
         "cost:            0.00001\nprice:           7.4 per CPU-hour\nmigrations:      3\n"
         "longest pause:   217.4 ms\n"
         "image:           123.9 kB\nlast pause:      0.0 ms\nforecast dirty:  1.5 MB/s\n"

@@ -28,7 +28,7 @@ def prefix(tmp_path_factory):
 
 def test_every_program_runs_from_where_it_was_installed(prefix):
     programs = [*(prefix / "bin").iterdir(), *(prefix / "sbin").iterdir()]
-    assert len(programs) == 11
+    assert len(programs) == 13
     for program in programs:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20)
         assert done.returncode == 0 and done.stdout.startswith(program.name + " (souk) "), done
@@ -54,12 +54,20 @@ def test_what_comes_along_is_there(prefix):
                  "share/man/man8/marketd.8.gz", "share/bash-completion/completions/srun",
                  "share/zsh/site-functions/_souk", "share/doc/souk/examples/agentd.conf",
                  "share/doc/souk/docs/move.md", "lib/sysusers.d/souk.conf",
-                 "lib/tmpfiles.d/souk.conf", "lib/souk/souk-init"):
+                 "lib/tmpfiles.d/souk.conf", "include/souk.h", "lib/libsouk.so.0",
+                 "lib/pkgconfig/souk.pc", "lib/python3/dist-packages/souk.py",
+                 "lib/souk/souk-init", "lib/souk/souk-files",
+                 "lib/souk/souk-handshake"):
         assert (prefix / path).exists(), path
     units = sorted((prefix / "lib/systemd/system").iterdir())
-    assert [u.name for u in units] == ["souk-agentd.service", "souk-marketd.service"]
+    assert [u.name for u in units] == ["souk-agentd.service", "souk-backup.service",
+                                       "souk-backup.timer", "souk-marketd.service",
+                                       "souk-web.service"]
     for unit in units:
-        assert "ExecStart=/opt/souk/sbin/" in unit.read_text()
+        if unit.suffix == ".timer":
+            continue
+        where = {"souk-web": "bin", "souk-backup": "lib/souk"}.get(unit.stem, "sbin")
+        assert f"ExecStart=/opt/souk/{where}/" in unit.read_text()
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
@@ -75,7 +83,10 @@ def test_systemd_takes_the_units(prefix, tmp_path):
 
 @pytest.mark.parametrize("daemon", ["agentd", "marketd"])
 def test_the_sample_is_a_configuration_and_so_is_all_that_it_names(prefix, tmp_path, daemon):
-    sample = (prefix / f"share/doc/souk/examples/{daemon}.conf").read_text()
+    users = tmp_path / "users.map"  # a file that is read
+    users.write_text("uni/* = -\n")
+    sample = (prefix / f"share/doc/souk/examples/{daemon}.conf").read_text().replace(
+        "/etc/souk/users.map", str(users))
     for text in (sample, sample.replace("\n#", "\n").replace("\n ", "\n# ")):
         (tmp_path / "d.conf").write_text(text)
         done = subprocess.run([prefix / "sbin" / daemon, "--config", tmp_path / "d.conf",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Long: the cases of one program.
 import gzip
+import html.parser
 import itertools
 import json
 import os
@@ -524,3 +525,109 @@ def test_progress_is_shown_on_a_terminal_alone(files):
     assert (done.returncode == 0 and b"] 0 of 2" in shown and b"#] 2 of 2" in shown and
             shown.endswith(b"\r\x1b[K"))
     assert b"of 2" not in done.stdout
+
+
+def test_the_references_experiments_come_out_as_published(tool):
+    status, out, err = tool("marketsim", "compare", "--coallocation", "--json", "-")
+    assert (status, err) == (0, "")
+    rows = json.loads(out)
+    as_published = [row for row in rows if row["as_published"]]
+    assert [row["experiment"] for row in as_published] == [1, 2, 3, 4, 5]
+    for row in as_published:
+        assert row["response_s"] == pytest.approx(row["published_response_s"], rel=0.05)
+    by = {(row["experiment"], row["policy"]): row["response_s"] for row in rows}
+    assert (by[3, "fcfs"] < by[1, "fcfs"] < by[2, "fcfs"] < by[5, "fpfs"] < by[4, "fcfs"])
+    # An ordered mistake is undone.
+    assert by[4, "market_anywhere"] < 0.7 * by[4, "fcfs"]
+    assert tool("marketsim", "coallocation", "--json", "-")[1] == out
+
+
+def test_a_log_is_split_into_components(tool, files):
+    arguments = ["coallocation", "--log", "trace.swf", "--jobs", "300", "--loads", "0.4",
+                 "--clusters", "16,16,16", "--limit", "8", "--json", "-"]
+    for requests in ("ordered", "unordered", "flexible", "total"):
+        status, out, err = tool("marketsim", *arguments, "--requests", requests)
+        assert (status, err) == (0, "")
+        rows = {row["policy"]: row for row in json.loads(out)}
+        assert len(rows) == 6
+        assert all(0 < row["utilisation_max"] <= 1 for row in rows.values())
+        assert all(row["loads"][0]["response_s"] > 0 for row in rows.values())
+    status, _, err = tool("marketsim", *arguments, "--policies", "lifo")
+    assert (status, err.count("\n")) == (2, 1) and "lifo" in err
+    status, _, err = tool("marketsim", "coallocation", "--slowdown", "2")
+    assert (status, err.count("\n")) == (2, 1) and "--slowdown" in err
+    assert tool("marketsim", "compare", "--alpha", "5", "--coallocation") == (2, "", (
+        "marketsim compare: --coallocation comes first, and options of its own after it\n"))
+
+
+class Page(html.parser.HTMLParser):
+    """The elements of a page, which must all be closed; what it would load; its tables."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.loads, self.rows, self.texts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        self.loads += [(tag, k, v) for k, v in attributes
+                       if k in ("src", "href", "srcset", "data") and not v.startswith("#")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1].append(text)
+        self.texts.append(text)
+
+
+def test_a_comparison_becomes_one_page_that_needs_nothing_else(tool, files):
+    (files / "config").write_text("use_swf = no\njobs = 40\nproviders = 2\n"
+                                  "interarrival = uniform 0 60\nrun = uniform 20 200\nseed = 7\n")
+    out = tool("marketsim", "compare", "-i", "config", "-s", "mig,fcfs", "--seeds", "3", "--json",
+               "all.json", "--csv", "-")[1]
+    assert tool("marketsim", "report", "all.json", "-o", "page.html", "--title",
+                "<b>one & two") == (0, "", "")
+    text = (files / "page.html").read_text()
+    page = Page(text)
+    assert page.loads == [] and "@import" not in text and "url(" not in text
+    assert not any(tag in ("script", "iframe", "b") for tag, _ in page.seen)
+    assert "<b>one & two" in page.texts
+    figures = {row[0]: row[1:] for row in page.rows if len(row) == 3}
+    header, *rows = [line.split(",") for line in out.splitlines()]
+    assert figures["Figure"] == [row[0].strip('"') for row in rows]
+    for i, name in enumerate(header[2::2]):
+        for told, row in zip(figures[name.replace("_", " ")], rows):
+            mean, half = (float(part) for part in told.split(" ± "))
+            assert mean == pytest.approx(float(row[2 + 2 * i]), rel=1e-4, abs=1e-9)
+            assert half == pytest.approx(float(row[3 + 2 * i] or 0), rel=1e-2, abs=1e-9)
+    # a picture for each figure, with a bar and an interval for each variant
+    pictures = [a for tag, a in page.seen if tag == "svg"]
+    assert len(pictures) == len(header[2::2]) and all(a["role"] == "img" for a in pictures)
+    assert sum(tag == "rect" for tag, _ in page.seen) == len(rows) * len(pictures)
+    intervals = [a for tag, a in page.seen if a.get("class") == "interval"]
+    assert len(intervals) == len(rows) * len(pictures)
+    assert all(float(a["x1"]) <= float(a["x2"]) for a in intervals)
+    again = tool("marketsim", "report", "all.json", "--title", "<b>one & two")
+    assert again == (0, text, "")
+
+
+@pytest.mark.parametrize("given,why", [("", "it is no comparison"), ("{}", "it is no comparison"),
+                                       ("[]", "it is no comparison"), ("[1]", "has no name"),
+                                       ('[{"variant":"a","by_value":[1]}]', "no objects")])
+def test_what_is_no_comparison_becomes_no_page(tool, files, given, why):
+    (files / "some").write_text(given)
+    status, out, err = tool("marketsim", "report", "some", "-o", "page.html")
+    assert (status, out) == (1, "") and err.startswith("marketsim report: some: ") and why in err
+    assert err.count("\n") == 1 and not (files / "page.html").exists()

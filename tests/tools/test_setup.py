@@ -10,9 +10,9 @@ from conftest import BIN
 NOBODY = 65534
 
 
-def set_up(directory, root_key="root.key"):
+def set_up(directory, root_key="root.key", *more):
     return subprocess.run([f"{BIN}/souk", "setup", "market", "--no-restart", "--config",
-                           directory / "marketd.conf", "--root-key", directory / root_key],
+                           directory / "marketd.conf", "--root-key", directory / root_key, *more],
                           capture_output=True, text=True, timeout=60)
 
 
@@ -30,11 +30,12 @@ def test_the_keys_belong_to_whom_the_state_belongs_to_and_nobody_else_reads_them
     done = set_up(state)
     assert done.returncode == 0, done.stderr
     made = [state / "state/identity", *(state / "state/identity").iterdir()]
-    assert len(made) > 3
+    assert {"issuing.key", "key.pem", "ticket.keys"} < {path.name for path in made}
     for path in made:
         about = path.lstat()
         assert (about.st_uid, about.st_gid) == (NOBODY, NOBODY), path
-        assert path.suffix != ".key" or about.st_mode & 0o077 == 0, path
+        private = path.suffix in (".key", ".keys") or path.name == "key.pem"
+        assert not private or about.st_mode & 0o077 == 0, path
     about = (state / "root.key").lstat()
     assert about.st_uid == 0 and about.st_mode & 0o777 == 0o600
     assert "insecure" not in (state / "marketd.conf").read_text()
@@ -48,3 +49,18 @@ def test_a_second_time_it_changes_nothing(state):
     assert "has its certificates already" in again.stderr
     assert {p: p.read_bytes() for p in (state / "state/identity").iterdir()} == before
     assert not (state / "another.key").exists()
+
+
+@pytest.mark.parametrize("nodes, why", [("n1,,n2", "'' is not a node name"),
+                                        ("n1,a b", "'a b' is not a node name"),
+                                        ("n1,n2,n1", "n1 is there twice")])
+def test_names_of_nodes_are_looked_at_before_anything_is_made(state, nodes, why):
+    done = set_up(state, "root.key", "--nodes", nodes)
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1, done
+    assert not (state / "state/identity").exists() and not (state / "root.key").exists()
+
+
+def test_without_a_market_that_runs_there_are_no_tokens_and_it_says_so(state):
+    done = set_up(state, "root.key", "--nodes", "n1,n2")
+    assert done.returncode == 1 and "no tokens were made: marketd does not run" in done.stderr
+    assert "souk token create NAME" in done.stdout and (state / "root.key").exists()

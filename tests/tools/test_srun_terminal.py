@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -77,8 +78,8 @@ class Shell:
 def shell(agentd):
     shells = []
 
-    def start(*args):
-        shells.append(Shell(BIN / "srun", "--socket", agentd.path, *args))
+    def start(*args, status="never"):
+        shells.append(Shell(BIN / "srun", "--socket", agentd.path, "--status", status, *args))
         return shells[-1]
     yield start
     for each in shells:
@@ -102,6 +103,17 @@ def running_job(shell, agentd):
     assert read_until(sh.terminal, b"ready\r\n") == b"ready\r\n"  # raw by now: no \r added
     assert sh.is_raw()
     return sh, connection, submit
+
+
+def test_the_status_line_of_a_job_with_a_terminal_goes_before_the_job_writes(shell, agentd):
+    sh = shell("-p", "3", "cat", status="line")
+    connection = agentd.accept()
+    connection.accept_job()
+    shown = read_until(sh.terminal, b"n1.7")
+    assert shown.startswith(b"\rsrun: n1.7"), shown
+    connection.output(1, 0, b"ready\r\n")
+    shown += read_until(sh.terminal, b"ready\r\n")
+    assert re.fullmatch(rb"\rsrun: n1\.7[^\r]*\r\x1b\[Kready\r\n", shown), shown
 
 
 def test_keys_are_bytes_for_the_job_and_the_terminal_is_put_back(shell, agentd):
@@ -199,7 +211,7 @@ class Bare:
 
 
 def test_a_terminal_that_is_not_the_controlling_one_is_raw_too(agentd):
-    sh = Bare(BIN / "srun", "--socket", agentd.path, "-p", "3", "cat")
+    sh = Bare(BIN / "srun", "--socket", agentd.path, "--status=never", "-p", "3", "cat")
     try:
         connection = agentd.accept()
         submit = connection.accept_job()
@@ -224,7 +236,8 @@ def test_a_terminal_that_is_not_the_controlling_one_is_raw_too(agentd):
 
 def test_a_terminal_that_hangs_up_leaves_the_job(agentd):
     for hangup, then in (("detach", None), ("kill", "input")):
-        sh = Bare(BIN / "srun", "--socket", agentd.path, "--hangup", hangup, "-p", "3", "cat")
+        sh = Bare(BIN / "srun", "--socket", agentd.path, "--status=never", "--hangup", hangup,
+                  "-p", "3", "cat")
         try:
             connection = agentd.accept()
             connection.accept_job()

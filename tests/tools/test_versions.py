@@ -2,8 +2,9 @@
 """Every program says the same version."""
 import pathlib
 
-PROGRAMS = ["agentd", "clustersim", "marketctl", "marketd", "marketsim", "pvdctl", "solver", "souk",
-            "souk-init", "souk-ledger", "srun", "testload"]
+PROGRAMS = ["agentd", "clustersim", "marketctl", "marketd", "marketsim", "mmon", "pvdctl", "solver",
+            "souk", "souk-files", "souk-handshake", "souk-init", "souk-ledger", "souk-web", "srun",
+            "testload"]
 
 
 def test_every_program_says_its_version_and_it_is_one(tool):

@@ -238,6 +238,7 @@ struct World {
             if (const auto* gone = std::get_if<EraseUser>(&op)) stored_users.erase(gone->uid);
             if (const auto* price = std::get_if<PriceRecord>(&op))
                 stored_prices[price->minute] = *price;
+            if (const auto* gone = std::get_if<EraseNode>(&op)) stored_nodes.erase(gone->node);
             if (const auto* gone = std::get_if<ErasePrice>(&op)) stored_prices.erase(gone->minute);
             if (const auto* account = std::get_if<AccountRecord>(&op))
                 stored_accounts[account->holder] = *account;

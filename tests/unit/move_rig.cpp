@@ -70,21 +70,20 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     ck_assert(rig.client.helpers_enter(false).has_value());
     ck_assert(rig.until([&] { return rig.helpers_ready; }));
     SessionRig criu(rig, images);
-    if (!criu.until(CriuEventKind::ready)) return criu.last.message;
+    if (!criu.until(CriuEventKind::ready)) return criu.why();
     ck_assert(rig.client.helpers_leave().has_value());
     DumpOptions options;
     options.root = rig.root;
     options.tcp = tcp;
     options.terminal = rig.terminal;
     ck_assert(criu.session.dump(options).has_value());
-    if (!criu.until(CriuEventKind::dump_held)) return criu.last.message;
+    if (!criu.until(CriuEventKind::dump_held)) return criu.why();
     ck_assert(rig.client.drain(images).has_value());
     ck_assert(rig.until([&] { return rig.drained.has_value(); }));
     const bool good = *rig.drained == 0 && arm_expired_timerfds(images) && !refuse;
     if (!good) ck_assert(rig.client.undrain().has_value());
     ck_assert(criu.session.answer(good).has_value());
-    if (!criu.until(good ? CriuEventKind::dumped : CriuEventKind::refused))
-        return criu.last.message;
+    if (!criu.until(good ? CriuEventKind::dumped : CriuEventKind::refused)) return criu.why();
     return good || refuse ? "" : *rig.failure;
 }
 
@@ -97,19 +96,19 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
     ck_assert(rig->client.helpers_enter(true).has_value());
     ck_assert(rig->until([&] { return rig->prepared && rig->helpers_ready; }));
     SessionRig criu(*rig, images, user);
-    if (!criu.until(CriuEventKind::ready)) return why = criu.last.message, nullptr;
+    if (!criu.until(CriuEventKind::ready)) return why = criu.why(), nullptr;
     ck_assert(rig->client.load(images).has_value());
     ck_assert(rig->until([&] { return rig->loaded; }));
     RestoreOptions options;
     options.keys = stdio_keys(rig->residue);
     options.tcp = tcp;
     ck_assert(criu.session.restore(options).has_value());
-    if (!criu.until(CriuEventKind::restore_held)) return why = criu.last.message, nullptr;
+    if (!criu.until(CriuEventKind::restore_held)) return why = criu.why(), nullptr;
     if (!refuse) ck_assert(rig->client.restored().has_value());
     if (!refuse) ck_assert(rig->until([&] { return rig->started; }));
     ck_assert(criu.session.answer(!refuse).has_value());
     if (!criu.until(refuse ? CriuEventKind::refused : CriuEventKind::restored))
-        return why = criu.last.message, nullptr;
+        return why = criu.why(), nullptr;
     if (!refuse) ck_assert_int_eq(criu.last.root, rig->root);
     return rig;
 }

@@ -23,6 +23,11 @@ struct SessionRig {
     CapsuleRig& rig;
     CriuSession session;
     CriuEvent last;
+    // Of the last event, with what CRIU said itself.
+    std::string why() const {
+        const Trouble& t = last.message;
+        return t.detail.empty() ? std::string(t) : t + ": " + t.detail;
+    }
     int side_fd = -1;  // polled as well
     std::function<void()> side;
 

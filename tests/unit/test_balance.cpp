@@ -99,7 +99,7 @@ START_TEST(machines_fill_by_speed_and_level_out_when_somebody_ends) {
     s.remove_job(JobKey{2});
     const auto changes = s.solve(Nanos::from_s(20));
     ck_assert(changes.size() == 1 && changes[0].kind == ChangeKind::move);
-    ck_assert(changes[0].cause == Cause::balanced && changes[0].to.n == 1);
+    ck_assert(changes[0].cause == market::Cause::balanced && changes[0].to.n == 1);
     ck_assert(s.solve(Nanos::from_s(21)).empty());
 }
 END_TEST
@@ -148,8 +148,9 @@ START_TEST(random_markets_are_level_and_leave_no_room_that_somebody_could_use) {
                 for (const auto& [j, spec] : w.jobs)
                     if (s.job(JobKey{j})->state == JobState::running) ran[j] = s.place(JobKey{j});
                 for (const Change& c : s.solve(Nanos::from_s(w.clock_s)))
-                    ck_assert_msg(c.kind != ChangeKind::freeze || c.cause != Cause::balanced,
-                                  "a job was frozen for the balance");
+                    ck_assert_msg(
+                        c.kind != ChangeKind::freeze || c.cause != market::Cause::balanced,
+                        "a job was frozen for the balance");
                 check(w, s);
                 ck_assert(s.solve(Nanos::from_s(w.clock_s)).empty());
             }

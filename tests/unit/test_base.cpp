@@ -6,8 +6,10 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/release.hpp"
 #include "kernel/base/retry.hpp"
 #include "kernel/base/rng.hpp"
+#include "kernel/base/version.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -105,8 +107,28 @@ START_TEST(a_hash_of_a_name_is_the_published_one) {
 }
 END_TEST
 
+START_TEST(versions_of_one_step_may_run_together) {
+    for (const auto& [a, b] : {std::pair{"0.1", "0.1"},
+                               {"0.1 (abc)", "0.2 (def)"},
+                               {"0.2.7", "0.1-1"},
+                               {"1.9~rc1", "1.10+deb12"}})
+        ck_assert_msg(may_run_together(a, b) && may_run_together(b, a), "%s, %s", a, b);
+    for (const auto& [a, b] : {std::pair{"0.1", "0.3"},
+                               {"0.9", "1.0"},
+                               {"0.1", ""},
+                               {"1", "1.0"},
+                               {"0.x", "0.1"},
+                               {"-1.0", "0.1"}})
+        ck_assert_msg(!may_run_together(a, b) && !may_run_together(b, a), "%s, %s", a, b);
+    ck_assert(may_run_together(version(), version()));
+    ck_assert(release_of("0.2.7 (abc)") == "0.2.7");
+    ck_assert(release_of("none").empty() && release_of("").empty());
+}
+END_TEST
+
 UNIT_SUITE(base, a_whole_number_is_digits_from_the_first_character_to_the_last_and_fits_its_type,
            a_hash_of_a_name_is_the_published_one,
            those_who_failed_together_do_not_come_back_together, money_text_round_trips,
            money_refuses_what_is_not_a_plain_decimal, a_span_bought_with_an_amount_never_costs_more,
-           job_ids_name_their_home, below_covers_its_range_evenly);
+           job_ids_name_their_home, below_covers_its_range_evenly,
+           versions_of_one_step_may_run_together);

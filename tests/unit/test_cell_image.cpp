@@ -3,10 +3,13 @@
 #include "agentd/cell/cell_image.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <optional>
 
+#include "agentd/cell/refused_images.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
@@ -156,6 +159,88 @@ START_TEST(room_is_refused_with_what_is_needed_and_what_is_free) {
 }
 END_TEST
 
+START_TEST(a_dump_to_disk_with_a_key_is_plain_in_memory_and_encrypted_on_the_disk) {
+    const std::string secret(DiskKey::secret_bytes, 's'), core = "what nobody else may read";
+    for (const bool memory_has_room : {true, false}) {
+        Images i;
+        i.image.place(true);
+        OK(i.image.begin_dump(secret, memory_has_room));
+        ck_assert(lies_in(i.memory, i.key.text() + ".part") == memory_has_room);
+        OK(create_file(i.image.fd(), "core-1.img", core));
+        OK(i.image.seal_files(i.needs(), nullptr));
+        const auto read = [&] { return *read_file(i.image.open_whole()->get(), "core-1.img"); };
+        ck_assert(read().find("nobody") == std::string::npos);
+        ck_assert(memory_has_room == lies_in(i.memory, i.key.text() + ".part"));
+        i.image.close();
+        ck_assert_uint_eq(list_dir(i.memory.fd.get(), ".")->size(), 0);
+
+        const Fd whole = *i.image.open_whole();
+        const Manifest manifest = *verify_image(whole.get());
+        CellImage copy{i.loop, {i.disk.fd.get(), i.memory.fd.get()}, {i.key.id, Epoch{2}}};
+        OK(copy.begin());
+        ck_assert(!key_of_image(manifest, secret, i.key.id, {2}));
+        OK(copy.link_from(whole.get(), manifest,
+                          *key_of_image(manifest, secret, i.key.id, i.key.epoch)));
+        ck_assert_text(*read_file(copy.fd(), "core-1.img"), core);
+    }
+}
+END_TEST
+
+START_TEST(what_a_daemon_left_of_a_dump_in_memory_goes_when_the_whole_one_is_found) {
+    Images i;
+    i.image.place(true);
+    OK(i.image.begin_dump(std::string(DiskKey::secret_bytes, 's'), true));
+    OK(create_file(i.image.fd(), "core-1.img", "core"));
+    OK(i.image.seal_files(i.needs(), nullptr));
+    CellImage next = i.another();
+    ck_assert(next.on_disk() && lies_in(i.memory, i.key.text() + ".part"));
+    next.drop_stage();
+    ck_assert(!lies_in(i.memory, i.key.text() + ".part"));
+    OK(verify_image(next.open_whole()->get()));
+}
+END_TEST
+
+START_TEST(a_refused_image_is_kept_when_it_is_dropped_and_the_newest_few_stay) {
+    const TempDir refused;
+    Images i;
+    CellImage image{i.loop, {i.disk.fd.get(), i.memory.fd.get(), refused.fd.get()}, i.key};
+    const auto make = [&] {
+        image.place(true);
+        OK(image.begin());
+        OK(create_file(image.fd(), "core-1.img", "core"));
+        OK(image.seal_files(i.needs(), nullptr));
+    };
+    make();
+    image.drop(false);
+    ck_assert(!lies_in(refused, i.key.text()));
+    make();
+    image.refuse(true);
+    image.drop(false);
+    ck_assert(lies_in(refused, i.key.text()) && !lies_in(i.disk, i.key.text()));
+    OK(verify_image(open_image(refused.fd.get(), i.key.text())->get()));
+
+    const RefusedBounds bounds{3, 1000};
+    const auto keep = [&](const std::string& name, size_t bytes) {
+        ck_assert_int_eq(::mkdirat(i.disk.fd.get(), name.c_str(), 0700), 0);
+        OK(create_file(open_image(i.disk.fd.get(), name)->get(), "f", std::string(bytes, 'x')));
+        return keep_refused_image(i.disk.fd.get(), name, refused.fd.get(), bounds);
+    };
+    const auto names = [&] {
+        std::string all;
+        const auto kept = *list_dir(refused.fd.get(), ".");
+        for (const std::string& name : kept) all += name + " ";
+        return all;
+    };
+    OK(remove_image(refused.fd.get(), i.key.text()));
+    for (const char* name : {"a", "b", "c", "d"}) OK(keep(name, 10));
+    ck_assert_text(names(), "b c d ");
+    OK(keep("e", 985));
+    ck_assert_text(names(), "d e ");
+    ck_assert_int_eq(keep("f", 1001).error().code, EFBIG);
+    ck_assert_text(names(), "d e ");
+}
+END_TEST
+
 START_TEST(one_that_is_to_be_dropped_later_is_unless_it_was_before) {
     Images i;
     i.fill();
@@ -179,6 +264,9 @@ UNIT_SUITE(cell_image, an_image_lies_in_memory_unless_it_is_placed_or_found_on_d
            one_that_lacks_a_file_is_not_kept_and_one_that_is_dropped_says_nothing,
            a_thaw_links_all_files_but_the_one_of_pages_and_the_source_keeps_its_own,
            room_is_refused_with_what_is_needed_and_what_is_free,
+           a_dump_to_disk_with_a_key_is_plain_in_memory_and_encrypted_on_the_disk,
+           what_a_daemon_left_of_a_dump_in_memory_goes_when_the_whole_one_is_found,
+           a_refused_image_is_kept_when_it_is_dropped_and_the_newest_few_stay,
            one_that_is_to_be_dropped_later_is_unless_it_was_before);
 
 }  // namespace souk::unit

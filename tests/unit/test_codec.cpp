@@ -74,6 +74,7 @@ START_TEST(every_message_comes_back_as_it_was) {
 #undef X
     round_trip<HomeJob>("HomeJob", rng);
     round_trip<GuestJob>("GuestJob", rng);
+    round_trip<Ticket>("Ticket", rng);
 }
 END_TEST
 
@@ -86,6 +87,7 @@ START_TEST(damaged_bytes_are_refused_or_stay_what_they_became) {
 #undef X
     damage<HomeJob>("HomeJob", rng);
     damage<GuestJob>("GuestJob", rng);
+    damage<Ticket>("Ticket", rng);
 }
 END_TEST
 

@@ -153,11 +153,15 @@ START_TEST(a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept) {
 }
 END_TEST
 
-START_TEST(versions_must_agree_and_the_error_names_both) {
-    OK(check_version(protocol_version));
-    ck_assert_text(check_version(99).error().message,
-                   "the peer speaks version 99 of souk's protocol, this program version " +
-                       std::to_string(protocol_version) + ": install the same release on both");
+START_TEST(versions_must_agree_and_the_error_names_both_and_which_is_older) {
+    OK(check_version(protocol_version, "7.0"));
+    const std::string own = ", this program, souk " + std::string(version()) + ", version " +
+                            std::to_string(protocol_version);
+    ck_assert_text(check_version(99, "7.0 (abc)").error().message,
+                   "the peer, souk 7.0 (abc), speaks version 99 of souk's protocol" + own +
+                       ": upgrade this program");
+    ck_assert_text(check_version(1, "").error().message,
+                   "the peer speaks version 1 of souk's protocol" + own + ": upgrade the peer");
 }
 END_TEST
 
@@ -424,7 +428,7 @@ END_TEST
 
 UNIT_SUITE(frame, any_split_of_the_bytes_gives_the_same_frames,
            a_frame_is_refused_at_its_header_before_a_byte_of_its_body_is_kept,
-           versions_must_agree_and_the_error_names_both,
+           versions_must_agree_and_the_error_names_both_and_which_is_older,
            frames_pass_between_two_channels_in_order_the_big_ones_too,
            bytes_that_follow_a_frame_unframed_come_as_they_were_sent,
            a_full_channel_refuses_a_whole_frame_and_says_when_to_go_on,

@@ -81,7 +81,7 @@ START_TEST(a_job_that_is_gone_fails_its_steps_with_the_reason) {
     f.gone = true;
     f.steps.share(f.dir.fd.get());
     ck_assert_text(std::exchange(f.told, ""), "failed: it is gone");
-    f.steps.write(f.dir.fd.get());
+    f.steps.write(f.dir.fd.get(), {f.dir.fd.get()});
     ck_assert_text(f.told, "failed: it is gone");
 }
 END_TEST

@@ -307,6 +307,18 @@ START_TEST(only_what_never_left_is_taken_back) {
     b.h.undelivered("n2", start, b.now, b.out);  // of an old epoch
     ck_assert_text(b.text(), "");
     ck_assert(b.job().phase == JobPhase::starting);
+    // Also to the node where it starts now; and one to another node than that.
+    Bench again;
+    again.submit().run_on("n2");
+    const GuestCommand first = std::get<home::ToGuest>(again.out.back()).command;
+    again.h.undelivered("n2", first, again.now, again.out);
+    again.run_on("n2");
+    GuestCommand second = std::get<home::ToGuest>(again.out.back()).command;
+    again.out.clear();
+    again.h.undelivered("n2", first, again.now, again.out);
+    again.h.undelivered("n3", second, again.now, again.out);
+    ck_assert_text(again.text(), "");
+    ck_assert(again.job().phase == JobPhase::starting);
 }
 END_TEST
 

@@ -74,6 +74,53 @@ START_TEST(a_thaw_where_the_image_lies_needs_no_transfer) {
 }
 END_TEST
 
+START_TEST(a_refused_image_sends_its_job_back_to_its_checkpoint_if_it_has_one) {
+    const auto thaw = [](bool has_checkpoint, const char* where) {
+        Bench b;
+        b.frozen();
+        HomeJob record = b.job();
+        if (has_checkpoint) {
+            record.checkpoint = {{"n1", "n1:1"}, {2}, {}, 5, {}, 0};
+            record.last_epoch = {2};
+        }
+        Bench c;
+        c.seq = b.seq;
+        c.h.load(record);
+        c.h.restarted(c.now, c.out);
+        c.run_on(where).event(where, has_checkpoint ? 3 : 2, GuestState::prepared);
+        return c;
+    };
+    const auto refused = [](Bench& b, const char* node, uint64_t epoch, GuestState state) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {epoch};
+        e.state = state;
+        e.why = "image file core-1.img: damaged";
+        e.image_refused = true;
+        b.out.clear();
+        b.h.guest_event(node, e, b.now, b.out);
+    };
+    for (const bool has_checkpoint : {true, false}) {
+        Bench there = thaw(has_checkpoint, "n3"), here = thaw(has_checkpoint, "n2");
+        refused(there, "n2", 1, GuestState::frozen);
+        refused(here, "n2", has_checkpoint ? 3 : 2, GuestState::failed);
+        for (const Bench* b : {&there, &here}) {
+            ck_assert(b->job().phase == JobPhase::frozen && b->job().step == MoveStep::none);
+            ck_assert_text(b->job().at.node, has_checkpoint ? "n1" : "n2");
+            ck_assert_uint_eq(b->job().epoch.n, has_checkpoint ? 2 : 1);
+            ck_assert_uint_eq(b->job().stats.resumes, has_checkpoint ? 1 : 0);
+            ck_assert((b->job().comment.find("refused and kept there: image file core-1.img") !=
+                       std::string::npos) == has_checkpoint);
+        }
+    }
+    // The word of another node than the one that has the image is not enough.
+    Bench b = thaw(true, "n3");
+    refused(b, "n3", 3, GuestState::failed);
+    ck_assert(b.job().phase == JobPhase::frozen && b.job().at.node == "n2");
+    ck_assert_uint_eq(b.job().epoch.n, 1);
+}
+END_TEST
+
 START_TEST(a_source_that_was_not_held_takes_the_decision_back) {
     Bench b;
     b.committed();
@@ -241,6 +288,7 @@ UNIT_SUITE(home_moves, a_move_is_durable_before_the_source_hears_of_it,
            what_was_lost_with_a_connection_is_sent_again,
            a_lost_ship_of_a_thaw_is_sent_again_only_if_the_image_is_still_expected,
            a_thaw_where_the_image_lies_needs_no_transfer,
+           a_refused_image_sends_its_job_back_to_its_checkpoint_if_it_has_one,
            a_source_that_was_not_held_takes_the_decision_back,
            a_candidate_lost_after_the_decision_gives_the_source_back,
            a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candidate_runs,

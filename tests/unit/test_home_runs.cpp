@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_moves.hpp"
 #include "agentd/core/home_reports.hpp"
 #include "agentd/core/home_runs.hpp"
@@ -348,11 +349,12 @@ END_TEST
 START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     Run r;
     HomeClock clock;
-    const HomeReports reports(r.runs, r.checkpoints, clock);
+    const HomeGroups groups;
+    const HomeReports reports(r.runs, r.checkpoints, clock, groups);
     GuestEvent e = HomeRig::event(GuestState::running);
     e.pid = 77;
     e.cannot_move = "a queue is open";
-    r.runs.note_pid(r.job, e);
+    r.runs.note(r.job, e);
     r.hears(e);
     r.checkpoints.failed(r.job, "the disk is full", r.turn());
     r.now += s(5);

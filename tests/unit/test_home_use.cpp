@@ -69,7 +69,7 @@ Bench with_budget(bool market_up = false) {
     s.terms.budget = Money::units(2);
     ck_assert(b.h.submit(s, b.now, b.out).has_value());
     if (market_up) b.h.market_up(b.now, b.out);
-    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), ""};
+    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), "", ""};
     b.h.order(o, b.now, b.out);
     b.event("n2", 1, GuestState::running);
     return b;
@@ -280,7 +280,7 @@ Bench with_day() {
     Bench b;
     b.submit();
     b.h.market_up(b.now, b.out);
-    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), ""};
+    Order o{id, ++b.seq, Order::Kind::run, "n2", "n2:1", Money::units(36), "", ""};
     b.h.order(o, b.now, b.out);
     b.event("n2", 1, GuestState::running);
     b.now += Nanos::from_s(100);

@@ -113,5 +113,27 @@ START_TEST(souk_init_is_told_every_field_of_a_launch_specification) {
 }
 END_TEST
 
+// setresuid(-1) leaves souk-init's child who it is: root.
+START_TEST(a_user_or_group_that_means_as_before_is_refused) {
+    for (const bool user : {true, false}) {
+        LaunchSpec s;
+        s.argv = {"x"};
+        s.path = "/x";
+        s.cwd = "/";
+        s.uid = user ? no_id : 1000;
+        s.gid = user ? 1000 : no_id;
+        std::string bytes = packed(s);
+        std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
+        std::memcpy(aligned.data(), bytes.data(), bytes.size());
+        SpecView view;
+        const char* const wrong = parse_spec(aligned.data(), bytes.size(), &view);
+        ck_assert(wrong != nullptr);
+        const std::string said = wrong;
+        ck_assert_text(said, "launch specification: nobody's user");
+    }
+}
+END_TEST
+
 UNIT_SUITE(launch, a_launch_specification_has_the_bytes_that_it_had,
-           souk_init_is_told_every_field_of_a_launch_specification);
+           souk_init_is_told_every_field_of_a_launch_specification,
+           a_user_or_group_that_means_as_before_is_refused);

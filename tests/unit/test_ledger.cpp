@@ -214,6 +214,18 @@ START_TEST(a_receipt_reads_back_from_its_text_and_nothing_else_does) {
     for (const std::string& bad :
          {text + "\t", text + "0\t1", text.substr(2), "0" + text, std::string(), text + " "})
         ck_assert_msg(!parse_receipt(bad), "'%s' was taken", bad.c_str());
+    r.reason = "displaced";  // with no log of decisions
+    ck_assert_text(receipt_text(r), text + "\t0\t0\tdisplaced");
+    ck_assert(parse_receipt(receipt_text(r)).value() == r);
+    r.decided_from = 3;
+    r.decided_to = 4;
+    ck_assert(parse_receipt(receipt_text(r)).value() == r);
+    for (const std::string& bad :
+         {text + "\t3\t4\t", text + "\t3\t4\tIn words", text + "\t3\t4\tx\ty"})
+        ck_assert_msg(!parse_receipt(bad), "'%s' was taken", bad.c_str());
+    r.reason.clear();  // as receipts of before
+    ck_assert_text(receipt_text(r), text + "\t3\t4");
+    ck_assert(parse_receipt(receipt_text(r)).value() == r);
 }
 END_TEST
 

@@ -2,16 +2,28 @@
 // Method: processes that burn a stated amount of their own CPU time (by getrusage) in a cgroup of
 // the test's own; what the probe counted is compared with what they and the kernel's cpu.stat say.
 // No test depends on how fast it goes.
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "bpf/load.hpp"
 #include "kernel/sys/loop/backoff.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 using namespace souk;
@@ -77,7 +89,7 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     const Cgroup two = std::move(*cgroups->create("n1/jobs/n1.2"));
     const Cgroup nested = std::move(*cgroups->create("n1/jobs/n1.2/its-own/group"));
     const Cgroup foreign = std::move(*cgroups->create("n2/jobs/n1.1"));
-    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, allow_bpf));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.allow_bpf = allow_bpf}));
     ck_assert_msg(allow_bpf == (std::string(probe.source()) == "bpf"), "%s",
                   probe.why_not_bpf().c_str());
     ck_assert(probe.add("n1/jobs/n1.1"));
@@ -89,7 +101,6 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     assert_between([&] { return probe.read("n1/jobs/n1.1"); }, Nanos::from_ms(200), first);
     assert_between([&] { return probe.read("n1/jobs/n1.2"); }, Nanos::from_ms(100), second);
     assert_between([&] { return probe.read_node(); }, Nanos::from_ms(300), first + second);
-    ck_assert_uint_eq(probe.dropped(), 0);
     // A slot that is used again begins at nothing.
     ck_assert(probe.remove("n1/jobs/n1.1"));
     ck_assert_int_eq(probe.read("n1/jobs/n1.1").error().code, ENOENT);
@@ -113,7 +124,7 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
 void hogs_on_one_cpu_wait(bool allow_bpf) {
     CgroupFixture cgroups;
     const Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
-    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, allow_bpf));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.allow_bpf = allow_bpf}));
     ck_assert(probe.add("n1/jobs/n1.1"));
     const auto hog = [] {
         pin_to_cpu_0();
@@ -133,7 +144,228 @@ void hogs_on_one_cpu_wait(bool allow_bpf) {
     ck_assert(first.reap() && second.reap());
 }
 
+// What processes of a job have used, by their own account, at their end.
+struct Account {
+    int64_t run_ns, wait_ns, gave_up, preempted, major_faults, read_bytes;
+};
+
+int64_t own_number(const char* path, const char* key) {
+    const auto text = read_file(AT_FDCWD, path);
+    const size_t at = text ? text->find(key) : std::string::npos;
+    return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + std::strlen(key));
+}
+
+Account own_account() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    Account a{own_cpu_time().ns, 0, usage.ru_nvcsw, usage.ru_nivcsw, usage.ru_majflt, 0};
+    const auto text = read_file(AT_FDCWD, "/proc/self/schedstat");
+    std::sscanf(text->c_str(), "%*d %" SCNd64, &a.wait_ns);
+    a.read_bytes = own_number("/proc/self/io", "\nread_bytes: ");
+    return a;
+}
+
+// Runs them in the group, each to its end; what they said of themselves, together.
+Account account_of(const CgroupFixture& cgroups, const Cgroup& group,
+                   const std::vector<std::function<void()>>& works) {
+    Pipe pipe = std::move(*make_pipe());
+    std::vector<Pidfd> all;
+    all.reserve(works.size());
+    for (const auto& work : works)
+        all.push_back(cgroups.spawn(group, [&] {
+            work();
+            const Account a = own_account();
+            if (::write(pipe.write_end.get(), &a, sizeof a) != sizeof a) ::_exit(1);
+        }));
+    for (const Pidfd& process : all) end(process);
+    Account total{}, one{};
+    for (size_t i = 0; i < works.size(); ++i) {
+        ck_assert_int_eq(::read(pipe.read_end.get(), &one, sizeof one), sizeof one);
+        total.run_ns += one.run_ns;
+        total.wait_ns += one.wait_ns;
+        total.gave_up += one.gave_up;
+        total.preempted += one.preempted;
+        total.major_faults += one.major_faults;
+        total.read_bytes += one.read_bytes;
+    }
+    return total;
+}
+
+// Gives the CPU up a thousand times a second while it burns.
+void burn_by_bits(Nanos cpu_time) {
+    while (own_cpu_time() < cpu_time) {
+        burn(own_cpu_time() + Nanos::from_us(300));
+        ::usleep(100);
+    }
+}
+
+void close_to(const char* what, int64_t actual, int64_t expected, double share, int64_t free) {
+    const auto off = static_cast<double>(std::abs(actual - expected));
+    ck_assert_msg(off <= share * static_cast<double>(expected) + static_cast<double>(free),
+                  "%s: %" PRId64 " counted, %" PRId64 " by its own account", what, actual,
+                  expected);
+}
+
+// More processes than CPUs, which the kernel moves between them while they wait.
+void the_kernels_own_account_of_mixed_load_is_the_same() {
+    CgroupFixture cgroups;
+    const Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1"));
+    ck_assert_str_eq(probe.source(), "bpf");
+    ck_assert(probe.add("n1/jobs/n1.1"));
+    std::vector<std::function<void()>> works;
+    for (int i = 0; i < 4; ++i) {
+        works.emplace_back([] { burn(Nanos::from_ms(700)); });
+        works.emplace_back([] { burn_by_bits(Nanos::from_ms(200)); });
+    }
+    const Account own = account_of(cgroups, job, works);
+    const LoadSample sample = *probe.read("n1/jobs/n1.1");
+    const auto processes = static_cast<int64_t>(works.size());
+    const int64_t ms = 1'000'000;  // of the start and the end of each, which they do not see
+    close_to("CPU time and cpu.stat", sample.run.ns, job.cpu_time()->ns, 0.005, 0);
+    close_to("CPU time", sample.run.ns, own.run_ns, 0.005, processes * ms);
+    close_to("wait", sample.wait.ns, own.wait_ns, 0.02, processes * ms);
+    close_to("given up", static_cast<int64_t>(sample.gave_up), own.gave_up, 0.01, 4 * processes);
+    close_to("preempted", static_cast<int64_t>(sample.preempted), own.preempted, 0.01,
+             4 * processes);
+    ck_assert_uint_eq(sample.births, works.size());
+    ck_assert_uint_eq(sample.deaths, works.size());
+    uint64_t waits = 0;
+    for (const uint64_t n : sample.waits) waits += n;
+    ck_assert_uint_ge(waits, static_cast<uint64_t>(own.gave_up));
+    ck_assert_int_ge(sample.wait_quantile({}, 1000).ns, sample.wait_quantile({}, 500).ns);
+    // The node is its only job.
+    const LoadSample node = *probe.read_node();
+    ck_assert_int_eq(node.run.ns, sample.run.ns);
+    ck_assert_uint_eq(node.births, sample.births);
+}
+
+void the_births_of_those_who_hide_and_what_storage_gave_are_counted() {
+    CgroupFixture cgroups;
+    const Cgroup job = std::move(*cgroups->create("n1/jobs/n1.1"));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1"));
+    ck_assert(probe.add("n1/jobs/n1.1"));
+    const auto hide = [] {  // a child that leaves its parent and its session
+        for (int i = 0; i < 50; ++i) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                ::setsid();
+                if (::fork() != 0) ::_exit(0);
+                burn(Nanos::from_ms(1));
+                ::_exit(0);
+            }
+            ::waitpid(child, nullptr, 0);
+        }
+    };
+    const souk::unit::TempDir dir;
+    const std::string path = dir.path + "/file";
+    const std::string megabyte(1 << 20, 'x');
+    const Fd file(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+    for (int i = 0; i < 8; ++i)
+        ck_assert_int_eq(::write(file.get(), megabyte.data(), megabyte.size()), 1 << 20);
+    ::fsync(file.get());
+    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    const auto look_at_it = [&] {
+        auto* const at = static_cast<const volatile char*>(
+            ::mmap(nullptr, 8 << 20, PROT_READ, MAP_SHARED, file.get(), 0));
+        char sum = 0;
+        for (int i = 0; i < 8 << 20; i += 4096) sum = static_cast<char>(sum + at[i]);
+        (void)sum;
+    };
+    const Account own = account_of(cgroups, job, {hide, look_at_it});
+    ck_assert(job.kill_all(wait_max));
+    const LoadSample sample = *probe.read("n1/jobs/n1.1");
+    ck_assert_uint_eq(sample.births, 102);
+    ck_assert_uint_eq(sample.deaths, 102);
+    ck_assert_int_ge(sample.major_faults, own.major_faults);
+    ck_assert_int_ge(sample.read_bytes, own.read_bytes);
+}
+
+// A process that is neither the probe's child nor in its node.
+void what_the_owner_runs_is_told_apart() {
+    CgroupFixture cgroups;
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1"));
+    const LoadSample owner = *probe.read_owner(), system = probe.read_system();
+    const Nanos begin = monotonic_now();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        burn(Nanos::from_ms(100));  // as the daemon's
+        const pid_t grandchild = ::fork();
+        if (grandchild != 0) ::_exit(0);
+        while (::getppid() == child) ::sched_yield();
+        burn(Nanos::from_ms(300));
+        ::_exit(0);
+    }
+    ck_assert_int_eq(::waitpid(child, nullptr, 0), child);
+    // What else runs here counts as well, so this has no upper bound but the time.
+    while (probe.read_owner()->run - owner.run < Nanos::from_ms(300)) ::sched_yield();
+    ck_assert_int_ge((probe.read_system().run - system.run).ns, Nanos::from_ms(90).ns);
+    const int64_t cpus = ::sysconf(_SC_NPROCESSORS_ONLN);
+    const Nanos passed = monotonic_now() - begin;
+    ck_assert_int_le((probe.read_owner()->run - owner.run).ns, passed.ns * cpus * 101 / 100);
+    ck_assert_int_eq(probe.read_node()->run.ns, 0);
+}
+
+// Two who want one CPU: both run, and each waits for the other. Owners are not this process's.
+void the_owners_use_is_noticed_at_once(Nanos run, Nanos wait) {
+    CgroupFixture cgroups;
+    LoadProbe probe = std::move(
+        *LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0, .notice_run = run, .notice_wait = wait}));
+    ck_assert_str_eq(probe.source(), "bpf");
+    std::vector<pid_t> hogs;
+    for (int i = 0; i < 2; ++i) {
+        hogs.push_back(::fork());
+        if (hogs.back() != 0) continue;
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin_to_cpu_0();
+        while (true) {
+        }
+    }
+    // Others who run here are owners as well.
+    bool ours = false;
+    while (!ours) {
+        pollfd ready{probe.notices_fd(), POLLIN, 0};
+        ck_assert_int_eq(::poll(&ready, 1, static_cast<int>(wait_max.ns / 1'000'000)), 1);
+        probe.take_notices([&](const LoadNotice& n) {
+            ck_assert(n.waited == (wait.ns > 0));
+            ck_assert_int_ge(n.span.ns, std::max(run, wait).ns);
+            ours = ours || std::find(hogs.begin(), hogs.end(), n.pid) != hogs.end();
+        });
+    }
+    for (const pid_t hog : hogs) {
+        ::kill(hog, SIGKILL);
+        ::waitpid(hog, nullptr, 0);
+    }
+}
+
 }  // namespace
+
+START_TEST(that_the_owners_tasks_run_is_told_at_once) {
+    if (need_root("loading BPF programs"))
+        the_owners_use_is_noticed_at_once(Nanos::from_ms(10), {});
+}
+END_TEST
+
+START_TEST(that_the_owners_tasks_wait_is_told_at_once) {
+    if (need_root("loading BPF programs")) the_owners_use_is_noticed_at_once({}, Nanos::from_ms(1));
+}
+END_TEST
+
+START_TEST(the_kernels_account_of_mixed_load_is_ours_within_half_a_percent) {
+    if (need_root("loading BPF programs")) the_kernels_own_account_of_mixed_load_is_the_same();
+}
+END_TEST
+
+START_TEST(no_process_of_a_job_escapes_its_account) {
+    if (need_root("loading BPF programs"))
+        the_births_of_those_who_hide_and_what_storage_gave_are_counted();
+}
+END_TEST
+
+START_TEST(the_owners_load_is_told_from_the_guests_and_the_daemons) {
+    if (need_root("loading BPF programs")) what_the_owner_runs_is_told_apart();
+}
+END_TEST
 
 START_TEST(the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_node) {
     if (need_root("loading BPF programs")) run_time_is_counted_per_job_and_node(true);
@@ -157,4 +389,8 @@ END_TEST
 
 UNIT_SUITE(load, the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_node,
            without_bpf_the_same_run_time_comes_from_cgroup_files,
-           wait_grows_when_two_hogs_share_a_cpu, without_bpf_wait_grows_as_well);
+           wait_grows_when_two_hogs_share_a_cpu, without_bpf_wait_grows_as_well,
+           the_kernels_account_of_mixed_load_is_ours_within_half_a_percent,
+           no_process_of_a_job_escapes_its_account,
+           the_owners_load_is_told_from_the_guests_and_the_daemons,
+           that_the_owners_tasks_run_is_told_at_once, that_the_owners_tasks_wait_is_told_at_once);

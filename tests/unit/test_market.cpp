@@ -26,7 +26,7 @@ START_TEST(a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends) {
     w.run_for(s(1));
     ck_assert_text(w.where(high), "n1");
     ck_assert_text(w.where(low), "frozen");
-    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 201 would win it back");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 200 would win it back");
     ck_assert_text(w.jobs[low].note.comment, w.comment(low));
     w.run_for(s(6));
     ck_assert_text(w.where(high), "finished");

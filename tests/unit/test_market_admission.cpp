@@ -40,17 +40,17 @@ START_TEST(a_job_too_large_for_the_rest_of_the_cpus_is_held_and_a_smaller_one_ru
     ck_assert_text(hall.running(), "1 3");
     const Job& large = *hall.book.find({"n1", 2});
     ck_assert(large.held == Job::Held::cpus);
-    ck_assert_text(Admission::why(*large.user, large, large.held, false),
+    ck_assert_text(Admission::why(*large.user, large, large.held, false).text(),
                    "user 7 may use 3 CPUs at once; it needs 2");
     hall.book.user(7).record.name = "anna";
-    ck_assert_text(Admission::why(*large.user, large, Job::Held::none, false), "");
+    ck_assert_text(Admission::why(*large.user, large, Job::Held::none, false).text(), "");
     hall.limit(7, 1, 3);
     hall.decide();
     ck_assert_text(hall.running(), "1");
-    ck_assert_text(Admission::why(*large.user, large, Job::Held::jobs, false),
+    ck_assert_text(Admission::why(*large.user, large, Job::Held::jobs, false).text(),
                    "user anna may run 1 job at once");
     hall.book.user(7).record.limits.spend_per_day = Money::units(3);
-    ck_assert_text(Admission::why(*large.user, large, Job::Held::jobs, true),
+    ck_assert_text(Admission::why(*large.user, large, Job::Held::jobs, true).text(),
                    "user anna has spent the 3 of this day (UTC); it goes on tomorrow, or with a "
                    "higher limit");
 }

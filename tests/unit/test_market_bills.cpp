@@ -71,6 +71,8 @@ START_TEST(
     w.now = w.jobs[a].done_at;
     w.done(w.jobs[a]);
     w.now += s(200);
+    World::stop_clock(w.jobs[a], w.now);  // a report has the sum until now
+    w.jobs[a].run_since = w.now;
     w.connect("n1");
     w.connect("n2");
     w.run_for(s(100));
@@ -85,7 +87,8 @@ START_TEST(
     }
     ck_assert(ran["n1"] == at_n1 && ran["n2"] == s(300));
     ck_assert(paid["n1"] == cost_of(Money::units(36), 1, at_n1));
-    ck_assert_text(format_money(paid["n2"]), "1.5");
+    // 200 s at the last price that the market had said, 36, and 100 s at n2's
+    ck_assert_text(format_money(paid["n2"]), "2.5");
 }
 END_TEST
 

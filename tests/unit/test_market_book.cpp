@@ -34,6 +34,7 @@ std::string text(const std::vector<StoreOp>& ops) {
         if (const auto* job = std::get_if<JobRecord>(&op)) all += " " + job->report.id.text();
         if (const auto* node = std::get_if<NodeRecord>(&op)) all += " " + node->node;
         if (const auto* user = std::get_if<UserRecord>(&op)) all += " " + std::to_string(user->uid);
+        if (const auto* gone = std::get_if<EraseNode>(&op)) all += " " + gone->node;
         if (const auto* gone = std::get_if<EraseUser>(&op)) all += " " + std::to_string(gone->uid);
     }
     return all;
@@ -133,7 +134,7 @@ END_TEST
 START_TEST(a_stored_job_says_what_people_see_and_the_limit_of_orders_stays_above_the_next_one) {
     Book book({9, 9, 9});
     Job& job = admitted(book, report(1));
-    job.comment = "why";
+    job.reason = Reason::said("why");
     book.save(job);
     Outputs out;
     book.store(out);
@@ -200,7 +201,7 @@ START_TEST(what_was_stored_is_there_again_and_the_unfinished_come_by_their_submi
     ck_assert_uint_eq(order.size(), 2);
     ck_assert(order[0]->id().seq == 2 && order[1]->id().seq == 1);  // submitted before
     ck_assert(order[0]->stored && order[0]->run_base == s(9));
-    ck_assert_text(order[0]->comment, "of before");
+    ck_assert_text(order[0]->reason.text(), "of before");
     // A market of before counted only those that it had forgotten: once it counts all.
     ck_assert(book.meta().finish_seq == 7 && book.meta().retired == Money::units(3));
     ck_assert_text(stored(book), "job n1.3 meta");
@@ -231,7 +232,7 @@ struct Said final : Notes::Texts {
     std::string why = "outbid";
     ProviderNote prices_now;
     const Node* home_of(const Job& job) const override { return book.find_node(job.id().home); }
-    std::string comment(const Job&) const override { return why; }
+    Reason reason(const Job&) const override { return Reason::said(why); }
     ProviderNote prices(const Node&) const override { return prices_now; }
 
     Said() {

@@ -115,6 +115,19 @@ START_TEST(a_machine_that_is_changed_is_asked_anew) {
 }
 END_TEST
 
+START_TEST(the_slowest_speed_that_may_be_said_is_slower_than_the_next) {
+    for (const bool first : {false, true}) {
+        World w;
+        w.add_node("n1", first ? 2 : 1, 1);
+        w.add_node("n2", first ? 1 : 2, 1);
+        const JobId a = w.submit("n1", 100);
+        w.run_for(s(1));
+        ck_assert_text(w.jobs.at(a).report.where, first ? "n1" : "n2");
+    }
+}
+END_TEST
+
 UNIT_SUITE(market_machines, a_kind_takes_what_has_no_more_than_it_and_an_unknown_one_everything,
            a_job_is_never_sent_to_a_machine_that_lacks_what_it_has_seen,
-           a_machine_that_is_changed_is_asked_anew);
+           a_machine_that_is_changed_is_asked_anew,
+           the_slowest_speed_that_may_be_said_is_slower_than_the_next);

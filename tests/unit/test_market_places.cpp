@@ -127,7 +127,7 @@ START_TEST(why_no_node_can_hold_a_job_is_said_by_what_is_missing) {
     Job& job = hall.job(1, 7, 10);
     JobTerms& t = job.record.report.terms;
     t.max_price = Money::units(20);
-    const auto why = [&] { return hall.places.why_no_provider(job); };
+    const auto why = [&] { return hall.places.why_no_provider(job).text(); };
     ck_assert_text(why(), "");
     t.cpus = 5;
     ck_assert_text(why(), "needs 5 CPUs; no provider has more than 4");
@@ -223,7 +223,7 @@ struct Desk {
         return q;
     }
     Result<Quote> quote(const QuoteRequest& q) const {
-        const auto why = [](const Job&, const Solver&) { return std::string("outbid"); };
+        const auto why = [](const Job&, const Solver&) { return Reason::said("outbid"); };
         return Quotes({hall.book, hall.places, hall.solver, hall.admission, hall, prices, Nanos{},
                        settling, why})
             .of(q, hall_now);

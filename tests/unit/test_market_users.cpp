@@ -362,6 +362,22 @@ START_TEST(homes_are_told_again_only_when_their_share_is_another) {
 }
 END_TEST
 
+START_TEST(a_share_of_nothing_that_grows_by_next_to_nothing_is_not_told_again) {
+    One o;
+    UserDays days;
+    Homes homes;
+    o.user.record.limits.spend_per_day = Money::units(1);
+    days.reckon(o.user, {&o.job}, false, homes, o.now);
+    ck_assert(homes.told == 1 && o.job.noted_day == Money{});
+    o.user.record.limits.spend_per_day = Money{1'400'000};  // 0.4 s more at its price
+    days.reckon(o.user, {&o.job}, false, homes, o.now);
+    ck_assert_int_eq(homes.told, 1);
+    o.user.record.limits.spend_per_day = Money{1'500'000};
+    days.reckon(o.user, {&o.job}, false, homes, o.now);
+    ck_assert_int_eq(homes.told, 2);
+}
+END_TEST
+
 UNIT_SUITE(orders, numbers_of_orders_grow_past_all_that_were_used,
            an_order_is_over_when_the_job_is_as_it_says,
            an_order_that_was_taken_and_shows_no_sign_is_in_doubt_and_then_over,
@@ -378,4 +394,5 @@ UNIT_SUITE(bill, what_is_charged_in_pieces_is_what_the_whole_costs,
 UNIT_SUITE(user_days, a_day_ends_when_the_rates_of_all_jobs_have_used_it_up,
            a_rest_too_small_to_run_for_ends_the_day_at_once_and_none_without_a_limit,
            the_shares_of_homes_never_add_up_to_more_than_the_rest_of_the_day,
-           homes_are_told_again_only_when_their_share_is_another);
+           homes_are_told_again_only_when_their_share_is_another,
+           a_share_of_nothing_that_grows_by_next_to_nothing_is_not_told_again);

@@ -57,7 +57,7 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(Durable::now, Durable::later), 3);
     ck_assert_uint_eq(names(StoryStep::What::submitted, StoryStep::What::finished), 13);
     ck_assert_uint_eq(names(guest::Input::recovered, guest::Input::movable), 39);
-    ck_assert_uint_eq(names(home::Input::restarted, home::Input::tick), 17);
+    ck_assert_uint_eq(names(home::Input::restarted, home::Input::tick), 18);
     ck_assert_uint_eq(names(provider::Input::started, provider::Input::set_load), 13);
     ck_assert_text(to_string(guest::Output{guest::Erase{}}), "erase");
     ck_assert_text(to_string(home::Output{home::GoneBack{}}), "gone_back");
@@ -74,11 +74,13 @@ START_TEST(every_value_of_the_market_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(market::ChangeKind::start, market::ChangeKind::thaw), 4);
     ck_assert_uint_eq(names(market::Cause::placed, market::Cause::balanced), 12);
     ck_assert_uint_eq(names(market::Receipt::Kind::use, market::Receipt::Kind::opening), 2);
-    ck_assert_uint_eq(names(market::Input::started, market::Input::use_own), 17);
+    ck_assert_uint_eq(names(market::Input::started, market::Input::use_own), 18);
     ck_assert_text(to_string(market::StoreOp{market::ErasePrice{}}), "erase_price");
+    ck_assert_text(to_string(market::StoreOp{market::EraseNode{}}), "erase_node");
     ck_assert_uint_eq(names(MoveForm::stop_and_copy, MoveForm::post_copy), 3);
     ck_assert_uint_eq(names(MovePolicy::automatic, MovePolicy::fast), 3);
     ck_assert_uint_eq(names(NetMode::host, NetMode::own), 2);
+    ck_assert_uint_eq(names(FilesMode::local, FilesMode::home), 2);
     ck_assert_uint_eq(names(TcpPolicy::close, TcpPolicy::keep), 3);
 }
 END_TEST

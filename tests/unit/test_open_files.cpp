@@ -3,9 +3,13 @@
 #include "checkpoint/open_files.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "kernel/base/home_inode.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -64,6 +68,19 @@ START_TEST(on_another_kernel_only_a_server_that_both_see_has_the_same_inodes) {
     ck_assert(same(shared, file("fd 3", "/home/a", 3, 100, "nfs4", "server:/home"), "other"));
     ck_assert(!same(shared, file("fd 3", "/home/a", 3, 5, "nfs4", "server:/home"), "other"));
     ck_assert(same(shared, file("fd 3", "/home/a", 3, 5, "nfs4", "mirror:/home"), "other"));
+}
+END_TEST
+
+START_TEST(a_file_of_the_home_is_its_inode_there_wherever_the_job_is) {
+    OpenFile was = file("fd 3", "/run/souk-root/home/a", 40, 100, "fuse.souk"),
+             is = file("fd 3", "/run/souk-root/home/a", 51, 100, "fuse.souk");
+    was.capsules = is.capsules = true;
+    ck_assert(same(was, is) && same(was, is, "other"));
+    is.inode = 101;  // another was put there while the job was frozen
+    ck_assert(!same(was, is) && !same(was, is, "other"));
+    is = was;
+    is.path = "/run/souk-root/etc/passwd";
+    ck_assert(!same(was, is, "other"));
 }
 END_TEST
 
@@ -142,14 +159,76 @@ START_TEST(the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out)
     ck_assert(same_files(*found, *open_files_of({{1, ::getpid()}})).has_value());
 }
 END_TEST
+
+START_TEST(a_file_that_is_mapped_in_pieces_is_found_once_wherever_they_are) {
+    const unit::TempDir dir;
+    const std::string path = dir.write("mapped", std::string(3 * 4096, 'x'));
+    const Fd file = *open_at(AT_FDCWD, path, O_RDONLY);
+    // An address of few digits: the table of mappings shows it with zeros before them.
+    void* const low = reinterpret_cast<void*>(0x2000000);
+    const auto map = [&](void* at, off_t from) {
+        void* const m =
+            ::mmap(at, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file.get(), from);
+        return m == at ? m : nullptr;
+    };
+    const auto times = [&path] {
+        const auto all = open_files_of({{1, ::getpid()}});
+        return std::ranges::count_if(
+            all->files, [&path](const OpenFile& f) { return f.place == "map" && f.path == path; });
+    };
+    ck_assert(times() == 0);
+    ck_assert(map(low, 0) != nullptr);
+    ck_assert(times() == 1);
+    ck_assert(map(static_cast<char*>(low) + 16 * 4096, 8192) != nullptr);
+    ck_assert(times() == 1);
+    ck_assert(::munmap(low, 4096) == 0);
+    ck_assert(times() == 1);
+}
+END_TEST
+START_TEST(what_is_open_at_a_look_and_closed_later_is_left_out) {
+    const unit::TempDir dir;
+    const Fd kept = *open_at(AT_FDCWD, dir.write("kept", "text"), O_RDONLY);
+    const std::map<pid_t, pid_t> own = {{7, ::getpid()}};
+    const auto before = open_files_of(own);
+    Fd log = *open_at(AT_FDCWD, dir.write("dump.log", "text"), O_RDONLY);
+    // a number that the look itself, which is of its own process here, does not take
+    log = Fd(::fcntl(log.get(), F_DUPFD_CLOEXEC, 500));
+    auto files = open_files_of(own);
+    ck_assert(files->files.size() == before->files.size() + 1);
+    ck_assert(leave_out_closed(*files, own).has_value());
+    ck_assert(files->files.size() == before->files.size() + 1);
+    log.reset();
+    const Status swapped = same_files(*files, *open_files_of(own));
+    ck_assert(!swapped.has_value());
+    ck_assert(swapped.error().message.find("dump.log") != std::string::npos);
+    ck_assert(leave_out_closed(*files, own).has_value());
+    ck_assert(files->files == before->files);
+    // A process that is gone says nothing of what it had.
+    ck_assert(!leave_out_closed(*files, {{7, 0}}).has_value());
+}
+END_TEST
+
+START_TEST(an_inode_of_a_home_has_one_number_in_a_tree_of_several_file_systems) {
+    const HomeInode root{100, 2};
+    ck_assert_uint_eq(home_inode(root, root), 1);
+    ck_assert_uint_eq(home_inode(root, {100, 77}), 77);
+    const uint64_t other = home_inode(root, {101, 77});
+    ck_assert(other != 77 && other == home_inode(root, {101, 77}));
+    ck_assert(home_inode(root, {102, 77}) != other && home_inode(root, {101, 78}) != other);
+}
+END_TEST
 }  // namespace
 
 UNIT_SUITE(open_files, on_one_kernel_a_file_is_its_device_and_inode,
            where_inode_numbers_are_made_up_the_path_counts,
            on_another_kernel_only_a_server_that_both_see_has_the_same_inodes,
+           a_file_of_the_home_is_its_inode_there_wherever_the_job_is,
            a_file_of_the_capsules_own_stays_one_and_no_other_becomes_one,
            a_device_is_its_number_and_a_kind_never_changes, every_mapped_file_was_mapped_and_is,
            a_list_reads_as_it_was_written_and_a_damaged_one_is_refused,
-           the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out);
+           the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out,
+           a_file_that_is_mapped_in_pieces_is_found_once_wherever_they_are,
+           what_is_open_at_a_look_and_closed_later_is_left_out,
+           an_inode_of_a_home_has_one_number_in_a_tree_of_several_file_systems);
 
 }  // namespace souk

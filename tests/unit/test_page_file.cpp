@@ -70,7 +70,7 @@ struct Memory {
 
 ImageFile written(Loop& loop, int directory) {
     std::optional<Result<ImageFile>> file;
-    const auto write = PageFileWrite::start(loop, directory, {{inside, ::getpid()}},
+    const auto write = PageFileWrite::start(loop, directory, {directory}, {{inside, ::getpid()}},
                                             [&](Result<ImageFile> f) { file = std::move(f); });
     ck_assert_msg(write.has_value(), "%s", write ? "" : write.error().message.c_str());
     UNTIL(loop, file.has_value());
@@ -182,6 +182,63 @@ START_TEST(a_file_that_is_not_what_the_manifest_says_is_refused) {
 }
 END_TEST
 
+START_TEST(an_encrypted_file_gives_the_same_pages_and_none_of_a_damaged_chunk) {
+    const TempDir dir;
+    Loop loop = open_loop();
+    const Memory memory;
+    write_pagemap(dir.fd.get(), memory.ranges);
+    const DiskKey key = *DiskKey::make(std::string(DiskKey::secret_bytes, 's'), {"n1", 1}, {2});
+    std::optional<Result<ImageFile>> file;
+    const auto write =
+        PageFileWrite::start(loop, dir.fd.get(), {dir.fd.get(), key}, {{inside, ::getpid()}},
+                             [&](Result<ImageFile> f) { file = std::move(f); });
+    UNTIL(loop, file.has_value());
+    ck_assert(file->has_value());
+    const auto open = [&] {
+        return *PageFileRead::open(
+            loop,
+            *EncryptedReader::open(*open_at(dir.fd.get(), page_file_name, O_RDONLY), **file, key),
+            memory.ranges);
+    };
+    std::string all;
+    const auto read = [&] {
+        const auto pages = open();
+        std::optional<Status> end;
+        all.clear();
+        const auto put = [&](const PageRange&, std::string_view bytes) {
+            all += bytes;
+            return Status{};
+        };
+        pages->start(put, [&](Status s) { end = std::move(s); });
+        UNTIL(loop, end.has_value());
+        return *end ? "" : end->error().message;
+    };
+    ck_assert_text(read(), "");
+    ck_assert(all == memory.bytes);
+    const std::string stored = *read_file(dir.fd.get(), page_file_name, 64 << 20);
+    ck_assert_uint_eq(stored.size(), ChunkCipher::stored_bytes(memory.bytes.size()));
+    for (size_t at = 0; at < memory.bytes.size(); at += page_bytes)
+        ck_assert(stored.find(memory.bytes.substr(at, 16)) == std::string::npos);
+
+    constexpr off_t chunk = ChunkCipher::chunk_bytes;
+    const Fd out = *open_at(dir.fd.get(), page_file_name, O_RDWR);
+    const char byte = static_cast<char>(stored[3 * chunk + 9] ^ 1);
+    ck_assert(::pwrite(out.get(), &byte, 1, 3 * chunk + 9) == 1);
+    ck_assert_text(read(), "image file souk-pages: damaged");
+    ck_assert(all == memory.bytes.substr(0, 3 * chunk));
+    std::string got;
+    const auto page = open();
+    const PageRange& first = memory.ranges.front();
+    ck_assert(page->read({inside, first.start, 1},
+                         [&](const PageRange&, std::string_view bytes) {
+                             got += bytes;
+                             return Status{};
+                         })
+                  .has_value());
+    ck_assert(got == memory.bytes.substr(0, page_bytes));
+}
+END_TEST
+
 START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_silent) {
     const TempDir dir;
     Loop loop = open_loop();
@@ -190,10 +247,11 @@ START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_si
     std::optional<Result<ImageFile>> file;
     const auto done = [&](Result<ImageFile> f) { file = std::move(f); };
     const auto other_process =
-        PageFileWrite::start(loop, dir.fd.get(), {{inside + 1, ::getpid()}}, done);
+        PageFileWrite::start(loop, dir.fd.get(), {dir.fd.get()}, {{inside + 1, ::getpid()}}, done);
     ck_assert_text(other_process.error().message, "process 7 of the image is not there");
     {
-        const auto dropped = PageFileWrite::start(loop, dir.fd.get(), {{inside, ::getpid()}}, done);
+        const auto dropped =
+            PageFileWrite::start(loop, dir.fd.get(), {dir.fd.get()}, {{inside, ::getpid()}}, done);
         ck_assert(dropped.has_value());
         ck_assert(loop.run_until([] { return false; }, Nanos::from_ms(1)).has_value());
     }
@@ -201,7 +259,8 @@ START_TEST(what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_si
     ck_assert(!file);
     ck_assert(::unlinkat(dir.fd.get(), page_file_name, 0) == 0);
     ck_assert(::munmap(memory.at + 64 * page_bytes, 64 * page_bytes) == 0);
-    const auto holes = PageFileWrite::start(loop, dir.fd.get(), {{inside, ::getpid()}}, done);
+    const auto holes =
+        PageFileWrite::start(loop, dir.fd.get(), {dir.fd.get()}, {{inside, ::getpid()}}, done);
     ck_assert(holes.has_value());
     UNTIL(loop, file.has_value());
     ck_assert(!file->has_value() &&
@@ -212,4 +271,5 @@ END_TEST
 UNIT_SUITE(page_file, memory_goes_to_a_file_and_comes_back_page_by_page,
            pages_that_are_waited_for_come_at_once_and_only_where_the_image_has_them,
            a_file_that_is_not_what_the_manifest_says_is_refused,
+           an_encrypted_file_gives_the_same_pages_and_none_of_a_damaged_chunk,
            what_cannot_be_read_or_written_is_said_and_an_end_in_the_middle_is_silent);

@@ -105,7 +105,7 @@ struct Destination {
                       },
                   .may_run = [this] { ++may_run; },
                   .whole = [this] { ++whole; },
-                  .failed = [this](const std::string& why) { failures.push_back(why); }}) {}
+                  .failed = [this](const Error& why) { failures.push_back(why.message); }}) {}
     // A job that lacks so many pages, and comes in that form.
     void restore(MoveForm form, uint64_t pages) {
         for (uint64_t i = 0; i < pages; ++i) job.missing.insert(base + i * page_bytes);

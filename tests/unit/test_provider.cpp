@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one machine, whose tests share how they tell its outputs.
 #include <vector>
 
 #include "agentd/core/provider.hpp"
@@ -385,16 +386,32 @@ START_TEST(a_node_that_cannot_take_jobs_says_so_and_takes_none) {
 }
 END_TEST
 
-UNIT_SUITE(
-    provider, under_frames_whether_the_market_is_on_is_no_setting_and_the_rest_is,
-    the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves,
-    frames_say_when_they_hold_and_when_that_ends, frames_cross_midnight_and_the_end_of_the_week,
-    frames_that_cover_the_week_are_always, edges_agree_with_a_walk_over_the_week,
-    an_hour_may_have_one_digit, bad_frames_are_refused_with_the_part_that_is_wrong,
-    the_edges_of_a_frame_switch_the_market_on_and_off, a_word_by_hand_holds_until_the_next_edge,
-    a_word_by_hand_outlives_a_restart_but_not_an_edge, without_frames_the_owners_word_stays,
-    setters_take_what_the_machine_has_and_nothing_else, a_record_of_a_larger_machine_is_cut_down,
-    what_the_owner_set_holds_over_the_configuration_until_it_is_unset,
-    of_an_older_record_all_that_differs_counts_as_set,
-    frames_that_were_set_go_back_to_those_of_the_configuration,
-    load_is_reported_when_it_is_worth_it, a_node_that_cannot_take_jobs_says_so_and_takes_none);
+START_TEST(guests_leave_a_node_whose_owner_uses_it) {
+    Provider p = make();
+    provider::Outputs out;
+    p.started(at(0, 0), out);
+    p.set_leaving("its owner uses it", out);
+    const ProviderReport report = p.report();
+    ck_assert(!report.on_market && p.record().on_market);
+    ck_assert_text(report.cannot, "its owner uses it");
+    p.set_leaving("", out);
+    ck_assert(p.report().on_market && p.report().cannot.empty());
+}
+END_TEST
+
+UNIT_SUITE(provider, under_frames_whether_the_market_is_on_is_no_setting_and_the_rest_is,
+           the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves,
+           frames_say_when_they_hold_and_when_that_ends,
+           frames_cross_midnight_and_the_end_of_the_week, frames_that_cover_the_week_are_always,
+           edges_agree_with_a_walk_over_the_week, an_hour_may_have_one_digit,
+           bad_frames_are_refused_with_the_part_that_is_wrong,
+           the_edges_of_a_frame_switch_the_market_on_and_off,
+           a_word_by_hand_holds_until_the_next_edge,
+           a_word_by_hand_outlives_a_restart_but_not_an_edge, without_frames_the_owners_word_stays,
+           setters_take_what_the_machine_has_and_nothing_else,
+           a_record_of_a_larger_machine_is_cut_down,
+           what_the_owner_set_holds_over_the_configuration_until_it_is_unset,
+           of_an_older_record_all_that_differs_counts_as_set,
+           frames_that_were_set_go_back_to_those_of_the_configuration,
+           load_is_reported_when_it_is_worth_it, guests_leave_a_node_whose_owner_uses_it,
+           a_node_that_cannot_take_jobs_says_so_and_takes_none);

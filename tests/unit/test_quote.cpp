@@ -105,6 +105,7 @@ START_TEST(a_quote_says_where_at_what_price_and_what_bid_it_takes) {
     ck_assert_text(node_of(*q), "n1");
     ck_assert_text(format_money(price_of(*q)), "20");
     ck_assert_text(format_money(*q->winning_bid), "10");
+    ck_assert(!q->cost && !q->span);  // how long it runs is not said
     w.submit("n1", 60);
     w.submit("n1", 40);
     w.run_for(s(4));

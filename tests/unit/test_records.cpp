@@ -207,7 +207,8 @@ market::JobRecord market_job_then() {
     r.skew = {1'000'000'000};
     r.price = {20'000'000};
     r.payee = "n2";
-    r.order = Order{{"n1", 7}, 12, Order::Kind::run, "n3", "10.0.0.3:7777", {20'000'000}, "a bid"};
+    r.order =
+        Order{{"n1", 7}, 12, Order::Kind::run, "n3", "10.0.0.3:7777", {20'000'000}, "a bid", ""};
     r.hold = market::Hold::stay;
     r.hold_node = "n2";
     r.cancel = true;

@@ -85,6 +85,12 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
                    "aj: cpus '0' is not a whole number from 1 to 1048576");
     ck_assert_text(error("aj 1 5 10 1x 0 -1 1"),
                    "aj: cpus '1x' is not a whole number from 1 to 1048576");
+    ck_assert_text(
+        error("aj 1 5 10 " + std::string(40, 'y') + " 0 -1 1"),
+        "aj: cpus '" + std::string(40, 'y') + "' is not a whole number from 1 to 1048576");
+    ck_assert_text(
+        error("aj 1 5 10 " + std::string(41, 'y') + " 0 -1 1"),
+        "aj: cpus '" + std::string(40, 'y') + "...' is not a whole number from 1 to 1048576");
     ck_assert_text(error("set colour red"),
                    "set: 'colour' cannot be set (solver, pricing, k, horizon, min-stay, moves-max, "
                    "moves-window, quantum, link, byte-cost)");

@@ -3,6 +3,7 @@
 // place of souk-init and srun. Output that was held back, for whatever reason, always comes once
 // the reason is gone: a property, over random slow readers, full disks, lost descriptors and broken
 // connections.
+// Long: one stand-in for the capsule and the terminals, and what each property asks of them.
 #include "agentd/daemon/terminals.hpp"
 
 #include <signal.h>
@@ -83,6 +84,8 @@ struct Reader : TerminalSession {
     }
     void send(const wire::InputAck&) override {}
     void send(const wire::Notice&) override {}
+    void send(const wire::Meter& told) override { meters.push_back(told); }
+    std::vector<wire::Meter> meters;
     void send(const wire::Exit&) override { ended = true; }
 };
 
@@ -121,10 +124,11 @@ struct Home {
         r.capsule.end[1] = err;
         return r;
     }
-    std::shared_ptr<Reader> attach(Running& r) {
+    std::shared_ptr<Reader> attach(Running& r, bool watch = false) {
         auto reader = std::make_shared<Reader>();
         wire::Attach request;
         request.id = r.job.id;
+        request.watch = watch;
         const auto answer = terminals.attach(r.job, request, reader);
         if (!answer) return nullptr;  // no descriptor for its spool now
         for (const int i : {0, 1}) reader->streams[i].at = answer->offset[i];
@@ -227,6 +231,51 @@ START_TEST(the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left) {
         h.carry(r, rng);
     }
     ck_assert(quick->right && r.complete);
+}
+END_TEST
+
+START_TEST(who_watches_hears_the_end_and_takes_no_output) {
+    Home h;
+    Rng rng(2);
+    Running& r = h.add(1, 8 << 20, 0);
+    const auto watcher = h.attach(r, true), reader = h.attach(r);
+    for (int i = 0; i < 2'000 && !r.complete; ++i) {  // it holds nothing back
+        h.write(r, *reader);
+        h.carry(r, rng);
+    }
+    ck_assert(r.complete && reader->right);
+    h.detach(r, reader);
+    const auto second = h.attach(r);  // what was not written yet is there for another
+    h.terminals.finished(r.job.id, {});
+    ck_assert(watcher->ended && watcher->streams[0].unread == 0);
+    while (second->streams[0].unread > 0) h.write(r, *second);
+    ck_assert(second->ended);
+    // Of files that its home writes there is a note.
+    ck_assert(h.terminals.has_unwritten(r.job.id));
+    const uint64_t all[2] = {8 << 20, 0};
+    const auto note = h.terminals.written_note(r.job.id);
+    ck_assert(note && ::pwrite(note->get(), all, sizeof all, 0) == sizeof all);
+    ck_assert(!h.terminals.has_unwritten(r.job.id));
+}
+END_TEST
+
+START_TEST(a_cost_that_grows_by_the_price_is_told_once) {
+    Home h;
+    Running& r = h.add(1, 0, 0);
+    const auto reader = h.attach(r);
+    wire::Meter m{JobPhase::running, "n1", Money::units(12), Money{100}, 2, true};
+    h.terminals.meter(r.job.id, m);
+    m.cost = Money{200};
+    h.terminals.meter(r.job.id, m);
+    ck_assert_uint_eq(reader->meters.size(), 1);
+    m.price = Money::units(13);
+    h.terminals.meter(r.job.id, m);
+    m = {JobPhase::frozen, "n1", Money{}, Money{300}, 2, false};
+    h.terminals.meter(r.job.id, m);
+    m.cost = Money{301};  // the market's word of what it was
+    h.terminals.meter(r.job.id, m);
+    ck_assert_uint_eq(reader->meters.size(), 4);
+    ck_assert(reader->meters.back() == m);
 }
 END_TEST
 
@@ -351,7 +400,8 @@ UNIT_SUITE_LONG(terminals, 120, what_a_slow_terminal_held_back_comes_when_it_has
                 the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left,
                 what_a_full_disk_held_back_comes_when_there_is_room,
                 what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it,
-                held_back_output_always_comes,
+                held_back_output_always_comes, who_watches_hears_the_end_and_takes_no_output,
+                a_cost_that_grows_by_the_price_is_told_once,
                 a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_leaves_nothing);
 
 }  // namespace

@@ -1,78 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // TLS between two channels: who is heard and who is not, and what each end says of it.
-#include "kernel/sys/host/clock.hpp"
-#include "kernel/wire/channel.hpp"
-#include "kernel/wire/tls.hpp"
-#include "market/wire/codec.hpp"
-#include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/tls_rig.hpp"
 
 using namespace souk;
 using namespace souk::unit;
 using namespace souk::wire;
 
 namespace {
-
-struct Ca {
-    trust::Authority root = *trust::make_root("m", unix_now()),
-                     issuing = *trust::make_issuing(root, "m", unix_now());
-    trust::Identity identity(const trust::Subject& subject, Nanos now = unix_now(),
-                             trust::Revocations revoked = {}) const {
-        const trust::Key key = *trust::Key::make();
-        return {key,
-                {*trust::issue(issuing, key, subject, now), issuing.certificate},
-                root.certificate,
-                std::move(revoked)};
-    }
-    trust::Identity node(const std::string& name, Nanos now = unix_now()) const {
-        return identity({name, trust::node_roles}, now);
-    }
-};
-
-std::unique_ptr<Tls> tls_of(trust::Identity identity, Tls::Options options = {}) {
-    auto tls = Tls::open(std::move(identity), options);
-    OK(tls);
-    return std::move(*tls);
-}
-
-struct End {
-    std::unique_ptr<Channel> channel;
-    std::vector<std::string> frames;
-    std::string closed;
-    void open(Loop& loop, Fd fd, Side side, std::unique_ptr<Transport> transport,
-              ChannelOptions options = {}) {
-        options.words = market_words;
-        options.side = side;
-        ChannelHandlers handlers;
-        handlers.on_frame = [this](const Frame& f) { frames.emplace_back(f.body); };
-        handlers.on_closed = [this](const Error& e) { closed = e.message; };
-        auto opened =
-            Channel::open(loop, std::move(fd), std::move(handlers), options, std::move(transport));
-        OK(opened);
-        channel = std::move(*opened);
-    }
-};
-
-struct Pair {
-    Loop loop = open_loop();
-    End server, client;
-    Pair(std::unique_ptr<Transport> accepts, std::unique_ptr<Transport> connects) {
-        auto [a, b] = pair_of_sockets();
-        server.open(loop, std::move(a), Side::acceptor, std::move(accepts));
-        client.open(loop, std::move(b), Side::connector, std::move(connects));
-        (void)client.channel->send(frame::hello, "h");
-    }
-    // What either end says of a connection that comes to nothing.
-    void fails(std::string_view server_says, std::string_view client_says) {
-        UNTIL(loop, !server.closed.empty() && !client.closed.empty());
-        const auto says = [](const std::string& text, std::string_view part) {
-            ck_assert_msg(text.find(part) != std::string::npos, "'%s' does not say '%s'",
-                          text.c_str(), std::string(part).c_str());
-        };
-        says(server.closed, server_says);
-        says(client.closed, client_says);
-        ck_assert(server.frames.empty() && client.frames.empty());
-    }
-};
 
 constexpr trust::Roles providers = trust::only(trust::Role::provider);
 constexpr Nanos hour = Nanos::from_s(3'600);
@@ -151,6 +85,29 @@ START_TEST(each_bad_certificate_has_its_line_at_both_ends) {
     auto revoked = ca.node("n1");
     n2->revoke({1, {{revoked.key.digest(), "n1"}}});
     meets(revoked, "was revoked", "it was revoked");
+}
+END_TEST
+
+START_TEST(a_peer_that_is_known_is_refused_from_when_it_is_revoked_on) {
+    const Ca ca;
+    const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
+    const std::string key = n1->identity()->key.digest();
+    for (int round = 0; round < 3; ++round) {  // its signatures are looked at once
+        Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+        UNTIL(p.loop, p.server.frames.size() == 1);
+        ck_assert_text(p.server.channel->peer()->subject.name, "n1");
+        ck_assert_text(p.server.channel->peer()->key, key);
+    }
+    // Another one with the same name, and the certificate of the first without its key.
+    auto thief = ca.node("n1");
+    thief.chain = n1->identity()->chain;
+    ck_assert(!Tls::open(thief, {}).has_value());
+    n2->revoke({1, {{key, "n1"}}});
+    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    p.fails("the certificate of n1 was revoked", "it was revoked");
+    n1->revoke({1, {{n2->identity()->key.digest(), "n2"}}});
+    Pair q(n2->acceptor(), n1->connector(providers, "n2"));
+    UNTIL(q.loop, q.client.closed.find("the certificate of n2 was revoked") != std::string::npos);
 }
 END_TEST
 
@@ -261,6 +218,7 @@ END_TEST
 
 UNIT_SUITE(tls, both_ends_know_who_the_other_is, strangers_are_not_heard,
            each_bad_certificate_has_its_line_at_both_ends,
+           a_peer_that_is_known_is_refused_from_when_it_is_revoked_on,
            a_peer_of_another_name_or_role_is_not_talked_to,
            a_market_shows_its_root_to_those_who_want_to_join,
            half_a_handshake_ends_in_time_and_in_bytes, bulk_data_is_sealed_too_and_comes_whole,

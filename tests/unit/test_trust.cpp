@@ -6,6 +6,7 @@
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/trust/identity.hpp"
+#include "kernel/trust/known_chains.hpp"
 #include "kernel/trust/token.hpp"
 #include "kernel/trust/verify.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -77,6 +78,31 @@ START_TEST(a_certificate_out_of_its_time_is_refused_with_both_times) {
     // The authority's own end is said as its own.
     ck_refused(ca.verify(ca.node("n1", noon + issuing_life), noon + issuing_life + day),
                "the authority's certificate behind the certificate of n1 ended");
+}
+END_TEST
+
+START_TEST(a_chain_that_is_known_is_refused_when_it_has_ended_or_is_revoked) {
+    const Ca ca, foreign;
+    KnownChains known;
+    const auto chain = ca.node("n1");
+    const auto verify = [&](Nanos now, const Revocations& revoked = {}) {
+        return known.verify(chain, ca.root.certificate, revoked, now);
+    };
+    for (int i = 0; i < 3; ++i) {
+        const auto peer = verify(noon);
+        ck_assert(peer && peer->subject.name == "n1" && peer->key == chain[0].key()->digest());
+        ck_assert_uint_eq(known.size(), 1);
+    }
+    ck_refused(verify(noon + leaf_life + hour), "the certificate of n1 ended");
+    ck_refused(verify(noon - hour), "one of the two clocks is wrong");
+    ck_refused(verify(noon, {1, {{chain[0].key()->digest(), "n1"}}}), "was revoked");
+    ck_assert(verify(noon));
+    // What is refused is not known, and no other chain or root passes for one that is.
+    auto mixed = chain;
+    mixed[1] = foreign.issuing.certificate;
+    ck_refused(known.verify(mixed, ca.root.certificate, {}, noon), "is not of this market");
+    ck_refused(known.verify(chain, foreign.root.certificate, {}, noon), "is not of this market");
+    ck_assert_uint_eq(known.size(), 1);
 }
 END_TEST
 
@@ -250,6 +276,7 @@ END_TEST
 
 UNIT_SUITE(trust, a_certificate_of_the_market_says_who_holds_the_key,
            a_certificate_out_of_its_time_is_refused_with_both_times,
+           a_chain_that_is_known_is_refused_when_it_has_ended_or_is_revoked,
            a_certificate_of_another_market_is_refused,
            a_revoked_key_is_refused_with_each_certificate_that_it_has,
            names_that_nobody_can_have_are_not_certified,

@@ -19,6 +19,28 @@ int64_t ms(std::string_view text, Nanos plain = s) {
     return span ? span->ns / 1'000'000 : -1;
 }
 
+START_TEST(people_read_times_amounts_and_sizes_with_the_digits_that_say_something) {
+    const std::pair<Nanos, const char*> spans[] = {{{}, "0.0s"},
+                                                   {Nanos::from_ms(3'240), "3.2s"},
+                                                   {Nanos::from_s(725), "12m05s"},
+                                                   {Nanos::from_s(18'420), "5h07m"},
+                                                   {Nanos::from_s(47 * 3'600), "47h00m"},
+                                                   {Nanos::from_s(76 * 3'600), "3d04h"}};
+    for (const auto& [span, text] : spans) ck_assert_text(human_span(span), text);
+    const std::pair<int64_t, const char*> amounts[] = {{0, "0"},
+                                                       {15, "0.000015"},
+                                                       {31'249, "0.0312"},
+                                                       {999'600, "1"},
+                                                       {3'141'592, "3.14"},
+                                                       {12'400'000, "12.4"},
+                                                       {-31'251, "-0.0313"},
+                                                       {1'234'567'890, "1234.57"}};
+    for (const auto& [micro, text] : amounts) ck_assert_text(human_money(Money{micro}), text);
+    ck_assert_text(human_bytes(999), "999 bytes");
+    ck_assert_text(human_bytes(4'200'000), "4.2 MB");
+}
+END_TEST
+
 START_TEST(a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option) {
     ck_assert_int_eq(ms("90s"), 90'000);
     ck_assert_int_eq(ms("30m"), 1'800'000);
@@ -174,7 +196,8 @@ START_TEST(any_bytes_are_blanked_to_what_holds_no_control) {
 }
 END_TEST
 
-UNIT_SUITE(units, a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option,
+UNIT_SUITE(units, people_read_times_amounts_and_sizes_with_the_digits_that_say_something,
+           a_time_is_a_number_with_a_unit_or_in_the_unit_of_its_option,
            a_time_that_is_shown_is_the_same_when_it_is_read,
            a_size_is_whole_megabytes_with_a_unit_or_without,
            a_name_holds_nothing_that_changes_how_others_see_the_text_around_it,

@@ -244,10 +244,11 @@ START_TEST(a_job_leaves_a_fast_place_for_a_cheaper_one_when_that_becomes_free_an
     const auto changes = s.solve(Nanos::from_s(1));
     ck_assert_uint_eq(changes.size(), 1);
     ck_assert(changes[0].kind == ChangeKind::move && changes[0].to.n == 2 &&
-              changes[0].cause == Cause::cheaper);
+              changes[0].cause == market::Cause::cheaper);
     const Names names{[](JobKey k) { return "j" + std::to_string(k.n); },
                       [](ProviderKey k) { return "n" + std::to_string(k.n); }};
-    ck_assert_text(s.reason(changes[0], names), "n2 is worth more to it than n1 at the prices now");
+    ck_assert_text(s.reason(changes[0], names).text(),
+                   "n2 is worth more to it than n1 at the prices now");
 }
 END_TEST
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: a sample of each message.
 #include "tests/unit/wire_samples.hpp"
 
 namespace souk::unit {
@@ -82,6 +83,7 @@ struct Dice {
                 counter(),
                 counter()};
     }
+    RunsAs as() { return {true, u32(), u32(), {u32(), u32()}}; }
     JobSpec spec() {
         JobSpec s;
         s.launch.argv.resize(1 + rng.below(20));
@@ -96,6 +98,9 @@ struct Dice {
         s.restart = flag();
         s.lease = {up_to(INT64_MAX / 10)};
         s.must_migrate = flag();
+        s.files = any(FilesMode::local, FilesMode::home);
+        s.files_auto = flag();
+        s.file_systems = flag() ? line() : "";
         s.launch.path = "/bin/" + bytes(20, 1);
         s.launch.cwd = "/" + bytes(20, 1);
         s.launch.umask = static_cast<uint32_t>(rng.below(01000));
@@ -107,6 +112,8 @@ struct Dice {
         s.launch.gid = u32();
         s.launch.groups.resize(rng.below(10));
         for (auto& group : s.launch.groups) group = u32();
+        s.user = flag() ? node() : "";
+        if (flag()) s.as = as();
         s.launch.tty = flag();
         s.launch.rows = static_cast<uint16_t>(u32());
         s.launch.cols = static_cast<uint16_t>(u32());
@@ -124,9 +131,11 @@ struct Dice {
 
 SAMPLE(Hello)
 const Role role = d.any(Role::agent, Role::joiner);
-return {hello_magic, d.u32(), role, role == Role::tool ? d.node_or_none() : d.node(),
-        d.address(), d.flag()};
-END SAMPLE(Welcome) return {d.u32(), d.line(255), d.flag() ? d.address() : ""};
+return {hello_magic, d.u32(),  role,     role == Role::tool ? d.node_or_none() : d.node(),
+        d.address(), d.flag(), d.flag(), d.line(255)};
+END SAMPLE(Welcome) return {d.u32(),    d.line(255), d.flag() ? d.address() : "",
+                            d.flag(),   d.flag(),    {d.up_to(INT64_MAX / 4)},
+                            d.line(255)};
 END SAMPLE(ErrorText) return {d.line()};
 END SAMPLE(Ok) return {};
 END SAMPLE(CtlRequest) CtlRequest v{r.next(), d.u32(), d.line(), {}, d.line()};
@@ -138,6 +147,7 @@ END SAMPLE(Join) return {d.bytes(8), d.bytes(32), d.bytes(2000)};
 END SAMPLE(Renew) return {d.bytes(2000)};
 END SAMPLE(Certified) return {d.bytes(5000), d.bytes(5000)};
 END SAMPLE(Revoked) return {d.bytes(5000)};
+END SAMPLE(TicketKeys) return {d.bytes(4096), {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(JobReport) return {d.id(),
                               d.terms(),
                               d.u32(),
@@ -165,9 +175,15 @@ END SAMPLE(JobReport) return {d.id(),
                               {d.up_to(1'000'000)},
                               d.places(),
                               d.places(),
+                              d.places(),
+                              d.line(),
                               d.flag(),
                               d.i32(),
-                              d.line()};
+                              d.line(),
+                              d.line(255),
+                              d.u32(),
+                              d.line(255),
+                              {d.flag(), d.counter(), d.counter(), d.counter(), d.line()}};
 END SAMPLE(ProviderReport) return {d.node(),
                                    d.flag(),
                                    {d.up_to(money_max.micro)},
@@ -180,13 +196,37 @@ END SAMPLE(ProviderReport) return {d.node(),
                                    d.line(255),
                                    {d.line(255), d.line(255), d.line(255), d.counter(), d.line()},
                                    d.line(),
-                                   d.line()};
+                                   d.line(),
+                                   {d.up_to(INT64_MAX / 4)},
+                                   d.line(255)};
+END SAMPLE(UseReport) UseReport v;
+v.jobs.resize(r.below(20));
+for (auto& use : v.jobs)
+    use = {d.id(), d.epoch(), {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.flag()};
+return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
-return {d.id(), d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)}, d.line()};
+return {d.id(),   d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)},
+        d.line(), d.bytes(500)};
+END SAMPLE(Ticket) Ticket v{d.id(),
+                            d.counter(),
+                            d.u32(),
+                            d.line(255),
+                            d.node_or_none(),
+                            d.node(),
+                            d.address(),
+                            static_cast<int32_t>(r.between(1, 65'536)),
+                            d.up_to(1 << 30),
+                            {},
+                            {d.up_to(INT64_MAX / 4)},
+                            {d.up_to(INT64_MAX / 4)}};
+v.keys.resize(r.below(4));
+for (auto& key : v.keys) key = d.bytes(64);
+return v;
 END SAMPLE(JobNote) return {
-    d.id(),   {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
-    d.flag(), {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}};
+    d.id(),     {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),
+    d.flag(),   {d.up_to(INT64_MAX / 10)},  {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)},
+    d.line(255)};
 END SAMPLE(ProviderNote) return {{d.up_to(INT64_MAX / 10)},
                                  {d.up_to(INT64_MAX / 10)},
                                  {d.up_to(INT64_MAX / 10)},
@@ -206,7 +246,11 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.up_to(1 << 30),
                                         static_cast<int32_t>(r.between(1, 65'536)),
                                         static_cast<int32_t>(r.between(1, 64)),
-                                        d.flag()};
+                                        d.flag(),
+                                        d.node_or_none(),
+                                        d.bytes(500),
+                                        d.flag() ? std::string(64, 'a') : "",
+                                        d.flag() ? std::string(64, 'b') : ""};
 v.new_epoch = {v.epoch.n + 1 + r.below(9)};
 if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep ||
     d.flag())
@@ -231,8 +275,11 @@ END SAMPLE(GuestEvent) GuestEvent v{d.id(),
                                     {d.up_to(INT64_MAX / 10)},
                                     {d.counter(), d.counter()},
                                     d.counter(),
-                                    {}};
+                                    {},
+                                    d.flag()};
 if (v.state == GuestState::dumping) v.forecast = d.forecast();
+if (d.flag()) v.as = d.as();
+v.no_user = d.flag();
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
 END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
@@ -243,17 +290,32 @@ END SAMPLE(StdioInputAck) return {d.id(), d.epoch(), d.counter()};
 END SAMPLE(StdioWinch) return {d.id(), d.epoch(), static_cast<uint16_t>(d.u32()),
                                static_cast<uint16_t>(d.u32())};
 END SAMPLE(ImageBegin) const Epoch from = d.epoch();
-return {d.id(), {from.n + 1}, from, d.node(), d.any(MoveForm::stop_and_copy, MoveForm::post_copy)};
+return {d.id(),
+        {from.n + 1},
+        from,
+        d.node(),
+        d.any(MoveForm::stop_and_copy, MoveForm::post_copy),
+        d.flag() ? std::string(24, '7') : ""};
 END SAMPLE(PagesState) PagesState v{d.counter(), d.flag(), {}};
 for (uint64_t i = r.below(4); i > 0; --i)
     v.wishes.push_back({static_cast<int32_t>(1 + r.below(1000)), r.below(1 << 30) * page_bytes,
                         1 + r.below(99)});
 return v;
+END SAMPLE(FilesBegin) return {d.id(), d.epoch()};
 END SAMPLE(PrecopyBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
 END SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()};
-END SAMPLE(Submit) return {d.spec(), d.terms(), d.line(255), d.flag(), r.next(), d.flag()};
+END SAMPLE(Submit) return {d.spec(),
+                           d.terms(),
+                           d.line(255),
+                           d.flag(),
+                           r.next(),
+                           d.flag(),
+                           {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32()},
+                           d.line(),
+                           d.line(),
+                           d.flag()};
 END SAMPLE(Submitted) return {d.id(), d.line()};
-END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}};
+END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}, d.flag()};
 END SAMPLE(Attached) return {d.id(),
                              d.any(JobPhase::waiting, JobPhase::finished),
                              d.flag(),
@@ -270,6 +332,12 @@ END SAMPLE(InputAck) return {d.counter()};
 END SAMPLE(Winch) return {static_cast<uint16_t>(d.u32()), static_cast<uint16_t>(d.u32())};
 END SAMPLE(Signal) return {static_cast<int32_t>(r.between(1, 64))};
 END SAMPLE(Notice) return {d.any(home::Tell::What::started, home::Tell::What::warning), d.line()};
+END SAMPLE(Meter) return {d.any(JobPhase::waiting, JobPhase::finished),
+                          d.node_or_none(),
+                          {d.up_to(money_max.micro)},
+                          {d.up_to(INT64_MAX / 10)},
+                          static_cast<int32_t>(r.between(1, 65'536)),
+                          d.flag()};
 END SAMPLE(Exit) return {d.i32(), d.flag(), d.line(), "{\"id\":\"" + d.line() + "\"}"};
 END SAMPLE(HomeJob) HomeJob v{
     d.id(),
@@ -341,6 +409,10 @@ for (uint64_t n = r.below(5); n > 0; --n)
                      d.line(Story::why_max),
                      d.u32()});
 v.story = {std::move(story), d.u32()};
+v.ticket = d.bytes(500);
+v.out_file = d.line();
+v.err_file = d.line();
+v.files_use = {d.flag(), d.counter(), d.counter(), d.counter(), d.line()};
 return v;
 END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
                              d.spec(),

@@ -17,12 +17,15 @@ namespace souk::tools {
 
 namespace {
 
+constexpr Nanos part_max = Nanos::from_s(30);
+
 // Such a question changes nothing: it may be asked once more though nobody knows whether it was
 // heard.
 bool only_asks(const std::string& verb) {
     constexpr std::string_view questions[] = {
-        "status", "list-jobs", "list-providers", "job",           "account",         "receipts",
-        "prices", "quote",     "user-show",      "ledger-verify", "provider-status", "node-status"};
+        "status",    "list-jobs",     "list-providers",  "job",        "account",
+        "receipts",  "prices",        "quote",           "why",        "report",
+        "user-show", "ledger-verify", "provider-status", "node-status"};
     return std::find(std::begin(questions), std::end(questions), verb) != std::end(questions);
 }
 
@@ -34,7 +37,6 @@ bool may_come(const Error& e, const std::string& verb) {
 
 Result<Answer> ask_once(const std::string& socket, const std::string& verb,
                         const std::vector<std::string>& args) {
-    constexpr Nanos part_max = Nanos::from_s(30);
     constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
     Answer parts;
@@ -56,19 +58,13 @@ std::string directory_of(const std::string& path) { return path.substr(0, path.r
 
 }  // namespace
 
-Result<Answer> ask(const FindSocket& find, const std::string& verb,
-                   const std::vector<std::string>& args, Nanos patience) {
+Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std::string& verb,
+                         Nanos patience) {
     const Nanos until = monotonic_now() + patience;
     Nanos pause = Nanos::from_ms(50);
     for (;;) {
-        const auto socket = find();
-        // Where not even the directory is, nothing is being started again.
-        const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
-        auto answer = socket
-                          ? ask_once(*socket, verb, args)
-                          : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
-        if (answer || !may_come(answer.error(), verb) || access(directory.c_str(), F_OK) != 0)
-            return answer;
+        auto answer = once();
+        if (answer || !may_come(answer.error(), verb)) return answer;
         const Nanos left = until - monotonic_now();
         if (left.ns <= 0) {
             if (patience.ns == 0) return answer;
@@ -79,6 +75,33 @@ Result<Answer> ask(const FindSocket& find, const std::string& verb,
         nanosleep(&span, nullptr);
         pause = std::min(Nanos{pause.ns * 2}, Nanos::from_ms(500));
     }
+}
+
+Result<Answer> ask(const FindSocket& find, const std::string& verb,
+                   const std::vector<std::string>& args, Nanos patience) {
+    return ask_again(
+        [&]() -> Result<Answer> {
+            const auto socket = find();
+            auto answer =
+                socket ? ask_once(*socket, verb, args)
+                       : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
+            // Where not even the directory is, nothing is being started again.
+            const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
+            if (!answer && access(directory.c_str(), F_OK) != 0)
+                return fail(answer.error().message);
+            return answer;
+        },
+        verb, patience);
+}
+
+Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
+                          const std::vector<std::string>& args, const std::string& after) {
+    TRY_ASSIGN(const std::string socket, find());
+    TRY_ASSIGN(Link link, Link::open(socket));
+    link.queue(wire::CtlRequest{1, 0, verb, args, after});
+    TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
+    if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+    return ListPart{std::move(reply.json), std::move(reply.next)};
 }
 
 Result<std::string> joined(Answer parts) {

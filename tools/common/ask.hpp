@@ -19,6 +19,16 @@ using FindSocket = std::function<Result<std::string>()>;
 // listens, no answer in time, or the daemon's own words.
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
                    const std::vector<std::string>& args, Nanos patience);
+// Asks `once` until it answers or fails for good; ask() and its like are made of it.
+Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std::string& verb,
+                         Nanos patience);
+// One part of a list, and where the next one goes on; `next` is empty after the last.
+struct ListPart {
+    std::string json, next;
+};
+// Asks once, for the part after `after` (empty: the first). Errors: as ask().
+Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
+                          const std::vector<std::string>& args, const std::string& after);
 // As one text. Errors: several parts that are not lists.
 Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.

@@ -1,27 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/ctl.hpp"
 
+#include <utility>
+
 #include "kernel/base/units.hpp"
+#include "tools/common/remote.hpp"
 
 namespace souk::tools {
 namespace {
 
-Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std::string& socket,
-                    const std::string& node, bool json, Nanos patience) {
+// Where the question goes: what stands on the command line.
+struct Way {
+    std::string node, machine, socket, market, cert;
+    bool json = false;
+    Nanos patience = Nanos::from_s(5);
+};
+
+// On another host, if the command line or the environment says so, or if nobody answers here.
+Result<std::optional<Remote>> remote_of(const CtlTool& tool, const Way& way) {
+    const bool asked = is_remote_asked(way.market, way.cert);
+    const bool here = !way.socket.empty() || !way.node.empty();
+    if (here && !(way.market + way.cert).empty())
+        return fail("--node and --socket are of this host, --market and --cert of another one");
+    if (here || (!asked && tool.find("", way.machine))) return std::optional<Remote>();
+    return find_remote(way.market, way.cert);
+}
+
+using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&)>;
+
+Result<Ask> way_of(const CtlTool& tool, const Way& way) {
+    TRY_ASSIGN(const auto remote, remote_of(tool, way));
+    if (!remote) {
+        const std::string& node = way.node.empty() ? way.machine : way.node;
+        return Ask([&tool, &way, node](const auto& verb, const auto& args) {
+            return ask([&] { return tool.find(way.socket, node); }, verb, args, way.patience);
+        });
+    }
+    if (tool.of_node && way.machine.empty()) return fail("which node? --machine NAME");
+    return Ask([&tool, &way, remote = *remote](const auto& verb, const auto& args) {
+        return tool.of_node ? ask_node_at(remote, way.machine, verb, args, way.patience)
+                            : ask_market_at(remote, verb, args, way.patience);
+    });
+}
+
+Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
     Answer answer;
     if (question.here) {
         TRY_ASSIGN(std::string own, question.here());
         answer = {std::move(own)};
     } else {
-        const auto find = [&] { return tool.find(socket, node); };
-        TRY_ASSIGN(answer, ask(find, question.verb, question.args, patience));
+        TRY_ASSIGN(answer, ask(question.verb, question.args));
         if (question.then) {
             TRY_ASSIGN(const CtlQuestion next, question.then(answer));
             if (next.here) {
                 TRY_ASSIGN(std::string own, next.here());
                 answer = {std::move(own)};
             } else if (!next.verb.empty()) {
-                TRY_ASSIGN(answer, ask(find, next.verb, next.args, patience));
+                TRY_ASSIGN(answer, ask(next.verb, next.args));
             }
         }
     }
@@ -36,20 +71,30 @@ Status ask_and_show(const CtlTool& tool, const CtlQuestion& question, const std:
 
 int run_ctl(CtlTool tool, int argc, char** argv) {
     keep_standard_fds();
-    std::string node, socket;
-    bool json = false;
-    Nanos patience = Nanos::from_s(5);
+    Way way;
     const Option common[] = {
-        {0, "node", "NAME", tool.node_help, set_text(node)},
-        {0, "machine", "NAME", "the same as --node", set_text(node)},
-        {0, "socket", "PATH", tool.socket_help, set_text(socket)},
+        {0, "node", "NAME", tool.node_help, set_text(way.node)},
+        {0, "machine", "NAME",
+         tool.of_node ? "the same; with --cert: that node, on whatever host it is"
+                      : "the same as --node",
+         set_text(way.machine)},
+        {0, "socket", "PATH", tool.socket_help, set_text(way.socket)},
+        {0, "market", "HOST:PORT",
+         "the market, on another host (default $SOUK_MARKET, then the file `market` beside the "
+         "certificate)",
+         set_text(way.market)},
+        {0, "cert", "DIR",
+         "your key and certificate, as souk operator add made them (default $SOUK_CERT, then "
+         "~/.config/souk/operator)",
+         set_text(way.cert)},
         {0, "patience", "TIME",
          "how long to try again while the daemon is away (default 5s; 0: not at all)",
          [&](const char* t) -> Status {
-             TRY_ASSIGN(patience, parse_span(t, Nanos::from_s(1), Nanos{}, Nanos::from_s(86'400)));
+             TRY_ASSIGN(way.patience,
+                        parse_span(t, Nanos::from_s(1), Nanos{}, Nanos::from_s(86'400)));
              return {};
          }},
-        {0, "json", nullptr, tool.json_help, set_flag(json)}};
+        {0, "json", nullptr, tool.json_help, set_flag(way.json)}};
     tool.line.options.insert(tool.line.options.begin(), std::begin(common), std::end(common));
     tool.line.mixed = true;
     std::span<char*> words;
@@ -63,7 +108,12 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
         complain(tool.line.tool, question.error().message + " (see " + tool.line.tool + " --help)");
         return 2;
     }
-    if (const Status shown = ask_and_show(tool, *question, socket, node, json, patience); !shown) {
+    if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
+        way.node = std::exchange(way.machine, {});
+    const auto ask = way_of(tool, way);
+    const Status shown =
+        ask ? ask_and_show(*question, *ask, way.json) : Status(tl::unexpected(ask.error()));
+    if (!shown) {
         complain(tool.line.tool, shown.error().message);
         return 1;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What pvdctl and marketctl have in common: a command line with --node, --socket and --json, one
-// question to the daemon that these name, its answer on stdout.
+// question to the daemon that these name, its answer on stdout. With --market and --cert, or what
+// stands for them (tools/common/remote.hpp), the daemon is on another host.
 #pragma once
 
 #include <functional>
@@ -33,6 +34,7 @@ struct CtlTool {
     std::function<Result<CtlQuestion>(std::span<char*> words)> parse;
     // The daemon's socket, from --socket and --node (tools/common/paths.hpp).
     Result<std::string> (*find)(const std::string& socket, const std::string& node);
+    bool of_node = false;  // a node's daemon is asked, not the market
 };
 
 // The exit status: 0, 1 (failed) or 2 (wrong usage), the latter two with one line on stderr.

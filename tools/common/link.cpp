@@ -76,7 +76,7 @@ Result<bool> Link::own(const Frame& frame) {
     if (frame.type == wire::frame_ping) queue(wire::frame_pong, {});
     if (frame.type != wire::frame::welcome) return frame.type == wire::frame_ping;
     TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(frame.body));
-    TRY(wire::check_version(welcome.version));
+    TRY(wire::check_version(welcome.version, welcome.program));
     name_ = welcome.name;
     return true;
 }

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <utility>
+
+#include "kernel/base/units.hpp"
 
 namespace souk::tools {
 namespace {
@@ -33,6 +36,19 @@ std::string plain(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Of a table of values with commas between them.
+std::string cell(const Json& value) {
+    std::string text;
+    if (value.is_array())
+        for (const Json& each : value) text += (text.empty() ? "" : " ") + plain(each);
+    else if (!value.is_null())
+        text = plain(value);
+    if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+    for (size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
+        text.insert(at, 1, '"');
+    return "\"" + text + "\"";
+}
+
 size_t width(const std::string& text) {  // in characters, not bytes
     return static_cast<size_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -53,20 +69,20 @@ std::string field(const Json& object, const char* key) {
     return text.empty() ? "-" : text;
 }
 
+std::string rounded_money(const Json& object, const char* key) {
+    const std::string text = field(object, key);
+    const auto money = parse_money(text);
+    return money ? human_money(*money) : text;
+}
+
 std::string duration(const Json& object, const char* key) {
     const auto it = object.is_object() ? object.find(key) : object.end();
     if (it == object.end() || !it->is_number()) return "-";
     const double seconds = it->get<double>();
     if (!std::isfinite(seconds) || std::fabs(seconds) > 1e15) return "-";
-    char text[64];
-    const auto whole = static_cast<long long>(seconds);
-    if (seconds < 60)
-        std::snprintf(text, sizeof text, "%.1fs", seconds);
-    else if (seconds < 3600)
-        std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
-    else
-        std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
-    return text;
+    constexpr double whole_max = 9e9;  // what Nanos holds; three hundred years
+    return human_span(
+        Nanos{static_cast<int64_t>(std::clamp(seconds, -whole_max, whole_max) * 1e9)});
 }
 
 std::string local_time(const Json& object, const char* key) {
@@ -92,13 +108,7 @@ std::string milliseconds(const Json& object, const char* key) {
 std::string bytes(const Json& object, const char* key) {
     const auto it = object.is_object() ? object.find(key) : object.end();
     if (it == object.end() || !it->is_number()) return "-";
-    constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    double n = it->get<double>();
-    size_t unit = 0;
-    for (; n >= 1000 && unit + 1 < std::size(units); ++unit) n /= 1000;
-    char text[64];
-    std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", n, units[unit]);
-    return text;
+    return human_bytes(static_cast<uint64_t>(std::max(0.0, it->get<double>())));
 }
 
 std::string percent(const Json& object, const char* key) {
@@ -137,6 +147,23 @@ Result<std::string> Table::text_of(const Answer& list,
         for (const Json& element : elements) add(row(element));
     }
     return text();
+}
+
+Result<std::string> csv_of(const Answer& list, std::span<const char* const> keys) {
+    std::string out;
+    for (const char* key : keys) out += (out.empty() ? "" : ",") + std::string(key);
+    for (const std::string& part : list) {
+        const Json elements = Json::parse(part, nullptr, false);
+        if (!elements.is_array()) return fail("the daemon's answer is not a JSON list");
+        for (const Json& element : elements) {
+            const char* before = "\n";
+            for (const char* key : keys) {
+                out += std::exchange(before, ",");
+                if (element.is_object() && element.contains(key)) out += cell(element[key]);
+            }
+        }
+    }
+    return out;
 }
 
 std::string lines(const std::vector<std::pair<std::string, std::string>>& rows) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ Result<Json> parse_object(const Answer& answer);
 // The value of a key: a string as it is, a number shortest, a list with commas; "-" where there is
 // none.
 std::string field(const Json& object, const char* key);
+// Money that was reckoned (an estimate, a mean), with the digits that say something; what was paid
+// is exact, and `field` shows it.
+std::string rounded_money(const Json& object, const char* key);
 // Seconds as people read them: "3.2s", "12m05s", "5h07m"; "-" where there is none.
 std::string duration(const Json& object, const char* key);
 // Unix seconds as "2026-11-20 08:00:00", local; "-" where there is none.
@@ -48,6 +52,11 @@ class Table {
     std::vector<Column> columns_;
     std::vector<std::vector<std::string>> rows_;
 };
+
+// A line of these keys, then one of their values for each element of the list, as they are in JSON:
+// numbers in their units, lists with a blank between two. What holds a comma, a quote or a line's
+// end stands in quotes. Errors: it is no list.
+Result<std::string> csv_of(const Answer& list, std::span<const char* const> keys);
 
 // "Name:  value" lines with the values in one column.
 std::string lines(const std::vector<std::pair<std::string, std::string>>& rows);

@@ -77,9 +77,9 @@ Result<CtlQuestion> decisions_question(std::span<char*> words, const DecisionOpt
 }
 
 Result<CtlQuestion> why_question(std::span<char*> words, const DecisionOptions& o) {
-    if (words.empty()) return fail("why-price: a job or a node is missing");
+    if (words.empty()) return fail("why price: a job or a node is missing");
     if (words.size() > 1)
-        return fail("why-price: unexpected argument '" + std::string(words[1]) + "'");
+        return fail("why price: unexpected argument '" + std::string(words[1]) + "'");
     const std::string name = words[0];
     if (!parse_job_id(name) && !valid_node_name(name))
         return fail("'" + name + "' is neither a job id nor a node name");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// marketctl decisions export and why-price: the decision log as text (docs/decision-log.md), and
+// marketctl decisions export and why price: the decision log as text (docs/decision-log.md), and
 // what souk-audit says of a price by it.
 #pragma once
 

@@ -49,6 +49,11 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
         return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: "
                                                                : "none yet, last try failed: ") +
                                   field(job, key.c_str())};
+    if (key == "reason" && job[key].is_object()) {
+        const std::string text = field(job[key], "text");
+        const bool said = text == field(job, "comment");  // in the row of that
+        return {key, field(job[key], "code") + (said ? "" : ": " + text)};
+    }
     if (key == "user" && job.contains("uid"))
         return {key, field(job, "user") + " (" + field(job, "uid") + ")"};
     return {key, field(job, key.c_str())};

@@ -1,8 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <map>
+
+#include "kernel/base/release.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
 namespace souk::tools {
+namespace {
+
+constexpr size_t named_max = 8;
+// Nodes of one version, which is not the market's.
+struct Others {
+    std::string market, nodes;
+    size_t count = 0;
+    bool far = false;
+};
+
+std::string release(const Json& provider) {
+    const std::string version = provider.value("version", "");
+    const std::string_view release = release_of(version);
+    return release.empty() ? "-" : std::string(release);
+}
+
+std::string line_of(const std::string& version, const Others& o) {
+    std::string line = "agentd " + (version.empty() ? "of a version before 0.1" : version) +
+                       ", the market " + o.market + ":" + o.nodes;
+    if (o.count > named_max) line += " and " + std::to_string(o.count - named_max) + " more";
+    if (o.far) line += " (more than one step apart: bring both to one version)";
+    return line;
+}
+
+}  // namespace
 
 Result<std::string> providers_text(const Answer& providers) {
     Table table({{"Node"},
@@ -17,7 +45,8 @@ Result<std::string> providers_text(const Answer& providers) {
                  {"Free", true},
                  {"Load", true},
                  {"Guests", true},
-                 {"Earned", true}});
+                 {"Earned", true},
+                 {"Version"}});
     TRY_ASSIGN(std::string text,
                table.text_of(providers, [](const Json& p) -> std::vector<std::string> {
                    return {field(p, "node"),
@@ -32,13 +61,22 @@ Result<std::string> providers_text(const Answer& providers) {
                            field(p, "free_mb"),
                            percent(p, "load_permille"),
                            field(p, "guests"),
-                           field(p, "earned")};
+                           field(p, "earned"),
+                           release(p)};
                }));
     // What fits into no column.
+    std::map<std::string, Others> others;
     for (const std::string& part : providers)
-        for (const Json& p : Json::parse(part, nullptr, false))
+        for (const Json& p : Json::parse(part, nullptr, false)) {
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
+            if (!p.contains("market_version")) continue;
+            Others& o = others[p.value("version", "")];
+            o.market = field(p, "market_version");
+            o.far = p.value("far", false);
+            if (o.count++ < named_max) o.nodes += " " + field(p, "node");
+        }
+    for (const auto& [version, o] : others) text += "\n" + line_of(version, o);
     return text;
 }
 

@@ -11,19 +11,22 @@
 #include "kernel/base/ids.hpp"
 #include "tools/common/ctl.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/common/table.hpp"
 #include "tools/marketctl/decisions.hpp"
 #include "tools/marketctl/money.hpp"
+#include "tools/marketctl/report.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
 #include "tools/marketctl/wait.hpp"
+#include "tools/marketctl/why.hpp"
 
 namespace souk::tools {
 namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, l "lost", n a node that may be left out, a an account that
-    // may be left out, v "verify", f a file.
+    // What it takes: J a job, N a node, l "lost" or "forget", n a node that may be left out, a an
+    // account that may be left out, v "verify", f a file.
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -67,7 +70,7 @@ Result<std::string> absolute(std::string_view file) {
 }
 
 struct OrderOptions {
-    bool hold = false, no_wait = false, story = false;
+    bool hold = false, no_wait = false, story = false, verbose = false;
     std::string wait;
 };
 
@@ -79,9 +82,11 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     if (o.no_wait && !o.wait.empty())
         return fail(question.verb + ": --wait and --no-wait exclude each other");
     if (o.story && question.verb != "job") return fail(question.verb + ": --story is for job");
+    if (o.verbose && !o.story)
+        return fail(question.verb + ": --verbose is for job ID --story: what CRIU said of itself");
     if (o.story) {
         question.verb = "story";
-        question.text = story_text;
+        question.text = o.verbose ? verbose_story_text : story_text;
     }
     if (!may_hold) return {};
     question.args.emplace_back(o.hold ? "hold" : "once");
@@ -94,12 +99,41 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     return {};
 }
 
+// Of a cancel of several, by what they are called or whose they are.
+struct SeveralOptions {
+    std::string name, array;
+    bool all = false, open = false;
+};
+
+Result<std::string> cancelled_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    const uint64_t count = s.value("count", uint64_t{0});
+    return std::to_string(count) + (count == 1 ? " job is" : " jobs are") + " being cancelled";
+}
+
+Result<std::optional<CtlQuestion>> cancel_question(std::span<char*> words, const SeveralOptions& o,
+                                                   const std::string& user) {
+    if ((o.name + o.array).empty() && !o.all && user.empty()) return std::optional<CtlQuestion>{};
+    if (!words.empty()) return fail("cancel: a job's id, or --name, --user, --array and --all");
+    CtlQuestion question{"cancel", {}, cancelled_text};
+    if (!o.name.empty()) question.args.push_back("name=" + o.name);
+    if (!user.empty()) question.args.push_back("user=" + user);
+    if (!o.array.empty()) {
+        TRY_ASSIGN(const JobId array, parse_job_id(o.array));
+        question.args.push_back("array=" + array.text());
+    }
+    if (o.all) question.args.emplace_back("all");
+    return std::optional(std::move(question));
+}
+
 // All that stands before and between the words.
 struct Given {
     OrderOptions order;
     MoneyOptions money;
     UserOptions user;
     DecisionOptions decisions;
+    SeveralOptions several;
+    ReportOptions report;
     std::string last, step;
 };
 
@@ -113,15 +147,31 @@ Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
 Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<char*> words,
                                              Given given) {
     std::optional<CtlQuestion> question;
-    if (name != "why-price" && !given.decisions.at.empty())
-        return fail(std::string(name) + ": --at is for why-price");
+    if (name != "why-price" && name != "why" && !given.decisions.at.empty())
+        return fail(std::string(name) + ": --at is for why price");
     if (name != "decisions" && !(given.decisions.from + given.decisions.to).empty())
         return fail(std::string(name) + ": --from and --to are for decisions export");
-    if (name == "decisions") {
+    if (name != "cancel" &&
+        (given.several.all || !(given.several.name + given.several.array).empty()))
+        return fail(std::string(name) + ": --name, --array and --all are for cancel");
+    if (name != "list-jobs" && name != "lj" && given.several.open)
+        return fail(std::string(name) + ": --open is for list-jobs");
+    if (name != "report" && name != "history" && (given.report.csv || !given.report.by.empty()))
+        return fail(std::string(name) + ": --by and --csv are for report and history");
+    if (name == "history") {
+        TRY_ASSIGN(question, history_question(words, given.report, given.money));
+    } else if (name == "report") {
+        TRY_ASSIGN(question, report_question(words, given.report, given.money));
+    } else if (name == "cancel") {
+        const std::string user = std::exchange(given.money.user, {});
+        TRY_ASSIGN(question, cancel_question(words, given.several, user));
+    } else if (name == "decisions") {
         const std::string user = std::exchange(given.money.user, {});
         TRY_ASSIGN(question, decisions_question(words, given.decisions, user));
     } else if (name == "why-price") {
         TRY_ASSIGN(question, why_question(words, given.decisions));
+    } else if (name == "why") {
+        TRY_ASSIGN(question, reasons_question(words, given.decisions));
     } else if (name == "user") {
         TRY_ASSIGN(question, user_question(words, given.user));
     } else if (name == "set") {
@@ -145,6 +195,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
         return fail(name.empty() ? "a verb is missing"
                                  : "'" + std::string(name) + "' is not a verb");
     CtlQuestion question{verb->name, {}, verb->text};
+    if (given.several.open) question.text = open_jobs_text;
     const std::string_view takes = verb->takes;
     for (size_t i = 0; i < takes.size(); ++i) {
         const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
@@ -155,8 +206,12 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
         } else if (takes[i] == 'v') {
             if (word != "verify") return fail("ledger: 'verify' is what can be done");
         } else if (takes[i] == 'l') {
-            if (word != "lost") return fail("node: 'lost' is what can be said of it");
-            question.args.emplace_back(word);
+            if (word == "forget")
+                question.verb = "node-forget";
+            else if (word == "lost")
+                question.args.emplace_back(word);
+            else
+                return fail("node: 'lost' and 'forget' are what can be said of it");
         } else if (takes[i] == 'a' && !word.empty()) {
             question.args.emplace_back(word);
         } else if ((takes[i] == 'n' || takes[i] == 'a') && word.empty()) {
@@ -181,19 +236,22 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
 // What the verbs are, for --help.
 const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
-    {"list-jobs (lj)", "every live job, and the newest 1,000 that are finished"},
+    {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider"},
     {"job ID", "all about one job; with --story the steps of its life"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
-    {"cancel ID", "end a job"},
+    {"cancel ID", "end a job; with --name, --user or --all several"},
     {"move ID NODE", "move a job to a node"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},
     {"release ID", "the job is the market's again"},
     {"node lost NODE", "it will not come back: its jobs go on from their checkpoints"},
+    {"node forget NODE", "it is no node of this market any more, and has no job; its books stay"},
     {"account [NAME]",
      "what a user (or all you may see), a node or the market has received, less what it paid"},
     {"receipts", "what each job ran where, from when to when, and what it paid, the newest first"},
+    {"history", "jobs that have ended, the newest first: where they ran, waits, moves, cost"},
+    {"report", "what was used and paid in all, by user, node or day (sums of up to 3 years)"},
     {"prices", "what a place for a job of one CPU cost, in all and at each speed"},
     {"user show [USER]", "what users may have at most, and have now"},
     {"user limit USER", "set what this user may spend a day, and may have at once"},
@@ -202,7 +260,10 @@ const std::vector<VerbHelp> verbs_help = {
      "how the market decides: solver, pricing, horizon, min-stay, quantum, moves-max, ... (root; "
      "'default': as configured)"},
     {"ledger verify", "add up all receipts, and follow their chain of hashes"},
-    {"why-price JOB|NODE",
+    {"why JOB|NODE",
+     "why a job waits or is where it is, what would help, why a node takes none ('why codes': all "
+     "that can be said)"},
+    {"why price JOB|NODE",
      "the bids and the reserve that set a job's price; what a node's places cost"},
     {"decisions export FILE",
      "the log of decisions and prices, for souk-audit to confirm (-: stdout)"},
@@ -211,8 +272,9 @@ const std::vector<VerbHelp> verbs_help = {
      "put such a copy in their place, while marketd does not run; keeps what was there"},
 };
 
+// Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, last, step] = given;
+    auto& [order, money, user, decisions, several, report, last, step] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -220,26 +282,41 @@ std::vector<Option> options_of(Given& given) {
         {0, "story", nullptr,
          "with job: the steps of its life with times, as its home node keeps them",
          set_flag(order.story)},
+        {0, "verbose", nullptr, "with job --story: also what CRIU itself said of a failure",
+         set_flag(order.verbose)},
         {0, "wait", "SPAN",
          "with move, freeze, thaw: so long at most until it is done (default 60s)",
          set_text(order.wait)},
         {0, "no-wait", nullptr, "with move, freeze, thaw: only give the order",
          set_flag(order.no_wait)},
+        {0, "name", "NAME", "with cancel: all your live jobs of this name", set_text(several.name)},
+        {0, "array", "ID", "with cancel: all jobs of this array (the id of its first)",
+         set_text(several.array)},
+        {0, "open", nullptr, "with list-jobs: each job of an array, not one line for all",
+         set_flag(several.open)},
+        {0, "all", nullptr, "with cancel: all your live jobs (root: everybody's)",
+         set_flag(several.all)},
+        {0, "by", "WHAT", "with report: user (the default), node or day (UTC)",
+         set_text(report.by)},
+        {0, "csv", nullptr, "with report, history: comma-separated values", set_flag(report.csv)},
         {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
         {0, "user", "USER",
-         "with receipts, list-jobs, decisions export: of this user, by name or number",
+         "with receipts, history, list-jobs, cancel, decisions export: of this user, by name or "
+         "number",
          set_text(money.user)},
-        {0, "provider", "NODE", "with receipts: of what ran on this node",
+        {0, "provider", "NODE", "with receipts, history: of what ran on this node",
          set_text(money.provider)},
         {0, "since", "TIME",
-         "with receipts: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, 12h, 7d) on",
+         "with receipts, history, report: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, "
+         "12h, 7d) on",
          set_text(money.since)},
         {0, "limit", "N",
-         "with receipts, list-jobs: only the newest N; of jobs the live ones first, then those "
-         "that are finished",
+         "with receipts, history (default 100), list-jobs: only the newest N; of jobs the live "
+         "ones "
+         "first, then those that are finished",
          set_text(money.limit)},
         {0, "state", "STATE",
-         "with list-jobs: live, wait, run, suspend, finish (the newest first) or all",
+         "with list-jobs: live (the default), wait, run, suspend, finish (the newest first) or all",
          set_text(money.state)},
         {0, "spend-per-day", "AMOUNT",
          "with user limit: a day (UTC), by all jobs of this user; none: as much as they cost",
@@ -252,7 +329,7 @@ std::vector<Option> options_of(Given& given) {
          "with decisions export: from the decisions of then on, as --since takes it (default: all)",
          set_text(decisions.from)},
         {0, "to", "TIME", "with decisions export: up to those of then", set_text(decisions.to)},
-        {0, "at", "TIME", "with why-price: what was so then (default: now)",
+        {0, "at", "TIME", "with why price: what was so then (default: now)",
          set_text(decisions.at)},
         {0, "last", "SPAN", "with prices: so far back (default 24h; 30d are kept)", set_text(last)},
         {0, "step", "SPAN",

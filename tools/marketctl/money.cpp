@@ -46,7 +46,8 @@ Status take_money_options(const MoneyOptions& o, CtlQuestion& question) {
     if (!receipts && !jobs && !(o.user + o.limit).empty())
         return fail(question.verb + ": --user and --limit are for receipts and list-jobs");
     if (!jobs && !o.state.empty()) return fail(question.verb + ": --state is for list-jobs");
-    if (!o.state.empty()) question.args.push_back("state=" + o.state);
+    const bool chosen = !question.args.empty();  // marketctl history
+    if (jobs && !chosen) question.args.push_back("state=" + (o.state.empty() ? "live" : o.state));
     const bool restore = question.verb == "restore";
     if (!ledger && !(o.db + o.seen).empty())
         return fail(question.verb + ": --db and --seen are for ledger verify");
@@ -100,7 +101,8 @@ Result<std::string> receipts_text(const Answer& receipts) {
                  {"Run", true},
                  {"CPU", true},
                  {"Price", true},
-                 {"Paid", true}});
+                 {"Paid", true},
+                 {"Because"}});
     return table.text_of(receipts, [](const Json& r) -> std::vector<std::string> {
         return {field(r, "receipt"),
                 field(r, "job"),
@@ -111,7 +113,8 @@ Result<std::string> receipts_text(const Answer& receipts) {
                 duration(r, "run_s"),
                 duration(r, "cpu_s"),
                 field(r, "price"),
-                field(r, "paid")};
+                field(r, "paid"),
+                field(r, "reason")};
     });
 }
 

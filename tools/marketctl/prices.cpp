@@ -50,16 +50,13 @@ Result<std::string> prices_text(const Answer& prices) {
     for (const std::string& title : titles) columns.push_back({title.c_str(), true});
     Table table(std::move(columns));
     for (const Json& row : rows) {
-        std::vector<std::string> cells = {local_time(row, "from_unix_s"),
-                                          duration(row, "span_s"),
-                                          field(row, "least"),
-                                          field(row, "low"),
-                                          field(row, "high"),
-                                          duration(row, "closed_s")};
+        std::vector<std::string> cells = {
+            local_time(row, "from_unix_s"), duration(row, "span_s"),    rounded_money(row, "least"),
+            rounded_money(row, "low"),      rounded_money(row, "high"), duration(row, "closed_s")};
         for (const int speed : speeds) {
             cells.emplace_back("-");
             for (const Json& s : row.value("speeds", Json::array()))
-                if (s.value("speed", 0) == speed) cells.back() = field(s, "price");
+                if (s.value("speed", 0) == speed) cells.back() = rounded_money(s, "price");
         }
         table.add(std::move(cells));
     }

@@ -50,13 +50,13 @@ std::string told(const Json& s) {
         text += (step == "priced" ? " at " : ", at most ") + field(s, "price") + " per CPU-hour";
     if (s.contains("bytes") && step != "moved") text += ", " + bytes(s, "bytes");
     if (s.contains("why")) text += ": " + field(s, "why");
+    if (s.contains("why_code")) text += " [" + field(s, "why_code") + "]";
     if (s.contains("count")) text += " (the last of " + field(s, "count") + ")";
     return text;
 }
 
-}  // namespace
-
-Result<std::string> story_text(const Answer& answer) {
+// What CRIU said itself is for who asks for it.
+Result<std::string> told_story(const Answer& answer, bool verbose) {
     TRY_ASSIGN(const Json story, parse_object(answer));
     const uint64_t left_out = story.value("left_out", uint64_t{0});
     const size_t first_kept = 8;  // those before what was left out
@@ -66,11 +66,17 @@ Result<std::string> story_text(const Answer& answer) {
         if (i++ == first_kept && left_out > 0)
             text += "... " + std::to_string(left_out) + " steps are left out ...\n";
         text += local_ms(step) + "  " + field(step, "step") + told(step) + "\n";
+        if (verbose && step.contains("detail")) text += "    " + field(step, "detail") + "\n";
     }
     if (text.empty())
         return std::string("its story was not kept: it is from a version before that");
     text.pop_back();
     return text;
 }
+
+}  // namespace
+
+Result<std::string> story_text(const Answer& answer) { return told_story(answer, false); }
+Result<std::string> verbose_story_text(const Answer& answer) { return told_story(answer, true); }
 
 }  // namespace souk::tools

@@ -13,9 +13,12 @@ namespace souk::tools {
 Result<std::string> status_text(const Answer& answer);
 Result<std::string> set_text(const Answer& answer);
 Result<std::string> jobs_text(const Answer& answer);
+Result<std::string> open_jobs_text(const Answer& answer);  // each job of an array too
 Result<std::string> providers_text(const Answer& answer);
 Result<std::string> job_text(const Answer& answer);
+Result<std::string> reasons_text(const Answer& answer);
 Result<std::string> story_text(const Answer& answer);
+Result<std::string> verbose_story_text(const Answer& answer);  // with the words of CRIU
 Result<std::string> dump_text(const Answer& answer);
 Result<std::string> accounts_text(const Answer& answer);
 Result<std::string> receipts_text(const Answer& answer);

@@ -248,6 +248,10 @@ void add_options(CLI::App& app, Options& options) {
         ->delimiter(',')
         ->transform(is_named(market::Solver::pricing_named))
         ->capture_default_str();
+    app.add_flag("--coallocation")
+        ->description(
+            "as the first option: jobs of several components, the reference's policies beside the "
+            "market (the same as marketsim coallocation, with its options)");
     add_varied(app, options);
     app.add_option("--alpha", options.alpha_s,
                    "seconds (or 10m) below which a run does not count in bounded slowdown")
@@ -274,6 +278,8 @@ void add_options(CLI::App& app, Options& options) {
 }  // namespace
 
 int marketsim_compare(int argc, char** argv) {
+    if (argc > 1 && std::string_view(argv[1]) == "--coallocation")
+        return marketsim_coallocation(argc - 1, argv + 1);
     Options options;
     CLI::App app(
         "Several solvers, pricings and parameters over one workload, side by side. Every "
@@ -282,6 +288,8 @@ int marketsim_compare(int argc, char** argv) {
         "marketsim compare");
     add_options(app, options);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    if (app.count("--coallocation") > 0)
+        return usage_error(app, "--coallocation comes first, and options of its own after it");
     if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
         return usage_error(app, "needs --jobs and --providers, or --import");
     if (options.seeds > 1 && options.import.empty())

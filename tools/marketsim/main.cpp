@@ -19,7 +19,10 @@ constexpr Verb verbs[] = {
     {"run", souk::tools::marketsim_run, "job and provider files through the market's solver"},
     {"import", souk::tools::marketsim_import, "job and provider files from a job log"},
     {"compare", souk::tools::marketsim_compare, "solvers, pricings and parameters side by side"},
+    {"report", souk::tools::marketsim_report, "one page of HTML of a comparison"},
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
+    {"coallocation", souk::tools::marketsim_coallocation,
+     "jobs of several components over clusters"},
 };
 
 int help_source() {
@@ -35,7 +38,7 @@ int help_source() {
 
 int help() {
     std::fputs("usage: marketsim VERB [options]   (marketsim VERB --help tells more)\n", stdout);
-    for (const Verb& verb : verbs) std::printf("  %-8s %s\n", verb.name.data(), verb.about);
+    for (const Verb& verb : verbs) std::printf("  %-12s %s\n", verb.name.data(), verb.about);
     if (std::fflush(stdout) == 0) return 0;
     std::perror("marketsim: standard output");
     return 1;

@@ -97,7 +97,8 @@ int run(int argc, char** argv) {
          "its agentd's socket",
          "print the daemon's JSON",
          parse_words,
-         wire::find_agentd},
+         wire::find_agentd,
+         true},
         argc, argv);
 }
 

@@ -25,6 +25,13 @@ std::string guests_text(const Json& p) {
     return text;
 }
 
+std::string presence_text(const Json& presence) {
+    if (field(presence, "here") != "yes") return "none; guests are as offered";
+    const std::string guests = field(presence, "guests");
+    return "for " + duration(presence, "since_s") + " (" + field(presence, "why") + "); guests " +
+           (guests == "leaving" ? "leave" : "are lowered");
+}
+
 }  // namespace
 
 Result<std::string> provider_status_text(const Answer& answer) {
@@ -42,6 +49,13 @@ Result<std::string> provider_status_text(const Answer& answer) {
         {"Load", percent(p, "load_permille") + ", waiting " + percent(p, "wait_permille") + " (" +
                      field(p, "load_source") + ")"},
     };
+    if (p.contains("load_trouble"))
+        rows.emplace_back("", "from /proc: " + field(p, "load_trouble"));
+    if (p.contains("headroom_permille"))
+        rows.emplace_back("Yours", percent(p, "owner_permille") + ", waiting " +
+                                       percent(p, "owner_wait_permille") + "; guests may take " +
+                                       percent(p, "headroom_permille") + " of the machine");
+    if (p.contains("presence")) rows.emplace_back("Your use", presence_text(p.at("presence")));
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (p.contains("set_by_owner"))
         for (const Json& o : p.at("set_by_owner"))

@@ -8,6 +8,7 @@
 
 #include "bpf/load.hpp"
 #include "tools/common/args.hpp"
+#include "tools/souk/doctor_trust.hpp"
 
 namespace souk {
 namespace {
@@ -36,15 +37,20 @@ void try_load_programs(Need& need) {
 
 int cmd_doctor(int argc, char** argv) {
     bool json = false;
+    std::string agent = "/etc/souk/agentd.conf", market = "/etc/souk/marketd.conf";
     const tools::CommandLine line{
         .tool = "souk doctor",
-        .synopsis = "[--json]",
+        .synopsis = "[--json] [--agentd FILE] [--marketd FILE]",
         .summary = "What this machine lacks to run jobs, and the command that mends it.",
         .options = {{0, "json", nullptr, "one JSON array on stdout",
                      [&](const char*) {
                          json = true;
                          return Status{};
-                     }}},
+                     }},
+                    {0, "agentd", "FILE", "agentd's configuration (/etc/souk/agentd.conf)",
+                     tools::set_text(agent)},
+                    {0, "marketd", "FILE", "marketd's configuration (/etc/souk/marketd.conf)",
+                     tools::set_text(market)}},
     };
     std::span<char*> rest;
     switch (tools::parse(line, argc, argv, rest)) {
@@ -60,6 +66,7 @@ int cmd_doctor(int argc, char** argv) {
     std::vector<Need> needs = examine(Examination::full, settled_criu_root(""));
     for (Need& need : needs)
         if (need.name == "BTF" && need.met) try_load_programs(need);
+    for (Need& need : examine_trust(agent, market)) needs.push_back(std::move(need));
     const std::string text = json ? needs_json(needs) + "\n" : needs_text(needs);
     std::fputs(text.c_str(), stdout);
     const Status fit = require(needs);

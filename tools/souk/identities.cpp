@@ -2,6 +2,7 @@
 #include "tools/souk/identities.hpp"
 
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/trust/ticket_key.hpp"
 
 namespace souk {
 namespace {
@@ -37,6 +38,7 @@ Result<trust::Authority> make_authority(const std::string& dir, const std::strin
     TRY_ASSIGN(auto root, trust::make_root(name, times.root));
     TRY_ASSIGN(const auto issuing, trust::make_issuing(root, name, times.issuing));
     TRY(trust::save_issuing(dir, issuing));
+    TRY(trust::TicketRing::open(dir, unix_now()));
     TRY(certify(dir, {"market", trust::only(trust::Role::market)}, issuing, root.certificate,
                 times));
     return root;

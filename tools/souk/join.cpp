@@ -20,16 +20,30 @@ class Joining {
         : loop_(loop), tls_(tls), plan_(plan), request_(std::move(request)) {}
 
     Result<wire::Certified> run() {
+        TRY(talk());
+        if (!outcome_) return fail("no answer within 20 s");
+        return *outcome_;
+    }
+    // Only the welcome is awaited.
+    Result<Nanos> time() {
+        asks_time_ = true;
+        TRY(talk());
+        if (!outcome_) return fail("no answer within 20 s");
+        if (!*outcome_) return tl::unexpected(outcome_->error());
+        if (time_.ns == 0) return fail("the market does not tell its time: it is an older version");
+        return time_;
+    }
+
+  private:
+    Status talk() {
         TRY_ASSIGN(const Address address, Address::resolve(plan_.market));
         TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this](Result<Fd> socket) {
             if (const Status done = connected(std::move(socket)); !done) end(done.error());
         }));
         TRY(loop_.run_until([&] { return outcome_.has_value(); }, answer_limit));
-        if (!outcome_) return fail("no answer within 20 s");
-        return *outcome_;
+        return {};
     }
 
-  private:
     Status connected(Result<Fd> socket) {
         if (!socket) return tl::unexpected(socket.error());
         wire::ChannelHandlers handlers;
@@ -55,6 +69,12 @@ class Joining {
             return fail("the market says: " + text.text);
         }
         if (f.type == wire::frame::welcome) {
+            if (asks_time_) {
+                TRY_ASSIGN(const auto welcome, wire::unpack<wire::Welcome>(f.body));
+                time_ = welcome.time;
+                outcome_ = wire::Certified{};
+                return {};
+            }
             // The peer has the market's certificate below the token's root: else it had not been
             // heard.
             const wire::Join join{plan_.token.id, plan_.token.secret, request_};
@@ -73,12 +93,21 @@ class Joining {
     wire::Tls& tls_;
     const JoinPlan& plan_;
     const std::string request_;
+    bool asks_time_ = false;
+    Nanos time_;
     Connect connecting_;
     std::unique_ptr<wire::Channel> channel_;
     std::optional<Result<wire::Certified>> outcome_;
 };
 
 }  // namespace
+
+Result<Nanos> market_time(const std::string& market, const std::string& root_digest) {
+    const JoinPlan plan{{}, "doctor", market, {}};
+    TRY_ASSIGN(Loop loop, Loop::open());
+    TRY_ASSIGN(const auto tls, wire::Tls::open_stranger(root_digest));
+    return Joining(loop, *tls, plan, {}).time();
+}
 
 Status join(const JoinPlan& plan) {
     TRY(trust::make_private_dir(plan.identity));

@@ -15,5 +15,7 @@ struct JoinPlan {
 };
 // The key is made here. The market proves that it is the token's before it hears the secret.
 Status join(const JoinPlan& plan);
+// The time that the market with that root has, in Unix time; it is asked as one who may join.
+Result<Nanos> market_time(const std::string& market, const std::string& root_digest);
 
 }  // namespace souk

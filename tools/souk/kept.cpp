@@ -35,6 +35,7 @@ Result<std::optional<MarketShape>> load_shape(const std::string& state) {
         s.solver = j.at("solver");
         s.pricing = j.at("pricing");
         s.off = j.at("off");
+        s.private_files = j.value("private_files", false);
         return s;
     } catch (const json::exception&) {
         return fail(path_of(state) +
@@ -47,8 +48,13 @@ Status save_shape(const std::string& state, const MarketShape& s) {
     json nodes = json::array();
     for (const NodeOptions& n : s.nodes)
         nodes.push_back({{"name", n.name}, {"speed", n.speed}, {"price", n.price}});
-    const json j = {{"nodes", nodes},     {"cpus", s.cpus},       {"memory_mb", s.memory_mb},
-                    {"solver", s.solver}, {"pricing", s.pricing}, {"off", s.off}};
+    const json j = {{"nodes", nodes},
+                    {"cpus", s.cpus},
+                    {"memory_mb", s.memory_mb},
+                    {"solver", s.solver},
+                    {"pricing", s.pricing},
+                    {"off", s.off},
+                    {"private_files", s.private_files}};
     return replace_file(path_of(state), j.dump(1) + "\n", 0644, true);
 }
 

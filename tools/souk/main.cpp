@@ -28,7 +28,7 @@ struct UpArguments {
     std::vector<std::string> prices;
     std::optional<int32_t> cpus;
     int64_t memory_mb = 0;
-    bool check_precopy = false;
+    bool check_precopy = false, private_files = false;
     std::string solver, pricing;
 };
 
@@ -60,6 +60,7 @@ Result<UpOptions> up_options(const UpArguments& a) {
     else if (nodes != before.size())
         o.shape.memory_mb = equal_part;
     o.check_precopy = a.check_precopy;
+    if (a.private_files) o.shape.private_files = true;
     if (!a.solver.empty())
         if (const auto name = market::Solver::algorithm_named(a.solver); !name)
             return wrap("--solver", name.error());
@@ -104,6 +105,9 @@ void add_up(CLI::App& app, UpArguments& a) {
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
+    up->add_flag("--private-files", a.private_files,
+                 "all nodes but the first have directories of their own for people's files (/home, "
+                 "/tmp and such), as machines that share nothing; jobs are --files=auto");
     up->add_flag("--check-ahead", a.check_precopy,
                  "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one command line for each verb, and what the verbs share.
 #include "tools/souk/setup.hpp"
 
 #include <fcntl.h>
@@ -13,12 +14,17 @@
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/socket.hpp"
+#include "kernel/sys/net/srv.hpp"
 #include "kernel/trust/openssl.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/souk/changes.hpp"
+#include "tools/souk/configured.hpp"
 #include "tools/souk/identities.hpp"
+#include "tools/souk/invite.hpp"
 #include "tools/souk/join.hpp"
+#include "tools/souk/questions.hpp"
 #include "tools/souk/verbs.hpp"
 
 namespace souk {
@@ -29,41 +35,27 @@ using nlohmann::json;
 // What is given on the command line.
 struct Words {
     std::string identity, config, root_key = "/root/souk-root.key", token, name, market, roles;
-    std::string id, out, socket;
-    int64_t minutes = 60;
+    std::string id, out, socket, realm, owns, users, nodes;
+    int64_t minutes = 60, days = 30;
     bool as_json = false, no_restart = false;
+    bool asked = false;   // a person answers: before anything is changed he is asked once more
+    bool client = false;  // a node that is not offered
 };
 
-std::string lines_of(const std::string& path) {
-    auto text = read_file(AT_FDCWD, path);
-    return text ? *text : std::string();
-}
-
-// The value of a key of a daemon's configuration, if it is a text there.
-std::string configured(const std::string& text, const std::string& key) {
-    std::smatch found;
-    const std::regex line("(^|\n)\\s*" + key + "\\s*=\\s*\"([^\"\n]*)\"");
-    return std::regex_search(text, found, line) ? found[2].str() : std::string();
-}
-
-// From now on with certificates; `more`: lines that are not there yet.
-Status secure_config(const std::string& path, const std::string& more) {
-    const std::string before = lines_of(path);
-    std::string text =
-        std::regex_replace(before, std::regex("(^|\n)\\s*insecure\\s*=[^\n]*"), "$1");
-    if (!more.empty() && !text.empty() && !text.ends_with('\n')) text += '\n';
-    text += more;
-    if (text == before) return {};
-    TRY(trust::make_private_dir(path.substr(0, path.rfind('/'))));
-    return replace_file(path, text, 0644, true);
-}
-
-// Under systemd the daemon takes it at once; jobs outlive their daemon.
-void restart(const char* unit, bool wanted) {
+// Under systemd the daemon takes it at once; jobs outlive their daemon. One that did not run for
+// want of what setup made begins to, unless its unit is disabled. Whether it runs now.
+bool restart(const std::string& unit, bool wanted) {
     const bool systemd = ::access("/run/systemd/system", F_OK) == 0;
-    const std::string command = std::string("systemctl try-restart ") + unit;
-    if (!wanted || !systemd || std::system(command.c_str()) != 0)
-        std::printf("start the daemon anew, for it to take this: %s\n", command.c_str());
+    const std::string command = "systemctl restart " + unit;
+    const std::string lets =
+        "systemctl is-enabled -q " + unit + " || systemctl is-active -q " + unit;
+    if (wanted && systemd && std::system(lets.c_str()) == 0) {
+        // It may have been given up after a few starts.
+        (void)!std::system(("systemctl reset-failed " + unit).c_str());
+        if (std::system(command.c_str()) == 0) return true;
+    }
+    std::printf("start the daemon anew, for it to take this: %s\n", command.c_str());
+    return false;
 }
 
 // The daemon may run as another user, who owns its state: what lies there becomes that user's.
@@ -85,12 +77,8 @@ Status give_to_owner_of_parent(const std::string& dir) {
 
 Status setup_market(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/marketd.conf" : w.config;
-    std::string dir = w.identity;
-    if (dir.empty()) dir = configured(lines_of(config), "identity");
-    if (dir.empty()) {
-        const std::string state = configured(lines_of(config), "state");
-        dir = (state.empty() ? "/var/lib/souk/marketd" : state) + "/identity";
-    }
+    const std::string dir =
+        w.identity.empty() ? identity_dir(config_text(config), "marketd") : w.identity;
     TRY_ASSIGN(const auto there, trust::load_identity(dir));
     if (there)
         return fail("this market has its certificates already, in " + dir + " (root " +
@@ -98,19 +86,60 @@ Status setup_market(const Words& w) {
     // Before anything else: a root whose key is lost certifies no successor.
     if (::access(w.root_key.c_str(), F_OK) == 0)
         return fail(w.root_key + " is there already: it may be another market's root key");
-    TRY_ASSIGN(const auto root, make_market_identity(dir, w.name.empty() ? "souk" : w.name));
+    const std::string name = w.name.empty() ? "souk" : w.name;
+    TRY(names_of(w.nodes));
+    const Rewrite rewrite = secured(config, "");
+    TRY(announce(w.asked, !w.no_restart,
+                 {"make the keys and certificates of market " + name + " in " + dir,
+                  "write the key of its root to " + w.root_key},
+                 rewrite, "", "souk-marketd"));
+    TRY_ASSIGN(const auto root, make_market_identity(dir, name));
     TRY(give_to_owner_of_parent(dir));
     TRY(root.key.save(w.root_key));
-    TRY(secure_config(config, ""));
+    TRY(write(rewrite));
     std::printf(
         "the market's certificates are in %s; its root is %s\n"
         "the root's key is %s: move it to a place that is on no network, it is needed "
         "once in five years\n",
         dir.c_str(), root.certificate.digest().c_str(), w.root_key.c_str());
-    restart("souk-marketd", !w.no_restart);
+    const bool runs = restart("souk-marketd", !w.no_restart);
+    if (!w.nodes.empty() && runs)
+        return invite([&] { return wire::find_market(w.socket, ""); }, w.nodes,
+                      configured(config_text(config), "listen"));
     std::puts(
         "each node joins with: souk token create NAME, and there: souk setup node --join "
         "TOKEN --market HOST:PORT");
+    if (!w.nodes.empty()) return fail("no tokens were made: marketd does not run");
+    return {};
+}
+
+// The next issuing authority, below the same root: nodes renew with it, and none joins anew.
+Status setup_authority(const Words& w) {
+    const std::string config = w.config.empty() ? "/etc/souk/marketd.conf" : w.config;
+    const std::string dir =
+        w.identity.empty() ? identity_dir(config_text(config), "marketd") : w.identity;
+    TRY_ASSIGN(const auto there, trust::load_identity(dir));
+    if (!there) return fail("there is no market in " + dir + " (souk setup market)");
+    TRY_ASSIGN(const trust::Authority before, trust::load_issuing(dir));
+    auto key = trust::Key::load(w.root_key);
+    if (!key) return wrap("the root's key", key.error());
+    TRY_ASSIGN(const trust::Key of_root, there->root.key());
+    if (key->digest() != of_root.digest())
+        return fail(w.root_key + " is the key of another root than this market's");
+    const Nanos now = unix_now();
+    TRY_ASSIGN(const auto next, trust::make_issuing({*key, there->root}, there->root.site(), now));
+    TRY_ASSIGN(const trust::Subject itself, there->own().subject());
+    TRY_ASSIGN(const auto own, trust::issue(next, there->key, itself, now));
+    for (const char* file : {"/issuing.key", "/issuing.pem"})
+        if (::rename((dir + file).c_str(), (dir + file + ".before").c_str()) != 0)
+            return fail_errno("keep " + dir + file, errno);
+    (void)::unlink((dir + "/revoked").c_str());  // of the one before; marketd keeps its own
+    TRY(trust::save_issuing(dir, next));
+    TRY(trust::save_chain(dir, {own, next.certificate}));
+    TRY(give_to_owner_of_parent(dir));
+    std::printf("the market's next issuing authority is good until %s; each node renews with it\n",
+                trust::date_text(next.certificate.ends()).c_str());
+    restart("souk-marketd", !w.no_restart);
     return {};
 }
 
@@ -120,36 +149,72 @@ std::string host_name() {
     return std::string(host).substr(0, std::string_view(host).find('.'));
 }
 
+// Where the market is: as is said, as was said before, or as DNS says; a person is asked last.
+Result<std::string> market_place(const Words& w, const std::string& known) {
+    if (!w.market.empty()) return w.market;
+    if (!known.empty()) return known;
+    const auto found = find_service(market_service);
+    if (found) {
+        std::printf("the market is at %s, as DNS says\n", found->c_str());
+        return *found;
+    }
+    if (w.asked) return ask_person("Where is the market, HOST:PORT", "");
+    return fail("where is the market? --market HOST:PORT, or `market` in agentd's configuration (" +
+                found.error().message + ")");
+}
+
 Status setup_node(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
-    const std::string text = lines_of(config);
+    const std::string text = config_text(config);
     JoinPlan plan;
     TRY_ASSIGN(plan.token, trust::parse_token(w.token));
     const std::string known_name = configured(text, "node"),
                       known_market = configured(text, "market");
     plan.name = !w.name.empty() ? w.name : !known_name.empty() ? known_name : host_name();
-    plan.market = !w.market.empty() ? w.market : known_market;
+    if (w.asked && w.name.empty() && known_name.empty()) {
+        TRY_ASSIGN(plan.name, ask_person("The name of this node in the market", plan.name));
+    }
     if (!valid_node_name(plan.name))
         return fail("'" + plan.name + "' is no node name: give one with --name");
-    if (plan.market.empty())
-        return fail("where is the market? --market HOST:PORT, or `market` in " + config);
+    TRY_ASSIGN(plan.market, market_place(w, known_market));
     TRY(Address::check_host_port(plan.market));
     if (!known_name.empty() && known_name != plan.name)
         return fail(config + " says that this node is " + known_name);
-    plan.identity = w.identity.empty() ? configured(text, "identity") : w.identity;
-    if (plan.identity.empty()) {
-        const std::string state = configured(text, "state");
-        plan.identity = (state.empty() ? "/var/lib/souk/agentd" : state) + "/identity";
-    }
-    TRY(join(plan));
+    plan.identity = w.identity.empty() ? identity_dir(text, "agentd") : w.identity;
     std::string more;
     if (known_name.empty()) more += "node = \"" + plan.name + "\"\n";
     if (known_market.empty()) more += "market = \"" + plan.market + "\"\n";
-    TRY(secure_config(config, more));
+    const bool says = std::regex_search(text, std::regex("(^|\n)\\s*on_market\\s*="));
+    if (w.client && !says) more += "on_market = false\n";
+    const Rewrite rewrite = secured(config, more);
+    TRY(announce(w.asked, !w.no_restart,
+                 {"make a key in " + plan.identity + ", and have the market at " + plan.market +
+                  " certify it for node " + plan.name},
+                 rewrite, more, "souk-agentd"));
+    TRY(join(plan));
+    TRY(write(rewrite));
     std::printf("this machine is node %s of the market at %s; its certificate is in %s\n",
                 plan.name.c_str(), plan.market.c_str(), plan.identity.c_str());
     restart("souk-agentd", !w.no_restart);
     return {};
+}
+
+// At a terminal: what is not said is asked.
+Status ask_and_set_up(Words w, std::string kind) {
+    if (kind.empty()) {
+        TRY_ASSIGN(kind, ask_person("What is this machine to be: market, node (offers its CPUs) or "
+                                    "client (submits jobs alone)",
+                                    {"market", "node", "client"}, "node"));
+        w.asked = true;
+    }
+    if (kind == "market") return setup_market(w);
+    w.client = kind == "client";
+    if (w.token.empty()) {
+        w.asked = true;
+        std::puts("On the market's machine this makes a token: souk token create NAME");
+        TRY_ASSIGN(w.token, ask_person("The token", ""));
+    }
+    return setup_node(w);
 }
 
 // ---- questions to the market
@@ -168,7 +233,8 @@ std::string date_of(const json& row, const char* key) {
 
 Status token_create(const Words& w) {
     TRY_ASSIGN(const json made,
-               ask_market(w, "token-create", {w.name, w.roles, std::to_string(w.minutes * 60)}));
+               ask_market(w, "token-create",
+                          {w.name, w.roles, std::to_string(w.minutes * 60), w.realm, w.users}));
     if (w.as_json) return tools::print(made.dump());
     return tools::print(made.at("token").get<std::string>());
 }
@@ -190,11 +256,14 @@ Status node_list(const Words& w) {
     TRY_ASSIGN(const json rows, ask_market(w, "node-list", {}));
     if (w.as_json) return tools::print(rows.dump());
     for (const json& row : rows)
-        std::printf("%-24s %-14s %-8s until %s  key %s\n",
-                    row.at("name").get<std::string>().c_str(),
-                    row.at("roles").get<std::string>().c_str(),
-                    row.at("state").get<std::string>().c_str(), date_of(row, "ends_unix_s").c_str(),
-                    row.at("key").get<std::string>().substr(0, 16).c_str());
+        std::printf(
+            "%-24s %-14s %-8s until %s  key %s%s\n", row.at("name").get<std::string>().c_str(),
+            row.at("roles").get<std::string>().c_str(), row.at("state").get<std::string>().c_str(),
+            date_of(row, "ends_unix_s").c_str(),
+            row.at("key").get<std::string>().substr(0, 16).c_str(),
+            row.contains("owns")    ? ("  of " + row.at("owns").get<std::string>()).c_str()
+            : row.contains("realm") ? ("  realm " + row.at("realm").get<std::string>()).c_str()
+                                    : "");
     return {};
 }
 
@@ -208,12 +277,27 @@ Status node_renew(const Words& w) {
 // The key is made here, and the certificate beside it.
 Status operator_add(const Words& w) {
     const std::string dir = w.out.empty() ? "/root/.souk/" + w.name : w.out;
+    if (!w.market.empty()) TRY(Address::check_host_port(w.market));
     TRY(trust::make_private_dir(dir));
     TRY_ASSIGN(const trust::Key key, trust::key_of(dir));
     TRY_ASSIGN(const std::string request, trust::make_request(key, w.name));
-    TRY_ASSIGN(const json made, ask_market(w, "operator-add", {trust::hex(request)}));
-    TRY(replace_file(dir + "/certificate.pem", made.at("chain").get<std::string>(), 0644, true));
-    std::printf("operator %s: key and certificate are in %s\n", w.name.c_str(), dir.c_str());
+    TRY_ASSIGN(const json made, ask_market(w, "operator-add",
+                                           {trust::hex(request), w.owns.empty() ? "-" : w.owns,
+                                            std::to_string(w.days)}));
+    const auto put = [&](const char* file, const std::string& text) {
+        return replace_file(dir + file, text, 0644, true);
+    };
+    TRY(put("/certificate.pem", made.at("chain").get<std::string>()));
+    TRY(put("/root.pem", made.at("root").get<std::string>()));
+    TRY(put("/revoked", made.at("revoked").get<std::string>()));
+    if (!w.market.empty()) TRY(put("/market", w.market + "\n"));
+    std::printf("%s %s: key and certificate are in %s, good for %lld days\n",
+                w.owns.empty() ? "operator" : ("owner of " + w.owns).c_str(), w.name.c_str(),
+                dir.c_str(), static_cast<long long>(w.days));
+    if (w.out.empty())
+        std::puts(
+            "on the machine of whoever that is, the directory belongs to "
+            "~/.config/souk/operator (mode 0700)");
     return {};
 }
 
@@ -225,23 +309,47 @@ struct Verb {
 };
 
 void add_setup(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
-    CLI::App* setup = app.add_subcommand("setup", "make this machine a market, or a node of one");
-    setup->require_subcommand(1);
+    CLI::App* setup = app.add_subcommand(
+        "setup",
+        "make this machine a market, or a node of one; alone it asks which, at a terminal");
     CLI::App* market = setup->add_subcommand("market", "a certificate authority for a market");
     market->add_option("--root-key", w.root_key, "file for the root's key (/root/souk-root.key)");
+    market->add_option("--nodes", w.nodes,
+                       "names of nodes, with commas: prints the line by which each of them joins");
+    CLI::App* authority =
+        setup->add_subcommand("authority", "a new issuing authority below the market's root");
+    authority->add_option("--root-key", w.root_key, "the root's key (/root/souk-root.key)");
     CLI::App* node = setup->add_subcommand("node", "join a market with a token");
-    node->add_option("--join", w.token, "the token (souk token create)")->required();
-    node->add_option("--market", w.market, "HOST:PORT; default: that of agentd's configuration");
-    for (CLI::App* one : {market, node}) {
-        one->add_option("--name", w.name,
-                        one == node ? "the node's (this host's)" : "the market's");
+    CLI::App* client = setup->add_subcommand("client", "join, and submit jobs alone: not offered");
+    for (CLI::App* one : {node, client}) {
+        one->add_option("--join", w.token, "the token (souk token create); else it is asked for");
+        one->add_option("--market", w.market,
+                        "HOST:PORT; default: that of agentd's configuration, or as DNS says");
+    }
+    for (CLI::App* one : {market, authority, node, client}) {
+        if (one != authority)
+            one->add_option("--name", w.name,
+                            one == market ? "the market's" : "the node's (this host's)");
         one->add_option("--identity", w.identity,
                         "directory; default: as the daemon is configured");
         one->add_option("--config", w.config, "the daemon's configuration");
         one->add_flag("--no-restart", w.no_restart, "leave the daemon as it runs");
     }
     verbs.push_back({market, setup_market});
-    verbs.push_back({node, setup_node});
+    verbs.push_back({authority, setup_authority});
+    verbs.push_back({node, [](const Words& words) { return ask_and_set_up(words, "node"); }});
+    verbs.push_back({client, [](const Words& words) { return ask_and_set_up(words, "client"); }});
+    verbs.push_back({setup, [](const Words& words) { return ask_and_set_up(words, ""); }});
+}
+
+// What only a terminal can be asked for, and there is none: one line; empty: nothing lacks.
+std::string lacking(const CLI::App& app, const Words& w) {
+    const CLI::App* setup = app.get_subcommand("setup");
+    if (!*setup || somebody_is_there()) return {};
+    if (setup->get_subcommands().empty())
+        return "setup needs market, node or client: there is no terminal to ask";
+    const bool joins = *setup->get_subcommand("node") || *setup->get_subcommand("client");
+    return joins && w.token.empty() ? "--join is required" : "";
 }
 
 void add_tokens(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
@@ -253,6 +361,11 @@ void add_tokens(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
         ->default_val("home,provider");
     create->add_option("--minutes", w.minutes, "how long it is good (60)")
         ->check(CLI::Range(1, 10'080));
+    create->add_option("--realm", w.realm,
+                       "whose users the node speaks for (the market's own; docs/security.md)");
+    create->add_option(
+        "--users", w.users,
+        "the numbers of these users, such as 20000-29999 (all; needed with --realm)");
     CLI::App* list = token->add_subcommand("list", "tokens, and what became of them");
     CLI::App* withdraw = token->add_subcommand("withdraw", "a token is good no more");
     withdraw->add_option("ID", w.id)->required();
@@ -280,6 +393,10 @@ void add_members(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
     CLI::App* add = one->add_subcommand("add", "a key and a certificate for an operator");
     add->add_option("NAME", w.name)->required();
     add->add_option("--out", w.out, "directory for them (/root/.souk/NAME)");
+    add->add_option("--owner", w.owns, "of that node's owner, and of nothing else");
+    add->add_option("--market", w.market, "HOST:PORT of the market, to be kept beside them");
+    add->add_option("--days", w.days, "how long the certificate is good (30)")
+        ->check(CLI::Range(1, 366));
     for (CLI::App* each : {list, revoke, renew, add})
         each->add_option("--socket", w.socket, "the daemon's socket");
     verbs.push_back({list, node_list});
@@ -314,6 +431,10 @@ int cmd_trust(int argc, char** argv) {
         const std::string text = e.what();
         std::fprintf(stderr, "souk: %s (see souk %s --help)\n",
                      text.substr(0, text.find('\n')).c_str(), argv[1]);
+        return 2;
+    }
+    if (const std::string what = lacking(app, w); !what.empty()) {
+        std::fprintf(stderr, "souk: %s (see souk setup --help)\n", what.c_str());
         return 2;
     }
     for (const Verb& verb : verbs)

@@ -25,6 +25,7 @@
 #include "kernel/sys/host/installation.hpp"
 #include "tools/souk/identities.hpp"
 #include "tools/souk/network.hpp"
+#include "tools/souk/private_files.hpp"
 
 namespace souk {
 namespace {
@@ -59,9 +60,10 @@ class Supervisor {
         Daemon* record = nullptr;
         const Netns* netns = nullptr;
         std::vector<std::string> argv;
+        Fd files = {};  // make_private_files; none: this machine's
         bool ready = false;
-        Pidfd process;  // as it was started; empty: it does not run
-        Nanos started, pause = pause_min, restart_at = Nanos::never();
+        Pidfd process = {};  // as it was started; empty: it does not run
+        Nanos started = {}, pause = pause_min, restart_at = Nanos::never();
     };
 
     Status prepare();
@@ -173,6 +175,7 @@ Status Supervisor::write_configs() {
         if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
         text += "guest_uid_min = 0\n";  // one host: everybody is who he is on each node
         if (options_.check_precopy) text += "check_ahead = true\n";
+        if (shape.private_files) text += "files = \"auto\"\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }
     return {};
@@ -180,25 +183,19 @@ Status Supervisor::write_configs() {
 
 Status Supervisor::start() {
     TRY(prepare());
-    children_.push_back(
-        {&instance_.market,
-         &network_.fabric,
-         {program_path("marketd"), "--config", instance_.market.dir + "/marketd.conf"},
-         false,
-         {},
-         {},
-         pause_min,
-         Nanos::never()});
-    for (size_t i = 0; i < instance_.nodes.size(); ++i)
-        children_.push_back(
-            {&instance_.nodes[i],
-             &network_.nodes[i],
-             {program_path("agentd"), "--config", instance_.nodes[i].dir + "/agentd.conf"},
-             false,
-             {},
-             {},
-             pause_min,
-             Nanos::never()});
+    const auto add = [&](Daemon& d, const Netns& netns, const std::string& program) -> Child& {
+        return children_.emplace_back(Child{
+            &d, &netns, {program_path(program), "--config", d.dir + "/" + program + ".conf"}});
+    };
+    add(instance_.market, network_.fabric, "marketd");
+    const std::string programs = program_directory();
+    const std::vector<std::string> kept = {instance_.run, instance_.state,
+                                           programs.substr(0, programs.rfind('/')), criu_root()};
+    for (size_t i = 0; i < instance_.nodes.size(); ++i) {
+        Child& c = add(instance_.nodes[i], network_.nodes[i], "agentd");
+        if (!options_.shape.private_files || i == 0) continue;
+        TRY_ASSIGN(c.files, make_private_files(c.record->state + "/files", kept));
+    }
     for (Child& c : children_) TRY(spawn(c));
     for (Child& c : children_) TRY(wait_ready(c));
     return {};
@@ -228,6 +225,7 @@ Status Supervisor::spawn(Child& c) {
         sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
         ::setsid();
+        if (c.files && ::setns(c.files.get(), CLONE_NEWNS) != 0) ::_exit(126);
         if (!enter(*c.netns)) ::_exit(126);
         std::vector<char*> argv;
         for (std::string& a : c.argv) argv.push_back(a.data());

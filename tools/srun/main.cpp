@@ -4,13 +4,20 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "tools/common/link.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/srun/check.hpp"
 #include "tools/srun/options.hpp"
+#include "tools/srun/output_file.hpp"
 #include "tools/srun/quote.hpp"
 #include "tools/srun/session.hpp"
 #include "tools/srun/spec.hpp"
 #include "tools/srun/summary.hpp"
+#include "tools/srun/wait.hpp"
 
 namespace souk::tools {
 namespace {
@@ -45,35 +52,133 @@ int change(const SrunOptions& options, const std::string& socket) {
     return 0;
 }
 
-int attach(const SrunOptions& options, const std::string& socket) {
-    JobId id;
-    if (auto known = parse_job_id(options.job)) {
-        id = *known;
-    } else {
-        auto link = Link::open(socket);
-        if (!link) return failed(link.error());
-        auto resolved = resolve_job(*link, options.job);
-        if (!resolved) return failed(resolved.error());
-        id = *resolved;
-    }
-    if (const Status file = check_summary_file(options.json_file); !file)
-        return failed(file.error());
-    return Session(options, socket).attach(id);
+Result<JobId> known_job(const std::string& socket, const std::string& text) {
+    if (auto known = parse_job_id(text)) return known;
+    TRY_ASSIGN(Link link, Link::open(socket));
+    return resolve_job(link, text);
 }
 
-int detach(const SrunOptions& options, const std::string& socket, const wire::Submit& request) {
-    auto link = Link::open(socket);
-    if (!link) return failed(link.error());
-    link->queue(request);
-    const auto submitted = link->expect<wire::Submitted>(answer_max);
-    if (!submitted) return failed(submitted.error());
-    const std::string id = submitted->id.text();
-    if (!submitted->waits.empty() && !options.quiet)
-        say("job " + id + " waits: " + submitted->waits);
-    const std::string line = options.json ? "{\"id\":\"" + id + "\"}\n" : id + "\n";
+int attach(const SrunOptions& options, const std::string& socket) {
+    const auto id = known_job(socket, options.job);
+    if (!id) return failed(id.error());
+    if (const Status file = check_summary_file(options.json_file); !file)
+        return failed(file.error());
+    return Session(options, socket).attach(*id);
+}
+
+// What it waits for, as the request says it.
+Status take_after(Link& link, const std::string& after, wire::Submit& request) {
+    if (after.empty()) return {};
+    std::string text = after;
+    if (text.ends_with(":ok")) {
+        text.resize(text.size() - 3);
+        request.group.after_ok = true;
+    }
+    auto id = resolve_job(link, text);
+    if (!id) return wrap("--after", id.error());
+    TRY_ASSIGN(const std::string node, link.peer_name(answer_max));
+    if (id->home != node)
+        return fail("--after: job " + id->text() + " was submitted on another node than " + node);
+    request.group.after = id->seq;
+    return {};
+}
+
+Result<wire::Submitted> send(Link& link, const SrunOptions& options, wire::Submit& request) {
+    if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
+        request.token = 0;
+    link.queue(request);
+    TRY_ASSIGN(auto submitted, link.expect<wire::Submitted>(answer_max));
+    if (!submitted.waits.empty() && !options.quiet && options.array.empty())
+        say("job " + submitted.id.text() + " waits: " + submitted.waits);
+    return submitted;
+}
+
+int print_id(const SrunOptions& options, const std::string& id, size_t jobs) {
+    std::string line = id + "\n";
+    if (options.json)
+        line = "{\"id\":\"" + id + "\"" + (jobs > 0 ? ",\"jobs\":" + std::to_string(jobs) : "") +
+               "}\n";
     if (write(STDOUT_FILENO, line.data(), line.size()) < 0)
         return failed({0, "job " + id + " runs; stdout is closed"});
     return 0;
+}
+
+// What keeps the job's files from being written is said now; its home writes them.
+Status try_files(const SrunOptions& options, const JobId& id, std::optional<uint32_t> index) {
+    for (const std::string& file : {options.out_file, options.err_file}) {
+        if (file.empty()) continue;
+        if (const auto opened = open_output_file(file, id, index); !opened)
+            return fail(opened.error().message + "; job " + id.text() + " goes on: srun --attach " +
+                        id.text());
+    }
+    return {};
+}
+
+int wait_for(const SrunOptions& options, const std::string& socket,
+             const std::vector<JobId>& jobs) {
+    const auto status = wait_for_jobs(options, socket, jobs);
+    return status ? *status : failed(status.error());
+}
+
+int detach(const SrunOptions& options, const std::string& socket, Link& link,
+           wire::Submit& request) {
+    const auto submitted = send(link, options, request);
+    if (!submitted) return failed(submitted.error());
+    const int printed = print_id(options, submitted->id.text(), 0);
+    if (const Status files = try_files(options, submitted->id, {}); !files)
+        return failed(files.error());
+    return printed == 0 && options.wait ? wait_for(options, socket, {submitted->id}) : printed;
+}
+
+int wait_for_known(const SrunOptions& options, const std::string& socket) {
+    std::vector<JobId> jobs;
+    for (const std::string& text : options.wait_for) {
+        auto id = known_job(socket, text);
+        if (!id) return failed(id.error());
+        auto all = jobs_of_array(options, *id);
+        if (!all) {
+            say("whether " + id->text() + " is an array is not known: " + all.error().message);
+            all = std::vector{*id};
+        }
+        jobs.insert(jobs.end(), all->begin(), all->end());
+    }
+    return wait_for(options, socket, jobs);
+}
+
+// All elements, then what they write, one after the other. The exit status is the greatest of all.
+int submit_array(const SrunOptions& options, const std::string& socket, Link& link,
+                 wire::Submit& request) {
+    std::vector<JobId> ids;
+    const bool leaves = options.detach || options.wait;
+    for (const uint32_t index : options.array) {
+        request.group.first = ids.empty();
+        request.group.array = ids.empty() ? 0 : ids[0].seq;
+        request.group.index = index;
+        request.group.at_once = options.at_once;
+        const auto submitted = send(link, options, request);
+        if (!submitted) {
+            if (ids.empty()) return failed(submitted.error());
+            return failed({0, "array " + ids[0].text() + ": " + std::to_string(ids.size()) +
+                                  " of " + std::to_string(options.array.size()) +
+                                  " jobs are submitted; " + submitted.error().message});
+        }
+        ids.push_back(submitted->id);
+        if (!leaves) continue;
+        if (const Status files = try_files(options, ids.back(), index); !files)
+            return failed(files.error());
+    }
+    if (leaves) {
+        const int printed = print_id(options, ids[0].text(), ids.size());
+        return printed == 0 && options.wait ? wait_for(options, socket, ids) : printed;
+    }
+    if (!options.quiet) say("array " + ids[0].text() + ": " + std::to_string(ids.size()) + " jobs");
+    int greatest = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+        SrunOptions one = options;
+        one.array = {options.array[i]};
+        greatest = std::max(greatest, Session(one, socket).attach(ids[i]));
+    }
+    return greatest;
 }
 
 int submit(const SrunOptions& options, const std::string& socket) {
@@ -89,15 +194,33 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.restart = options.restart;
     request.spec.must_migrate = options.must_migrate;
     request.spec.net = options.net;
-    request.attach = !options.detach;
+    request.files_said = options.files.has_value();
+    if (options.files) {
+        request.spec.files = options.files->mode;
+        request.spec.files_auto = options.files->is_auto;
+    }
+    const bool many = !options.array.empty();
+    const bool leaves = options.detach || options.wait;
+    request.attach = !leaves && !many;
+    if (leaves) {
+        request.out_file = options.out_file;
+        request.err_file = options.err_file;
+    }
+    if (many || leaves || !options.after.empty()) {
+        auto link = Link::open(socket);
+        if (!link) return failed(link.error());
+        if (const Status known = take_after(*link, options.after, request); !known)
+            return failed(known.error());
+        if (many) return submit_array(options, socket, *link, request);
+        if (leaves) return detach(options, socket, *link, request);
+    }
     if (getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
         request.token = 0;
-    if (!options.detach && Terminal::present()) {
+    if (Terminal::present()) {
         request.spec.launch.tty = true;
         request.spec.launch.rows = Terminal::size().rows;
         request.spec.launch.cols = Terminal::size().cols;
     }
-    if (options.detach) return detach(options, socket, request);
     if (const Status file = check_summary_file(options.json_file); !file)
         return failed(file.error());
     return Session(options, socket).submit(std::move(request));
@@ -113,14 +236,20 @@ int run(int argc, char** argv) {
     }
     if (!options.job.empty())
         if (const auto id = parse_job_id(options.job, "x"); !id) return usage(id.error());
+    if (options.mode == SrunOptions::Mode::check) {
+        const auto verdict = check_program(options);
+        return verdict ? *verdict : failed(verdict.error());
+    }
     const auto socket = wire::find_agentd(options.socket, options.node);
     if (!socket) return failed(socket.error());
     switch (options.mode) {
         case SrunOptions::Mode::change: return change(options, *socket);
         case SrunOptions::Mode::attach: return attach(options, *socket);
+        case SrunOptions::Mode::wait: return wait_for_known(options, *socket);
         case SrunOptions::Mode::quote:
             if (const Status told = quote(options, *socket); !told) return failed(told.error());
             return 0;
+        case SrunOptions::Mode::check:
         case SrunOptions::Mode::submit: return submit(options, *socket);
     }
     return 1;

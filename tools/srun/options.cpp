@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: every option of srun with its help, in one table.
 #include "tools/srun/options.hpp"
 
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
+#include "tools/srun/array.hpp"
+#include "tools/srun/script.hpp"
 
 namespace souk::tools {
 namespace {
@@ -120,6 +123,17 @@ std::vector<Option> form_options(SrunOptions& o) {
              if (named(t, NetMode::own, o.net)) return {};
              return fail("'" + std::string(t) + "' is neither host nor own");
          }},
+        {0, "files", "WHOSE",
+         "whose files it sees: local (those of the node where it is), home (those of this node,\n"
+         "                              wherever it is), or auto (this node's, straight from where "
+         "it is if\n"
+         "                              they are the same); default: as this node is configured",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             o.files = files_wish(t);
+             if (o.files) return {};
+             return fail("'" + std::string(t) + "' is none of local, home and auto");
+         }},
         {0, "tcp", "WHAT",
          "with --net=host, when it moves, its established TCP connections: close (the default), "
          "or\n"
@@ -139,6 +153,17 @@ std::vector<Option> quote_options(SrunOptions& o) {
              o.mode = SrunOptions::Mode::quote;
              return {};
          }},
+        {0, "check", nullptr,
+         "say whether PROGRAM, or the process with that number, could move as a job, and what "
+         "holds it:\n"
+         "                              runs the program here for a moment, and submits nothing",
+         [&o](const char*) -> Status {
+             o.mode = SrunOptions::Mode::check;
+             return {};
+         }},
+        {0, "check-for", "TIME",
+         "with --check: how long the program runs here (default 2s; a number alone: seconds)",
+         set_span(o.check_for, Nanos::from_s(1), hour)},
         {'n', "jobs", "N", "with --quote: N such jobs at once (default 1)", whole(o.jobs, 1'000)},
         {0, "runtime", "TIME",
          "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
@@ -175,10 +200,53 @@ std::vector<Option> loss_options(SrunOptions& o) {
     };
 }
 
+Status set_wait(SrunOptions& o, const char* ids) {
+    o.wait = true;
+    if (!ids) return {};
+    for (std::string_view rest = ids;;) {
+        const std::string id(rest.substr(0, rest.find(',')));
+        TRY(parse_job_id(id, "x"));
+        o.wait_for.push_back(id);
+        if (id.size() == rest.size()) return {};
+        rest.remove_prefix(id.size() + 1);
+    }
+}
+
+// What a job has around it: others, files, and what is said of it.
+std::vector<Option> around_options(SrunOptions& o) {
+    return {
+        {0, "array", "LIST",
+         "as many jobs as the list has indexes (1-100, 1,3,7-9), at most N at once (1-100%N); "
+         "each\n"
+         "                              finds its own in $SOUK_ARRAY_INDEX",
+         [&o](const char* t) -> Status {
+             TRY_ASSIGN(const ArraySpec spec, parse_array(t));
+             o.array = spec.indexes;
+             o.at_once = spec.at_once;
+             return {};
+         }},
+        {0, "after", "ID[:ok]",
+         "begin when this job of the same node has ended; with :ok only if it exited with 0",
+         set_text(o.after)},
+        {'o', "output", "FILE",
+         "write what the job writes to stdout at the end of FILE, on this machine (%j: its id, %a: "
+         "its\n"
+         "                              index in an array)",
+         set_text(o.out_file)},
+        {'e', "error", "FILE", "the same for stderr (with -o alone: into the same file)",
+         set_text(o.err_file)},
+    };
+}
+
 // Which job, through whom, and what srun says itself.
 std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string& attach) {
     return {
         {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},
+        {0, "wait", "[=ID,...]",
+         "submit, print the id, and leave when the job has ended, as it did; or wait so for jobs "
+         "that\n"
+         "                              are there already (their terminal is somebody else's)",
+         [&o](const char* t) { return set_wait(o, t); }},
         {'J', "job", "ID", "change the terms of this job", set_text(change)},
         {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
         {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)",
@@ -210,6 +278,19 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
              o.hangup_kills = what == "kill";
              return {};
          }},
+        {0, "status", "HOW",
+         "what becomes of the job, on stderr: line (one, written anew; the default on a "
+         "terminal),\n"
+         "                              log (a line each time), or never",
+         [&o](const char* t) -> Status {
+             const std::string_view how = t;
+             if (how != "line" && how != "log" && how != "never")
+                 return fail("'" + std::string(how) + "' is none of line, log and never");
+             o.status = how == "line"  ? StatusMode::line
+                        : how == "log" ? StatusMode::log
+                                       : StatusMode::never;
+             return {};
+         }},
         {'q', "quiet", nullptr, "say nothing but errors", set_flag(o.quiet)},
         {'v', "verbose", nullptr, "say all that becomes of the job", set_flag(o.verbose)},
     };
@@ -218,7 +299,7 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
 CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
     std::vector<Option> options;
     for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
-                       own_options(o, change, attach)})
+                       around_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
     return {srun,
             "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID "
@@ -242,6 +323,28 @@ Parsed usage(const std::string& why) {
     return Parsed::failed;
 }
 
+// A job script's own options, as if they stood before those of the command line: these come again
+// after them, and count.
+Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions& o) {
+    if (o.program.empty()) return Parsed::go;
+    const auto words = script_words(o.program[0]);
+    if (!words) return usage(words.error().message);
+    if (words->empty()) return Parsed::go;
+    std::vector<std::string> all = {argv[0]};
+    all.insert(all.end(), words->begin(), words->end());
+    std::vector<char*> pointers;
+    for (std::string& word : all) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    std::span<char*> rest;
+    const int n = static_cast<int>(all.size());
+    if (const Parsed parsed = parse(line, n, pointers.data(), rest); parsed != Parsed::go)
+        return parsed;
+    if (!rest.empty())
+        return usage(std::string(o.program[0]) + ": '" + rest[0] +
+                     "' of a #SOUK line is not an option");
+    return parse(line, argc, argv, o.program);
+}
+
 }  // namespace
 
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
@@ -249,12 +352,33 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     const CommandLine line = command_line(o, change, attach);
     if (const Parsed parsed = parse(line, argc, argv, o.program); parsed != Parsed::go)
         return parsed;
+    if (const Parsed parsed = parse_script(line, argc, argv, o); parsed != Parsed::go)
+        return parsed;
     const bool quotes = o.mode == SrunOptions::Mode::quote;
     if (quotes && !(change + attach).empty())
         return usage("--quote is for a new job: not with --job or --attach");
+    const bool checks = o.mode == SrunOptions::Mode::check;
+    if (checks && !(change + attach).empty())
+        return usage("--check is for a program or a process: not with --job or --attach");
+    if (checks && o.detach) return usage("--check submits nothing: not with --detach");
+    if (checks && o.program.empty())
+        return usage("--check: the program, or the number of a process, is missing");
+    if (checks) return Parsed::go;
     if (quotes && o.detach) return usage("--quote submits nothing: not with --detach");
-    if (!o.log_file.empty() && (quotes || o.detach))
+    if (!o.log_file.empty() && (quotes || o.detach || o.wait))
         return usage("--log is for a job that srun stays attached to");
+    if (o.wait && (quotes || !(change + attach).empty()))
+        return usage("--wait is for a new job, or --wait=ID");
+    if (!o.wait_for.empty() && (!o.program.empty() || o.given || o.form_given || o.detach))
+        return usage("--wait=ID waits for jobs that are there already: no new job with it");
+    if (!(o.out_file + o.err_file).empty() && (quotes || !change.empty() || !o.wait_for.empty()))
+        return usage("--output and --error are for a new job, or with --attach");
+    if (!o.wait_for.empty()) {
+        o.mode = SrunOptions::Mode::wait;
+        return Parsed::go;
+    }
+    if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
+        return usage("--array and --after are for a new job");
     if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
@@ -265,8 +389,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
-                "--detach, --name, --move, --net, --tcp, --checkpoint-every, --must-migrate and "
-                "--restart are only for a new job");
+                "--detach, --name, --move, --net, --files, --tcp, --checkpoint-every, "
+                "--must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)
             return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given)

@@ -5,32 +5,44 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "agentd/wire/messages.hpp"
 #include "kernel/base/time.hpp"
 #include "tools/common/args.hpp"
+#include "tools/srun/status.hpp"
 
 namespace souk::tools {
 
 inline constexpr const char* srun = "srun";
 
 struct SrunOptions {
-    enum class Mode { submit, change, attach, quote } mode = Mode::submit;
+    enum class Mode { submit, change, attach, quote, check, wait } mode = Mode::submit;
     uint32_t given = 0;  // of the terms: wire::Change::Field
     JobTerms terms;
     std::string name, job, node, socket;
     MovePolicy move = MovePolicy::automatic;
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;
+    std::optional<FilesWish> files;
     Nanos checkpoint_every;  // 0: as the node is configured
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;
+    // not given: a line where stderr is a terminal
+    std::optional<StatusMode> status;
+    std::string out_file, err_file;     // empty: srun's own; %j is the job's id
+    bool wait = false;                  // --wait: until the job has ended
+    std::vector<std::string> wait_for;  // jobs that are there already
     bool detach = false, json = false, quiet = false, verbose = false;
-    std::string log_file;   // empty: none
-    std::string json_file;  // empty: stderr (an attached job) or stdout
-    Nanos runtime;          // --quote
-    int32_t jobs = 1;       // --quote
+    std::string log_file;                // empty: none
+    std::string json_file;               // empty: stderr (an attached job) or stdout
+    std::string after;                   // --after: a job, and :ok
+    std::vector<uint32_t> array;         // its indexes; empty: one job
+    uint32_t at_once = 0;                // of these; 0: any number
+    Nanos runtime;                       // --quote
+    Nanos check_for = Nanos::from_s(2);  // --check
+    int32_t jobs = 1;                    // --quote
     Nanos patience = Nanos::from_s(300);
     std::span<char*> program;
 };

@@ -52,7 +52,7 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
         rows.emplace_back("Now", now);
         for (const Json& p : q.value("places", Json::array()))
             rows.emplace_back("  " + jobs(p.value("jobs", 0)), place(p));
-        if (running > 0) rows.emplace_back("All an hour", field(q, "rate"));
+        if (running > 0) rows.emplace_back("All an hour", rounded_money(q, "rate"));
     } else if (q.value("runs", false)) {
         rows.emplace_back("Now", "runs on " + place(q) + in_place_of(q));
     } else {
@@ -62,7 +62,7 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
     rows.emplace_back(o.jobs > 1 ? "All for" : "At once for",
                       q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
     if (q.contains("cost_now")) {
-        rows.emplace_back("Cost", field(q, "cost_now") + ", at the price now");
+        rows.emplace_back("Cost", rounded_money(q, "cost_now") + ", at the price now");
         rows.emplace_back("Finish", until(q, "span_now_s") + (o.jobs > 1 ? ", if they stay there"
                                                                          : ", if it stays there"));
     }
@@ -79,7 +79,7 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
             "  frozen",
             chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
     if (!q.contains("expected_cost")) return;
-    rows.emplace_back("  cost", field(q, "expected_cost") + ", expected");
+    rows.emplace_back("  cost", rounded_money(q, "expected_cost") + ", expected");
     rows.emplace_back("  finish", until(q, "expected_span_s") + ", expected");
     if (q.contains("in_time_chance")) rows.emplace_back("  in time", chance(q, "in_time_chance"));
 }

@@ -11,9 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
+#include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "tools/srun/output_file.hpp"
 #include "tools/srun/summary.hpp"
 
 namespace souk::tools {
@@ -69,6 +72,49 @@ Status Session::connect() {
     return link_->flush();
 }
 
+StatusMode Session::status_mode(const SrunOptions& options) {
+    if (options.quiet || options.verbose) return StatusMode::never;  // verbose says it all
+    const char* kind = std::getenv("TERM");
+    const bool can = kind && std::string_view(kind) != "dumb" && isatty(STDERR_FILENO);
+    const StatusMode wanted = options.status.value_or(StatusMode::line);
+    return wanted == StatusMode::line && !can ? StatusMode::never : wanted;
+}
+
+// Where the job's output goes instead of srun's own, once its id is known.
+Status Session::open_files() {
+    const auto index = options_.array.empty() ? std::nullopt : std::optional(options_.array[0]);
+    const auto open_one = [&](const std::string& pattern, int as) -> Status {
+        TRY_ASSIGN(const Fd fd, open_output_file(pattern, *id_, index));
+        if (dup2(fd.get(), as) < 0) return fail_errno(pattern, errno);
+        return {};
+    };
+    const std::string &out = options_.out_file, &err = options_.err_file;
+    if (!out.empty()) TRY(open_one(out, STDOUT_FILENO));
+    // What srun says itself goes where the job's errors go.
+    if (!(out + err).empty()) TRY(open_one(err.empty() ? out : err, STDERR_FILENO));
+    return {};
+}
+
+void Session::news(const std::string& text) {
+    job_status_.news(text);
+    if (!status_line_.logs()) return draw_status();
+    const std::string money = job_status_.money(monotonic_now());
+    status_line_.show(id_->text() + ": " + text + (money.empty() ? "" : "; " + money), false);
+    (void)job_status_.new_price();  // told with it
+}
+
+// Once a second while it says something new. Not over what the job writes, or its user types.
+void Session::draw_status() {
+    constexpr Nanos pause = Nanos::from_s(1);
+    status_at_ = Nanos::never();
+    if (!status_line_.is_line() || !id_ || status_) return;
+    const Nanos now = monotonic_now();
+    const bool hidden = !output_.screen_free() || (running_ && !tty_ && typed_);
+    if (job_status_.changes()) status_at_ = now + pause;
+    if (!Terminal::foreground()) return status_line_.clear();
+    status_line_.show(job_status_.line(id_->text(), now), hidden);
+}
+
 void Session::ask_to_attach() {
     wire::Attach message;
     message.id = *id_;
@@ -102,7 +148,7 @@ void Session::lost(const std::string& why) {
 }
 
 Nanos Session::next_time() const {
-    return std::min(link_ ? Nanos::never() : retry_at_, attention_at_);
+    return std::min({link_ ? Nanos::never() : retry_at_, attention_at_, status_at_});
 }
 
 void Session::on_time(Nanos now) {
@@ -113,11 +159,19 @@ void Session::on_time(Nanos now) {
         }
         if (const Status status = connect(); !status) lost(status.error().message);
     }
+    if (now >= status_at_) draw_status();
     if (now >= attention_at_) {
         attention_at_ = Nanos::never();
-        if (!running_ && id_ && !options_.verbose)
-            says(true, "job " + id_->text() + (was_running_ ? " is frozen" : " waits") +
-                           (comment_.empty() ? "" : ": " + comment_));
+        const std::string text = id_ ? "job " + id_->text() +
+                                           (was_running_ ? " is frozen" : " waits") +
+                                           (comment_.empty() ? "" : ": " + comment_)
+                                     : "";
+        if (!running_ && id_ && !options_.verbose) {
+            if (status_line_.is_line())
+                draw_status();
+            else
+                says(true, text);
+        }
     }
 }
 
@@ -193,9 +247,15 @@ int Session::finish() {
         pollfd wait{link_->fd(), POLLOUT, 0};
         if (left.ns <= 0 || poll(&wait, 1, static_cast<int>(left.ns / 1'000'000)) <= 0) break;
     }
+    status_line_.clear();
     terminal_.restore();
     if (status_) return *status_;
     const int status = exit_status(*exit_, cancel_signal_);
+    if (status_line_.logs()) {
+        const auto cost = cost_of_summary(exit_->summary);
+        say(id_->text() + ": has ended, exit status " + std::to_string(status) +
+            (cost ? ", " + human_money(*cost) + " in all" : ""));
+    }
     log_.line("job " + id_->text() + " finished, exit status " + std::to_string(status) +
               (exit_->why.empty() ? "" : ": " + exit_->why));
     if (!exit_->why.empty()) {
@@ -214,6 +274,7 @@ int Session::finish() {
 }
 
 void Session::give_up(int status, const std::string& text) {
+    status_line_.clear();
     terminal_.restore();
     log_.line(text);
     say(text);
@@ -221,7 +282,9 @@ void Session::give_up(int status, const std::string& text) {
 }
 
 void Session::says(bool important, const std::string& text) const {
-    if (options_.verbose || (important && !options_.quiet)) say(text);
+    if (!options_.verbose && (!important || options_.quiet)) return;
+    status_line_.clear();
+    say(text);
 }
 
 }  // namespace souk::tools

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/job_status.hpp"
 #include "tools/common/link.hpp"
 #include "tools/srun/job_log.hpp"
 #include "tools/srun/options.hpp"
@@ -21,12 +22,16 @@ namespace souk::tools {
 class Session {
   public:
     Session(const SrunOptions& options, std::string socket)
-        : options_(options), socket_(std::move(socket)) {}
+        : options_(options), socket_(std::move(socket)), status_line_(status_mode(options)) {}
     // Submits and stays, or attaches to a job. Returns srun's exit status; errors are already said.
     int submit(wire::Submit request);
     int attach(JobId id);
 
   private:
+    static StatusMode status_mode(const SrunOptions& options);
+    Status open_files();
+    void news(const std::string& text);
+    void draw_status();
     // opening: a submission is not answered yet
     enum class State { opening, attaching, attached, away };
 
@@ -42,6 +47,7 @@ class Session {
     void on_submitted(const wire::Submitted& message);
     void on_attached(const wire::Attached& message);
     void on_notice(const wire::Notice& message);
+    void on_meter(const wire::Meter& message);
     void on_error(const std::string& text);
     void settle();  // the state is `attached` now: what waited for it goes out
 
@@ -95,6 +101,11 @@ class Session {
     std::string comment_;
     std::optional<wire::Exit> exit_;
     JobLog log_;
+    JobStatus job_status_;
+    bool typed_ = false;                // on a terminal that echoes it
+    Nanos status_at_ = Nanos::never();  // then its line is written anew
+    Nanos price_at_{INT64_MIN / 2};     // from then on another price is worth a line of the log
+    mutable StatusLine status_line_;
 };
 
 }  // namespace souk::tools

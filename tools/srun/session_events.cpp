@@ -16,7 +16,8 @@ namespace frame = wire::frame;
 
 namespace {
 constexpr size_t signals_max = 16;  // that wait for the agentd; more of them say nothing new
-}
+constexpr Nanos status_pause = Nanos::from_s(1);
+}  // namespace
 
 // ---- what the agentd says
 
@@ -45,6 +46,7 @@ void Session::on_frame(const Link::Frame& frame) {
         case frame::submitted: return with(&Session::on_submitted);
         case frame::attached: return with(&Session::on_attached);
         case frame::notice: return with(&Session::on_notice);
+        case frame::meter: return with(&Session::on_meter);
         case frame::error_text:
             if (const auto message = wire::unpack<wire::ErrorText>(frame.body))
                 on_error(message->text);
@@ -71,6 +73,9 @@ void Session::on_submitted(const wire::Submitted& message) {
     id_ = message.id;
     says(false, "job " + id_->text());
     log_.line("job " + id_->text() + " submitted");
+    if (const Status opened = open_files(); !opened)
+        return give_up(1, opened.error().message + "; job " + id_->text() +
+                              " goes on: srun --attach " + id_->text());
     if (hung_up_) return hang_up();
     state_ = State::attaching;  // the agentd attaches us by itself
 }
@@ -78,6 +83,7 @@ void Session::on_submitted(const wire::Submitted& message) {
 void Session::on_attached(const wire::Attached& message) {
     const bool first = !submitted_here_ && !began_;
     if (first) {
+        if (const Status opened = open_files(); !opened) return give_up(1, opened.error().message);
         output_.begin(message.offset);
         acked_[0] = message.offset[0];
         acked_[1] = message.offset[1];
@@ -120,8 +126,10 @@ void Session::on_notice(const wire::Notice& message) {
     if (message.kind != What::finished)
         log_.line("job " + id_->text() + " " +
                   (message.text.empty() ? to_string(message.kind) : message.text));
-    if (message.kind != What::comment || !message.text.empty())
+    const bool by_line = status_mode(options_) == StatusMode::log;  // says each by itself
+    if (!by_line && (message.kind != What::comment || !message.text.empty()))
         says(important, id_->text() + ": " + message.text);
+    const std::string news_text = message.text.empty() ? to_string(message.kind) : message.text;
     switch (message.kind) {
         case What::started:
         case What::moved:
@@ -146,6 +154,20 @@ void Session::on_notice(const wire::Notice& message) {
         case What::finished: break;  // the exit follows
         case What::warning: break;
     }
+    if (message.kind != What::finished && message.kind != What::stopped && !status_)
+        news(news_text);
+}
+
+// The line is written anew when the job is elsewhere or pays another price. In a log prices that
+// change all the time are told once a minute.
+void Session::on_meter(const wire::Meter& message) {
+    constexpr Nanos price_pause = Nanos::from_s(60);
+    const Nanos now = monotonic_now();
+    job_status_.meter(message, now);
+    if (!status_line_.logs()) return draw_status();
+    if (now < price_at_ || !job_status_.new_price()) return;
+    price_at_ = now + price_pause;
+    status_line_.show(id_->text() + ": " + job_status_.money(now), false);
 }
 
 void Session::waits(const std::string& comment) {
@@ -164,8 +186,9 @@ void Session::on_error(const std::string& text) {
 
 void Session::write_output() {
     const wire::Stream stream = output_.next_stream();
+    status_line_.clear();
     const Status status = output_.write_some();
-    if (status) return;
+    if (status) return (void)(status_at_ = monotonic_now() + status_pause);
     if (status.error().code == EPIPE || stream == wire::Stream::err) {
         // Nobody reads: the job learns it as a writer to a closed pipe does.
         output_.close(stream);
@@ -190,6 +213,7 @@ void Session::read_stdin() {
     char buffer[32 * 1024];
     const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    typed_ |= stdin_is_terminal_;
     if (n > 0) return typed({buffer, static_cast<size_t>(n)});
     if (terminal_lost_ && !options_.hangup_kills) return hang_up();
     // The end, or a stdin that cannot be read (a terminal that hung up): both end the job's input.

@@ -46,6 +46,8 @@ Status OutputQueue::write_some() {
                             whole ? left : std::min<size_t>(left, PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return {};
     if (n < 0) return fail_errno(piece.stream == wire::Stream::out ? "stdout" : "stderr", errno);
+    if (!whole && isatty(fd()))
+        screen_.wrote(std::string_view(piece.data).substr(piece.done, static_cast<size_t>(n)));
     piece.done += static_cast<size_t>(n);
     bytes_ -= static_cast<size_t>(n);
     written_[index(piece.stream)] += static_cast<uint64_t>(n);

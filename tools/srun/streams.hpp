@@ -12,6 +12,7 @@
 #include "agentd/wire/messages.hpp"
 #include "agentd/wire/types.hpp"
 #include "kernel/base/result.hpp"
+#include "tools/common/job_status.hpp"
 
 namespace souk::tools {
 
@@ -35,6 +36,8 @@ class OutputQueue {
     // Throws away what waits for this stream and all that comes: nobody reads it any more.
     void close(wire::Stream stream);
     wire::Stream next_stream() const { return pieces_.front().stream; }
+    // Whether another line may stand on the terminal, if that is where output goes.
+    bool screen_free() const { return screen_.free(); }
 
     uint64_t received(wire::Stream stream) const { return received_[index(stream)]; }
     uint64_t written(wire::Stream stream) const { return written_[index(stream)]; }
@@ -50,6 +53,7 @@ class OutputQueue {
     size_t bytes_ = 0;
     uint64_t received_[2] = {0, 0}, written_[2] = {0, 0};
     bool closed_[2] = {false, false};
+    ScreenUse screen_;
 };
 
 class InputBuffer {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "kernel/sys/host/fd.hpp"
+#include "tools/common/table.hpp"
 
 namespace souk::tools {
 
@@ -14,6 +15,12 @@ int exit_status(const wire::Exit& exit, int cancel_signal) {
     if (!exit.why.empty() && exit.wait_status == 0) return 1;
     if (WIFSIGNALED(exit.wait_status)) return 128 + WTERMSIG(exit.wait_status);
     return WEXITSTATUS(exit.wait_status);
+}
+
+std::optional<Money> cost_of_summary(const std::string& json) {
+    const auto summary = parse_object({json});
+    const auto cost = summary ? parse_money(field(*summary, "cost")) : fail("");
+    return cost ? std::optional(*cost) : std::nullopt;
 }
 
 Status check_summary_file(const std::string& file) {

@@ -2,9 +2,11 @@
 // The end of a job as srun's caller sees it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "agentd/wire/messages.hpp"
+#include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk::tools {
@@ -16,6 +18,8 @@ int exit_status(const wire::Exit& exit, int cancel_signal);
 
 // One line of JSON into the file, or on stderr if `file` is empty.
 Status write_summary(const std::string& file, const std::string& json);
+// What the job has cost in all; nothing where that is not said.
+std::optional<Money> cost_of_summary(const std::string& json);
 // The file can be written: said before a job is submitted.
 Status check_summary_file(const std::string& file);
 

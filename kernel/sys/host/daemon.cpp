@@ -2,6 +2,7 @@
 #include "kernel/sys/host/daemon.hpp"
 
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -119,6 +120,15 @@ std::optional<int> parse_daemon_arguments(const DaemonProgram& daemon, int argc,
 
 std::string usual_config(const char* program) {
     return std::string("/etc/souk/") + program + ".conf";
+}
+
+void no_core_dumps() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = 0;
+        ::setrlimit(RLIMIT_CORE, &limit);
+    }
+    ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // a program that takes cores from a pipe asks no limit
 }
 
 void tell_reload(Log& log, const std::string& file, const ConfigChange& change) {

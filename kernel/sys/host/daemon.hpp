@@ -38,6 +38,10 @@ std::optional<int> parse_daemon_arguments(const DaemonProgram& daemon, int argc,
                                           DaemonArguments& into);
 std::string usual_config(const char* program);
 
+// A daemon's memory holds keys and what jobs said: it goes into no core file, and no other process
+// of the same user looks at it. The hard limit stays, for jobs.
+void no_core_dumps();
+
 // Into the log: what was read again is in force, and what waits for the next start.
 void tell_reload(Log& log, const std::string& file, const ConfigChange& change);
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/process/init_codec.hpp"
 
@@ -28,15 +29,15 @@ std::string ping_groups() {
 // File descriptors with low numbers, for what a new process gets: the table of files that it shares
 // with the daemon need not be copied beyond them. Between two capsules they are /dev/null.
 struct Handover {
-    Fd null, dir, connection;
+    Fd null, dir, connection, fuse, slots;
 };
 Result<Handover*> handover() {
-    constexpr int above_own = 5;  // souk-init's first numbers
+    constexpr int above_own = SOUK_FILES_FD + 2;  // souk-init's first numbers
     static Handover kept;
     if (kept.connection) return &kept;
     Handover h;
     TRY_ASSIGN(const Fd null, open_at(AT_FDCWD, "/dev/null", O_RDWR));
-    for (Fd* fd : {&h.null, &h.dir, &h.connection}) {
+    for (Fd* fd : {&h.null, &h.dir, &h.connection, &h.fuse, &h.slots}) {
         *fd = Fd(::fcntl(null.get(), F_DUPFD_CLOEXEC, above_own));
         if (!*fd) return fail_errno("keep file descriptors for capsules", errno);
     }
@@ -70,14 +71,19 @@ Result<Handover*> handover() {
     for (const int procs : o.cgroup_v1)
         if (::write(procs, "0", 1) != 1) give_up("join a cgroup");
     // From here on it has a table of files of its own, with what is needed and below that.
-    const auto above = static_cast<unsigned>(std::max({h.null.get(), h.dir.get(), connection})) + 1;
+    const auto above = static_cast<unsigned>(std::max(
+                           {h.null.get(), h.dir.get(), connection, h.fuse.get(), h.slots.get()})) +
+                       1;
     if (::syscall(SYS_close_range, above, ~0U, CLOSE_RANGE_UNSHARE) != 0)
         give_up("arrange file descriptors");
     for (int fd = 0; fd < 3; ++fd) ::dup2(h.null.get(), fd);
     if (::dup2(h.dir.get(), 3) < 0 || ::dup2(connection, 4) < 0)
         give_up("arrange file descriptors");
     connection = 4;
-    ::syscall(SYS_close_range, 5U, ~0U, 0U);
+    if (o.fuse >= 0 &&
+        (::dup2(h.fuse.get(), SOUK_FILES_FD) < 0 || ::dup2(h.slots.get(), SOUK_FILES_FD + 1) < 0))
+        give_up("arrange file descriptors");
+    ::syscall(SYS_close_range, SOUK_FILES_FD + (o.fuse >= 0 ? 2U : 0U), ~0U, 0U);
     char* const no_environment[] = {nullptr};
     ::execve(argv[0], argv, no_environment);
     give_up("run souk-init");
@@ -120,10 +126,15 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (::dup3(options.dir, given->dir.get(), O_CLOEXEC) < 0 ||
         ::dup3(theirs.get(), given->connection.get(), O_CLOEXEC) < 0)
         return fail_errno("hand over file descriptors", errno);
+    if (options.fuse >= 0 && (::dup3(options.fuse, given->fuse.get(), O_CLOEXEC) < 0 ||
+                              ::dup3(options.slots, given->slots.get(), O_CLOEXEC) < 0))
+        return fail_errno("hand over file descriptors", errno);
     // Everything that allocates comes before the clone.
     std::vector<std::string> words = {options.init_path};
     if (options.own_net) words.insert(words.end(), {"net", ping_groups()});
     if (options.private_tmp) words.emplace_back("tmp");
+    if (options.fuse >= 0) words.emplace_back("files");
+    if (options.home_tree) words.emplace_back("tree");
     if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -141,7 +152,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     const long pid = clone_call(&args);
     if (pid == 0) become_init(options, *given, argv.data());
     const int code = errno;
-    for (const Fd* fd : {&given->dir, &given->connection})
+    for (const Fd* fd : {&given->dir, &given->connection, &given->fuse, &given->slots})
         (void)::dup3(given->null.get(), fd->get(), O_CLOEXEC);
     if (pid < 0) return fail_errno("make a capsule: clone3", code);
     Capsule capsule;
@@ -182,6 +193,16 @@ Result<Capsule> Capsule::reconnect(int dir, ProcessId init) {
 
 Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
     return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
+}
+
+Result<std::pair<Fd, Fd>> Capsule::files(const Pidfd& init) {
+    Fd both[2];
+    for (int i = 0; i < 2; ++i) {
+        both[i] =
+            Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, init.get(), SOUK_FILES_FD + i, 0)));
+        if (!both[i]) return fail_errno("take the mount of its files from souk-init", errno);
+    }
+    return std::pair(std::move(both[0]), std::move(both[1]));
 }
 
 Result<Fd> Capsule::net_namespace() const {
@@ -237,18 +258,14 @@ Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root) {
         // Parent 0: it came in from outside (CRIU, a helper). A zombie of PID 1 is about to be
         // reaped.
         if (above == 0 || (p.state == 'Z' && p.parent == 1)) continue;
-        const char* why = nullptr;
+        auto why = CauseCode::none;
         if (at != root)
-            why =
-                "has left the job's process tree and would be left behind; end it or start it in "
-                "the foreground";
+            why = CauseCode::left_process_tree;
         else if (p.pid != root && !session_can_be_made(p, by_pid, root))
-            why =
-                "is in a session whose leader has ended, and its parent is not the job's first "
-                "process";
-        if (why)
-            return fail("cannot move: process " + std::to_string(p.pid) + " (" + p.name + ") " +
-                        why);
+            why = CauseCode::session_lost;
+        if (why != CauseCode::none)
+            return fail_because(
+                why, {{"process", "process " + std::to_string(p.pid) + " (" + p.name + ")"}});
     }
     return {};
 }

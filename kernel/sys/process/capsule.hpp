@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel/base/result.hpp"
@@ -23,8 +24,13 @@ struct CapsuleOptions {
     std::string init_path;  // souk-init
     // the capsule's state directory: 0700, empty or of an ended capsule
     int dir = -1;
-    bool own_net = false;        // a network namespace of its own, with loopback up
-    bool private_tmp = false;    // a /tmp of its own
+    bool own_net = false;      // a network namespace of its own, with loopback up
+    bool private_tmp = false;  // a /tmp of its own
+    // A /dev/fuse and the requests of its clients (agentd/files/slots.hpp): the job's root is what
+    // they serve. -1: it is the node's.
+    int fuse = -1, slots = -1;
+    // The job's root is this node's tree, as its home serves it elsewhere: this node is its home.
+    bool home_tree = false;
     std::string run_keep;        // names below /run that its job sees, parted by spaces
     int cgroup = -1;             // directory fd of a cgroup v2 group; -1 = stay
     std::vector<int> cgroup_v1;  // open cgroup.procs files of v1 groups
@@ -47,6 +53,8 @@ class Capsule {
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
     Status kill() const { return pidfd_.signal(SIGKILL); }
+    // Of a capsule with a `fuse`: both, as souk-init keeps them.
+    static Result<std::pair<Fd, Fd>> files(const Pidfd& init);
     Result<Fd> net_namespace() const;
     // The directory /dev/shm or any other, as the capsule sees it.
     Result<Fd> open_inside(const std::string& path, int flags) const;

@@ -42,9 +42,10 @@ Result<bool> send_one(int socket, std::string_view record, const std::vector<int
 CapsuleClient::CapsuleClient(Fd connection) : fd_(std::move(connection)) {}
 
 Status CapsuleClient::send(souk_type type, uint32_t stream, int32_t value, uint64_t offset,
-                           uint64_t limit, std::string_view bytes, int fd, int second_fd) {
+                           uint64_t limit, std::string_view bytes, int fd, int second_fd,
+                           int third_fd) {
     std::vector<int> fds;
-    for (const int one : {fd, second_fd})
+    for (const int one : {fd, second_fd, third_fd})
         if (one >= 0) fds.push_back(one);
     std::string record = encode_init_message(type, stream, value, offset, limit, bytes);
     if (queue_.empty()) {
@@ -75,12 +76,12 @@ Status CapsuleClient::on_writable() {
     return {};
 }
 
-Status CapsuleClient::start(const LaunchSpec& spec, int cgroup) {
+Status CapsuleClient::start(const LaunchSpec& spec, int cgroup, int filter) {
     TRY_ASSIGN(const std::string text, encode_spec(spec));
     const Fd file(::memfd_create("souk-spec", MFD_CLOEXEC));
     if (!file) return fail_errno("memfd_create", errno);
     TRY(write_all(file.get(), text, "write the launch specification"));
-    return send(SOUK_START, 0, 0, 0, 0, {}, file.get(), cgroup);
+    return send(SOUK_START, 0, filter >= 0, 0, 0, {}, file.get(), cgroup, filter);
 }
 
 Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t records_max) {

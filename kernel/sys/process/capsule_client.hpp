@@ -39,8 +39,8 @@ class CapsuleClient {
         return send(SOUK_HELLO, 0, 0, stdout_from, stderr_from);
     }
     // `cgroup`: a v2 group of the job's own, below or beside that of souk-init, which must stay
-    // awake when it is frozen.
-    Status start(const LaunchSpec& spec, int cgroup = -1);
+    // awake when it is frozen. `filter`: of its system calls (syscall_filter.hpp).
+    Status start(const LaunchSpec& spec, int cgroup = -1, int filter = -1);
     Status ack(uint32_t stream, uint64_t offset) { return send(SOUK_ACK, stream, 0, offset); }
     // At most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or welcome):
     // those would be lost.
@@ -80,7 +80,8 @@ class CapsuleClient {
         std::vector<Fd> fds;
     };
     Status send(souk_type type, uint32_t stream = 0, int32_t value = 0, uint64_t offset = 0,
-                uint64_t limit = 0, std::string_view bytes = {}, int fd = -1, int second_fd = -1);
+                uint64_t limit = 0, std::string_view bytes = {}, int fd = -1, int second_fd = -1,
+                int third_fd = -1);
 
     Fd fd_;
     std::deque<Record> queue_;

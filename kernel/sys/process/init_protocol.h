@@ -24,6 +24,11 @@ enum {
     SOUK_KEPT_MAX = 4096,
     SOUK_STREAMS = 2,  // outputs: 1 stdout (or the terminal), 2 stderr
 };
+// Of a capsule whose root is its home's: /dev/fuse, and after it the requests of the clients. Where
+// that root is, as PID 1 and CRIU see it.
+#define SOUK_FILES_FD 5
+#define SOUK_FILES_ROOT "/run/souk-root"
+
 #define SOUK_RESIDUE_NAME "souk-residue"
 #define SOUK_SHM_NAME "souk-shm"
 #define SOUK_TMP_NAME "souk-tmp"  // there: the job has a /tmp of its own
@@ -41,8 +46,8 @@ enum souk_type {
     // first record of a connection
     SOUK_HELLO = 1,
     // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2
-    // group, so that freezing the job leaves souk-init awake. Answer: STARTED or
-    // EXEC_FAILED
+    // group, so that freezing the job leaves souk-init awake; value = 1: + fd, the last one: the
+    // filter of its system calls (struct sock_filter[]). Answer: STARTED or EXEC_FAILED
     SOUK_START,
     SOUK_ACK,  // stream, offset: everything before offset is safe
     // offset +bytes; bytes before what was taken and after the limit are ignored

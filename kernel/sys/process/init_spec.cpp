@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/process/init_spec.hpp"
 
+#include <stdint.h>
 #include <string.h>
 
 namespace souk {
@@ -25,6 +26,9 @@ const char* parse_spec(void* data, size_t size, SpecView* view) {
     const uint64_t fixed =
         uint64_t{head->rlimits} * sizeof(souk_rlimit) + uint64_t{head->groups} * sizeof(uint32_t);
     if (fixed > size - sizeof *head) return "launch specification: cut short";
+    // "As before" to the kernel: the job would stay root.
+    if (head->uid == UINT32_MAX || head->gid == UINT32_MAX)
+        return "launch specification: nobody's user";
     char* at = static_cast<char*>(data) + sizeof *head;
     char* end = static_cast<char*>(data) + size;
     view->head = head;

@@ -11,27 +11,30 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
 struct Kind {
-    std::string_view prefix, name;
+    std::string_view prefix;
+    CauseCode code;
 };
 // CRIU 4.2 refuses each of these.
 constexpr std::array kinds = {
-    Kind{"anon_inode:[io_uring]", "an io_uring"},
-    Kind{"anon_inode:[userfaultfd]", "a userfaultfd"},
-    Kind{"anon_inode:[perf_event]", "a perf event"},
-    Kind{"anon_inode:bpf", "a BPF object"},
-    Kind{"anon_inode:kvm", "a virtual machine"},
-    Kind{"/dev/kvm", "a virtual machine"},
-    Kind{"/dev/fuse", "a FUSE server's device"},
-    Kind{"/secretmem", "secret memory"},
-    Kind{"/dev/nvidia", "a GPU"},
-    Kind{"/dev/dri/", "a GPU"},
-    Kind{"/dev/kfd", "a GPU"},
+    Kind{"anon_inode:[io_uring]", CauseCode::holds_io_uring},
+    Kind{"anon_inode:[userfaultfd]", CauseCode::holds_userfaultfd},
+    Kind{"anon_inode:[perf_event]", CauseCode::holds_perf_event},
+    Kind{"anon_inode:bpf", CauseCode::holds_bpf},
+    Kind{"anon_inode:kvm", CauseCode::holds_virtual_machine},
+    Kind{"/dev/kvm", CauseCode::holds_virtual_machine},
+    Kind{"/dev/fuse", CauseCode::holds_fuse_device},
+    Kind{"/secretmem", CauseCode::holds_secret_memory},
+    Kind{"/dev/nvidia", CauseCode::holds_gpu},
+    Kind{"/dev/dri/", CauseCode::holds_gpu},
+    Kind{"/dev/kfd", CauseCode::holds_gpu},
 };
 
 std::string named(const CapsuleProcess& p) {
@@ -134,49 +137,96 @@ std::string tcp_peer(std::string_view table, std::string_view inode) {
     return {};
 }
 
-std::string_view unmovable_file(std::string_view target) {
+CauseCode unmovable_file(std::string_view target) {
     for (const Kind& kind : kinds)
-        if (target.starts_with(kind.prefix)) return kind.name;
-    return {};
+        if (target.starts_with(kind.prefix)) return kind.code;
+    return CauseCode::none;
 }
+
+namespace {
+
+// What one process has open.
+struct Looker {
+    int proc;
+    TcpPolicy tcp;
+    size_t files_max;
+    size_t files = 0;
+    TcpTables connections = {};
+
+    Status look_at_file(const CapsuleProcess& p, const std::string& directory,
+                        const std::string& name) {
+        char target[64];
+        const ssize_t n =
+            ::readlinkat(proc, (directory + "/" + name).c_str(), target, sizeof target);
+        if (n <= 0) return {};
+        const std::string_view file(target, static_cast<size_t>(n));
+        CauseCode what = unmovable_file(file);
+        if (what == CauseCode::none && is_message_queue(proc, directory + "/" + name, file))
+            what = CauseCode::holds_message_queue;
+        if (what != CauseCode::none)
+            return fail_because(what, {{"process", named(p)}, {"file", name}});
+        if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) return {};
+        const auto peer = connections.peer(proc, p.pid, file.substr(8, file.size() - 9));
+        if (peer.empty()) return {};
+        return fail_because(CauseCode::holds_connection,
+                            {{"process", named(p)}, {"peer", peer}, {"file", name}});
+    }
+
+    Status look(const CapsuleProcess& p) {
+        if (goes_on_headless(proc, p))
+            return fail_because(CauseCode::first_thread_ended, {{"process", named(p)}});
+        if (p.state == 'Z') return {};
+        if (traced(proc, p.pid)) return fail_because(CauseCode::is_traced, {{"process", named(p)}});
+        const std::string directory = std::to_string(p.pid) + "/fd";
+        const auto names = list_dir(proc, directory);
+        if (!names && names.error().code != ENOENT && names.error().code != ESRCH)
+            return wrap("look at what " + named(p) + " has open", names.error());
+        if (!names) return {};  // it ended meanwhile
+        for (const std::string& name : *names) {
+            if (++files > files_max) return {};
+            TRY(look_at_file(p, directory, name));
+        }
+        return {};
+    }
+};
+
+}  // namespace
 
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max) {
     TRY_ASSIGN(const auto processes, capsule_processes(capsule));
     TRY(check_movable(processes, root));
     TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
-    size_t files = 0;
-    TcpTables connections;
-    for (const CapsuleProcess& p : processes) {
-        if (p.pid == 1 || p.parent == 0) continue;  // souk-init, and who came from outside
-        if (goes_on_headless(proc.get(), p))
-            return fail("cannot move: the first thread of " + named(p) +
-                        " has ended, and others go on");
-        if (p.state == 'Z') continue;
-        if (traced(proc.get(), p.pid)) return fail("cannot move: " + named(p) + " is being traced");
-        const std::string directory = std::to_string(p.pid) + "/fd";
-        const auto names = list_dir(proc.get(), directory);
-        if (!names) continue;  // it ended meanwhile
-        for (const std::string& name : *names) {
-            if (++files > files_max) return {};
-            char target[64];
-            const ssize_t n =
-                ::readlinkat(proc.get(), (directory + "/" + name).c_str(), target, sizeof target);
-            if (n <= 0) continue;
-            const std::string_view file(target, static_cast<size_t>(n));
-            if (const auto what = unmovable_file(file); !what.empty())
-                return fail("cannot move: " + named(p) + " has " + std::string(what) +
-                            " open (file " + name + ")");
-            if (is_message_queue(proc.get(), directory + "/" + name, file))
-                return fail("cannot move: " + named(p) + " has a POSIX message queue open (file " +
-                            name + ")");
-            if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) continue;
-            if (const auto peer =
-                    connections.peer(proc.get(), p.pid, file.substr(8, file.size() - 9));
-                !peer.empty())
-                return fail("cannot move: " + named(p) + " is connected to " + peer + " (file " +
-                            name + "), and --tcp=refuse keeps that");
-        }
+    Looker looker{proc.get(), tcp, files_max};
+    for (const CapsuleProcess& p : processes)
+        if (p.pid != 1 && p.parent != 0)  // souk-init, and who came from outside
+            TRY(looker.look(p));
+    return {};
+}
+
+Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
+    TRY_ASSIGN(const Fd proc, open_at(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
+    std::map<pid_t, std::vector<CapsuleProcess>> children;
+    std::vector<CapsuleProcess> tree;
+    for (const std::string& name : names) {
+        const auto pid = whole_number<pid_t>(name);
+        if (!pid) continue;
+        const auto stat = read_proc_stat(proc.get(), name);
+        if (!stat) continue;  // it ended meanwhile
+        const CapsuleProcess p{
+            *pid,          stat->parent,         stat->state,          stat->name,
+            stat->threads, stat->reserved_bytes, stat->resident_pages, stat->session};
+        if (*pid == root)
+            tree.push_back(p);
+        else
+            children[p.parent].push_back(p);
     }
+    if (tree.empty())
+        return tl::unexpected(Error{ESRCH, "there is no process " + std::to_string(root)});
+    for (size_t i = 0; i < tree.size(); ++i)
+        for (const CapsuleProcess& p : children[tree[i].pid]) tree.push_back(p);
+    Looker looker{proc.get(), tcp, files_max};
+    for (const CapsuleProcess& p : tree) TRY(looker.look(p));
     return {};
 }
 

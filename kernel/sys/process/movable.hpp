@@ -8,14 +8,15 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
 
-// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along: "an io_uring";
-// else empty. Pure.
-std::string_view unmovable_file(std::string_view target);
+// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along:
+// holds_io_uring; else none. Pure.
+CauseCode unmovable_file(std::string_view target);
 
 // The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a
 // connection that a dump would have to keep: not listening, not over. Else empty. Pure.
@@ -25,6 +26,10 @@ std::string tcp_peer(std::string_view table, std::string_view inode);
 // `files_max` of all; with TcpPolicy::refuse also for TCP connections. The error names process and
 // reason. About a microsecond a file.
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max = 4096);
+
+// The same of a process that no capsule holds, and of all that have come of it. The error has ESRCH
+// if there is none.
+Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max = 4096);
 
 // Whether one of them holds a lock of a file: flock(2), POSIX, or of an open file description.
 Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes);

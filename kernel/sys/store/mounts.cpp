@@ -35,7 +35,8 @@ std::vector<Mount> parse_mounts(const std::string& mountinfo) {
     libmnt_fs* fs = nullptr;
     while (::mnt_table_next_fs(table.get(), at.get(), &fs) == 0)
         mounts.push_back({text_of(::mnt_fs_get_target(fs)), text_of(::mnt_fs_get_fstype(fs)),
-                          text_of(::mnt_fs_get_fs_options(fs)), ::mnt_fs_get_devno(fs)});
+                          text_of(::mnt_fs_get_fs_options(fs)), ::mnt_fs_get_devno(fs),
+                          text_of(::mnt_fs_get_srcpath(fs)), text_of(::mnt_fs_get_root(fs))});
     return mounts;
 }
 

@@ -17,6 +17,8 @@ struct Mount {
     std::string type;     // "ext4", "cgroup2", "fuse.sshfs"
     std::string options;  // of the file system itself, not of this mount
     dev_t device = 0;
+    std::string source;  // "/dev/sda1", "server:/home"
+    std::string root;    // the directory of the file system that is mounted
 };
 
 // Of the text of a mountinfo, in its order. A line that is none is left out. Pure.

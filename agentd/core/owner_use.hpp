@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// OwnerUse: whether the owner of this node uses it, and what that means for guests. Pure: signs of
+// use come in with the time, a Rung comes out. Each sign says that the owner is here; he is away
+// once there was none for `away`. While he is here, guests are lowered at once (they get the
+// least share of the CPUs), and made to leave by a sign that comes `leave` after the first one or
+// later: one short burst sends nobody away. When he is away they are as before. Between the rungs
+// there is no way down but that: a job is not sent away and called back by an owner who comes and
+// goes within `away`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernel/base/time.hpp"
+
+namespace souk {
+
+struct OwnerUsePolicy {
+    // What his return does to guests at most.
+    enum class Return : uint8_t { nothing, lower, leave } on_return = Return::nothing;
+    Nanos away = Nanos::from_s(300);
+    Nanos leave = Nanos::from_s(60);
+};
+
+class OwnerUse {
+  public:
+    enum class Rung : uint8_t { none, lowered, leaving };
+
+    explicit OwnerUse(OwnerUsePolicy policy) : policy_(policy) {}
+
+    // A sign that he uses the machine, and which. `now` never goes back.
+    void used(Nanos now, std::string why);
+    // When tick() has something to do next; never: not before the next sign.
+    Nanos next() const;
+    void tick(Nanos now);
+
+    bool here() const { return since_ != Nanos::never(); }
+    Rung rung() const { return rung_; }
+    // Since when he is here, and the sign that said so.
+    Nanos since() const { return since_; }
+    const std::string& why() const { return why_; }
+
+  private:
+    OwnerUsePolicy policy_;
+    Rung rung_ = Rung::none;
+    Nanos since_ = Nanos::never(), last_;
+    std::string why_;
+};
+const char* to_string(OwnerUse::Rung rung);  // none, lowered, leaving
+
+}  // namespace souk

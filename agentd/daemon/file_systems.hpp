@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The file systems of this node as a home names them to the nodes of its jobs
+// (JobSpec::file_systems): a digest of what kernel/sys/store/same_files.hpp says, and the
+// directories that it is of.
+#pragma once
+
+#include <string>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+// `directories`, parted by blanks; none: all that is mounted.
+Result<std::string> file_systems(const std::string& directories);
+// What a home has named is what this node has. Not, where it cannot be told.
+bool has_file_systems(const std::string& named);
+
+}  // namespace souk

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/daemon/guest_files.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "agentd/files/client.hpp"
+#include "agentd/files/slots.hpp"
+
+namespace souk {
+namespace {
+constexpr Nanos start_pause = Nanos::from_ms(50);
+constexpr size_t connections_max = 8192;
+}  // namespace
+
+Result<std::pair<Fd, Fd>> GuestFiles::make() {
+    auto fuse = open_at(AT_FDCWD, "/dev/fuse", O_RDWR);
+    if (!fuse) return wrap("this node cannot show the files of a home", fuse.error());
+    TRY_ASSIGN(Fd slots, files::Slots::make());
+    return std::pair(std::move(*fuse), std::move(slots));
+}
+
+void GuestFiles::begin(const GuestJob& job, const Capsule& capsule) {
+    Client& client = clients_[job.key];
+    client.uid = job.spec.launch.uid;
+    client.gid = job.spec.launch.gid;
+    auto init = Pidfd::open(capsule.id().pid);
+    if (!init) return;  // it has ended; its end follows
+    client.init = std::move(*init);
+    start(job.key);
+}
+
+void GuestFiles::own(const GuestKey& key) {
+    own_.insert(key);
+    refuse(key);
+}
+
+// The home asks no more for this capsule.
+void GuestFiles::refuse(const GuestKey& key) {
+    const auto it = connections_.find(key);
+    if (it == connections_.end() || !own_.contains(key)) return;
+    if (wire::Channel* const channel = peers_.channel(it->second))
+        (void)channel->send(wire::frame::image_result,
+                            wire::pack(wire::ImageResult{key.id, key.epoch, false,
+                                                         "this node has its home's files itself"}));
+}
+
+void GuestFiles::end(const GuestKey& key) {
+    if (own_.erase(key) > 0) drop_connection(key);
+    const auto it = clients_.find(key);
+    if (it == clients_.end()) return;
+    if (it->second.process) (void)it->second.process.signal(SIGKILL);
+    clients_.erase(it);
+    drop_connection(key);
+}
+
+void GuestFiles::start(const GuestKey& key) {
+    const auto it = clients_.find(key);
+    if (it == clients_.end()) return;
+    const Status started = start_now(key, it->second);
+    if (started) return connect(key);
+    log_.limited("files " + key.text(), Loop::now(), Level::warning,
+                 "a job's files are not to be had",
+                 {{"JOB", key.id.text()}, {"WHY", started.error()}});
+    it->second.again = loop_.after(start_pause, [this, key] { start(key); });
+}
+
+Status GuestFiles::start_now(const GuestKey& key, Client& client) {
+    TRY_ASSIGN(const auto kept, Capsule::files(client.init));
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
+    Fd ours(pair[0]);
+    const Fd theirs(pair[1]);
+    TRY_ASSIGN(client.process,
+               start_files({"client", std::to_string(client.uid), std::to_string(client.gid)},
+                           {kept.first.get(), kept.second.get(), theirs.get()}, false));
+    client.watch.close();
+    client.control = std::move(ours);
+    TRY_ASSIGN(client.watch,
+               loop_.watch(client.control.get(), POLLIN, [this, key](short) { heard(key); }));
+    return {};
+}
+
+// A stream has ended, or the client has.
+void GuestFiles::heard(const GuestKey& key) {
+    Client& client = clients_.at(key);
+    char word;
+    const ssize_t n = ::recv(client.control.get(), &word, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    drop_connection(key);  // the home makes another
+    if (n > 0) return;
+    client.watch.close();
+    client.control.reset();
+    client.process = Pidfd();
+    client.again = loop_.after(start_pause, [this, key] { start(key); });
+}
+
+void GuestFiles::drop_connection(const GuestKey& key) {
+    const auto it = connections_.find(key);
+    if (it == connections_.end()) return;
+    const uint64_t connection = it->second;
+    connections_.erase(it);
+    if (const auto client = clients_.find(key); client != clients_.end())
+        client->second.pump.reset();
+    loop_.defer([this, connection] { peers_.close(connection); });
+}
+
+Status GuestFiles::frame(uint64_t connection, const NodeName& home, const wire::Frame& f) {
+    TRY_ASSIGN(const wire::FilesBegin begin, wire::unpack<wire::FilesBegin>(f.body));
+    const GuestKey key{begin.id, begin.epoch};
+    if (key.id.home != home) return fail("files of a job of another home");
+    if (connections_.size() >= connections_max) return fail("too many connections of files");
+    drop_connection(key);
+    connections_[key] = connection;
+    refuse(key);
+    connect(key);
+    return {};
+}
+
+void GuestFiles::connect(const GuestKey& key) {
+    const auto client = clients_.find(key);
+    const auto connection = connections_.find(key);
+    if (client == clients_.end() || connection == connections_.end() || !client->second.control)
+        return;
+    if (const Status done = connect_now(key, client->second, connection->second); !done) {
+        log_.limited("files " + key.text(), Loop::now(), Level::warning,
+                     "a job's files are not to be had",
+                     {{"JOB", key.id.text()}, {"WHY", done.error()}});
+        drop_connection(key);
+    }
+}
+
+Status GuestFiles::connect_now(const GuestKey& key, Client& client, uint64_t connection) {
+    wire::Channel* const channel = peers_.channel(connection);
+    if (!channel) return fail("the connection is gone");
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
+    Fd ours(pair[0]);
+    const Fd theirs(pair[1]);
+    TRY(channel->send(wire::frame::image_result,
+                      wire::pack(wire::ImageResult{key.id, key.epoch, true, {}})));
+    TRY(files::give_stream(client.control.get(), theirs.get()));
+    client.pump =
+        std::make_unique<FilesPump>(loop_, *channel, std::move(ours), nullptr,
+                                    [this, key](const std::string&) { drop_connection(key); });
+    peers_.receive_raw(connection, [this, key, connection](ByteView bytes) {
+        const auto now = connections_.find(key);
+        const auto c = clients_.find(key);
+        if (now != connections_.end() && now->second == connection && c != clients_.end() &&
+            c->second.pump)
+            c->second.pump->take(bytes);
+    });
+    return {};
+}
+
+void GuestFiles::closed(uint64_t connection) {
+    for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+        if (it->second != connection) continue;
+        if (const auto client = clients_.find(it->first); client != clients_.end())
+            client->second.pump.reset();
+        connections_.erase(it);
+        return;
+    }
+}
+
+}  // namespace souk

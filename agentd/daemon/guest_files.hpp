@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// GuestFiles: the clients of the capsules here whose root their home serves (docs/files.md). Each
+// has a client, started again when it dies, which gets a stream to the home each time the home
+// connects. souk-init keeps the mount; a client ends with its agentd, and the next agentd starts
+// another. Owned by the GuestHost.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "agentd/core/guest_io.hpp"
+#include "agentd/daemon/files_pump.hpp"
+#include "agentd/daemon/peers.hpp"
+#include "kernel/sys/process/capsule.hpp"
+
+namespace souk {
+
+class GuestFiles {
+  public:
+    GuestFiles(Loop& loop, Log& log, Peers& peers) : loop_(loop), log_(log), peers_(peers) {}
+
+    // For a capsule that is made: /dev/fuse and the table of requests.
+    static Result<std::pair<Fd, Fd>> make();
+    void begin(const GuestJob& job, const Capsule& capsule);
+    // Of a capsule that has this node's own tree instead: its home hears that it need not serve it.
+    void own(const GuestKey& key);
+    // Its client is killed, and so the mount ends with the capsule.
+    void end(const GuestKey& key);
+
+    // A connection that carries files: from the job's home.
+    static bool takes(const wire::Frame& f) { return f.type == wire::frame::files_begin; }
+    Status frame(uint64_t connection, const NodeName& home, const wire::Frame& frame);
+    void closed(uint64_t connection);
+
+  private:
+    struct Client {
+        uint32_t uid = 0, gid = 0;
+        Pidfd init, process;
+        Fd control;
+        Watch watch;
+        Timer again;
+        std::unique_ptr<FilesPump> pump;
+    };
+    void start(const GuestKey& key);
+    Status start_now(const GuestKey& key, Client& client);
+    void heard(const GuestKey& key);
+    void connect(const GuestKey& key);
+    Status connect_now(const GuestKey& key, Client& client, uint64_t connection);
+    void drop_connection(const GuestKey& key);
+    void refuse(const GuestKey& key);
+
+    Loop& loop_;
+    Log& log_;
+    Peers& peers_;
+    std::map<GuestKey, Client> clients_;
+    // Of each capsule the connection that its home made last; of some the capsule is yet to come.
+    std::map<GuestKey, uint64_t> connections_;
+    std::set<GuestKey> own_;
+};
+
+}  // namespace souk

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// GuestHost: how large an image that comes may be, and of what its tag is made
+// (checkpoint/stream_tag.hpp).
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "agentd/daemon/guest_host.hpp"
+#include "checkpoint/frozen_memory.hpp"
+#include "kernel/trust/openssl.hpp"
+
+namespace souk {
+namespace {
+
+constexpr uint64_t image_beside = uint64_t{1} << 30;  // files that the job has deleted
+
+Result<uint64_t> bytes_free(int directory) {
+    struct statvfs fs {};
+    if (::fstatvfs(directory, &fs) != 0) return fail_errno("room for an image", errno);
+    return static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+}
+
+ImageSeal seal_of(const GuestJob& job, const JobId& id, Epoch from, Epoch to) {
+    ImageSeal seal;
+    seal.job = id;
+    seal.from = from;
+    seal.to = to;
+    seal.uid = job.spec.launch.uid;
+    seal.gid = job.spec.launch.gid;
+    return seal;
+}
+
+}  // namespace
+
+void GuestHost::note_key(const NodeName& from, const GuestCommand& command) {
+    if (from != command.id.home) return;
+    if (const auto secret = trust::from_hex(command.disk_secret); secret && !secret->empty())
+        if (const auto kept = secrets_.keep({command.id, command.epoch}, *secret); !kept)
+            log_.warning("a key is in memory alone",
+                         {{"JOB", command.id.text()}, {"WHY", kept.error()}});
+    const auto key = trust::from_hex(command.image_key);
+    if (!key) return;  // the destination says that the tag is another
+    const GuestKey of{command.id, command.epoch};
+    const GuestVerb verb = command.verb;
+    if (verb == GuestVerb::prepare || verb == GuestVerb::keep) coming_[of] = *key;
+    if (verb == GuestVerb::ship || verb == GuestVerb::checkpoint)
+        going_[of] = {command.new_epoch, *key};
+}
+
+void GuestHost::forget_key(const GuestKey& key) {
+    coming_.erase(key);
+    going_.erase(key);
+    secrets_.forget(key);
+}
+
+// What a tag is made of, but for the nonce; without a key where the home gave none.
+ImageSeal GuestHost::seal(const GuestKey& of, Epoch to) const {
+    const auto key = going_.find(of);
+    const GuestJob* job = guest_.find(of);
+    if (key == going_.end() || key->second.to != to || !job) return {};
+    ImageSeal seal = seal_of(*job, of.id, of.epoch, to);
+    seal.key = key->second.key;
+    seal.source = node_;
+    return seal;
+}
+
+ImageSeal GuestHost::seal_of_coming(const GuestKey& to, const NodeName& sender, Epoch from) const {
+    const auto key = coming_.find(to);
+    const GuestJob* job = guest_.find(to);
+    if (key == coming_.end() || !job) return {};
+    ImageSeal seal = seal_of(*job, to.id, from, to.epoch);
+    seal.key = key->second;
+    seal.source = sender;
+    seal.destination = node_;
+    return seal;
+}
+
+// It lies where it was until its home lets go of it, and then with the others that were refused.
+void GuestHost::image_refused(const GuestKey& key, const std::string& why) {
+    Cell* c = cell(key);
+    if (!c) return;
+    c->refuse_image(!why.empty());
+    if (why.empty()) return;
+    log_.warning("an image is refused, and kept when its job goes on without it",
+                 {{"JOB", key.id.text()},
+                  {"EPOCH", key.epoch.n},
+                  {"as", config_.state + "/refused/" + key.text()},
+                  {"WHY", why}});
+}
+
+// An image holds what the capsule may have in memory, in its own file systems too, and files that
+// the job has deleted.
+Result<Transfers::Place> GuestHost::place_of_image(const GuestKey& key) {
+    Cell* c = cell(key);
+    if (!c) return fail("no capsule waits for it");
+    Transfers::Place place;
+    TRY_ASSIGN(place.image, c->image());
+    place.key = c->image_key();
+    TRY_ASSIGN(place.bytes_max, bytes_free(place.image.get()));
+    const uint64_t memory = memory_bytes_max(key);
+    place.bytes_max =
+        std::min(place.bytes_max, memory + std::min(image_beside, UINT64_MAX - memory));
+    return place;
+}
+
+// Of its processes and what they have in its own file systems, as its ticket says.
+uint64_t GuestHost::memory_bytes_max(const GuestKey& key) const {
+    const GuestJob* job = guest_.find(key);
+    return job && job->memory_mb > 0 ? static_cast<uint64_t>(job->memory_mb) << 21 : UINT64_MAX;
+}
+
+Status GuestHost::check_memory(const GuestKey& key, uint64_t bytes) const {
+    const uint64_t most = memory_bytes_max(key);
+    if (bytes <= most) return {};
+    return fail("more memory than its ticket allows: " + std::to_string(bytes >> 20) + " MB, not " +
+                std::to_string(most >> 20));
+}
+
+// What the image leaves out, and its source is to send.
+Status GuestHost::check_left_out(const GuestKey& key, const Cell& c) const {
+    TRY_ASSIGN(const Fd image, c.image());
+    TRY_ASSIGN(const auto ranges, lazy_ranges(image.get()));
+    uint64_t pages = 0;
+    for (const PageRange& r : ranges)
+        pages =
+            r.pages > UINT64_MAX / page_bytes - pages ? UINT64_MAX / page_bytes : pages + r.pages;
+    return check_memory(key, pages * page_bytes);
+}
+
+}  // namespace souk

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// TicketDesk: whether a ticket is the market's, and what time it is by the market's clock. It holds
+// the keys that the market has told, also on disk: tickets are verified while the market is away.
+// The market's time is counted on from when it was told, by a clock that nobody sets; before that
+// it is this node's own. What a ticket allows is decided by the Guest
+// (agentd/core/guest_tickets.hpp).
+#pragma once
+
+#include <string>
+
+#include "agentd/core/guest_tickets.hpp"
+#include "kernel/trust/revocations.hpp"
+#include "kernel/trust/ticket_key.hpp"
+#include "kernel/wire/messages.hpp"
+
+namespace souk {
+
+class TicketDesk {
+  public:
+    // Of that directory of identity. Errors: what lies there cannot be read.
+    static Result<TicketDesk> open(std::string dir);
+    // By the market, over its connection. `now`: Loop::now(), `unix`: this node's own clock.
+    Status told(const wire::TicketKeys& word, Nanos now, Nanos unix);
+    // How far this node's own clock is behind the market's; negative: before it. As last told.
+    Nanos behind() const { return behind_; }
+    // What a command shows.
+    Warrant warrant(const GuestCommand& command, const trust::Revocations& revoked, Nanos now,
+                    Nanos unix) const;
+
+  private:
+    explicit TicketDesk(std::string dir) : dir_(std::move(dir)) {}
+    std::string dir_, text_;
+    trust::TicketKeys keys_;
+    bool has_time_ = false;
+    Nanos calendar_, behind_;  // the market's Unix time less Loop::now()
+};
+
+}  // namespace souk

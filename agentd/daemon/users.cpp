@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The users of other homes on this node: the owner's file, and as whom each job runs.
+#include <fcntl.h>
+
+#include <sstream>
+
+#include "agentd/daemon/config.hpp"
+#include "agentd/daemon/guest_host.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/trust/identity.hpp"
+
+namespace souk {
+
+Result<UserMap> load_user_map(const Config& config, const std::string& realm) {
+    UserMap::Rules rules{realm, config.guest_uid_min, {}};
+    std::istringstream names(config.guest_groups);
+    for (std::string name; names >> name;) rules.groups.push_back(name);
+    std::string text;
+    if (!config.user_map.empty()) {
+        auto read = read_file(AT_FDCWD, config.user_map);
+        if (!read) return wrap("user_map", read.error());
+        text = std::move(*read);
+    }
+    auto map = UserMap::parse(text, std::move(rules));
+    if (!map) return wrap("user_map: " + config.user_map, map.error());
+    return map;
+}
+
+std::string user_map_text(const Config& config) {
+    if (config.insecure)
+        return "# insecure: the users of other nodes are the same here, root too\n";
+    const auto identity = trust::load_identity(config.identity);
+    const std::string realm = identity && *identity ? (*identity)->root.site() : "souk";
+    const auto map = load_user_map(config, realm);
+    if (!map) return "# " + map.error().message + "\n";
+    std::string text =
+        "# who the users of other nodes are here (this market's realm is " + realm + "):\n";
+    size_t wrong = 0;
+    for (const std::string& line : map->describe(SystemAccounts(), &wrong))
+        text += "#   " + line + "\n";
+    if (wrong > 0)
+        text += "# " + std::to_string(wrong) +
+                " of these lines name nobody who may run here: their users' jobs are refused\n";
+    return text;
+}
+
+// -------------------------------------------------------------------------------------------------
+
+Status GuestHost::reload_users(const Config& config) {
+    if (!tls_) return {};
+    TRY_ASSIGN(users_, load_user_map(config, tls_->identity()->root.site()));
+    return {};
+}
+
+// As whom the job begins or comes here. Who is somebody on one machine may be somebody else, or
+// root, on this one. A job of this node's own user is that user's, whatever another node says.
+Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& command) const {
+    const LaunchSpec& launch = command.spec.launch;
+    RunsAs own{true, launch.uid, launch.gid, launch.groups};
+    const RunsAs& was = command.spec.as.known ? command.spec.as : own;
+    if (!users_) return own;
+    if (from == node_) {
+        if (launch.uid != 0) own.groups = users_->within(launch.groups, accounts_);
+        return command.verb == GuestVerb::start ? own : UserMap::returns(own, was);
+    }
+    const Principal who{peers_.realm_of(from), command.spec.user, launch.uid, launch.gid,
+                        launch.groups};
+    return command.verb == GuestVerb::start ? users_->begins(who, accounts_)
+                                            : users_->comes(who, was, accounts_);
+}
+
+// False: it is refused, and its home has been told.
+bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
+    if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return true;
+    auto as = runs_as(from, command);
+    if (as) {
+        command.spec.launch.uid = as->uid;
+        command.spec.launch.gid = as->gid;
+        command.spec.launch.groups = std::move(as->groups);
+        return true;
+    }
+    log_.limited("user", Loop::now(), Level::warning, "a job was refused",
+                 {{"JOB", command.id.text()}, {"NODE", from}, {"WHY", as.error()}});
+    GuestEvent refused;
+    refused.id = command.id;
+    refused.epoch = command.epoch;
+    refused.state = GuestState::failed;
+    refused.no_user = true;
+    refused.why = Trouble(node_ + " does not take its user: " + as.error().message)
+                      .or_code(CauseCode::user_refused);
+    to_home(from, refused);
+    return false;
+}
+
+}  // namespace souk

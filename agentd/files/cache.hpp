@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cache: what the client of a mount answers by itself, without asking the home: names, attributes
+// and opens for reading of what lies in directories of programs (Export::quiet). The server says of
+// an answer that it may be used again (leased), watches the file, and recalls it when somebody
+// changes it at home; after lease_ns it is asked for again in any case. What the job itself changes
+// passes here, and is dropped.
+//
+// A file that is closed stays open at home for the next open (parked), by one user at a time, so
+// that a client that dies leaves nothing but open files behind. Each name that is answered here is
+// a reference that the kernel has and the server does not count: `forgotten` takes these off.
+// Pure. Owned by the client.
+#pragma once
+
+#include <linux/fuse.h>
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "kernel/sys/host/bytes.hpp"
+
+namespace souk::files {
+
+class Cache {
+  public:
+    static constexpr int64_t lease_ns = 30'000'000'000;
+    static constexpr size_t lines_max = 65'536, parked_max = 256;
+
+    // The answer to a request, whole; false: the home is to be asked.
+    bool answer(ByteView request, int64_t now_ns, Bytes& out);
+    // A FORGET or BATCH_FORGET on its way to the server: the references that it does not know are
+    // taken off in place. False: nothing of it is left.
+    bool forgotten(uint8_t* request, size_t bytes);
+    // The server's answer to a request, before the kernel has it.
+    void learn(ByteView request, ByteView answer, bool leased, int64_t now_ns);
+    // That name in that directory has changed; no name: all there; no directory (0): everything.
+    void recall(uint64_t directory, const std::string& name);
+    // A file that stays open at home and is of no use any more; 0: none.
+    uint64_t take_unwanted(uint64_t& node);
+    size_t lines() const { return names_.size() + attributes_.size(); }
+
+  private:
+    using Name = std::pair<uint64_t, std::string>;
+    struct Entry {
+        fuse_entry_out entry{};
+        int64_t until_ns = 0;
+    };
+    struct Attributes {
+        fuse_attr_out attr{};
+        Name name;  // by which it is watched
+        int64_t until_ns = 0;
+    };
+    struct Open {
+        uint64_t fh = 0;
+        bool parked = false;
+    };
+
+    bool answer_lookup(uint64_t parent, const char* name, int64_t now_ns, Bytes& body);
+    bool is_known(uint64_t node, int64_t now_ns) const;
+    void drop_name(const Name& name);
+    void drop_node(uint64_t node);
+    void drop_all();
+    void learn_entry(const Name& name, ByteView body, int64_t now_ns);
+    void changed(const fuse_in_header& head, ByteView rest);
+    uint64_t forget(uint64_t node, uint64_t count);
+
+    std::map<Name, Entry> names_;
+    std::unordered_map<uint64_t, Attributes> attributes_;
+    std::unordered_map<uint64_t, Name> last_name_;  // of a node, of those in names_
+    std::unordered_map<uint64_t, uint64_t> uncounted_;
+    std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
+    std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file
+    std::list<std::pair<uint64_t, uint64_t>> unwanted_ = {};  // node, number
+};
+
+}  // namespace souk::files

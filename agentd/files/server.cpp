@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/files/server.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+namespace souk::files {
+namespace {
+
+constexpr size_t kept_max = slots * 2;  // answers
+constexpr int messages_at_once = 32;    // of one connection
+
+// To do again is the same.
+bool may_repeat(ByteView request) {
+    fuse_in_header head{};
+    if (request.size() < sizeof head) return true;
+    std::memcpy(&head, request.data(), sizeof head);
+    return head.opcode == FUSE_READ || head.opcode == FUSE_GETATTR ||
+           head.opcode == FUSE_GETXATTR || head.opcode == FUSE_STATFS;
+}
+
+void put_head(Bytes& out, size_t at, Kind kind, uint64_t seq, bool leased = false) {
+    const Head head{static_cast<uint32_t>(out.size() - at - sizeof head), kind, seq,
+                    leased ? 1U : 0};
+    std::memcpy(out.data() + at, &head, sizeof head);
+}
+
+bool has_name(int file) {
+    struct stat st {};
+    return ::fstat(file, &st) == 0 && st.st_nlink > 0;
+}
+
+}  // namespace
+
+bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
+    kept_.erase(kept_.begin(), kept_.lower_bound(head.acked));
+    if (head.seq < head.acked || kept_.size() >= kept_max) return false;
+    if (const auto again = kept_.find(head.seq); again != kept_.end()) {
+        const size_t at = out.size();
+        out.insert(out.end(), again->second.begin(), again->second.end());
+        put_head(out, at, Kind::answer, head.seq);  // what was recalled since, nobody was told
+        return true;
+    }
+    const size_t at = out.size();
+    out.resize(at + sizeof(Head));
+    session_.handle(request, out);
+    put_head(out, at, Kind::answer, head.seq, session_.leased());
+    last_ = std::max(last_, head.seq);
+    if (!may_repeat(request))
+        kept_.emplace(head.seq, Bytes(out.begin() + static_cast<ptrdiff_t>(at), out.end()));
+    return true;
+}
+
+void Server::accept(int listener) {
+    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket || connections_.size() >= connections_max) return;
+    connections_.emplace_back().socket = std::move(socket);
+}
+
+void Server::leave(uint64_t number) {
+    for (Connection& c : connections_)
+        if (c.attached && c.session == number) c.broken = true;
+    sessions_.erase(number);
+}
+
+// The newest connection of a session counts. Of too many sessions the oldest goes that nobody is
+// connected to.
+void Server::attach(Connection& c, uint64_t number) {
+    for (Connection& other : connections_)
+        if (other.attached && other.session == number) other.broken = true;
+    c.attached = true;
+    c.session = number;
+    auto& session = sessions_[number];
+    if (!session) session = std::make_unique<Answers>(tree_, limits_);
+    for (auto it = sessions_.begin(); sessions_.size() > sessions_max && it != sessions_.end();) {
+        const bool in_use = std::ranges::any_of(connections_, [&](const Connection& other) {
+            return other.attached && !other.broken && other.session == it->first;
+        });
+        it = in_use ? std::next(it) : sessions_.erase(it);
+    }
+}
+
+bool Server::take(Connection& c, const Talk::Message& m) {
+    const auto session = sessions_.find(c.session);
+    switch (m.head.kind) {
+        case Kind::attach:
+            if (c.attached) return false;
+            attach(c, m.head.seq);
+            return true;
+        case Kind::leave:
+            if (c.attached) return false;
+            leave(m.head.seq);
+            return true;
+        case Kind::hello: {
+            Hello hello;
+            std::memcpy(&hello, m.body.data(), sizeof hello);
+            if (!c.attached || c.greeted || session == sessions_.end()) return false;
+            c.greeted = true;
+            c.recalls = (hello.can & 1) != 0;
+            session->second->session().shown_as(hello.uid, hello.gid);
+            const Welcome welcome{talk_version, session->second->begun() ? 1U : 0U};
+            const size_t at = c.out.size();
+            c.out.resize(at + sizeof(Head));
+            put(c.out, welcome);
+            put_head(c.out, at, Kind::welcome, 0);
+            return hello.version == talk_version;
+        }
+        case Kind::request:
+            return c.greeted && session != sessions_.end() &&
+                   session->second->answer(m.head, m.body, c.out);
+        default: return false;
+    }
+}
+
+// Behind all answers so far.
+void Server::recall(uint64_t number, Answers& answers) {
+    Connection* to = nullptr;
+    for (Connection& c : connections_)
+        if (c.greeted && c.recalls && !c.broken && c.session == number) to = &c;
+    answers.session().watches().read([&](uint64_t directory, const std::string& name) {
+        if (!to || to->out.size() - to->sent >= 2 * queue_bytes_max) {
+            if (to) to->broken = true;  // the next stream begins with nothing leased
+            return;
+        }
+        const size_t at = to->out.size();
+        to->out.resize(at + sizeof(Head));
+        put(to->out, Recall{directory});
+        to->out.insert(to->out.end(), name.begin(), name.end());
+        put_head(to->out, at, Kind::recall, 0);
+    });
+    if (to && !to->broken) send(*to);
+}
+
+void Server::receive(Connection& c) {
+    for (int turn = 0; turn < messages_at_once && c.out.size() - c.sent < queue_bytes_max;) {
+        uint8_t* room = c.talk.room();
+        const ssize_t got = ::recv(c.socket.get(), room, c.talk.room_bytes(), MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (got <= 0) {
+            c.broken = true;
+            return;
+        }
+        c.talk.took(static_cast<size_t>(got));
+        const auto message = c.talk.next();
+        if (!message || (*message && !take(c, **message))) {
+            c.broken = true;
+            return;
+        }
+        if (*message) ++turn;
+    }
+}
+
+void Server::send(Connection& c) {
+    constexpr size_t keep_bytes = 2 << 20;
+    while (c.sent < c.out.size()) {
+        const ssize_t n = ::send(c.socket.get(), c.out.data() + c.sent, c.out.size() - c.sent,
+                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n < 0) {
+            c.broken = true;
+            return;
+        }
+        c.sent += static_cast<size_t>(n);
+    }
+    c.out.clear();
+    c.sent = 0;
+    if (c.out.capacity() > keep_bytes) c.out.shrink_to_fit();
+}
+
+Result<Fd> Server::watch_name(int socket_file) {
+    char path[40];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", socket_file);
+    Fd watch(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!watch || ::inotify_add_watch(watch.get(), path, IN_ATTRIB | IN_DELETE_SELF) < 0)
+        return fail_errno("watch the name of the socket", errno);
+    return watch;
+}
+
+Status Server::run(int listener, int socket_file, const Fd& name) {
+    for (;;) {
+        std::vector<pollfd> ready = {{listener, POLLIN, 0}, {name.get(), POLLIN, 0}};
+        for (const Connection& c : connections_) {
+            const bool full = c.out.size() - c.sent >= queue_bytes_max;
+            ready.push_back(
+                {c.socket.get(),
+                 static_cast<short>((full ? 0 : POLLIN) | (c.sent < c.out.size() ? POLLOUT : 0)),
+                 0});
+        }
+        for (const auto& [number, answers] : sessions_)
+            ready.push_back({answers->session().watches().fd(), POLLIN, 0});
+        if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR)
+            return fail_errno("poll", errno);
+        if (ready[1].revents != 0) {
+            char drop[4096];
+            (void)!::read(name.get(), drop, sizeof drop);
+            if (!has_name(socket_file)) return {};
+        }
+        size_t n = 2;
+        for (Connection& c : connections_) {
+            if (ready[n++].revents == 0) continue;
+            receive(c);
+            if (!c.broken) send(c);
+        }
+        // After the answers: sessions may have come and gone with them.
+        for (const auto& [number, answers] : sessions_) recall(number, *answers);
+        connections_.remove_if([](const Connection& c) { return c.broken; });
+        if (ready[0].revents != 0) accept(listener);
+    }
+}
+
+}  // namespace souk::files

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Server: the files of one job at its home, in a process of its own with the credentials of the
+// job's user. Each capsule of the job (of a move there are two for a moment) has a session: what
+// its kernel knows and has open. A session outlives its connection: what was asked and not heard
+// of is asked again by the same number, and answered, not done, again. It outlives agentd, too, and
+// ends when its socket's name is removed.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "agentd/files/session.hpp"
+#include "agentd/files/talk.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk::files {
+
+// What is kept of a session's answers, and its requests done once. Pure but for the session.
+class Answers {
+  public:
+    Answers(const Export& tree, const SessionLimits& limits) : session_(tree, limits) {}
+    Session& session() { return session_; }
+    // The answer to a request as one message behind what `out` holds. False: the request breaks
+    // the rules of the talk.
+    bool answer(const Head& head, ByteView request, Bytes& out);
+    bool begun() const { return last_ > 0; }
+
+  private:
+    Session session_;
+    std::map<uint64_t, Bytes> kept_;
+    uint64_t last_ = 0;  // the highest number so far
+};
+
+class Server {
+  public:
+    Server(Export tree, const SessionLimits& limits) : tree_(std::move(tree)), limits_(limits) {}
+    // Of the socket's file (O_PATH): before the process gives its rights up.
+    static Result<Fd> watch_name(int socket_file);
+    // Serves who connects to `listener` until the name of `socket_file` is gone, of which `name`
+    // tells.
+    Status run(int listener, int socket_file, const Fd& name);
+
+  private:
+    static constexpr size_t sessions_max = 4, connections_max = 16;
+    static constexpr size_t queue_bytes_max = 8 << 20;
+    struct Connection {
+        Fd socket;
+        Talk talk;
+        Bytes out;
+        size_t sent = 0;
+        uint64_t session = 0;
+        bool attached = false, greeted = false, recalls = false, broken = false;
+    };
+    void accept(int listener);
+    void receive(Connection& c);
+    void recall(uint64_t number, Answers& answers);
+    bool take(Connection& c, const Talk::Message& message);
+    void attach(Connection& c, uint64_t number);
+    void leave(uint64_t number);
+    static void send(Connection& c);
+
+    const Export tree_;
+    const SessionLimits limits_;
+    std::map<uint64_t, std::unique_ptr<Answers>> sessions_;
+    std::list<Connection> connections_;
+};
+
+}  // namespace souk::files

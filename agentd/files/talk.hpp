@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the client of a job's files (client.hpp) and their server at home (server.hpp) say to each
+// other over one byte stream: heads of 24 bytes, little-endian, each with what the kernel's FUSE
+// protocol (<linux/fuse.h>) says of one request or its answer. So nothing is translated on the way:
+// the client relays what its kernel asks, and the server answers as a FUSE server would. Both ends
+// are of one architecture, as a job's memory is. What a head says is checked before its body is
+// read; the bodies are the business of session.hpp, which believes nothing.
+//
+// A request keeps its number (`seq`) when it is sent again after a broken connection. `acked` says
+// below which number the client has all answers: the server keeps those that it may be asked for
+// again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/bytes.hpp"
+
+namespace souk::files {
+
+inline constexpr uint32_t data_bytes_max = 1 << 20;  // of one read or write
+// A request with its names or data; the kernel asks for no more room than that.
+inline constexpr uint32_t request_bytes_max = data_bytes_max + 8192;
+inline constexpr uint32_t slots = 64;  // requests under way
+inline constexpr uint32_t talk_version = 1;
+
+enum class Kind : uint32_t {
+    attach = 1,  // the first, from who has the socket: `seq` is the session's number
+    hello,       // client: Hello
+    welcome,     // server: Welcome
+    request,     // client: fuse_in_header and what follows it
+    leave,       // as attach: that session is over
+    answer,      // server: fuse_out_header and what follows it; empty: nothing is to be told
+    recall,      // server, to a client that can: Recall and a name (Cache::recall)
+};
+
+struct Head {
+    uint32_t bytes = 0;  // of what follows
+    Kind kind{};
+    uint64_t seq = 0;
+    uint64_t acked = 0;  // of an answer: 1: it is leased (cache.hpp)
+};
+static_assert(sizeof(Head) == 24);
+
+struct Hello {
+    uint32_t version = talk_version;
+    uint32_t uid = 0, gid = 0;  // who the job is where it runs
+    uint32_t can = 0;           // 1: take recalls
+};
+struct Welcome {
+    uint32_t version = talk_version;
+    uint32_t known = 0;  // 1: the server has this session's files; 0: it begins
+};
+struct Recall {
+    uint64_t directory = 0;  // 0: everything
+};
+inline constexpr uint32_t name_bytes_max = 255;
+
+// Takes heads and bodies out of a stream of bytes. Pure.
+class Talk {
+  public:
+    struct Message {
+        Head head;
+        ByteView body;  // until the next call
+    };
+    // Where the next bytes of the stream go, and how many may.
+    uint8_t* room();
+    size_t room_bytes() const { return wanted_ - held_; }
+    void took(size_t bytes) { held_ += bytes; }
+    // The message that is whole now; nothing: more is to be read. After an error the stream cannot
+    // be read on.
+    Result<std::optional<Message>> next();
+
+  private:
+    Bytes buffer_ = Bytes(sizeof(Head));
+    size_t held_ = 0, wanted_ = sizeof(Head);
+    bool given_ = false;
+};
+
+// Counts the requests of a stream of which it sees all bytes. Pure.
+class RequestCount {
+  public:
+    // How many begin in these.
+    uint64_t feed(ByteView bytes);
+
+  private:
+    uint8_t head_[sizeof(Head)];
+    size_t held_ = 0;
+    uint64_t left_ = 0;  // of the present body
+};
+
+}  // namespace souk::files

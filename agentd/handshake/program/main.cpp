@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk-handshake: the TLS handshakes of a node, in a process that may do nothing else. agentd
+// starts it, with the socket to itself as fd 3; docs/security.md.
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "agentd/handshake/packets.hpp"
+#include "agentd/handshake/sandbox.hpp"
+#include "agentd/handshake/shaker.hpp"
+#include "kernel/base/version.hpp"
+#include "kernel/trust/key.hpp"
+
+namespace souk::handshake {
+namespace {
+
+constexpr int control_fd = 3;
+
+// What the libraries read of the machine they read now: configuration, random numbers, time zone.
+Status warm_up() {
+    ::setenv("TZ", "UTC0", 1);
+    ::tzset();
+    if (OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CRYPTO_STRINGS | OPENSSL_INIT_LOAD_SSL_STRINGS,
+                         nullptr) != 1)
+        return trust::fail_openssl("set up TLS");
+    TRY_ASSIGN(const trust::Key key, trust::Key::make());
+    TRY_ASSIGN(const std::string signature, key.sign("souk"));
+    TRY(key.verify("souk", signature));
+    return {};
+}
+
+// What it has to say goes to agentd, as packets; no line of a log is made here.
+Status say_nothing() {
+    TRY_ASSIGN(const Fd nowhere, open_at(AT_FDCWD, "/dev/null", O_RDWR));
+    for (const int standard : {0, 1, 2})
+        if (::dup2(nowhere.get(), standard) < 0) return fail_errno("dup2", errno);
+    return {};
+}
+
+Status work(pid_t parent) {
+    TRY(warm_up());
+    TRY(say_nothing());
+    TRY_ASSIGN(const auto shaker, Shaker::open(Fd(control_fd)));
+    TRY(enter_sandbox(parent));
+    return shaker->run();
+}
+
+int run(int argc, char** argv) {
+    if (version_asked("souk-handshake", argc, argv)) return 0;
+    if (argc != 1) {
+        std::fprintf(stderr, "souk-handshake: agentd starts it; it takes no words\n");
+        return 2;
+    }
+    ::close_range(control_fd + 1, ~0U, 0);
+    const Status worked = work(::getppid());
+    if (worked) return 0;
+    const Failed failed{0, worked.error().code, worked.error().message};
+    (void)send_packet(control_fd, pack(Told(failed)));
+    return 1;
+}
+
+}  // namespace
+}  // namespace souk::handshake
+
+int main(int argc, char** argv) { return souk::handshake::run(argc, argv); }

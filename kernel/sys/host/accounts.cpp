@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/host/accounts.hpp"
+
+#include <grp.h>
+#include <pwd.h>
+
+#include <cerrno>
+
+#include "kernel/sys/host/clock.hpp"
+
+namespace souk {
+namespace {
+
+constexpr Nanos account_kept = Nanos::from_s(60);
+constexpr size_t accounts_max = 4096, entry_bytes_max = 1 << 20;
+constexpr int groups_max = 65'536;
+
+// `ask(buffer, found)` as getpwnam_r: a buffer that is too small is made larger.
+template <class Entry, class Ask>
+bool look_up(Entry& entry, std::string& buffer, const Ask& ask) {
+    Entry* found = nullptr;
+    for (buffer.resize(4096); buffer.size() <= entry_bytes_max; buffer.resize(2 * buffer.size())) {
+        const int failed = ask(&entry, buffer.data(), buffer.size(), &found);
+        if (failed != ERANGE) return failed == 0 && found != nullptr;
+    }
+    return false;
+}
+
+std::optional<Account> account_of(const passwd& entry) {
+    return Account{entry.pw_name, entry.pw_uid, entry.pw_gid};
+}
+
+}  // namespace
+
+template <class Map, class Look>
+const typename Map::mapped_type::second_type& SystemAccounts::kept(
+    Map& known, const typename Map::key_type& asked, const Look& look) const {
+    const Nanos now = monotonic_now();
+    const auto it = known.find(asked);
+    if (it != known.end() && now < it->second.first) return it->second.second;
+    if (known.size() >= accounts_max) known.clear();
+    auto& entry = known[asked];
+    entry = {now + account_kept, look()};
+    return entry.second;
+}
+
+std::optional<Account> SystemAccounts::named(const std::string& name) const {
+    return kept(names_, name, [&]() -> std::optional<Account> {
+        passwd entry{};
+        std::string buffer;
+        const bool found =
+            look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
+                return ::getpwnam_r(name.c_str(), e, bytes, n, out);
+            });
+        return found ? account_of(entry) : std::nullopt;
+    });
+}
+
+std::optional<Account> SystemAccounts::numbered(uint32_t uid) const {
+    return kept(numbers_, uid, [&]() -> std::optional<Account> {
+        passwd entry{};
+        std::string buffer;
+        const bool found =
+            look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
+                return ::getpwuid_r(uid, e, bytes, n, out);
+            });
+        return found ? account_of(entry) : std::nullopt;
+    });
+}
+
+std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
+    return kept(groups_, {account.name, account.gid}, [&] {
+        std::vector<gid_t> groups(64);
+        int n = static_cast<int>(groups.size());
+        while (::getgrouplist(account.name.c_str(), account.gid, groups.data(), &n) < 0) {
+            if (n > groups_max || static_cast<size_t>(n) <= groups.size()) {
+                n = 0;
+                break;
+            }
+            groups.resize(static_cast<size_t>(n));
+        }
+        groups.resize(static_cast<size_t>(n));
+        return std::vector<uint32_t>(groups.begin(), groups.end());
+    });
+}
+
+std::string SystemAccounts::group_name(uint32_t gid) const {
+    return kept(group_names_, gid, [&]() -> std::string {
+        group entry{};
+        std::string buffer;
+        const bool found =
+            look_up(entry, buffer, [&](group* e, char* bytes, size_t n, group** out) {
+                return ::getgrgid_r(gid, e, bytes, n, out);
+            });
+        return found ? entry.gr_name : "";
+    });
+}
+
+}  // namespace souk

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Another program of this installation as a process of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk {
+
+// With those words behind its name, these descriptors as 3, 4, ..., no other one that is
+// close-on-exec, no signal blocked, and PATH alone in its environment. session: it leads one.
+Result<Pidfd> start_program(const std::string& name, const std::vector<std::string>& words,
+                            const std::vector<int>& fds, bool session);
+
+}  // namespace souk

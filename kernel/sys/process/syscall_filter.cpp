@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/process/syscall_filter.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+namespace souk {
+namespace {
+
+using Filter =
+    std::unique_ptr<void,
+                    decltype([](void* f) { seccomp_release(static_cast<scmp_filter_ctx>(f)); })>;
+
+// Not of a job: keyrings, BPF and perf, mounts, other namespaces, a new kernel, modules.
+constexpr int refused[] = {
+    SCMP_SYS(keyctl),
+    SCMP_SYS(add_key),
+    SCMP_SYS(request_key),
+    SCMP_SYS(bpf),
+    SCMP_SYS(perf_event_open),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(move_mount),
+    SCMP_SYS(fsopen),
+    SCMP_SYS(fsconfig),
+    SCMP_SYS(fsmount),
+    SCMP_SYS(fspick),
+    SCMP_SYS(mount_setattr),
+    SCMP_SYS(setns),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(kexec_file_load),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module),
+    SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(userfaultfd),
+    SCMP_SYS(swapon),
+    SCMP_SYS(swapoff),
+};
+constexpr int io_uring_calls[] = {SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
+                                  SCMP_SYS(io_uring_register)};
+
+tl::unexpected<Error> wrong(int code) {
+    return fail_errno("make the filter of a job's system calls", -code);
+}
+
+Status add(scmp_filter_ctx filter, int error, int call) {
+    const int code = seccomp_rule_add(filter, SCMP_ACT_ERRNO(error), call, 0);
+    // a call that this library's architecture has not
+    return code == 0 || code == -EDOM ? Status{} : Status(wrong(code));
+}
+
+// With a flag in the first argument.
+Status add_flag(scmp_filter_ctx filter, int call, uint64_t flag) {
+    const scmp_arg_cmp has{0, SCMP_CMP_MASKED_EQ, flag, flag};
+    const int code = seccomp_rule_add_array(filter, SCMP_ACT_ERRNO(EPERM), call, 1, &has);
+    return code == 0 ? Status{} : Status(wrong(code));
+}
+
+Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
+#if defined(__x86_64__)
+    constexpr uint32_t others[] = {SCMP_ARCH_X86};  // programs of 32 bits
+#elif defined(__aarch64__)
+    constexpr uint32_t others[] = {SCMP_ARCH_ARM};
+#endif
+    for (const uint32_t arch : others)
+        if (const int code = seccomp_arch_add(filter, arch); code != 0) return wrong(code);
+    // The calls of an architecture that has no rules here.
+    if (const int code = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+        code != 0)
+        return wrong(code);
+    // A filter costs each call: a tree of comparisons in place of a list.
+    (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    for (const int call : refused) TRY(add(filter, EPERM, call));
+    if (!rules.io_uring)
+        for (const int call : io_uring_calls) TRY(add(filter, ENOSYS, call));
+    TRY(add_flag(filter, SCMP_SYS(unshare), CLONE_NEWUSER));
+    TRY(add_flag(filter, SCMP_SYS(clone), CLONE_NEWUSER));
+    // Its flags lie in memory, where a filter cannot look; the C library takes clone(2) then.
+    return add(filter, ENOSYS, SCMP_SYS(clone3));
+}
+
+}  // namespace
+
+Result<Fd> make_syscall_filter(const SyscallRules& rules) {
+    const Filter filter(seccomp_init(SCMP_ACT_ALLOW));
+    if (!filter) return fail("make the filter of a job's system calls: no memory");
+    TRY(fill(filter.get(), rules));
+    Fd file(::memfd_create("souk-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file) return fail_errno("memfd_create", errno);
+    if (const int code = seccomp_export_bpf(filter.get(), file.get()); code != 0)
+        return wrong(code);
+    if (::fcntl(file.get(), F_ADD_SEALS,
+                F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+        return fail_errno("seal the filter of a job's system calls", errno);
+    return file;
+}
+
+}  // namespace souk

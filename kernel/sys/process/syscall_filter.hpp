@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Which system calls the processes of a job cannot make, as a seccomp filter. A filter stays with a
+// process and all that it starts, and CRIU dumps and restores it. souk-init sets it (job.cpp), just
+// before the job's program begins.
+//
+// Refused are calls that reach parts of the kernel which an ordinary program never needs, and in
+// which faults were found that made root of a user: EPERM, as without a right, or ENOSYS, as on a
+// kernel without them, where programs go another way then.
+#pragma once
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk {
+
+struct SyscallRules {
+    bool io_uring = false;  // allowed
+};
+
+// An anonymous file that holds the filter as the kernel takes it (struct sock_filter, one after the
+// other); it cannot be changed any more. Error: this machine has no such filters.
+Result<Fd> make_syscall_filter(const SyscallRules& rules);
+
+}  // namespace souk

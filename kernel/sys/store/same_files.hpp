@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whether two nodes have the same file systems at the same places, so that a job finds its home's
+// files on a node by their names. Each writes its own down, and the texts are compared. No file
+// server is asked: what is mounted says enough.
+//
+//   NFS             the same server, the file system's number there (fsid), and the path that was
+//                   mounted of it
+//   any other       the same kernel (boot_id) and device: two nodes of one machine
+//
+// What the kernel makes up (/proc, /sys, /dev, /run and what is below) does not count: it is each
+// node's own. Nor do file systems of an agentd's own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/store/mounts.hpp"
+
+namespace souk {
+
+// A line for each. `boot`: of this kernel; `volumes`: the text of /proc/fs/nfsfs/volumes, or
+// nothing. `directories`: those alone, each with what is mounted below it; none: all. Pure.
+std::string file_systems_of(const std::vector<Mount>& mounts, std::string_view boot,
+                            std::string_view volumes, const std::vector<std::string>& directories);
+// Of this process.
+Result<std::string> own_file_systems(const std::vector<std::string>& directories);
+
+// Absolute paths, parted by blanks, as a configuration has them. An error names the wrong one.
+Result<std::vector<std::string>> directories_of(std::string_view text);
+// `path` is one of these or lies below it. Pure.
+bool lies_below(std::string_view path, const std::vector<std::string>& directories);
+
+}  // namespace souk

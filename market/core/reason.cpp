@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/reason.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernel/base/json.hpp"
+
+namespace souk::market {
+namespace {
+
+using enum ReasonCode;
+
+constexpr auto words = std::to_array<ReasonWords>({
+    {none, "none", "", "nothing keeps it: it runs"},
+    {said, "said", "{cause}", "words of another version or of a program, which no code has"},
+
+    {outbid, "outbid", "outbid; {bid} would win a place",
+     "higher bids have every place that it could have; it starts from `bid` on"},
+    {displaced, "displaced", "displaced by job {job} at {price}[; {bid} would win it back]",
+     "a higher bid took its place; it starts from `bid` on"},
+    {turn_of_other, "turn_of_other", "the turn of job {job} by its user's share",
+     "proportional_share: another user has its turn"},
+    {below_reserve, "below_reserve",
+     "its bid {own} is below the reserve of {node}, {reserve}[; {bid} would win it back]",
+     "the owner of its node asks more than it bids; it starts from `bid` on"},
+    {below_every_reserve, "below_every_reserve",
+     "its price {own} is below every reservation price; {least} is the least[; {bid} would win a "
+     "place]",
+     "no owner whose node is large enough takes so little; it starts from `least` on, or from "
+     "`bid` "
+     "on if that is told"},
+    {pace_below_every_reserve, "pace_below_every_reserve",
+     "what its budget bids now, {own} is below every reservation price; {least} is the least[; "
+     "{bid} "
+     "would win a place]",
+     "srun --pace: the rest of its budget lasts until its time at so little only"},
+    {no_place_worth_it, "no_place_worth_it",
+     "no place is worth its price to it now[; {bid} would win it back]",
+     "welfare: every place costs more than it is worth to the job; it starts from `bid` on"},
+    {no_provider, "no_provider", "no provider is on the market",
+     "no node takes jobs now; it starts when an owner offers one"},
+    {too_many_cpus, "too_many_cpus",
+     "needs {cpus} CPUs; no provider has more than {most}[; {node} has them and is {standing}][ "
+     "until {opens}]",
+     "no node on the market has so many; ask for less (srun -c), or wait for `node`"},
+    {too_much_memory, "too_much_memory",
+     "needs {mb} MB; no provider offers more than {most}[; {node} has them and is {standing}][ "
+     "until {opens}]",
+     "no node on the market offers so much; ask for less (srun -m), or wait for `node`"},
+    {no_node_has_both, "no_node_has_both",
+     "no provider has both {cpus} CPUs and {mb} MB[; {node} has them and is {standing}][ until "
+     "{opens}]",
+     "some node has the CPUs and some the memory, and none both"},
+    {program_lacking, "program_lacking",
+     "waits for a node that has its program: {cause} cannot execute it",
+     "the nodes that could take it lack its program"},
+    {node_refused, "node_refused", "{node} could not take it: {cause}; tried again later",
+     "a start or a move to `node` failed a moment ago; the market tries again with longer pauses"},
+    {memory_held, "memory_held",
+     "waits for memory on {node}: job {job} cannot move, and holds it there",
+     "the memory that it needs is held by a job that cannot be moved"},
+    {no_room, "no_room", "waits for room", "every place is taken by what no bid can displace"},
+    {room_on_node, "room_on_node", "waits for room on {node}[ ({before})]",
+     "its place is decided; who is there still has to leave"},
+    {room_of_user, "room_of_user", "waits until another job of its user has stopped",
+     "its user's limit of jobs or CPUs is used by a job that is about to stop"},
+    {provider_gone, "provider_gone", "{node} has left the market[; {bid} would win it back]",
+     "the owner took its node back; it starts elsewhere from `bid` on"},
+    {provider_smaller, "provider_smaller",
+     "{node} offers less than its guests need[; {bid} would win it back]",
+     "the owner offers less memory or fewer CPUs than before"},
+    {barred, "barred", "it may not run on {node} for now[; {bid} would win it back]",
+     "it may not be there now: an order failed, or the machine is another one"},
+    {stopped_here, "stopped_here", "stopped on {node} ({cause}); {before}",
+     "it cannot be dumped, so it stands where it is, with its memory"},
+
+    {user_jobs, "user_jobs", "{user} may run {count} at once",
+     "a limit of its user (marketctl user show)"},
+    {user_cpus, "user_cpus", "{user} may use {count} at once; it needs {cpus}",
+     "a limit of its user (marketctl user show)"},
+    {user_day, "user_day",
+     "{user} has spent the {limit} of this day (UTC); it goes on tomorrow, or with a higher limit",
+     "its user's limit of a day is spent"},
+    {budget_used, "budget_used",
+     "its budget of {limit} is used up; a larger one (srun -J {job} -b MORE) wakes it",
+     "it has cost what it may cost in all"},
+
+    {cancelling, "cancelling", "is being cancelled", "its user or an operator cancelled it"},
+    {cancel_later, "cancel_later", "cancelled as soon as {home} is back",
+     "it is cancelled, and its home is not connected"},
+    {held_frozen, "held_frozen", "held frozen by the operator",
+     "marketctl freeze --hold; marketctl release ends it"},
+    {being_held_frozen, "being_held_frozen",
+     "runs on {node}, and is to be frozen and held by the operator",
+     "marketctl freeze --hold, and it is not frozen yet"},
+    {held_on, "held_on", "held on {node} by the operator",
+     "marketctl move --hold; marketctl release ends it"},
+    {held_for, "held_for", "held for {node} by the operator[, which {cause}]",
+     "marketctl move --hold to a node that cannot take it now"},
+    {moved_by_hand, "moved_by_hand", "moved by the operator", "marketctl move"},
+    {frozen_by_hand, "frozen_by_hand", "frozen by the operator", "marketctl freeze"},
+    {thawed_by_hand, "thawed_by_hand", "thawed by the operator", "marketctl thaw"},
+    {hold_lost, "hold_lost", "was held on {node}, which is lost",
+     "marketctl node lost of the node that it was held on"},
+
+    {home_away, "home_away", "its home node {home} is not connected[; it stays on {node}]",
+     "only its home can start, move or freeze it"},
+    {home_silent, "home_silent", "its home node {home} has not reported it yet",
+     "its home has just connected"},
+    {node_away, "node_away", "{node} is not connected; it stays there",
+     "the node that it runs on is not heard from"},
+    {node_keeps, "node_keeps", "{node} takes nobody new ({cause}); it stays there",
+     "its node can neither take nor move jobs now"},
+    {image_away, "image_away", "its image is on {node}, which is not connected",
+     "it is frozen on a node that is not connected"},
+    {stands_away, "stands_away", "it stands on {node}, which is not connected",
+     "it is stopped in memory on a node that is not connected"},
+    {market_starting, "market_starting", "the market has just started and waits for its nodes",
+     "some seconds after marketd has started"},
+
+    {cannot_leave, "cannot_leave", "cannot leave {node}: {cause}; tried again later",
+     "a freeze or a move failed a moment ago; the market tries again with longer pauses"},
+    {order_failed, "order_failed", "{cause}", "the last order failed; it goes on where it is"},
+
+    {placed, "placed", "its bid {own} takes {node}[ (reserve {reserve})]", "its bid won a place"},
+    {faster, "faster", "{node} runs at speed {speed}, {other} at {slower}",
+     "a faster place came within its reach"},
+    {lower_reserve, "lower_reserve", "{node} has a lower reserve than {other}",
+     "a place as fast came within its reach, whose owner asks less"},
+    {worth_more, "worth_more", "{node} is worth more to it than {other} at the prices now",
+     "welfare: another place is worth more to it, less its price"},
+    {balanced, "balanced", "{node} has a lower load than {other}",
+     "balance: the load is lower there"},
+    {lowest_load, "lowest_load", "{node} has the lowest load that it can have",
+     "balance: a place for a job that did not run"},
+    {adopted, "adopted", "decided by the external solver", "solver_program decides"},
+    {makes_room, "makes_room", "makes room for job {job} on its way to {node}",
+     "jobs that want each other's places go by way of a freeze of the lesser one"},
+    {pinned_on, "pinned_on", "held on {node}", "an order that is under way keeps it there"},
+    {pinned_frozen, "pinned_frozen", "held frozen", "an order or a limit keeps it frozen"},
+
+    {node_off, "node_off", "is not on the market[ until {opens}]",
+     "its owner does not offer it now (pvdctl market on, or its time frames)"},
+    {node_lost, "node_lost", "is not heard from, and counts as lost",
+     "it was not connected for longer than the grace"},
+    {node_disconnected, "node_disconnected", "is not connected", "it has no connection now"},
+    {node_unable, "node_unable", "cannot take jobs: {cause}",
+     "its agentd found what keeps it from running jobs (souk doctor)"},
+    {node_full, "node_full",
+     "is full: {count} of its {cpus} CPUs are taken[; a bid of {bid} takes one]",
+     "guests have every CPU; a job of one CPU gets one from `bid` on"},
+    {node_open, "node_open", "takes jobs from a bid of {bid} on", "it has room"},
+
+    {cannot_move, "cannot_move", "{cause}",
+     "what it holds cannot go along in a dump: it is neither moved nor frozen to disk"},
+    {by_yesterday, "by_yesterday", "by the prices of a day ago it would start at about {about}",
+     "an estimate: when a job of one CPU with its bid would have got a place a day before"},
+    {ended, "ended", "has ended[: {cause}]", "nothing more happens to it"},
+    {runs, "runs", "runs on {node}", "nothing is in its way"},
+    {waits_for_job, "waits_for_job", "waits for {cause}",
+     "srun --after, or the %N of srun --array: its home lets it begin when others have ended"},
+});
+
+constexpr auto figures_known = std::to_array<FigureWords>({
+    {Figure::none, "", FigureKind::text},
+    {Figure::job, "job", FigureKind::text},
+    {Figure::node, "node", FigureKind::text},
+    {Figure::other, "other", FigureKind::text},
+    {Figure::home, "home", FigureKind::text},
+    {Figure::user, "user", FigureKind::text},
+    {Figure::cause, "cause", FigureKind::text},
+    {Figure::before, "before", FigureKind::text},
+    {Figure::phase, "phase", FigureKind::text},
+    {Figure::bid, "bid", FigureKind::money},
+    {Figure::own, "own", FigureKind::money},
+    {Figure::price, "price", FigureKind::money},
+    {Figure::reserve, "reserve", FigureKind::money},
+    {Figure::least, "least", FigureKind::money},
+    {Figure::limit, "limit", FigureKind::money},
+    {Figure::speed, "speed", FigureKind::count},
+    {Figure::slower, "slower", FigureKind::count},
+    {Figure::cpus, "cpus", FigureKind::count},
+    {Figure::mb, "mb", FigureKind::count},
+    {Figure::most, "most", FigureKind::count},
+    {Figure::count, "count", FigureKind::text},
+    {Figure::opens, "opens", FigureKind::time},
+    {Figure::about, "about", FigureKind::time},
+    {Figure::standing, "standing", FigureKind::text},
+    {Figure::cause_code, "cause_code", FigureKind::text},
+});
+
+constexpr bool in_order() {
+    for (size_t i = 0; i < words.size(); ++i)
+        if (words[i].code != static_cast<ReasonCode>(i)) return false;
+    for (size_t i = 0; i < figures_known.size(); ++i)
+        if (figures_known[i].what != static_cast<Figure>(i)) return false;
+    return true;
+}
+static_assert(in_order() && words.back().code == waits_for_job, "a code or a figure has no line");
+
+std::string two(int64_t n) {
+    return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};
+}
+
+// "2026-11-23 18:00 UTC", by the civil calendar (days since 1970-01-01; eras of 400 years).
+std::string utc(int64_t unix_s) {
+    const int64_t days = unix_s / 86'400, second = unix_s % 86'400, z = days + 719'468;
+    const int64_t era = z / 146'097, of_era = z % 146'097;
+    const int64_t year_of_era =
+        (of_era - of_era / 1'460 + of_era / 36'524 - of_era / 146'096) / 365;
+    const int64_t day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    const int64_t shifted = (5 * day_of_year + 2) / 153;
+    const int64_t day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    const int64_t month = shifted < 10 ? shifted + 3 : shifted - 9;
+    const int64_t year = year_of_era + era * 400 + (month <= 2);
+    return std::to_string(year) + "-" + two(month) + "-" + two(day) + " " + two(second / 3'600) +
+           ":" + two(second / 60 % 60) + " UTC";
+}
+
+std::optional<std::string> value_of(const Reason& reason, std::string_view name) {
+    for (const ReasonFigure& f : reason.figures) {
+        if (to_string(f.what) != name) continue;
+        switch (figures_known[static_cast<size_t>(f.what)].kind) {
+            case FigureKind::text: return f.text;
+            case FigureKind::money: return format_money(Money{f.number});
+            case FigureKind::count: return std::to_string(f.number);
+            case FigureKind::time: return utc(f.number);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+std::span<const ReasonWords> reason_table() { return words; }
+std::span<const FigureWords> figure_table() { return figures_known; }
+
+bool is_known(ReasonCode code) { return static_cast<size_t>(code) < words.size(); }
+
+std::string_view to_string(ReasonCode code) {
+    return is_known(code) ? words[static_cast<size_t>(code)].name : "unknown";
+}
+
+std::string_view to_string(Figure figure) {
+    const auto i = static_cast<size_t>(figure);
+    return i < figures_known.size() ? figures_known[i].name : "";
+}
+
+Reason Reason::said(std::string text) {
+    return text.empty() ? Reason() : Reason(ReasonCode::said).with(Figure::cause, std::move(text));
+}
+
+void Reason::drop(Figure what) {
+    std::erase_if(figures, [&](const ReasonFigure& f) { return f.what == what; });
+}
+
+std::optional<Money> Reason::amount(Figure what) const {
+    for (const ReasonFigure& f : figures)
+        if (f.what == what) return Money{f.number};
+    return {};
+}
+
+Reason Reason::with(Figure what, std::string text) && {
+    drop(what);
+    if (!text.empty()) figures.push_back({what, 0, std::move(text)});
+    return std::move(*this);
+}
+
+Reason Reason::with(Figure what, const souk::Cause& cause) && {
+    Reason reason = std::move(*this).with(what, static_cast<const std::string&>(cause));
+    const bool known = cause.code != CauseCode::none;
+    return std::move(reason).with(Figure::cause_code,
+                                  std::string(known ? souk::to_string(cause.code) : ""));
+}
+
+Reason Reason::with(Figure what, Money amount) && {
+    drop(what);
+    figures.push_back({what, amount.micro, {}});
+    return std::move(*this);
+}
+
+Reason Reason::with(Figure what, int64_t number) && {
+    drop(what);
+    figures.push_back({what, number, {}});
+    return std::move(*this);
+}
+
+std::string Reason::text() const {
+    if (!is_known(code)) return {};
+    return fill_words(words[static_cast<size_t>(code)].text,
+                      [this](std::string_view name) { return value_of(*this, name); });
+}
+
+void write_reason(JsonWriter& j, const Reason& reason) {
+    j.field("code", std::string(to_string(reason.code))).field("text", reason.text());
+    for (const ReasonFigure& f : reason.figures) {
+        const std::string_view name = to_string(f.what);
+        if (name.empty()) continue;
+        switch (figures_known[static_cast<size_t>(f.what)].kind) {
+            case FigureKind::text: j.field(name, f.text); break;
+            case FigureKind::money: j.field(name, Money{f.number}); break;
+            case FigureKind::count: j.field(name, f.number); break;
+            case FigureKind::time: j.field(name, f.number); break;
+        }
+    }
+}
+
+}  // namespace souk::market

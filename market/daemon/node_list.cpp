@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/daemon/node_list.hpp"
+
+#include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
+#include "kernel/base/release.hpp"
+#include "kernel/base/version.hpp"
+#include "kernel/wire/messages.hpp"
+
+namespace souk {
+namespace {
+
+using market::Market;
+using market::Node;
+
+void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Market& market,
+                    Nanos now) {
+    const ProviderReport& r = node.record.report;
+    const ProviderNote note = market.prices(node);
+    w.begin_object().field("node", name).field("address", node.record.address);
+    w.field("status", market.provider_state(node, now)).field("on_market", r.on_market);
+    w.field("connected", node.connected).field("reserve", r.reserve);
+    w.field("current_price", note.current_price).field("next_price", note.next_price);
+    w.field("speed", r.speed)
+        .field("cpus", r.cpus)
+        .field("memory_mb", r.memory_mb)
+        .field("free_mb", r.free_mb);
+    w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
+    w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
+    if (node.record.differences > 0)
+        w.field("differences", node.record.differences)
+            .field("different_s", node.record.different.seconds());
+    w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
+    if (!r.cannot.empty()) w.field("cannot", r.cannot);
+    if (!r.restriction.empty()) w.field("restriction", r.restriction);
+    if (!r.version.empty()) w.field("version", r.version);
+    if (node.connected && r.version != version())
+        w.field("market_version", version())
+            .field("far", !r.version.empty() && !may_run_together(r.version, version()));
+    w.end_object();
+}
+
+// Which nodes, and how many in one part.
+struct WhichNodes {
+    std::string node, match;
+    uint64_t page = UINT64_MAX;
+};
+
+Result<WhichNodes> which_nodes(const std::vector<std::string>& words) {
+    WhichNodes which;
+    for (const std::string& word : words) {
+        if (word.starts_with("node=")) {
+            which.node = word.substr(5);
+        } else if (word.starts_with("match=")) {
+            which.match = word.substr(6);
+        } else if (const auto page = whole_number<uint64_t>(
+                       word.starts_with("page=") ? std::string_view(word).substr(5) : "");
+                   page && *page > 0) {
+            which.page = *page;
+        } else {
+            return fail("list-providers: '" + word +
+                        "' is none of node=NAME, match=TEXT and page=NUMBER");
+        }
+    }
+    return which;
+}
+
+}  // namespace
+
+Result<std::string> list_nodes_reply(const Market& market, const std::vector<std::string>& words,
+                                     const std::string& after, Nanos now, std::string& next) {
+    TRY_ASSIGN(const WhichNodes which, which_nodes(words));
+    const auto& nodes = market.nodes();
+    auto at = after.empty() ? nodes.begin() : nodes.upper_bound(after);
+    if (!which.node.empty()) at = nodes.find(which.node);
+    JsonWriter w;
+    w.begin_array();
+    for (uint64_t taken = 0; at != nodes.end(); ++at) {
+        const auto& [name, node] = *at;
+        if (node.record.has_report && name.find(which.match) != std::string::npos) {
+            write_provider(w, name, node, market, now);
+            ++taken;
+        }
+        if (!which.node.empty()) break;
+        if (w.bytes() < wire::json_part_bytes && taken < which.page) continue;
+        if (std::next(at) != nodes.end()) next = name;
+        break;
+    }
+    return w.end_array().take();
+}
+
+}  // namespace souk

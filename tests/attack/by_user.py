@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a plain user of a node, a hostile user and a job try."""
+import os
+import subprocess
+import time
+
+import client as c
+from client import command, frame, hello, pb
+from stage import attempt, root_job, SOMEBODY
+
+
+# ---- a plain user of a node
+
+@attempt("plain user", "makes a join token", "only an operator may do that")
+def user_makes_token(s):
+    return s.user_refused("souk", "token", "create", "x")
+
+
+@attempt("plain user", "revokes a node", "only an operator may do that")
+def user_revokes(s):
+    return s.user_refused("souk", "node", "revoke", "n1")
+
+
+@attempt("plain user", "changes how the market decides", "only root may")
+def user_sets(s):
+    return s.user_refused("marketctl", "set", "solver", "fcfs")
+
+
+@attempt("plain user", "gives himself a limit of money", "only root may")
+def user_limit(s):
+    return s.user_refused("marketctl", "user", "limit", "root", "--spend-per-day",
+                          "1000000")
+
+
+@attempt("plain user", "takes a node off the market", "only root may")
+def user_market_off(s):
+    return s.user_refused("pvdctl", "--node", "n2", "market", "off")
+
+
+@attempt("plain user", "calls a node lost, so that its jobs go on elsewhere",
+         "only root may")
+def user_node_lost(s):
+    return s.user_refused("marketctl", "node", "lost", "n2")
+
+
+@attempt("plain user", "has the market forget a node", "only root may")
+def user_node_forget(s):
+    return s.user_refused("marketctl", "node", "forget", "n2")
+
+
+@attempt("plain user", "reads a node's private key", "permission denied")
+def user_reads_key(s):
+    done = subprocess.run(["cat", f"{s.state('n1')}/key.pem", f"{s.state('market')}/issuing.key",
+                           f"{s.state('market')}/ticket.keys"], capture_output=True, text=True,
+                          user=SOMEBODY, group=SOMEBODY, extra_groups=[])
+    assert "PRIVATE" not in done.stdout and "souk ticket" not in done.stdout, done
+    return done.stderr.lower()
+
+
+def on_unix_socket(s, path, first, words):
+    """What a plain user is told on a socket of this machine: his words after his hello."""
+    script = ("import socket, sys\n"
+              "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+              "s.settimeout(20)\n"
+              "s.sendall(bytes.fromhex(sys.argv[2]))\n"
+              "try:\n"
+              "    while p := s.recv(4096): sys.stdout.buffer.write(p)\n"
+              "except OSError as e: print(e)\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, path, (first + words).hex()],
+                          capture_output=True, user=SOMEBODY, group=SOMEBODY, extra_groups=[],
+                          timeout=60)
+    return done.stdout.decode(errors="replace")
+
+
+@attempt("plain user", "says on agentd's socket that he is a home, and starts a job of root",
+         "not attached to a job")
+def user_is_a_home(s):
+    return on_unix_socket(s, s.market.daemon("n1")["socket"],
+                          frame(c.HELLO, hello("n2", c.AGENT)),
+                          frame(c.GUEST_COMMAND, command("n2", c.START)))
+
+
+@attempt("plain user", "says on marketd's socket that he is n1's agent",
+         "this socket is for marketctl")
+def user_is_an_agent(s):
+    return on_unix_socket(s, s.market.daemon("market")["socket"],
+                          frame(c.HELLO, hello("n1", c.AGENT)), b"")
+
+
+@attempt("plain user", "submits a job of uid 0", f"uid={SOMEBODY}")
+def user_submits_as_root(s):
+    """Tools say nothing of a uid; a program of his own does. The kernel's word replaces it."""
+    out = f"{s.place}/who"
+    os.makedirs(out, mode=0o777, exist_ok=True)
+    os.chmod(out, 0o777)
+    body = pb(f1=pb(f1=["sh", "-c", f"id > {out}/id"], f2="/bin/sh", f3=["PATH=/usr/bin:/bin"],
+                    f4="/", f5=0o22, f7=0, f8=0), f2=pb(f1=50_000_000, f4=1), f3="who")
+    on_unix_socket_once(s, s.market.daemon("n1")["socket"], frame(c.HELLO, hello("", c.TOOL)),
+                        frame(c.SUBMIT, body))
+    end = time.monotonic() + 20
+    while not os.path.exists(f"{out}/id") or not os.path.getsize(f"{out}/id"):
+        assert time.monotonic() < end, "his job has not run"
+        time.sleep(0.05)
+    with open(f"{out}/id") as f:
+        return f.read()
+
+
+def on_unix_socket_once(s, path, first, words):
+    script = ("import socket, sys\n"
+              "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+              "s.sendall(bytes.fromhex(sys.argv[2])); s.settimeout(20)\n"
+              "got = b''\n"
+              "while got.count(b'n1') < 2 and (p := s.recv(4096)): got += p\n")
+    subprocess.run(["/usr/bin/python3", "-c", script, path, (first + words).hex()], user=SOMEBODY,
+                   group=SOMEBODY, extra_groups=[], timeout=60, capture_output=True)
+
+
+# ---- a hostile user, against other users
+
+@attempt("hostile user", "cancels somebody else's job", "not yours")
+def cancels_anothers(s):
+    job = root_job(s)
+    try:
+        said = s.user_refused("marketctl", "cancel", job.id)
+        assert s.runs(job)
+        return "not yours" if job.id in said else said
+    finally:
+        job.end()
+
+
+@attempt("hostile user", "attaches to somebody else's job", "belongs to root")
+def attaches_to_anothers(s):
+    job = root_job(s)
+    try:
+        return s.user_refused("srun", "--node", "n1", "--attach", job.id)
+    finally:
+        job.end()
+
+
+@attempt("hostile user", "changes what somebody else's job bids", "belongs to root")
+def changes_anothers(s):
+    job = root_job(s)
+    try:
+        return s.user_refused("srun", "--node", "n1", "-J", job.id, "-p", "1")
+    finally:
+        job.end()
+
+
+@attempt("hostile user", "looks for secrets in somebody else's command line", "hidden")
+def reads_anothers(s):
+    job = s.market.srun("--node", "n1", "-p", 50, "sleep", "600.31337")
+    try:
+        s.market.until_runs(job.id)
+        listed = s.somebody("marketctl", "--json", "list-jobs", check=True).stdout
+        shown = s.somebody("marketctl", "--json", "job", job.id)
+        assert job.id in listed and "31337" not in listed + shown.stdout
+        return "hidden"
+    finally:
+        job.end()
+
+
+@attempt("hostile user", "bids an amount below nothing", "is not an amount")
+def negative_bid(s):
+    return s.user_refused("srun", "--node", "n1", "-p", "-5", "true")
+
+
+@attempt("hostile user", "bids more money than there is", "is larger than 1000000000")
+def endless_bid(s):
+    return s.user_refused("srun", "--node", "n1", "-p", "99999999999999999999", "true")
+
+
+# ---- a job
+
+@attempt("job", "connects to agentd's port as a home", "refused by TLS")
+def job_is_a_home(s):
+    said = s.in_a_job(
+        "import socket\n"
+        f"h, p = '{s.address('n1')}'.split(':')\n"
+        "s = socket.create_connection((h, int(p)), 10)\n"
+        f"s.sendall(bytes.fromhex('{frame(c.HELLO, hello('n2')).hex()}'))\n"
+        "got = b''\n"
+        "try:\n"
+        "    while p := s.recv(4096): got += p\n"
+        "except OSError: pass\n"
+        "print(got.hex())")
+    assert not said.startswith(frame(c.WELCOME).hex()[8:12]), said
+    return "refused by TLS"
+
+
+@attempt("job", "reaches agentd's socket through /run", "no such file")
+def job_reaches_run(s):
+    return s.in_a_job("import os\n"
+                      "try: print(os.listdir('/run/souk'))\n"
+                      "except OSError as e: print(e)").lower()
+
+
+@attempt("job", "gains a capability", "none")
+def job_gains(s):
+    sets = s.in_a_job("print(*[int(l.split()[1], 16) for l in open('/proc/self/status')"
+                      " if l.startswith('Cap')])").split()
+    assert sets == ["0"] * 5, sets
+    return "none"
+
+
+@attempt("job", "mounts a file system of its own", "operation not permitted")
+def job_mounts(s):
+    return s.in_a_job("import ctypes, os\n"
+                      "l = ctypes.CDLL(None, use_errno=True)\n"
+                      "l.mount(b'x', b'/tmp', b'tmpfs', 0, None)\n"
+                      "print(os.strerror(ctypes.get_errno()))").lower()
+
+
+@attempt("job", "kills and traces PID 1 of its capsule", "operation not permitted")
+def job_kills_init(s):
+    said = s.in_a_job("import os\n"
+                      "for do in (lambda: os.kill(1, 9), lambda: open('/proc/1/mem', 'rb')):\n"
+                      "    try: do(); print('done')\n"
+                      "    except OSError as e: print(e.strerror)").lower()
+    assert "done" not in said, said
+    return said
+
+
+@attempt("job", "raises its own limit of memory", "cannot be written")
+def job_raises_limit(s):
+    said = s.in_a_job(
+        "import glob, os\n"
+        "own = [l.strip().split(':', 2)[2] for l in open('/proc/self/cgroup')]\n"
+        "wrote = 0\n"
+        "for g in own:\n"
+        "    for p in glob.glob(f'/sys/fs/cgroup{g}/memory*max*') + "
+        "glob.glob(f'/sys/fs/cgroup/memory{g}/memory*limit*'):\n"
+        "        try:\n"
+        "            os.close(os.open(p, os.O_WRONLY)); wrote += 1\n"
+        "        except OSError: pass\n"
+        "print(wrote)")
+    assert said == "0", said
+    return "cannot be written"

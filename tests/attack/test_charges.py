@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A hostile home and a hostile provider: what the money of users is safe from. A node that has
+joined says by itself, over TLS, what no agentd would say."""
+import socket
+import ssl
+import struct
+import subprocess
+import time
+
+from cluster import BIN, Market, bring_up, read_text, until
+
+HELLO, WELCOME, AGENT = 1, 2, 1
+JOB_REPORT, PROVIDER_REPORT, USE_REPORT = 16, 17, 21
+RUNNING, FINISHED = 3, 8
+YEAR = 365 * 86_400 * 10**9
+
+
+def varint(number, value):
+    out = bytes([number << 3])
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def text(number, value):
+    return message(number, value.encode())
+
+
+def hello(node):
+    body = struct.pack("<BI", 1 << 3 | 5, 0x4B554F53) + varint(2, 2) + varint(3, AGENT)
+    return frame(HELLO, body + text(4, node) + text(5, "10.0.0.9:7071"))
+
+
+def message(number, body):
+    return bytes([number << 3 | 2, len(body)]) + body
+
+
+def frame(kind, body):
+    return struct.pack("<IHH", len(body), kind, 0) + body
+
+
+def job(home, seq, uid, phase, where, run_ns, epoch=1):
+    body = message(1, text(1, home) + varint(2, seq))
+    body += message(2, varint(1, 50_000_000) + varint(4, 1))
+    body += varint(3, uid) + text(4, f"user{uid}")
+    body += varint(7, int(time.time() * 10**9)) + varint(8, phase)
+    body += text(9, where) + varint(11, epoch)
+    body += message(14, varint(5, run_ns))
+    return frame(JOB_REPORT, body)
+
+
+def offer(node, price):
+    """At that price per CPU-hour."""
+    body = text(1, node) + varint(2, 1) + varint(3, price * 1_000_000) + varint(4, 100)
+    return frame(PROVIDER_REPORT, body + varint(5, 1) + varint(6, 1000) + varint(7, 1000))
+
+
+def use(home, seq, run_ns, ended, epoch=1):
+    one = message(1, text(1, home) + varint(2, seq))
+    one += varint(2, epoch) + varint(3, run_ns) + varint(5, ended)
+    return frame(USE_REPORT, message(1, one))
+
+
+class Node:
+    """One that has joined, and is connected to the market as an agent."""
+
+    def __init__(self, market, tmp_path, name, *token_words):
+        secret = market.tool("souk", "token", "create", name, *token_words).stdout.strip()
+        address = market.daemon("market")["address"]
+        subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/souk", "setup",
+                        "node", "--join", secret, "--name", name, "--market", address,
+                        "--identity", f"{tmp_path}/{name}", "--config", f"{tmp_path}/{name}.conf",
+                        "--no-restart"], env=market.env, capture_output=True, timeout=60,
+                       check=True)
+        host, port = address.split(":")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.load_cert_chain(f"{tmp_path}/{name}/certificate.pem", f"{tmp_path}/{name}/key.pem")
+        raw = market.in_netns("fabric", lambda: socket.create_connection((host, int(port)), 10))
+        self.tls = context.wrap_socket(raw)
+        self.tls.sendall(hello(name))
+        assert struct.unpack("<IHH", self.tls.recv(8))[1] == WELCOME
+
+    def say(self, *frames):
+        for f in frames:
+            self.tls.sendall(f)
+
+    def close(self):
+        self.tls.close()
+
+
+def cost(market, name):
+    told = market.job(name)
+    return float(told["cost"]) if told else None
+
+
+def test_a_home_brings_only_jobs_of_its_own_users(market, tmp_path):
+    node = Node(market, tmp_path, "h1", "--users", "9000-9009")
+    try:
+        node.say(job("h1", 1, 4321, RUNNING, "n3", 0), job("h1", 2, 9005, RUNNING, "n3", 0))
+        until("its own user's is known", lambda: cost(market, "h1.2") is not None)
+        assert cost(market, "h1.1") is None
+        assert "takes no job of user 4321 from h1, which speaks for users 9000-9009" in read_text(
+            f"{market.run_dir}/market/log")
+        node.say(job("h1", 2, 9005, FINISHED, "n3", 0))
+    finally:
+        node.close()
+
+
+def test_a_home_of_another_realm_must_have_numbers_of_its_own(market):
+    done = market.tool("souk", "token", "create", "far-1", "--realm", "far", check=False)
+    assert done.returncode == 1 and "--users" in done.stderr, done
+
+
+def test_years_of_run_time_are_not_believed(market, tmp_path):
+    """Twenty years at 1 an hour were 175,200."""
+    node = Node(market, tmp_path, "h2")
+    try:
+        began = time.monotonic()
+        node.say(job("h2", 1, 9105, RUNNING, "n3", 0))
+        until("the job is known", lambda: cost(market, "h2.1") is not None)
+        for n in range(1, 20):
+            node.say(job("h2", 1, 9105, RUNNING, "n3", n * YEAR, epoch=n + 1))
+        node.say(job("h2", 1, 9105, FINISHED, "n3", 20 * YEAR, epoch=21))
+        until("it is finished", lambda: market.job("h2.1")["status"].startswith("finish"))
+        most = 50 * (time.monotonic() - began + 1) / 3600
+        assert float(market.job("h2.1")["cost"]) <= most, market.job("h2.1")
+    finally:
+        node.close()
+    market.tool("marketctl", "ledger", "verify")
+
+
+def test_what_the_place_has_not_measured_is_given_back(fit, tmp_path):
+    """The home says that it runs; its place says that it does not."""
+    for market in bring_up(Market("--nodes", "1")):
+        gives_back(market, tmp_path)
+
+
+def gives_back(market, tmp_path):
+    home = Node(market, tmp_path, "h3")
+    place = Node(market, tmp_path, "p3")
+    try:
+        place.say(offer("p3", 50))
+        home.say(job("h3", 1, 9205, RUNNING, "p3", 0))
+        until("it costs more than the tolerance of 5 s", lambda: (cost(market, "h3.1") or 0) > 0.11)
+        place.say(use("h3", 1, 1_000_000_000, 0))
+        until("it is given back", lambda: cost(market, "h3.1") < 0.06)
+        log = f"{market.run_dir}/market/log"
+        until("both words are on record", lambda: "do not agree on how long a job has run" in
+              read_text(log))
+        # A provider that says too much gets nothing for it.
+        place.say(use("h3", 1, YEAR, 1))
+        home.say(job("h3", 1, 9205, FINISHED, "p3", 8_000_000_000))
+        until("it is finished", lambda: market.job("h3.1")["status"].startswith("finish"))
+        assert float(market.job("h3.1")["cost"]) < 0.2
+    finally:
+        home.close()
+        place.close()
+    market.tool("marketctl", "ledger", "verify")

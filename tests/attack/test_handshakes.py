@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""souk-handshake: what it may do itself, what is left when it dies, and what somebody gets who has
+taken it over."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import client as c
+import cluster
+import taken_over
+from client import Connection, Refused, command, hello
+from cluster import read_text, until
+from records import Records
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HOME, PROVIDER, MARKET, OWNER = 1, 2, 4, 16
+
+
+def of(market, node):
+    """The number of that node's souk-handshake; 0: it is not there."""
+    agent = market.daemon(node)["pid"]
+    found = [int(p) for p in os.listdir("/proc") if p.isdigit()
+             and read_text(f"/proc/{p}/comm").startswith("souk-handshake")
+             and f"\nPPid:\t{agent}\n" in read_text(f"/proc/{p}/status")]
+    return found[0] if found else 0
+
+
+def kill(market, node):
+    """Returns when another one is there."""
+    until("it is there", lambda: of(market, node))
+    old = of(market, node)
+    os.kill(old, signal.SIGKILL)
+    until("another one is there", lambda: of(market, node) not in (0, old))
+
+
+def test_it_has_no_rights(market):
+    pid = of(market, "n1")
+    status = read_text(f"/proc/{pid}/status")
+    fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", status, re.M))
+    assert "0" not in fields["Uid"].split() and "0" not in fields["Gid"].split()
+    assert fields["Groups"].strip() == ""
+    assert {fields[f"Cap{one}"] for one in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+    assert os.listdir(f"/proc/{pid}/root/") == []
+    assert os.statvfs(f"/proc/{pid}/root/").f_flag & os.ST_RDONLY
+    for ns in ("net", "mnt", "ipc", "uts"):
+        assert os.readlink(f"/proc/{pid}/ns/{ns}") != os.readlink(
+            f"/proc/{market.daemon('n1')['pid']}/ns/{ns}"), ns
+    limits = read_text(f"/proc/{pid}/limits")
+    assert re.search(r"^Max file size +0 +0 ", limits, re.M)
+    assert re.search(r"^Max core file size +0 +0 ", limits, re.M)
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        kind = os.readlink(f"/proc/{pid}/fd/{fd}")
+        assert kind.startswith(("socket:", "anon_inode:[eventpoll]", "/dev/null")), kind
+
+
+def test_it_dies_alone_and_never_outlives_agentd(market):
+    job = market.srun("-p", 50, "/bin/sh", "-c", "while read x; do echo got $x; done",
+                      stdin=subprocess.PIPE)
+    where = market.until_runs(job.id)["where"]
+    for node in ("n1", "n2"):
+        kill(market, node)
+    # Connections of before stand, and new ones are made.
+    write(job, b"still\n")
+    job.printed(1)
+    there = "n2" if where == "n1" else "n1"
+    market.tool("marketctl", "--hold", "move", job.id, there)
+    market.until_runs(job.id, there)
+    agent, own = market.daemon("n1")["pid"], of(market, "n1")
+    market.kill_daemon("n1")
+    assert market.daemon("n1")["pid"] != agent
+    until("it has gone with its agentd", lambda: not cluster.alive(own))
+    write(job, b"again\n")
+    job.printed(2)
+    job.process.stdin.close()
+    assert job.wait() == 0 and bytes(job.out) == b"got still\ngot again\n"
+
+
+def write(job, line):
+    job.process.stdin.write(line)
+    job.process.stdin.flush()
+
+
+# ---- taken over
+
+@pytest.fixture(scope="module")
+def taken(fit, tmp_path_factory):  # noqa: F811
+    """A market whose node n2 believes a liar."""
+    place = tmp_path_factory.mktemp("taken")
+    own = cluster.BIN
+    for name in os.listdir(own):
+        shutil.copy(f"{own}/{name}", place / name)
+    os.rename(place / "souk-handshake", place / "souk-handshake.real")
+    shutil.copy(f"{HERE}/taken_over.py", place / "souk-handshake")
+    os.chmod(place / "souk-handshake", 0o755)
+    cluster.BIN = str(place)
+    try:
+        for market in cluster.bring_up(cluster.Market("--nodes", "2", "--speeds", "100,80")):
+            (place / "claim").write_text("n1 3")
+            kill(market, "n2")
+            yield market, place
+            (place / "claim").unlink()
+            kill(market, "n2")
+    finally:
+        cluster.BIN = own
+
+
+class AsClaimed(Connection):
+    """A connection to n2, whose keys the liar has told."""
+
+    def __init__(self, address, greet):
+        host, port = address.rsplit(":", 1)
+        raw = socket.create_connection((host, int(port)), 20)
+        self.socket, self.limit = Records(raw, taken_over.FROM_PEER, taken_over.TO_PEER), 20
+        if greet is not None:
+            self.say(c.HELLO, greet)
+            self.wait_for(c.WELCOME)
+
+
+def asks(taken, name, roles, role, talk):
+    """What `talk` gets on a connection of somebody who is believed to be that."""
+    market, place = taken
+    (place / "claim").write_text(f"{name} {roles}")
+
+    def meet():
+        with AsClaimed(market.daemon("n2")["address"], hello(name, role)) as line:
+            return talk(line)
+    try:
+        return market.in_netns("fabric", meet)
+    except Refused as e:
+        return f"refused: {e}"
+
+
+def starts(command_bytes):
+    """The state by number and why; a job that runs is what an attacker wants."""
+    def talk(line):
+        state, why = line.asks(command_bytes)
+        assert state not in (c.STARTING, c.RUNNING, c.PREPARED), (state, why)
+        return why
+    return talk
+
+
+def ticket(taken, **how):
+    """The market's own: what a taken-over process might have seen go by."""
+    market, _ = taken
+    signer = c.Signer(f"{market.run_dir}/state/market/identity/ticket.keys")
+    return signer.ticket("n1", **{"number": 9_000_001, "destination": "n2", "seq": 900, **how})
+
+
+NODE = HOME | PROVIDER
+ATTEMPTS = [
+    ("starts a job of root without a ticket", "wants the market's ticket",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command("n1", c.START, seq=900)))),
+    ("makes ready for an image of its own without a ticket", "wants the market's ticket",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command("n1", c.PREPARE, seq=900)))),
+    ("signs a ticket with a key of its own", "does not use",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command(
+         "n1", c.START, seq=900, ticket=c.Signer().ticket("n1", 9_000_001, "n2", seq=900))))),
+    ("starts root with the ticket of a plain user", "of user 1000, not of user 0",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command(
+         "n1", c.START, seq=900, ticket=ticket(t, uid=1000))))),
+    ("starts a job here with the ticket for another node", "the ticket is for node n1",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command(
+         "n1", c.START, seq=900, ticket=ticket(t, destination="n1"))))),
+    ("starts another job than that of the ticket", "the ticket is for job n1.900",
+     lambda t: asks(t, "n1", NODE, c.AGENT, starts(command(
+         "n1", c.START, seq=901, ticket=ticket(t))))),
+    ("says that it is this node, whose own jobs need no ticket", "says it is this node",
+     lambda t: asks(t, "n2", NODE, c.AGENT, starts(command("n2", c.START, seq=900)))),
+    ("brings an image in this node's name", "no image is expected",
+     lambda t: asks(t, "n2", NODE, c.IMAGE, lambda line: (
+         line.say(c.IMAGE_BEGIN, c.pb(f1=c.job_id("n2", 900), f2=2, f3=1, f4="n2", f5=1)),
+         line.wait_for(c.IMAGE_RESULT)))),
+    ("brings an image that nobody waits for", "no image is expected",
+     lambda t: asks(t, "n1", NODE, c.IMAGE, lambda line: (
+         line.say(c.IMAGE_BEGIN, c.pb(f1=c.job_id("n1", 900), f2=2, f3=1, f4="n1", f5=1)),
+         line.wait_for(c.IMAGE_RESULT)))),
+    ("commands guests as the market", "its certificate is of a market",
+     lambda t: asks(t, "market", MARKET, c.AGENT, starts(command("n1", c.START, seq=900)))),
+    ("greets under a name that is a path", "'../n1' is no name",
+     lambda t: (asks(t, "../n1", NODE, c.AGENT, lambda line: "greeted"), logged(t))[1]),
+]
+
+
+def logged(taken):
+    """Why its process was ended."""
+    market, _ = taken
+    said = "'../n1' is no name"
+    until(said, lambda: said in read_text(f"{market.run_dir}/n2/log"))
+    return said
+
+
+@pytest.mark.parametrize("what,got,run", ATTEMPTS, ids=[a[0].replace(" ", "_") for a in ATTEMPTS])
+def test_a_taken_over_process_gets(taken, what, got, run):
+    assert got in str(run(taken)), what
+    market, _ = taken
+    assert market.capsules(node="n2") == []

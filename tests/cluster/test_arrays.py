@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Arrays, jobs that wait for others, reasons, history and reports, on real daemons."""
+import json
+import os
+import subprocess
+
+from conftest import BIN, until
+
+
+def ask(market, *args):
+    return json.loads(market.tool("marketctl", "--json", *args).stdout)
+
+
+def test_an_array_runs_so_many_at_once_and_each_job_knows_its_index(market, tmp_path):
+    done = market.tool("srun", "-p", "40", "--array", "1-4%1", "-o", tmp_path / "out.%a", "sh",
+                       "-c", "echo $SOUK_ARRAY_INDEX of $SOUK_ARRAY_ID as $SOUK_JOB_ID; "
+                       "exit $SOUK_ARRAY_INDEX", check=False)
+    assert done.returncode == 4, done.stderr
+    said = [(tmp_path / f"out.{i}").read_text().split() for i in (1, 2, 3, 4)]
+    first = said[0][2]
+    node, number = first.split(".")
+    assert said == [[str(i), "of", first, "as", f"{node}.{int(number) + i - 1}"]
+                    for i in (1, 2, 3, 4)]
+    # one at a time: each was submitted with the others and ended after the one before
+    jobs = sorted((j for j in market.list_jobs() if j.get("array") == first),
+                  key=lambda j: j["array_index"])
+    assert [j["exit"] for j in jobs] == [1, 2, 3, 4]
+    ends = [j["ended_unix_s"] for j in jobs]
+    assert ends == sorted(ends)
+
+
+def test_wait_for_an_array_ends_with_the_last_of_its_jobs(market, tmp_path):
+    for index in (2, 3):
+        os.mkfifo(tmp_path / f"go.{index}")
+    first = market.tool("srun", "-p", "40", "-d", "--array", "1-3", "sh", "-c",
+                        f"[ $SOUK_ARRAY_INDEX = 1 ] || read x < {tmp_path}/go.$SOUK_ARRAY_INDEX; "
+                        "exit $SOUK_ARRAY_INDEX"
+                        ).stdout.split()[0]
+    market.until_job(first, "has ended", lambda j: j["status"] == "finish")
+    waits = subprocess.Popen([f"{BIN}/srun", f"--wait={first}"], env=market.env)
+    try:
+        until("the others run", lambda: len(market.live()) == 2)
+        assert waits.poll() is None
+        for index in (2, 3):
+            (tmp_path / f"go.{index}").write_text("x\n")  # as soon as it reads
+        assert waits.wait(30) == 3
+    finally:
+        waits.kill()
+        waits.wait()
+
+
+def test_who_waits_for_another_says_so_begins_after_it_or_ends_with_it(market):
+    first = market.srun("-p", "40", "sleep", "1000")
+    market.until_runs(first.id)
+    after = market.tool("srun", "-p", "40", "-d", "--after", first.id, "true").stdout.strip()
+    well = market.tool("srun", "-p", "40", "-d", "--after", first.id + ":ok", "true").stdout.strip()
+    market.until_job(after, "waits", lambda j: j.get("reason", {}).get("code") == "waits_for_job")
+    why = ask(market, "why", after)["reasons"][0]
+    assert why["text"] == f"waits for job {first.id} to end" and why["code"] == "waits_for_job"
+    market.tool("marketctl", "cancel", first.id)
+    market.until_job(after, "has run", lambda j: j["status"] == "finish" and j["exit"] == 0)
+    market.until_job(well, "has not", lambda j: j["status"] == "finish" and
+                     j["why"] == f"job {first.id} has not ended well")
+
+
+def test_the_bid_that_why_names_starts_the_job(market):
+    nodes = market.nodes()
+    running = [market.srun("-p", "40", "sleep", "1000") for _ in nodes]
+    for job in running:
+        market.until_runs(job.id)
+    low = market.srun("-p", "30", "sleep", "1000")
+    market.until_job(low.id, "is outbid", lambda j: j.get("reason", {}).get("code") == "outbid")
+    bid = ask(market, "why", low.id)["reasons"][0]["bid"]
+    assert 40 < bid <= 41
+    market.tool("srun", "-J", low.id, "-p", bid)
+    market.until_runs(low.id)
+    lost = market.until_job(min(running, key=lambda j: 0).id, "is known", lambda j: True)
+    frozen = [j for j in market.live() if j["status"] != "run"]
+    assert any(j.get("reason", {}).get("code") == "displaced" and j["reason"]["job"] == low.id
+               for j in frozen) or lost
+    assert ask(market, "why", nodes[0])["reasons"][0]["code"] in ("node_full", "node_open")
+
+
+def test_what_has_run_is_in_history_and_report_and_mmon(market):
+    job = market.srun("-p", "40", "--name", "for history", "true")
+    market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")
+    seen = next(j for j in ask(market, "history") if j["id"] == job.id)
+    assert seen["name"] == "for history" and seen["wait_s"] >= 0 and seen["exit"] == 0
+    rows = ask(market, "report", "--by", "user")
+    assert rows[0]["user"] == "root" and rows[0]["jobs"] >= 1
+    assert {r["node"] for r in ask(market, "report", "--by", "node")} <= set(market.nodes())
+    text = market.tool("mmon", "--once").stdout
+    assert text.startswith("souk ") and all(n in text for n in market.nodes())
+
+
+def test_several_jobs_are_cancelled_by_their_name(market):
+    ids = [market.srun("-p", "40", "--name", "sweep", "sleep", "1000").id for _ in range(2)]
+    other = market.srun("-p", "40", "sleep", "1000").id
+    market.tool("marketctl", "cancel", "--name", "sweep")
+    for id in ids:
+        market.until_job(id, "has ended", lambda j: j["status"] == "finish")
+    assert market.job(other)["status"] != "finish"

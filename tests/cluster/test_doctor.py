@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""souk doctor: what is wrong with a node's keys and certificates, and the command that mends it."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import LIMIT
+
+
+def trust(market, daemon="agentd", config="n2/agentd.conf"):
+    """What the doctor says of the keys of a daemon: {need: (is it met, what was found, remedy)}."""
+    none = "/nonexistent"
+    files = {"agentd": none, "marketd": none, daemon: f"{market.run_dir}/{config}"}
+    said = market.doctor("n2", "--json", "--agentd", files["agentd"], "--marketd",
+                         files["marketd"])
+    return {n["name"]: (n["met"], n["found"], n["mend"]) for n in json.loads(said)}
+
+
+def test_a_node_and_a_market_in_order_have_nothing_to_mend(market):
+    said = trust(market)
+    for name in ("agentd files", "agentd certificate", "agentd key", "issuing authority", "clock"):
+        assert said[name][0], (name, said[name])
+    assert said["clock"][1] == "as the market's"
+    said = trust(market, "marketd", "market/marketd.conf")
+    for name in ("marketd files", "marketd certificate", "marketd key"):
+        assert said[name][0], (name, said[name])
+
+
+def test_a_key_that_others_can_read_is_named_and_the_remedy_mends_it(market):
+    identity = f"{market.run_dir}/state/n2/identity"
+    os.chmod(f"{identity}/key.pem", 0o644)
+    met, found, mend = trust(market)["agentd files"]
+    assert not met and found == f"{identity}/key.pem can be read by others"
+    subprocess.run(mend, shell=True, check=True, timeout=LIMIT)
+    assert trust(market)["agentd files"][0]
+
+
+def test_a_key_of_another_certificate_is_named(market, tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("there is no openssl(1)")
+    key = f"{market.run_dir}/state/n2/identity/key.pem"
+    shutil.copy2(key, tmp_path / "key")
+    try:
+        subprocess.run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt",
+                        "ec_paramgen_curve:P-256", "-out", key], check=True, timeout=LIMIT,
+                       capture_output=True)
+        said = trust(market)
+        wrong = {name: words for name, words in said.items() if not words[0]}
+        assert any("another key" in found or "key" in found
+                   for name, (_, found, mend) in wrong.items() if name.startswith("agentd")), said
+        assert any("souk node renew" in mend for _, _, mend in wrong.values()), wrong
+    finally:
+        shutil.copy2(tmp_path / "key", key)
+    assert trust(market)["agentd key"][0]
+
+
+def test_a_daemon_that_says_much_does_not_hold_the_doctor_up(market, tmp_path):
+    """A map of users far longer than what the doctor reads of it."""
+    conf = tmp_path / "agentd.conf"
+    with open(f"{market.run_dir}/n2/agentd.conf") as f:
+        lines = [line for line in f if not line.startswith("user_map")]
+    (tmp_path / "map").write_text("".join(f"lab/user{i} = -\n" for i in range(20_000)))
+    conf.write_text("".join(lines) + f'user_map = "{tmp_path}/map"\n')
+    said = market.doctor("n2", "--json", "--agentd", conf, "--marketd", "/nonexistent")
+    assert "users" in {n["name"] for n in json.loads(said)}

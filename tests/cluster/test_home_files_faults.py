@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What dies while a job sees its home's files."""
+import os
+import signal
+
+import pytest
+
+from conftest import alive, until
+from test_home_files import begin, check_end, servers, until_it_works
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
+
+
+@pytest.fixture
+def top(market, tmp_path):
+    market.hidden = tmp_path
+    return tmp_path
+
+
+def test_killed_clients_and_agents_are_not_noticed(market, top):
+    job = begin(market, top)
+    market.until_runs(job.id, "n1")
+    until_it_works(top)
+    for pid in servers("client"):
+        os.kill(pid, signal.SIGKILL)
+        until("it has ended", lambda p=pid: not alive(p))
+    until_it_works(top)
+    for node in ("n1", "n3"):  # its guest's, its home's
+        market.kill_daemon(node)
+        until_it_works(top)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    until_it_works(top)
+    check_end(market, job, top)
+    until("all have ended", lambda: not servers("serve") and not servers("client"))
+
+
+def test_nodes_of_one_machine_show_a_job_of_auto_their_own_tree(market, top):
+    job = begin(market, top, files="auto")
+    market.until_runs(job.id, "n1")
+    until_it_works(top)
+    assert not servers("serve") and not servers("client")
+    market.kill_daemon("n1")
+    for node in ("n2", "n3", "n1"):
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+        until_it_works(top)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+    market.tool("marketctl", "--hold", "thaw", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    assert not servers("serve") and not servers("client")
+    check_end(market, job, top)
+    assert market.job(job.id)["failed_moves"] == 0
+
+
+def test_a_job_that_is_cancelled_leaves_no_process(market, top):
+    job = begin(market, top)
+    market.until_runs(job.id, "n1")
+    until_it_works(top)
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    until("all have ended", lambda: not servers("serve") and not servers("client"))
+
+
+def test_a_file_that_was_swapped_while_the_job_was_frozen_is_refused(market, top):
+    job = begin(market, top)
+    market.until_runs(job.id, "n1")
+    until_it_works(top)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+    os.rename(top / "data", top / "old")
+    (top / "data").write_bytes((top / "old").read_bytes())
+    market.tool("marketctl", "--hold", "thaw", job.id, "n2")
+    assert job.said("data .* is another file now")
+    os.rename(top / "old", top / "data")
+    market.until_runs(job.id)
+    until_it_works(top)
+    check_end(market, job, top)
+
+
+def test_a_job_has_its_users_rights_at_home_and_no_more(market, top):
+    secret = top / "secret"
+    secret.write_text("root's")
+    command = ["-p", 50, "--files=home", "--node", "n3", "/bin/sh", "-c"]
+    job = market.srun(*command, f"id -u; cat /etc/shadow {secret}; ls /proc/1/root",
+                      cwd="/", user=65534, group=65534, extra_groups=[])
+    assert job.wait() != 0 and job.out == b"65534\n"
+    job = market.srun(*command, "ls /../../.. /proc/self/cwd/../ | sort -u", cwd="/",
+                      user=65534, group=65534, extra_groups=[])
+    assert job.wait() == 0, job.told
+    assert b"root" in job.out.split() and b"usr" in job.out.split()

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""marketctl and pvdctl from another host: with the certificate of an operator, or of a node's
+owner, and what these may do. The other host is the market's network, without a daemon's socket."""
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import BIN, read_text, until
+
+
+def made(market, tmp_path, name, *more):
+    """A certificate, with the market's address beside it."""
+    out = f"{tmp_path}/{name}"
+    market.tool("souk", "operator", "add", name, "--out", out, "--market",
+                market.daemon("market")["address"], *more)
+    assert os.stat(f"{out}/key.pem").st_mode & 0o777 == 0o600
+    return out
+
+
+def elsewhere(market, tool, *words, home="/nonexistent", **more):
+    env = {"PATH": os.environ["PATH"], "SOUK_RUN": "/nonexistent", "HOME": home, **more}
+    return subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/{tool}",
+                           *words], env=env, capture_output=True, text=True, timeout=60)
+
+
+def said(done, why):
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1, done
+
+
+def logged(market, daemon, text):
+    until(f"{daemon} logs it", lambda: text in read_text(f"{market.run_dir}/{daemon}/log"))
+
+
+def test_an_operator_operates_the_market_from_another_host(market, tmp_path):
+    cert = made(market, tmp_path, "ada")
+    done = elsewhere(market, "marketctl", "--cert", cert, "status")
+    assert done.returncode == 0 and "Hostname" in done.stdout, done
+    # as root on the market's own host, and on record with the name
+    done = elsewhere(market, "marketctl", "--cert", cert, "user", "limit", "4242", "--jobs", "3")
+    assert done.returncode == 0, done
+    logged(market, "market", "an operator's word")
+    assert re.search(r"an operator's word.*verb=user-limit.*operator=ada",
+                     read_text(f"{market.run_dir}/market/log"))
+    assert "3" in market.tool("marketctl", "user", "show", "4242").stdout
+    market.tool("marketctl", "user", "unlimit", "4242")
+    # the other ways to say where and as whom
+    address = market.daemon("market")["address"]
+    for words, more in ((["--market", address, "--cert", cert], {}),
+                        ([], {"SOUK_MARKET": address, "SOUK_CERT": cert}),
+                        ([], {"SOUK_CERT": cert})):
+        assert elsewhere(market, "marketctl", *words, "list-providers", **more).returncode == 0
+    os.makedirs(f"{tmp_path}/home/.config/souk")
+    os.rename(cert, f"{tmp_path}/home/.config/souk/operator")
+    done = elsewhere(market, "marketctl", "list-providers", home=f"{tmp_path}/home")
+    assert done.returncode == 0 and "n3" in done.stdout, done
+    said(elsewhere(market, "marketctl", "--market", address, "status"), "there is no certificate")
+    # A plain user is told as before that nothing is there.
+    assert elsewhere(market, "marketctl", "status").returncode == 1
+
+
+def test_an_operator_looks_at_a_node_and_its_owner_changes_it(market, tmp_path):
+    ada = made(market, tmp_path, "ada2")
+    owner = made(market, tmp_path, "olga", "--owner", "n2")
+    for cert in (ada, owner):
+        done = elsewhere(market, "pvdctl", "--cert", cert, "--machine", "n2", "status")
+        assert done.returncode == 0 and "on market" in done.stdout, done
+        assert elsewhere(market, "pvdctl", "--cert", cert, "--machine", "n2",
+                         "guests").returncode == 0
+    said(elsewhere(market, "pvdctl", "--cert", ada, "--machine", "n2", "set", "price", "7"),
+         "what it offers is its owner's to say")
+    done = elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n2", "set", "price", "7")
+    assert done.returncode == 0, done
+    logged(market, "n2", "a word from another host")
+    try:
+        until("n2 asks 7", lambda: float(next(
+            p for p in market.providers() if p["node"] == "n2")["reserve"]) == 7)
+        for verb in ("off", "on"):
+            done = elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n2", "market", verb)
+            assert done.returncode == 0, done
+    finally:
+        market.tool("pvdctl", "--node", "n2", "unset", "price")
+    said(elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n3", "status"),
+         "olga is the owner of n2, not of n3")
+    said(elsewhere(market, "pvdctl", "--cert", owner, "--machine", "nowhere", "status"),
+         "has no node nowhere")
+    said(elsewhere(market, "pvdctl", "--cert", owner, "status"), "which node? --machine NAME")
+    # At the market an owner is nobody in particular.
+    done = elsewhere(market, "marketctl", "--cert", owner, "user", "limit", "1", "--jobs", "1")
+    assert done.returncode == 1, done
+    node = f"{market.run_dir}/state/n1/identity"
+    done = elsewhere(market, "pvdctl", "--cert", node, "--market",
+                     market.daemon("market")["address"], "--machine", "n2", "status")
+    assert done.returncode == 1, done
+
+
+def test_who_is_revoked_is_refused_by_the_market_and_by_nodes(market, tmp_path):
+    ada = made(market, tmp_path, "ada3")
+    owner = made(market, tmp_path, "otto", "--owner", "n2")
+    assert elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n2",
+                     "status").returncode == 0
+    for name in ("ada3", "otto"):
+        market.tool("souk", "node", "revoke", name)
+    said(elsewhere(market, "marketctl", "--cert", ada, "--patience", "0", "status"), "revoked")
+    said(elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n2", "--patience", "0",
+                   "status"), "revoked")
+
+
+@pytest.mark.parametrize("words", [["--owner", "no node"], ["--days", "400"]])
+def test_what_nobody_can_be_given_is_refused(market, tmp_path, words):
+    done = market.tool("souk", "operator", "add", "eve", "--out", f"{tmp_path}/eve", *words,
+                       check=False)
+    assert done.returncode in (1, 2) and not os.path.exists(f"{tmp_path}/eve/certificate.pem")

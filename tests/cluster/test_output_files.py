@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a detached job writes goes into the files that its user named, whatever becomes of its home,
+and srun --wait ends as the job did."""
+import os
+import pathlib
+import pwd
+import tempfile
+
+import pytest
+
+from conftest import LIMIT, until
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def text(path):
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_detached_job_writes_its_files_through_a_restart_of_its_home(market, tmp_path):
+    job = market.tool("srun", "-p", "40", "-d", "-o", "out.%j", "-e", "err.%j", "sh", "-c",
+                      "i=0; while [ $i -lt 400 ]; do echo line $i; i=$((i+1)); sleep 0.01; done; "
+                      "echo bad >&2", cwd=tmp_path).stdout.strip()
+    out, err = tmp_path / f"out.{job}", tmp_path / f"err.{job}"
+    until("it is written as it comes", lambda: text(out).count("\n") > 20)
+    market.kill_daemon("n1")
+    market.until_job(job, "has ended", lambda j: j["status"] == "finish")
+    until("all is there", lambda: text(err) == "bad\n")
+    assert text(out) == "".join(f"line {i}\n" for i in range(400))
+
+
+def test_each_job_of_an_array_has_its_files_and_wait_gives_the_greatest_status(market, tmp_path):
+    done = market.tool("srun", "-p", "40", "--wait", "--array", "1-5%2", "-o", "out.%a", "sh", "-c",
+                       "echo $SOUK_ARRAY_INDEX; echo too >&2; exit $SOUK_ARRAY_INDEX",
+                       check=False, cwd=tmp_path)
+    assert done.returncode == 5 and done.stdout.startswith("n1."), done.stderr
+    for i in range(1, 6):  # stderr goes the same way where nothing else is said
+        until("it is written", lambda: text(tmp_path / f"out.{i}") == f"{i}\ntoo\n")
+
+
+def test_wait_for_a_job_that_is_there_or_gone_or_of_another_home(market):
+    job = market.tool("srun", "-p", "40", "-d", "sh", "-c", "echo kept; exit 3").stdout.strip()
+    other = market.tool("srun", "--node", "n2", "-p", "40", "-d", "sh", "-c",
+                        "exit 4").stdout.strip()
+    assert market.tool("srun", f"--wait={job}", check=False).returncode == 3
+    assert market.tool("srun", f"--wait={job},{other}", check=False).returncode == 4
+    # its output is still there for who attaches
+    assert market.tool("srun", "--attach", job, check=False).stdout == "kept\n"
+    none = market.tool("srun", "--wait=n1.999", check=False)
+    assert none.returncode == 1 and "no job n1.999" in none.stderr
+
+
+@pytest.fixture
+def open_dir():
+    """A directory that everybody reaches, of root's."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+def test_a_file_is_written_with_its_users_rights_and_what_is_refused_waits(market, open_dir):
+    if os.getuid() != 0:
+        pytest.skip("only root can submit as another user")
+    closed = open_dir / "of-all"
+    closed.mkdir()
+    closed.chmod(0o777)
+    user = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
+    job = market.tool("srun", "-p", "40", "-d", "-o", "out", "sh", "-c", "echo done",
+                      check=False, cwd=closed, **user).stdout.strip()
+    out = closed / "out"
+    until("it is written", lambda: text(out) == "done\n")
+    assert out.stat().st_uid == NOBODY.pw_uid
+    # root's directory: said at once, and no file of nobody's comes to be there
+    refused = market.tool("srun", "-p", "40", "-d", "-o", f"{open_dir}/mine", "sh", "-c",
+                          "echo kept", check=False, cwd=closed, **user)
+    assert refused.returncode == 1 and "mine: Permission denied" in refused.stderr
+    second = f"n1.{int(job.split('.')[1]) + 1}"
+    assert f"job {second} goes on: srun --attach {second}" in refused.stderr
+    assert not (open_dir / "mine").exists()
+    again = market.tool("srun", "--attach", second, cwd=closed, limit=LIMIT, **user)
+    assert again.stdout == "kept\n"

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""souk up --private-files: nodes that share no files of people's, and jobs of --files=auto, which
+is what these nodes are configured for. The home is n1, the slowest."""
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from conftest import Market, bring_up, read_text, until
+from test_home_files import LOOKS, begin, check_end, servers, until_it_works
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
+
+
+@pytest.fixture(scope="module")
+def standing(fit):
+    yield from bring_up(Market("--nodes", "3", "--speeds", "60,100,80", "--private-files"))
+
+
+@pytest.fixture
+def top(market, tmp_path):
+    return tmp_path
+
+
+def start(market, top, *options):
+    return begin(market, top, *options, node="n1", files=None)
+
+
+def sees(top, what):
+    return lambda: (top / "root").exists() and what == (top / "root").read_text().split()[2]
+
+
+def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
+    shutil.copy2("/bin/cat", top / "mine")
+    (top / "in").write_text("what is at home\n")
+    there = market.srun("-p", 50, "--files=local", "--node", "n1", "/bin/ls", top, cwd="/")
+    assert there.wait() == 2 and there.out == b""  # n2 has no such directory
+    job = market.srun("-p", 50, "--node", "n1", top / "mine", "in", cwd=top)
+    assert job.wait() == 0, job.told
+    assert bytes(job.out) == b"what is at home\n"
+    seen = market.until_job(job.id, "was counted", lambda j: j.get("files_requests", 0) > 0)
+    assert seen["places"] == ["n2"] and seen["files"] == "home"
+    size = (top / "mine").stat().st_size
+    assert seen["files_sent_bytes"] > size and seen["files_received_bytes"] > 0
+
+
+def test_it_moves_each_second_freezes_and_thaws(market, top):
+    job = start(market, top)
+    market.until_runs(job.id, "n2")
+    until_it_works(top)
+    for node in ("n3", "n2", "n1", "n3", "n1", "n2"):
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+        until_it_works(top)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+    market.tool("marketctl", "--hold", "thaw", job.id, "n3")
+    market.until_runs(job.id, "n3")
+    until_it_works(top)
+    check_end(market, job, top)
+    seen = market.job(job.id)
+    assert seen["failed_moves"] == 0 and seen["migrations"] >= 6
+
+
+def test_killed_agents_on_nodes_with_files_of_their_own_are_not_noticed(market, top):
+    job = start(market, top)
+    market.until_runs(job.id, "n2")
+    until_it_works(top)
+    for node in ("n2", "n1"):  # its guest's, its home's
+        market.kill_daemon(node)
+        until_it_works(top)
+    market.tool("marketctl", "--hold", "move", job.id, "n3")
+    market.until_runs(job.id, "n3")
+    check_end(market, job, top)
+    until("all have ended", lambda: not servers("serve") and not servers("client"))
+
+
+def test_who_watches_hears_that_its_files_are_out_of_reach(market, top):
+    job = start(market, top)
+    market.until_runs(job.id, "n2")
+    until_it_works(top)
+    port = ["ip", "-n", f"{market.tag}-fabric", "link", "set", "p1"]  # n2's
+    subprocess.run([*port, "down"], check=True)
+    try:
+        assert job.said("its files are not reached from n2 .*: what asks for them waits")
+        market.until_job(job.id, "says so", lambda j: j.get("files_wait"))
+    finally:
+        subprocess.run([*port, "up"], check=True)
+    assert job.said("its files are reached again")
+    market.until_up()
+    until_it_works(top)
+    check_end(market, job, top)
+
+
+def test_a_job_in_a_shared_directory_goes_only_where_that_is_the_same(market, top):
+    conf = f"{market.run_dir}/n1/agentd.conf"
+    before = read_text(conf)
+    with open(conf, "a") as f:
+        f.write('shared_files = "/tmp /var/tmp"\n')
+    pid = market.daemon("n1")["pid"]
+    os.kill(pid, signal.SIGHUP)
+    log = f"{market.run_dir}/n1/log"
+    until("it has read that", lambda: "shared_files" in read_text(log))
+    try:
+        job = market.srun("-p", 50, "--node", "n1", "/bin/sh", "-c", LOOKS, cwd=top)
+        assert job.said("the shared directories of the job's home n1 are other file systems here")
+        market.until_runs(job.id, "n1")
+        assert "files" not in market.job(job.id)
+        (top / "enough").touch()
+        assert job.wait() == 0, job.told
+    finally:
+        with open(conf, "w") as f:
+            f.write(before)
+        os.kill(pid, signal.SIGHUP)
+    job = market.srun("-p", 50, "--files=local", "--node", "n1", "/bin/true", cwd="/")
+    assert job.wait() == 0 and market.job(job.id)["places"] == ["n2"]

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Machines as fresh as Debian installs them: each a root of its own with systemd as PID 1, in
+namespaces of its own, on one network. A machine has no network but that, and takes its packages
+from the folder of an apt repository."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+START_LIMIT = 60
+
+
+class Late(AssertionError):
+    pass
+
+
+def until(what, predicate, limit):
+    end = time.monotonic() + limit
+    while not (seen := predicate()):
+        if time.monotonic() > end:
+            raise Late(f"{what}: not within {limit} s")
+        time.sleep(0.1)
+    return seen
+
+
+def run(*words, **more):
+    return subprocess.run(words, check=True, capture_output=True, text=True, **more).stdout
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+class Network:
+    """A bridge in a network namespace, to which the machines are plugged."""
+
+    def __init__(self, tag):
+        self.tag, self.fabric = tag, f"{tag}-fabric"
+
+    def up(self):
+        run("ip", "netns", "add", self.fabric)
+        run("ip", "-n", self.fabric, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", self.fabric, "link", "set", "br0", "up")
+
+    def plug(self, name, address):
+        ns = f"{self.tag}-{name}"
+        run("ip", "netns", "add", ns)
+        run("ip", "-n", self.fabric, "link", "add", f"v-{name}", "type", "veth", "peer", "name",
+            "eth0", "netns", ns)
+        run("ip", "-n", self.fabric, "link", "set", f"v-{name}", "master", "br0", "up")
+        run("ip", "-n", ns, "addr", "add", f"{address}/24", "dev", "eth0")
+        for link in ("eth0", "lo"):
+            run("ip", "-n", ns, "link", "set", link, "up")
+        return f"/run/netns/{ns}"
+
+    def down(self):
+        for name in os.listdir("/run/netns"):
+            if name.startswith(self.tag + "-"):
+                subprocess.run(["ip", "netns", "del", name], check=False)
+
+
+class Machine:
+    """`base`: a tar of a root; `repo`: the folder of packages. It is off until boot()."""
+
+    def __init__(self, network, place, name, address, base, repo):
+        self.name, self.address, self.pid = name, address, 0
+        self.tag = f"{network.tag}-{name}"
+        self.root, self.netns = f"{place}/{name}", network.plug(name, address)
+        self.log = f"{place}/{name}.log"
+        os.mkdir(self.root)
+        run("tar", "-C", self.root, "-xf", base)
+        shutil.copytree(repo, f"{self.root}/srv/souk")
+        shutil.rmtree(f"{self.root}/etc/apt/sources.list.d", ignore_errors=True)
+        with open(f"{self.root}/etc/apt/sources.list", "w", encoding="ascii") as f:
+            f.write("deb [trusted=yes] file:/srv/souk ./\n")
+        with open(f"{self.root}/etc/hostname", "w", encoding="ascii") as f:
+            f.write(name + "\n")
+        with open(f"{self.root}/etc/hosts", "w", encoding="ascii") as f:
+            f.write("127.0.0.1 localhost\n")
+        with open(f"{self.root}/etc/machine-id", "w", encoding="ascii") as f:
+            f.write(uuid.uuid4().hex + "\n")  # otherwise its first start would ask questions
+        if os.path.exists(f"{self.root}/usr/sbin/policy-rc.d"):
+            os.unlink(f"{self.root}/usr/sbin/policy-rc.d")
+
+    def boot(self):
+        with open(f"{self.root}/srv/boot_id", "w", encoding="ascii") as f:
+            f.write(str(uuid.uuid4()) + "\n")
+        with open(self.log, "ab") as log:
+            outer = subprocess.Popen(["nsenter", f"--net={self.netns}", f"{HERE}/boot", self.root,
+                                      self.name, self.tag], stdin=subprocess.DEVNULL, stdout=log,
+                                     stderr=log, start_new_session=True)
+        self.outer = outer
+
+        def init():
+            if outer.poll() is not None:
+                raise AssertionError(f"{self.name} does not boot: {read(self.log)[-500:]}")
+            for child in read(f"/proc/{outer.pid}/task/{outer.pid}/children").split():
+                if read(f"/proc/{child}/comm") == "systemd\n":
+                    return int(child)
+            return 0
+        self.pid = until(f"{self.name} boots", init, START_LIMIT)
+        try:
+            until(f"{self.name} is up", lambda: self.runs("systemctl is-system-running").strip() in
+                  ("running", "degraded"), START_LIMIT)
+        except Late as late:
+            raise Late(f"{late}: {self.runs('systemctl list-jobs')}") from None
+
+    def words(self, command, tty=False):
+        return ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
+                "env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+                "DEBIAN_FRONTEND=noninteractive", "bash", "-c", command]
+
+    def runs(self, command, limit=300):
+        """What it prints, however it ends."""
+        return subprocess.run(self.words(command), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=limit).stdout
+
+    def does(self, command, limit=300):
+        """What it prints; an error if it fails."""
+        done = subprocess.run(self.words(command), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=limit)
+        if done.returncode != 0:
+            raise AssertionError(f"{self.name}# {command}: {done.returncode}\n"
+                                 f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def start(self, command, **more):
+        """A command that goes on, with pipes."""
+        return subprocess.Popen(self.words(command), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+
+    def power_off(self):
+        """As if the plug were pulled: all that runs in it ends at once."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            self.outer.wait(START_LIMIT)
+        self.pid = 0
+
+    def reboot(self):
+        self.power_off()
+        self.boot()
+
+    def remove(self):
+        self.power_off()
+        for mounted in sorted((line.split()[1] for line in read("/proc/self/mounts").splitlines()
+                               if line.split()[1].startswith(self.root)), reverse=True):
+            subprocess.run(["umount", "-l", mounted], check=False)
+        for line in read("/proc/self/mounts").splitlines():
+            at, kind = line.split()[1:3]
+            if kind in ("cgroup", "cgroup2") and os.path.isdir(f"{at}/{self.tag}"):
+                run("find", f"{at}/{self.tag}", "-depth", "-type", "d", "-exec", "rmdir", "{}",
+                    ";")
+        run("rm", "-rf", "--one-file-system", self.root)

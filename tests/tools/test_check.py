@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""srun --check: whether a program or a process could move, said before anything is submitted."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN
+
+IO_URING = """
+import ctypes, sys, time
+page = ctypes.create_string_buffer(120)
+fd = ctypes.CDLL(None).syscall(425, 4, page)
+print(fd, flush=True)
+time.sleep(100)
+"""
+
+
+def check(*words):
+    done = subprocess.run([f"{BIN}/srun", "--check", *map(str, words)], text=True,
+                          capture_output=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_program_that_holds_nothing_could_move_and_is_ended_after_the_look(tmp_path):
+    pid = tmp_path / "pid"
+    status, said, told = check("--check-for", "0.5", "sh", "-c", f"echo $$ > {pid}; exec sleep 100")
+    assert (status, told) == (0, "")
+    assert said == "nothing is found that would keep it from moving\n"
+    assert not os.path.exists(f"/proc/{pid.read_text().strip()}")
+
+
+def test_what_a_program_or_a_process_holds_is_named_with_its_code():
+    held = subprocess.Popen([sys.executable, "-c", IO_URING], stdout=subprocess.PIPE, text=True)
+    try:
+        if int(held.stdout.readline()) < 0:
+            pytest.skip("this kernel gives no io_uring")
+        status, said, told = check(held.pid)
+        assert (status, told) == (1, "")
+        assert said.startswith(f"cannot move: process {held.pid} (python")
+        assert said.endswith("[holds_io_uring]\n")
+        status, said, told = check("--json", held.pid)
+        answer = json.loads(said)
+        assert status == 1 and answer["why_code"] == "holds_io_uring" and not answer["can_move"]
+        assert held.poll() is None  # it was only looked at
+    finally:
+        held.kill()
+        held.wait()
+    status, said, told = check("--check-for", "1", sys.executable, "-c", IO_URING)
+    assert status == 1 and said.endswith("[holds_io_uring]\n")
+
+
+@pytest.mark.parametrize("words, status, why", [
+    (["no-such-program"], 1, "srun: no-such-program: No such file or directory\n"),
+    ([4194303], 1, "srun: there is no process 4194303\n"),
+    ([], 2, "srun: --check: the program, or the number of a process, is missing "
+            "(see srun --help)\n"),
+    (["--check-for", "x", "true"], 2, "srun: --check-for: 'x' is no time such as 90s, 30m, 1.5h, "
+                                      "2d (see srun --help)\n")])
+def test_what_cannot_be_looked_at_is_one_line(words, status, why):
+    assert check(*words) == (status, "", why)

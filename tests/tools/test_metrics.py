@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The figures of marketd over HTTP, and what contrib/ makes of them."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+BIN = pathlib.Path(os.environ.get("SOUK_BIN", "build/bin")).absolute()
+LIMIT = 20
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture
+def page(tmp_path):
+    port = free_port()
+    (tmp_path / "market.toml").write_text(
+        f'listen = "127.0.0.1:{free_port()}"\nsocket = "{tmp_path}/m.sock"\ninsecure = true\n'
+        f'state = "{tmp_path}/state"\nmetrics = "127.0.0.1:{port}"\n')
+    daemon = subprocess.Popen([BIN / "marketd", "--config", tmp_path / "market.toml"],
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        for line in daemon.stderr:
+            if "ready" in line:
+                break
+        yield port
+    finally:
+        daemon.terminate()
+        assert daemon.wait(LIMIT) == 0
+        daemon.stderr.close()
+
+
+def get(port, path="/metrics"):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as answer:
+        return answer.headers, answer.read().decode()
+
+
+def test_the_page_is_what_prometheus_takes(page):
+    headers, text = get(page)
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'souk_market_jobs{state="waiting"} 0' in text
+    assert 'souk_market_nodes{state="free"} 0' in text
+    if promtool := shutil.which("promtool"):
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True,
+                              text=True, timeout=LIMIT)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_other_pages_and_methods_are_refused_and_a_long_request_is_cut_off(page):
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(page, "/")
+    with socket.create_connection(("127.0.0.1", page), LIMIT) as s:
+        s.sendall(b"POST /metrics HTTP/1.1\r\n\r\n")
+        assert s.recv(64).startswith(b"HTTP/1.1 405 ")
+    with socket.create_connection(("127.0.0.1", page), LIMIT) as s:
+        s.sendall(b"GET /" + b"x" * 8_190)
+        s.settimeout(LIMIT)
+        try:
+            assert s.recv(1) == b""
+        except ConnectionResetError:
+            pass
+    assert "souk_build_info" in get(page)[1]
+
+
+def test_more_connections_than_allowed_are_closed_and_the_page_stays(page):
+    some = [socket.create_connection(("127.0.0.1", page), LIMIT) for _ in range(16)]
+    with socket.create_connection(("127.0.0.1", page), LIMIT) as one_more:
+        assert one_more.recv(1) == b""
+    for s in some:
+        s.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert s.recv(64).startswith(b"HTTP/1.1 200 ")
+        s.close()
+    # a place is free again when the daemon has seen that one went
+    for _ in range(200):
+        try:
+            return get(page)
+        except (urllib.error.URLError, ConnectionError):
+            pass
+    raise AssertionError("no connection is taken any more")
+
+
+def test_rules_and_board_use_figures_that_there_are():
+    sources = "".join((ROOT / f).read_text() for f in ("market/daemon/marketd_metrics.cpp",
+                                                       "agentd/daemon/agent_metrics.cpp"))
+    known = set(re.findall(r"souk_\w+", sources))
+    rules = ROOT / "contrib/prometheus/souk.rules.yml"
+    board = json.loads((ROOT / "contrib/grafana/souk.json").read_text())
+    used = set(re.findall(r"souk_\w+", rules.read_text()))
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            used |= set(re.findall(r"souk_\w+", target["expr"]))
+    assert used and used <= known
+    if promtool := shutil.which("promtool"):
+        done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True,
+                              timeout=LIMIT)
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What mmon shows: from what the market answered and how the user looks at it, to lines of text.
+// Pure: no clock, terminal or connection, so that a test compares the lines. tools/mmon draws them.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/common/table.hpp"
+
+namespace souk::tools::mmon {
+
+// What the market answered last (tools/common/replies.md); lists are JSON lists.
+struct Seen {
+    Json status = Json::object();
+    Json nodes = Json::array(), jobs = Json::array(), prices = Json::array();
+    std::string trouble;  // why it is not fresh; empty: it is
+};
+
+enum class Panel : uint8_t { nodes, jobs, moves };
+
+// How it is looked at.
+struct View {
+    Panel panel = Panel::nodes;
+    size_t sort[3] = {0, 0, 0};  // by this column of each panel
+    bool down[3] = {false, false, false};
+    size_t selected[3] = {0, 0, 0};
+    size_t top[3] = {0, 0, 0};  // the first row that is shown
+    std::string filter;         // rows that hold this text
+    std::string open;           // a job or node that all is shown of; empty: none
+    std::string question;       // asked in the last line
+    std::string said;           // what became of an order
+    bool help = false;
+    bool unicode = true;
+};
+
+struct Line {
+    enum class Kind : uint8_t { plain, head, title, selected, key };
+    std::string text;
+    Kind kind = Kind::plain;
+};
+
+// Exactly `rows` lines of at most `columns` characters. Brings what is selected into the view.
+std::vector<Line> screen(const Seen& seen, View& view, size_t rows, size_t columns);
+// All there is, without a selection, for --once.
+std::string once(const Seen& seen, const View& view);
+
+// A key, as one of the words below, or a single character: what changes in the view.
+//   up down page_up page_down home end left right tab enter escape
+void press(const std::string& key, const Seen& seen, View& view);
+// The id of what is selected or open; empty: nothing is.
+std::string chosen(const Seen& seen, const View& view);
+
+// The last values as a line of bars, `width` characters at most; a value below 0 is a gap.
+std::string sparkline(const std::vector<double>& values, size_t width, bool unicode);
+
+}  // namespace souk::tools::mmon

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/common/remote.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "agentd/wire/codec.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/socket.hpp"
+#include "kernel/wire/channel.hpp"
+#include "kernel/wire/tls.hpp"
+
+namespace souk::tools {
+namespace {
+
+constexpr Nanos connect_limit = Nanos::from_s(10), part_limit = Nanos::from_s(30);
+// pvdctl market off waits for guests to leave
+constexpr Nanos leave_limit = Nanos::from_s(86'400);
+constexpr size_t parts_max = 4096;
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+std::string first_line(const std::string& path) {
+    const auto text = read_file(AT_FDCWD, path);
+    return text ? text->substr(0, text->find('\n')) : std::string();
+}
+
+// Whom to reach, and as whom that must prove itself.
+struct Place {
+    std::string address;
+    trust::Role role = trust::Role::market;
+    std::string name;
+};
+
+// One question with all parts of its answer, on a connection of its own.
+class Asking {
+  public:
+    Asking(Loop& loop, wire::Tls& tls, const Place& place, wire::CtlRequest request)
+        : loop_(loop), tls_(tls), place_(place), request_(std::move(request)) {}
+
+    Result<Answer> run() {
+        TRY_ASSIGN(const Address address, Address::resolve(place_.address));
+        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this](Result<Fd> socket) {
+            if (const Status done = connected(std::move(socket)); !done) end(done.error());
+        }));
+        const bool waits = !request_.args.empty() && request_.args.back() == "wait";
+        TRY(loop_.run_until([&] { return outcome_.has_value(); },
+                            waits ? leave_limit : connect_limit + part_limit));
+        if (!outcome_) return fail("no answer from " + place_.address);
+        return std::move(*outcome_);
+    }
+
+  private:
+    Status connected(Result<Fd> socket) {
+        if (!socket) return tl::unexpected(socket.error());
+        wire::ChannelHandlers handlers;
+        handlers.on_frame = [this](const wire::Frame& f) {
+            if (const Status taken = frame(f); !taken) end(taken.error());
+        };
+        handlers.on_closed = [this](const Error& e) { end(e); };
+        wire::ChannelOptions options;
+        options.words = wire::agent_words;
+        options.side = wire::Side::connector;
+        options.keepalive = Nanos::from_s(10);
+        TRY_ASSIGN(channel_,
+                   wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
+                                       tls_.connector(trust::only(place_.role), place_.name)));
+        return channel_->send(wire::frame::hello, wire::pack(wire::Hello{}));
+    }
+
+    Status frame(const wire::Frame& f) {
+        if (f.type == wire::frame::error_text) {
+            TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
+            return fail(text.text);
+        }
+        if (f.type == wire::frame::welcome)
+            return channel_->send(wire::frame::ctl_request, wire::pack(request_));
+        if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
+        TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
+        if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+        if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
+        if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
+        if (reply.next.empty()) {
+            if (!outcome_) outcome_ = std::move(parts_);
+            return {};
+        }
+        request_.after = std::move(reply.next);
+        ++request_.request;
+        return channel_->send(wire::frame::ctl_request, wire::pack(request_));
+    }
+
+    void end(const Error& error) {
+        if (!outcome_) outcome_ = tl::unexpected(error);
+    }
+
+    Loop& loop_;
+    wire::Tls& tls_;
+    const Place& place_;
+    wire::CtlRequest request_;
+    Answer parts_;
+    Connect connecting_;
+    std::unique_ptr<wire::Channel> channel_;
+    std::optional<Result<Answer>> outcome_;
+};
+
+Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
+                      const std::vector<std::string>& args, Nanos patience) {
+    auto identity = trust::load_identity(remote.dir);
+    if (!identity) return wrap(remote.dir, identity.error());
+    if (!*identity)
+        return fail("there is no certificate in " + remote.dir +
+                    " (souk operator add, on the market's machine)");
+    TRY_ASSIGN(const auto tls, wire::Tls::open(std::move(**identity), {}));
+    return ask_again(
+        [&]() -> Result<Answer> {
+            TRY_ASSIGN(Loop loop, Loop::open());
+            auto answer = Asking(loop, *tls, place, {1, 0, verb, args, {}}).run();
+            if (!answer)
+                return tl::unexpected(
+                    Error{answer.error().code, place.address + ": " + answer.error().message});
+            return answer;
+        },
+        verb, patience);
+}
+
+}  // namespace
+
+bool is_remote_asked(const std::string& market, const std::string& cert) {
+    return !(market + cert + environment("SOUK_MARKET") + environment("SOUK_CERT")).empty();
+}
+
+Result<std::optional<Remote>> find_remote(const std::string& market, const std::string& cert) {
+    const std::string home = environment("HOME");
+    const std::string usual = home.empty() ? "" : home + "/.config/souk/operator";
+    Remote remote{market.empty() ? environment("SOUK_MARKET") : market,
+                  cert.empty() ? environment("SOUK_CERT") : cert};
+    const bool asked = !(remote.market + remote.dir).empty();
+    if (remote.dir.empty()) remote.dir = usual;
+    if (!asked && (remote.dir.empty() || access(remote.dir.c_str(), F_OK) != 0))
+        return std::optional<Remote>();
+    if (remote.dir.empty())
+        return fail("with which certificate? --cert DIR, or $SOUK_CERT (souk operator add)");
+    if (remote.market.empty()) remote.market = first_line(remote.dir + "/market");
+    if (remote.market.empty())
+        return fail("where is the market? --market HOST:PORT, or $SOUK_MARKET, or the file " +
+                    remote.dir + "/market");
+    TRY(Address::check_host_port(remote.market));
+    return remote;
+}
+
+Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
+                             const std::vector<std::string>& args, Nanos patience) {
+    return ask_at(remote, {remote.market, trust::Role::market, ""}, verb, args, patience);
+}
+
+Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,
+                           const std::vector<std::string>& args, Nanos patience) {
+    TRY_ASSIGN(auto parts, ask_market_at(remote, "list-providers", {}, patience));
+    TRY_ASSIGN(const std::string text, joined(std::move(parts)));
+    const auto rows = nlohmann::json::parse(text, nullptr, false);
+    if (!rows.is_array()) return fail("the market's answer is not a list");
+    for (const auto& row : rows)
+        if (row.value("node", "") == node) {
+            const Place place{row.value("address", ""), trust::Role::provider, node};
+            return ask_at(remote, place, verb, args, patience);
+        }
+    return fail("the market at " + remote.market + " has no node " + node);
+}
+
+}  // namespace souk::tools

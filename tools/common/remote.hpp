@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A question to a daemon on another host, as an operator or an owner: over TLS, with the key and
+// the certificate that `souk operator add` has made. They lie in one directory, with the market's
+// root and, in the file `market`, its address.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/trust/subject.hpp"
+#include "tools/common/ask.hpp"
+
+namespace souk::tools {
+
+struct Remote {
+    std::string market;  // HOST:PORT
+    std::string dir;     // of the key and the certificate
+};
+
+// What --market and --cert say (either may be empty), then $SOUK_MARKET and $SOUK_CERT, then
+// ~/.config/souk/operator if that is there. Nothing: none of them says anything. Errors: half of it
+// is missing, and which.
+Result<std::optional<Remote>> find_remote(const std::string& market, const std::string& cert);
+// Whether the command line or the environment asks for it.
+bool is_remote_asked(const std::string& market, const std::string& cert);
+
+// As ask(): of the market, or of the agentd of that node, whose address the market says.
+Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
+                             const std::vector<std::string>& args, Nanos patience);
+Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,
+                           const std::vector<std::string>& args, Nanos patience);
+
+}  // namespace souk::tools

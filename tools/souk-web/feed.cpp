@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk-web/feed.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernel/sys/host/clock.hpp"
+#include "tools/common/ask.hpp"
+#include "tools/common/paths.hpp"
+
+namespace souk::tools::web {
+namespace {
+
+constexpr Nanos kept_for = Nanos::from_s(1);
+constexpr size_t kept_max = 128;
+constexpr int64_t share = 100;  // of the time, what ticks may cost
+constexpr Nanos pause_max = Nanos::from_s(30);
+
+std::chrono::nanoseconds chrono(Nanos span) { return std::chrono::nanoseconds(span.ns); }
+
+Result<Json> parsed(const std::string& text) {
+    Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded()) return fail("the market's answer is not JSON");
+    return json;
+}
+
+}  // namespace
+
+Feed::Feed(const Options& options) : options_(options), thread_([this] { run(); }) {}
+
+Feed::~Feed() {
+    stop();
+    thread_.join();
+}
+
+Result<Feed::Part> Feed::part(const std::string& verb, const std::vector<std::string>& args,
+                              const std::string& after) {
+    std::string key = verb + '\n' + after;
+    for (const std::string& arg : args) key += '\n' + arg;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto kept = kept_.find(key);
+        if (kept != kept_.end() && monotonic_now() - kept->second.at < kept_for)
+            return kept->second.part;
+    }
+    const auto find = [this] { return wire::find_market(options_.socket, options_.node); };
+    auto asked = [&]() -> Result<Part> {
+        TRY_ASSIGN(const ListPart answer, ask_part(find, verb, args, after));
+        if (answer.json.empty()) return Part{Json(), answer.next};
+        TRY_ASSIGN(Json rows, parsed(answer.json));
+        return Part{std::move(rows), answer.next};
+    }();
+    const std::lock_guard lock(mutex_);
+    const Nanos now = monotonic_now();
+    std::erase_if(kept_, [now](const auto& each) { return now - each.second.at >= kept_for; });
+    if (kept_.size() < kept_max) kept_.insert_or_assign(key, Kept{now, asked});
+    return asked;
+}
+
+Result<Json> Feed::ask(const std::string& verb, const std::vector<std::string>& args) {
+    constexpr size_t parts_max = 64;
+    Json all;
+    std::string after;
+    for (size_t i = 0; i < parts_max; ++i) {
+        TRY_ASSIGN(Part next, part(verb, args, after));
+        if (all.is_array() && next.rows.is_array())
+            all.insert(all.end(), next.rows.begin(), next.rows.end());
+        else if (!next.rows.is_null())
+            all = std::move(next.rows);
+        if (next.next.empty()) return all;
+        after = std::move(next.next);
+    }
+    return fail("the market's answer to " + verb + " is too long for a page");
+}
+
+std::optional<Feed::Tick> Feed::wait(uint64_t seen, Nanos limit) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, chrono(limit), [&] { return stop_ || tick_.number > seen; });
+    if (stop_ || tick_.number <= seen) return std::nullopt;
+    return tick_;
+}
+
+bool Feed::join(size_t watchers_max) {
+    const std::lock_guard lock(mutex_);
+    if (watchers_ >= watchers_max || stop_) return false;
+    ++watchers_;
+    changed_.notify_all();
+    return true;
+}
+
+void Feed::leave() {
+    const std::lock_guard lock(mutex_);
+    --watchers_;
+}
+
+void Feed::stop() {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+}
+
+bool Feed::stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+}
+
+// A market that does not answer is asked less and less often.
+void Feed::run() {
+    Nanos pause = options_.every;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [this] { return stop_ || watchers_ > 0; });
+        if (stop_) return;
+        lock.unlock();
+        const Nanos before = monotonic_now();
+        const auto status = part("status", {}, "");
+        const Nanos cost = monotonic_now() - before;
+        lock.lock();
+        ++tick_.number;
+        tick_.trouble = status ? "" : status.error().message;
+        changed_.notify_all();
+        pause = status ? std::max(options_.every, Nanos{cost.ns * share})
+                       : std::min(Nanos{std::max(pause, options_.every).ns * 2}, pause_max);
+        changed_.wait_for(lock, chrono(pause), [this] { return stop_; });
+    }
+}
+
+}  // namespace souk::tools::web

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Who may ask, and under which name: what is looked at before any page. Pure.
+//
+// A page of a stranger can make a browser ask any name that resolves to this machine. It cannot
+// make it name this server in the Host header, so only known names are answered (DNS rebinding),
+// and only who has shown the key once (a link that is printed at the start) has the cookie.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/souk-web/options.hpp"
+
+namespace souk::tools::web {
+
+class Guard {
+  public:
+    // `port`: that it listens on.
+    Guard(const Options& options, uint16_t port);
+
+    // A Host header's value.
+    bool knows_host(std::string_view host) const;
+    // Has this request's Cookie header the key? Always, where it is open.
+    bool lets_in(std::string_view cookies) const;
+    // Is it the key? In a time that does not depend on how much of it is right.
+    bool is_key(std::string_view text) const;
+    // The value of Set-Cookie.
+    std::string cookie() const;
+
+  private:
+    std::vector<std::string> hosts_;  // with port, and those of --host without
+    std::string name_, key_;
+    bool open_;
+};
+
+}  // namespace souk::tools::web

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/souk-web/server.hpp"
+
+#include <ctime>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/text.hpp"
+#include "tools/souk-web/answers.hpp"
+#include "tools/souk-web/guard.hpp"
+#include "tools/souk-web/http.hpp"
+
+namespace souk::tools::web {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+using Handled = httplib::Server::HandlerResponse;
+
+constexpr Nanos keep_alive = Nanos::from_s(15);  // of a silent stream of events
+
+// Nothing but our own files, no script in a page, in nobody's frame.
+const httplib::Headers& headers() {
+    static const httplib::Headers all = {
+        {"Content-Security-Policy",
+         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+         "img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Referrer-Policy", "no-referrer"},
+        {"Cross-Origin-Opener-Policy", "same-origin"},
+        {"Cross-Origin-Resource-Policy", "same-origin"}};
+    return all;
+}
+
+void send_text(Response& r, int status, const std::string& text) {
+    r.status = status;
+    r.set_content(text + "\n", "text/plain; charset=utf-8");
+}
+
+class Pages : public Server {
+  public:
+    Pages(const Options& options, Feed& feed) : options_(options), feed_(feed) {}
+
+    Status begin() {
+        http_.set_default_headers(headers());
+        http_.set_tcp_nodelay(true);
+        http_.set_payload_max_length(0);
+        http_.set_pre_routing_handler(
+            [this](const Request& q, Response& r) { return look_at(q, r); });
+        add_files();
+        add_pages();
+        http_.Get("/events", [this](const Request&, Response& r) { events(r); });
+        http_.set_error_handler([](const Request& q, Response& r) {
+            if (r.body.empty() && q.method != "HEAD")
+                send_text(r, r.status, "there is no such page here; the board is at /");
+        });
+        http_.set_exception_handler([](const Request&, Response& r, const std::exception_ptr&) {
+            send_text(r, 500, "souk-web could not write this page");
+        });
+        const int port = options_.port;
+        if (port == 0)
+            port_ = static_cast<uint16_t>(std::max(0, http_.bind_to_any_port(options_.address)));
+        else if (http_.bind_to_port(options_.address, port))
+            port_ = options_.port;
+        if (port_ == 0)
+            return fail("cannot listen on " + options_.address + " port " + std::to_string(port) +
+                        ": the port is taken, or the address is none of this machine");
+        guard_.emplace(options_, port_);
+        return {};
+    }
+    uint16_t port() const override { return port_; }
+    void run() override { http_.listen_after_bind(); }
+    void stop() override { http_.stop(); }
+
+  private:
+    // Before any page: is this request one of those that are answered?
+    Handled look_at(const Request& q, Response& r) const {
+        if (q.method != "GET" && q.method != "HEAD") {
+            r.set_header("Allow", "GET, HEAD");
+            r.set_header("Connection", "close");
+            send_text(r, 405, "souk-web only shows: it takes GET and HEAD");
+        } else if (q.get_header_value_count("Host") != 1 ||
+                   !guard_->knows_host(q.get_header_value("Host"))) {
+            send_text(r, 421, "souk-web is not called that way here; its --host NAME adds a name");
+        } else if (const bool open = q.path == "/style.css" || q.path == "/icon.svg";
+                   !open && q.has_param("key") && guard_->is_key(q.get_param_value("key"))) {
+            r.set_header("Set-Cookie", guard_->cookie());
+            r.set_header("Cache-Control", "no-store");
+            r.set_redirect(q.path);
+        } else if (!open && !guard_->lets_in(q.get_header_value("Cookie"))) {
+            send_text(r, 403, "this needs the link with a key that souk-web printed at its start");
+        } else {
+            return Handled::Unhandled;
+        }
+        return Handled::Handled;
+    }
+
+    void add_files() {
+        const auto file = [this](const char* path, std::string_view text, const char* type) {
+            http_.Get(path, [text, type](const Request&, Response& r) {
+                r.set_header("Cache-Control", "max-age=300");
+                r.set_content(text.data(), text.size(), type);
+            });
+        };
+        file("/style\\.css", style_css, "text/css; charset=utf-8");
+        file("/page\\.js", page_js, "text/javascript; charset=utf-8");
+        file("/icon\\.svg", icon_svg, "image/svg+xml");
+    }
+
+    void add_pages() {
+        for (const AnswerRoute& route : routes()) {
+            http_.Get(route.pattern, [this, &route](const Request& q, Response& r) {
+                Query query;
+                for (const auto& [name, value] : q.params) query.emplace(name, value);
+                if (q.matches.size() > 1) query["id"] = q.matches[1].str();
+                reply(q, r, route.place, route.answer(feed_, query));
+            });
+        }
+    }
+
+    void reply(const Request& q, Response& r, const char* place, const PageAnswer& page) {
+        r.status = page.status;
+        if (page.status == 503) r.set_header("Retry-After", "2");
+        r.set_header("Cache-Control", "no-store");
+        const bool part = q.get_header_value("X-Souk-Part") == "main";
+        r.set_content(
+            part ? page.main.str() : document(page.title, market_name(feed_), place, page.main),
+            "text/html; charset=utf-8");
+    }
+
+    // A tick whenever there may be something new. It ends when its watcher or the server does.
+    void events(Response& r) {
+        if (!feed_.join(watchers_max)) {
+            r.set_header("Retry-After", "30");
+            return send_text(r, 503, "as many watch already as souk-web serves");
+        }
+        r.set_header("Cache-Control", "no-store");
+        auto seen = std::make_shared<uint64_t>(0);
+        r.set_chunked_content_provider(
+            "text/event-stream",
+            [this, seen](size_t, httplib::DataSink& sink) {
+                const auto tick = feed_.wait(*seen, keep_alive);
+                if (feed_.stopped() || !sink.is_writable()) return false;
+                std::string text = ": nothing new\n\n";
+                if (tick) {
+                    *seen = tick->number;
+                    text = tick->trouble.empty()
+                               ? "event: tick\ndata: " + std::to_string(tick->number) + "\n\n"
+                               : "event: trouble\ndata: " + blank_controls(tick->trouble) + "\n\n";
+                }
+                return sink.write(text.data(), text.size());
+            },
+            [this](bool) { feed_.leave(); });
+    }
+
+    const Options& options_;
+    Feed& feed_;
+    Http http_;
+    std::optional<Guard> guard_;
+    uint16_t port_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::listen(const Options& options, Feed& feed) {
+    auto pages = std::make_unique<Pages>(options, feed);
+    TRY(pages->begin());
+    return pages;
+}
+
+}  // namespace souk::tools::web

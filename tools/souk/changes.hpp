@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What souk setup is going to change, and how it is said before it is done.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+// A daemon's configuration as it is and as it is to be.
+struct Rewrite {
+    std::string path, before, after;
+};
+
+// From now on with certificates; `more`: lines that are not there yet.
+Rewrite secured(const std::string& path, const std::string& more);
+Status write(const Rewrite& r);
+
+// Says the steps, what is written into the configuration, and that the unit is restarted. Who was
+// asked questions is asked whether it may be done; a no is an error.
+Status announce(bool asked, bool restarts, std::vector<std::string> steps, const Rewrite& r,
+                const std::string& more, const char* unit);
+
+}  // namespace souk

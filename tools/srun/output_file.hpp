@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The files that srun -o and -e name.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernel/base/ids.hpp"
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk::tools {
+
+// To be written at its end, made where it is not there; %j of its name is the job, %a its index in
+// an array. Errors: with the name as it was given.
+Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
+                            std::optional<uint32_t> index);
+
+}  // namespace souk::tools

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The pages of souk-web: from what the market answered (tools/common/replies.md) to HTML. Pure: no
+// clock, connection or file, so that a test compares the text. tools/souk-web asks and sends.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/common/table.hpp"
+#include "tools/web/html.hpp"
+
+namespace souk::tools::web {
+
+// A part of a list, and how the page of the next part is called (its query); empty: there is none.
+struct Listed {
+    Json rows = Json::array();
+    std::string next;
+    bool first = true;  // it is the list's beginning
+};
+
+// The whole page around a main part. `place`: which link of the navigation it is ("/jobs").
+std::string document(const std::string& title, const std::string& market, const std::string& place,
+                     const Html& main);
+
+Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices);
+struct NodesView {
+    std::string match;  // only names that hold it
+};
+Html nodes(const Listed& list, const NodesView& view);
+struct JobsView {
+    std::string state, user, node;
+};
+Html jobs(const Listed& list, const JobsView& view);
+// `why`: what `marketctl why` says of it. `story`: an object, or null with `story_trouble`.
+Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
+         double now);
+Html node(const Json& one, const Json& why, const Listed& here, const Listed& before);
+Html prices(const Json& rows, const std::string& span);
+// What ran on nodes, a lane each, from `from` to `to` (Unix seconds). `receipts` and `running`: of
+// these nodes; `span` as in the address.
+struct OnNodes {
+    Json receipts = Json::array(), running = Json::array();
+    double from = 0, to = 0;
+    std::string span;
+};
+Html on_nodes(const Listed& nodes, const OnNodes& what);
+struct LedgerView {
+    std::string job, user, node;
+};
+// `accounts`: a list, or null with `trouble`.
+Html ledger(const Json& accounts, const std::string& trouble, const Listed& receipts,
+            const LedgerView& view);
+// Sums by `by` (user, node or day) of the last `span`.
+Html report(const Json& rows, const std::string& by, const std::string& span);
+// Why there is nothing to show.
+Html trouble(const std::string& title, const std::string& what);
+
+// Files of ours, as they are sent.
+extern const std::string_view style_css, page_js, icon_svg;
+
+}  // namespace souk::tools::web

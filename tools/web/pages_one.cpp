@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The page of a job, and that of a node.
+#include "tools/web/pages.hpp"
+#include "tools/web/pictures.hpp"
+#include "tools/web/tables.hpp"
+
+namespace souk::tools::web {
+namespace {
+
+Html places_of(const Json& job) {
+    Html h;
+    for (const Json& place : job.value("places", Json::array()))
+        if (place.is_string()) node_link(h.empty() ? h : h.markup(" "), place.get<std::string>());
+    return h;
+}
+
+Html linked_node(const Json& one, const char* key) {
+    Html h;
+    if (const std::string name = field(one, key); name != "-") node_link(h, name);
+    return h;
+}
+
+std::string what_of(const Json& step) {
+    std::string text = field(step, "step");
+    const bool moved = text == "moved";
+    if (moved && step.contains("form")) text += ", " + field(step, "form");
+    if (step.contains("bytes")) text += ", " + bytes(step, "bytes");
+    if (step.contains("pause_ms")) text += ", pause " + milliseconds(step, "pause_ms");
+    if (step.contains("count")) text += " (the last of " + field(step, "count") + ")";
+    if (step.contains("why")) text += ": " + field(step, "why");
+    return text;
+}
+
+Html story_of(const Json& story, const std::string& trouble, double now) {
+    static const std::vector<Column> columns = {
+        text_column("When", [](const Json& s) { return local_time(s, "at_unix_s"); }),
+        text_column("What", what_of),
+        {"From", false, [](Html& h, const Json& s) { h.add(linked_node(s, "from")); }},
+        {"Node", false, [](Html& h, const Json& s) { h.add(linked_node(s, "node")); }},
+        number_column("Price", "price"),
+    };
+    Html h;
+    h.markup("<h2>Its life</h2>");
+    if (!story.is_object()) return h.markup("<p class=\"none\">").text(trouble).markup("</p>"), h;
+    const Lanes lanes = lanes_of_story(story, now);
+    if (!lanes.names.empty())
+        h.add(lanes_picture(lanes, "Where the job waited, ran and lay frozen"));
+    h.markup(
+        "<p class=\"legend\"><span class=\"waits\">waits</span> <span class=\"runs\">runs</span> "
+        "<span class=\"frozen\">frozen</span> <span class=\"stopped\">stopped</span></p>");
+    return h.add(table("The steps of its life", columns, story.value("steps", Json::array()),
+                       "No step is known.")),
+           h;
+}
+
+// The words of each reason, and its code as programs know it.
+void add_reasons(Facts& facts, const Json& why) {
+    for (const Json& reason : why.value("reasons", Json::array()))
+        facts.add("Why",
+                  field(reason, "text") + " [" + field(reason, "code") +
+                      (reason.contains("cause_code") ? ": " + field(reason, "cause_code") : "") +
+                      "]");
+}
+
+}  // namespace
+
+Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
+         double now) {
+    Html h;
+    h.markup("<h1>Job ").text(field(one, "id")).markup("</h1>");
+    Facts facts;
+    facts.add("State", field(one, "status")).add("User", field(one, "user"));
+    if (!one.contains("submitted_unix_s")) {
+        h.add(facts.take());
+        h.markup(
+            "<p class=\"none\">The market tells the rest to the job's own user and to root, and "
+            "souk-web asks as neither.</p>");
+        return h;
+    }
+    add_reasons(facts, why);
+    if (!why.contains("reasons")) facts.add("Why", field(one, "comment"));
+    facts.add("Name", field(one, "name"));
+    facts.add("Command", field(one, "command")).add("Where", linked_node(one, "where"));
+    facts.add("Goes to", linked_node(one, "going_to")).add("Ran on", places_of(one));
+    facts.add("Submitted", local_time(one, "submitted_unix_s"));
+    if (one.contains("ended_unix_s")) facts.add("Ended", local_time(one, "ended_unix_s"));
+    facts.add("Ran for", duration(one, "runtime_s")).add("Waited", duration(one, "wait_s"));
+    facts.add("Worth per CPU-hour", field(one, "value")).add("Bids", field(one, "bid"));
+    facts.add("Price now", or_none(field(one, "price")))
+        .add("Cost so far", or_none(field(one, "cost")));
+    facts.add("Budget", field(one, "budget")).add("CPUs", field(one, "cpus"));
+    facts.add("Memory, MB", field(one, "memory_mb")).add("Moves", field(one, "migrations"));
+    facts.add("Freezes", field(one, "freezes")).add("Failed moves", field(one, "failed_moves"));
+    facts.add("Longest pause", milliseconds(one, "longest_pause_ms"));
+    facts.add("Cannot move", field(one, "cannot_move"))
+        .add("Last failed", field(one, "last_failed"));
+    facts.add("Address", field(one, "address")).add("Exit status", field(one, "exit"));
+    facts.add("Ended because", field(one, "why")).add("Held", field(one, "hold"));
+    return h.add(facts.take()).add(story_of(story, story_trouble, now)), h;
+}
+
+Html node(const Json& one, const Json& why, const Listed& here, const Listed& before) {
+    Html h;
+    h.markup("<h1>Node ").text(field(one, "node")).markup("</h1>");
+    Facts facts;
+    facts.add("State", field(one, "status"));
+    add_reasons(facts, why);
+    facts.add("Price", or_none(field(one, "current_price")));
+    facts.add("Next price", or_none(field(one, "next_price")))
+        .add("Reserve", or_none(field(one, "reserve")));
+    facts.add("Guests", or_none(field(one, "guests"))).add("Speed", field(one, "speed"));
+    facts.add("CPUs", field(one, "cpus")).add("Memory, MB", field(one, "memory_mb"));
+    facts.add("Free, MB", field(one, "free_mb"));
+    facts.add("Owner's load", percent(one, "load_permille"));
+    facts.add("Run-queue wait", percent(one, "wait_permille"))
+        .add("Earned", or_none(field(one, "earned")));
+    facts.add("Address", field(one, "address")).add("Kernel", field(one, "kernel"));
+    facts.add("CRIU", field(one, "criu")).add("Takes no job", field(one, "cannot"));
+    facts.add("Restricted", field(one, "restriction"));
+    h.add(facts.take()).markup("<h2>Jobs that run, or have run here</h2>");
+    h.add(table("Live jobs that ran on this node", job_columns(), here.rows, "No live job."));
+    h.markup("<h2>Finished jobs</h2>");
+    h.add(table("Finished jobs of this node, the newest first", finished_columns(), before.rows,
+                "No finished job is known."));
+    if (!before.next.empty())
+        h.markup("<p><a href=\"/history?node=")
+            .in_address(field(one, "node"))
+            .markup("\">All</a></p>");
+    return h;
+}
+
+}  // namespace souk::tools::web

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/web/pictures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace souk::tools::web {
+namespace {
+
+constexpr double line_width = 600, line_height = 80;
+constexpr double lane_height = 22, lanes_width = 800, names_width = 110, axis_height = 20;
+constexpr size_t first_steps = 8;  // those before what a story leaves out
+
+Html& attribute(Html& h, Markup name, double value) {
+    return h.markup(" ").markup(name).markup("=\"").number(value).markup("\"");
+}
+
+const char* class_of(Bar::Kind kind) {
+    switch (kind) {
+        case Bar::Kind::waits: return "waits";
+        case Bar::Kind::runs: return "runs";
+        case Bar::Kind::frozen: return "frozen";
+        case Bar::Kind::stopped: return "stopped";
+        case Bar::Kind::unknown: return "unknown";
+    }
+    return "";
+}
+
+std::string clock_text(double at, double span) {
+    const Json one = {{"at", at}};
+    std::string all = local_time(one, "at");
+    if (all.size() < 19) return all;
+    return span > 2 * 86'400 ? all.substr(5, 5) : span > 600 ? all.substr(11, 5) : all.substr(11);
+}
+
+void axis(Html& h, const Lanes& lanes, double height) {
+    constexpr int ticks = 4;
+    const double span = lanes.to - lanes.from;
+    for (int i = 0; i <= ticks; ++i) {
+        const double part = static_cast<double>(i) / ticks,
+                     x = names_width + part * (lanes_width - names_width);
+        h.markup("<line class=\"grid\"");
+        attribute(h, "x1", x);
+        attribute(h, "x2", x);
+        attribute(h, "y1", 0);
+        attribute(h, "y2", height).markup("/><text");
+        attribute(h, "x", x);
+        attribute(h, "y", height + axis_height - 6).markup(" text-anchor=\"");
+        if (i == 0)
+            h.markup("start");
+        else if (i == ticks)
+            h.markup("end");
+        else
+            h.markup("middle");
+        h.markup("\">").text(clock_text(lanes.from + part * span, span)).markup("</text>");
+    }
+}
+
+// The life of a job, step by step.
+class Story {
+  public:
+    explicit Story(double now) : now_(now) {}
+
+    void take(const Json& step, bool after_gap) {
+        const double at = step.value("at_unix_s", 0.0);
+        const std::string what = step.value("step", ""), node = step.value("node", "");
+        if (lanes_.from == 0) lanes_.from = at;
+        if (after_gap) begin(Bar::Kind::unknown, last_, lanes_of_bar());
+        last_ = at;
+        using K = Bar::Kind;
+        if (what == "submitted" || what == "went_back")
+            begin(K::waits, at, lane("waits"));
+        else if (what == "started" || what == "thawed" || what == "resumed" || what == "moved")
+            begin(K::runs, at, node.empty() ? lanes_of_bar() : lane(node));
+        else if (what == "frozen")
+            begin(K::frozen, at, lanes_of_bar());
+        else if (what == "stopped")
+            begin(K::stopped, at, lanes_of_bar());
+        else if (what == "finished")
+            end(at);
+        if (what != "priced" && !lanes_.names.empty())
+            lanes_.marks.push_back({lanes_of_bar(), at, what + (node.empty() ? "" : " " + node)});
+    }
+    Lanes take_lanes() {
+        end(now_);
+        for (const Bar& bar : lanes_.bars) lanes_.to = std::max(lanes_.to, bar.to);
+        for (const Mark& mark : lanes_.marks) lanes_.to = std::max(lanes_.to, mark.at);
+        return std::move(lanes_);
+    }
+
+  private:
+    size_t lane(const std::string& name) {
+        const auto at = std::find(lanes_.names.begin(), lanes_.names.end(), name);
+        const auto n = static_cast<size_t>(at - lanes_.names.begin());
+        if (at == lanes_.names.end()) lanes_.names.push_back(name);
+        return n;
+    }
+    size_t lanes_of_bar() const { return open_ ? open_->lane : last_lane_; }
+    void begin(Bar::Kind kind, double at, size_t lane) {
+        end(at);
+        last_lane_ = lane;
+        if (lanes_.names.empty()) lanes_.names.emplace_back("waits");
+        open_ = Bar{lane, at, at, kind, "", ""};
+    }
+    void end(double at) {
+        if (!open_) return;
+        open_->to = std::max(open_->from, at);
+        const Json one = {{"s", open_->to - open_->from}};
+        open_->label =
+            std::string(class_of(open_->kind)) +
+            (lanes_.names[open_->lane] == "waits" ? "" : " on " + lanes_.names[open_->lane]) +
+            ", " + duration(one, "s");
+        lanes_.bars.push_back(*std::exchange(open_, std::nullopt));
+    }
+
+    Lanes lanes_;
+    std::optional<Bar> open_;
+    size_t last_lane_ = 0;
+    double now_, last_ = 0;
+};
+
+}  // namespace
+
+Html line_picture(const std::vector<double>& values, const std::string& label) {
+    double most = 0;
+    for (const double v : values) most = std::max(most, v);
+    Html h;
+    h.markup(
+        "<svg class=\"line\" role=\"img\" viewBox=\"0 0 600 80\" preserveAspectRatio=\"none\"");
+    h.markup(" aria-label=\"").text(label).markup("\">");
+    const double step = values.size() > 1 ? line_width / static_cast<double>(values.size() - 1) : 0;
+    bool open = false;
+    for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] < 0) {
+            if (open) h.markup("\"/>");
+            open = false;
+            continue;
+        }
+        if (!open) h.markup("<polyline points=\"");
+        open = true;
+        const double y =
+            most > 0 ? (line_height - 4) * (1 - values[i] / most) + 2 : line_height - 2;
+        h.number(static_cast<double>(i) * step).markup(",").number(y).markup(" ");
+    }
+    if (open) h.markup("\"/>");
+    return h.markup("</svg>"), h;
+}
+
+Html lanes_picture(const Lanes& lanes, const std::string& label) {
+    const double height = lane_height * static_cast<double>(lanes.names.size());
+    const double span = std::max(lanes.to - lanes.from, 1e-3);
+    const auto x_of = [&](double at) {
+        const double part = std::clamp((at - lanes.from) / span, 0.0, 1.0);
+        return names_width + part * (lanes_width - names_width);
+    };
+    Html h;
+    h.markup("<svg class=\"lanes\" role=\"group\" viewBox=\"0 0 800 ").number(height + axis_height);
+    h.markup("\" aria-label=\"").text(label).markup("\">");
+    axis(h, lanes, height);
+    for (size_t i = 0; i < lanes.names.size(); ++i) {
+        h.markup("<text x=\"0\"");
+        attribute(h, "y", lane_height * (static_cast<double>(i) + 0.68)).markup(">");
+        h.text(lanes.names[i]).markup("</text>");
+    }
+    for (const Bar& bar : lanes.bars) {
+        const double x = x_of(bar.from);
+        if (!bar.address.empty())
+            h.markup("<a href=\"")
+                .text(bar.address)
+                .markup("\" aria-label=\"")
+                .text(bar.label)
+                .markup("\">");
+        h.markup("<rect class=\"").text(class_of(bar.kind)).markup("\"");
+        attribute(h, "x", x);
+        attribute(h, "y", lane_height * static_cast<double>(bar.lane) + 3);
+        attribute(h, "width", std::max(1.0, x_of(bar.to) - x));
+        attribute(h, "height", lane_height - 6).markup("><title>").text(bar.label);
+        h.markup("</title></rect>");
+        if (!bar.address.empty()) h.markup("</a>");
+    }
+    for (const Mark& mark : lanes.marks) {
+        h.markup("<circle class=\"mark\" r=\"3\"");
+        attribute(h, "cx", x_of(mark.at));
+        attribute(h, "cy", lane_height * (static_cast<double>(mark.lane) + 0.5));
+        h.markup("><title>").text(mark.label).markup("</title></circle>");
+    }
+    return h.markup("</svg>"), h;
+}
+
+Lanes lanes_of_story(const Json& story, double now) {
+    Story told(now);
+    const uint64_t left_out = story.value("left_out", uint64_t{0});
+    size_t i = 0;
+    for (const Json& step : story.value("steps", Json::array()))
+        told.take(step, i++ == first_steps && left_out > 0);
+    return told.take_lanes();
+}
+
+}  // namespace souk::tools::web
