@@ -275,7 +275,7 @@ LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(if $(SAN),,-static)
 LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto
 LDLIBS_mmon       := -lprotobuf-c -lncursesw
-LDLIBS_souk-web   := -lprotobuf-c -lcpp-httplib -lsystemd -lpthread
+LDLIBS_souk-web   := -lprotobuf-c -luring -lcpp-httplib -lssl -lcrypto -lsystemd -lpthread
 
 include tools/libsouk/rules.mk
 

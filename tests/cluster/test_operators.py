@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """marketctl and pvdctl from another host: with the certificate of an operator, or of a node's
 owner, and what these may do. The other host is the market's network, without a daemon's socket."""
+import json
 import os
+import pathlib
 import re
 import subprocess
 
 import pytest
 
 from conftest import BIN, read_text, until
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIB = pathlib.Path(BIN).resolve().parent / "lib"
 
 
 def made(market, tmp_path, name, *more):
@@ -23,6 +28,41 @@ def elsewhere(market, tool, *words, home="/nonexistent", **more):
     env = {"PATH": os.environ["PATH"], "SOUK_RUN": "/nonexistent", "HOME": home, **more}
     return subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/{tool}",
                            *words], env=env, capture_output=True, text=True, timeout=60)
+
+
+API = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import souk
+with souk.Souk(market=sys.argv[2] or None, cert=sys.argv[3] or None) as market:
+    print(json.dumps([sorted(p["node"] for p in market.ask("list-providers")), market.list()]))
+    try:
+        market.submit(["true"], price=1)
+    except souk.Error as e:
+        print(e)
+    market.cancel("n1.99999")
+"""
+WEB = """
+import re, subprocess, sys, urllib.request
+web = subprocess.Popen([sys.argv[1], "--open", "--listen", "127.0.0.1:0", *sys.argv[2:]],
+                       stdout=subprocess.PIPE, text=True)
+try:
+    link = web.stdout.readline().strip()
+    for path in ("", "nodes", "nodes?match=n"):
+        with urllib.request.urlopen(link + path, timeout=30) as page:
+            nodes = set(re.findall("/node/(n[0-9])", page.read().decode()))
+            print(page.status, *sorted(nodes))
+finally:
+    web.terminate()
+    web.wait(30)
+"""
+
+
+def program_elsewhere(market, source, *words, **more):
+    env = {"PATH": os.environ["PATH"], "SOUK_RUN": "/nonexistent", "HOME": "/nonexistent", **more}
+    return subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", "/usr/bin/python3",
+                           "-c", source, *words], env=env, capture_output=True, text=True,
+                          timeout=60)
 
 
 def said(done, why):
@@ -105,6 +145,35 @@ def test_who_is_revoked_is_refused_by_the_market_and_by_nodes(market, tmp_path):
     said(elsewhere(market, "marketctl", "--cert", ada, "--patience", "0", "status"), "revoked")
     said(elsewhere(market, "pvdctl", "--cert", owner, "--machine", "n2", "--patience", "0",
                    "status"), "revoked")
+
+
+@pytest.mark.skipif(LIB.parent.name.startswith("build-"),
+                    reason="a library with a sanitizer needs a program that has it")
+def test_a_program_asks_by_libsouk_with_an_operators_certificate(market, tmp_path):
+    cert = made(market, tmp_path, "ada4")
+    address = market.daemon("market")["address"]
+    library = {"SOUK_LIBRARY": str(LIB / "libsouk.so.0")}
+    module = str(ROOT / "tools/libsouk")
+    for words, more in (((address, cert), {}), (("", cert), {}), (("", ""), {"SOUK_CERT": cert})):
+        done = program_elsewhere(market, API, module, *words, **library, **more)
+        lines = done.stdout.splitlines()
+        assert json.loads(lines[0]) == [sorted(market.nodes()), []], done
+        assert "on a node of the market" in lines[1] or "no agentd runs" in lines[1], done
+        # an operator's word is heard, and answered
+        assert "no such job: n1.99999" in done.stderr, done
+    done = program_elsewhere(market, API, module, address, f"{tmp_path}/none", **library)
+    assert "there is no certificate" in done.stderr, done
+    done = program_elsewhere(market, API, module, "", "", **library)
+    assert "no agentd runs" in done.stderr, done
+
+
+def test_souk_web_shows_a_market_of_another_host(market, tmp_path):
+    cert = made(market, tmp_path, "ada5")
+    every = " ".join(sorted(market.nodes()))
+    done = program_elsewhere(market, WEB, f"{BIN}/souk-web", "--cert", cert)
+    assert (done.returncode, done.stdout) == (0, f"200 {every}\n" * 3), done
+    done = elsewhere(market, "souk-web", "--cert", cert, "--node", "n1")
+    said(done, "--market and --cert of another one")
 
 
 @pytest.mark.parametrize("words", [["--owner", "no node"], ["--days", "400"]])

@@ -16,20 +16,12 @@ struct Way {
     Nanos patience = Nanos::from_s(5);
 };
 
-// On another host, if the command line or the environment says so, or if nobody answers here.
-Result<std::optional<Remote>> remote_of(const CtlTool& tool, const Way& way) {
-    const bool asked = is_remote_asked(way.market, way.cert);
-    const bool here = !way.socket.empty() || !way.node.empty();
-    if (here && !(way.market + way.cert).empty())
-        return fail("--node and --socket are of this host, --market and --cert of another one");
-    if (here || (!asked && tool.find("", way.machine))) return std::optional<Remote>();
-    return find_remote(way.market, way.cert);
-}
-
 using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&)>;
 
 Result<Ask> way_of(const CtlTool& tool, const Way& way) {
-    TRY_ASSIGN(const auto remote, remote_of(tool, way));
+    TRY_ASSIGN(const auto remote, remote_of({way.socket, way.node, way.market, way.cert}, [&] {
+                   return tool.find("", way.machine).has_value();
+               }));
     if (!remote) {
         const std::string& node = way.node.empty() ? way.machine : way.node;
         return Ask([&tool, &way, node](const auto& verb, const auto& args) {

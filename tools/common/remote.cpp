@@ -43,8 +43,9 @@ struct Place {
 // One question with all parts of its answer, on a connection of its own.
 class Asking {
   public:
-    Asking(Loop& loop, wire::Tls& tls, const Place& place, wire::CtlRequest request)
-        : loop_(loop), tls_(tls), place_(place), request_(std::move(request)) {}
+    // `whole`: also the parts that follow the first.
+    Asking(Loop& loop, wire::Tls& tls, const Place& place, wire::CtlRequest request, bool whole)
+        : loop_(loop), tls_(tls), place_(place), request_(std::move(request)), whole_(whole) {}
 
     Result<Answer> run() {
         TRY_ASSIGN(const Address address, Address::resolve(place_.address));
@@ -57,6 +58,8 @@ class Asking {
         if (!outcome_) return fail("no answer from " + place_.address);
         return std::move(*outcome_);
     }
+    // After one part: where the next one goes on.
+    std::string take_next() { return std::move(next_); }
 
   private:
     Status connected(Result<Fd> socket) {
@@ -86,9 +89,11 @@ class Asking {
         if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
         if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
-        if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
+        if (!reply.json.empty() || reply.next.empty() || !whole_)
+            parts_.push_back(std::move(reply.json));
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
-        if (reply.next.empty()) {
+        if (reply.next.empty() || !whole_) {
+            next_ = std::move(reply.next);
             if (!outcome_) outcome_ = std::move(parts_);
             return {};
         }
@@ -105,24 +110,41 @@ class Asking {
     wire::Tls& tls_;
     const Place& place_;
     wire::CtlRequest request_;
+    bool whole_;
     Answer parts_;
+    std::string next_;
     Connect connecting_;
     std::unique_ptr<wire::Channel> channel_;
     std::optional<Result<Answer>> outcome_;
 };
 
-Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
-                      const std::vector<std::string>& args, Nanos patience) {
+Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
     auto identity = trust::load_identity(remote.dir);
     if (!identity) return wrap(remote.dir, identity.error());
     if (!*identity)
         return fail("there is no certificate in " + remote.dir +
                     " (souk operator add, on the market's machine)");
-    TRY_ASSIGN(const auto tls, wire::Tls::open(std::move(**identity), {}));
+    TRY_ASSIGN(auto tls, wire::Tls::open(std::move(**identity), {}));
+    return std::shared_ptr<wire::Tls>(std::move(tls));
+}
+
+Result<ListPart> ask_once(wire::Tls& tls, const Place& place, const wire::CtlRequest& request) {
+    TRY_ASSIGN(Loop loop, Loop::open());
+    Asking asking(loop, tls, place, request, false);
+    auto answer = asking.run();
+    if (!answer)
+        return tl::unexpected(
+            Error{answer.error().code, place.address + ": " + answer.error().message});
+    return ListPart{std::move(answer->front()), asking.take_next()};
+}
+
+Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
+                      const std::vector<std::string>& args, Nanos patience) {
+    TRY_ASSIGN(const auto tls, tls_of(remote));
     return ask_again(
         [&]() -> Result<Answer> {
             TRY_ASSIGN(Loop loop, Loop::open());
-            auto answer = Asking(loop, *tls, place, {1, 0, verb, args, {}}).run();
+            auto answer = Asking(loop, *tls, place, {1, 0, verb, args, {}}, true).run();
             if (!answer)
                 return tl::unexpected(
                     Error{answer.error().code, place.address + ": " + answer.error().message});
@@ -135,6 +157,15 @@ Result<Answer> ask_at(const Remote& remote, const Place& place, const std::strin
 
 bool is_remote_asked(const std::string& market, const std::string& cert) {
     return !(market + cert + environment("SOUK_MARKET") + environment("SOUK_CERT")).empty();
+}
+
+Result<std::optional<Remote>> remote_of(const Where& where, const std::function<bool()>& is_here) {
+    const bool asked = is_remote_asked(where.market, where.cert);
+    const bool here = !where.socket.empty() || !where.node.empty();
+    if (here && !(where.market + where.cert).empty())
+        return fail("--node and --socket are of this host, --market and --cert of another one");
+    if (here || (!asked && is_here())) return std::optional<Remote>();
+    return find_remote(where.market, where.cert);
 }
 
 Result<std::optional<Remote>> find_remote(const std::string& market, const std::string& cert) {
@@ -159,6 +190,13 @@ Result<std::optional<Remote>> find_remote(const std::string& market, const std::
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience) {
     return ask_at(remote, {remote.market, trust::Role::market, ""}, verb, args, patience);
+}
+
+Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
+                                    const std::vector<std::string>& args,
+                                    const std::string& after) {
+    TRY_ASSIGN(const auto tls, tls_of(remote));
+    return ask_once(*tls, {remote.market, trust::Role::market, ""}, {1, 0, verb, args, after});
 }
 
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,

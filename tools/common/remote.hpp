@@ -4,6 +4,7 @@
 // root and, in the file `market`, its address.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,10 +25,20 @@ struct Remote {
 Result<std::optional<Remote>> find_remote(const std::string& market, const std::string& cert);
 // Whether the command line or the environment asks for it.
 bool is_remote_asked(const std::string& market, const std::string& cert);
+// What a program was told of where its daemon is; what is empty was not said.
+struct Where {
+    std::string socket, node, market, cert;
+};
+// The daemon of another host, if `where` or the environment says so, or if there is none here.
+// Errors: as find_remote(), or `where` names this host and another one.
+Result<std::optional<Remote>> remote_of(const Where& where, const std::function<bool()>& is_here);
 
 // As ask(): of the market, or of the agentd of that node, whose address the market says.
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience);
+// As ask_part(), of the market.
+Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
+                                    const std::vector<std::string>& args, const std::string& after);
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,
                            const std::vector<std::string>& args, Nanos patience);
 

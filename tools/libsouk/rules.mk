@@ -4,7 +4,9 @@ SO_NUMBERS := $(shell sed -n 's/^.define SOUK_API_M[A-Z]* //p' tools/libsouk/sou
 SO_NAME   := libsouk.so.$(word 1,$(SO_NUMBERS))
 SO        := $(BUILD)/lib/$(SO_NAME).$(word 2,$(SO_NUMBERS))
 SO_SRCS   := $(wildcard tools/libsouk/*.cpp) tools/srun/spec.cpp kernel/sys/host/fd.cpp \
-             $(patsubst %,tools/common/%.cpp,ask link paths) \
+             $(patsubst %,tools/common/%.cpp,ask link paths remote) \
+             $(wildcard $(addsuffix /*.cpp,kernel/trust kernel/sys/loop)) kernel/sys/net/socket.cpp \
+             kernel/sys/store/sha256.cpp \
              $(wildcard $(patsubst %,kernel/base/%.cpp,units money json text ids result check \
                version)) \
              $(wildcard $(addsuffix /*.cpp,kernel/wire market/wire agentd/wire))
@@ -14,7 +16,7 @@ SO_OBJS   := $(SO_SRCS:%.cpp=$(BUILD)/obj-so/%.o) \
 $(SO): $(SO_OBJS) tools/libsouk/souk.map
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(SO_NAME) $(if $(SAN),,-Wl,-z,defs) \
-	  -Wl,--version-script=tools/libsouk/souk.map -o $@ $(SO_OBJS) -lprotobuf-c -lssl -lcrypto
+	  -Wl,--version-script=tools/libsouk/souk.map -o $@ $(SO_OBJS) -lprotobuf-c -luring -lssl -lcrypto
 	@ln -sf $(@F) $(@D)/$(SO_NAME) && ln -sf $(@F) $(@D)/libsouk.so
 
 $(BUILD)/obj-so/%.o: %.cpp | $(GEN_HDRS)

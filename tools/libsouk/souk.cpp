@@ -14,11 +14,13 @@
 #include "tools/common/ask.hpp"
 #include "tools/common/link.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/common/remote.hpp"
 #include "tools/libsouk/attach.hpp"
 #include "tools/srun/spec.hpp"
 
 struct souk_handle {
-    std::string socket, node, error;
+    souk::tools::Where where;
+    std::string error;
 };
 
 // Everything is named in the namespace, but what C sees.
@@ -86,13 +88,25 @@ Status copy_out(const std::string& text, char** out) {
 
 Result<std::string> answer(const Handle& s, const std::string& verb,
                            const std::vector<std::string>& args) {
-    const auto find = [&s] { return wire::find_market(s.socket, s.node); };
-    TRY_ASSIGN(Answer parts, ask(find, verb, args, patience));
-    return joined(std::move(parts));
+    const auto find = [&s] { return wire::find_market(s.where.socket, s.where.node); };
+    TRY_ASSIGN(const auto remote, remote_of(s.where, [&] { return find().has_value(); }));
+    auto parts =
+        remote ? ask_market_at(*remote, verb, args, patience) : ask(find, verb, args, patience);
+    if (!parts) return tl::unexpected(parts.error());
+    return joined(std::move(*parts));
+}
+
+// Jobs belong to users of a node; a certificate is for the market.
+Result<std::string> agentd_socket(const Handle& s) {
+    if (!(s.where.market + s.where.cert).empty())
+        return fail(
+            "a certificate is for questions and orders; jobs are submitted, quoted, changed and "
+            "attached to on a node of the market");
+    return wire::find_agentd(s.where.socket, s.where.node);
 }
 
 Result<Link> agentd(const Handle& s) {
-    TRY_ASSIGN(const std::string socket, wire::find_agentd(s.socket, s.node));
+    TRY_ASSIGN(const std::string socket, agentd_socket(s));
     return Link::open(socket);
 }
 
@@ -144,7 +158,7 @@ Result<std::string> quoted(const Handle& s, const souk_terms& terms, double runt
         "cpus=" + std::to_string(t.terms.cpus),
         "finish_ns=" + std::to_string(t.terms.finish.ns),
         "runtime_ns=" + std::to_string(static_cast<int64_t>(runtime_s * 1e9))};
-    const auto find = [&s] { return wire::find_agentd(s.socket, s.node); };
+    const auto find = [&s] { return agentd_socket(s); };
     TRY_ASSIGN(Answer parts, ask(find, "quote", args, patience));
     return joined(std::move(parts));
 }
@@ -208,7 +222,10 @@ using namespace souk::tools;
 SOUK_PUBLIC int souk_api_version(void) { return (SOUK_API_MAJOR << 16) + SOUK_API_MINOR; }
 
 SOUK_PUBLIC souk_handle* souk_open(const char* socket, const char* node) {
-    return new (std::nothrow) souk_handle{socket ? socket : "", node ? node : "", ""};
+    return new (std::nothrow) souk_handle{{socket ? socket : "", node ? node : "", "", ""}, ""};
+}
+SOUK_PUBLIC souk_handle* souk_open_at(const char* market, const char* cert) {
+    return new (std::nothrow) souk_handle{{"", "", market ? market : "", cert ? cert : ""}, ""};
 }
 SOUK_PUBLIC void souk_close(souk_handle* s) { delete s; }
 SOUK_PUBLIC const char* souk_error(const souk_handle* s) {

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define SOUK_API_MAJOR 0
-#define SOUK_API_MINOR 2
+#define SOUK_API_MINOR 3
 
 typedef struct souk_handle souk_handle; /* the market, as one agentd of it is asked */
 
@@ -37,9 +37,13 @@ typedef struct souk_terms {
 /* (SOUK_API_MAJOR << 16) + SOUK_API_MINOR of the library that is there. */
 int souk_api_version(void);
 
-/* As the tools choose: `socket`, else the agentd of `node`, else this machine's. Connects to nobody
- * yet. Null: out of memory. */
+/* As the tools choose: `socket`, else the agentd of `node`, else this machine's; with neither also
+ * what $SOUK_MARKET and $SOUK_CERT say. Connects to nobody yet. Null: out of memory. */
 souk_handle* souk_open(const char* socket, const char* node);
+/* The market on another host (HOST:PORT), by an operator's key and certificate in the directory
+ * `cert`, as marketctl --market and --cert: null is as if the option is not given. All but
+ * souk_submit(), souk_change(), souk_quote() and souk_attach(), which are of a node. Since 0.3. */
+souk_handle* souk_open_at(const char* market, const char* cert);
 void souk_close(souk_handle* s);
 /* Of the last call that failed; valid until the next call. */
 const char* souk_error(const souk_handle* s);

@@ -32,6 +32,7 @@ def _library():
     answer, terms = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Terms)
     for name, result, arguments in (
             ("api_version", ctypes.c_int, []), ("open", handle, [text, text]),
+            ("open_at", handle, [text, text]),
             ("close", None, [handle]), ("error", text, [handle]),
             ("free", None, [ctypes.c_void_p]),
             ("submit", ctypes.c_int, [handle, terms, texts, text, ctypes.c_size_t]),
@@ -62,9 +63,16 @@ def _terms(price=None, budget=None, memory_mb=0, cpus=0, finish_s=0, name=None):
 
 
 class Souk:
-    def __init__(self, socket=None, node=None):
+    """A node's agentd, or with `market` and `cert` the market on another host, as an operator: as
+    marketctl's --socket, --node, --market and --cert."""
+
+    def __init__(self, socket=None, node=None, market=None, cert=None):
+        if (socket or node) and (market or cert):
+            raise Error("socket and node are of this host, market and cert of another one")
         self._lib = _library()
-        self._handle = self._lib.souk_open(*(w and os.fsencode(w) for w in (socket, node)))
+        open_it = self._lib.souk_open_at if market or cert else self._lib.souk_open
+        words = (market, cert) if market or cert else (socket, node)
+        self._handle = open_it(*(w and os.fsencode(w) for w in words))
         if not self._handle:
             raise MemoryError
 

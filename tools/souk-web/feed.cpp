@@ -43,9 +43,13 @@ Result<Feed::Part> Feed::part(const std::string& verb, const std::vector<std::st
         if (kept != kept_.end() && monotonic_now() - kept->second.at < kept_for)
             return kept->second.part;
     }
-    const auto find = [this] { return wire::find_market(options_.socket, options_.node); };
+    const auto find = [this] {
+        return wire::find_market(options_.where.socket, options_.where.node);
+    };
     auto asked = [&]() -> Result<Part> {
-        TRY_ASSIGN(const ListPart answer, ask_part(find, verb, args, after));
+        TRY_ASSIGN(const ListPart answer,
+                   options_.remote ? ask_market_part_at(*options_.remote, verb, args, after)
+                                   : ask_part(find, verb, args, after));
         if (answer.json.empty()) return Part{Json(), answer.next};
         TRY_ASSIGN(Json rows, parsed(answer.json));
         return Part{std::move(rows), answer.next};

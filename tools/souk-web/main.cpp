@@ -10,6 +10,8 @@
 
 #include "kernel/base/number.hpp"
 #include "tools/common/args.hpp"
+#include "tools/common/ask.hpp"
+#include "tools/common/paths.hpp"
 #include "tools/souk-web/server.hpp"
 
 namespace souk::tools::web {
@@ -68,6 +70,7 @@ Status serve(Options& o, const std::string& key_file) {
     if (everywhere && o.hosts.empty())
         return fail(
             "an address of all interfaces needs --host NAME: under which name it is called");
+    TRY_ASSIGN(o.remote, remote_of(o.where, [] { return wire::find_market("", "").has_value(); }));
     if (!o.open) {
         TRY_ASSIGN(o.key, key_file.empty() ? new_key() : key_of_file(key_file));
     }
@@ -117,8 +120,16 @@ int run(int argc, char** argv) {
          {0, "key-file", "FILE", "the key is this file's first line (default: a new one)",
           set_text(key_file)},
          {0, "node", "NAME", "ask through this node's agentd (default: the market on this machine)",
-          set_text(o.node)},
-         {0, "socket", "PATH", "ask through this daemon's socket", set_text(o.socket)},
+          set_text(o.where.node)},
+         {0, "socket", "PATH", "ask through this daemon's socket", set_text(o.where.socket)},
+         {0, "market", "HOST:PORT",
+          "the market, on another host (default $SOUK_MARKET, then the file `market` beside the "
+          "certificate)",
+          set_text(o.where.market)},
+         {0, "cert", "DIR",
+          "an operator's key and certificate, as souk operator add made them (default $SOUK_CERT, "
+          "then ~/.config/souk/operator): everything is shown, as to root",
+          set_text(o.where.cert)},
          {'d', "delay", "TIME", "ask so often at most (default 2s; a number alone: seconds)",
           set_span(o.every, Nanos::from_s(1), Nanos::from_s(3'600))}}};
     std::span<char*> words;

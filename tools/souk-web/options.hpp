@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernel/base/time.hpp"
+#include "tools/common/remote.hpp"
 
 namespace souk::tools::web {
 
 struct Options {
-    std::string node, socket;  // whom it asks
+    Where where;                   // whom it asks,
+    std::optional<Remote> remote;  // and if that is a market on another host
     std::string address = "127.0.0.1";
     uint16_t port = 7780;
     std::vector<std::string> hosts;  // further names under which a browser may call it
