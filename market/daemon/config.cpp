@@ -123,6 +123,11 @@ void Reading::add_place(Settings& all) {
         {"nodes_operate", boolean(c.nodes_operate),
          "Root on any node may operate the market, as root on the market's own machine may.",
          "true"},
+        {"web_user", text(c.web_user),
+         "The account that a souk-web of this machine runs as which may act for every user who "
+         "logs in there (docs/web.md). Without it a souk-web acts for the user alone whom it runs "
+         "as.",
+         "\"_souk-web\"", "none"},
     };
     all.insert(all.end(), some.begin(), some.end());
 }

@@ -27,6 +27,8 @@ struct MarketConfig {
     bool insecure = false;
     // Root of each node is an operator of the market (as with `souk up`, where they are one).
     bool nodes_operate = false;
+    // The account whose souk-web may serve all users who log in there; empty: each user's own does.
+    std::string web_user;
     market::MarketOptions market;
     uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
     Nanos finished_age;               // and for so long; 0: whatever their age

@@ -57,6 +57,8 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     TRY_ASSIGN(StateDb db,
                StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
+    if (!config.web_user.empty() && !daemon->accounts_.named(config.web_user))
+        return fail("web_user: this machine has no user '" + config.web_user + "'");
     TRY(daemon->load());
     TRY(daemon->open_trust());
     TRY(daemon->listen());
@@ -333,7 +335,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
                     " is not for the market");
     TRY_ASSIGN(wire::CtlRequest request, wire::unpack<wire::CtlRequest>(f.body));
     request.uid = speaks_for(c, request);
-    audit(c, request);
+    if (answer_web(number, c, request)) return {};
+    audit(c, request, false);
     if (Enrolment::takes(request.verb)) return trust_question(number, c, request);
     if (request.verb == "ledger-verify") {
         verify_ledger(number, request);

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/host/status_file.hpp"
@@ -34,6 +35,7 @@
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 #include "market/core/market.hpp"
+#include "market/core/web_sessions.hpp"
 #include "market/daemon/config.hpp"
 #include "market/daemon/decision_shell.hpp"
 #include "market/daemon/decision_times.hpp"
@@ -88,7 +90,11 @@ class Marketd {
     Status greet_operator(Connection& c);
     Status certify(uint64_t number, const Connection& c, const wire::Frame& frame);
     Status trust_question(uint64_t number, const Connection& c, const wire::CtlRequest& request);
-    void audit(const Connection& c, const wire::CtlRequest& request);
+    void audit(const Connection& c, const wire::CtlRequest& request, bool by_page);
+    // marketd_web.cpp
+    Result<std::string> web_answer(const market::WebSessions::Speaker& who,
+                                   const wire::CtlRequest& request);
+    bool answer_web(uint64_t number, const Connection& c, wire::CtlRequest& request);
     uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
     void revoked();
     void renew_own();
@@ -204,6 +210,8 @@ class Marketd {
         Timer step, answer;
     };
     std::optional<Backup> backup_;
+    market::WebSessions web_sessions_;
+    SystemAccounts accounts_;
     std::vector<std::string> warnings_;  // of this process's life, for people
     bool step_due_ = false, release_waits_ = false;
     Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet

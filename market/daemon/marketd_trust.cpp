@@ -170,20 +170,23 @@ bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& r
     return false;
 }
 
-// What an operator does from another host is on record, with his name.
-void Marketd::audit(const Connection& c, const wire::CtlRequest& request) {
+// What an operator orders from another host is on record, with his name, and what anybody orders by
+// a page, with the user whose souk-web it is.
+void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) {
     constexpr std::string_view orders[] = {"cancel",      "move",       "freeze", "thaw",
                                            "release",     "user-limit", "backup", "node",
                                            "node-forget", "set"};
-    if (c.local || c.kind != Kind::tool ||
+    if ((!by_page && (c.local || c.kind != Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;
     std::string words;
     for (const std::string& word : request.args) words += (words.empty() ? "" : " ") + word;
-    log_.notice("an operator's word", {{"verb", request.verb},
-                                       {"words", words.substr(0, 200)},
-                                       {"operator", c.node},
-                                       {"from", c.host}});
+    log_.notice(by_page ? "a word by a page" : "an operator's word",
+                {{"verb", request.verb},
+                 {"words", words.substr(0, 200)},
+                 {"uid", static_cast<int64_t>(request.uid)},
+                 {"operator", c.node},
+                 {"from", c.local ? "uid " + std::to_string(c.uid) : c.host}});
 }
 
 // A joiner's or a renewing agent's; answered when what it changes is durable.

@@ -6,6 +6,7 @@ attempt itself (assert)."""
 import by_stranger
 import by_user
 import by_node
+import by_page
 from stage import ATTEMPTS, Stage, begun, ended
 
-__all__ = ["ATTEMPTS", "Stage", "begun", "ended", "by_stranger", "by_user", "by_node"]
+__all__ = ["ATTEMPTS", "Stage", "begun", "ended", "by_stranger", "by_user", "by_node", "by_page"]

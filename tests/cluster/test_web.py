@@ -1,65 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """souk-web with a real market: what its pages show, whom it answers, and what it bounds."""
-import http.client
 import os
 import re
 import select
-import socket
 import subprocess
-import urllib.parse
 
 import pytest
 
-from conftest import BIN, LIMIT, until
+from conftest import LIMIT, until
+from web_pages import Web
 
 SLEEP = ["sh", "-c", "echo up; read x; exit 3"]
 EVIL = "<script>alert(1)</script>\"'&"
 CONNECTIONS, WATCHERS = 96, 64
-
-
-class Web:
-    """A souk-web of this test's own, on a port of its own."""
-
-    def __init__(self, market, *options, **how):
-        self.process = subprocess.Popen(
-            [f"{BIN}/souk-web", "--listen", "127.0.0.1:0", *options], env=market.env,
-            stdout=subprocess.PIPE, text=True, **how)
-        self.link = self.process.stdout.readline().strip()
-        url = urllib.parse.urlparse(self.link)
-        self.host, self.port, self.key = url.netloc, url.port, url.query
-        self.cookie = {"Cookie": f"souk-{self.port}={self.key[4:]}"} if self.key else {}
-
-    def ask(self, path, method="GET", **headers):
-        """(status, headers, text)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
-        headers = {"Host": self.host, **self.cookie, **headers}
-        connection.request(method, path, headers={k: v for k, v in headers.items() if v})
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        return answer.status, answer.headers, text
-
-    def page(self, path):
-        status, headers, text = self.ask(path)
-        assert status == 200, (path, status, text)
-        assert "script-src 'self'" in headers["Content-Security-Policy"]
-        return text
-
-    def raw(self, *lines):
-        """A connection on which this was sent."""
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
-        if lines:
-            sock.sendall("\r\n".join([*lines, "", ""]).encode())
-        return sock
-
-    def watch(self):
-        cookie = [f"Cookie: {self.cookie['Cookie']}"] if self.cookie else []
-        return self.raw("GET /events HTTP/1.1", f"Host: {self.host}", *cookie)
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(LIMIT)
 
 
 def heard(sock, word):

@@ -135,6 +135,16 @@ def test_a_good_configuration_passes_the_check(tmp_path):
         assert (said.returncode, said.stderr) == (0, ""), market
 
 
+def test_a_market_whose_pages_run_as_nobody_who_is_there_does_not_start(tmp_path):
+    config = tmp_path / "m.conf"
+    config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\ninsecure = true\n'
+                      f'state = "{tmp_path}/state"\nweb_user = "nobody-is-called-so"\n')
+    said = subprocess.run([f"{BIN}/marketd", "--config", str(config)], capture_output=True,
+                          text=True, timeout=20)
+    assert said.returncode == 1, said
+    assert "web_user: this machine has no user 'nobody-is-called-so'" in said.stderr, said
+
+
 def test_a_market_without_a_certificate_does_not_start_and_says_how_to_make_one(tmp_path):
     config = tmp_path / "m.conf"
     config.write_text(f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\n'

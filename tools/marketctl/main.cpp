@@ -50,6 +50,7 @@ constexpr Verb verbs[] = {
     {"ledger", nullptr, "v", false, ledger_text},
     {"backup", nullptr, "f", false, backup_text},
     {"restore", nullptr, "f", false, restore_text},
+    {"web-token", nullptr, "", false, web_token_text},
 };
 
 // WHAT VALUE [WHY ...]
@@ -268,6 +269,7 @@ const std::vector<VerbHelp> verbs_help = {
     {"decisions export FILE",
      "the log of decisions and prices, for souk-audit to confirm (-: stdout)"},
     {"backup FILE", "copy the market's records into a new file while it runs"},
+    {"web-token", "a token to log in with at souk-web, as you: good once, for two minutes"},
     {"restore FILE",
      "put such a copy in their place, while marketd does not run; keeps what was there"},
 };

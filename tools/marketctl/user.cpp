@@ -65,4 +65,9 @@ Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) 
     return question;
 }
 
+Result<std::string> web_token_text(const Answer& answer) {
+    TRY_ASSIGN(const Json token, parse_object(answer));
+    return field(token, "token");
+}
+
 }  // namespace souk::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// marketctl user: what users may have at most.
+// marketctl user: what users may have at most; and a user's token for souk-web.
 #pragma once
 
 #include <span>
@@ -15,5 +15,7 @@ struct UserOptions {
 
 // `words`: what follows "user". Errors: a mistake on the command line.
 Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& options);
+// The token alone, to be pasted.
+Result<std::string> web_token_text(const Answer& answer);
 
 }  // namespace souk::tools

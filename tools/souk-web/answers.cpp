@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "kernel/base/ids.hpp"
+#include "tools/web/actions.hpp"
 
 namespace souk::tools::web {
 namespace {
@@ -38,14 +39,14 @@ bool fit(const std::string& text) {
            });
 }
 
-Result<Listed> listed(Feed& feed, const std::string& verb, std::vector<std::string> args, int rows,
-                      const std::string& after = {}) {
+Result<Listed> listed(Asker& asker, const std::string& verb, std::vector<std::string> args,
+                      int rows, const std::string& after = {}) {
     args.push_back("page=" + std::to_string(rows));
     Listed list;
     list.first = after.empty();
     list.next = after;
     for (int i = 0; i < parts_max; ++i) {
-        TRY_ASSIGN(const Feed::Part part, feed.part(verb, args, list.next));
+        TRY_ASSIGN(const Feed::Part part, asker.part(verb, args, list.next));
         list.next = part.next;
         if (part.rows.is_array())
             list.rows.insert(list.rows.end(), part.rows.begin(), part.rows.end());
@@ -65,36 +66,37 @@ void lead_on(Listed& list, const Query& query, std::initializer_list<const char*
     list.next = h.str();
 }
 
-Result<Json> price_rows(Feed& feed, int64_t span_s, int64_t row_s) {
+Result<Json> price_rows(Asker& asker, int64_t span_s, int64_t row_s) {
     const int64_t since = (::time(nullptr) - span_s) / row_s * row_s;
-    return feed.ask("prices", {std::to_string(std::max<int64_t>(0, since)), std::to_string(row_s)});
+    return asker.ask("prices",
+                     {std::to_string(std::max<int64_t>(0, since)), std::to_string(row_s)});
 }
 
-PageAnswer show_board(Feed& feed, const Query&) {
-    const auto status = feed.ask("status", {});
+PageAnswer show_board(Asker& asker, const Query&) {
+    const auto status = asker.ask("status", {});
     if (!status) return away(status.error());
-    const auto nodes = listed(feed, "list-providers", {}, board_rows);
+    const auto nodes = listed(asker, "list-providers", {}, board_rows);
     if (!nodes) return away(nodes.error());
-    const auto jobs = listed(feed, "list-jobs", {"state=live"}, board_rows);
+    const auto jobs = listed(asker, "list-jobs", {"state=live"}, board_rows);
     if (!jobs) return away(jobs.error());
-    const auto prices = price_rows(feed, 6 * 3'600, 60);
+    const auto prices = price_rows(asker, 6 * 3'600, 60);
     if (!prices) return away(prices.error());
     return {200, "Board", board(*status, *nodes, *jobs, *prices)};
 }
 
-PageAnswer show_nodes(Feed& feed, const Query& query) {
+PageAnswer show_nodes(Asker& asker, const Query& query) {
     const NodesView view{param(query, "match")};
     const std::string after = param(query, "after");
     if (!fit(view.match) || !fit(after)) return wrong("a node's name has at most 32 characters");
     std::vector<std::string> args;
     if (!view.match.empty()) args.push_back("match=" + view.match);
-    auto list = listed(feed, "list-providers", args, page_rows, after);
+    auto list = listed(asker, "list-providers", args, page_rows, after);
     if (!list) return away(list.error());
     lead_on(*list, query, {"match"});
     return {200, "Nodes", nodes(*list, view)};
 }
 
-PageAnswer show_some_jobs(Feed& feed, const Query& query, JobsView view) {
+PageAnswer show_some_jobs(Asker& asker, const Query& query, JobsView view) {
     view.user = param(query, "user");
     view.node = param(query, "node");
     const std::string after = param(query, "after");
@@ -107,52 +109,54 @@ PageAnswer show_some_jobs(Feed& feed, const Query& query, JobsView view) {
     std::vector<std::string> args = {"state=" + view.state};
     if (!view.user.empty()) args.push_back("user=" + view.user);
     if (!view.node.empty()) args.push_back("node=" + view.node);
-    auto list = listed(feed, "list-jobs", args, page_rows, after);
+    auto list = listed(asker, "list-jobs", args, page_rows, after);
     if (!list) return after.empty() ? away(list.error()) : wrong(list.error().message);
     lead_on(*list, query, {"state", "user", "node"});
     return {200, view.state == "finish" ? "History" : "Jobs", jobs(*list, view)};
 }
 
-PageAnswer show_jobs(Feed& feed, const Query& query) {
+PageAnswer show_jobs(Asker& asker, const Query& query) {
     const std::string state = param(query, "state");
     if (state == "finish") return wrong("finished jobs are at /history");
-    return show_some_jobs(feed, query, {state.empty() ? "live" : state, "", ""});
+    return show_some_jobs(asker, query, {state.empty() ? "live" : state, "", ""});
 }
 
-PageAnswer show_history(Feed& feed, const Query& query) {
-    return show_some_jobs(feed, query, {"finish", "", ""});
+PageAnswer show_history(Asker& asker, const Query& query) {
+    return show_some_jobs(asker, query, {"finish", "", ""});
 }
 
-PageAnswer show_job(Feed& feed, const Query& query) {
+PageAnswer show_job(Asker& asker, const Query& query) {
     const auto id = parse_job_id(param(query, "id"));
     if (!id) return wrong(id.error().message);
-    const auto one = feed.ask("job", {id->text()});
+    const auto one = asker.ask("job", {id->text()});
     // A market that is away says so to any question.
-    if (!one && !feed.ask("status", {})) return away(one.error());
+    if (!one && !asker.ask("status", {})) return away(one.error());
     if (!one) return absent(one.error().message);
-    const auto why = feed.ask("why", {id->text()});
-    const auto story = feed.ask("story", {id->text()});
+    const auto why = asker.ask("why", {id->text()});
+    const auto story = asker.ask("story", {id->text()});
     const auto now = static_cast<double>(::time(nullptr));
+    Html orders = notice(asker.told("/job/" + id->text()));
+    orders.add(actions_of(*one, asker.visitor()));
     return {200, "Job " + id->text(),
             job(*one, why ? *why : Json::object(), story ? *story : Json(),
-                story ? "" : story.error().message, now)};
+                story ? "" : story.error().message, now, orders)};
 }
 
-PageAnswer show_node(Feed& feed, const Query& query) {
+PageAnswer show_node(Asker& asker, const Query& query) {
     const std::string name = param(query, "id");
     if (!valid_node_name(name)) return wrong("'" + name + "' is not a node name");
-    const auto one = feed.ask("list-providers", {"node=" + name});
+    const auto one = asker.ask("list-providers", {"node=" + name});
     if (!one) return away(one.error());
     if (!one->is_array() || one->empty()) return absent("the market knows no node '" + name + "'");
-    const auto here = listed(feed, "list-jobs", {"state=live", "node=" + name}, page_rows);
-    const auto before = listed(feed, "list-jobs", {"state=finish", "node=" + name}, board_rows);
+    const auto here = listed(asker, "list-jobs", {"state=live", "node=" + name}, page_rows);
+    const auto before = listed(asker, "list-jobs", {"state=finish", "node=" + name}, board_rows);
     if (!here) return away(here.error());
     if (!before) return away(before.error());
-    const auto why = feed.ask("why", {name});
+    const auto why = asker.ask("why", {name});
     return {200, "Node " + name, node(one->front(), why ? *why : Json::object(), *here, *before)};
 }
 
-PageAnswer show_prices(Feed& feed, const Query& query) {
+PageAnswer show_prices(Asker& asker, const Query& query) {
     struct Span {
         std::string_view name;
         int64_t span_s, row_s;
@@ -166,13 +170,13 @@ PageAnswer show_prices(Feed& feed, const Query& query) {
         return s.name == (asked.empty() ? "24h" : asked);
     });
     if (span == std::end(spans)) return wrong("a span is one of 6h, 24h, 7d and 30d");
-    const auto rows = price_rows(feed, span->span_s, span->row_s);
+    const auto rows = price_rows(asker, span->span_s, span->row_s);
     if (!rows) return away(rows.error());
     return {200, "Prices", prices(*rows, std::string(span->name))};
 }
 
 // What ran on nodes: their receipts, and what runs there now.
-PageAnswer show_time(Feed& feed, const Query& query) {
+PageAnswer show_time(Asker& asker, const Query& query) {
     struct Span {
         std::string_view name;
         int64_t span_s;
@@ -184,7 +188,7 @@ PageAnswer show_time(Feed& feed, const Query& query) {
         return s.name == (asked.empty() ? "6h" : asked);
     });
     if (span == std::end(spans) || !fit(after)) return wrong("a span is one of 1h, 6h and 24h");
-    auto list = listed(feed, "list-providers", {}, lanes, after);
+    auto list = listed(asker, "list-providers", {}, lanes, after);
     if (!list) return away(list.error());
     const auto now = static_cast<int64_t>(::time(nullptr));
     OnNodes what;
@@ -192,9 +196,9 @@ PageAnswer show_time(Feed& feed, const Query& query) {
     what.from = static_cast<double>(now - span->span_s);
     what.span = span->name;
     const std::string since = "since=" + std::to_string((now - span->span_s) / 60 * 60);
-    const auto collect = [&feed](const char* verb, const std::vector<std::string>& args,
-                                 Json& into) -> Status {
-        TRY_ASSIGN(const Feed::Part part, feed.part(verb, args, ""));
+    const auto collect = [&asker](const char* verb, const std::vector<std::string>& args,
+                                  Json& into) -> Status {
+        TRY_ASSIGN(const Feed::Part part, asker.part(verb, args, ""));
         if (part.rows.is_array()) into.insert(into.end(), part.rows.begin(), part.rows.end());
         return {};
     };
@@ -208,7 +212,7 @@ PageAnswer show_time(Feed& feed, const Query& query) {
     return {200, "Time", on_nodes(*list, what)};
 }
 
-PageAnswer show_ledger(Feed& feed, const Query& query) {
+PageAnswer show_ledger(Asker& asker, const Query& query) {
     const LedgerView view{param(query, "job"), param(query, "user"), param(query, "node")};
     const std::string after = param(query, "after");
     std::vector<std::string> args;
@@ -222,23 +226,23 @@ PageAnswer show_ledger(Feed& feed, const Query& query) {
     if (!fit(view.user) || !fit(after)) return wrong("a user's name has at most 64 characters");
     if (!view.user.empty()) args.push_back("user=" + view.user);
     if (!view.node.empty()) args.push_back("node=" + view.node);
-    auto receipts = listed(feed, "receipts", args, page_rows, after);
-    if (!receipts && feed.ask("status", {})) return wrong(receipts.error().message);
+    auto receipts = listed(asker, "receipts", args, page_rows, after);
+    if (!receipts && asker.ask("status", {})) return wrong(receipts.error().message);
     if (!receipts) return away(receipts.error());
     lead_on(*receipts, query, {"job", "user", "node"});
     const std::string whose = !view.user.empty() ? view.user : view.node;
-    const auto accounts = feed.ask("account", {whose.empty() ? "-" : whose});
+    const auto accounts = asker.ask("account", {whose.empty() ? "-" : whose});
     return {200, "Ledger",
             ledger(accounts ? *accounts : Json(), accounts ? "" : accounts.error().message,
                    *receipts, view)};
 }
 
-PageAnswer show_report(Feed& feed, const Query& query) {
+PageAnswer show_report(Asker& asker, const Query& query) {
     const std::string by = param(query, "by").empty() ? "user" : param(query, "by");
     if (by != "user" && by != "node" && by != "day")
         return wrong("a report is by user, node or day");
     const int64_t since = (::time(nullptr) - 30 * 86'400) / 86'400 * 86'400;
-    const auto rows = feed.ask("report", {"by=" + by, "since=" + std::to_string(since)});
+    const auto rows = asker.ask("report", {"by=" + by, "since=" + std::to_string(since)});
     if (!rows) return away(rows.error());
     return {200, "Report", report(*rows, by, "30 days")};
 }

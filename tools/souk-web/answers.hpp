@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tools/souk-web/feed.hpp"
+#include "tools/souk-web/asker.hpp"
 #include "tools/web/html.hpp"
 
 namespace souk::tools::web {
@@ -22,7 +22,7 @@ struct PageAnswer {
 struct AnswerRoute {
     const char* pattern;  // of the path; its group is the `id`
     const char* place;    // in the navigation
-    PageAnswer (*answer)(Feed& feed, const Query& query);
+    PageAnswer (*answer)(Asker& asker, const Query& query);
 };
 std::span<const AnswerRoute> routes();
 // Empty: the market did not say.

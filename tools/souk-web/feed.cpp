@@ -43,22 +43,33 @@ Result<Feed::Part> Feed::part(const std::string& verb, const std::vector<std::st
         if (kept != kept_.end() && monotonic_now() - kept->second.at < kept_for)
             return kept->second.part;
     }
-    const auto find = [this] {
-        return wire::find_market(options_.where.socket, options_.where.node);
-    };
-    auto asked = [&]() -> Result<Part> {
-        TRY_ASSIGN(const ListPart answer,
-                   options_.remote ? ask_market_part_at(*options_.remote, verb, args, after)
-                                   : ask_part(find, verb, args, after));
-        if (answer.json.empty()) return Part{Json(), answer.next};
-        TRY_ASSIGN(Json rows, parsed(answer.json));
-        return Part{std::move(rows), answer.next};
-    }();
+    auto asked = once(verb, args, after);
     const std::lock_guard lock(mutex_);
     const Nanos now = monotonic_now();
     std::erase_if(kept_, [now](const auto& each) { return now - each.second.at >= kept_for; });
     if (kept_.size() < kept_max) kept_.insert_or_assign(key, Kept{now, asked});
     return asked;
+}
+
+Result<Feed::Part> Feed::once(const std::string& verb, const std::vector<std::string>& args,
+                              const std::string& after) const {
+    const auto find = [this] {
+        return wire::find_market(options_.where.socket, options_.where.node);
+    };
+    TRY_ASSIGN(const ListPart answer, options_.remote
+                                          ? ask_market_part_at(*options_.remote, verb, args, after)
+                                          : ask_part(find, verb, args, after));
+    if (answer.json.empty()) return Part{Json(), answer.next};
+    TRY_ASSIGN(Json rows, parsed(answer.json));
+    return Part{std::move(rows), answer.next};
+}
+
+Result<Json> Feed::tell(const std::string& verb, const std::vector<std::string>& args) {
+    auto done = once(verb, args, "");
+    const std::lock_guard lock(mutex_);
+    kept_.clear();
+    if (!done) return tl::unexpected(done.error());
+    return std::move(done->rows);
 }
 
 Result<Json> Feed::ask(const std::string& verb, const std::vector<std::string>& args) {

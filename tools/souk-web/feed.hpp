@@ -37,6 +37,8 @@ class Feed {
     };
     Result<Part> part(const std::string& verb, const std::vector<std::string>& args,
                       const std::string& after);
+    // An order: asked once and not kept, and what was kept from before is not answered any more.
+    Result<Json> tell(const std::string& verb, const std::vector<std::string>& args);
 
     struct Tick {
         uint64_t number = 0;
@@ -52,6 +54,8 @@ class Feed {
 
   private:
     void run();
+    Result<Part> once(const std::string& verb, const std::vector<std::string>& args,
+                      const std::string& after) const;
 
     struct Kept {
         Nanos at;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/souk-web/logins.hpp"
+
 namespace souk::tools::web {
 namespace {
 
@@ -25,7 +27,8 @@ std::string_view without_port(std::string_view host) {
 Guard::Guard(const Options& o, uint16_t port)
     : name_("souk-" + std::to_string(port)), key_(o.key), open_(o.open) {
     const std::string at = ":" + std::to_string(port);
-    for (const char* own : {"localhost", "127.0.0.1", "[::1]"}) hosts_.push_back(own + at);
+    for (const char* own : {"localhost", "127.0.0.1", "[::1]"}) own_.push_back(own + at);
+    hosts_ = own_;
     if (o.address != "0.0.0.0" && o.address != "::")
         hosts_.push_back(
             (o.address.find(':') == std::string::npos ? o.address : "[" + o.address + "]") + at);
@@ -38,24 +41,18 @@ bool Guard::knows_host(std::string_view host) const {
                        [&](const std::string& known) { return known == whole || known == name; });
 }
 
-bool Guard::is_key(std::string_view text) const {
-    if (key_.empty() || text.size() != key_.size()) return false;
-    unsigned different = 0;
-    for (size_t i = 0; i < key_.size(); ++i)
-        different |= static_cast<unsigned char>(text[i]) ^ static_cast<unsigned char>(key_[i]);
-    return different == 0;
-}
+bool Guard::is_key(std::string_view text) const { return is_same_secret(key_, text); }
 
 bool Guard::lets_in(std::string_view cookies) const {
-    if (open_) return true;
-    while (!cookies.empty()) {
-        const size_t end = std::min(cookies.find(';'), cookies.size());
-        std::string_view one = cookies.substr(0, end);
-        cookies.remove_prefix(std::min(end + 1, cookies.size()));
-        one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
-        if (one.starts_with(name_ + "=") && is_key(one.substr(name_.size() + 1))) return true;
-    }
-    return false;
+    return open_ || is_key(cookie_named(cookies, name_));
+}
+
+bool Guard::is_own_origin(std::string_view origin, std::string_view host) const {
+    const bool plain = origin.starts_with("http://"), tls = origin.starts_with("https://");
+    if (!plain && !tls) return false;
+    const std::string name = lower(host);
+    if (lower(origin.substr(plain ? 7 : 8)) != name) return false;
+    return tls || std::find(own_.begin(), own_.end(), name) != own_.end();
 }
 
 std::string Guard::cookie() const {

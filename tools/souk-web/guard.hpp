@@ -25,11 +25,15 @@ class Guard {
     bool lets_in(std::string_view cookies) const;
     // Is it the key? In a time that does not depend on how much of it is right.
     bool is_key(std::string_view text) const;
+    // Is an Origin header's value this server, as the browser calls it by this Host? Without TLS
+    // that is only on this host itself.
+    bool is_own_origin(std::string_view origin, std::string_view host) const;
     // The value of Set-Cookie.
     std::string cookie() const;
 
   private:
-    std::vector<std::string> hosts_;  // with port, and those of --host without
+    std::vector<std::string> own_;    // this host, with port
+    std::vector<std::string> hosts_;  // also others, and those of --host without port
     std::string name_, key_;
     bool open_;
 };

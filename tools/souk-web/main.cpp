@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk-web: the market as web pages. It asks the daemon that marketctl asks, as the user whom it
-// runs as, and only ever asks. answers.hpp says what each address shows, tools/web writes it.
+// runs as, and only ever asks; with --actions also for users who log in, and gives their orders.
+// answers.hpp says what each address shows, orders.hpp what can be ordered, tools/web writes it.
 #include <signal.h>
-#include <sys/random.h>
 #include <systemd/sd-daemon.h>
 
 #include <fstream>
@@ -12,6 +12,7 @@
 #include "tools/common/args.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/souk-web/logins.hpp"
 #include "tools/souk-web/server.hpp"
 
 namespace souk::tools::web {
@@ -56,23 +57,20 @@ Result<std::string> key_of_file(const std::string& path) {
     return key;
 }
 
-Result<std::string> new_key() {
-    unsigned char bytes[20];
-    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return fail_errno("getrandom", errno);
-    std::string key;
-    for (const unsigned char b : bytes)
-        (key += "0123456789abcdef"[b >> 4]) += "0123456789abcdef"[b & 15];
-    return key;
-}
-
 Status serve(Options& o, const std::string& key_file) {
     const bool everywhere = o.address == "0.0.0.0" || o.address == "::";
     if (everywhere && o.hosts.empty())
         return fail(
             "an address of all interfaces needs --host NAME: under which name it is called");
+    const bool here =
+        o.address == "localhost" || o.address == "::1" || o.address.starts_with("127.");
+    if (o.actions && !here)
+        return fail(
+            "--actions needs an address of this host alone, such as 127.0.0.1: for others put a "
+            "web server before it that brings TLS (docs/web.md)");
     TRY_ASSIGN(o.remote, remote_of(o.where, [] { return wire::find_market("", "").has_value(); }));
     if (!o.open) {
-        TRY_ASSIGN(o.key, key_file.empty() ? new_key() : key_of_file(key_file));
+        TRY_ASSIGN(o.key, key_file.empty() ? new_secret() : key_of_file(key_file));
     }
     sigset_t ends;
     sigemptyset(&ends);
@@ -107,7 +105,7 @@ int run(int argc, char** argv) {
     const CommandLine line{
         souk_web,
         "[options]",
-        "Serves the market as web pages that only show; prints the link to open.",
+        "Serves the market as web pages; prints the link to open.",
         {{0, "listen", "ADDRESS:PORT", "where it listens (default 127.0.0.1:7780; port 0: any)",
           [&o](const char* text) { return set_listen(o, text); }},
          {0, "host", "NAME", "answer under this name too, as behind a proxy; may be repeated",
@@ -117,6 +115,10 @@ int run(int argc, char** argv) {
           }},
          {0, "open", nullptr,
           "let everybody read who reaches the port, without the key in the link", set_flag(o.open)},
+         {0, "actions", nullptr,
+          "let users log in (marketctl web-token) and give orders for their own jobs, operators "
+          "for all",
+          set_flag(o.actions)},
          {0, "key-file", "FILE", "the key is this file's first line (default: a new one)",
           set_text(key_file)},
          {0, "node", "NAME", "ask through this node's agentd (default: the market on this machine)",

@@ -19,6 +19,7 @@ struct Options {
     std::vector<std::string> hosts;  // further names under which a browser may call it
     bool open = false;               // who reaches the port may read, without the key
     std::string key;                 // else who has shown this
+    bool actions = false;            // who has logged in may give orders
     Nanos every = Nanos::from_s(2);
 };
 

@@ -8,6 +8,7 @@
 #include "tools/souk-web/answers.hpp"
 #include "tools/souk-web/guard.hpp"
 #include "tools/souk-web/http.hpp"
+#include "tools/souk-web/orders.hpp"
 
 namespace souk::tools::web {
 namespace {
@@ -16,6 +17,7 @@ using httplib::Request;
 using httplib::Response;
 using Handled = httplib::Server::HandlerResponse;
 
+constexpr size_t form_bytes_max = 4'096;
 constexpr Nanos keep_alive = Nanos::from_s(15);  // of a silent stream of events
 
 // Nothing but our own files, no script in a page, in nobody's frame.
@@ -25,7 +27,8 @@ const httplib::Headers& headers() {
          "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
          "img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
         {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "no-referrer"},
+        // Nothing to others; a form to this server brings its Origin.
+        {"Referrer-Policy", "same-origin"},
         {"Cross-Origin-Opener-Policy", "same-origin"},
         {"Cross-Origin-Resource-Policy", "same-origin"}};
     return all;
@@ -43,7 +46,7 @@ class Pages : public Server {
     Status begin() {
         http_.set_default_headers(headers());
         http_.set_tcp_nodelay(true);
-        http_.set_payload_max_length(0);
+        http_.set_payload_max_length(options_.actions ? form_bytes_max : 0);
         http_.set_pre_routing_handler(
             [this](const Request& q, Response& r) { return look_at(q, r); });
         add_files();
@@ -65,6 +68,11 @@ class Pages : public Server {
             return fail("cannot listen on " + options_.address + " port " + std::to_string(port) +
                         ": the port is taken, or the address is none of this machine");
         guard_.emplace(options_, port_);
+        if (!options_.actions) return {};
+        logins_.emplace(port_);
+        TRY_ASSIGN(Orders orders, Orders::open(feed_, *logins_, *guard_));
+        orders_.emplace(std::move(orders));
+        add_orders();
         return {};
     }
     uint16_t port() const override { return port_; }
@@ -74,15 +82,18 @@ class Pages : public Server {
   private:
     // Before any page: is this request one of those that are answered?
     Handled look_at(const Request& q, Response& r) const {
-        if (q.method != "GET" && q.method != "HEAD") {
-            r.set_header("Allow", "GET, HEAD");
-            r.set_header("Connection", "close");
+        const bool shows = q.method == "GET" || q.method == "HEAD";
+        // What a refused request brings is not read.
+        if (!shows) r.set_header("Connection", "close");
+        if (!shows && !(options_.actions && q.method == "POST")) {
+            r.set_header("Allow", options_.actions ? "GET, HEAD, POST" : "GET, HEAD");
             send_text(r, 405, "souk-web only shows: it takes GET and HEAD");
         } else if (q.get_header_value_count("Host") != 1 ||
                    !guard_->knows_host(q.get_header_value("Host"))) {
             send_text(r, 421, "souk-web is not called that way here; its --host NAME adds a name");
         } else if (const bool open = q.path == "/style.css" || q.path == "/icon.svg";
-                   !open && q.has_param("key") && guard_->is_key(q.get_param_value("key"))) {
+                   !open && shows && q.has_param("key") &&
+                   guard_->is_key(q.get_param_value("key"))) {
             r.set_header("Set-Cookie", guard_->cookie());
             r.set_header("Cache-Control", "no-store");
             r.set_redirect(q.path);
@@ -112,19 +123,74 @@ class Pages : public Server {
                 Query query;
                 for (const auto& [name, value] : q.params) query.emplace(name, value);
                 if (q.matches.size() > 1) query["id"] = q.matches[1].str();
-                reply(q, r, route.place, route.answer(feed_, query));
+                Asker asker = asker_of(q);
+                const PageAnswer page = route.answer(asker, query);
+                reply(q, r, route.place, page, asker);
             });
         }
     }
 
-    void reply(const Request& q, Response& r, const char* place, const PageAnswer& page) {
+    // As whom the market is asked.
+    Asker asker_of(const Request& q) {
+        if (!logins_) return {feed_, nullptr, std::nullopt};
+        return {feed_, &*logins_, logins_->of(q.get_header_value("Cookie"))};
+    }
+
+    void add_orders() {
+        http_.Get("/login", [this](const Request& q, Response& r) {
+            Asker asker = asker_of(q);
+            reply(q, r, "/login", orders_->login_page(), asker, true);
+        });
+        http_.Post("/login", [this](const Request& q, Response& r) {
+            Asker asker(feed_, &*logins_, std::nullopt);
+            lead(q, r, orders_->log_in(sent(q)), asker);
+        });
+        http_.Post("/logout", [this](const Request& q, Response& r) {
+            Asker asker = asker_of(q);
+            lead(q, r, orders_->log_out(asker, sent(q)), asker);
+        });
+        constexpr const char* order = "/job/([^/]{1,64})/([a-z]{1,16})";
+        http_.Get(order, [this](const Request& q, Response& r) {
+            Asker asker = asker_of(q);
+            const PageAnswer page =
+                orders_->question(asker, q.matches[1].str(), q.matches[2].str());
+            reply(q, r, "/jobs", page, asker, true);
+        });
+        http_.Post(order, [this](const Request& q, Response& r) {
+            Asker asker = asker_of(q);
+            lead(q, r, orders_->give(asker, sent(q), q.matches[1].str(), q.matches[2].str()),
+                 asker);
+        });
+    }
+
+    static Sent sent(const Request& q) {
+        Sent all{q.path,
+                 q.get_header_value("Host"),
+                 q.get_header_value("Origin"),
+                 q.get_header_value("Sec-Fetch-Site"),
+                 {}};
+        for (const auto& [name, value] : q.params) all.fields.emplace(name, value);
+        return all;
+    }
+
+    // After an order: to the page that shows what became of it, or why it was not given.
+    void lead(const Request& q, Response& r, const OrderAnswer& answer, Asker& asker) {
+        if (!answer.cookie.empty()) r.set_header("Set-Cookie", answer.cookie);
+        if (answer.go_to.empty()) return reply(q, r, "", answer.page, asker, true);
+        r.set_header("Cache-Control", "no-store");
+        r.set_redirect(answer.go_to, 303);
+    }
+
+    void reply(const Request& q, Response& r, const char* place, const PageAnswer& page,
+               const Asker& asker, bool still = false) {
         r.status = page.status;
         if (page.status == 503) r.set_header("Retry-After", "2");
         r.set_header("Cache-Control", "no-store");
         const bool part = q.get_header_value("X-Souk-Part") == "main";
-        r.set_content(
-            part ? page.main.str() : document(page.title, market_name(feed_), place, page.main),
-            "text/html; charset=utf-8");
+        r.set_content(part ? page.main.str()
+                           : document(page.title, market_name(feed_), place, page.main,
+                                      asker.visitor(), still),
+                      "text/html; charset=utf-8");
     }
 
     // A tick whenever there may be something new. It ends when its watcher or the server does.
@@ -156,6 +222,8 @@ class Pages : public Server {
     Feed& feed_;
     Http http_;
     std::optional<Guard> guard_;
+    std::optional<Logins> logins_;  // with these: --actions
+    std::optional<Orders> orders_;
     uint16_t port_ = 0;
 };
 

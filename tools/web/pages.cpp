@@ -37,21 +37,36 @@ void tile(Html& h, Markup name, const std::string& value) {
     h.markup("<div><dt>").markup(name).markup("</dt><dd>").text(value).markup("</dd></div>");
 }
 
+// Who has logged in, with the way out; or the way in.
+Html who_is_it(const Visitor& visitor) {
+    Html h;
+    if (!visitor.may_log_in) return h;
+    if (visitor.name.empty()) return h.markup("<a href=\"/login\">Log in</a>"), h;
+    h.markup("<form method=\"post\" action=\"/logout\" class=\"who\">");
+    h.markup("<input type=\"hidden\" name=\"form\" value=\"").text(visitor.form_key);
+    h.markup("\"><span>").text(visitor.name).markup(visitor.operates ? Markup(", operator") : "");
+    return h.markup("</span> <button>Log out</button></form>"), h;
+}
+
 Html& heading(Html& h, Markup text) { return h.markup("<h2>").markup(text).markup("</h2>"); }
 
 }  // namespace
 
 std::string document(const std::string& title, const std::string& market, const std::string& place,
-                     const Html& main) {
+                     const Html& main, const Visitor& visitor, bool still) {
     Html h;
     h.markup("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>").text(title);
     h.markup(" - ").text(market.empty() ? "Souk" : market).markup("</title>");
     h.markup(
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
         "<meta name=\"color-scheme\" content=\"light dark\">"
-        "<link rel=\"icon\" href=\"/icon.svg\"><link rel=\"stylesheet\" href=\"/style.css\">"
-        "<script src=\"/page.js\" defer></script>"
-        "<noscript><meta http-equiv=\"refresh\" content=\"10\"></noscript></head><body>"
+        "<link rel=\"icon\" href=\"/icon.svg\"><link rel=\"stylesheet\" href=\"/style.css\">");
+    if (!still)
+        h.markup(
+            "<script src=\"/page.js\" defer></script>"
+            "<noscript><meta http-equiv=\"refresh\" content=\"10\"></noscript>");
+    h.markup(
+        "</head><body>"
         "<a class=\"skip\" href=\"#main\">To the content</a><header><strong>");
     h.text(market.empty() ? "Souk" : market).markup("</strong><nav aria-label=\"Souk\"><ul>");
     for (const Place& p : pages_listed) {
@@ -59,9 +74,11 @@ std::string document(const std::string& title, const std::string& market, const 
         if (p.path.text == place) h.markup(" aria-current=\"page\"");
         h.markup(">").markup(p.name).markup("</a></li>");
     }
-    h.markup(
-        "</ul></nav><span id=\"live\" role=\"status\"></span></header>"
-        "<main id=\"main\" tabindex=\"-1\">");
+    h.markup("</ul></nav>");
+    h.add(who_is_it(visitor))
+        .markup(
+            "<span id=\"live\" role=\"status\"></span></header>"
+            "<main id=\"main\" tabindex=\"-1\">");
     h.add(main).markup("</main></body></html>\n");
     return h.str();
 }

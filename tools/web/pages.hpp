@@ -18,9 +18,18 @@ struct Listed {
     bool first = true;  // it is the list's beginning
 };
 
+// Who looks at a page.
+struct Visitor {
+    bool may_log_in = false;  // souk-web takes orders
+    std::string name;         // who has logged in; empty: nobody
+    uint64_t uid = 0;
+    bool operates = false;  // an operator
+    std::string form_key;   // what each form brings, as no other site can
+};
 // The whole page around a main part. `place`: which link of the navigation it is ("/jobs").
+// `still`: the page is not loaded anew while it is open.
 std::string document(const std::string& title, const std::string& market, const std::string& place,
-                     const Html& main);
+                     const Html& main, const Visitor& visitor = {}, bool still = false);
 
 Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Json& prices);
 struct NodesView {
@@ -32,8 +41,9 @@ struct JobsView {
 };
 Html jobs(const Listed& list, const JobsView& view);
 // `why`: what `marketctl why` says of it. `story`: an object, or null with `story_trouble`.
+// `orders`: what its visitor can order (tools/web/actions.hpp).
 Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
-         double now);
+         double now, const Html& orders = {});
 Html node(const Json& one, const Json& why, const Listed& here, const Listed& before);
 Html prices(const Json& rows, const std::string& span);
 // What ran on nodes, a lane each, from `from` to `to` (Unix seconds). `receipts` and `running`: of

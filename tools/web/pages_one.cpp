@@ -65,9 +65,9 @@ void add_reasons(Facts& facts, const Json& why) {
 }  // namespace
 
 Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
-         double now) {
+         double now, const Html& orders) {
     Html h;
-    h.markup("<h1>Job ").text(field(one, "id")).markup("</h1>");
+    h.markup("<h1>Job ").text(field(one, "id")).markup("</h1>").add(orders);
     Facts facts;
     facts.add("State", field(one, "status")).add("User", field(one, "user"));
     if (!one.contains("submitted_unix_s")) {

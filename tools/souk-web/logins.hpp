@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Logins: who has logged in at this souk-web. A browser shows a cookie; behind it stands the
+// session that the market gave for the token (market/core/web_sessions.hpp), which no browser
+// gets to know. In memory alone. One owner; every function may be called by any thread.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
+#include "tools/web/pages.hpp"
+
+namespace souk::tools::web {
+
+struct Login {
+    std::string cookie;   // its value
+    std::string session;  // the market's
+    Nanos ends;
+    Visitor visitor;
+};
+
+class Logins {
+  public:
+    // `port`: that the server listens on; cookies are of a host and not of a port.
+    explicit Logins(uint16_t port) : name_("souk-login-" + std::to_string(port)) {}
+
+    // `session`: what the market answered to web-login.
+    Result<Login> begin(const Json& session);
+    // Of a request's Cookie header.
+    std::optional<Login> of(std::string_view cookies);
+    void end(const Login& login);
+    // The value of Set-Cookie: of a login, or with none what removes it.
+    std::string set_cookie(const Login* login, bool over_tls) const;
+    // What the visitor is told on the page at this path, for some seconds.
+    void tell(const Login& login, const std::string& path, const std::string& text);
+    std::string told(const Login& login, const std::string& path);
+
+  private:
+    struct Entry {
+        Login login;
+        std::string path, text;
+        Nanos until;
+    };
+    Entry* find(std::string_view cookie);
+
+    const std::string name_;
+    std::mutex mutex_;
+    std::vector<Entry> entries_;  // the oldest first
+};
+
+// 160 random bits as hexadecimal digits.
+Result<std::string> new_secret();
+// In a time that does not depend on how much of it is the same. An empty one is like none.
+bool is_same_secret(std::string_view one, std::string_view other);
+// The cookie of this name in a Cookie header; empty: there is none.
+std::string_view cookie_named(std::string_view cookies, std::string_view name);
+
+}  // namespace souk::tools::web
