@@ -152,7 +152,7 @@ def test_pvdctl_status_is_lines(start, agentd):
     assert process.communicate(timeout=LIMIT)[0].decode() == (
         "Status:      on market, busy\nMin Price:   24.5\nCurr Price:  100\nNext Price:  0.25\n"
         "Earned:      3.5\n"
-        "Guests:      1\nSpeed:       100\nCPUs:        2\nMemory:      4096 MB, 1000 MB free\n"
+        "Guests:      1\nSpeed:       100\nCPUs:        2\nMemory:      4 GB, 1000 MB free\n"
         "Load:        42%, waiting 0% (bpf)\nFrames:      always\n")
 
 
@@ -188,7 +188,13 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
     assert process.returncode == 0
     assert out == ("" if args[1] != "show" else
                    "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held\n"
-                   "me      7          -    1.5     2    1     -       1     3\n")
+                   "me      7       none    1.5     2    1  none       1     3\n")
+
+
+def test_a_token_for_souk_web_is_printed_alone(start, agentd):
+    process = start("marketctl", "web-token")
+    assert answer(agentd, process, {"token": "3f0c", "uid": 7, "lives_s": 120}) == ["web-token"]
+    assert process.communicate(timeout=LIMIT) == (b"3f0c\n", b"")
 
 
 GUEST = {"kind": "guest", "job": "n1.7", "epoch": 2, "state": "dumping", "want": "ship",
@@ -204,8 +210,8 @@ def test_pvdctl_guests_shows_what_a_node_holds(start, agentd):
     assert answer(agentd, process,
                   parts={"": ([GUEST], "gn1.7.2"), "gn1.7.2": ([HELD], "")}) == ["guests"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "Guest   State    Wanted, done     To    MB  Lease  Notes\n"
-        "n1.7.2  dumping  ship ready held  n3.3  64  42.5s  shipping, fenced\n\n"
+        "Guest   State    Wanted, done     To    Memory  Lease  Notes\n"
+        "n1.7.2  dumping  ship ready held  n3.3   64 MB  42.5s  shipping, fenced\n\n"
         "Home of  Phase            At    To     Limit  Orphans  Notes\n"
         "n1.7     moving transfer  n2.2  n3.3  14m10s  n1.1     leased a better bid\n")
     process = start("pvdctl", "guests", "n1.7")
@@ -232,9 +238,9 @@ def test_marketctl_dump_shows_what_the_market_holds(start, agentd):
          "comment": "goes to n2"}]) == ["dump"]
     told = process.communicate(timeout=LIMIT)[0].decode()
     assert "settling:  no" in told
-    assert ("Node  State  CPUs       MB  Room  Jobs\n"
-            "n1    busy    1/2  64/1000   900  n1.7\n" in told)
-    assert "n1.7  running  n1     run n2 1.5s  n1, n2  -      50  reported  goes to n2\n" in told
+    assert ("Node  State  CPUs            Memory    Room  Jobs\n"
+            "n1    busy    1/2  64 MB of 1000 MB  900 MB  n1.7\n" in told)
+    assert "n1.7  running  n1     run n2 1.5s  n1, n2  none   50  reported  goes to n2\n" in told
 
 
 def test_a_story_is_told_in_lines(start, agentd):
@@ -350,11 +356,11 @@ def test_jobs_are_a_table(start, agentd):
         "ID     User    Name                      Status   Exit     V  T-runtime  M-runtime  "
         "Where  Comment\n"
         "n1.1   ann     ./simulate --grün --of..  finish      3   100     12m05s       3.2s  "
-        "n2     -\n"
-        "n1.12  jürgen  night                     suspend     -  20.5      5h07m       0.0s  "
+        "n2     none\n"
+        "n1.12  jürgen  night                     suspend  none  20.5      5h07m       0.0s  "
         "n3     outbid by n1.1\n"
-        "n2.1   -       -                         -           -     -          -          -  "
-        "-      -\n")
+        "n2.1   none    none                      none     none  none       none       none  "
+        "none   none\n")
 
 
 def test_why_is_said_in_words_with_the_code_of_each(start, agentd):
@@ -492,10 +498,10 @@ def test_providers_are_a_table(start, agentd):
     process = start("marketctl", "list-providers")
     assert answer(agentd, process, [{**PROVIDER, "address": "10.0.0.1:7"}]) == ["list-providers"]
     assert process.communicate(timeout=LIMIT)[0].decode() == (
-        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory  Free  Load  "
+        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory     Free  Load  "
         "Guests  Earned  Version\n"
-        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4096  1000   42%"
-        "       1     3.5  -\n")
+        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4 GB  1000 MB   42%"
+        "       1     3.5  none\n")
 
 
 def test_a_node_of_another_version_than_the_market_is_named_below_the_table(start, agentd):
@@ -507,7 +513,7 @@ def test_a_node_of_another_version_than_the_market_is_named_below_the_table(star
              [{**other, "node": "n4", "version": "0.9", "far": True}])
     answer(agentd, process, nodes)
     out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
-    assert [line.split()[-1] for line in out[1:14]] == ["0.2", "-"] + 10 * ["0.3"] + ["0.9"]
+    assert [line.split()[-1] for line in out[1:14]] == ["0.2", "none"] + 10 * ["0.3"] + ["0.9"]
     assert out[14:] == [
         "agentd of a version before 0.1, the market 0.2 (b): n2",
         "agentd 0.3 (c), the market 0.2 (b): m0 m1 m2 m3 m4 m5 m6 m7 and 2 more",

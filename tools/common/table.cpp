@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "kernel/base/units.hpp"
@@ -47,6 +48,11 @@ std::string cell(const Json& value) {
     for (size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
         text.insert(at, 1, '"');
     return "\"" + text + "\"";
+}
+
+const std::string& shown(const std::string& value) {
+    static const std::string none = "none";
+    return value == "-" ? none : value;
 }
 
 size_t width(const std::string& text) {  // in characters, not bytes
@@ -111,6 +117,19 @@ std::string bytes(const Json& object, const char* key) {
     return human_bytes(static_cast<uint64_t>(std::max(0.0, it->get<double>())));
 }
 
+std::string megabytes(const Json& object, const char* key) {
+    const auto it = object.is_object() ? object.find(key) : object.end();
+    if (it == object.end() || !it->is_number()) return "-";
+    constexpr const char* units[] = {"MB", "GB", "TB", "PB"};
+    double value = it->get<double>();
+    size_t unit = 0;
+    for (; value >= 1'024 && unit + 1 < std::size(units); ++unit) value /= 1'024;
+    char text[64];
+    const bool whole = value >= 99.95 || value == std::floor(value);
+    std::snprintf(text, sizeof text, whole ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}
+
 std::string percent(const Json& object, const char* key) {
     const auto it = object.is_object() ? object.find(key) : object.end();
     if (it == object.end() || !it->is_number_integer()) return "-";
@@ -121,7 +140,8 @@ std::string Table::text() const {
     std::vector<size_t> widths;
     for (const Column& column : columns_) widths.push_back(width(column.title));
     for (const auto& row : rows_)
-        for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+        for (size_t i = 0; i < row.size(); ++i)
+            widths[i] = std::max(widths[i], width(shown(row[i])));
     std::string out;
     const auto line = [&](auto cell) {
         std::string text;
@@ -134,7 +154,7 @@ std::string Table::text() const {
         out += (out.empty() ? "" : "\n") + text;
     };
     line([&](size_t i) { return std::string(columns_[i].title); });
-    for (const auto& row : rows_) line([&](size_t i) { return row[i]; });
+    for (const auto& row : rows_) line([&](size_t i) { return shown(row[i]); });
     return out;
 }
 
@@ -172,7 +192,7 @@ std::string lines(const std::vector<std::pair<std::string, std::string>>& rows) 
     std::string out;
     for (const auto& [name, value] : rows)
         out += (out.empty() ? "" : "\n") + name + ":" + std::string(widest - name.size() + 2, ' ') +
-               value;
+               shown(value);
     return out;
 }
 

@@ -31,9 +31,12 @@ std::string local_time(const Json& object, const char* key);
 // Thousandths as percent: "42%".
 std::string milliseconds(const Json& object, const char* key);  // "12.3 ms"
 std::string bytes(const Json& object, const char* key);         // "4.2 MB"
+// Memory in units of 1,048,576 bytes, as it is asked for: "512 MB", "1.5 GB".
+std::string megabytes(const Json& object, const char* key);
 std::string percent(const Json& object, const char* key);
 
-// Columns two blanks apart, numbers to the right. No newline at the end.
+// Columns two blanks apart, numbers to the right. What is "-" is shown as "none". No newline at the
+// end.
 class Table {
   public:
     struct Column {
@@ -58,7 +61,7 @@ class Table {
 // end stands in quotes. Errors: it is no list.
 Result<std::string> csv_of(const Answer& list, std::span<const char* const> keys);
 
-// "Name:  value" lines with the values in one column.
+// "Name:  value" lines with the values in one column; "-" as "none".
 std::string lines(const std::vector<std::pair<std::string, std::string>>& rows);
 
 }  // namespace souk::tools

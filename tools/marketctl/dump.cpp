@@ -27,15 +27,15 @@ std::vector<std::string> node_row(const Json& n) {
     return {field(n, "node"),
             field(n, "state"),
             field(n, "used_cpus") + "/" + field(n, "cpus"),
-            field(n, "used_mb") + "/" + field(n, "memory_mb"),
-            field(n, "room_mb"),
+            megabytes(n, "used_mb") + " of " + megabytes(n, "memory_mb"),
+            megabytes(n, "room_mb"),
             field(n, "jobs")};
 }
 
 }  // namespace
 
 Result<std::string> dump_text(const Answer& answer) {
-    Table nodes({{"Node"}, {"State"}, {"CPUs", true}, {"MB", true}, {"Room", true}, {"Jobs"}});
+    Table nodes({{"Node"}, {"State"}, {"CPUs", true}, {"Memory", true}, {"Room", true}, {"Jobs"}});
     Table jobs({{"Job"},
                 {"Phase"},
                 {"Where"},

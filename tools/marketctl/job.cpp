@@ -41,7 +41,7 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
     if (is("_bytes_per_s")) return {without("_bytes_per_s"), bytes(job, key.c_str()) + "/s"};
     if (is("_ms")) return {without("_ms"), milliseconds(job, key.c_str())};
     if (is("_s")) return {without("_s"), duration(job, key.c_str())};
-    if (is("_mb")) return {without("_mb"), field(job, key.c_str()) + " MB"};
+    if (is("_mb")) return {without("_mb"), megabytes(job, key.c_str())};
     if (is("_bytes")) return {without("_bytes"), bytes(job, key.c_str())};
     if (key == "value" || key == "price" || key == "bid")
         return {key, field(job, key.c_str()) + " per CPU-hour"};

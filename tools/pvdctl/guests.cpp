@@ -11,7 +11,7 @@ std::vector<std::string> guest_row(const Json& g) {
             field(g, "state"),
             words({field(g, "want"), field(g, "criu"), field(g, "dump"), field(g, "ending")}),
             field(g, "ship_to"),
-            field(g, "memory_mb"),
+            megabytes(g, "memory_mb"),
             duration(g, "lease_left_s"),
             words({field(g, "flags"), field(g, "why")})};
 }
@@ -29,8 +29,13 @@ std::vector<std::string> job_row(const Json& j) {
 }  // namespace
 
 Result<std::string> guests_text(const Answer& answer) {
-    Table guests(
-        {{"Guest"}, {"State"}, {"Wanted, done"}, {"To"}, {"MB", true}, {"Lease", true}, {"Notes"}});
+    Table guests({{"Guest"},
+                  {"State"},
+                  {"Wanted, done"},
+                  {"To"},
+                  {"Memory", true},
+                  {"Lease", true},
+                  {"Notes"}});
     Table jobs({{"Home of"}, {"Phase"}, {"At"}, {"To"}, {"Limit", true}, {"Orphans"}, {"Notes"}});
     bool any_guest = false, any_job = false;
     TRY(for_each_entry(answer, [&](const Json& e) {

@@ -12,12 +12,12 @@ std::string guests_text(const Json& p) {
     if (!p.contains("here")) return {};
     std::string text;
     for (const Json& guest : p.at("here")) {
-        const std::string state = field(guest, "state"), memory = field(guest, "memory_mb");
+        const std::string state = field(guest, "state"), memory = megabytes(guest, "memory_mb");
         text += (text.empty() ? "" : "\n") + field(guest, "job") + ": ";
         if (state == "frozen")
             text += "frozen to the disk of this node";
         else if (state == "stopped")
-            text += "stopped where it is: no CPU, " + memory + " MB of memory at most";
+            text += "stopped where it is: no CPU, " + memory + " of memory at most";
         else
             text += "runs";
         if (guest.contains("cannot_move")) text += " (" + field(guest, "cannot_move") + ")";
@@ -45,7 +45,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
         {"Guests", field(p, "guests")},
         {"Speed", field(p, "speed")},
         {"CPUs", field(p, "cpus")},
-        {"Memory", field(p, "memory_mb") + " MB, " + field(p, "free_mb") + " MB free"},
+        {"Memory", megabytes(p, "memory_mb") + ", " + megabytes(p, "free_mb") + " free"},
         {"Load", percent(p, "load_permille") + ", waiting " + percent(p, "wait_permille") + " (" +
                      field(p, "load_source") + ")"},
     };
