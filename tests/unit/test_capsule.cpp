@@ -324,6 +324,32 @@ ctypes.CDLL(None).syscall(ctypes.c_long(60), 0))"));
     ck_assert_msg(why.starts_with("cannot move: the first thread of process ") &&
                       why.ends_with(" has ended, and others go on"),
                   "%s", why.c_str());
+    ck_assert(Trouble(headless.error()).code == CauseCode::first_thread_ended);
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+}
+END_TEST
+
+START_TEST(a_connection_and_a_message_queue_have_a_code_if_they_keep_the_job) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output, true);
+    rig.start(unit::python(R"(
+import ctypes, os, socket
+s = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(s.getsockname()); a, _ = s.accept()
+print('up'); input()
+c.close(); a.close(); s.close()
+q = ctypes.CDLL(None).mq_open(b'/souk-test', os.O_CREAT | os.O_RDWR, 0o600, None)
+print(q >= 0); input())"));
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    const Status connected = check_movable(rig.capsule, rig.root, TcpPolicy::refuse);
+    ck_assert(!connected && Trouble(connected.error()).code == CauseCode::holds_connection);
+    ck_assert(check_movable(rig.capsule, rig.root, TcpPolicy::close));
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return output.text[0] == "up\nTrue\n"; }));
+    const Status queued = check_movable(rig.capsule, rig.root, TcpPolicy::close);
+    ck_assert(!queued && Trouble(queued.error()).code == CauseCode::holds_message_queue);
     rig.send_input("\n");
     ck_assert(rig.until([&] { return rig.ended(); }));
 }
@@ -342,6 +368,9 @@ START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
                    "cannot move: process 20 (lost) is in a session whose leader has ended, and its "
                    "parent is not the job's "
                    "first process");
+    std::vector<CapsuleProcess> stray = below_root;
+    stray.push_back({30, 1, 'S', "stray", 1, 0, 0, 30});
+    ck_assert(Trouble(check_movable(stray, 2).error()).code == CauseCode::left_process_tree);
 }
 END_TEST
 
@@ -445,6 +474,7 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            signals_reach_the_root_the_foreground_or_the_whole_job,
            a_daemon_stays_below_the_root_and_what_does_not_is_named,
            a_daemon_that_another_than_the_root_has_adopted_is_named,
+           a_connection_and_a_message_queue_have_a_code_if_they_keep_the_job,
            a_process_whose_first_thread_has_ended_is_named,
            freezing_the_job_s_own_group_leaves_souk_init_awake,
            a_process_inside_cannot_command_souk_init,

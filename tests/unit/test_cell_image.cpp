@@ -152,6 +152,7 @@ START_TEST(room_is_refused_with_what_is_needed_and_what_is_free) {
     const Status none = i.image.room(uint64_t{1} << 60);
     ck_assert(!none);
     ck_assert(none.error().message.find("in memory for images") != std::string::npos);
+    ck_assert(Trouble(none.error()).code == CauseCode::image_has_no_room);
     i.image.place(true);
     ck_assert(i.image.room(uint64_t{1} << 60).error().message.find("on the disk") !=
               std::string::npos);

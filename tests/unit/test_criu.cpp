@@ -240,6 +240,7 @@ START_TEST(a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open) {
     ck_assert_int_eq(::poll(&p, 1, 20'000), 1);
     const auto events = session->on_readable();
     ck_assert(events.size() == 1 && events[0].kind == CriuEventKind::lost && !*session);
+    ck_assert(events[0].message.code == CauseCode::criu_ended);
     (void)session->pidfd().reap();
 }
 END_TEST

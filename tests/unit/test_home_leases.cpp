@@ -114,7 +114,9 @@ START_TEST(when_a_lease_is_over_the_node_counts_as_lost_if_there_is_something_to
     HomeJob job = leased(rig);
     job.spec.restart = true;
     rig.now = leases.due(job) + s(1);
-    ck_assert_text(leases.over(job, rig.turn()), "node n2 was not heard from for 83 s");
+    const Cause over = leases.over(job, rig.turn());
+    ck_assert_text(over, "node n2 was not heard from for 83 s");
+    ck_assert(over.code == CauseCode::node_not_heard);
     ck_assert_text(rig.text(), "");
     ck_assert(leases.is_silent("n2") && !leases.is_silent("n3"));
     // It is charged until it stood, not until now.

@@ -239,6 +239,7 @@ START_TEST(a_freeze_that_fails_is_not_tried_again_and_the_job_stands_from_the_de
     b.now = Nanos::from_s(1080);
     b.ended(guest::Lapsed{});
     ck_assert(b.told()->state == GuestState::dumping && b.told()->lapsed);
+    ck_assert(b.told()->why.code == CauseCode::lease_over);
     // A word that was long on its way may be of before the home let the job go on elsewhere.
     ck_assert(!b.command(GuestVerb::resume).done(What::undo_dump));
     ck_assert(!b.command(GuestVerb::commit).told()->why.empty());

@@ -248,6 +248,11 @@ START_TEST(an_owner_may_have_what_stands_killed_after_a_bound) {
         std::string("P:killed >killed(it could not leave, and the owner of this node has such jobs "
                     "killed after 30 s (") +
             queue + "))");
+    ck_assert(std::any_of(h.out.begin(), h.out.end(), [](const guest::Output& o) {
+        const auto* t = std::get_if<guest::ToHome>(&o);
+        const auto* e = t ? std::get_if<GuestEvent>(&t->message) : nullptr;
+        return e && e->why.code == CauseCode::owner_killed;
+    }));
     policy.kill = false;
     Host stays(policy);
     stays.running();
