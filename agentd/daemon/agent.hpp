@@ -86,9 +86,10 @@ class Agent final : private ToolHost, private OwnHome {
     void tick_certificate();
     Status renew_certificate();
     void certified(const wire::Certified& certified);
-    Status take_certificate(const wire::Certified& certified, const trust::Peer& me);
+    Status take_certificate(const wire::Certified& certified);
     void revoked(const std::string& list);
     void ticket_keys(const wire::TicketKeys& told);
+    bool taken(const Status& keys);
 
     // agent_metrics.cpp
     Status open_metrics();

@@ -10,6 +10,7 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/trust/openssl.hpp"
+#include "kernel/trust/verify.hpp"
 
 namespace souk {
 namespace {
@@ -75,19 +76,21 @@ void Agent::certified(const wire::Certified& certified) {
     if (!tls_) return refused(Error{0, "this node runs without certificates"});
     handshakes_->examine(certified.chain, [=, this](const Result<trust::Peer>& me) {
         if (!me) return refused(me.error());
-        if (const Status taken = take_certificate(certified, *me); !taken)
-            return refused(taken.error());
+        if (const Status taken = take_certificate(certified); !taken) return refused(taken.error());
         log_.info("this node's certificate is renewed",
                   {{"until", trust::date_text(tls_->identity()->own().ends())}});
     });
 }
 
 // On disk first: a certificate that a restart forgets is none.
-Status Agent::take_certificate(const wire::Certified& certified, const trust::Peer& me) {
+Status Agent::take_certificate(const wire::Certified& certified) {
     const trust::Identity& own = *tls_->identity();
+    TRY_ASSIGN(auto chain, trust::parse_chain(certified.chain));
+    // Which authority is believed from now on is not for souk-handshake to say.
+    TRY_ASSIGN(const trust::Peer me, trust::verify(chain, own.root, own.revoked, unix_now()));
     if (me.subject.name != config_.node || me.key != own.key.digest())
         return fail("the market has certified somebody else");
-    TRY_ASSIGN(auto chain, trust::parse_chain(certified.chain));
+    TRY_ASSIGN(const trust::Key issuer, chain.back().key());
     // Another authority's list would not be read at the next start; its own comes with this.
     if (chain.back().digest() != own.issuer().digest())
         (void)::unlink((config_.identity + "/revoked").c_str());
@@ -95,6 +98,7 @@ Status Agent::take_certificate(const wire::Certified& certified, const trust::Pe
     TRY(tls_->renew(std::move(chain)));
     // By the authority of this certificate, which may be a new one.
     if (!certified.revoked.empty()) revoked(certified.revoked);
+    if (!certified.tickets.empty()) (void)taken(tickets_->take(certified.tickets, issuer));
     return {};
 }
 
@@ -125,11 +129,20 @@ void Agent::revoked(const std::string& list) {
     loop_.defer([this] { peers_->cut(tls_->identity()->revoked); });
 }
 
+bool Agent::taken(const Status& keys) {
+    if (!keys)
+        log_.limited("ticket keys", Loop::now(), Level::warning,
+                     "the market's ticket keys are not taken", {{"WHY", keys.error()}});
+    return keys.has_value();
+}
+
 void Agent::ticket_keys(const wire::TicketKeys& told) {
     if (!tickets_) return;
-    if (const Status taken = tickets_->told(told, Loop::now(), unix_now()); !taken)
-        log_.limited("ticket keys", Loop::now(), Level::warning,
-                     "the market's ticket keys are not taken", {{"WHY", taken.error()}});
+    const auto take = [&]() -> Status {
+        TRY_ASSIGN(const trust::Key issuer, tls_->identity()->issuer().key());
+        return tickets_->told(told, issuer, Loop::now(), unix_now());
+    };
+    if (!taken(take())) return;
     const Nanos behind = tickets_->behind();
     if (behind <= ticket_slack && Nanos{} - ticket_slack <= behind) return;
     log_.limited("clock", Loop::now(), Level::warning,

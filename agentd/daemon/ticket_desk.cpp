@@ -7,19 +7,47 @@ namespace souk {
 
 Result<TicketDesk> TicketDesk::open(std::string dir) {
     TicketDesk desk(std::move(dir));
-    TRY_ASSIGN(desk.keys_, trust::load_ticket_keys(desk.dir_));
+    TRY_ASSIGN(desk.list_, trust::load_ticket_list(desk.dir_));
+    if (desk.list_) {
+        TRY_ASSIGN(desk.keys_, trust::TicketKeys::parse(desk.list_->keys));
+    } else {
+        TRY_ASSIGN(desk.keys_, trust::load_ticket_keys(desk.dir_));
+    }
     return desk;
 }
 
-Status TicketDesk::told(const wire::TicketKeys& word, Nanos now, Nanos unix) {
-    TRY_ASSIGN(auto keys, trust::TicketKeys::parse(word.keys));
+Status TicketDesk::told(const wire::TicketKeys& word, const trust::Key& issuer, Nanos now,
+                        Nanos unix) {
+    TRY(word.list.empty() ? take_unsigned(word.keys) : take(word.list, issuer));
     calendar_ = word.now - now;
     behind_ = word.now - unix;
     has_time_ = true;
+    return {};
+}
+
+Status TicketDesk::take(const std::string& list, const trust::Key& issuer) {
+    TRY_ASSIGN(trust::TicketList told, trust::parse_ticket_list(list, issuer));
+    TRY_ASSIGN(auto keys, trust::TicketKeys::parse(told.keys));
+    if (list_ && told == *list_) return {};
+    if (list_ && told.number <= list_->number)
+        return fail("a list of ticket keys with the number " + std::to_string(told.number) +
+                    ", and this node has taken another one with " + std::to_string(list_->number));
+    TRY(trust::save_ticket_list(dir_, list));
     keys_ = std::move(keys);
-    if (word.keys == text_) return {};
-    TRY(trust::save_ticket_keys(dir_, word.keys));
-    text_ = word.keys;
+    list_ = std::move(told);
+    return {};
+}
+
+Status TicketDesk::take_unsigned(const std::string& text) {
+    if (list_)
+        return fail(
+            "a list of ticket keys that is not signed, and this node has taken one that the "
+            "market has signed");
+    TRY_ASSIGN(auto keys, trust::TicketKeys::parse(text));
+    keys_ = std::move(keys);
+    if (text == text_) return {};
+    TRY(trust::save_ticket_keys(dir_, text));
+    text_ = text;
     return {};
 }
 

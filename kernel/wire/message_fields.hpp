@@ -49,13 +49,15 @@ SOUK_FIELDS(wire::Renew,
 
 SOUK_FIELDS(wire::Certified,  //
             field("chain", &wire::Certified::chain, rule::text(TextRule::bytes, 65'536)),
-            field("revoked", &wire::Certified::revoked, rule::text(TextRule::bytes, 1 << 20)));
+            field("revoked", &wire::Certified::revoked, rule::text(TextRule::bytes, 1 << 20)),
+            field("tickets", &wire::Certified::tickets, rule::text(TextRule::bytes, 4096)));
 
 SOUK_FIELDS(wire::Revoked,
             field("list", &wire::Revoked::list, rule::text(TextRule::bytes, 1 << 20)));
 
 SOUK_FIELDS(wire::TicketKeys,
             field("keys", &wire::TicketKeys::keys, rule::text(TextRule::bytes, 4096)),
-            field("now", &wire::TicketKeys::now, rule::time));
+            field("now", &wire::TicketKeys::now, rule::time),
+            field("list", &wire::TicketKeys::list, rule::text(TextRule::bytes, 4096)));
 
 }  // namespace souk

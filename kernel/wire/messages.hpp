@@ -94,6 +94,7 @@ struct Renew {
 struct Certified {
     std::string chain;    // PEM: its own, the issuing authority's
     std::string revoked;  // the newest signed list
+    std::string tickets;  // of the keys of tickets, likewise; empty: an older version
     bool operator==(const Certified&) const = default;
 };
 // The market to all agents, at their connection and at each change: the newest signed list.
@@ -106,7 +107,8 @@ struct Revoked {
 // kernel/trust/ticket_key.hpp), and what the market's clock shows.
 struct TicketKeys {
     std::string keys;
-    Nanos now;  // Unix time
+    Nanos now;         // Unix time
+    std::string list;  // the same keys, signed (kernel/trust/ticket_list.hpp); empty: an older one
     bool operator==(const TicketKeys&) const = default;
 };
 

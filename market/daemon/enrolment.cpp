@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/trust/openssl.hpp"
+#include "kernel/trust/ticket_list.hpp"
 
 namespace souk {
 namespace {
@@ -35,7 +37,7 @@ int64_t unix_s(Nanos time) { return time.ns / 1'000'000'000; }
 Result<std::unique_ptr<Enrolment>> Enrolment::open(JournalDb& state, const std::string& dir,
                                                    const trust::Identity& identity) {
     TRY_ASSIGN(trust::Authority issuing, trust::load_issuing(dir));
-    std::unique_ptr<Enrolment> e(new Enrolment(state, std::move(issuing), identity.root));
+    std::unique_ptr<Enrolment> e(new Enrolment(state, dir, std::move(issuing), identity.root));
     TRY(e->load());
     return e;
 }
@@ -74,6 +76,11 @@ Status Enrolment::sign_list() {
     return {};
 }
 
+Result<bool> Enrolment::list_tickets(const std::string& keys, Nanos now) {
+    TRY_ASSIGN(std::string list, trust::keep_ticket_list(dir_, keys, issuing_.key, now));
+    return std::exchange(ticket_list_, list) != list;
+}
+
 void Enrolment::keep(const Member& member) {
     state_.put(kind_member, member.key, wire::pack(member));
     members_.insert_or_assign(member.key, member);
@@ -98,7 +105,7 @@ Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust:
     const Nanos joined = before == members_.end() ? now : before->second.joined;
     const std::string users = before == members_.end() ? "" : before->second.users;
     keep({key, request.name, roles, joined, own.ends(), false, users, scope});
-    return wire::Certified{trust::pem_of({own, issuing_.certificate}), signed_list_};
+    return wire::Certified{trust::pem_of({own, issuing_.certificate}), signed_list_, ticket_list_};
 }
 
 Result<wire::Certified> Enrolment::join(const NodeName& name, const wire::Join& join, Nanos now) {

@@ -39,13 +39,20 @@ class Enrolment {
     Result<std::string> answer(const std::string& verb, const std::vector<std::string>& args,
                                Nanos now);
 
+    // The keys that tickets are signed with, as the market's signed word. True: they are others
+    // than before.
+    Result<bool> list_tickets(const std::string& keys, Nanos now);
+    const std::string& ticket_list() const { return ticket_list_; }
+
     // Whose keys count no more, and the same as the market's signed word.
     const trust::Revocations& revoked() const { return revoked_; }
     const std::string& signed_list() const { return signed_list_; }
 
   private:
-    Enrolment(JournalDb& state, trust::Authority issuing, const trust::Certificate& root)
+    Enrolment(JournalDb& state, std::string dir, trust::Authority issuing,
+              const trust::Certificate& root)
         : state_(state),
+          dir_(std::move(dir)),
           issuing_(std::move(issuing)),
           root_(root.digest()),
           root_pem_(root.pem()),
@@ -71,13 +78,14 @@ class Enrolment {
     Result<std::string> add_operator(const std::vector<std::string>& args, Nanos now);
 
     JournalDb& state_;
+    const std::string dir_;
     trust::Authority issuing_;
     std::string root_;  // its digest
     const std::string root_pem_, site_;
     std::map<std::string, trust::TokenRecord> tokens_;
     std::map<std::string, Member> members_;  // by key
     trust::Revocations revoked_;
-    std::string signed_list_;
+    std::string signed_list_, ticket_list_;
 };
 
 }  // namespace souk

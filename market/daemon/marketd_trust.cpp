@@ -62,9 +62,15 @@ void Marketd::give_ticket(Order& order) {
 }
 
 void Marketd::turn_ticket_keys() {
-    const auto turned = ticket_ring_->turn(unix_now());
+    const auto turn = [&]() -> Result<bool> {
+        TRY(ticket_ring_->turn(unix_now()));
+        TRY_ASSIGN(const std::string keys, ticket_ring_->public_text());
+        return enrolment_->list_tickets(keys, unix_now());
+    };
+    const auto turned = turn();
     if (!turned)
-        return log_.limited("ticket keys", Loop::now(), Level::error, "there is no new ticket key",
+        return log_.limited("ticket keys", Loop::now(), Level::error,
+                            "the keys of tickets are not brought up to date",
                             {{"WHY", turned.error()}});
     if (!*turned) return;
     log_.notice("the keys that tickets are signed with have changed");
@@ -74,7 +80,7 @@ void Marketd::turn_ticket_keys() {
 void Marketd::tell_ticket_keys(uint64_t number) {
     if (!connections_.at(number).tickets) return;
     const auto text = ticket_ring_->public_text();
-    if (text) send(number, wire::TicketKeys{*text, unix_now()});
+    if (text) send(number, wire::TicketKeys{*text, unix_now(), enrolment_->ticket_list()});
 }
 
 void Marketd::tell_ticket_keys() {

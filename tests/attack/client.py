@@ -14,6 +14,7 @@ AGENT, TOOL, IMAGE, JOINER = 1, 2, 3, 4
 HELLO, WELCOME, ERROR, CTL_REQUEST, CTL_REPLY = 1, 2, 3, 5, 6
 JOB_REPORT, PROVIDER_REPORT, JOIN, RENEW, ORDER, REVOKED = 16, 17, 19, 20, 32, 38
 GUEST_COMMAND, GUEST_EVENT, STDIO_INPUT, HEARTBEAT = 48, 49, 53, 56
+CERTIFIED, TICKET_KEYS = 37, 39
 IMAGE_BEGIN, IMAGE_RESULT, PRECOPY_BEGIN, SUBMIT = 64, 65, 67, 80
 QUERY, START, PREPARE, PREPARE_DUMP, SHIP, FREEZE = 1, 2, 3, 4, 5, 6
 DROP, KILL, SIGNAL, KEEP, CHECKPOINT = 11, 12, 13, 14, 15
@@ -194,6 +195,11 @@ class Signer:
                     "\n-----END PRIVATE KEY-----\n")
         public = self.openssl("pkey", "-pubout", "-outform", "DER")[-32:]
         self.name = __import__("hashlib").sha256(public).digest()[:8]
+        self.public = public
+
+    def public_line(self):
+        """As the market tells it to its nodes."""
+        return f"key {self.public.hex()}\n"
 
     def openssl(self, verb, *words, data=None):
         with tempfile.TemporaryDirectory() as d:

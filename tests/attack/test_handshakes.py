@@ -7,9 +7,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
+import authority
 import client as c
 import cluster
 import taken_over
@@ -122,7 +124,7 @@ class AsClaimed(Connection):
             self.wait_for(c.WELCOME)
 
 
-def asks(taken, name, roles, role, talk):
+def asks(taken, name, roles, role, talk, place_on_net="fabric"):
     """What `talk` gets on a connection of somebody who is believed to be that."""
     market, place = taken
     (place / "claim").write_text(f"{name} {roles}")
@@ -131,7 +133,7 @@ def asks(taken, name, roles, role, talk):
         with AsClaimed(market.daemon("n2")["address"], hello(name, role)) as line:
             return talk(line)
     try:
-        return market.in_netns("fabric", meet)
+        return market.in_netns(place_on_net, meet)
     except Refused as e:
         return f"refused: {e}"
 
@@ -199,4 +201,97 @@ def logged(taken):
 def test_a_taken_over_process_gets(taken, what, got, run):
     assert got in str(run(taken)), what
     market, _ = taken
+    assert market.capsules(node="n2") == []
+
+
+# ---- taken over, and it plays the market
+
+class FalseMarket:
+    """On the market's address, inside n2's own network: what is told to n2's agentd there."""
+
+    def __init__(self, market):
+        self.market, self.node = market, f"{market.tag}-n2"
+        host, port = market.daemon("market")["address"].rsplit(":", 1)
+        self.address = f"{host}/32"
+        self.ip("addr", "add", self.address, "dev", "lo")
+        os.kill(market.daemon("n2")["pid"], signal.SIGKILL)  # the next one connects to this
+
+        def listen():
+            return socket.create_server((host, int(port)))
+        self.listener = market.in_netns("n2", listen)
+        self.listener.settimeout(20)
+
+    def ip(self, *words):
+        subprocess.run(["ip", "-n", self.node, *words], check=True)
+
+    def tells(self, *frames):
+        """On its next connection to the market that it has not given up yet."""
+        while True:
+            raw, _ = self.listener.accept()
+            raw.settimeout(20)
+            line = object.__new__(AsClaimed)
+            line.socket, line.limit = Records(raw, taken_over.FROM_PEER, taken_over.TO_PEER), 20
+            try:
+                line.wait_for(c.HELLO)
+                line.say(c.WELCOME, c.pb(f1=2, f2="market", f6=1))
+                line.wait_for(c.PROVIDER_REPORT)
+                for kind, body in frames:
+                    line.say(kind, body)
+                return line
+            except Refused:
+                raw.close()
+
+    def end(self):
+        self.listener.close()
+        self.ip("addr", "del", self.address, "dev", "lo")
+
+
+@pytest.fixture(scope="module")
+def false_market(taken):
+    market, place = taken
+    identity = f"{market.run_dir}/state/n2/identity"
+    until("n2 has the market's list", lambda: os.path.exists(f"{identity}/ticket-list"))
+    (place / "market").write_text(f"n2 {NODE} {authority.key_of(identity)}")
+    false = FalseMarket(market)
+    try:
+        yield false
+    finally:
+        (place / "market").unlink()
+        false.end()
+
+
+def since(market, words, call):
+    """What is new in n2's log when these words are there again."""
+    path = f"{market.run_dir}/n2/log"
+    before = len(read_text(path))
+    line = call()
+    until(words, lambda: words in read_text(path)[before:])
+    line.socket.close()
+    return read_text(path)[before:]
+
+
+def told(own, signed=b""):
+    return c.TICKET_KEYS, c.pb(f1=own.public_line(), f2=int(time.time() * c.SECOND), f3=signed)
+
+
+def starts_by(taken, own):
+    return asks(taken, "n1", NODE, c.AGENT, starts(command(
+        "n1", c.START, seq=900, ticket=own.ticket("n1", 9_000_002, "n2", seq=900))), "n1")
+
+
+@pytest.mark.parametrize("what,why", [
+    ("no signature", "is not signed"), ("a signature of its own", "has not signed"),
+    ("an authority of its own", "is not of this market")])
+def test_one_that_plays_the_market_gives_no_ticket_keys(taken, false_market, what, why):
+    market, _ = taken
+    own, ca = c.Signer(), authority.Authority()
+    frames = [told(own)]
+    if what != "no signature":
+        frames = [told(own, ca.ticket_list(own.public_line()))]
+    if what == "an authority of its own":
+        chain = ca.chain(f"{market.run_dir}/state/n2/identity")
+        frames.insert(0, (c.CERTIFIED, c.pb(f1=chain, f3=ca.ticket_list(own.public_line()))))
+    said = since(market, why, lambda: false_market.tells(*frames))
+    assert "ticket keys are not taken" in said or "certificate of the market is not taken" in said
+    assert "does not use" in str(starts_by(taken, own))
     assert market.capsules(node="n2") == []

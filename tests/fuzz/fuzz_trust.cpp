@@ -5,7 +5,8 @@
 // FUZZ_SOURCES: kernel/base/money.cpp
 // FUZZ_SOURCES: kernel/trust/certificate.cpp kernel/trust/key.cpp kernel/trust/openssl.cpp
 // FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/subject.cpp kernel/trust/token.cpp
-// FUZZ_SOURCES: kernel/trust/verify.cpp kernel/base/check.cpp kernel/base/ids.cpp
+// FUZZ_SOURCES: kernel/trust/ticket_list.cpp kernel/trust/verify.cpp
+// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp
 // FUZZ_SOURCES: kernel/base/result.cpp kernel/base/units.cpp kernel/sys/host/fd.cpp
 // FUZZ_SOURCES: kernel/sys/store/sha256.cpp
 #include <cstdlib>
@@ -13,6 +14,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/trust/revocations.hpp"
+#include "kernel/trust/ticket_list.hpp"
 #include "kernel/trust/token.hpp"
 #include "kernel/trust/verify.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -48,6 +50,19 @@ void revocations(std::string_view text) {
     if (read) REQUIRE(parse_revocations(*sign(*read, key), key) == *read);
 }
 
+void ticket_list(std::string_view text) {
+    static const Key key = *Key::make();
+    const auto taken = parse_ticket_list(text, key);
+    one_line(taken);
+    REQUIRE(!taken);
+    const size_t last = text.find("signature ");
+    if (last == text.npos) return;
+    const std::string body(text.substr(0, last));
+    const auto read = parse_ticket_list(body + "signature " + hex(*key.sign(body)) + "\n", key);
+    one_line(read);
+    if (read) REQUIRE(parse_ticket_list(*sign(*read, key), key) == *read);
+}
+
 void certificate(std::string_view bytes) {
     static const Authority root = *make_root("m", Nanos::from_s(1'800'000'000));
     auto taken = Certificate::from_der(bytes);
@@ -68,7 +83,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     switch (data[0] % 4) {
         case 0: request(bytes); break;
         case 1: token(bytes); break;
-        case 2: revocations(bytes); break;
+        case 2:
+            revocations(bytes);
+            ticket_list(bytes);
+            break;
         default: certificate(bytes);
     }
     return 0;

@@ -4,6 +4,7 @@
 // Long: one subject, from the key to the job.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "agentd/daemon/ticket_desk.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -115,7 +116,9 @@ START_TEST(a_node_keeps_the_keys_that_it_was_told) {
     c.ticket = *ring->seal(wire::pack(ticket), noon);
     const trust::Revocations nobody, b{1, {{std::string(64, 'b'), "n2"}}};
     ck_assert(!desk->warrant(c, nobody, {}, noon).ticket.has_value());
-    ck_assert(desk->told({*ring->public_text(), noon}, Nanos::from_s(5), noon - hour).has_value());
+    const trust::Key authority = *trust::Key::make();
+    ck_assert(desk->told({*ring->public_text(), noon, ""}, authority, Nanos::from_s(5), noon - hour)
+                  .has_value());
     ck_assert(desk->behind() == hour);
     const Warrant w = desk->warrant(c, nobody, Nanos::from_s(8), noon + days(30));
     ck_assert(w.ticket == ticket);
@@ -126,10 +129,105 @@ START_TEST(a_node_keeps_the_keys_that_it_was_told) {
     const auto again = TicketDesk::open(dir.path);
     const Warrant alone = again->warrant(c, nobody, Nanos::from_s(8), noon + days(1));
     ck_assert(alone.ticket == ticket && alone.now == noon + days(1));
-    ck_ticket_refused(desk->told({"key 0\n", noon}, {}, noon), "ticket keys");
+    ck_ticket_refused(desk->told({"key 0\n", noon, ""}, authority, {}, noon), "ticket keys");
     ck_assert(desk->warrant(c, nobody, {}, noon).ticket.has_value());
     ck_assert(replace_file(dir.path + "/ticket-keys", "nonsense\n", 0644, false).has_value());
     ck_ticket_refused(TicketDesk::open(dir.path), "ticket-keys");
+}
+END_TEST
+
+// ---- the signed list
+
+// A node, and the market that has signed lists for it.
+struct Listed {
+    const TempDir dir, market;
+    trust::Key authority = *trust::Key::make();
+    TicketRing ring = *TicketRing::open(market.path, noon);
+    TicketDesk desk = *TicketDesk::open(dir.path);
+
+    std::string list(Nanos now) const {
+        return *trust::keep_ticket_list(market.path, *ring.public_text(), authority, now);
+    }
+    wire::TicketKeys word(const std::string& list) const {
+        return {*ring.public_text(), noon, list};
+    }
+    Status told(const std::string& list) { return desk.told(word(list), authority, {}, noon); }
+    bool opens(const TicketRing& by, const TicketDesk& at) const {
+        GuestCommand c;
+        Ticket ticket;
+        ticket.id = guests::job;
+        ticket.destination = "n2";
+        ticket.issued = noon;
+        c.ticket = *by.seal(wire::pack(ticket), noon);
+        return at.warrant(c, {}, {}, noon).ticket.has_value();
+    }
+};
+
+START_TEST(a_list_of_ticket_keys_is_the_authority_s_word_alone) {
+    Listed m;
+    const TempDir other;
+    const auto forged = TicketRing::open(other.path, noon);
+    const std::string good = m.list(noon);
+    ck_ticket_refused(
+        m.told(*trust::sign({UINT64_MAX, *forged->public_text()}, *trust::Key::make())),
+        "has not signed");
+    for (size_t at = 0; at < good.size(); ++at) {
+        std::string damaged = good;
+        damaged[at] = static_cast<char>(damaged[at] ^ 1);
+        ck_assert(!trust::parse_ticket_list(damaged, m.authority));
+        ck_assert(!trust::parse_ticket_list(good.substr(0, at), m.authority));
+    }
+    ck_assert(!trust::parse_ticket_list(good + "key", m.authority));
+    // of the same authority, and another kind of list
+    ck_ticket_refused(m.told(*trust::sign(trust::Revocations{7, {}}, m.authority)), "no list");
+    ck_assert(m.told(good).has_value() && m.opens(m.ring, m.desk));
+    ck_assert(!m.opens(*forged, m.desk));
+    // what is told beside it is not read
+    wire::TicketKeys both = m.word(good);
+    both.keys = *forged->public_text();
+    ck_assert(m.desk.told(both, m.authority, {}, noon).has_value());
+    ck_assert(!m.opens(*forged, m.desk) && m.opens(m.ring, m.desk));
+}
+END_TEST
+
+START_TEST(an_older_list_of_ticket_keys_is_not_taken) {
+    Listed m;
+    const std::string first = m.list(noon);
+    ck_assert(m.told(first).has_value());
+    ck_assert_text(m.list(noon + days(1)), first);  // no change, no other list
+    ck_assert(*m.ring.turn(noon + days(29)));
+    const std::string second = m.list(noon + days(29));
+    ck_assert(m.told(second).has_value() && m.told(second).has_value());
+    ck_ticket_refused(m.told(first), "has taken another one");
+    const auto of_second = *trust::parse_ticket_list(second, m.authority);
+    ck_ticket_refused(m.told(*trust::sign({of_second.number, ""}, m.authority)), "another one");
+    // the market's clock is set back; all of its tickets are ended; its authority is another one
+    ck_assert(*m.ring.turn(noon + days(31)));
+    ck_assert(m.told(m.list(noon - days(9))).has_value());
+    ck_assert(::unlink((m.market.path + "/ticket.keys").c_str()) == 0);
+    m.ring = *TicketRing::open(m.market.path, noon);
+    ck_assert(m.told(m.list(noon)).has_value() && m.opens(m.ring, m.desk));
+    const std::string of_before = m.list(noon);
+    m.authority = *trust::Key::make();
+    ck_assert(m.list(noon) != of_before);
+    ck_assert(m.told(m.list(noon)).has_value());
+    ck_ticket_refused(m.told(of_before), "has not signed");
+}
+END_TEST
+
+START_TEST(a_market_that_signs_its_list_is_not_believed_without) {
+    Listed m;
+    const std::string keys = *m.ring.public_text();
+    // one of the version before, until it is replaced
+    ck_assert(m.told("").has_value() && m.opens(m.ring, m.desk));
+    ck_assert(m.opens(m.ring, *TicketDesk::open(m.dir.path)));
+    ck_assert(m.told(m.list(noon)).has_value());
+    ck_ticket_refused(m.told(""), "is not signed");
+    auto again = TicketDesk::open(m.dir.path);
+    ck_assert(m.opens(m.ring, *again));
+    ck_ticket_refused(again->told({keys, noon, ""}, m.authority, {}, noon), "is not signed");
+    ck_assert(replace_file(m.dir.path + "/ticket-list", "nonsense\n", 0644, false).has_value());
+    ck_ticket_refused(TicketDesk::open(m.dir.path), "ticket-list");
 }
 END_TEST
 
@@ -417,18 +515,18 @@ START_TEST(an_image_comes_from_the_ticket_s_source_alone) {
 }
 END_TEST
 
-UNIT_SUITE(tickets, what_the_ring_seals_its_nodes_open, a_ring_is_private_and_read_again,
-           a_key_is_known_a_day_before_it_signs_and_a_day_after,
-           a_node_keeps_the_keys_that_it_was_told,
-           an_order_s_ticket_names_both_ends_unless_all_is_at_home,
-           a_ticket_says_what_the_capsule_gets_and_who_may_send,
-           a_ticket_is_refused_for_anything_else, clocks_may_differ_by_five_minutes,
-           a_ticket_is_good_once, after_a_restart_no_ticket_of_before_counts,
-           what_was_used_is_forgotten_when_its_time_is_over, who_needs_no_ticket_is_asked_for_none,
-           a_start_without_a_ticket_fails_with_the_reason,
-           a_ship_without_a_ticket_leaves_the_job_running,
-           a_frozen_image_goes_nowhere_without_a_ticket, a_checkpoint_goes_to_nobody_but_the_home,
-           an_image_comes_from_the_ticket_s_source_alone);
+UNIT_SUITE(
+    tickets, what_the_ring_seals_its_nodes_open, a_ring_is_private_and_read_again,
+    a_key_is_known_a_day_before_it_signs_and_a_day_after, a_node_keeps_the_keys_that_it_was_told,
+    a_list_of_ticket_keys_is_the_authority_s_word_alone, an_older_list_of_ticket_keys_is_not_taken,
+    a_market_that_signs_its_list_is_not_believed_without,
+    an_order_s_ticket_names_both_ends_unless_all_is_at_home,
+    a_ticket_says_what_the_capsule_gets_and_who_may_send, a_ticket_is_refused_for_anything_else,
+    clocks_may_differ_by_five_minutes, a_ticket_is_good_once,
+    after_a_restart_no_ticket_of_before_counts, what_was_used_is_forgotten_when_its_time_is_over,
+    who_needs_no_ticket_is_asked_for_none, a_start_without_a_ticket_fails_with_the_reason,
+    a_ship_without_a_ticket_leaves_the_job_running, a_frozen_image_goes_nowhere_without_a_ticket,
+    a_checkpoint_goes_to_nobody_but_the_home, an_image_comes_from_the_ticket_s_source_alone);
 
 }  // namespace
 }  // namespace souk::unit

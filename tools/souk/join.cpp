@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/souk/join.hpp"
 
+#include <unistd.h>
+
 #include <optional>
 
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/trust/ticket_list.hpp"
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 #include "market/wire/codec.hpp"
@@ -100,6 +103,17 @@ class Joining {
     std::optional<Result<wire::Certified>> outcome_;
 };
 
+// So a node knows from the start that its market signs this list. What lies there is of a market of
+// before, which may be another one.
+Status take_tickets(const std::string& dir, const std::string& list,
+                    const trust::Certificate& issuer) {
+    for (const char* file : {"/ticket-keys", "/ticket-list"}) (void)::unlink((dir + file).c_str());
+    if (list.empty()) return {};
+    TRY_ASSIGN(const trust::Key key, issuer.key());
+    TRY(trust::parse_ticket_list(list, key));
+    return trust::save_ticket_list(dir, list);
+}
+
 }  // namespace
 
 Result<Nanos> market_time(const std::string& market, const std::string& root_digest) {
@@ -123,6 +137,7 @@ Status join(const JoinPlan& plan) {
     if (me.subject.name != plan.name || me.key != key.digest())
         return fail("the market has certified somebody else");
     TRY(trust::save_revoked(plan.identity, certified->revoked));
+    TRY(take_tickets(plan.identity, certified->tickets, chain.back()));
     return trust::save_identity(plan.identity, {key, std::move(chain), root, {}});
 }
 
