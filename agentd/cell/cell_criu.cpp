@@ -33,7 +33,11 @@ Manifest Cell::needs() const {
     return m;
 }
 
-void Cell::drop_image() { image_.drop(has_job_ && !filling()); }
+void Cell::drop_image() {
+    if (const Status kept = image_.drop(has_job_ && !filling()); !kept)
+        log_.warning("an image that was refused is removed, and not kept to be looked at",
+                     kept.error());
+}
 
 Status Cell::can_be_dumped() const {
     if (!site_.restriction.empty() && job_.spec.launch.uid != ::geteuid())

@@ -175,20 +175,22 @@ Status CellImage::link_from(int other, const Manifest& manifest, const DiskKey& 
     return {};
 }
 
-void CellImage::drop(bool job_has_sockets) {
+Status CellImage::drop(bool job_has_sockets) {
     drop_.cancel();
     keeping_.reset();
     fd_.reset();
     stage_.reset();
-    if (none_) return;
+    if (none_) return {};
     for (const int parent : {places_.memory, places_.disk}) {
         for (const char* suffix : {"", ".part"})
             settle_sockets(parent, key_.text() + suffix, job_has_sockets);
     }
     (void)remove_image(places_.memory, key_.text());
-    if (std::exchange(refused_, false))
-        (void)keep_refused_image(places_.disk, key_.text(), places_.refused);
+    Status kept;
+    if (std::exchange(refused_, false) && places_.refused >= 0)
+        kept = keep_refused_image(places_.disk, key_.text(), places_.refused);
     (void)remove_image(places_.disk, key_.text());
+    return kept;
 }
 
 void CellImage::later(Nanos after, std::function<void()> drop) {

@@ -83,8 +83,9 @@ class CellImage {
     // The whole one on the disk is not what it should be: drop() moves it to the refused ones.
     void refuse(bool refused) { refused_ = refused; }
     // Whole or not, and whatever a crashed daemon has left. job_has_sockets: the job runs with the
-    // sockets that lie there.
-    void drop(bool job_has_sockets);
+    // sockets that lie there. An error: it was refused, is not kept for that reason, and is
+    // removed.
+    Status drop(bool job_has_sockets);
     // Calls `drop`, unless the image is dropped before.
     void later(Nanos after, std::function<void()> drop);
 

@@ -38,7 +38,11 @@ Result<Kept> look(int parent, const std::string& name) {
 
 Status keep_refused_image(int from, const std::string& name, int to, const RefusedBounds& bounds) {
     TRY_ASSIGN(const Kept next, look(from, name));
-    if (next.bytes > bounds.bytes_max) return fail_errno("keep image " + name, EFBIG);
+    if (next.bytes > bounds.bytes_max)
+        return tl::unexpected(Error{EFBIG, "keep image " + name + ": it has " +
+                                               std::to_string(next.bytes >> 20) +
+                                               " MB, and all that are kept may have " +
+                                               std::to_string(bounds.bytes_max >> 20)});
     TRY(remove_image(to, name));
     TRY_ASSIGN(const auto names, list_dir(to, "."));
     std::vector<Kept> all;

@@ -10,7 +10,7 @@ namespace souk {
 namespace {
 
 constexpr Nanos later_at_most = Nanos::from_s(1), retry_pause = Nanos::from_s(1),
-                room_pause = Nanos::from_s(10);
+                room_pause = Nanos::from_s(10), scrub_pause = Nanos::from_s(10);
 
 RecordName name_of(std::string_view kind, std::string_view key) {
     return {std::string(kind), std::string(key)};
@@ -98,6 +98,8 @@ Status Journal::commit(Nanos now, Flushed& flushed) {
         if (!committed) return committed;
     }
     changes_.clear();
+    if (erases_wait_ && store_->leaves_traces() && scrub_at_ == Nanos::never())
+        scrub_at_ = now + scrub_pause;
     commit_due_ = erases_wait_ = later_waits_ = false;
     later_at_ = Nanos::never();
     flushed.calls = std::exchange(after_erases_, {});
@@ -105,7 +107,7 @@ Status Journal::commit(Nanos now, Flushed& flushed) {
 }
 
 Nanos Journal::next() const {
-    return std::min(room_at_, holds_ ? retry_at_ : std::min(soon_at_, later_at_));
+    return std::min(room_at_, holds_ ? retry_at_ : std::min({soon_at_, later_at_, scrub_at_}));
 }
 
 void Journal::tick(Nanos now) {
@@ -117,6 +119,8 @@ void Journal::tick(Nanos now) {
     }
     if (holds_ && retry_at_ <= now) flush_due_ = true;
     if (room_at_ <= now) take_room(now);
+    if (scrub_at_ <= now && !holds_)
+        scrub_at_ = store_->scrub() ? Nanos::never() : now + scrub_pause;
 }
 
 void Journal::take_soon() {

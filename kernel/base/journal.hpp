@@ -14,6 +14,9 @@
 // too, the journal holds: nothing is let go, whatever is put or handed over waits, and it is tried
 // again each second. The reserve is taken again when there is room.
 //
+// What is erased may be a secret: ten seconds after a commit that erased something the store is
+// told to leave no traces of it, so at most once in ten seconds.
+//
 // Pure: no clock (times are passed in) and no I/O (the store is behind an interface). Its owner
 // calls flush() when due() says so, at the latest before anything of the iteration leaves, and
 // tick() at next(). A crash is a journal that is not there any more: what was not committed is
@@ -47,6 +50,9 @@ class Journal {
         virtual bool give_room() = 0;
         // Has the reserve again. False: there is no room for it.
         virtual bool take_room() = 0;
+        // Whether its files still show what a commit has erased, until scrub(). False: not now.
+        virtual bool leaves_traces() const { return false; }
+        virtual bool scrub() { return true; }
     };
 
     explicit Journal(Store& store) : store_(&store) {}
@@ -92,7 +98,7 @@ class Journal {
     bool flush_due_ = false, commit_due_ = false, holds_ = false;
     bool erases_wait_ = false, soon_waits_ = false, later_waits_ = false;
     Nanos soon_at_ = Nanos::never(), later_at_ = Nanos::never(), retry_at_ = Nanos::never(),
-          room_at_ = Nanos::never();
+          room_at_ = Nanos::never(), scrub_at_ = Nanos::never();
 };
 
 }  // namespace souk

@@ -88,7 +88,7 @@ START_TEST(one_that_is_dropped_is_gone_from_both_places) {
     OK(i.image.seal(i.manifest()));
     i.image.place(true);
     i.fill();
-    i.image.drop(false);
+    OK(i.image.drop(false));
     for (const TempDir* dir : {&i.disk, &i.memory})
         ck_assert_uint_eq(list_dir(dir->fd.get(), ".")->size(), 0);
     ck_assert(!i.image);
@@ -123,7 +123,7 @@ START_TEST(one_that_lacks_a_file_is_not_kept_and_one_that_is_dropped_says_nothin
     ck_assert(!i.image.open_whole());
     i.fill();
     i.image.keep(i.manifest(), [&](const Status&) { ++said; });
-    i.image.drop(false);
+    OK(i.image.drop(false));
     (void)i.loop.run_until([] { return false; }, Nanos::from_ms(50));
     ck_assert_int_eq(said, 1);
 }
@@ -140,7 +140,7 @@ START_TEST(a_thaw_links_all_files_but_the_one_of_pages_and_the_source_keeps_its_
     OK(copy.link_from(i.image.fd(), manifest));
     ck_assert_uint_eq(list_dir(copy.fd(), ".")->size(), 2);
     ck_assert_text(*read_file(copy.fd(), "core-1.img"), "core");
-    copy.drop(false);
+    OK(copy.drop(false));
     ck_assert_uint_eq(list_dir(i.image.fd(), ".")->size(), 3);
 }
 END_TEST
@@ -212,13 +212,28 @@ START_TEST(a_refused_image_is_kept_when_it_is_dropped_and_the_newest_few_stay) {
         OK(image.seal_files(i.needs(), nullptr));
     };
     make();
-    image.drop(false);
+    OK(image.drop(false));
     ck_assert(!lies_in(refused, i.key.text()));
     make();
     image.refuse(true);
-    image.drop(false);
+    OK(image.drop(false));
     ck_assert(lies_in(refused, i.key.text()) && !lies_in(i.disk, i.key.text()));
     OK(verify_image(open_image(refused.fd.get(), i.key.text())->get()));
+
+    // One that is larger than all of them may be: no byte of this file is on the disk.
+    make();
+    {
+        const auto whole = open_image(i.disk.fd.get(), i.key.text());
+        const auto big = open_at(whole->get(), "pages-1.img", O_WRONLY | O_CREAT, 0600);
+        ck_assert_int_eq(::ftruncate(big->get(), (off_t{8} << 30) + (2 << 20)), 0);
+    }
+    image.refuse(true);
+    const Status too_big = image.drop(false);
+    ck_assert(!too_big && !lies_in(i.disk, i.key.text()));
+    ck_assert_text(
+        too_big.error().message,
+        "keep image " + i.key.text() + ": it has 8194 MB, and all that are kept may have 8192");
+    ck_assert(lies_in(refused, i.key.text()));  // the one of before
 
     const RefusedBounds bounds{3, 1000};
     const auto keep = [&](const std::string& name, size_t bytes) {
@@ -249,7 +264,7 @@ START_TEST(one_that_is_to_be_dropped_later_is_unless_it_was_before) {
     i.image.later(Nanos::from_ms(1), [&] { ++asked; });
     UNTIL(i.loop, asked == 1);
     i.image.later(Nanos::from_ms(1), [&] { ++asked; });
-    i.image.drop(false);
+    OK(i.image.drop(false));
     (void)i.loop.run_until([] { return false; }, Nanos::from_ms(20));
     ck_assert_int_eq(asked, 1);
 }

@@ -45,6 +45,13 @@ struct Store final : Journal::Store {
         return true;
     }
     bool take_room() override { return reserve = room; }
+    bool traces = false, may_scrub = true;
+    int scrubs = 0;
+    bool leaves_traces() const override { return traces; }
+    bool scrub() override {
+        ++scrubs;
+        return may_scrub;
+    }
     std::string row(const char* kind, const char* key) const {
         const auto it = rows.find({kind, key});
         return it == rows.end() ? "none" : it->second;
@@ -361,6 +368,34 @@ START_TEST(a_reserve_that_is_not_enough_lets_nothing_go) {
 }
 END_TEST
 
+START_TEST(of_what_is_erased_no_traces_are_left_after_ten_seconds) {
+    Daemon d;
+    d.put("1", "a");
+    (void)d.flush();
+    ck_assert(d.journal.next() == Nanos::never());
+    d.store.traces = true;
+    d.put("1", "b");
+    (void)d.flush();
+    ck_assert(d.journal.next() == Nanos::never());  // nothing was erased
+    const Nanos first = d.now + Nanos::from_s(10);
+    for (int i = 0; i < 9; ++i) {
+        d.journal.erase("job", "1", Durable::now);
+        (void)d.flush();
+        ck_assert(d.journal.next() == first);  // one for all of them
+        d.tick(s);
+    }
+    ck_assert_int_eq(d.store.scrubs, 0);
+    d.store.may_scrub = false;
+    d.tick(s);
+    ck_assert_int_eq(d.store.scrubs, 1);
+    ck_assert(d.journal.next() == d.now + Nanos::from_s(10));
+    d.store.may_scrub = true;
+    d.tick(Nanos::from_s(10));
+    ck_assert_int_eq(d.store.scrubs, 2);
+    ck_assert(d.journal.next() == Nanos::never());
+}
+END_TEST
+
 START_TEST(the_end_commits_what_could_wait_and_says_nothing) {
     Daemon d;
     d.put("1", "a", Durable::soon);
@@ -468,6 +503,7 @@ UNIT_SUITE(journal, what_a_step_says_leaves_in_order_when_its_records_are_durabl
            whoever_flushes_while_it_holds_tries_again,
            the_reserve_is_given_up_once_and_taken_again_when_there_is_room,
            a_reserve_that_is_not_enough_lets_nothing_go,
+           of_what_is_erased_no_traces_are_left_after_ten_seconds,
            the_end_commits_what_could_wait_and_says_nothing,
            whatever_happens_no_word_leaves_before_what_it_relies_on,
            on_a_database_records_are_read_through_what_waits);

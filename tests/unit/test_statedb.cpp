@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The state database on a real file system: what a crash, a full disk, a second daemon and a
 // strange file do to it.
+// Long: the cases of one class.
 #include "kernel/sys/store/statedb.hpp"
 
 #include <signal.h>
@@ -8,7 +9,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "kernel/base/rng.hpp"
 #include "kernel/sys/store/statecopy.hpp"
@@ -175,6 +178,70 @@ START_TEST(the_log_of_changes_stays_bounded_over_many_commits) {
     }
     ck_assert_uint_le(std::filesystem::file_size(dir.path + "/state.db-wal"), 5u << 20);
     ck_assert_uint_le(std::filesystem::file_size(dir.path + "/state.db"), 1u << 20);
+}
+END_TEST
+
+// Of those texts, how many stand in the bytes of the database's files.
+size_t to_be_read(const TempDir& dir, const std::vector<std::string>& texts) {
+    const auto bytes = [&](const char* name) {
+        auto text = read_file(dir.fd.get(), name, 64 << 20);
+        return text ? std::move(*text) : std::string();
+    };
+    const std::string all = bytes("state.db") + bytes("state.db-wal");
+    return static_cast<size_t>(std::count_if(
+        texts.begin(), texts.end(), [&](const auto& t) { return all.find(t) != all.npos; }));
+}
+
+START_TEST(what_was_erased_or_replaced_is_in_no_byte_of_its_files) {
+    TempDir dir;
+    Rng rng(1);
+    StateDb state = open_state(dir.path);
+    std::map<std::string, std::string> there;
+    std::vector<std::string> gone;
+    // Records of all lengths, in an order that splits and joins pages.
+    constexpr size_t lengths[] = {10, 400, 3000, 20'000};
+    for (int i = 0; i < 2'000; ++i) {
+        const std::string key = std::to_string(rng.below(200));
+        if (there.contains(key)) gone.push_back(there.at(key));
+        there.erase(key);
+        if (rng.chance(0.4)) {
+            state.erase("home", key);
+        } else {
+            const std::string secret = std::to_string(rng.next()) + std::to_string(rng.next());
+            const size_t before = rng.below(lengths[rng.below(4)]);
+            there[key] = secret;
+            state.put("home", key, std::string(before, 'x') + secret + std::string(100, 'y'));
+        }
+        if (i % 4 == 3) must_commit(state);
+    }
+    ck_assert_uint_gt(to_be_read(dir, gone), 0);  // the log has them
+    ck_assert(state.scrub());
+    ck_assert_uint_eq(to_be_read(dir, gone), 0);
+    ck_assert_uint_gt(gone.size(), 1'000);
+    ck_assert_uint_gt(to_be_read(dir, {there.begin()->second}), 0);
+    ck_assert_uint_eq(state.load("home")->size(), there.size());
+}
+END_TEST
+
+// A daemon that is killed before it scrubs leaves the log; the next one begins with that.
+START_TEST(what_a_killed_daemon_has_erased_is_gone_after_the_next_start) {
+    TempDir dir;
+    const std::vector<std::string> secret = {"3141592653589793"};
+    const pid_t child = fork();
+    if (child == 0) {
+        StateDb state = open_state(dir.path);
+        state.put("home", "1", secret[0]);
+        must_commit(state);
+        state.erase("home", "1");
+        must_commit(state);
+        raise(SIGKILL);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(WTERMSIG(status), SIGKILL);
+    ck_assert_uint_eq(to_be_read(dir, secret), 1);
+    const StateDb state = open_state(dir.path);
+    ck_assert_uint_eq(to_be_read(dir, secret), 0);
 }
 END_TEST
 
@@ -348,6 +415,8 @@ UNIT_SUITE(statedb, what_was_committed_is_there_after_reopening_and_nothing_else
            a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes,
            files_of_another_version_or_program_are_refused_with_one_line,
            the_log_of_changes_stays_bounded_over_many_commits,
+           what_was_erased_or_replaced_is_in_no_byte_of_its_files,
+           what_a_killed_daemon_has_erased_is_gone_after_the_next_start,
            an_empty_file_or_a_log_without_its_file_begins_nothing_anew,
            a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_none,
            a_copy_made_beside_the_work_is_the_state_of_one_moment,

@@ -38,6 +38,8 @@ class JournalDb final : public Records, private Journal::Store {
     Status commit(const Changes& changes) override { return db_.commit(changes); }
     bool give_room() override { return give_up(reserve_); }
     bool take_room() override;
+    bool leaves_traces() const override { return true; }
+    bool scrub() override { return db_.scrub(); }
 
     StateDb db_;
     const std::string reserve_;

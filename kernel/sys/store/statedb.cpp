@@ -159,7 +159,10 @@ Status StateDb::open_file(int schema_version, int oldest, Use use) {
     TRY(check_version(schema_version, oldest));
     TRY_ASSIGN(const int64_t noted, ask(unmarked_row));
     log_missing_ = no_log_ && noted > 0;
-    if (use == Use::hold) (void)run(note_unmarked);  // on a full disk: at the next start
+    if (use == Use::hold) {
+        (void)run(note_unmarked);  // on a full disk: at the next start
+        (void)scrub();             // of what a daemon left that was killed
+    }
     TRY_ASSIGN(begin_, prepare("BEGIN IMMEDIATE"));
     TRY_ASSIGN(put_, prepare("INSERT INTO state VALUES (?1, ?2, ?3) "
                              "ON CONFLICT DO UPDATE SET value = excluded.value"));
@@ -187,7 +190,8 @@ Status StateDb::use_file(Use use) {
     TRY(
         run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = 4096; PRAGMA synchronous = FULL;"
             "PRAGMA cache_size = -256; PRAGMA wal_autocheckpoint = 1024;"
-            "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY"));
+            "PRAGMA journal_size_limit = 4194304; PRAGMA temp_store = MEMORY;"
+            "PRAGMA secure_delete = ON"));
     if (use == Use::look) sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     if (use == Use::hold) return run("PRAGMA journal_mode = WAL");
     return {};
@@ -265,6 +269,11 @@ Status StateDb::commit(const Changes& changes) {
     }
     ++commits_;
     return {};
+}
+
+bool StateDb::scrub() {
+    return sqlite3_wal_checkpoint_v2(db_.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr,
+                                     nullptr) == SQLITE_OK;
 }
 
 Result<std::optional<std::string>> StateDb::get(std::string_view kind, std::string_view key) const {

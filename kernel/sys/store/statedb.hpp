@@ -62,6 +62,11 @@ class StateDb final : public Records {
     Status commit();
     // The same for changes that the caller notes: of those that fail nothing is kept here.
     Status commit(const Changes& changes);
+    // What was erased, or replaced, is in none of its files after this: the file has zeros there
+    // (secure_delete), and the log is put into it and made empty, as at each open. False: not now
+    // (a full disk, a copy that is being made). What blocks the file system has freed still hold is
+    // not looked at.
+    bool scrub();
     // So many since it was opened. Each is one sync of the log; the log's way into the file, each
     // 1,024 pages, is two more.
     uint64_t commits() const { return commits_; }
