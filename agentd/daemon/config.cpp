@@ -193,6 +193,10 @@ void Reading::add_place(Settings& all) {
          "Talk without certificates: whoever reaches the port of this node is root on it. For a "
          "network that nobody else reaches.",
          "true"},
+        {"insecure_until", moment(c.insecure_until),
+         "Talk without certificates until then, while a market gets them, and with them from then "
+         "on: agentd begins anew at that time, and jobs go on (docs/certificates.md).",
+         "2026-11-30T12:00:00Z", "never"},
         {"guest_uid_min", number(c.guest_uid_min, 0, UINT32_MAX),
          "A job of another node is taken only with a user and a group from this number on; root "
          "and the system's own are nobody's but this machine's. Not asked with insecure = true.",

@@ -30,6 +30,8 @@ struct Config {
     std::string identity;
     // No certificates: whoever reaches a port may act as root on this node.
     bool insecure = false;
+    // As if `insecure` until then (Unix time), and from then on with the certificate that it has.
+    Nanos insecure_until;
     // A job of another home is not taken with a user or group below that: root and the system's
     // own are nobody's but this machine's. Not asked without certificates.
     uint32_t guest_uid_min = 1'000;

@@ -8,9 +8,11 @@
 #include "agentd/daemon/agent.hpp"
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/host/calibrate.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/daemon.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/notify.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -77,12 +79,43 @@ void reload(Log& log, Agent& agent, ConfigText& text, const std::string& file) {
     (void)notify_ready();
 }
 
+// Until then it runs as insecure; then it ends, and whoever started it starts it anew, with its
+// certificate. Looked at each minute at least, so that a clock that is set is seen.
+class InsecureTime {
+  public:
+    InsecureTime(Loop& loop, Log& log, Config& config)
+        : loop_(loop), log_(log), until_(config.insecure_until) {
+        if (until_ <= unix_now()) return;
+        config.insecure = true;
+        log.warning("until then this node talks without certificates",
+                    {{"until", trust::date_text(until_)}});
+        look();
+    }
+
+  private:
+    void look() {
+        constexpr Nanos often = Nanos::from_s(60);
+        const Nanos left = until_ - unix_now();
+        if (left.ns > 0) {
+            timer_ = loop_.after(std::min(left, often), [this] { look(); });
+            return;
+        }
+        log_.notice("the time without certificates is over: agentd begins anew with its own");
+        loop_.stop();
+    }
+    Loop& loop_;
+    Log& log_;
+    const Nanos until_;
+    Timer timer_;
+};
+
 Status serve(Log& log, Config& config, ConfigText& text, const std::string& file) {
     if (config.criu.empty()) config.criu = settled_criu_root(config.state + "/criu");
     TRY(require_for_agent(config.criu));
     config.speed = own_speed(log, config);
     TRY_ASSIGN(Loop loop, Loop::open());
     const Watchdog watchdog(loop);
+    const InsecureTime without(loop, log, config);
     Agent agent(loop, log, config);
     const auto end = [&](std::string_view signal) {
         log.info("asked to end", {{"signal", signal}});

@@ -50,7 +50,8 @@ SOUK_FIELDS(wire::Renew,
 SOUK_FIELDS(wire::Certified,  //
             field("chain", &wire::Certified::chain, rule::text(TextRule::bytes, 65'536)),
             field("revoked", &wire::Certified::revoked, rule::text(TextRule::bytes, 1 << 20)),
-            field("tickets", &wire::Certified::tickets, rule::text(TextRule::bytes, 4096)));
+            field("tickets", &wire::Certified::tickets, rule::text(TextRule::bytes, 4096)),
+            field("insecure_until", &wire::Certified::insecure_until, rule::time));
 
 SOUK_FIELDS(wire::Revoked,
             field("list", &wire::Revoked::list, rule::text(TextRule::bytes, 1 << 20)));

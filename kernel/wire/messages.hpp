@@ -95,6 +95,8 @@ struct Certified {
     std::string chain;    // PEM: its own, the issuing authority's
     std::string revoked;  // the newest signed list
     std::string tickets;  // of the keys of tickets, likewise; empty: an older version
+    // To a joiner: until then nodes talk without certificates (Unix time); 0: they do not.
+    Nanos insecure_until = {};
     bool operator==(const Certified&) const = default;
 };
 // The market to all agents, at their connection and at each change: the newest signed list.

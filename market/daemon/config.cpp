@@ -120,6 +120,11 @@ void Reading::add_place(Settings& all) {
          "Take nodes without certificates: whoever reaches the port operates the market. For a "
          "network that nobody else reaches.",
          "true"},
+        {"insecure_until", moment(c.insecure_until),
+         "Take nodes with and without certificates until then, while a market gets them "
+         "(docs/certificates.md); whoever reaches the port may act as any node that has not "
+         "joined.",
+         "2026-11-30T12:00:00Z", "never"},
         {"nodes_operate", boolean(c.nodes_operate),
          "Root on any node may operate the market, as root on the market's own machine may.",
          "true"},

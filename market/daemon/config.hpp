@@ -25,6 +25,8 @@ struct MarketConfig {
     std::string identity;
     // No certificates: whoever reaches the port may act as any node and as an operator.
     bool insecure = false;
+    // Until then (Unix time) nodes may come with a certificate or without; 0: only with.
+    Nanos insecure_until;
     // Root of each node is an operator of the market (as with `souk up`, where they are one).
     bool nodes_operate = false;
     // The account whose souk-web may serve all users who log in there; empty: each user's own does.

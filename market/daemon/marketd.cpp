@@ -8,6 +8,7 @@
 
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/wire/either.hpp"
 #include "market/daemon/ledger_replies.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/store/records.hpp"
@@ -185,9 +186,10 @@ void Marketd::accept(Fd socket, bool local) {
     options.keepalive = local ? Nanos{0} : config_.keepalive;
     options.send_queue_bytes_max =
         local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
-    auto channel =
-        wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
-                            local ? wire::plain_transport() : wire::acceptor(tls_.get()));
+    auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
+                                       local              ? wire::plain_transport()
+                                       : takes_insecure() ? wire::either_transport(tls_->acceptor())
+                                                          : wire::acceptor(tls_.get()));
     if (!channel) return refused("open", "a connection was not taken", channel.error().message);
     c.channel = std::move(*channel);
     tools_ += local;
@@ -248,14 +250,22 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
     if (const auto old = agents_.find(hello.node); old != agents_.end()) {
         const Connection& first = connections_.at(old->second);
         const std::string& host = first.host;
-        if (tls_ && first.channel->peer()->key != c.channel->peer()->key)
+        const trust::Peer *const before = first.channel->peer(), *const peer = c.channel->peer();
+        if (before && (!peer || before->key != peer->key))
             return fail("node " + hello.node + " is connected already, with another key");
-        if (!tls_ && host != c.host)
+        if (!before && !peer && host != c.host)
             return fail("node " + hello.node + " is connected already, from " + host +
                         "; give this one another name");
         drop(old->second, "replaced by a newer connection");
     }
-    if (enrolment_) enrolment_->met(*c.channel->peer(), unix_now());
+    if (const trust::Peer* const peer = c.channel->peer(); enrolment_ && peer)
+        enrolment_->met(*peer, unix_now());
+    else if (enrolment_)
+        log_.limited("insecure " + hello.node, Loop::now(), Level::warning,
+                     "a node comes without a certificate",
+                     {{"NODE", hello.node},
+                      {"from", c.host},
+                      {"until", trust::date_text(config_.insecure_until)}});
     const std::string address = reachable(hello.address, c.host);
     TRY(market_.agent_connected(hello.node, address, Loop::now()));
     c.kind = Kind::agent;
@@ -590,6 +600,7 @@ MarketFace Marketd::face() const {
                  decisions_.within(500),
                  decisions_.within(990),
                  warnings_};
+    f.uncertified = uncertified();
     if (decision_log_) {
         const DecisionFiles& files = decision_log_->files();
         f.decisions = {files.number(), files.head(), files.bytes(), files.oldest(),

@@ -97,6 +97,10 @@ class Marketd {
     bool answer_web(uint64_t number, const Connection& c, wire::CtlRequest& request);
     uint32_t speaks_for(const Connection& c, const wire::CtlRequest& request) const;
     void revoked();
+    bool takes_insecure() const;
+    void watch_insecure();
+    void tell_insecure();
+    std::vector<NodeName> uncertified() const;
     void renew_own();
     void give_ticket(Order& order);
     void turn_ticket_keys();
@@ -218,7 +222,10 @@ class Marketd {
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_, trim_timer_, usage_timer_, wait_timer_, renew_timer_;
+    Timer timer_, retry_, walk_timer_, trim_timer_, usage_timer_, wait_timer_, renew_timer_,
+        insecure_timer_;
+    // nodes without a certificate: when their list was told last
+    Nanos told_insecure_ = Nanos::never();
     // finished jobs below that number, and from that on, are still to be walked over
     uint64_t walked_to_ = 0, walked_from_ = 0;
 };

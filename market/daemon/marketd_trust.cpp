@@ -24,6 +24,7 @@ Status Marketd::open_trust() {
     TRY_ASSIGN(ticket_ring_, trust::TicketRing::open(config_.identity, unix_now()));
     told_calendar_ = unix_now() - Loop::now();
     renew_own();
+    watch_insecure();
     return {};
 }
 
@@ -42,7 +43,9 @@ void Marketd::give_ticket(Order& order) {
     for (const NodeName& node : {order.id.home, ticket->source, ticket->destination}) {
         const auto there = agents_.find(node);
         if (there == agents_.end()) continue;
-        const std::string& key = connections_.at(there->second).channel->peer()->key;
+        const trust::Peer* const peer = connections_.at(there->second).channel->peer();
+        if (!peer) continue;
+        const std::string& key = peer->key;
         if (std::find(ticket->keys.begin(), ticket->keys.end(), key) == ticket->keys.end())
             ticket->keys.push_back(key);
     }
@@ -119,6 +122,7 @@ void Marketd::renew_own() {
 Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
     if (!tls_) return {};
     const trust::Peer* const peer = c.channel->peer();
+    if (!peer && takes_insecure()) return {};
     if (!peer) return fail("a peer without a certificate may only join (souk setup node --join)");
     if (!peer->subject.roles.within(trust::node_roles))
         return fail("the certificate of " + peer->subject.name + " is of no node");
@@ -204,8 +208,11 @@ Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame&
     const auto made = [&]() -> Result<wire::Certified> {
         if (joins) {
             TRY_ASSIGN(const auto join, wire::unpack<wire::Join>(f.body));
-            return enrolment_->join(c.node, join, unix_now());
+            TRY_ASSIGN(auto certified, enrolment_->join(c.node, join, unix_now()));
+            if (takes_insecure()) certified.insecure_until = config_.insecure_until;
+            return certified;
         }
+        if (!c.channel->peer()) return fail("who has no certificate has none to renew");
         TRY_ASSIGN(const auto renew, wire::unpack<wire::Renew>(f.body));
         return enrolment_->renew(*c.channel->peer(), renew, unix_now());
     }();
@@ -239,6 +246,54 @@ Status Marketd::trust_question(uint64_t number, const Connection& c,
     replies_.push_back({number, std::move(reply)});
     wake();
     return {};
+}
+
+// ---- while a market gets certificates
+
+bool Marketd::takes_insecure() const { return tls_ && unix_now() < config_.insecure_until; }
+
+std::vector<NodeName> Marketd::uncertified() const {
+    std::vector<NodeName> names;
+    if (!tls_) return names;
+    for (const auto& [name, number] : agents_)
+        if (!connections_.at(number).channel->peer()) names.push_back(name);
+    return names;
+}
+
+// Who still comes without: each hour, and in the minute before the end.
+void Marketd::tell_insecure() {
+    constexpr Nanos often = Nanos::from_s(3'600), last_call = Nanos::from_s(60);
+    const Nanos now = Loop::now();
+    const bool ends = config_.insecure_until - unix_now() <= last_call;
+    if (told_insecure_ != Nanos::never() && !ends && now < told_insecure_ + often) return;
+    const auto names = uncertified();
+    if (names.empty()) return;  // they may come any time
+    told_insecure_ = now;
+    std::string list;
+    for (const NodeName& name : names)
+        if (list.size() < 500) list += (list.empty() ? "" : " ") + name;
+    log_.warning("these nodes come without a certificate",
+                 {{"nodes", list},
+                  {"count", static_cast<int64_t>(names.size())},
+                  {"until", trust::date_text(config_.insecure_until)}});
+}
+
+// Looked at each minute at least, so that a clock that is set is seen.
+void Marketd::watch_insecure() {
+    constexpr Nanos often = Nanos::from_s(60);
+    if (config_.insecure_until.ns == 0) return;
+    const Nanos left = config_.insecure_until - unix_now();
+    if (left.ns > 0) {
+        tell_insecure();
+        insecure_timer_ = loop_.after(std::min(left, often), [this] { watch_insecure(); });
+        return;
+    }
+    const auto names = uncertified();
+    log_.notice("the time without certificates is over",
+                {{"ended", trust::date_text(config_.insecure_until)},
+                 {"without", static_cast<int64_t>(names.size())}});
+    for (const NodeName& name : names)
+        drop(agents_.at(name), "the market takes nodes with certificates alone from now on");
 }
 
 // All are told, and who is revoked is not talked to any more.

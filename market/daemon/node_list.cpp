@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/node_list.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/release.hpp"
@@ -14,7 +16,7 @@ using market::Market;
 using market::Node;
 
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Market& market,
-                    Nanos now) {
+                    bool certified, Nanos now) {
     const ProviderReport& r = node.record.report;
     const ProviderNote note = market.prices(node);
     w.begin_object().field("node", name).field("address", node.record.address);
@@ -33,6 +35,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
     if (!r.restriction.empty()) w.field("restriction", r.restriction);
+    if (!certified) w.field("certificate", false);
     if (!r.version.empty()) w.field("version", r.version);
     if (node.connected && r.version != version())
         w.field("market_version", version())
@@ -67,7 +70,8 @@ Result<WhichNodes> which_nodes(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Result<std::string> list_nodes_reply(const Market& market, const std::vector<std::string>& words,
+Result<std::string> list_nodes_reply(const Market& market, const std::vector<NodeName>& uncertified,
+                                     const std::vector<std::string>& words,
                                      const std::string& after, Nanos now, std::string& next) {
     TRY_ASSIGN(const WhichNodes which, which_nodes(words));
     const auto& nodes = market.nodes();
@@ -78,7 +82,9 @@ Result<std::string> list_nodes_reply(const Market& market, const std::vector<std
     for (uint64_t taken = 0; at != nodes.end(); ++at) {
         const auto& [name, node] = *at;
         if (node.record.has_report && name.find(which.match) != std::string::npos) {
-            write_provider(w, name, node, market, now);
+            const bool certified =
+                !std::binary_search(uncertified.begin(), uncertified.end(), name);
+            write_provider(w, name, node, market, certified, now);
             ++taken;
         }
         if (!which.node.empty()) break;

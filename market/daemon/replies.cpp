@@ -95,7 +95,7 @@ Result<std::string> list_jobs(const Context& c) {
 }
 
 Result<std::string> list_providers(const Context& c) {
-    return list_nodes_reply(c.market, c.args, c.after, c.now, c.next);
+    return list_nodes_reply(c.market, c.face.uncertified, c.args, c.after, c.now, c.next);
 }
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.

@@ -32,6 +32,8 @@ struct MarketFace {
         std::string trouble;  // why it is not written now
     };
     std::optional<Decisions> decisions{};
+    // Connected without one to a market that has certificates (insecure_until), by name.
+    std::vector<NodeName> uncertified{};
 };
 
 // May change the market (cancel, move, ...): then solve() is due, and what it stores comes before

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: one subject, from strangers to a market that gets its certificates.
 """Who may take part in a market: strangers, foreign and revoked certificates, other names, join
 tokens, and a market without certificates that gets some while a job runs. Each attack is tried with
 Python's own TLS against the real daemons."""
@@ -310,32 +311,94 @@ def test_a_revoked_node_is_cut_off_and_the_others_go_on(fit):
         assert market.tool("srun", "--node", "n1", "-p", 5, "true").returncode == 0
 
 
-def test_a_market_without_certificates_gets_them_while_a_job_runs(fit, tmp_path):
+def without_certificates(market):
+    """Takes them away; the configurations by daemon."""
+    confs = {d: f"{market.run_dir}/{d}/{'marketd' if d == 'market' else 'agentd'}.conf"
+             for d in ("market", "n1", "n2")}
+    for d, conf in confs.items():
+        with open(conf, "a") as f:
+            f.write("insecure = true\n")
+        shutil.rmtree(state(market, d))
+    for d in confs:
+        os.kill(market.daemon(d)["pid"], 9)
+    market.until_up()
+    logged(market, "market", "insecure")
+    return confs
+
+
+def set_up(market, node, confs):
+    """What souk setup node says; its agentd goes on as it was."""
+    secret = until("a token", lambda: market.tool("souk", "token", "create", node,
+                                                  check=False).stdout.strip())
+    done = subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/souk",
+                           "setup", "node", "--join", secret, "--config", confs[node],
+                           "--no-restart"], capture_output=True, text=True, env=market.env,
+                          timeout=60)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def rewrite(path, pattern, to):
+    text = read_text(path)
+    assert re.search(pattern, text), text
+    with open(path, "w") as f:
+        f.write(re.sub(pattern, to, text))
+
+
+def test_a_market_takes_nodes_of_both_kinds_for_as_long_as_it_is_told(fit, tmp_path):
     for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
-        daemons = ["market", "n1", "n2"]
-        confs = {d: f"{market.run_dir}/{d}/{'marketd' if d == 'market' else 'agentd'}.conf"
-                 for d in daemons}
-        for d in daemons:
-            with open(confs[d], "a") as f:
-                f.write("insecure = true\n")
-            shutil.rmtree(state(market, d))
-        for d in daemons:
+        confs = without_certificates(market)
+        job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
+        job.printed(3)
+        market.tool("souk", "setup", "market", "--config", confs["market"], "--root-key",
+                    f"{tmp_path}/root.key", "--no-restart", "--insecure-for", "1h")
+        os.kill(market.daemon("market")["pid"], 9)
+        market.until_up()
+        assert [p["certificate"] for p in market.providers()] == [False, False]
+        assert "n2: comes without a certificate" in market.tool("marketctl",
+                                                                "list-providers").stdout
+        logged(market, "market", "a node comes without a certificate")
+        assert "talk without certificates until" in set_up(market, "n1", confs)
+        os.kill(market.daemon("n1")["pid"], 9)
+        market.until_up()
+        logged(market, "n1", "until then this node talks without certificates")
+        # All goes on between a node that has joined and one that has not.
+        market.tool("marketctl", "--hold", "move", job.id, "n2")
+        market.until_runs(job.id, "n2")
+        job.printed(job.lines() + 3)
+        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 12))
+        for d in ("market", "n1"):
+            rewrite(confs[d], "insecure_until = .*", f"insecure_until = {end}")
             os.kill(market.daemon(d)["pid"], 9)
         market.until_up()
-        logged(market, "market", "insecure")
+        before = market.daemon("n1")["pid"]
+
+        def providers():
+            return {p["node"]: p for p in market.providers()}
+        until("n1 alone is connected, with its certificate", lambda: (
+            providers()["n1"]["connected"] and "certificate" not in providers()["n1"] and
+            not providers()["n2"]["connected"]))
+        assert market.daemon("n1")["pid"] != before
+        logged(market, "market", "the time without certificates is over")
+        assert "talk without" not in set_up(market, "n2", confs)
+        os.kill(market.daemon("n2")["pid"], 9)
+        market.until_up()
+        job.printed(job.lines() + 3)
+        job.process.stdin.close()
+        assert job.wait() == 7
+        programs.check_chain(job.out)
+
+
+def test_a_market_without_certificates_gets_them_while_a_job_runs(fit, tmp_path):
+    for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
+        confs = without_certificates(market)
         job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
         job.printed(3)
         market.tool("souk", "setup", "market", "--config", confs["market"], "--root-key",
                     f"{tmp_path}/root.key", "--no-restart")
         os.kill(market.daemon("market")["pid"], 9)
-        enter = ["nsenter", f"--net=/run/netns/{market.tag}-fabric"]
         for node in ("n1", "n2"):
-            secret = until("a token", lambda: market.tool("souk", "token", "create", node,
-                                                          check=False).stdout.strip())
-            done = subprocess.run([*enter, f"{BIN}/souk", "setup", "node", "--join", secret,
-                                   "--config", confs[node], "--no-restart"], capture_output=True,
-                                  text=True, env=market.env, timeout=60)
-            assert done.returncode == 0, done
+            set_up(market, node, confs)
             os.kill(market.daemon(node)["pid"], 9)
         market.until_up()
         assert "insecure" not in read_text(confs["n1"]) + read_text(confs["market"])

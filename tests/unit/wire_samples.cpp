@@ -145,7 +145,8 @@ return v;
 END SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()};
 END SAMPLE(Join) return {d.bytes(8), d.bytes(32), d.bytes(2000)};
 END SAMPLE(Renew) return {d.bytes(2000)};
-END SAMPLE(Certified) return {d.bytes(5000), d.bytes(5000), d.bytes(4096)};
+END SAMPLE(Certified) return {
+    d.bytes(5000), d.bytes(5000), d.bytes(4096), {d.up_to(INT64_MAX / 10)}};
 END SAMPLE(Revoked) return {d.bytes(5000)};
 END SAMPLE(TicketKeys) return {d.bytes(4096), {d.up_to(INT64_MAX / 10)}, d.bytes(4096)};
 END SAMPLE(JobReport) return {d.id(),

@@ -70,6 +70,8 @@ Result<std::string> providers_text(const Answer& providers) {
         for (const Json& p : Json::parse(part, nullptr, false)) {
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
+            if (!p.value("certificate", true))
+                text += "\n" + field(p, "node") + ": comes without a certificate (souk setup node)";
             if (!p.contains("market_version")) continue;
             Others& o = others[p.value("version", "")];
             o.market = field(p, "market_version");

@@ -15,7 +15,8 @@ namespace souk {
 
 Rewrite secured(const std::string& path, const std::string& more) {
     Rewrite r{path, config_text(path), {}};
-    r.after = std::regex_replace(r.before, std::regex("(^|\n)\\s*insecure\\s*=[^\n]*"), "$1");
+    r.after =
+        std::regex_replace(r.before, std::regex("(^|\n)\\s*insecure(_until)?\\s*=[^\n]*"), "$1");
     if (!more.empty() && !r.after.empty() && !r.after.ends_with('\n')) r.after += '\n';
     r.after += more;
     return r;

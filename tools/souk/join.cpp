@@ -123,7 +123,7 @@ Result<Nanos> market_time(const std::string& market, const std::string& root_dig
     return Joining(loop, *tls, plan, {}).time();
 }
 
-Status join(const JoinPlan& plan) {
+Result<Nanos> join(const JoinPlan& plan) {
     TRY(trust::make_private_dir(plan.identity));
     TRY_ASSIGN(const trust::Key key, trust::key_of(plan.identity));
     TRY_ASSIGN(std::string request, trust::make_request(key, plan.name));
@@ -138,7 +138,8 @@ Status join(const JoinPlan& plan) {
         return fail("the market has certified somebody else");
     TRY(trust::save_revoked(plan.identity, certified->revoked));
     TRY(take_tickets(plan.identity, certified->tickets, chain.back()));
-    return trust::save_identity(plan.identity, {key, std::move(chain), root, {}});
+    TRY(trust::save_identity(plan.identity, {key, std::move(chain), root, {}}));
+    return certified->insecure_until;
 }
 
 }  // namespace souk

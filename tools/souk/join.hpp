@@ -14,7 +14,9 @@ struct JoinPlan {
     std::string identity;  // the directory that gets it
 };
 // The key is made here. The market proves that it is the token's before it hears the secret.
-Status join(const JoinPlan& plan);
+// Returns until when (Unix time) the nodes of that market talk without certificates; 0: they do
+// not.
+Result<Nanos> join(const JoinPlan& plan);
 // The time that the market with that root has, in Unix time; it is asked as one who may join.
 Result<Nanos> market_time(const std::string& market, const std::string& root_digest);
 

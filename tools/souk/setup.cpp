@@ -13,6 +13,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/moment.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/srv.hpp"
 #include "kernel/trust/openssl.hpp"
@@ -36,7 +37,7 @@ using nlohmann::json;
 struct Words {
     std::string identity, config, root_key = "/root/souk-root.key", token, name, market, roles;
     std::string id, out, socket, realm, owns, users, nodes;
-    int64_t minutes = 60, days = 30;
+    int64_t minutes = 60, days = 30, insecure_s = 0;
     bool as_json = false, no_restart = false;
     bool asked = false;   // a person answers: before anything is changed he is asked once more
     bool client = false;  // a node that is not offered
@@ -75,6 +76,9 @@ Status give_to_owner_of_parent(const std::string& dir) {
     return {};
 }
 
+// In the configuration of each daemon: until then without certificates.
+std::string until_line(Nanos until) { return "insecure_until = " + moment_text(until) + "\n"; }
+
 Status setup_market(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/marketd.conf" : w.config;
     const std::string dir =
@@ -88,11 +92,13 @@ Status setup_market(const Words& w) {
         return fail(w.root_key + " is there already: it may be another market's root key");
     const std::string name = w.name.empty() ? "souk" : w.name;
     TRY(names_of(w.nodes));
-    const Rewrite rewrite = secured(config, "");
+    const std::string more =
+        w.insecure_s > 0 ? until_line(unix_now() + Nanos::from_s(w.insecure_s)) : "";
+    const Rewrite rewrite = secured(config, more);
     TRY(announce(w.asked, !w.no_restart,
                  {"make the keys and certificates of market " + name + " in " + dir,
                   "write the key of its root to " + w.root_key},
-                 rewrite, "", "souk-marketd"));
+                 rewrite, more, "souk-marketd"));
     TRY_ASSIGN(const auto root, make_market_identity(dir, name));
     TRY(give_to_owner_of_parent(dir));
     TRY(root.key.save(w.root_key));
@@ -191,10 +197,16 @@ Status setup_node(const Words& w) {
                  {"make a key in " + plan.identity + ", and have the market at " + plan.market +
                   " certify it for node " + plan.name},
                  rewrite, more, "souk-agentd"));
-    TRY(join(plan));
-    TRY(write(rewrite));
+    TRY_ASSIGN(const Nanos insecure_until, join(plan));
+    const bool waits = insecure_until > unix_now();
+    TRY(write(waits ? secured(config, more + until_line(insecure_until)) : rewrite));
     std::printf("this machine is node %s of the market at %s; its certificate is in %s\n",
                 plan.name.c_str(), plan.market.c_str(), plan.identity.c_str());
+    if (waits)
+        std::printf(
+            "the nodes of this market talk without certificates until %s; this one takes its own "
+            "then, as all do\n",
+            trust::date_text(insecure_until).c_str());
     restart("souk-agentd", !w.no_restart);
     return {};
 }
@@ -316,6 +328,11 @@ void add_setup(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
     market->add_option("--root-key", w.root_key, "file for the root's key (/root/souk-root.key)");
     market->add_option("--nodes", w.nodes,
                        "names of nodes, with commas: prints the line by which each of them joins");
+    market
+        ->add_option("--insecure-for", w.insecure_s,
+                     "a time such as 24h: nodes without certificates are taken for so long, and "
+                     "all take theirs at its end (none)")
+        ->transform(tools::as_seconds());
     CLI::App* authority =
         setup->add_subcommand("authority", "a new issuing authority below the market's root");
     authority->add_option("--root-key", w.root_key, "the root's key (/root/souk-root.key)");

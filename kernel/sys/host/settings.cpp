@@ -2,9 +2,11 @@
 #include "kernel/sys/host/settings.hpp"
 
 #include <algorithm>
+#include <ctime>
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/units.hpp"
+#include "kernel/sys/host/moment.hpp"
 #include "kernel/sys/net/socket.hpp"
 
 namespace souk::settings {
@@ -45,6 +47,25 @@ Key boolean(bool& into) {
                 return {};
             },
             [&into] { return into ? "true" : "false"; }, "true or false"};
+}
+
+Key moment(Nanos& into) {
+    return {[&into](const toml::node& n) -> Status {
+                const auto v = n.value_exact<toml::date_time>();
+                if (!v || !v->offset)
+                    return fail("needs a time with its zone, such as 2026-11-30T12:00:00Z");
+                tm parts{};
+                parts.tm_year = v->date.year - 1900;
+                parts.tm_mon = v->date.month - 1;
+                parts.tm_mday = v->date.day;
+                parts.tm_hour = v->time.hour;
+                parts.tm_min = v->time.minute;
+                parts.tm_sec = v->time.second;
+                into = Nanos::from_s(::timegm(&parts) - int64_t{60} * v->offset->minutes);
+                return {};
+            },
+            [&into] { return moment_text(into); },
+            "a time with its zone, such as 2026-11-30T12:00:00Z"};
 }
 
 Key money(Money& into) {

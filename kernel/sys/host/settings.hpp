@@ -51,6 +51,7 @@ Key money(Money& into);  // in quotes: decimal units
 Key milliseconds(Nanos& into, int64_t least, int64_t most);
 Key seconds(Nanos& into, int64_t least, int64_t most);
 Key days(Nanos& into, int64_t least, int64_t most);
+Key moment(Nanos& into);  // Unix time
 Result<int64_t> size_mb(const toml::node& n, int64_t least, int64_t most);
 // A number of MB, or a text such as "4G".
 template <class T>
