@@ -70,6 +70,13 @@ std::optional<Receipt> close_tab(Job& job) {
     // a home that restarted may know less
     const Nanos cpu = std::max(r.tab.cpu, r.report.stats.cpu_time);
     receipt.cpu = cpu - r.tab.cpu;
+    const FilesUse& files = r.report.files;
+    const auto files_out = std::max(r.tab.files_out, files.out_bytes),
+               files_in = std::max(r.tab.files_in, files.in_bytes),
+               files_requests = std::max(r.tab.files_requests, files.requests);
+    receipt.files_out = files_out - r.tab.files_out;
+    receipt.files_in = files_in - r.tab.files_in;
+    receipt.files_requests = files_requests - r.tab.files_requests;
     receipt.price = r.tab.price;
     receipt.cpus = r.report.terms.cpus;
     receipt.paid = receipt.earned = r.tab.amount;
@@ -77,6 +84,9 @@ std::optional<Receipt> close_tab(Job& job) {
     Tab next;
     next.to = r.tab.to;
     next.cpu = cpu;
+    next.files_out = files_out;
+    next.files_in = files_in;
+    next.files_requests = files_requests;
     r.tab = next;
     return receipt;
 }

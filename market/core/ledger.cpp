@@ -10,8 +10,9 @@
 namespace souk::market {
 namespace {
 
-constexpr size_t fields = 17, fields_without_reason = 16, fields_without_decisions = 14;
-constexpr const char* bad_count = "it does not have 14, 16 or 17 fields";
+constexpr size_t fields = 20, fields_without_files = 17, fields_without_reason = 16,
+                 fields_without_decisions = 14;
+constexpr const char* bad_count = "it does not have 14, 16, 17 or 20 fields";
 
 bool is_code(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -56,9 +57,11 @@ std::string receipt_text(const Receipt& r) {
     for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus},
                             r.paid.micro, r.earned.micro})
         put(std::to_string(n));
-    if (r.decided_to > 0 || !r.reason.empty())
+    if (r.decided_to > 0 || !r.reason.empty() || r.has_files())
         for (const uint64_t n : {r.decided_from, r.decided_to}) put(std::to_string(n));
-    if (!r.reason.empty()) put(r.reason);
+    if (!r.reason.empty() || r.has_files()) put(r.reason.empty() ? "-" : r.reason);
+    if (r.has_files())
+        for (const uint64_t n : {r.files_out, r.files_in, r.files_requests}) put(std::to_string(n));
     return text;
 }
 
@@ -73,7 +76,8 @@ Result<Receipt> parse_receipt(std::string_view text) {
         more = tab != std::string_view::npos;
         if (more) rest.remove_prefix(tab + 1);
     }
-    if (count != fields && count != fields_without_reason && count != fields_without_decisions)
+    if (count != fields && count != fields_without_files && count != fields_without_reason &&
+        count != fields_without_decisions)
         return fail(bad_count);
     Receipt r;
     if (f[1] == to_string(Receipt::Kind::use))
@@ -95,12 +99,16 @@ Result<Receipt> parse_receipt(std::string_view text) {
         !number(f[10], r.price.micro) || !number(f[11], r.cpus) || !number(f[12], r.paid.micro) ||
         !number(f[13], r.earned.micro))
         return fail("it has a field that is no number");
-    const bool decided = count >= fields_without_reason, reasoned = count == fields;
+    const bool decided = count >= fields_without_reason, served = count == fields;
+    const bool reasoned = served ? f[16] != "-" : count == fields_without_files;
     if (decided && (!number(f[14], r.decided_from) || !number(f[15], r.decided_to) ||
-                    (r.decided_to == 0 && !reasoned)))
+                    (r.decided_to == 0 && !reasoned && !served)))
         return fail("it has a decision that is no number");
     if (reasoned && !is_code(f[16])) return fail("it has a reason that is no code");
     if (reasoned) r.reason = f[16];
+    if (served && (!number(f[17], r.files_out) || !number(f[18], r.files_in) ||
+                   !number(f[19], r.files_requests) || !r.has_files()))
+        return fail("it has a count of files that is no number");
     return r;
 }
 

@@ -73,12 +73,17 @@ struct Receipt {
     // The code of what the market said of the job when it was closed (reason.hpp, cause.hpp): why
     // it left the place, is there still, or has ended. Empty: a receipt of before.
     std::string reason = {};
+    // Of a job that sees its home's files, what its home has counted for it since the last receipt:
+    // sent to it, got from it, and requests.
+    uint64_t files_out = 0, files_in = 0, files_requests = 0;
+    bool has_files() const { return files_out > 0 || files_in > 0 || files_requests > 0; }
     bool operator==(const Receipt&) const = default;
 };
 const char* to_string(Receipt::Kind kind);
 // Fields with a tab between two of them, numbers decimal; no field holds a control character. The
 // reason is left out where there is none, and the decisions where there are neither, as they are in
-// receipts of before.
+// receipts of before. Counts of files stand behind the reason ("-" where there is none), where
+// there are any.
 std::string receipt_text(const Receipt& receipt);
 // Errors: not what receipt_text writes.
 Result<Receipt> parse_receipt(std::string_view text);
@@ -91,6 +96,8 @@ struct Tab {
     Money amount;
     Nanos cpu;             // of the job's CPU time, what its receipts hold
     uint64_t decided = 0;  // the newest decision when it was opened
+    // of what the job's files took, what its receipts hold
+    uint64_t files_out = 0, files_in = 0, files_requests = 0;
     bool empty() const { return run.ns == 0 && amount.micro == 0; }
     // A stretch of `span` (negative: taken back) that ended at `now` (Unix time) and cost `cost`.
     void add(Money at_price, Nanos span, Money cost, Nanos now);

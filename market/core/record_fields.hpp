@@ -19,7 +19,10 @@ SOUK_FIELDS(market::Tab,  //
             field("run", &market::Tab::run, rule::balance),
             field("price", &market::Tab::price, rule::price),
             field("amount", &market::Tab::amount, rule::balance),
-            field("cpu", &market::Tab::cpu, rule::span), field("decided", &market::Tab::decided));
+            field("cpu", &market::Tab::cpu, rule::span), field("decided", &market::Tab::decided),
+            field("files_out", &market::Tab::files_out, rule::count),
+            field("files_in", &market::Tab::files_in, rule::count),
+            field("files_requests", &market::Tab::files_requests, rule::count));
 
 SOUK_FIELDS(market::Account,  //
             field("cost", &market::Account::amount, rule::amount),

@@ -53,6 +53,10 @@ void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
     w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash);
     if (r.decided_to > 0) w.field("decided_from", r.decided_from).field("decided_to", r.decided_to);
     if (!r.reason.empty()) w.field("reason", r.reason);
+    if (r.has_files())
+        w.field("files_sent_bytes", r.files_out)
+            .field("files_received_bytes", r.files_in)
+            .field("files_requests", r.files_requests);
     w.end_object();
 }
 

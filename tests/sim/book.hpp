@@ -6,6 +6,7 @@
 //   ledger   all balances add up to zero; each job has cost what its stored receipts and its open
 //            tab say; users have paid what nodes have earned (Market::audit)
 //   budget   no job has paid more than its budget
+//   files    what its home counted of a job's files (every third job has some) is in receipts once
 //   run      no job is charged for more run time than it had (where nothing is lost: a home that
 //            forgets, or cannot be heard, is charged by the market's own clock)
 #pragma once
@@ -66,6 +67,7 @@ class Book {
     struct Sum {
         Money paid;
         Nanos run;
+        uint64_t files_requests = 0;
     };
     std::map<JobId, Sum> receipts_;
     std::map<JobId, std::pair<Nanos, Nanos>> frozen_;  // since when; for how long in all

@@ -223,7 +223,18 @@ START_TEST(a_receipt_reads_back_from_its_text_and_nothing_else_does) {
     for (const std::string& bad :
          {text + "\t3\t4\t", text + "\t3\t4\tIn words", text + "\t3\t4\tx\ty"})
         ck_assert_msg(!parse_receipt(bad), "'%s' was taken", bad.c_str());
-    r.reason.clear();  // as receipts of before
+    r.files_out = 8;
+    r.files_requests = 9;
+    ck_assert_text(receipt_text(r), text + "\t3\t4\tdisplaced\t8\t0\t9");
+    ck_assert(parse_receipt(receipt_text(r)).value() == r);
+    r.reason.clear();
+    ck_assert_text(receipt_text(r), text + "\t3\t4\t-\t8\t0\t9");
+    ck_assert(parse_receipt(receipt_text(r)).value() == r);
+    for (const std::string& bad :
+         {text + "\t3\t4\t-", text + "\t3\t4\t-\t8\t0", text + "\t3\t4\tx\t0\t0\t0",
+          text + "\t3\t4\tx\t8\t0\t-9", text + "\t3\t4\tx\t8\t0\t9\t1"})
+        ck_assert_msg(!parse_receipt(bad), "'%s' was taken", bad.c_str());
+    r.files_out = r.files_requests = 0;  // as receipts of before
     ck_assert_text(receipt_text(r), text + "\t3\t4");
     ck_assert(parse_receipt(receipt_text(r)).value() == r);
 }
