@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <set>
 
+#include "kernel/sys/net/round_trip.hpp"
+
 namespace souk {
 namespace {
 
@@ -54,6 +56,10 @@ void HomeFiles::job(const HomeJob& record) {
         wanted.insert(record.to_epoch);
     }
     std::erase_if(job.links, [&](const auto& link) { return !wanted.contains(link.first); });
+    if (job.links.empty())
+        job.meter.end();
+    else if (!job.measure.waiting())
+        measure(record.id);
 }
 
 // Its server ends when the name of its socket is gone.
@@ -133,6 +139,8 @@ void HomeFiles::heard(const Key& key, const wire::Frame& f) {
         link->own = true;
         link->away.cancel();
         waits(key, {});
+        Job& job = jobs_.at(key.first);
+        if (job.epoch == key.second && job.meter.clear(job.use)) tell_soon(key.first, job, Nanos{});
         link->retry = loop_.after(Nanos{}, [this, key] {
             if (Link* const now = find(key)) now->channel.reset();
         });
@@ -150,6 +158,7 @@ Status HomeFiles::begin(const Key& key, Link& link) {
     link.away.cancel();
     link.requests = {};
     waits(key, {});
+    measure(key.first);
     link.pump = std::make_unique<FilesPump>(
         loop_, *link.channel, std::move(server), &jobs_.at(key.first).count,
         [this, key](const std::string& why) { lost(key, why); });
@@ -190,6 +199,21 @@ FilesUse HomeFiles::use_of(Job& job) {
     job.use.in_bytes += job.count.in_bytes - job.counted.in_bytes;
     job.counted = job.count;
     return job.use;
+}
+
+// While its files go over the network: again and again.
+void HomeFiles::measure(const JobId& id) {
+    const auto it = jobs_.find(id);
+    if (it == jobs_.end()) return;
+    Job& job = it->second;
+    const auto link = job.links.find(job.epoch);
+    if (link == job.links.end() || link->second.own) return;
+    (void)use_of(job);
+    job.meter.begin(Loop::now(), job.use);
+    const auto trip = link->second.pump ? round_trip(link->second.channel->fd())
+                                        : Result<Nanos>(job.use.round_trip);
+    job.measure = loop_.after(FilesMeter::window, [this, id] { measure(id); });
+    if (job.meter.measure(Loop::now(), trip.value_or(job.use.round_trip), job.use)) tell_now(id);
 }
 
 void HomeFiles::tell_now(const JobId& id) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "agentd/core/files_meter.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
 #include "agentd/daemon/files_pump.hpp"
@@ -54,7 +55,8 @@ class HomeFiles {
         Epoch epoch;  // of its owner
         FilesUse use;
         FilesCount count, counted;  // since this daemon began; of these so much is in `use`
-        Timer tell;
+        FilesMeter meter;
+        Timer tell, measure;
         std::map<Epoch, Link> links;
     };
     using Key = std::pair<JobId, Epoch>;
@@ -66,6 +68,7 @@ class HomeFiles {
     Status begin(const Key& key, Link& link);
     void lost(const Key& key, const std::string& why);
     static FilesUse use_of(Job& job);
+    void measure(const JobId& id);
     void tell_soon(const JobId& id, Job& job, Nanos pause);
     void waits(const Key& key, const std::string& why);
     Link* find(const Key& key);

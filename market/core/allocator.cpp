@@ -59,11 +59,8 @@ std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64
     return {strongest, true};
 }
 
-// The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >=
-// cost. Spans in milliseconds, so that all products stay below 2^120.
-ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
-    if (assigned_) return 0;
-    if (rules_.horizon.ns == 0) return m.cls;
+// What a move costs, in micro-units of an hour x fastest speed x ms of an hour.
+__int128 Allocator::lost_by_move(uint32_t j, const Machine& from) const {
     const MoveCost cost =
         move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
     const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
@@ -71,8 +68,18 @@ ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
     const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);
     const Wide money =
         ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
-    const Wide lost = per_ms * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
+    return per_ms * from.spec.speed * pause_ms + money * speed_top() * 3'600'000;
+}
+
+// The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >=
+// cost. Spans in milliseconds, so that all products stay below 2^120.
+ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
+    if (assigned_) return 0;
+    if (rules_.horizon.ns == 0) return m.cls;
+    if (jobs_[j].files) return bound_with_files(j, m);
+    const Wide lost = lost_by_move(j, m);
     if (lost == 0) return m.cls;
+    const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
     const Wide gained = per_ms * std::max<int64_t>(1, rules_.horizon.ns / 1'000'000);
     if (gained == 0) return 0;
     const Wide step = ceil_div(lost, gained);
@@ -91,6 +98,12 @@ void Allocator::set_bound(uint32_t j, ClassKey bound) {
     if (job.bound == bound) return;
     job.bound = bound;
     if (job.competing && !job.staged && !in_pass_) order_.set_bound(job.rank, bound);
+}
+
+// It is on m: what it would leave for.
+void Allocator::look_from(uint32_t j, const Machine& m) {
+    set_bound(j, bound_at(j, m));
+    if (minds_files(j)) details_[j].files->bound = home_bound_at(j, m);
 }
 
 // `place`: where the machine order has the machine, if that is known.
@@ -157,7 +170,7 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     mc.free_mb -= job.memory_mb;
     job.slot = m;
     refresh(m, place);
-    set_bound(j, bound_at(j, mc));
+    look_from(j, mc);
     touch(j);
 }
 
@@ -233,6 +246,13 @@ void Allocator::process(uint32_t j) {
     if (hints && !job.bars && (better || below == class_none))
         start_later(job.cpus, job.memory_mb,
                     better ? MachineOrder::position(better) : machine_order_.end());
+    const MachineOrder::Place nearer =
+        !minds_files(j) ? MachineOrder::Place{}
+                        : better_home(j, better,
+                                      keeps        ? details_[j].files->bound
+                                      : could_stay ? home_bound_at(j, machines_[job.at])
+                                                   : class_none);
+    if (nearer) better = nearer;
     const bool voluntary = could_stay && job.at != none;
     if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
@@ -247,12 +267,14 @@ void Allocator::process(uint32_t j) {
     if (job.at != none && rules_.moves_max > 0) --tokens_;
     jobs_[j].voluntary = voluntary;
     if (voluntary) jobs_[j].cause = Cause::faster;
-    const MachineOrder::Place place = choose(j, better, start);
+    const MachineOrder::Place place = nearer ? better : choose(j, better, start);
     seat(j, machine_order_[place].machine, place);
 }
 
-// The first job after the machine's cursor that would come here if it knew of the room.
-const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
+// The first job after the machine's cursor that would come here if it knew of the room; none: there
+// is none.
+uint32_t Allocator::next_candidate(Machine& m) {
+    const uint32_t native = next_native(m);
     auto g = m.guests.begin();
     int32_t cpus = m.spec.cpus;
     int64_t mb = m.spec.memory_mb;
@@ -263,20 +285,23 @@ const JobOrder::Entry* Allocator::next_candidate(Machine& m) {
         }
     };
     pass_guests_before(m.cursor);
-    if (cpus <= 0) return nullptr;
-    return order_.find_after(m.cursor, m.cls, cpus, mb, [&](const JobOrder::Entry& e) {
-        using V = JobOrder::Verdict;
-        pass_guests_before(e.rank);
-        if (cpus <= 0) return V::stop;
-        if (e.cpus > cpus || e.memory_mb > mb) return V::no;
-        if (!limits_.empty() && !admits(m.cls, e.rank)) {
-            if (plain()) return V::stop;
-            if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
-        }
-        // and so for everyone after it
-        if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;
-        return eligible(m, e.job) ? V::yes : V::no;
-    });
+    if (cpus <= 0) return native;
+    const JobOrder::Entry* const first =
+        order_.find_after(m.cursor, m.cls, cpus, mb, [&](const JobOrder::Entry& e) {
+            using V = JobOrder::Verdict;
+            if (native != none && jobs_[native].rank < e.rank) return V::stop;
+            pass_guests_before(e.rank);
+            if (cpus <= 0) return V::stop;
+            if (e.cpus > cpus || e.memory_mb > mb) return V::no;
+            if (!limits_.empty() && !admits(m.cls, e.rank)) {
+                if (plain()) return V::stop;
+                if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
+            }
+            // and so for everyone after it
+            if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;
+            return eligible(m, e.job) ? V::yes : V::no;
+        });
+    return first ? first->job : native;
 }
 
 // Takes up dirty jobs and opened machines in rank order until none is left.
@@ -292,16 +317,16 @@ void Allocator::run() {
         open_.pop();
         Machine& m = machines_[due.index];
         if (!m.open || m.wake != due.rank) continue;  // reopened, closed or gone since
-        const JobOrder::Entry* e = next_candidate(m);
-        if (!e) {
+        const uint32_t j = next_candidate(m);
+        if (j == none) {
             m.open = false;
             continue;
         }
-        const Rank rank = e->rank;
+        const Rank rank = jobs_[j].rank;
         const bool others_first = (!queue_.empty() && queue_.top().rank < rank) ||
                                   (!open_.empty() && open_.top().rank < rank);
         if (!others_first) {
-            process(e->job);
+            process(j);
             m.cursor = rank;
         }
         if (m.open) {

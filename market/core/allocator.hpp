@@ -28,7 +28,8 @@
 //  - horizon H > 0: a running job leaves a place where it may stay only for a gain over H of at
 //    least the cost: value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte
 //    cost. So envy is bounded: a job that envies another forgoes less than the cost of one move in
-//    any H. Displaced jobs move in any case.
+//    any H. Displaced jobs move in any case. With H > 0 a job that reads its files over the network
+//    (JobSpec::files) pays for that too wherever it is but at home: allocator_files.cpp.
 //  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless
 //    its provider leaves or shrinks or its bars or pin change. So a job is placed at most once in
 //    any S, and justified envy lasts at most S after a placement.
@@ -47,8 +48,11 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <queue>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "market/core/chunks.hpp"
@@ -56,6 +60,7 @@
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
 #include "market/core/rank.hpp"
+#include "market/core/rare.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {
@@ -77,6 +82,9 @@ struct MoveCost {
     Nanos pause;
 };
 MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
+
+// Of each 1000 ms that a job runs away from its files, so many in which it waits for them.
+int64_t waits_permille(const FileTraffic& files, int32_t cpus, int64_t link_bytes_per_s);
 
 // A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is
 // there already goes when the limit falls; with a horizon, when that is worth the move.
@@ -114,22 +122,16 @@ class Allocator {
         bool staged : 1 = false;     // will be in the order at the next flush
         bool touched : 1 = false;
         bool voluntary : 1 = false;
-        bool bars : 1 = false;  // JobDetails::barred is not empty
+        bool bars : 1 = false;   // JobDetails::barred is not empty
+        bool files : 1 = false;  // JobDetails::files is there
 
         JobKey key() const { return JobKey{rank.key}; }
         Nanos arrival() const { return Nanos{rank.second}; }
     };
     static_assert(sizeof(Job) == 64);
-    // Most jobs have none: then it is one null pointer.
-    struct Bars : std::unique_ptr<std::vector<ProviderKey>> {
-        using unique_ptr::unique_ptr;
-        using unique_ptr::operator=;
-        Bars() = default;
-        Bars(Bars&&) = default;
-        Bars& operator=(Bars&&) = default;
-        Bars(const Bars& other)
-            : unique_ptr(other ? std::make_unique<std::vector<ProviderKey>>(*other) : nullptr) {}
-        Bars& operator=(const Bars& other) { return *this = Bars(other); }
+    struct Files {
+        FileTraffic traffic;
+        ClassKey bound = class_none;  // it would leave for its home, if of a class before this
     };
     // The rest, by the same index.
     struct JobDetails {
@@ -138,7 +140,8 @@ class Allocator {
         int64_t move_bytes = -1;
         int64_t dirty_bytes_per_s = -1;
         Nanos stay_until{INT64_MIN};
-        Bars barred;
+        Rare<std::vector<ProviderKey>> barred;
+        Rare<Files> files;
         JobKey by;  // who displaced it since the last solve
         Money by_value;
         uint32_t user = 0;
@@ -276,15 +279,32 @@ class Allocator {
     uint32_t home_of(uint32_t j) const;
     void take_back(uint32_t d);
     void swap_places(uint32_t x, uint32_t y);
-    const JobOrder::Entry* next_candidate(Machine& m);
+    uint32_t next_candidate(Machine& m);
     void seat(uint32_t j, uint32_t m, MachineOrder::Place place = {});
     void unseat(uint32_t j);
     void evict(uint32_t j, Cause cause, uint32_t by);
     void refresh(uint32_t m, MachineOrder::Place place = {});
     void open(uint32_t m, const Rank& cursor);
     void set_bound(uint32_t j, ClassKey bound);
+    void look_from(uint32_t j, const Machine& m);
     ClassKey bound_at(uint32_t j, const Machine& m) const;
+    __int128 lost_by_move(uint32_t j, const Machine& from) const;
     void touch(uint32_t j);
+
+    // allocator_files.cpp: what it costs to be away from one's files
+    struct Stay;
+    Stay stay_at(uint32_t j, const Machine& m) const;
+    bool minds_files(uint32_t j) const {
+        return jobs_[j].files && rules_.horizon.ns > 0 && !assigned_;
+    }
+    bool is_home(uint32_t j, const Machine& m) const {
+        return details_[j].files->traffic.home == m.key;
+    }
+    ClassKey bound_with_files(uint32_t j, const Machine& m) const;
+    ClassKey home_bound_at(uint32_t j, const Machine& m) const;
+    bool gains_with_files(uint32_t j, const Machine& m) const;
+    MachineOrder::Place better_home(uint32_t j, const MachineOrder::Place& better, ClassKey below);
+    uint32_t next_native(const Machine& m) const;
 
     // allocator_limits.cpp: who may enter a class
     bool admits(ClassKey cls, const Rank& rank) const;
@@ -334,6 +354,8 @@ class Allocator {
     std::vector<uint32_t> free_jobs_, free_machines_;
     KeyMap job_index_, machine_index_;
     JobOrder order_;
+    // The competing jobs that have their files at a provider, by its key; few have any.
+    std::map<uint64_t, std::set<std::pair<Rank, uint32_t>>> natives_;
     size_t competing_with_bars_ = 0;
     MachineOrder machine_order_;
     std::vector<uint32_t> staged_;

@@ -12,7 +12,7 @@ void Allocator::rebound_all() {
     for (uint32_t j = 0; j < jobs_.size(); ++j) {
         const Job& job = jobs_[j];
         if (job.key().n != 0 && job.slot != none && job.competing)
-            set_bound(j, bound_at(j, machines_[job.slot]));
+            look_from(j, machines_[job.slot]);
     }
 }
 
@@ -108,7 +108,9 @@ bool Allocator::change_of(uint32_t j, Change& c) {
                   : job.cause == Cause::adopted || job.cause == Cause::balanced ? job.cause
                                                                                 : Cause::placed;
     }
-    if (c.kind == ChangeKind::move && voluntary) c.cause = Cause::faster;
+    if (c.kind == ChangeKind::move && voluntary)
+        c.cause =
+            minds_files(j) && is_home(j, machines_[job.slot]) ? Cause::near_files : Cause::faster;
     if (c.cause == Cause::displaced || c.cause == Cause::share) {
         c.other = details_[j].by;
         c.other_value = details_[j].by_value;
@@ -183,7 +185,11 @@ void Allocator::rerank(const std::vector<uint32_t>& jobs) {
         refresh(m);
     }
     order_ = {};
-    for (const uint32_t j : jobs) order_.append(entry_of(j));
+    natives_.clear();
+    for (const uint32_t j : jobs) {
+        order_.append(entry_of(j));
+        if (jobs_[j].files) natives_[details_[j].files->traffic.home.n].insert({jobs_[j].rank, j});
+    }
     rebound_all();
 }
 

@@ -26,6 +26,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     job.state = spec.state;
     job.pin = spec.pin;
     job.bars = !spec.barred.empty();
+    job.files = spec.files.any();
     job.rank = {0, spec.arrival.ns, key.n};
     job.rank = rank_of(job);
     JobDetails& d = details_[j];
@@ -33,6 +34,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     d.move_bytes = spec.move_bytes;
     d.dirty_bytes_per_s = spec.dirty_bytes_per_s;
     d.barred = job.bars ? std::make_unique<std::vector<ProviderKey>>(spec.barred) : nullptr;
+    d.files = job.files ? std::make_unique<Files>(Files{spec.files, class_none}) : nullptr;
     d.user = spec.user;
 }
 
@@ -40,6 +42,7 @@ void Allocator::enter_order(uint32_t j) {
     Job& job = jobs_[j];
     job.competing = job.staged = true;
     competing_with_bars_ += job.bars;
+    if (job.files) natives_[details_[j].files->traffic.home.n].insert({job.rank, j});
     staged_.push_back(j);
     dirty_.push_back(j);
 }
@@ -51,6 +54,10 @@ void Allocator::leave_order(uint32_t j) {
     order_.erase(job.rank);
     job.competing = false;
     competing_with_bars_ -= job.bars;
+    if (!job.files) return;
+    const auto natives = natives_.find(details_[j].files->traffic.home.n);
+    natives->second.erase({job.rank, j});
+    if (natives->second.empty()) natives_.erase(natives);
 }
 
 // Brings new jobs into the order: one by one, or all at once by sorting where they are many.
@@ -290,7 +297,7 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
             if (job.held) unhold(g.job);
             if (job.slot != none) evict(g.job, Cause::below_reserve, none);
         } else if (!job.held) {
-            set_bound(g.job, bound_at(g.job, mc));
+            look_from(g.job, mc);
         }
         if (speed_changed) touch(g.job);
         dirty_.push_back(g.job);

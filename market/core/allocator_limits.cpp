@@ -63,6 +63,7 @@ bool Allocator::worth_reserve(const Machine& m, uint32_t j) const {
 // Whether what the job gains in the best other class within the horizon is worth the move (bound_at
 // has the cost).
 bool Allocator::gains_by_leaving(uint32_t j, const Machine& m) const {
+    if (minds_files(j)) return gains_with_files(j, m);
     const auto speed_of = [](ClassKey cls) { return speed_max - static_cast<int64_t>(cls >> 50); };
     const Wide value = jobs_[j].value.micro;
     Wide here = 0, best = 0;

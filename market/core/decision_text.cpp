@@ -150,6 +150,15 @@ void DecisionText::write_job(const Job& job, uint32_t j) {
             if (const uint32_t n = index_of(key); n != KeyMap::none)
                 text_ += (text_.back() == '=' ? "" : ",") + std::to_string(n);
     }
+    if (now.files != known.said.files) {
+        text_ += " f=";
+        if (now.files.any()) {
+            text_ += job.record.report.id.home;
+            attribute(",", now.files.bytes_per_s);
+            attribute(",", now.files.requests_per_s);
+            attribute(",", now.files.round_trip.ns);
+        }
+    }
     known.said = now;
     if (text_.size() == begun)
         text_.resize(text_.rfind('\n') + 1);

@@ -31,7 +31,11 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     const bool back = value == "default";
     if (!back) settings.push_back({name, value, why, uid, now + calendar_});
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
+    const bool moves_cost = solver_.options().horizon.ns > 0;
     TRY(solver_.set_options(options));
+    if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
+        for (auto& [id, job] : book_.jobs())
+            if (job.record.report.files.served && job.phase() != JobPhase::finished) touch(job);
     book_.meta().settings = std::move(settings);
     book_.save_meta();
     dirty_ = true;

@@ -87,6 +87,20 @@ void Market::sync_nodes() {
     }
 }
 
+namespace {
+
+FileTraffic traffic_of(const FilesUse& use, ProviderKey home) {
+    const auto within = [](uint64_t n, int64_t most) {
+        return static_cast<int64_t>(std::min<uint64_t>(n, static_cast<uint64_t>(most)));
+    };
+    const FileTraffic traffic{home, within(use.bytes_per_s, FileTraffic::bytes_most),
+                              within(use.requests_per_s, FileTraffic::requests_most),
+                              std::min(use.round_trip, FileTraffic::round_trip_most)};
+    return traffic.any() ? traffic : FileTraffic{};
+}
+
+}  // namespace
+
 JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     const JobReport& r = job.record.report;
     JobSpec spec;
@@ -100,6 +114,10 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
     spec.pin = w.pin;
     if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
+    // Looked at with a horizon alone, and told to nobody without one: it says whose job it may be.
+    if (const Node* const home = find_node(job.id().home);
+        home && r.files.served && solver_.options().horizon.ns > 0)
+        spec.files = traffic_of(r.files, home->key);
     return spec;
 }
 

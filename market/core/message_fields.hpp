@@ -44,7 +44,10 @@ SOUK_FIELDS(FilesUse,  //
             field("served", &FilesUse::served),
             field("out_bytes", &FilesUse::out_bytes, rule::count),
             field("in_bytes", &FilesUse::in_bytes, rule::count),
-            field("requests", &FilesUse::requests, rule::count), field("waits", &FilesUse::waits));
+            field("requests", &FilesUse::requests, rule::count), field("waits", &FilesUse::waits),
+            field("bytes_per_s", &FilesUse::bytes_per_s, rule::count),
+            field("requests_per_s", &FilesUse::requests_per_s, rule::count),
+            field("round_trip", &FilesUse::round_trip, rule::span));
 
 SOUK_FIELDS(
     JobReport,  //

@@ -71,6 +71,10 @@ struct FilesUse {
     bool served = false;  // it is such a job
     uint64_t out_bytes = 0, in_bytes = 0, requests = 0;
     std::string waits;  // why it is not reached where it runs, so that its file calls wait
+    // What it takes through the network when it is not at home, in both directions: of its last
+    // minute there. And the round trip between the two.
+    uint64_t bytes_per_s = 0, requests_per_s = 0;
+    Nanos round_trip = {};
     bool operator==(const FilesUse&) const = default;
 };
 

@@ -39,6 +39,7 @@ const char* to_string(Cause cause) {
         case Cause::placed: return "placed";
         case Cause::cheaper: return "cheaper";
         case Cause::faster: return "faster";
+        case Cause::near_files: return "near_files";
         case Cause::displaced: return "displaced";
         case Cause::below_reserve: return "below_reserve";
         case Cause::provider_gone: return "provider_gone";

@@ -160,6 +160,8 @@ constexpr auto words = std::to_array<ReasonWords>({
     {runs, "runs", "runs on {node}", "nothing is in its way"},
     {waits_for_job, "waits_for_job", "waits for {cause}",
      "srun --after, or the %N of srun --array: its home lets it begin when others have ended"},
+    {near_files, "near_files", "{node} has its files, which {other} reads over the network",
+     "what its files take through the network costs more than a faster place gains"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -197,7 +199,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == waits_for_job, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == near_files, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -100,6 +100,7 @@ enum class ReasonCode : uint16_t {
     ended,
     runs,
     waits_for_job,
+    near_files,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

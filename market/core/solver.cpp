@@ -41,10 +41,17 @@ Result<PricingRule> find_pricing(const std::string& name) {
 
 bool valid(Money m) { return m.micro >= 0 && m <= money_max; }
 
+bool valid(const FileTraffic& f) {
+    return f.bytes_per_s >= 0 && f.bytes_per_s <= FileTraffic::bytes_most &&
+           f.requests_per_s >= 0 && f.requests_per_s <= FileTraffic::requests_most &&
+           f.round_trip.ns >= 0 && f.round_trip <= FileTraffic::round_trip_most;
+}
+
 bool valid(const JobSpec& s) {
     return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
            s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
            s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
+           valid(s.files) &&
            (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
 }
 
@@ -315,6 +322,7 @@ std::optional<JobSpec> Solver::job(JobKey key) const {
     s.dirty_bytes_per_s = d.dirty_bytes_per_s;
     s.pin = j.pin;
     if (d.barred) s.barred = *d.barred;
+    if (d.files) s.files = d.files->traffic;
     return s;
 }
 

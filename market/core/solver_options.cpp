@@ -73,7 +73,7 @@ constexpr SolverOption table[] = {
      1,
      int64_t{1} << 40,
      "",
-     "bytes/s that a horizon reckons the pause of a move with",
+     "bytes/s that a horizon reckons the pause of a move and waits for files with",
      get<&O::link_bytes_per_s>,
      set<&O::link_bytes_per_s>},
     {"byte_cost_per_gb",

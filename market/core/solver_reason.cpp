@@ -34,6 +34,8 @@ Reason Solver::reason(const Change& c, const Names& names) const {
             return p ? std::move(r).with(Figure::reserve, p->reserve) : r;
         }
         case Cause::faster: return gain(c, from, to);
+        case Cause::near_files:
+            return Reason(ReasonCode::near_files).with(Figure::node, to).with(Figure::other, from);
         case Cause::cheaper:
             return freezes ? with_bid(ReasonCode::no_place_worth_it, c.job)
                            : Reason(ReasonCode::worth_more)

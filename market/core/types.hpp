@@ -40,6 +40,20 @@ inline constexpr int32_t speed_max = 16'383;         // speeds are 1 to this
 inline constexpr int32_t cpus_max = 1 << 20;         // CPUs are 1 to this
 inline constexpr int64_t memory_mb_max = 1LL << 40;  // memory is 0 to this
 
+// What a job that sees its home's files reads and writes through the network while it runs
+// elsewhere (docs/files.md); at home it reads and writes the same without it.
+struct FileTraffic {
+    static constexpr int64_t bytes_most = 1'000'000'000'000, requests_most = 1'000'000'000;
+    static constexpr Nanos round_trip_most = Nanos::from_s(60);
+
+    ProviderKey home;            // the node that has the files; 0: none that is known
+    int64_t bytes_per_s = 0;     // in both directions
+    int64_t requests_per_s = 0;  // each waits for a round trip
+    Nanos round_trip;
+    bool any() const { return home.n != 0 && (bytes_per_s > 0 || requests_per_s > 0); }
+    bool operator==(const FileTraffic&) const = default;
+};
+
 struct JobSpec {
     Money value;            // the most it pays per CPU-hour; 0 to money_max
     int64_t memory_mb = 0;  // needed wherever it runs
@@ -53,6 +67,7 @@ struct JobSpec {
     int64_t dirty_bytes_per_s = -1;  // how fast it dirties memory while it is copied; -1: not known
     Pin pin = Pin::free;
     std::vector<ProviderKey> barred;  // not there (back-off after failures); a few at most
+    FileTraffic files;
 };
 
 struct ProviderSpec {
@@ -80,6 +95,7 @@ enum class Cause : uint8_t {
     pinned,         // held frozen from outside
     adopted,        // decided by another solver (Solver::adopt)
     balanced,       // the load is lower there (balance)
+    near_files,     // what it reads and writes is there, and costs more than elsewhere is gained
 };
 const char* to_string(Cause cause);
 

@@ -35,6 +35,10 @@ void write_files(JsonWriter& w, const FilesUse& files) {
     w.field("files", "home").field("files_sent_bytes", files.out_bytes);
     w.field("files_received_bytes", files.in_bytes).field("files_requests", files.requests);
     if (!files.waits.empty()) w.field("files_wait", files.waits);
+    if (files.bytes_per_s == 0 && files.requests_per_s == 0) return;
+    w.field("files_bytes_per_s", files.bytes_per_s)
+        .field("files_requests_per_s", files.requests_per_s)
+        .field("files_round_trip_ms", files.round_trip.ms());
 }
 
 void write_last_move(JsonWriter& w, const LastMove& m) {

@@ -12,7 +12,7 @@ namespace {
 
 // 31 years: its work in hundredths stays far from overflow
 constexpr int64_t run_most = 1'000'000'000;
-constexpr size_t fields_most = 7;
+constexpr size_t fields_most = 10;
 
 struct Field {
     const char* name;
@@ -70,9 +70,10 @@ class Line {
 };
 
 Result<SimJob> job_of(const Line& line) {
-    if (line.count() < 6 || line.count() > 7)
+    if (line.count() < 6 || (line.count() > 7 && line.count() != 10))
         return line.bad("has " + std::to_string(line.count()) +
-                        " fields, a job has 6 (id start run value memory cpus) or 7 (user)");
+                        " fields, a job has 6 (id start run value memory cpus), 7 (user) or 10 "
+                        "(home mb requests)");
     SimJob job;
     TRY_ASSIGN(job.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
     TRY_ASSIGN(job.start_s, line.integer(1, {"start", 0, seconds_max}));
@@ -82,10 +83,18 @@ Result<SimJob> job_of(const Line& line) {
     TRY_ASSIGN(const int64_t cpus, line.integer(5, {"cpus", 1, market::cpus_max}));
     job.cpus = static_cast<int32_t>(cpus);
     int64_t user = static_cast<uint32_t>(job.id);
-    if (line.count() == 7) {
+    if (line.count() >= 7) {
         TRY_ASSIGN(user, line.integer(6, {"user", 0, UINT32_MAX}));
     }
     job.user = static_cast<uint32_t>(user);
+    if (line.count() == 10) {
+        using market::FileTraffic;
+        TRY_ASSIGN(job.home, line.integer(7, {"home", 0, std::numeric_limits<int64_t>::max()}));
+        TRY_ASSIGN(job.files_mb_per_s,
+                   line.integer(8, {"mb", 0, FileTraffic::bytes_most / 1'000'000}));
+        TRY_ASSIGN(job.files_requests_per_s,
+                   line.integer(9, {"requests", 0, FileTraffic::requests_most}));
+    }
     return job;
 }
 
@@ -152,13 +161,19 @@ Result<std::vector<SimProvider>> parse_providers(std::string_view text) {
 }
 
 std::string format_jobs(const std::vector<SimJob>& jobs, bool with_users) {
-    std::string out = with_users ? "# id start run value memory cpus user\n"
-                                 : "# id start run value memory cpus\n";
+    const bool with_homes =
+        std::any_of(jobs.begin(), jobs.end(), [](const SimJob& j) { return j.home != 0; });
+    std::string out = with_homes   ? "# id start run value memory cpus user home mb requests\n"
+                      : with_users ? "# id start run value memory cpus user\n"
+                                   : "# id start run value memory cpus\n";
     for (const SimJob& j : jobs) {
         out += std::to_string(j.id) + ' ' + std::to_string(j.start_s) + ' ' +
                std::to_string(j.run_s) + ' ' + format_money(j.value) + ' ' +
                std::to_string(j.memory_mb) + ' ' + std::to_string(j.cpus);
-        if (with_users) out += ' ' + std::to_string(j.user);
+        if (with_users || with_homes) out += ' ' + std::to_string(j.user);
+        if (with_homes)
+            out += ' ' + std::to_string(j.home) + ' ' + std::to_string(j.files_mb_per_s) + ' ' +
+                   std::to_string(j.files_requests_per_s);
         out += '\n';
     }
     return out;

@@ -9,6 +9,7 @@
 #include <queue>
 
 #include "kernel/base/check.hpp"
+#include "market/core/allocator.hpp"
 
 namespace souk::sim {
 namespace {
@@ -126,8 +127,7 @@ class MarketRun {
         const Job& job = jobs_[i];
         if (job.phase == Phase::away) return 0;
         int64_t left = job.phase == Phase::finished ? 0 : job.work;
-        if (job.phase == Phase::running && job.since_s < t)
-            left -= (t - job.since_s) * providers_[job.provider].speed;
+        if (job.phase == Phase::running && job.since_s < t) left -= (t - job.since_s) * pace_of(i);
         // The last second may have more than is left.
         return specs_[i].run_s * 100 - std::max<int64_t>(0, left);
     }
@@ -165,7 +165,7 @@ class MarketRun {
         JobView view{i, JobView::nowhere, 0, job.work};
         const ProviderKey place = solver_.place(job_key(i));
         if (place.n == 0 || !solver_.provider(place)) return view;  // its provider has left
-        const int32_t speed = providers_[job.provider].speed;
+        const int64_t speed = pace_of(i);
         view.provider = job.provider;
         int64_t from_s = job.since_s;
         if (job.phase == Phase::running)
@@ -174,6 +174,29 @@ class MarketRun {
             from_s = now_;  // on its way: at least as long as that
         view.end_s = from_s + ceil_div(job.work, speed);
         return view;
+    }
+    // Where its files are, if it has any. A home that is no provider takes no jobs.
+    market::FileTraffic traffic_of(uint32_t i) const {
+        const SimJob& job = specs_[i];
+        if (job.home == 0) return {};
+        const auto home =
+            std::lower_bound(providers_.begin(), providers_.end(), job.home,
+                             [](const SimProvider& p, int64_t id) { return p.id < id; });
+        const bool known = home != providers_.end() && home->id == job.home;
+        return {provider_key(known ? static_cast<size_t>(home - providers_.begin())
+                                   : providers_.size()),
+                job.files_mb_per_s * 1'000'000, job.files_requests_per_s, options_.round_trip};
+    }
+    bool at_home(uint32_t i) const { return providers_[jobs_[i].provider].id == specs_[i].home; }
+    // Of each 1000 ms where it is.
+    int64_t goes_on(uint32_t i) const {
+        if (specs_[i].home == 0 || at_home(i)) return 1000;
+        return 1000 - market::waits_permille(traffic_of(i), specs_[i].cpus,
+                                             options_.network_mb_per_s * 1'000'000);
+    }
+    // Hundredths of a standard second in each second.
+    int64_t pace_of(uint32_t i) const {
+        return std::max<int64_t>(1, providers_[jobs_[i].provider].speed * goes_on(i) / 1000);
     }
     void tell(Told::What what, uint32_t index) {
         if (decider_) told_.push_back({what, index});
@@ -223,6 +246,8 @@ class MarketRun {
             out_.jobs[rate.job].paid.add(price, cpus, advanced);
             out_.totals.consumers.add(rate.worth - price, cpus, advanced);
             out_.totals.providers.add(price - rate.reserve, cpus, advanced);
+            if (!at_home(rate.job))
+                out_.jobs[rate.job].files_mb += specs_[rate.job].files_mb_per_s * advanced;
         }
         out_.totals.envy.add(envy_, 1, span);
         out_.totals.busy_cpu_s += busy_cpus_ * span;
@@ -245,10 +270,14 @@ class MarketRun {
     // What holds from now_ on, until the next event.
     void agree_on_rates() {
         rates_.clear();
-        for (const market::Payment& payment : solver_.payments())
-            rates_.push_back({static_cast<uint32_t>(payment.job.n - 1), payment.price,
-                              *solver_.worth(payment.job),
-                              providers_[payment.provider.n - 1].reserve});
+        for (const market::Payment& payment : solver_.payments()) {
+            const auto i = static_cast<uint32_t>(payment.job.n - 1);
+            const Money worth = *solver_.worth(payment.job);
+            rates_.push_back(
+                {i, payment.price,
+                 Money{worth.micro / 1000 * goes_on(i) + worth.micro % 1000 * goes_on(i) / 1000},
+                 providers_[payment.provider.n - 1].reserve});
+        }
     }
 
     // What every job that is here would gain more at the best place of another, from now_ on.
@@ -288,7 +317,7 @@ class MarketRun {
             out_.jobs[i].first_run_s = from_s;
             if (options_.rebid && options_.rebid->job == i) rebid_at_ = now_ + 1;
         }
-        set_timer(i, from_s + ceil_div(job.work, providers_[job.provider].speed));
+        set_timer(i, from_s + ceil_div(job.work, pace_of(i)));
     }
 
     // A running job stops here; what it has done counts.
@@ -298,7 +327,7 @@ class MarketRun {
         // told in this very step, and on its way again
         if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;
         if (now_ <= job.since_s) return;
-        job.work -= (now_ - job.since_s) * providers_[job.provider].speed;
+        job.work -= (now_ - job.since_s) * pace_of(i);
         steps_without_progress_ = 0;
     }
 
@@ -419,6 +448,7 @@ class MarketRun {
             spec.cpus = job.cpus;
             spec.user = job.user;
             spec.arrival = Nanos::from_s(job.start_s);
+            spec.files = traffic_of(i);
             MUST(solver_.add_job(job_key(i), spec));
             tell(Told::What::job_came, i);
             if (decider_) live_.push_back(i);

@@ -5,7 +5,8 @@
 //
 // One step, at second t:
 // 1. every running job has advanced by its provider's speed / 100 standard seconds for each second
-// since it runs;
+// since it runs; away from its files, by the part of that in which it does not wait for them
+// (allocator_files.cpp; at least a hundredth of a standard second);
 // 2. the solver is told of finished jobs, finished moves, freezes and thaws, leaving and joining
 // providers, arrivals;
 // 3. if it was told anything, or had asked to be called by now, it solves, and its changes are
@@ -54,6 +55,7 @@ struct MarketRunOptions {
     std::string decided_by;  // its name, for reports
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
+    Nanos round_trip = Nanos::from_ms(1);  // of a request of a job that is away from its files
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
     bool envy = false;    // reckon RunTotals::envy; wants prices
@@ -90,6 +92,7 @@ struct JobOutcome {
     int64_t operation_s = 0;  // in moves, freezes and thaws
     int64_t lost_s = 0;       // steps of their telling
     int64_t moved_mb = 0;     // carried by moves, freezes and thaws
+    int64_t files_mb = 0;     // read and written through the network; wants prices
     uint32_t moves = 0, freezes = 0, thaws = 0;
     MoneySeconds paid;
     bool operator==(const JobOutcome&) const = default;

@@ -69,6 +69,7 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
         r.moves_total += o.moves;
         r.freezes_total += o.freezes + o.thaws;
         r.moved_mb += o.moved_mb;
+        r.files_mb += o.files_mb;
         paid.micro_s += o.paid.micro_s;
         if (o.end_s < 0) {
             ++r.unfinished;
@@ -128,6 +129,7 @@ std::string summary_text(const RunReport& r, const MarketRunOptions& options) {
     line("max concurrent migrations", fmt::format("{}", r.concurrent_moves_max));
     line("max concurrent freezes", fmt::format("{}", r.concurrent_freezes_max));
     line("moved", fmt::format("{} MB", r.moved_mb));
+    if (r.files_mb > 0) line("files over the network", fmt::format("{} MB", r.files_mb));
     line("weighted completion time (WCT)", fmt::format("{}", r.weighted_completion_s));
     line("weighted stay time", fmt::format("{}", r.weighted_stay_s));
     line("weighted bounded slowdown", fmt::format("{:.2f}", r.weighted_bounded_slowdown));

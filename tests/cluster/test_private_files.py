@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """souk up --private-files: nodes that share no files of people's, and jobs of --files=auto, which
 is what these nodes are configured for. The home is n1, the slowest."""
+import json
 import os
 import shutil
 import signal
@@ -116,3 +117,36 @@ def test_a_job_in_a_shared_directory_goes_only_where_that_is_the_same(market, to
         os.kill(pid, signal.SIGHUP)
     job = market.srun("-p", 50, "--files=local", "--node", "n1", "/bin/true", cwd="/")
     assert job.wait() == 0 and market.job(job.id)["places"] == ["n2"]
+
+
+READS = """import time
+data = b""
+while True:  # a new open reads the file again
+    with open("big", "rb", buffering=0) as f:
+        while f.read(1 << 20):
+            pass
+    time.sleep(0.05)
+"""
+
+
+def test_a_job_that_reads_much_comes_home_to_its_files_when_moves_have_a_price(market, top):
+    """n2 is the fastest; what n1, its home, lacks in speed is less than what its reading costs."""
+    (top / "big").write_bytes(os.urandom(1 << 24))
+    (top / "reads.py").write_text(READS)
+    job = market.srun("-p", 50, "--node", "n1", "python3", "reads.py", cwd=top)
+    try:
+        market.until_runs(job.id, "n2")
+        seen = market.until_job(job.id, "was measured",
+                                lambda j: j.get("files_bytes_per_s", 0) > 50_000_000, limit=90)
+        assert seen["files_requests_per_s"] > 0 and 0 <= seen["files_round_trip_ms"] < 100
+        assert seen["where"] == "n2"  # without a horizon that moves nobody
+        market.tool("marketctl", "set", "horizon", "10m")
+        market.until_runs(job.id, "n1")
+        assert market.job(job.id)["files_bytes_per_s"] > 50_000_000
+    finally:
+        market.tool("marketctl", "set", "horizon", "default")
+        market.tool("marketctl", "cancel", job.id)
+        job.wait()
+    receipts = json.loads(market.tool("marketctl", "--json", "receipts", "--job", job.id).stdout)
+    assert sum(r.get("files_sent_bytes", 0) for r in receipts) > 50_000_000
+    assert sum(r.get("files_requests", 0) for r in receipts) > 0

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "kernel/base/rng.hpp"
+#include "market/core/allocator.hpp"
 #include "market/core/solver.hpp"
 
 namespace souk::unit {
@@ -21,6 +22,7 @@ struct Shape {
     int speeds = 1, reserves = 1;
     bool bars = false;
     bool pins = false;
+    bool files = false;  // half of the jobs have files at a provider, or at a node that is none
 };
 
 inline constexpr Shape shapes[] = {
@@ -46,7 +48,16 @@ struct World {
         j.memory_mb = shape.memory_job ? rng.between(0, shape.memory_job) : 0;
         j.move_bytes = shape.memory_job ? -1 : rng.between(1, 50) * 1'000'000;
         j.arrival = Nanos::from_s(clock_s);
+        if (shape.files) j.files = random_files();
         return j;
+    }
+    FileTraffic random_files() {
+        if (rng.chance(0.5)) return {};
+        return {
+            {rng.between(0, 1) == 0 || providers.empty() ? 1001 + rng.below(8) : any(providers)},
+            rng.between(0, 3) * 20'000'000,
+            rng.between(0, 3) * 100,
+            Nanos::from_ms(rng.between(0, 4))};
     }
     ProviderSpec random_provider() {
         ProviderSpec p;
@@ -98,6 +109,7 @@ void random_event(World& w, Target& t) {
         const JobSpec fresh = w.random_job();
         s.cpus = fresh.cpus;
         s.memory_mb = fresh.memory_mb;
+        if (w.shape.files) s.files = fresh.files;
         s.barred.clear();
         if (w.shape.bars && w.rng.chance(0.5)) s.barred = {ProviderKey{w.any(w.providers)}};
         s.pin = Pin::free;
@@ -109,6 +121,51 @@ void random_event(World& w, Target& t) {
         }
         t.change_job(JobKey{j}, s);
     }
+}
+
+// Two allocators that see the same; one repairs, the other goes through everybody.
+struct Pair {
+    Allocator a, b;
+    template <class F>
+    void both(F&& f) {
+        f(a), f(b);
+    }
+    void add_job(JobKey k, const JobSpec& s) {
+        both([&](Allocator& x) { x.add_job(k, s); });
+    }
+    void change_job(JobKey k, const JobSpec& s) {
+        both([&](Allocator& x) { x.change_job(x.find_job(k), s); });
+    }
+    void change_value(JobKey k, Money v) {
+        both([&](Allocator& x) { x.change_value(x.find_job(k), v); });
+    }
+    void remove_job(JobKey k) {
+        both([&](Allocator& x) { x.remove_job(x.find_job(k)); });
+    }
+    void add_provider(ProviderKey k, const ProviderSpec& s) {
+        both([&](Allocator& x) { x.add_provider(k, s); });
+    }
+    void change_provider(ProviderKey k, const ProviderSpec& s) {
+        both([&](Allocator& x) { x.change_provider(x.find_machine(k), s); });
+    }
+    void remove_provider(ProviderKey k) {
+        both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); });
+    }
+    std::optional<JobSpec> job(JobKey k) const {
+        const uint32_t i = a.find_job(k);
+        const auto& j = a.jobs()[i];
+        JobSpec s;
+        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
+        s.state = j.state;
+        s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
+        if (a.details(i).files) s.files = a.details(i).files->traffic;
+        return s;
+    }
+};
+
+inline bool same(const Change& x, const Change& y) {
+    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to &&
+           x.cause == y.cause && x.other == y.other;
 }
 
 inline uint64_t place_of(const Solver& s, uint64_t k) {

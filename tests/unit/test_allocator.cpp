@@ -208,50 +208,6 @@ START_TEST(solve_equals_the_naive_greedy_after_every_event) {
 }
 END_TEST
 
-// Two allocators that see the same; one repairs, the other goes through everybody.
-struct Pair {
-    Allocator a, b;
-    template <class F>
-    void both(F&& f) {
-        f(a), f(b);
-    }
-    void add_job(JobKey k, const JobSpec& s) {
-        both([&](Allocator& x) { x.add_job(k, s); });
-    }
-    void change_job(JobKey k, const JobSpec& s) {
-        both([&](Allocator& x) { x.change_job(x.find_job(k), s); });
-    }
-    void change_value(JobKey k, Money v) {
-        both([&](Allocator& x) { x.change_value(x.find_job(k), v); });
-    }
-    void remove_job(JobKey k) {
-        both([&](Allocator& x) { x.remove_job(x.find_job(k)); });
-    }
-    void add_provider(ProviderKey k, const ProviderSpec& s) {
-        both([&](Allocator& x) { x.add_provider(k, s); });
-    }
-    void change_provider(ProviderKey k, const ProviderSpec& s) {
-        both([&](Allocator& x) { x.change_provider(x.find_machine(k), s); });
-    }
-    void remove_provider(ProviderKey k) {
-        both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); });
-    }
-    std::optional<JobSpec> job(JobKey k) const {
-        const uint32_t i = a.find_job(k);
-        const auto& j = a.jobs()[i];
-        JobSpec s;
-        s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
-        s.state = j.state;
-        s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
-        return s;
-    }
-};
-
-bool same(const Change& x, const Change& y) {
-    return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to &&
-           x.cause == y.cause && x.other == y.other;
-}
-
 START_TEST(incremental_equals_full_under_all_rules) {
     const Rules rules[] = {
         {},

@@ -102,7 +102,8 @@ struct Logged {
 
 // Random markets of one kind; the audit's arguments that look at all of them.
 std::string random_markets(const TempDir& dir, uint64_t from, uint64_t seeds, int events,
-                           const std::function<void(uint64_t seed, SolverOptions&)>& options) {
+                           const std::function<void(uint64_t seed, SolverOptions&)>& options,
+                           const std::function<void(Chaos&)>& beside = nullptr) {
     std::string arguments = "--quiet";
     for (uint64_t seed = from; seed < from + seeds; ++seed) {
         MarketOptions of_market;
@@ -113,6 +114,7 @@ std::string random_markets(const TempDir& dir, uint64_t from, uint64_t seeds, in
         Logged log(c.w, at, {seed % 3 == 0 ? 600 << 10 : 64 << 20, {}});
         for (int i = 0; i < events; ++i) {
             c.event();
+            if (beside) beside(c);
             c.w.run_for(Nanos::from_ms(c.rng.between(0, 2'000)));
         }
         log.save(at);
@@ -165,6 +167,34 @@ START_TEST(the_audit_confirms_markets_with_a_horizon_a_least_stay_and_a_cap_of_m
         if (seed % 3 == 1) o.min_stay = Nanos::from_s(20);
         if (seed % 3 == 2) o.moves_max = 2;
     }));
+}
+END_TEST
+
+// What a job's files take over the network counts with a horizon; the reckoning of places.py is its
+// own.
+START_TEST(the_audit_confirms_markets_of_jobs_whose_files_are_at_home) {
+    const TempDir dir;
+    confirm(random_markets(
+        dir, 4'001, markets(), 40,
+        [](uint64_t seed, SolverOptions& o) {
+            if (seed % 4 == 1) o.algorithm = "welfare";
+            o.horizon = Nanos::from_s(seed % 5 == 0 ? 0 : 600);
+            if (seed % 3 == 0) o.byte_cost_per_gb = Money::units(1);
+            if (seed % 7 == 0) o.min_stay = Nanos::from_s(20);
+        },
+        [](Chaos& c) {
+            auto* const job = c.any_job();
+            if (!job) return;
+            job->report.files = {true,
+                                 1,
+                                 1,
+                                 1,
+                                 {},
+                                 static_cast<uint64_t>(c.rng.between(0, 4)) * 10'000'000,
+                                 static_cast<uint64_t>(c.rng.between(0, 400)),
+                                 Nanos::from_ms(c.rng.between(0, 3))};
+            c.w.tell(*job);
+        }));
 }
 END_TEST
 
@@ -270,6 +300,7 @@ UNIT_SUITE_LONG(decision_log, 300, the_audit_confirms_random_markets_of_the_gree
                 the_audit_confirms_random_markets_of_the_welfare_algorithm,
                 the_audit_confirms_other_algorithms_and_pricings,
                 the_audit_confirms_markets_with_a_horizon_a_least_stay_and_a_cap_of_moves,
+                the_audit_confirms_markets_of_jobs_whose_files_are_at_home,
                 who_was_let_in_for_one_round_alone_has_moved_nobody,
                 the_oldest_segments_go_and_the_rest_is_confirmed,
                 half_a_block_at_the_end_is_cut_off_and_the_log_goes_on,

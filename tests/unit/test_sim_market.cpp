@@ -342,6 +342,28 @@ START_TEST(events_give_what_one_step_a_second_gives) {
 }
 END_TEST
 
+// Speed 90 at home; 100 elsewhere, less the 40 % of each second in which it waits for its files.
+START_TEST(a_job_away_from_its_files_waits_for_them_and_with_a_horizon_goes_there) {
+    const auto jobs = *parse_jobs("1 0 900 20 0 1 7 1 20 200\n");
+    const auto providers = *parse_providers("1 0 -1 10 1000 1 90\n2 0 -1 10 1000 1 100\n");
+    ck_assert(*parse_jobs(format_jobs(jobs, false)) == jobs);
+    MarketRunOptions o;
+    RunOutcome out = *run_market(jobs, providers, o);
+    ck_assert(out.jobs[0].end_s == 1'500 && out.jobs[0].files_mb == 20 * 1'500);
+    o.solver.horizon = Nanos::from_s(600);
+    out = *run_market(jobs, providers, o);
+    ck_assert(out.jobs[0].end_s == 1'000 && out.jobs[0].files_mb == 0);
+    o.round_trip = {};  // 20 % of each second
+    ck_assert_int_eq(run_market(jobs, providers, o)->jobs[0].end_s, 1'000);
+    // A home that takes no jobs: the faster one is still the better.
+    const auto guest = *parse_jobs("1 0 900 20 0 1 7 3 20 200\n");
+    ck_assert_int_eq(run_market(guest, providers, o)->jobs[0].end_s, 1'125);
+    for (const char* bad : {"1 0 9 20 0 1 7 1 20\n", "1 0 9 20 0 1 7 -1 20 200\n",
+                            "1 0 9 20 0 1 7 1 1000001 0\n", "1 0 9 20 0 1 7 1 1 1 1\n"})
+        ck_assert(!parse_jobs(bad));
+}
+END_TEST
+
 START_TEST(a_run_ends_early_where_it_is_told_to_and_says_what_is_done) {
     const auto jobs = *parse_jobs(example_jobs);
     const auto providers = *parse_providers(example_providers);
@@ -453,7 +475,8 @@ START_TEST(job_and_provider_files_round_trip_and_errors_name_line_field_and_why)
     const auto jobs_error = [](std::string_view text) { return parse_jobs(text).error().message; };
     ck_assert_text(
         jobs_error("1 0 50 24 100 1\n2 0 50 24\n"),
-        "line 2: has 4 fields, a job has 6 (id start run value memory cpus) or 7 (user)");
+        "line 2: has 4 fields, a job has 6 (id start run value memory cpus), 7 (user) or "
+        "10 (home mb requests)");
     ck_assert_text(jobs_error("1 0 -50 24 100 1\n"),
                    "line 1: field 3 (run): '-50' is out of range (1 to 1000000000)");
     ck_assert_text(jobs_error("1 0 x 24 100 1\n"), "line 1: field 3 (run): 'x' is not an integer");
@@ -499,6 +522,7 @@ START_TEST(distributions_draw_what_they_say) {
 END_TEST
 
 UNIT_SUITE(sim_market, a_run_ends_early_where_it_is_told_to_and_says_what_is_done,
+           a_job_away_from_its_files_waits_for_them_and_with_a_horizon_goes_there,
            a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits,
            marks_say_how_far_jobs_are_in_between_and_change_nothing,
            envy_is_what_the_place_of_another_would_bring_more_at_its_price,

@@ -413,7 +413,8 @@ v.story = {std::move(story), d.u32()};
 v.ticket = d.bytes(500);
 v.out_file = d.line();
 v.err_file = d.line();
-v.files_use = {d.flag(), d.counter(), d.counter(), d.counter(), d.line()};
+v.files_use = {d.flag(), d.counter(), d.counter(), d.counter(),
+               d.line(), d.counter(), d.counter(), Nanos{d.up_to(1LL << 50)}};
 return v;
 END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
                              d.spec(),

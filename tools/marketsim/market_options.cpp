@@ -185,6 +185,7 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                                        {"paid", money(r.paid)},
                                        {"makespan_s", r.end_s},
                                        {"by_value", by_value}});
+    if (r.files_mb > 0) json["files_mb"] = r.files_mb;
     return json.dump(2) + "\n";
 }
 

@@ -2,6 +2,7 @@
 // marketsim run: job and provider files through the market's solver.
 #include <fmt/format.h>
 
+#include "kernel/base/units.hpp"
 #include "market/sim/files.hpp"
 #include "market/sim/report.hpp"
 #include "tools/marketsim/cli.hpp"
@@ -21,7 +22,13 @@ constexpr const char* definitions = R"(Definitions, over the jobs that finished:
   weighted stay time: sum of value x stay. weighted completion time (WCT): the same without the
   second in which the end of each thaw or migration is told, in which the job does not advance yet.
   utilisation: held / offered CPU time until the last event. Surplus: consumers' worth - price,
-  providers' price - reserve, welfare the sum; worth per hour is value x speed / fastest speed.)";
+  providers' price - reserve, welfare the sum; worth per hour is value x speed / fastest speed.
+Files (home mb requests of a job: the provider that has its files, and the MB and requests of each
+second away from it): elsewhere the job stands still while it waits for them, and with --horizon
+the market reckons with that (docs/market.md).)";
+
+constexpr Nanos millisecond = Nanos::from_ms(1);
+constexpr Nanos round_trip_most = market::FileTraffic::round_trip_most;
 
 struct Options {
     std::string jobs, providers, out, json;
@@ -55,7 +62,8 @@ int marketsim_run(int argc, char** argv) {
     Options options;
     CLI::App app("Jobs and providers through the market's solver, event by event.",
                  "marketsim run");
-    app.add_option("-j,--jobs", options.jobs, "job file: id start run value memory cpus [user]")
+    app.add_option("-j,--jobs", options.jobs,
+                   "job file: id start run value memory cpus [user [home mb requests]]")
         ->required();
     app.add_option("-p,--providers", options.providers,
                    "provider file: id start end reserve memory cpus speed")
@@ -69,6 +77,17 @@ int marketsim_run(int argc, char** argv) {
         ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
         ->capture_default_str();
     add_market_options(app, options.run);
+    app.add_option_function<std::string>(
+           "--round-trip",
+           [&](const std::string& text) {
+               options.run.round_trip = *parse_span(text, millisecond, {}, round_trip_most);
+           },
+           "of a request of a job that is away from its files; milliseconds, or 0.5s")
+        ->check([](const std::string& text) {
+            const auto span = parse_span(text, millisecond, {}, round_trip_most);
+            return span ? std::string() : span.error().message;
+        })
+        ->default_str("1");
     app.footer(definitions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (const Status valid = check_market_options(options.run); !valid)

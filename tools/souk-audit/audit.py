@@ -123,7 +123,8 @@ class Audit(Replay):
                      for m, j in ((before, old), (self.market, new))]
             if where[0] != where[1] or any(
                     getattr(old, key) != getattr(new, key)
-                    for key in ("u", "v", "c", "m", "t", "y", "d", "pin", "held", "price")):
+                    for key in ("u", "v", "c", "m", "t", "y", "d", "files", "pin", "held",
+                                "price")):
                 self.complain("the new segment says it otherwise", old)
             new.receipt, new.offered = old.receipt, old.offered
             if old.paid and new.paid and old.paid[:2] != new.paid[:2]:

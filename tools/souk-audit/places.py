@@ -66,8 +66,8 @@ class Places:
             if here and at >= last.get((here.s, here.r), at + 1) and not self.worth(here, j):
                 yield j, f"it was given {here.id}, which is not worth its reserve to it"
             for n in self.accepting:
-                if here and n.choice() >= here.choice():
-                    break
+                if here and not self.prefers(j, n, here):
+                    continue
                 above = sum(g.c for g in self.guests[n.index] if not g.competes() or
                             self.rank[g.index] < self.rank[j.index])
                 if at < last.get((n.s, n.r), at + 1) and above < n.c and self.admits(n, j, j.v):
@@ -89,11 +89,11 @@ class Places:
             if stays and (in_turn or capped):
                 continue
             here = self.nodes.get(j.slot)
-            wanted = self.speed_worth_a_move(j, here) if stays else 0
+            lost = self.lost_by_move(j, here) if stays and self.number("horizon") else 0
             for n in self.accepting:
-                if here and n.choice() >= here.choice():
-                    break
-                if n.s < wanted or not self.admits(n, j, j.v):
+                if here and not self.prefers(j, n, here, lost, stays):
+                    continue
+                if not self.admits(n, j, j.v):
                     continue
                 cpus, memory = self.room[n.index]
                 above = [g for g in self.guests[n.index]
@@ -133,22 +133,40 @@ class Places:
             return True
         return len(self.recent_moves()) + len(self.moved()) >= most
 
-    def speed_worth_a_move(self, j, here):
-        """With a horizon: value x CPUs x (s' - s) / fastest x horizon must be the cost at least."""
-        if not self.number("horizon"):
-            return 0
+    def prefers(self, j, node, here, lost=0, stays=False):
+        """Whether it would go to the node, if that has a place, from where the decision has it."""
+        files = bool(self.number("horizon") and j.files and
+                     self.options.get("solver") != "proportional_share")
+        at_home = [n for n in (node, here) if files and n.id == j.files[0]]
+        if node is here or not (files or lost):
+            return node.choice() < here.choice()
+        gain = self.stay(j, node) - self.stay(j, here)
+        if stays and (lost or at_home):
+            return gain >= max(lost, 1) and j.v > 0
+        if at_home:  # where both are as good it comes home; who moves may have had another reason
+            return gain > 0 or (gain == 0 and node in at_home and j.at is None)
+        return node.choice() < here.choice()
+
+    def stay(self, j, node):
+        """What the horizon is worth to it there, in micro-units x speed x ms (docs/market.md)."""
         horizon = max(1, self.number("horizon") // 1_000_000)
+        if not j.files or node.id == j.files[0]:
+            return j.v * j.c * horizon * node.s
+        _, volume, requests, round_trip = j.files
+        waits = (requests * round_trip + volume * 1_000_000_000 // self.number("link")) // 1_000_000
+        goes_on = max(1, horizon * (1000 - min(waits // j.c, 950)) // 1000)
+        cost = ceil_div(volume * horizon // 1000 * self.number("byte-cost"), 1_000_000_000)
+        return j.v * j.c * goes_on * node.s - cost * self.top * 3_600_000
+
+    def lost_by_move(self, j, here):
+        """With a horizon: what a move must gain, as stay() reckons."""
         link = self.number("link")
         size = j.y if j.y >= 0 else j.m * 1_000_000
         paused = size if j.d < 0 else min(size, size * j.d // link)
         carried = size if j.d < 0 else size + paused
         pause = min(ceil_div(paused * 1_000_000_000 // link, 1_000_000), 1 << 36)
         cost = ceil_div(carried * self.number("byte-cost"), 1_000_000_000)
-        lost = j.v * j.c * here.s * pause + cost * self.top * 3_600_000
-        if lost == 0:
-            return 0
-        gained = j.v * j.c * horizon
-        return here.s + ceil_div(lost, gained) if gained else 1 << 30
+        return j.v * j.c * here.s * pause + cost * self.top * 3_600_000
 
     def unbalanced(self):
         """Nobody who waits fits anywhere; nobody finds a lower load elsewhere."""

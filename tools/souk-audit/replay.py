@@ -221,6 +221,11 @@ class Replay:
                 job.pin = value
             elif key == "b":
                 job.barred = tuple(int(n) for n in value.split(",")) if value else ()
+            elif key == "f":
+                home, *counts = value.split(",")
+                job.files = (home, *(int(n) for n in counts)) if home else None
+                if job.files and len(job.files) != 4:
+                    raise Wrong(key)
             else:
                 raise Wrong(key)
 

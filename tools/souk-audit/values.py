@@ -22,6 +22,7 @@ class Job:
         self.id, self.k, self.u = "", 0, ""
         self.v, self.c, self.m, self.t, self.y, self.d = 0, 1, 0, 0, -1, -1
         self.state, self.place, self.pin, self.barred = "w", None, "-", ()
+        self.files = None  # (home, bytes/s, requests/s, round trip in ns)
         self.held = False
         self.slot = self.at = None  # the node that it is to run on; where it was before
         self.price = self.offered = None  # reckoned last; that it was told to start at
