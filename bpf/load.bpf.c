@@ -96,10 +96,6 @@ const volatile __u64 node_id = 0;
 const volatile int node_level = 0;
 const volatile int job_level = 0;
 const volatile int daemon_tgid = 0;
-// What is noticed of the owner's tasks on a CPU: that they ran so long within a window, that one
-// waited so long. 0: nothing is.
-const volatile __u64 notice_run_ns = 0;
-const volatile __u64 notice_wait_ns = 0;
 #define WINDOW_NS 40000000ull
 #define NOTICE_EVERY_NS 1000000000ull
 
@@ -218,7 +214,7 @@ static __always_inline void notice_run(struct load_cpu* cpu, __u32 pid, __u64 ra
         cpu->window_run_ns = 0;
     }
     cpu->window_run_ns += ran;
-    if (cpu->window_run_ns >= notice_run_ns)
+    if (cpu->window_run_ns >= cpu->notice_run_ns)
         notice(cpu, LOAD_NOTICE_RUN, pid, cpu->window_run_ns, now);
 }
 
@@ -261,7 +257,7 @@ static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool 
     }
     kept[WAITED] = kept_sum(pid, waited);
     kept[RAN] = kept_sum(pid, ran);
-    if (notice_run_ns && slot == LOAD_OWNER) notice_run(cpu, pid, s.run_ns, now);
+    if (cpu->notice_run_ns && slot == LOAD_OWNER) notice_run(cpu, pid, s.run_ns, now);
     add_stretch(counter_of(cpu, slot), &s);
     if (slot != 0 && slot < LOAD_SLOTS) add_stretch(&cpu->counters[0], &s);
 }
@@ -276,7 +272,7 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     const __u32 pid = task->pid;
     wait += task->sched_info.pcount ? added(sums[pid % TASKS][WAITED], pid, elsewhere) : elsewhere;
     add_wait(cpu, slot, wait);
-    if (notice_wait_ns && slot == LOAD_OWNER && wait >= notice_wait_ns)
+    if (cpu->notice_wait_ns && slot == LOAD_OWNER && wait >= cpu->notice_wait_ns)
         notice(cpu, LOAD_NOTICE_WAIT, pid, wait, now);
     cpu->run_ns = task->se.sum_exec_runtime;
     if (slot >= LOAD_SLOTS) return;

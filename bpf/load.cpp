@@ -90,8 +90,6 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Op
     skeleton->rodata->node_level = node_level;
     skeleton->rodata->job_level = job_level;
     skeleton->rodata->daemon_tgid = options.daemon;
-    skeleton->rodata->notice_run_ns = static_cast<uint64_t>(options.notice_run.ns);
-    skeleton->rodata->notice_wait_ns = static_cast<uint64_t>(options.notice_wait.ns);
     if (const int error =
             bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus));
         error != 0)
@@ -112,13 +110,12 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Op
     bytes_ = bytes;
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].slot = LOAD_NONE;
 
-    if (options.notice_run.ns > 0 || options.notice_wait.ns > 0) {
-        on_notice_ = std::make_unique<std::function<void(const LoadNotice&)>>();
-        ring_ = {ring_buffer__new(bpf_map__fd(skeleton->maps.notices), noticed, on_notice_.get(),
-                                  nullptr),
-                 ring_buffer__free};
-        if (!ring_) return fail_errno("map the load notices", errno);
-    }
+    notice(options.notice_run, options.notice_wait);
+    on_notice_ = std::make_unique<std::function<void(const LoadNotice&)>>();
+    ring_ = {
+        ring_buffer__new(bpf_map__fd(skeleton->maps.notices), noticed, on_notice_.get(), nullptr),
+        ring_buffer__free};
+    if (!ring_) return fail_errno("map the load notices", errno);
 
     if (const int error = load_bpf__attach(skeleton.get()); error != 0)
         return fail_errno("attach the load programs", -error);
@@ -321,6 +318,14 @@ Result<LoadSample> LoadProbe::read_owner() {
 
 LoadSample LoadProbe::read_system() {
     return cpus_ != nullptr ? sum(LOAD_SYSTEM, last_of_system_) : LoadSample{};
+}
+
+void LoadProbe::notice(Nanos run, Nanos wait) {
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) {
+        __atomic_store_n(&cpus_[i].notice_run_ns, static_cast<uint64_t>(run.ns), __ATOMIC_RELAXED);
+        __atomic_store_n(&cpus_[i].notice_wait_ns, static_cast<uint64_t>(wait.ns),
+                         __ATOMIC_RELAXED);
+    }
 }
 
 int LoadProbe::notices_fd() const { return ring_ ? ring_buffer__epoll_fd(ring_.get()) : -1; }

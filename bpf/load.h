@@ -35,6 +35,9 @@ struct load_cpu {
     /* since when the owner's tasks are counted for a notice, what they have run, and when the last
      * one was given */
     unsigned long long window_ns, window_run_ns, noticed_ns;
+    /* what is noticed of the owner's tasks here: that they ran so long within a window, that one
+     * waited so long; 0: nothing is. Written by user space alone. */
+    unsigned long long notice_run_ns, notice_wait_ns;
     unsigned int unseen; /* switches out of tasks whose switch in was not seen */
     /* of the running task, when it was switched in */
     unsigned long long run_ns, major_faults, read_bytes, write_bytes;

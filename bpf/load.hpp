@@ -94,6 +94,8 @@ class LoadProbe {
     // "proc" they are in the owner's.
     Result<LoadSample> read_owner();
     LoadSample read_system();
+    // What is noticed from now on, as Options say.
+    void notice(Nanos run, Nanos wait);
     // Readable when a notice has come; -1: none will. At most one a second comes from each CPU. A
     // task that nobody contends for its CPU is noticed when it is switched out.
     int notices_fd() const;

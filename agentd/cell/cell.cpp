@@ -142,7 +142,9 @@ void Cell::use_groups(CapsuleGroup groups) {
 // Every v1 hierarchy that a process of the capsule must enter.
 std::vector<int> Cell::v1_tasks() const {
     // A group of its own in that hierarchy lies below the node's share.
-    std::vector<int> all = cgroup_ && cgroup_->has("cpu") ? std::vector<int>{} : site_.v1_tasks;
+    std::vector<int> all = site_.v1_io_tasks;
+    if (!cgroup_ || !cgroup_->has("cpu"))
+        all.insert(all.end(), site_.v1_tasks.begin(), site_.v1_tasks.end());
     if (!cgroup_) return all;
     const CgroupEntry entry = cgroup_->entry();
     std::copy_if(entry.v1_tasks.begin(), entry.v1_tasks.end(), std::back_inserter(all),

@@ -80,6 +80,8 @@ class Cell {
     void keep_lease(Nanos until, bool stands) { lease_.keep(until, stands); }
     // Stops it where it is; undo_dump lets it go on.
     void stand();
+    // For the owner of the node: it stands until he says otherwise.
+    void pause(bool on);
     // Looks whether the job, while it runs, can move.
     void look();
     // Asked each second: whether it looks out of its turn. A job opens most of its files as it

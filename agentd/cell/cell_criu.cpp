@@ -132,6 +132,7 @@ void Cell::criu_failed(const Trouble& why, bool of_job, bool image_refused) {
     helpers_leave();
     (void)lease_.let_run();
     if (of_restore) return tell(guest::RestoreFailed{why, image_refused});
+    if (of_dump) lease_.at_dump(false);
     if (of_dump) limit_cpus(true);
     if (of_dump) mend_connections();
     if (has_job_) network_.open();  // of a destination that has failed nothing may be heard

@@ -124,6 +124,7 @@ void Cell::dump(double link_bytes_per_s) {
     options.lazy = dump_.live();
     if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
     limit_cpus(false);
+    lease_.at_dump(true);
     if (auto shut = network_.shut_in(); !shut) return refuse(shut.error());
     if (auto begun = criu_.dump(options); !begun) refuse(begun.error());
 }
@@ -273,6 +274,7 @@ void Cell::undone() {
     const Trouble why = dump_.take_trouble();
     close_criu();
     helpers_leave();
+    lease_.at_dump(false);
     limit_cpus(true);
     if (!dump_.take_image()) drop_image();
     if (dump_.again()) return ready_criu(image_.on_disk(), dump_.for_checkpoint());

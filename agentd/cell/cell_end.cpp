@@ -166,6 +166,13 @@ Guest::Found Cell::adopt() {
         found.held_by_dump = frozen && frozen->starts_with("1");
         if (found.held_by_dump) lease_.found_stopped(job_.in_place);
         found.lapsed = lease_.lapsed();
+        found.paused = found.held_by_dump && lease_.found_paused();
+        // Without a lease, it is as what runs; else it does not go on before its home has answered.
+        if (found.paused && !found.lapsed && !job_.in_place) {
+            found.lapsed = job_.spec.lease.ns > 0;
+            found.held_by_dump = found.lapsed;
+            if (!found.lapsed) lease_.found_running();
+        }
     }
     // before its image goes: what the job runs with is its own now
     has_job_ = found.job_alive || found.exited;

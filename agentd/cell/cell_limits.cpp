@@ -57,6 +57,13 @@ std::string Cell::what_killed() const {
            " MB of memory (srun -m)";
 }
 
+void Cell::pause(bool on) {
+    const bool possible = job_group_ && job_group_->entry().v2 >= 0;
+    const Status done = possible ? lease_.pause(on) : fail("no cgroup v2 could stop it");
+    if (!done) log_.warning("a job is not stopped for the owner", done.error());
+    tell(guest::Paused{on, done ? Trouble() : Trouble(done.error())});
+}
+
 // By its own group: PID 1 of the capsule goes on, with what the job has printed.
 void Cell::stand() {
     const bool possible = job_group_ && job_group_->entry().v2 >= 0;

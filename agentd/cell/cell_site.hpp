@@ -31,6 +31,7 @@ struct CellSite {
     Log* log = nullptr;
     CapsuleGroups* groups = nullptr;  // null: this machine has none
     std::vector<int> v1_tasks;        // of the node's share, where v1 has the CPU controller
+    std::vector<int> v1_io_tasks;     // likewise of disks
     CgroupUse limits;                 // of a capsule that this machine has controllers for
     // of this machine: a job that may use all of them is not limited
     int32_t cpus = 1;

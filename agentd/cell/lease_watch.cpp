@@ -50,7 +50,7 @@ void LeaseWatch::stopped_by_init() {
     // before an answer that waits to be read gives it another
     if (past()) return over();
     mark(false);
-    if (!stopped()) (void)group_.thaw();
+    if (!stopped()) (void)run();
 }
 
 void LeaseWatch::end() {
@@ -94,8 +94,40 @@ bool LeaseWatch::let_run() {
         return false;
     }
     if (lapsed_) mark(false);
-    (void)group_.thaw();
+    (void)run();
     return true;
+}
+
+// It may run, as far as its lease, its dump and its home say.
+Status LeaseWatch::run() const {
+    const bool stands = paused_ && !at_dump_;
+    mark_paused(stands);
+    return stands ? group_.stop() : group_.thaw();
+}
+
+Status LeaseWatch::pause(bool on) {
+    if (!group_.there()) return fail("it has no control group");
+    paused_ = on;
+    if (at_dump_ || stopped() || lapsed_ || ended_) return {};  // it comes to run() later
+    Status done = run();
+    if (!done && on) mark_paused(false);
+    return done;
+}
+
+void LeaseWatch::at_dump(bool on) {
+    at_dump_ = on;
+    if (paused_ && group_.there() && !stopped() && !lapsed_ && !ended_) (void)run();
+}
+
+void LeaseWatch::mark_paused(bool paused) const {
+    if (!paused)
+        (void)::unlinkat(directory_.get(), SOUK_PAUSED_NAME, 0);
+    else
+        (void)open_at(directory_.get(), SOUK_PAUSED_NAME, O_WRONLY | O_CREAT, 0600);
+}
+
+bool LeaseWatch::found_paused() {
+    return paused_ = ::faccessat(directory_.get(), SOUK_PAUSED_NAME, F_OK, 0) == 0;
 }
 
 Status LeaseWatch::resume() {
@@ -103,7 +135,7 @@ Status LeaseWatch::resume() {
         mark(true);
         return fail("its lease is over");
     }
-    return group_.thaw();
+    return run();
 }
 
 void LeaseWatch::found_stopped(bool in_place) {

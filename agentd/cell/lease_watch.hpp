@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // LeaseWatch: whether the control group of a job may run, and who has stopped it: a dump, an order
-// to stand in place, or the end of the lease that its home gives (agentd/core/lease.hpp). PID 1 of
+// to stand in place, the owner of the node (pause), or the end of the lease that its home gives
+// (agentd/core/lease.hpp). PID 1 of
 // the capsule stops the job at the deadline whatever becomes of this daemon; this daemon does too,
 // as that one may be of an older version. All that lets the group go on is here, and looks at the
 // deadline first.
 //
 // Owned by the Cell. A job that the deadline stopped has a file in its directory
-// (SOUK_LAPSED_NAME), so that a daemon that is started again knows. What fails: the control group.
+// (SOUK_LAPSED_NAME), so that a daemon that is started again knows; so has one that is stopped for
+// the owner alone (SOUK_PAUSED_NAME). What the owner has stopped runs while CRIU dumps it, which
+// needs its processes for that. What fails: the control group.
 #pragma once
 
 #include <functional>
@@ -62,12 +65,19 @@ class LeaseWatch {
     // What is stopped goes on, unless its lease is over: then it stands until its home has
     // answered, and this is false.
     bool let_run();
+    // For the owner of the node, until he says otherwise: nothing of it runs but for a dump.
+    Status pause(bool on);
+    // CRIU begins to dump it, or has ended without that the job has ended.
+    void at_dump(bool on);
+    // Found after a restart of the daemon: it is stopped for the owner alone.
+    bool found_paused();
     // For a moment.
     Status pause(Nanos wait_max) const { return group_.freeze(wait_max); }
     // Error: its lease is over, and it stands from here on.
     Status resume();
     // Found after a restart of the daemon.
     void found_stopped(bool in_place);
+    void found_running() { stop_ = Stop::none; }
 
     bool stopped() const { return stop_ != Stop::none; }  // not by the lease alone
     bool in_place() const { return stop_ == Stop::in_place; }
@@ -79,6 +89,8 @@ class LeaseWatch {
     void over();
     bool past() const;
     void mark(bool lapsed);
+    void mark_paused(bool paused) const;
+    Status run() const;
 
     Loop& loop_;
     JobLog log_;
@@ -90,6 +102,7 @@ class LeaseWatch {
     Stop stop_ = Stop::none;
     bool lapsed_ = false;  // whether for a dump as well or not
     bool ended_ = false;
+    bool paused_ = false, at_dump_ = false;
 };
 
 }  // namespace souk

@@ -44,6 +44,8 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     event.why = e.why;
     event.image_refused = e.image_refused && !e.why.empty();
     event.stopped = e.stopped;
+    if (event.state == GuestState::running || event.state == GuestState::dump_ready)
+        event.paused = e.paused;
     event.in_place = in_place(e);
     if (event.in_place) event.cannot_move = e.why;
     if (event.state == GuestState::running && immovable(e)) event.cannot_move = why_immovable(e);

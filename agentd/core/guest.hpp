@@ -53,6 +53,11 @@
 // policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what
 // stands.
 //
+// The owner of the node may pause all that runs (set_paused): their control groups are frozen and
+// thawed within milliseconds, and whatever runs later stands at once too. Such a job is `running`
+// for its home, which hears that it is paused and does not let it pay. Orders are carried out as of
+// any that runs: the shell lets it go on for the time of its dump.
+//
 // What the shell owes: tick() before and after each step, with a clock that runs on while the
 // machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call
 // off what goes on for it, and its end is not told any more; undo_dump calls off a `ship`); no end
@@ -107,6 +112,7 @@ class Guest {
         bool held_by_dump = false;    // its control group stands frozen: a dump was under way
         bool image_complete = false;  // a whole image lies here
         bool lapsed = false;          // it stands because its lease was over, not for a dump
+        bool paused = false;          // or for the owner of the node alone
         bool exited = false;
         int32_t wait_status = 0;
     };
@@ -121,6 +127,10 @@ class Guest {
     void home_down(const NodeName& home);
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
     void set_accepting(bool accepting, Trouble why, guest::Outputs& out);
+
+    // The owner's word: what runs here stands in memory, for that reason; empty: it goes on.
+    void set_paused(Cause why, guest::Outputs& out);
+    bool any_paused() const;  // or asked to
 
     // Leases. Heartbeats that are due, and jobs to be frozen; returns when it wants to be called
     // again.
@@ -146,6 +156,7 @@ class Guest {
         bool stands = false;  // it uses no CPU
         int64_t memory_mb = 0;
         Trouble why;  // it cannot move; empty: it is on its way, or will be
+        Cause paused = {};
     };
     std::vector<Left> left() const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
@@ -167,6 +178,8 @@ class Guest {
         guest::Leaving leaving;
         NodeName source;             // from which its image may come; empty: from any
         bool stopped = false;        // by a signal
+        bool pause_asked = false;    // the shell has been told to
+        Cause paused;                // it stands for the owner of the node
         Trouble why;                 // of the last failure
         bool image_refused = false;  // that is why
 
@@ -267,6 +280,8 @@ class Guest {
     Nanos leave_at(const Entry& e) const;
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
 
+    void settle_pause(Entry& e, guest::Outputs& out) const;
+
     // guest_trace.cpp
     using Input = guest::Input;
     friend class TraceScene<Guest, guest::Outputs>;
@@ -321,6 +336,7 @@ class Guest {
     void on(Entry& e, guest::Movable x, guest::Outputs& out);
     void on(Entry& e, guest::Lapsed, guest::Outputs& out);
     void on(Entry& e, guest::LeaseFound x, guest::Outputs& out);
+    void on(Entry& e, guest::Paused x, guest::Outputs& out) const;
     // nothing of it is left, and nothing is known of it any more
     static void on(Entry&, guest::Removed, guest::Outputs&) {}
 
@@ -343,6 +359,7 @@ class Guest {
     GuestTickets tickets_;
     bool accepting_ = true;
     Trouble why_not_;
+    Cause pause_;  // empty: they may run
     std::map<GuestKey, Entry> jobs_;
     std::set<GuestKey> leaving_;  // what was of them is being removed
 };

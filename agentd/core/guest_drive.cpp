@@ -150,6 +150,7 @@ void Guest::now_running(Entry& e, Running& r, Outputs& out) const {
     e.job.state = GuestState::running;
     if (e.lease.over()) stand(e, r);
     tell(e, out);
+    settle_pause(e, out);
     if (!r.in<motion::Held>()) expel(e, out);
 }
 

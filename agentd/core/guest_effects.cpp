@@ -90,6 +90,9 @@ void Guest::recovered_job(Entry& e, const Found& found, Outputs& out) {
     Running& r = e.become(Running{}, GuestState::running);
     r.shipped_kept = shipped_kept;
     if (found.exited) return roll_back_shipped(e, r, out);
+    e.pause_asked = found.paused;
+    if (found.paused)
+        e.paused = pause_.empty() ? Cause(CauseCode::owner_uses, "its owner uses it") : pause_;
     if (!found.held_by_dump) {
         e.job.in_place = false;  // on disk as well with what is written next
         return roll_back_shipped(e, r, out);

@@ -148,6 +148,13 @@ struct Movable {
 struct Lapsed {
     static constexpr Input input = Input::lapsed;
 };
+// It stands for the owner of the node (on), or does not any more. why: it could not be stopped.
+struct Paused {
+    static constexpr Input input = Input::paused;
+    static constexpr CauseCode otherwise = CauseCode::stop_failed;
+    bool on = false;
+    Trouble why = {};
+};
 // After a crash: until when it may run, as PID 1 of its capsule keeps it.
 struct LeaseFound {
     static constexpr Input input = Input::lease_found;
@@ -159,7 +166,7 @@ using Event =
                  SentPrecopy, DumpFroze, DumpHeld, DumpFailed, DumpUndone, Stood, Shipped,
                  ShipFailed, ImageReceived, ImageFailed, CheckpointSent, CheckpointFailed,
                  PagesWhole, PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone,
-                 Removed, Exited, Stopped, Movable, Lapsed, LeaseFound>;
+                 Removed, Exited, Stopped, Movable, Lapsed, LeaseFound, Paused>;
 Input input_of(const Event& event);
 // The reason of what failed or died; empty where there is none.
 Trouble why_of(const Event& event);

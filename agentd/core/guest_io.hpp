@@ -86,6 +86,9 @@ struct Do {
         // it run
         keep_lease,
         stand,  // its control group is frozen; undo_dump lets it go on -> stood
+        // `on`: its control group is frozen for the owner of the node, but while it is dumped;
+        // else it is not any more -> paused
+        pause,
     } what;
     GuestKey key;
     Epoch other_epoch;  // ship, send_precopy: new epoch; restore_local: the source's
@@ -97,6 +100,7 @@ struct Do {
     bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
     // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
     bool by_owner = false;
+    bool on = true;  // pause
 };
 // The number up to which tickets are refused after a restart (guest_tickets.hpp).
 struct KeepMark {
@@ -156,6 +160,9 @@ enum class Input : uint8_t {
     exited,
     stopped,
     movable,
+    pause,
+    go_on,
+    paused,
 };
 const char* to_string(Input input);
 // persist, erase, to_home, do, keep_mark, audit

@@ -187,6 +187,36 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     }
 }
 
+// -------------------------------------------------------------------------------------------------
+// paused
+
+void Guest::set_paused(Cause why, Outputs& out) {
+    const Scene scene(*this, &out,
+                      [&] { return trace_in(why.empty() ? Input::go_on : Input::pause, {}, why); });
+    pause_ = std::move(why);
+    for (auto& [key, e] : jobs_)
+        if (e.in<Running>()) settle_pause(e, out);
+}
+
+void Guest::settle_pause(Entry& e, Outputs& out) const {
+    const bool pause = can_stop_ && !pause_.empty();
+    if (e.pause_asked == pause) return;
+    e.pause_asked = pause;
+    effect(e, What::pause, out);
+    std::get<Do>(out.back()).on = pause;
+}
+
+void Guest::on(Entry& e, Paused x, Outputs& out) const {
+    if (!e.in<Running>() || x.on != e.pause_asked) return;  // a newer word is on its way
+    e.paused = x.on && x.why.empty() ? pause_ : Cause();
+    if (e.job.state == GuestState::running || e.job.state == GuestState::dump_ready) tell(e, out);
+}
+
+bool Guest::any_paused() const {
+    return std::any_of(jobs_.begin(), jobs_.end(),
+                       [](const auto& job) { return job.second.pause_asked; });
+}
+
 std::vector<Guest::Left> Guest::left() const {
     std::vector<Left> all;
     for (const auto& [key, e] : jobs_)
@@ -194,7 +224,8 @@ std::vector<Guest::Left> Guest::left() const {
             all.push_back({key, in_place(e), e.job.memory_mb,
                            in_place(e)    ? e.why
                            : immovable(e) ? why_immovable(e)
-                                          : Trouble()});
+                                          : Trouble(),
+                           e.paused});
     return all;
 }
 

@@ -52,6 +52,9 @@ const char* to_string(Input input) {
         case Input::exited: return "exited";
         case Input::stopped: return "stopped";
         case Input::movable: return "movable";
+        case Input::pause: return "pause";
+        case Input::go_on: return "go_on";
+        case Input::paused: return "paused";
     }
     MUST(false);
 }

@@ -126,6 +126,7 @@ void Guest::describe(const GuestKey& key, Nanos now, JsonWriter& j) const {
         {"shipping", e.shipment.way != Shipment::Way::none},
         {"ship_again", e.shipment.way == Shipment::Way::again},
         {"stopped", e.stopped},
+        {"paused", !e.paused.empty()},
         {"lapsing", e.lease.stage != Lease::Stage::good},
         {"over", e.lease.over()}};
     flags.insert(flags.begin(), all);

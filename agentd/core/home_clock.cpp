@@ -17,6 +17,10 @@ void HomeClock::stop(HomeJob& job, Nanos now) {
     job.running_since = Nanos::never();
 }
 
+void HomeClock::runs_on(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    e.paused.empty() ? start(job, turn) : stop(job, turn.now);
+}
+
 Nanos HomeClock::run_time(const HomeJob& job, Nanos now) {
     if (!runs(job)) return job.stats.run_time;
     return job.stats.run_time + (now - job.running_since);
@@ -73,7 +77,7 @@ void HomeClock::prove(HomeJob& job, const GuestEvent& e, Nanos now) {
     const auto entry = unproven_.extract(job.id.seq);
     if (!entry || runs(job) || entry.mapped() > now) return;
     const Nanos since = entry.mapped();
-    if (e.state == GuestState::running) {
+    if (e.state == GuestState::running && e.paused.empty()) {
         job.running_since = since;
         return;
     }

@@ -14,6 +14,8 @@ class HomeClock {
   public:
     static void start(HomeJob& job, const HomeTurn& turn);
     static void stop(HomeJob& job, Nanos now);
+    // Of a job that runs, as its node says: whom the owner of the node has paused does not pay.
+    static void runs_on(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     // To be written down: what has run so far is kept, whatever becomes of this daemon.
     static void fold(HomeJob& job, Nanos now);
     static bool runs(const HomeJob& job) { return job.running_since != Nanos::never(); }

@@ -39,7 +39,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::dump_ready:
             if (job.from_frozen)
                 return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
-            HomeClock::start(job, turn);
+            HomeClock::runs_on(job, e, turn);
             if (job.step == MoveStep::transfer) {  // it never arrived
                 send_ship(job, turn);
                 return Nothing{};
@@ -66,7 +66,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::running:
             if (job.from_frozen)
                 return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
-            HomeClock::start(job, turn);
+            HomeClock::runs_on(job, e, turn);
             if (why) return abort(job, job.at.node, e.why, turn);
             if (job.step == MoveStep::transfer)
                 return abort(job, job.at.node,
@@ -130,7 +130,7 @@ HomeNext HomeMoves::source_when_decided(HomeJob& job, const GuestEvent& e, const
             return commit_again();
         case GuestState::running:
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
-            HomeClock::start(job, turn);
+            HomeClock::runs_on(job, e, turn);
             return roll_back(job, because(CauseCode::source_not_held), false, turn);
         default: return commit_again();
     }

@@ -40,6 +40,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     r.stats = job.stats;
     r.stats.run_time = HomeClock::run_time(job, now);
     if (runs) r.stands = !HomeClock::runs(job) && !clock_.unproven(job);
+    if (r.stands) r.paused = runs_.paused(job);
     if (job.phase != JobPhase::waiting && job.phase != JobPhase::starting)
         r.stay_run = job.stay_run;
     if (job.leased) r.alone = home_waits(job.spec.lease);

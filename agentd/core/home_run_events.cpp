@@ -106,9 +106,15 @@ HomeNext HomeRuns::running(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
 
 HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn, Beside beside) {
     State& s = state(job);
-    bool news = !HomeClock::runs(job);  // it stood: from here on it is paid for
-    HomeClock::start(job, turn);
-    if (news) turn.persist(job, Durable::later);
+    const bool ran = HomeClock::runs(job);
+    HomeClock::runs_on(job, e, turn);
+    bool news = HomeClock::runs(job) != ran;  // it stood, or stands: it is paid for while it runs
+    if (s.paused != e.paused) {
+        note_paused(job, e.paused, turn);
+        news = true;
+    }
+    // What it ran until it was paused is in no other record.
+    if (news) turn.persist(job, e.paused.empty() ? Durable::later : Durable::soon);
     if (beside.leases.runs_again(job)) job.comment.clear();
     if (job.cancelled) return Cancelled{};
     if (!s.refused.empty()) return send(job, GuestVerb::kill, turn);
@@ -126,6 +132,16 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     if (std::exchange(s.stopped, e.stopped) != e.stopped)
         turn.tell(job, e.stopped ? Tell::What::stopped : Tell::What::continued, "");
     return Nothing{};
+}
+
+void HomeRuns::note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn) {
+    using What = StoryStep::What;
+    const bool stood = !std::exchange(state(job).paused, why).empty();
+    if (stood != why.empty()) return;  // another reason
+    job.story.add(turn.step(why.empty() ? What::resumed : What::stopped, job.at.node, why));
+    turn.tell(job, Tell::What::comment,
+              why.empty() ? "goes on, on " + job.at.node
+                          : "is stopped on " + job.at.node + " for now, and costs nothing: " + why);
 }
 
 // At once where it matters: it may have been submitted only to be moved.
@@ -158,7 +174,7 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
         case GuestState::dump_ready: return send(job, GuestVerb::freeze, turn);
         case GuestState::frozen: return Frozen{e.image_bytes};
         case GuestState::running:
-            HomeClock::start(job, turn);
+            HomeClock::runs_on(job, e, turn);
             // it never arrived
             if (e.why.empty()) return send(job, GuestVerb::freeze, turn);
             job.phase = JobPhase::running;

@@ -178,6 +178,7 @@ void HomeRuns::went_back(const HomeJob& job) {
     State& s = state(job);
     s.stopped = false;
     s.cannot_move.clear();
+    s.paused.clear();
 }
 
 Nanos HomeRuns::due(const HomeJob& job) const { return seen(job).deadline; }

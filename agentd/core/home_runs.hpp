@@ -58,7 +58,11 @@ class HomeRuns {
     void froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
     void stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn);
     // It has come to another node, or went back.
-    void arrived(const HomeJob& job) { jobs_[job.id.seq].cannot_move.clear(); }
+    void arrived(const HomeJob& job) {
+        State& s = jobs_[job.id.seq];
+        s.cannot_move.clear();
+        s.paused.clear();
+    }
     void went_back(const HomeJob& job);
 
     // The present step is over.
@@ -71,6 +75,8 @@ class HomeRuns {
     const Trouble& cannot_move(const HomeJob& job) const { return seen(job).cannot_move; }
     // Why it is being ended, if it must be able to move and cannot; empty: it is not.
     const Cause& refused(const HomeJob& job) const { return seen(job).refused; }
+    // Why the owner of its node stops it there; empty: he does not.
+    const Cause& paused(const HomeJob& job) const { return seen(job).paused; }
     int32_t pid(const HomeJob& job) const;  // of its owner; 0: not known
     void forget(uint64_t seq) { jobs_.erase(seq); }
 
@@ -81,6 +87,7 @@ class HomeRuns {
         bool immovable_told = false;
         Cause refused;
         bool stopped = false;
+        Cause paused;
         int32_t pid = 0, pid_told = 0;  // of `pid_epoch`
         Epoch pid_epoch;
         Nanos cpu_told;                     // the CPU time that the market knows of
@@ -97,6 +104,7 @@ class HomeRuns {
     HomeNext frozen(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     std::optional<HomeNext> in_place(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext program_lacks(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn);
     void note_movable(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 
     Limits limits_;

@@ -68,8 +68,9 @@ SOUK_FIELDS(GuestEvent,  //
             element("stderr_end", &GuestEvent::output_end, 1, rule::count),
             field("input_end", &GuestEvent::input_end, rule::count),
             unsent("heard", &GuestEvent::heard), field("image_refused", &GuestEvent::image_refused),
-            field("as", &GuestEvent::as, rule::unless_same),
-            field("no_user", &GuestEvent::no_user));
+            field("as", &GuestEvent::as, rule::unless_same), field("no_user", &GuestEvent::no_user),
+            field("paused", &GuestEvent::paused),
+            part("paused_code", &GuestEvent::paused, &Cause::code, cause_rule));
 
 SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
 

@@ -163,6 +163,8 @@ struct GuestEvent {
     // failed: its user is nobody here, or somebody else than where it ran; that is so until the
     // owner says otherwise
     bool no_user = false;
+    // running: stopped in memory by the owner of its node, and why; empty: it is not
+    Cause paused = {};
     bool operator==(const GuestEvent&) const = default;
 };
 

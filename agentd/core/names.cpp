@@ -58,6 +58,7 @@ const char* to_string(Do::What what) {
         case Do::What::drop_checkpoint: return "drop_checkpoint";
         case Do::What::keep_lease: return "keep_lease";
         case Do::What::stand: return "stand";
+        case Do::What::pause: return "pause";
     }
     MUST(false);
 }

@@ -120,7 +120,7 @@ ProviderReport Provider::report() const {
     r.wait_permille = load_.wait_permille;
     r.load_source = load_.source;
     r.machine = machine_.machine;
-    r.cannot = cannot_;
+    r.cannot = cannot_.empty() ? resting_ : cannot_;
     r.restriction = machine_.restriction;
     r.version = machine_.version;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
@@ -308,6 +308,14 @@ void Provider::set_cannot(std::string why, Outputs& out) {
 void Provider::set_leaving(std::string why, Outputs& out) {
     leaving_ = !why.empty();
     set_cannot(std::move(why), out);
+}
+
+void Provider::set_resting(std::string why, Outputs& out) {
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::set_resting, why); }, true);
+    if (why == resting_) return;
+    resting_ = std::move(why);
+    out.emplace_back(Report{report()});
 }
 
 void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {

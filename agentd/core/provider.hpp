@@ -116,6 +116,7 @@ enum class Input : uint8_t {
     set_frames,
     unset,
     set_cannot,
+    set_resting,
     set_load,
 };
 const char* to_string(Input input);
@@ -163,6 +164,8 @@ class Provider {
     // Likewise; and its guests are to go elsewhere, as when the owner takes it off the market. What
     // the owner said of that is not touched.
     void set_leaving(std::string why, provider::Outputs& out);
+    // Likewise; but guests stay, and what comes all the same is taken.
+    void set_resting(std::string why, provider::Outputs& out);
     // From the load reader, each second. Reports at once what matters (a twentieth of the machine,
     // a new source), at most once a second; anything else every half minute. What was held back
     // goes with the next call.
@@ -208,6 +211,7 @@ class Provider {
     TimeFrames frames_;
     std::string cannot_;
     bool leaving_ = false;
+    std::string resting_;
     int64_t opens_unix_s_ = 0;  // off: when it is on again by its frames; 0: not known
     LoadReading load_, told_;
     Nanos told_at_ = Nanos::never();

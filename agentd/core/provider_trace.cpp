@@ -25,6 +25,7 @@ const char* to_string(Input input) {
         case Input::set_frames: return "set_frames";
         case Input::unset: return "unset";
         case Input::set_cannot: return "set_cannot";
+        case Input::set_resting: return "set_resting";
         case Input::set_load: return "set_load";
     }
     MUST(false);

@@ -31,7 +31,7 @@ struct StoryStep {
         moved,       // from `from` to `node`
         frozen,      // to an image of `bytes` on `node`
         thawed,      // on `node`
-        stopped,     // where it is, as it cannot be dumped
+        stopped,     // where it is: it cannot be dumped, or the owner of its node says so
         resumed,     // where it was stopped
         failed,      // an order could not be carried out
         checkpoint,  // of `bytes`, at `node`

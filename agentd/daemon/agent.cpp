@@ -15,7 +15,8 @@ Agent::Agent(Loop& loop, Log& log, Config config)
       log_(log),
       config_(std::move(config)),
       home_(config_.node, config_.home),
-      owner_use_(config_.presence) {}
+      owner_use_(config_.presence),
+      rank_pause_(Nanos::from_s(1), Nanos::from_s(60), config_.home.boot) {}
 
 Agent::~Agent() = default;
 

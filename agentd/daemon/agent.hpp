@@ -35,6 +35,7 @@
 #include "agentd/daemon/tool_session.hpp"
 #include "agentd/handshake/handshakes.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/base/retry.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
 #include "kernel/sys/host/status_file.hpp"
@@ -144,7 +145,12 @@ class Agent final : private ToolHost, private OwnHome {
     Status watch_presence();
     void owner_used(const std::string& why);
     void see_presence();
-    std::string why_leaving() const;  // empty: guests may stay
+    void find_presence();
+    void presence_configured();
+    void have_rung();
+    void rank_guests();
+    std::string why_away(OwnerUse::Rung from) const;  // empty: guests are below that rung
+    void tell_provider();
     void write_presence(JsonWriter& j) const;
 
     // agent_view.cpp
@@ -197,7 +203,9 @@ class Agent final : private ToolHost, private OwnHome {
     OwnerUse owner_use_;
     OwnerUse::Rung rung_ = OwnerUse::Rung::none;  // in force
     Watch notices_watch_;
-    Timer owner_use_timer_;
+    Timer owner_use_timer_, rank_timer_;
+    RetryPause rank_pause_;
+    bool rank_trouble_ = false;  // told
     LeaveWaits leave_waits_{loop_};
     std::unique_ptr<GuestHost> guests_;
     std::unique_ptr<MetricsPage> metrics_page_;

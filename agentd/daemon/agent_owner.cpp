@@ -40,12 +40,17 @@ void Agent::write_guests(JsonWriter& j) const {
         const auto here = left.find(key);
         const bool frozen = e.job.state == GuestState::frozen && !e.job.kept;
         if (here == left.end() && !frozen) continue;
-        const char* const state = frozen ? "frozen" : here->second.stands ? "stopped" : "running";
+        const bool paused = !frozen && !here->second.paused.empty();
+        const char* const state = frozen                ? "frozen"
+                                  : here->second.stands ? "stopped"
+                                  : paused              ? "paused"
+                                                        : "running";
         j.begin_object()
             .field("job", key.id.text())
             .field("state", state)
             .field("memory_mb", e.job.memory_mb);
         if (!frozen && !here->second.why.empty()) j.field("cannot_move", here->second.why);
+        if (paused) write_cause(j, "why", here->second.paused);
         j.end_object();
     }
     j.end_array();

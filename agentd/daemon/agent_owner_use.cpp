@@ -4,6 +4,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/json.hpp"
@@ -12,7 +14,6 @@ namespace souk {
 namespace {
 
 constexpr Nanos notice_window = Nanos::from_ms(40);
-constexpr int64_t least_weight = 1;
 
 }  // namespace
 
@@ -50,25 +51,67 @@ void Agent::see_presence() {
         owner_use_timer_ = loop_.at(next, [this] { see_presence(); });
     const OwnerUse::Rung rung = owner_use_.rung();
     if (rung == rung_) return;
-    using Rung = OwnerUse::Rung;
-    if (share_ && (rung == Rung::none) != (rung_ == Rung::none)) {
-        const int64_t weight = rung == Rung::none ? config_.cpu_weight : least_weight;
-        if (const Status set = share_->set_cpu_weight(weight); !set)
-            log_.limited("lower", Loop::now(), Level::warning, "guests keep their CPU share",
-                         {{"WHY", set.error()}});
-    }
-    if ((rung == Rung::leaving) != (rung_ == Rung::leaving)) {
-        rung_ = rung;
-        provider_step(
-            [&](Provider& p, provider::Outputs& out) { p.set_leaving(why_leaving(), out); });
-    }
     rung_ = rung;
+    have_rung();
     log_.notice("the owner's use of this node",
                 {{"guests", to_string(rung)}, {"because", owner_use_.why()}});
 }
 
-std::string Agent::why_leaving() const {
-    return rung_ == OwnerUse::Rung::leaving ? "its owner uses node " + config_.node : "";
+// At once what stops them; then what the market is to know.
+void Agent::have_rung() {
+    guests_->step([&](Guest& g, guest::Outputs& out) {
+        const std::string why = why_away(OwnerUse::Rung::stopped);
+        g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
+    });
+    rank_guests();
+    tell_provider();
+}
+
+void Agent::tell_provider() {
+    provider_step([&](Provider& p, provider::Outputs& out) {
+        p.set_resting(why_away(OwnerUse::Rung::stopped), out);
+        p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
+    });
+}
+
+// What fails is tried again with pauses that grow, and said once.
+void Agent::rank_guests() {
+    using Rung = OwnerUse::Rung;
+    using Rank = NodeShare::Rank;
+    rank_timer_.cancel();
+    if (!share_) return;
+    const Rank rank = rung_ == Rung::none      ? Rank::offered
+                      : rung_ == Rung::leaving ? Rank::leaving
+                                               : Rank::idle;
+    const Status done = share_->rank(rank, config_.cpu_weight);
+    if (done) {
+        rank_pause_.reset();
+        if (std::exchange(rank_trouble_, false)) log_.notice("guests have their share");
+        return;
+    }
+    if (!std::exchange(rank_trouble_, true))
+        log_.warning("guests have another share than they should", {{"WHY", done.error()}});
+    if (done.error().code != ENOTSUP)
+        rank_timer_ = loop_.after(rank_pause_.next(), [this] { rank_guests(); });
+}
+
+std::string Agent::why_away(OwnerUse::Rung from) const {
+    return rung_ >= from ? "its owner uses node " + config_.node : "";
+}
+
+// Guests that the daemon before has stopped: he may use it still.
+void Agent::find_presence() {
+    if (!guests_->machine().any_paused()) return;
+    owner_use_.found_stopped(Loop::now(), "he did before agentd was started again");
+    see_presence();
+    if (rung_ < OwnerUse::Rung::stopped) have_rung();  // the configuration knows it no more
+}
+
+void Agent::presence_configured() {
+    load_.notice(load_options());
+    owner_use_.configured(config_.presence);
+    see_presence();
+    rank_guests();
 }
 
 void Agent::write_presence(JsonWriter& j) const {

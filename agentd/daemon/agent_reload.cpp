@@ -6,10 +6,12 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves", "check_ahead", "cpu_weight",   "cpus",
-        "files",           "frames",      "guest_groups", "memory_default_mb",
-        "memory_mb",       "on_market",   "pids_max",     "price",
-        "shared_files",    "speed",       "user_map",     "wake",
+        "awake_for_moves", "check_ahead",  "cpu_weight",   "cpus",
+        "files",           "frames",       "guest_groups", "memory_default_mb",
+        "memory_mb",       "on_market",    "owner_away_s", "owner_cpu_percent",
+        "owner_leave_s",   "owner_return", "owner_stop_s", "owner_wait_ms",
+        "pids_max",        "price",        "shared_files", "speed",
+        "user_map",        "wake",
     };
     return keys;
 }
@@ -19,9 +21,6 @@ Status Agent::reload(const Config& config) {
     TRY_ASSIGN(Provider provider, Provider::create(config_.node, guests_->hardware(),
                                                    offered(config), provider_->record()));
     TRY(guests_->reload_users(config));
-    // Lowered guests stay so.
-    if (share_ && rung_ == OwnerUse::Rung::none && config.cpu_weight != config_.cpu_weight)
-        TRY(share_->set_cpu_weight(config.cpu_weight));
     config_.user_map = config.user_map;
     config_.guest_groups = config.guest_groups;
     config_.files = config.files;
@@ -37,17 +36,22 @@ Status Agent::reload(const Config& config) {
     config_.home.memory_default_mb = config.home.memory_default_mb;
     config_.home.wake = config.home.wake;
     home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
+    config_.presence = config.presence;
+    config_.owner_cpu_percent = config.owner_cpu_percent;
+    config_.owner_wait = config.owner_wait;
     config_.awake_for_moves = config.awake_for_moves;
     config_.check_precopy = config.check_precopy;
     guests_->configured();
     *provider_ = std::move(provider);
     provider_->tell_to(trace_.listener());
     provider_step([this](Provider& p, provider::Outputs& out) {
-        p.set_leaving(why_leaving(), out);
+        p.set_resting(why_away(OwnerUse::Rung::stopped), out);
+        p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
         p.started(wall_now(), out);
         p.market_up(out);
     });
     arm_provider();
+    presence_configured();
     return {};
 }
 

@@ -73,6 +73,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(open_metrics());
     arm_provider();
     TRY(watch_presence());
+    find_presence();
     tick_load();
     tick_certificate();
     tick_use();

@@ -365,7 +365,7 @@ void Reading::add_offer(Settings& all) {
 void Reading::add_owner(Settings& all) {
     Config& c = config;
     const std::vector<std::string> ends = {"stop", "kill"};
-    const std::vector<std::string> returns = {"nothing", "lower", "leave"};
+    const std::vector<std::string> returns = {"nothing", "lower", "stop", "leave"};
     const Settings some = {
         {"leave_s", seconds(c.policy.leave, 1, 86'400),
          "A guest that still runs here so long after the owner wants the machine is frozen to "
@@ -378,15 +378,19 @@ void Reading::add_owner(Settings& all) {
         {"immovable_s", seconds(c.policy.stand, 0, 86'400),
          "How long such a guest stands before it ends, with immovable = \"kill\".", "\"1h\""},
         {"owner_return", one_of(on_return, returns),
-         "What becomes of guests while the owner uses the machine (docs/owner.md): nothing, they "
-         "get the least share of the CPUs (lower), or after owner_leave_s they leave as well "
-         "(leave).",
+         "What becomes of guests while the owner uses the machine (docs/owner.md), at most: "
+         "nothing, they get what he leaves of CPUs, disks and memory (lower), they stand still in "
+         "memory from owner_stop_s on (stop), and from owner_leave_s on they leave (leave).",
          "\"leave\""},
         {"owner_cpu_percent", number(c.owner_cpu_percent, 1, 100),
          "The owner uses the machine when processes that are no guests run so much of one CPU.",
          "50"},
         {"owner_wait_ms", milliseconds(c.owner_wait, 1, 10'000),
          "Or when one of them has waited so long for a CPU.", "50"},
+        {"owner_stop_s", seconds(c.presence.stop, 0, 86'400),
+         "How long the owner has used the machine when guests are stopped in memory, with "
+         "owner_return = \"stop\" or \"leave\". Not before owner_leave_s: they only leave.",
+         "\"2s\""},
         {"owner_leave_s", seconds(c.presence.leave, 0, 86'400),
          "How long the owner has used the machine when guests are to leave, with owner_return = "
          "\"leave\".",
@@ -421,6 +425,7 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     c.policy.kill = reading.immovable == "kill";
     using Return = OwnerUsePolicy::Return;
     c.presence.on_return = reading.on_return == "leave"   ? Return::leave
+                           : reading.on_return == "stop"  ? Return::stop
                            : reading.on_return == "lower" ? Return::lower
                                                           : Return::nothing;
     using Filter = Config::Filter;

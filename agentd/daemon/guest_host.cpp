@@ -162,7 +162,8 @@ void GuestHost::to_home(const NodeName& home, const guest::HomeWord& message) {
         return commits_.then([this, e = *expel] { own_.from_own_guest(e); });
     }
     GuestEvent event = std::get<GuestEvent>(message);
-    note_use({event.id, event.epoch}, event.state);
+    // who is paused does not run
+    note_use({event.id, event.epoch}, event.paused.empty() ? event.state : GuestState::dumping);
     if (Cell* c = cell({event.id, event.epoch})) {
         for (int i = 0; i < 2; ++i) event.output_end[i] = c->stream_ends().output[i];
         event.input_end = c->stream_ends().input;
@@ -235,6 +236,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::signal: return c->signal(effect.signal);
         case What::keep_lease: return c->keep_lease(effect.until, effect.stands);
         case What::stand: return c->stand();
+        case What::pause: return c->pause(effect.on);
     }
 }
 

@@ -166,6 +166,7 @@ void GuestHost::examine_node() {
         site_.groups = &share_->capsules();
         site_.limits = share_->limits();
         site_.v1_tasks = share_->v1_tasks();
+        site_.v1_io_tasks = share_->v1_io_tasks();
     }
     site_.cpus = hardware().cpus;
     if (auto possible = make_pages_possible(); !possible)

@@ -22,6 +22,9 @@ class LoadMeter {
                 const LoadProbe::Options& options = {});
     // The kernel tells of the owner's use as it begins; else only each reading does.
     int notices_fd() const { return probe_ ? probe_->notices_fd() : -1; }
+    void notice(const LoadProbe::Options& options) {
+        if (probe_) probe_->notice(options.notice_run, options.notice_wait);
+    }
     void take_notices(const std::function<void(const LoadNotice&)>& each) {
         if (probe_) probe_->take_notices(each);
     }

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "kernel/sys/loop/loop.hpp"
@@ -34,9 +35,11 @@ Result<std::unique_ptr<NodeShare>> NodeShare::open(Log& log, const std::string& 
     auto share = cgroups->create(node, CgroupUse{.cpu = true});
     if (!share) share = cgroups->create(node);
     if (!share) return tl::unexpected(share.error());
-    if (auto set = share->set_cpu_weight(cpu_weight); !set)
+    auto opened =
+        std::make_unique<NodeShare>(log, std::move(*cgroups), std::move(*share), node + "/jobs");
+    if (auto set = opened->rank(Rank::offered, cpu_weight); !set)
         log.warning("no CPU share", {{"WHY", set.error()}});
-    return std::make_unique<NodeShare>(log, std::move(*cgroups), std::move(*share), node + "/jobs");
+    return opened;
 }
 
 NodeShare::NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string& jobs)
@@ -47,6 +50,10 @@ NodeShare::NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string&
     limits_.memory = try_limit(jobs, &CgroupUse::memory, "memory");
     limits_.pids = try_limit(jobs, &CgroupUse::pids, "pids");
     limits_.cpu = try_limit(jobs, &CgroupUse::cpu, "cpu");
+    const std::string node = jobs.substr(0, jobs.rfind('/'));
+    if (auto group = cgroups_.create(node, CgroupUse{.io = true});
+        group && (group->has("io") || group->has("blkio")) && group->set_io_weight(100))
+        io_ = std::move(*group);
     if (!limits_.memory) return;
     if (auto group = cgroups_.create(jobs, CgroupUse{.memory = true})) jobs_ = std::move(*group);
 }
@@ -61,11 +68,78 @@ bool NodeShare::try_limit(const std::string& jobs, bool CgroupUse::*controller, 
     return group && group->has(name);
 }
 
-std::vector<int> NodeShare::v1_tasks() const {
+namespace {
+
+std::vector<int> tasks_of(const Cgroup& group) {
     std::vector<int> all;
-    for (const int tasks : share_.entry().v1_tasks)
+    for (const int tasks : group.entry().v1_tasks)
         if (tasks >= 0) all.push_back(tasks);
     return all;
+}
+
+// The whole of it, whatever comes of each part.
+void note(Status& all, const Status& part) {
+    if (all && !part) all = part;
+}
+
+}  // namespace
+
+std::vector<int> NodeShare::v1_tasks() const { return tasks_of(share_); }
+
+std::vector<int> NodeShare::v1_io_tasks() const {
+    return io_ && io_->has("blkio") ? tasks_of(*io_) : std::vector<int>{};
+}
+
+// A group that is idle takes no weight.
+Status NodeShare::rank_cpu(const Cgroup& group, Rank rank, int64_t weight) const {
+    const bool idle = rank == Rank::idle;
+    Status done;
+    const auto set_idle = [&] {
+        const Status set = group.set_cpu_idle(idle);
+        if (!set && set.error().code != ENOENT) note(done, set);  // an older kernel
+    };
+    if (group.cpu_idle()) set_idle();
+    if (!group.cpu_idle()) {
+        note(done, group.set_cpu_weight(weight));
+        set_idle();
+    }
+    return done;
+}
+
+// The node's group competes with those beside it in the root; the root, with the owner's. Other
+// nodes of this machine may have guests lowered too.
+Status NodeShare::rank_top(Rank rank, int64_t weight) const {
+    TRY_ASSIGN(const Cgroup top, cgroups_.top(CgroupUse{.cpu = true}));
+    if (rank == Rank::offered) {
+        TRY_ASSIGN(const auto nodes, cgroups_.list());
+        for (const std::string& node : nodes) {
+            const auto group = cgroups_.create(node, CgroupUse{.cpu = true});
+            if (group && group->cpu_idle()) return {};
+        }
+    }
+    return rank_cpu(top, rank, weight);
+}
+
+Status NodeShare::rank_memory(Rank rank) const {
+    if (!jobs_) return {};
+    if (rank != Rank::idle) return jobs_->set_memory_high(0);
+    TRY_ASSIGN(const int64_t held, jobs_->memory_bytes());
+    return jobs_->set_memory_high(std::max<int64_t>(held, 1 << 20));
+}
+
+Status NodeShare::rank(Rank rank, int64_t cpu_weight) {
+    constexpr int64_t least = 1, leaves = 10, normal = 100;
+    if (!share_.has("cpu"))
+        return fail_errno("this machine has no controller of CPUs for groups", ENOTSUP);
+    rank_ = rank;
+    const int64_t behind = rank == Rank::idle ? least : leaves;
+    const int64_t weight = rank == Rank::offered ? cpu_weight : behind;
+    Status done = rank_cpu(share_, rank, weight);
+    // What the configuration says of guests together counts where they meet the owner's.
+    note(done, rank_top(rank, weight));
+    if (io_) note(done, io_->set_io_weight(rank == Rank::offered ? normal : least));
+    note(done, rank_memory(rank));
+    return done;
 }
 
 void NodeShare::trouble(const char* what, const Error& why) {
@@ -98,6 +172,7 @@ void NodeShare::bound_memory(int64_t memory_mb) {
         if (!*set) return;
     }
     memory_in_force_mb_ = memory_mb;
+    if (const Status high = rank_memory(rank_); !high) trouble("memory", high.error());
 }
 
 bool NodeShare::memory_waits(int64_t memory_mb, const Hardware& all) const {

@@ -31,8 +31,16 @@ class NodeShare {
     // Of the group of the node, where v1 has the CPU controller.
     std::vector<int> v1_tasks() const;
 
-    // Of all jobs together, against the rest of the machine's 100.
-    Status set_cpu_weight(int64_t weight) { return share_.set_cpu_weight(weight); }
+    // Likewise, with its controller of disks: a capsule has no group of its own there.
+    std::vector<int> v1_io_tasks() const;
+
+    // How guests stand behind the owner. idle: they run on what he leaves, their disks come last,
+    // and they get no more memory while he wants it. leaving: what takes them away (CRIU, in their
+    // groups) gets a small share, so that it ends.
+    enum class Rank : uint8_t { offered, idle, leaving };
+    // Of all jobs together, against the rest of the machine's 100. What this machine has no
+    // controller for is left out. An error: something is not as it says; to be called again.
+    Status rank(Rank rank, int64_t cpu_weight);
     // What the owner offers bounds what all guests use in all. CPUs at once; memory when they hold
     // no more than that: until then the market moves or freezes whom the node has no room for, and
     // nobody is killed. To be called again then.
@@ -41,6 +49,9 @@ class NodeShare {
     bool memory_waits(int64_t memory_mb, const Hardware& all) const;
 
   private:
+    Status rank_cpu(const Cgroup& group, Rank rank, int64_t weight) const;
+    Status rank_top(Rank rank, int64_t weight) const;
+    Status rank_memory(Rank rank) const;
     bool try_limit(const std::string& jobs, bool CgroupUse::*controller, const char* name);
     void bound_cpus(int64_t cpus);
     void bound_memory(int64_t memory_mb);
@@ -51,6 +62,8 @@ class NodeShare {
     CapsuleGroups capsules_;
     Cgroup share_;
     std::optional<Cgroup> jobs_;  // if their memory can be bounded
+    std::optional<Cgroup> io_;    // of the node, if disks can be shared by weight
+    Rank rank_ = Rank::offered;
     CgroupUse limits_;
     int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
 };

@@ -172,6 +172,9 @@ constexpr auto words = std::to_array<CauseWords>({
     {other_files, "other_files",
      "the shared directories of the job's home {home} are other file systems here",
      "a job of --files=auto in a shared directory (shared_files) goes to other nodes"},
+    {owner_uses, "owner_uses", "{text}",
+     "the owner of that node uses it, or has paused its guests: the job is stopped in memory and "
+     "costs nothing; it goes on when he is away, or elsewhere when he stays"},
 });
 
 constexpr bool in_order() {
@@ -179,7 +182,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == other_files, "a code has no line");
+static_assert(in_order() && words.back().code == owner_uses, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -100,6 +100,7 @@ enum class CauseCode : uint16_t {
     not_carried_out,
     file_not_opened,
     other_files,
+    owner_uses,
 };
 
 struct CauseWords {

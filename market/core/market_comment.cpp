@@ -92,6 +92,8 @@ Reason Market::why_pinned(const Job& job) const {
         return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
     const Node* at = find_node(where);
     if (running && at && !at->connected) return at_node(ReasonCode::node_away, where);
+    if (running && at && !r.report.paused.empty())
+        return at_node(ReasonCode::paused_by_owner, where).with(Figure::cause, r.report.paused);
     if (running && at && Places::keeps_guests(*at))
         return at_node(ReasonCode::node_keeps, where).with(Figure::cause, at->record.report.cannot);
     if (frozen && at && !at->connected)

@@ -77,7 +77,8 @@ SOUK_FIELDS(
     part("why_code", &JobReport::why, &Cause::code, cause_rule),
     field("array", &JobReport::array, rule::name), field("array_index", &JobReport::array_index),
     field("waits_for", &JobReport::waits_for, rule::name),
-    field("files", &JobReport::files, rule::unless_same));
+    field("files", &JobReport::files, rule::unless_same), field("paused", &JobReport::paused),
+    part("paused_code", &JobReport::paused, &Cause::code, cause_rule));
 
 SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),

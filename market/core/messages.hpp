@@ -120,6 +120,8 @@ struct JobReport {
     // why its home does not let it begin yet; empty: it does
     std::string waits_for = {};
     FilesUse files = {};
+    // stands: since the owner of its node stops it there, and why; empty: not for that
+    Cause paused = {};
     bool operator==(const JobReport&) const = default;
 };
 

@@ -162,6 +162,9 @@ constexpr auto words = std::to_array<ReasonWords>({
      "srun --after, or the %N of srun --array: its home lets it begin when others have ended"},
     {near_files, "near_files", "{node} has its files, which {other} reads over the network",
      "what its files take through the network costs more than a faster place gains"},
+    {paused_by_owner, "paused_by_owner", "is stopped on {node} for now: {cause}",
+     "the owner of its node uses it, or has paused its guests (pvdctl pause): it costs nothing, "
+     "and goes on when he is away"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -199,7 +202,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == near_files, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == paused_by_owner, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -101,6 +101,7 @@ enum class ReasonCode : uint16_t {
     runs,
     waits_for_job,
     near_files,
+    paused_by_owner,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -4,7 +4,8 @@ import subprocess
 
 from conftest import until
 from test_checkpoints import configured
-from test_owner import group_file
+from test_owner import group_file, stands
+from test_wake import reloaded
 
 LEAVE = 'owner_return = "leave"\nowner_leave_s = 2\nowner_cpu_percent = 10\n'
 HOG = ["/usr/bin/python3", "-c", "while True: pass"]
@@ -27,7 +28,7 @@ def test_guests_are_lowered_and_leave_while_the_owner_uses_the_node(market):
             assert told["presence"]["guests"] in ("lowered", "leaving") and told["presence"]["why"]
             until("a second has been measured", lambda: status(market, at)["owner_permille"] > 0)
             assert status(market, at)["headroom_permille"] < 1000
-            assert int(group_file(market, at, "", "cpu.weight", "cpu.shares")) in (1, 10)
+            assert int(group_file(market, at, "", "cpu.weight", "cpu.shares")) < 103
             market.until_job(job.id, "has left",
                              lambda j: j["where"] != at and j["status"] == "run")
             told = status(market, at)
@@ -42,3 +43,59 @@ def test_guests_are_lowered_and_leave_while_the_owner_uses_the_node(market):
     assert int(group_file(market, at, "", "cpu.weight", "cpu.shares")) in (100, 1024)
     back = market.srun("-p", 500, "sleep", "1000")
     assert market.until_runs(back.id)["where"]
+
+
+STOP = ('owner_return = "stop"\nowner_stop_s = 0\nowner_cpu_percent = 10\nowner_away_s = 2\n'
+        'owner_wait_ms = 10000\n')
+COUNT = """
+import time
+for i in range(10**9):
+    print(i, flush=True)
+    time.sleep(0.02)
+"""
+
+
+def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", COUNT)
+    at = market.until_runs(job.id)["where"]
+    job.printed(3)
+
+    def here():
+        return next(g for g in status(market, at)["here"] if g["job"] == job.id)
+
+    hog = subprocess.Popen(HOG)
+    try:
+        with configured(market, at, lambda text: STOP + text):
+            market.until_up()
+            until("guests are stopped",
+                  lambda: status(market, at)["presence"]["guests"] == "stopped")
+            until("the job stands", lambda: here()["state"] == "paused")
+            assert here()["why_code"] == "owner_uses" and at in here()["why"]
+            told = market.until_job(job.id, "is known to stand",
+                                    lambda j: j.get("reason", {}).get("code") == "paused_by_owner")
+            assert told["where"] == at and told["status"] == "run", told
+            # What it had printed may still be on its way.
+            until("nothing more comes", lambda: stands(market, job))
+            cost, run = market.job(job.id)["cost"], market.job(job.id)["runtime_s"]
+            why = market.tool("marketctl", "why", job.id).stdout
+            assert f"is stopped on {at} for now: its owner uses node {at}" in why, why
+            # What the new configuration says too, and what a daemon that comes back finds.
+            assert reloaded(market, at, "owner_leave_s", "500") == "in_force"
+            assert here()["state"] == "paused"
+            market.kill_daemon(at)
+            market.until_up()
+            assert status(market, at)["presence"]["guests"] == "stopped"
+            lines = job.lines()
+            until("nothing more comes", lambda: stands(market, job))
+            assert job.lines() <= lines + 5
+            after = market.job(job.id)
+            assert after["cost"] == cost and after["runtime_s"] - run < 1, (run, after)
+            # He has it otherwise: it goes on. (What else runs on this machine is his use too.)
+            assert reloaded(market, at, "owner_return", '"lower"') == "in_force"
+            job.printed(job.lines() + 3)
+            assert status(market, at)["presence"]["guests"] in ("none", "lowered")
+            story = market.tool("marketctl", "job", job.id, "--story").stdout
+            assert "stopped" in story and f"its owner uses node {at}" in story, story
+    finally:
+        hog.kill()
+        hog.wait()

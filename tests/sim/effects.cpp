@@ -81,6 +81,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         }
         case What::ship: return do_ship(name, d, t);
         case What::stand: return do_stand(name, key, t);
+        case What::pause:  // no time passes in the simulator for which he might be here
+            return tell_guest(name, key, t, guest::Paused{d.on});
         case What::finish_dump:
             if (d.by_owner) world_.truths[key.id].destroyed = true;
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });

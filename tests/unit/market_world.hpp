@@ -340,6 +340,12 @@ struct World {
         job.immovable = job.report.cannot_move = why;
         tell(job);
     }
+    void paused(const JobId& id, const souk::Cause& why) {
+        HomeJob& job = jobs.at(id);
+        job.report.paused = why;
+        job.report.stands = !why.empty();
+        tell(job);
+    }
     void end_by_itself(HomeJob& job) { end(job); }
     void run_for(Nanos span) { run_until(now + span); }
 

@@ -172,6 +172,57 @@ START_TEST(the_share_of_guests_is_bounded_by_what_is_offered_and_kills_nobody) {
 }
 END_TEST
 
+START_TEST(guests_that_are_lowered_come_after_the_owner_in_all_and_are_as_before_later) {
+    CgroupFixture cgroups;
+    if (!need_root("making cgroups")) return;
+    Log log = quiet();
+    const auto open = [&](const char* node) {
+        return std::move(*NodeShare::open(log, cgroups.root() + "/" + node, 50));
+    };
+    const auto share = open("n1"), beside = open("n2");
+    using Rank = NodeShare::Rank;
+    UNIT_SKIP_IF(share->rank(Rank::offered, 50) ? nullptr : "no CPU controller");
+    const CgroupLayout& layout = cgroups->layout();
+    const auto read = [&](const char* controller, const std::string& file) -> std::string {
+        const std::string mount = layout.in_v2(controller) ? layout.v2 : layout.v1.at(controller);
+        const auto text = read_file(AT_FDCWD, mount + "/" + cgroups.root() + file);
+        return text ? text->substr(0, text->size() - 1) : "none";
+    };
+    const std::string weight = layout.in_v2("cpu") ? "/cpu.weight" : "/cpu.shares";
+    const std::string normal = layout.in_v2("cpu") ? "50" : "512";
+    UNIT_SKIP_IF(read("cpu", "/cpu.idle") == "none" ? "no cpu.idle" : nullptr);
+    for (const char* group : {"", "/n1"}) ck_assert_text(read("cpu", group + weight), normal);
+    OK(share->rank(Rank::idle, 50));
+    for (const char* group : {"", "/n1"})
+        ck_assert_text(read("cpu", group + std::string("/cpu.idle")), "1");
+    OK(share->rank(Rank::idle, 50));
+    OK(beside->rank(Rank::idle, 50));
+    OK(share->rank(Rank::leaving, 50));
+    ck_assert_text(read("cpu", "/n1" + weight), layout.in_v2("cpu") ? "10" : "102");
+    OK(share->rank(Rank::offered, 50));
+    ck_assert_text(read("cpu", "/n1" + weight), normal);
+    ck_assert_text(read("cpu", "/n1/cpu.idle"), "0");
+    OK(beside->rank(Rank::offered, 50));
+    ck_assert_text(read("cpu", "/cpu.idle"), "0");
+    ck_assert_text(read("cpu", weight), normal);
+    if (share->limits().memory) {
+        const std::string high =
+            layout.in_v2("memory") ? "/n1/jobs/memory.high" : "/n1/jobs/memory.soft_limit_in_bytes";
+        const std::string none = read("memory", high);
+        OK(share->rank(Rank::idle, 50));
+        ck_assert(read("memory", high) != none);
+        OK(share->rank(Rank::offered, 50));
+        ck_assert_text(read("memory", high), none);
+    }
+    if (!share->v1_io_tasks().empty()) {
+        OK(share->rank(Rank::idle, 50));
+        ck_assert_text(read("blkio", "/n1/blkio.bfq.weight"), "1");
+        OK(share->rank(Rank::offered, 50));
+        ck_assert_text(read("blkio", "/n1/blkio.bfq.weight"), "100");
+    }
+}
+END_TEST
+
 START_TEST(the_load_is_that_of_the_nodes_guests_and_each_has_its_own_cpu_time) {
     CgroupFixture cgroups;
     if (!need_root("making cgroups")) return;
@@ -205,4 +256,5 @@ UNIT_SUITE(agent_parts,
            who_waits_for_guests_to_leave_is_told_once_when_all_have_left_or_after_its_bound,
            the_newest_receipt_is_told_to_the_market_and_only_a_newer_one_is_kept,
            the_share_of_guests_is_bounded_by_what_is_offered_and_kills_nobody,
+           guests_that_are_lowered_come_after_the_owner_in_all_and_are_as_before_later,
            the_load_is_that_of_the_nodes_guests_and_each_has_its_own_cpu_time);

@@ -45,6 +45,7 @@ struct Watched {
                      dir.fd,
                      {.tell_init = [this](Nanos until) { told.push_back(until); },
                       .lapsed = [this] { ++lapses; }}};
+    bool marked_paused() const { return ::faccessat(dir.fd.get(), SOUK_PAUSED_NAME, F_OK, 0) == 0; }
     bool marked() const { return ::faccessat(dir.fd.get(), SOUK_LAPSED_NAME, F_OK, 0) == 0; }
     void lapse() {
         lease.keep(Loop::now(), false);
@@ -183,6 +184,67 @@ START_TEST(a_capsule_that_ends_has_no_deadline) {
 }
 END_TEST
 
+START_TEST(what_the_owner_stops_runs_for_a_dump_alone_and_stands_again_after_it) {
+    Watched w;
+    OK(w.lease.pause(true));
+    ck_assert(w.group.stands && w.marked_paused());
+    w.lease.at_dump(true);
+    ck_assert(!w.group.stands && !w.marked_paused());  // found so, it is the dump's
+    OK(w.lease.stop_for_dump());
+    ck_assert(w.group.stands && !w.marked_paused());
+    ck_assert(w.lease.let_run());
+    ck_assert(!w.group.stands);  // CRIU is not done with it
+    w.lease.at_dump(false);
+    ck_assert(w.group.stands && w.marked_paused());
+    OK(w.lease.pause(false));
+    ck_assert(!w.group.stands && !w.marked_paused());
+}
+END_TEST
+
+START_TEST(what_the_owner_lets_go_on_stands_for_its_dump_and_its_lease_all_the_same) {
+    Watched dumped;
+    dumped.lease.at_dump(true);
+    OK(dumped.lease.stop_for_dump());
+    OK(dumped.lease.pause(true));
+    OK(dumped.lease.pause(false));
+    ck_assert(dumped.group.stands);
+    Watched over;
+    OK(over.lease.pause(true));
+    over.lapse();
+    ck_assert(over.marked());
+    OK(over.lease.pause(false));
+    ck_assert(over.group.stands);
+    ck_assert(!over.lease.let_run());
+    over.lease.keep(Loop::now() + far, false);
+    ck_assert(!over.group.stands);
+    // A lease that was renewed meanwhile lets nothing go that the owner holds.
+    Watched held;
+    OK(held.lease.pause(true));
+    held.lapse();
+    held.lease.keep(Loop::now() + far, false);
+    ck_assert(held.group.stands && held.marked_paused() && !held.marked());
+    OK(held.lease.resume());
+    ck_assert(held.group.stands);
+}
+END_TEST
+
+START_TEST(a_restarted_daemon_finds_what_the_owner_has_stopped) {
+    Watched before;
+    OK(before.lease.pause(true));
+    LeaseWatch after{before.loop,
+                     JobLog(before.log, JobId{"n1", 1}, Epoch{1}),
+                     before.group,
+                     before.dir.fd,
+                     {.tell_init = [](Nanos) {}, .lapsed = [] {}}};
+    ck_assert(after.found_paused());
+    OK(after.pause(false));
+    ck_assert(!before.group.stands && !before.marked_paused());
+    Watched refused;
+    refused.group.refuses = true;
+    ck_assert(!refused.lease.pause(true) && !refused.marked_paused());
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE(lease_watch, a_job_stands_at_its_deadline_and_a_new_lease_lets_it_go_on,
@@ -195,6 +257,9 @@ UNIT_SUITE(lease_watch, a_job_stands_at_its_deadline_and_a_new_lease_lets_it_go_
            a_job_that_cannot_be_stopped_in_place_is_not_said_to_stand,
            the_first_deadline_that_pid_1_knows_counts_after_a_restart_and_no_later_one,
            a_restarted_daemon_finds_what_the_lease_and_what_a_dump_has_stopped,
+           what_the_owner_stops_runs_for_a_dump_alone_and_stands_again_after_it,
+           what_the_owner_lets_go_on_stands_for_its_dump_and_its_lease_all_the_same,
+           a_restarted_daemon_finds_what_the_owner_has_stopped,
            a_capsule_that_ends_has_no_deadline);
 
 }  // namespace souk::unit

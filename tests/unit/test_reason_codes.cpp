@@ -122,6 +122,16 @@ START_TEST(what_is_not_connected_or_not_heard_has_a_code) {
     p.cannot = "no CRIU";
     keeps.set_provider(p);
     ck_assert_text(keeps.of(c), "node_keeps");
+    keeps.paused(c, {CauseCode::owner_uses, "its owner uses it"});
+    keeps.run_for(s(60));
+    const Money cost = keeps.cost(c);
+    ck_assert_text(keeps.of(c), "paused_by_owner");
+    ck_assert_text(keeps.comment(c), "is stopped on n1 for now: its owner uses it");
+    keeps.run_for(s(60));
+    ck_assert(keeps.cost(c) == cost);
+    keeps.paused(c, {});
+    keeps.run_for(s(60));
+    ck_assert(keeps.cost(c) > cost);
     ck_assert_text(keeps.of("n1"), "node_unable");
 }
 END_TEST

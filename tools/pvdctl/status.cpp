@@ -18,6 +18,9 @@ std::string guests_text(const Json& p) {
             text += "frozen to the disk of this node";
         else if (state == "stopped")
             text += "stopped where it is: no CPU, " + memory + " of memory at most";
+        else if (state == "paused")
+            text +=
+                "paused: no CPU, " + memory + " of memory at most (" + field(guest, "why") + ")";
         else
             text += "runs";
         if (guest.contains("cannot_move")) text += " (" + field(guest, "cannot_move") + ")";
@@ -29,7 +32,9 @@ std::string presence_text(const Json& presence) {
     if (field(presence, "here") != "yes") return "none; guests are as offered";
     const std::string guests = field(presence, "guests");
     return "for " + duration(presence, "since_s") + " (" + field(presence, "why") + "); guests " +
-           (guests == "leaving" ? "leave" : "are lowered");
+           (guests == "leaving"   ? "leave"
+            : guests == "stopped" ? "are stopped in memory"
+                                  : "are lowered");
 }
 
 }  // namespace

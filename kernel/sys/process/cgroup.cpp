@@ -108,6 +108,45 @@ Status Cgroup::set_cpu_weight(int64_t weight) const {
     return {};
 }
 
+Status Cgroup::set_cpu_idle(bool idle) const {
+    TRY_ASSIGN(const Member* member, need("cpu"));
+    if (const Status s = write_file(member->dir.get(), "cpu.idle", idle ? "1" : "0"); !s)
+        return wrap(member->path, s.error());
+    return {};
+}
+
+bool Cgroup::cpu_idle() const {
+    const Member* const member = find("cpu");
+    const auto text = member ? read_file(member->dir.get(), "cpu.idle") : fail("");
+    return text && text->starts_with("1");
+}
+
+// Of the schedulers of disks, BFQ has weights; the controller itself has one where the kernel
+// reckons costs (iocost).
+Status Cgroup::set_io_weight(int64_t weight) const {
+    const Member* const v2 = find("io");
+    TRY_ASSIGN(const Member* member, v2 ? Result<const Member*>(v2) : need("blkio"));
+    const std::string text = std::to_string(weight);
+    const char* const first = v2 ? "io.weight" : "blkio.weight";
+    const char* const second = v2 ? "io.bfq.weight" : "blkio.bfq.weight";
+    const Status cost = write_file(member->dir.get(), first, text);
+    const Status bfq =
+        write_file(member->dir.get(), second, std::to_string(std::min<int64_t>(weight, 1'000)));
+    if (cost || bfq) return {};
+    return wrap(member->path, bfq.error());
+}
+
+Status Cgroup::set_memory_high(int64_t bytes) const {
+    TRY_ASSIGN(const Member* member, need("memory"));
+    const char* const file = member->v2 ? "memory.high" : "memory.soft_limit_in_bytes";
+    const char* const none = member->v2 ? "max" : "-1";
+    if (const Status s =
+            write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes));
+        !s)
+        return wrap(member->path, s.error());
+    return {};
+}
+
 Status Cgroup::set_memory_max(int64_t bytes) const {
     TRY_ASSIGN(const Member* member, need("memory"));
     const char* const file = member->v2 ? "memory.max" : "memory.limit_in_bytes";

@@ -65,6 +65,7 @@ struct CgroupUse {
     bool cpu = false;
     bool memory = false;
     bool pids = false;
+    bool io = false;
 };
 
 // A name is parts of [A-Za-z0-9._-], split by '/'.
@@ -87,6 +88,14 @@ class Cgroup {
     Status add(pid_t pid) const;
     // CPU share against siblings, 1 to 10000, 100 is normal.
     Status set_cpu_weight(int64_t weight) const;
+    // Its processes run on what others leave alone (the group's SCHED_IDLE). ENOENT: a kernel
+    // before 5.15. While that is on, no weight can be set.
+    Status set_cpu_idle(bool idle) const;
+    bool cpu_idle() const;
+    // Share of the disks, as of CPUs. ENOENT: no scheduler of disks that has one.
+    Status set_io_weight(int64_t weight) const;
+    // What is held beyond that is given back first (v1: when memory is short); 0 lifts that.
+    Status set_memory_high(int64_t bytes) const;
     // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above
     // or below has another idea. bursts: what was left of a tenth of a second may be used up in the
     // next.
@@ -165,6 +174,8 @@ class Cgroups {
     // split by '/'. On v2 a group that has children with limits can hold no process itself: nodes
     // keep theirs in a leaf.
     Result<Cgroup> create(const std::string& name, CgroupUse use = {}) const;
+    // The root, in which they all are.
+    Result<Cgroup> top(CgroupUse use = {}) const { return make({}, use); }
     // The names of the groups directly below `parent` (empty: below the root), in any hierarchy,
     // sorted.
     Result<std::vector<std::string>> list(const std::string& parent = {}) const;
@@ -176,6 +187,7 @@ class Cgroups {
     Cgroups(CgroupLayout layout, std::string root)
         : layout_(std::move(layout)), root_(std::move(root)) {}
     std::vector<std::string> mounts() const;
+    Result<Cgroup> make(const std::string& name, CgroupUse use) const;
     Status make_v2(const std::string& path, CgroupUse use) const;
     void share_realtime(const std::string& mount, const std::string& path) const;
     std::string below_root(const std::string& name) const {

@@ -51,6 +51,7 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     if (use.cpu && layout_.in_v2("cpu")) enable += "+cpu ";
     if (use.memory && layout_.in_v2("memory")) enable += "+memory ";
     if (use.pids && layout_.in_v2("pids")) enable += "+pids ";
+    if (use.io && layout_.in_v2("io")) enable += "+io ";
     if (enable.empty()) return {};
     std::string parent = layout_.v2;
     for (size_t at = 0; at < path.size();) {
@@ -110,6 +111,10 @@ void Cgroups::share_realtime(const std::string& mount, const std::string& path) 
 
 Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
     if (!valid_cgroup_name(name)) return fail("bad cgroup name '" + name + "'");
+    return make(name, use);
+}
+
+Result<Cgroup> Cgroups::make(const std::string& name, CgroupUse use) const {
     Cgroup group;
     group.name_ = name;
     const std::string path = below_root(name);
@@ -133,6 +138,7 @@ Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
     if (use.cpu) wanted.emplace_back("cpu");
     if (use.memory) wanted.emplace_back("memory");
     if (use.pids) wanted.emplace_back("pids");
+    if (use.io) wanted.emplace_back(layout_.in_v2("io") ? "io" : "blkio");
     if (!v2) wanted.emplace_back("cpuacct");
     for (const std::string& controller : wanted) {
         if (layout_.in_v2(controller)) {

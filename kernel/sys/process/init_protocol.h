@@ -38,6 +38,7 @@ enum {
 #define SOUK_EXIT_NAME "exit"
 #define SOUK_LOG_NAME "init.log"
 #define SOUK_LAPSED_NAME "lapsed"  // there: the job's group was frozen because its lease was over
+#define SOUK_PAUSED_NAME "paused"  // or for the owner of the node
 
 // Field use is written beside each type; fields not named are 0. "+x" is what follows the struct.
 enum souk_type {

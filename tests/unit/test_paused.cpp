@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jobs that the owner of their node has paused: the Guest and the home's HomeRuns by hand.
+#include "agentd/core/guest.hpp"
+#include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_runs.hpp"
+
+#include "tests/unit/guest_bench.hpp"
+#include "tests/unit/home_rig.hpp"
+
+namespace souk::unit {
+namespace {
+
+constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
+
+struct Host : guests::Bench {
+    explicit Host(bool can_stop = true) { g = Guest(16, can_stop); }
+    const GuestEvent& told() const {
+        const GuestEvent* last = nullptr;
+        for (const auto& o : out)
+            if (const auto* t = std::get_if<guest::ToHome>(&o))
+                if (const auto* e = std::get_if<GuestEvent>(&t->message)) last = e;
+        ck_assert(last != nullptr);
+        return *last;
+    }
+};
+
+// A job at its owner n2.
+struct Run : HomeRig {
+    HomeRuns runs{{s(60), s(900)}};
+    HomeCheckpoints checkpoints{{{}, s(50), "a:1"}};
+    HomeLeases leases;
+    HomeExpels expels{s(4)};
+    HomeJob job;
+
+    Run() { job = running(); }
+    void hears(const GuestEvent& e) {
+        (void)runs.hears(job, e, turn(), {checkpoints, leases, expels});
+    }
+};
+
+}  // namespace
+
+START_TEST(an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why) {
+    const Cause why(CauseCode::owner_uses, "its owner uses node n2");
+    Host h;
+    h.running();
+    const auto pauses = [&](const Cause& cause) -> Host& {
+        h.end([&](Guest& m, guest::Outputs& o) { m.set_paused(cause, o); });
+        return h;
+    };
+    ck_assert_text(pauses(why).text(), "pause");
+    ck_assert_text(pauses(why).text(), "");
+    ck_assert(h.g.any_paused());
+    ck_assert_text(h.ended(guest::Paused{true}).text(), ">running");
+    ck_assert(h.told().paused == why);
+    // An order is carried out as of any that runs; what stands for a dump is not said to be paused.
+    h.command(GuestVerb::prepare_dump);
+    ck_assert_text(h.criu_ready().text(), ">dump_ready");
+    ck_assert(h.told().paused == why);
+    ck_assert_text(h.command(GuestVerb::ship).text(), "send_precopy");
+    h.sent_precopy();
+    h.ended(guest::DumpFroze{});
+    ck_assert(h.told().paused.empty());
+    h.ended(guest::DumpFailed{"no", false});
+    ck_assert(h.told().state == GuestState::running && h.told().paused == why);
+    ck_assert_text(pauses({}).text(), "pause");
+    ck_assert(!h.g.any_paused());
+    h.ended(guest::Paused{true});  // of before
+    h.ended(guest::Paused{false});
+    ck_assert(h.told().paused.empty());
+    // What comes stands as soon as it runs; what could not be stopped is not said to stand.
+    Host late;
+    late.end([&](Guest& m, guest::Outputs& o) { m.set_paused(why, o); });
+    ck_assert_text(late.running().text(), ">running pause");
+    late.ended(guest::Paused{true, "no"});
+    ck_assert(late.told().paused.empty());
+    // Without cgroup v2 nothing is stopped.
+    Host plain(false);
+    plain.running();
+    plain.end([&](Guest& m, guest::Outputs& o) { m.set_paused(why, o); });
+    ck_assert_text(plain.text(), "");
+}
+END_TEST
+
+START_TEST(whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why) {
+    const Cause why(CauseCode::owner_uses, "its owner uses node n2");
+    Run m;
+    m.hears(HomeRig::event(GuestState::running));
+    m.now += s(10);
+    GuestEvent paused = HomeRig::event(GuestState::running);
+    paused.paused = why;
+    m.hears(paused);
+    ck_assert(m.job.phase == JobPhase::running && !HomeClock::runs(m.job));
+    ck_assert(m.runs.paused(m.job) == why && m.job.stats.run_time == s(10));
+    ck_assert_text(m.said(), "is stopped on n2 for now, and costs nothing: " + why + "\n");
+    ck_assert(m.job.story.steps().back().what == StoryStep::What::stopped);
+    ck_assert(m.job.story.steps().back().why.code == CauseCode::owner_uses);
+    ck_assert_int_eq(m.reports(), 1);
+    m.now += s(100);
+    m.hears(paused);
+    ck_assert_text(m.said(), "");
+    ck_assert_int_eq(m.reports(), 0);
+    m.hears(HomeRig::event(GuestState::running));
+    ck_assert_text(m.said(), "goes on, on n2\n");
+    ck_assert(m.job.story.steps().back().what == StoryStep::What::resumed);
+    m.now += s(5);
+    ck_assert(HomeClock::run_time(m.job, m.now) == s(15) && m.runs.paused(m.job).empty());
+    // A daemon that comes back and finds it so does not take the time between for run time.
+    HomeClock clock;
+    HomeJob again = m.job;
+    clock.loaded(again, again.boot);
+    clock.prove(again, paused, m.now + s(100));
+    ck_assert(!HomeClock::runs(again) && HomeClock::run_time(again, m.now + s(100)) == s(10));
+}
+END_TEST
+
+UNIT_SUITE(paused, an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why,
+           whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why);
+
+}  // namespace souk::unit
