@@ -115,6 +115,13 @@ struct {
 } slots SEC(".maps");
 
 struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, LOAD_NAMES);
+    __type(key, char[LOAD_NAME]);
+    __type(value, __u32);
+} names SEC(".maps");
+
+struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 4096);
 } notices SEC(".maps");
@@ -151,6 +158,16 @@ static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
     return id;
 }
 
+// A server of files outlives the daemon that has started it, and the next one is not its parent.
+static __always_inline bool serves_files(struct task_struct* task) {
+    char name[LOAD_NAME] = {};
+    const char server[] = "souk-files";
+    bpf_probe_read_kernel_str(name, sizeof name, task->comm);
+    for (int i = 0; i < (int)sizeof server; ++i)
+        if (name[i] != server[i]) return 0;
+    return 1;
+}
+
 static __always_inline __u32 slot_of(struct task_struct* task) {
     if (task->pid == 0) return LOAD_NONE;
     if (task->flags & KERNEL_THREAD) return LOAD_SYSTEM;
@@ -158,7 +175,7 @@ static __always_inline __u32 slot_of(struct task_struct* task) {
     const int level = group->level;
     if (level < node_level || ancestor_id(group, node_level) != node_id) {
         const bool daemon = task->tgid == daemon_tgid || task->real_parent->tgid == daemon_tgid;
-        return daemon ? LOAD_SYSTEM : LOAD_OWNER;
+        return daemon || serves_files(task) ? LOAD_SYSTEM : LOAD_OWNER;
     }
     if (level < job_level) return 0;
     const __u64 job = ancestor_id(group, job_level);
@@ -322,6 +339,17 @@ static __always_inline void add_life(struct task_struct* task, bool born) {
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct* parent, struct task_struct* child) {
     add_life(child, 1);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct* task) {
+    char name[LOAD_NAME] = {};
+    bpf_probe_read_kernel_str(name, sizeof name, task->comm);
+    // bpf_probe_read_kernel_str leaves what follows the end as it was: zeros
+    if (!bpf_map_lookup_elem(&names, name) || slot_of(task) != LOAD_OWNER) return 0;
+    struct load_notice n = {LOAD_NOTICE_PROGRAM, task->tgid, 0};
+    bpf_ringbuf_output(&notices, &n, sizeof n, 0);
     return 0;
 }
 

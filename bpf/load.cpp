@@ -22,6 +22,11 @@
 #include "kernel/sys/loop/backoff.hpp"
 
 namespace souk {
+
+// load_proc.cpp
+Result<Nanos> machine_run();
+Nanos system_run();
+
 namespace {
 
 // The initial cgroup namespace (PROC_CGROUP_INIT_INO). In another one, depths of paths are not
@@ -54,24 +59,16 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
     return leading_number<int64_t>(std::string_view(*text).substr(blank + 1)).value_or(-1);
 }
 
-// What all CPUs have run since the machine started, with what interrupts took.
-Result<Nanos> machine_run() {
-    const auto text = read_file(AT_FDCWD, "/proc/stat");
-    long long user = 0, nice = 0, system = 0, idle = 0, io_wait = 0, irq = 0, soft_irq = 0;
-    if (!text || std::sscanf(text->c_str(), "cpu %lld %lld %lld %lld %lld %lld %lld", &user, &nice,
-                             &system, &idle, &io_wait, &irq, &soft_irq) != 7)
-        return fail("read /proc/stat: no line of all CPUs");
-    const long long ticks = user + nice + system + irq + soft_irq;
-    return Nanos{ticks * (1'000'000'000 / ::sysconf(_SC_CLK_TCK))};
-}
-
 // Called by take_notices.
 int noticed(void* on_notice, void* data, size_t bytes) {
     load_notice n{};
     if (bytes < sizeof n) return 0;
     std::memcpy(&n, data, sizeof n);
     (*static_cast<std::function<void(const LoadNotice&)>*>(on_notice))(
-        {n.kind == LOAD_NOTICE_WAIT, static_cast<pid_t>(n.pid), {static_cast<int64_t>(n.ns)}});
+        {n.kind == LOAD_NOTICE_WAIT,
+         static_cast<pid_t>(n.pid),
+         {static_cast<int64_t>(n.ns)},
+         n.kind == LOAD_NOTICE_PROGRAM});
     return 0;
 }
 
@@ -120,8 +117,9 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Op
     if (const int error = load_bpf__attach(skeleton.get()); error != 0)
         return fail_errno("attach the load programs", -error);
     TRY_ASSIGN(slots_, duplicate(bpf_map__fd(skeleton->maps.slots)));
-    for (const bpf_link* link :
-         {skeleton->links.on_switch, skeleton->links.on_fork, skeleton->links.on_exit}) {
+    TRY_ASSIGN(names_, duplicate(bpf_map__fd(skeleton->maps.names)));
+    for (const bpf_link* link : {skeleton->links.on_switch, skeleton->links.on_fork,
+                                 skeleton->links.on_exec, skeleton->links.on_exit}) {
         TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
         links_.push_back(std::move(kept));
     }
@@ -156,6 +154,7 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
 void LoadProbe::close() {
     links_.clear();
     slots_.reset();
+    names_.reset();
     ring_.reset();
     if (cpus_ != nullptr) ::munmap(std::exchange(cpus_, nullptr), bytes_);
 }
@@ -173,6 +172,7 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     ring_ = std::move(other.ring_);
     on_notice_ = std::move(other.on_notice_);
     slots_ = std::move(other.slots_);
+    names_ = std::move(other.names_);
     links_ = std::move(other.links_);
     jobs_ = std::move(other.jobs_);
     last_of_node_ = other.last_of_node_;
@@ -312,12 +312,15 @@ Result<LoadSample> LoadProbe::read_owner() {
     if (cpus_ != nullptr) return sum(LOAD_OWNER, last_of_owner_);
     TRY_ASSIGN(const Nanos all, machine_run());
     TRY_ASSIGN(const LoadSample node, read_node());
-    last_of_owner_.run = std::max(last_of_owner_.run, all - node.run);
+    const Nanos system = read_system().run;
+    last_of_owner_.run = std::max(last_of_owner_.run, all - node.run - system);
     return last_of_owner_;
 }
 
 LoadSample LoadProbe::read_system() {
-    return cpus_ != nullptr ? sum(LOAD_SYSTEM, last_of_system_) : LoadSample{};
+    if (cpus_ != nullptr) return sum(LOAD_SYSTEM, last_of_system_);
+    last_of_system_.run = std::max(last_of_system_.run, system_run());
+    return last_of_system_;
 }
 
 void LoadProbe::notice(Nanos run, Nanos wait) {
@@ -326,6 +329,23 @@ void LoadProbe::notice(Nanos run, Nanos wait) {
         __atomic_store_n(&cpus_[i].notice_wait_ns, static_cast<uint64_t>(wait.ns),
                          __ATOMIC_RELAXED);
     }
+}
+
+Status LoadProbe::notice_programs(const std::set<std::string>& programs) {
+    if (cpus_ == nullptr) return {};
+    if (programs.size() > LOAD_NAMES)
+        return fail("at most " + std::to_string(LOAD_NAMES) + " programs are noticed");
+    char key[LOAD_NAME];
+    while (bpf_map_get_next_key(names_.get(), nullptr, key) == 0)
+        bpf_map_delete_elem(names_.get(), key);
+    for (const std::string& program : programs) {
+        std::memset(key, 0, sizeof key);
+        program.copy(key, sizeof key - 1);
+        const uint32_t one = 1;
+        if (const int error = bpf_map_update_elem(names_.get(), key, &one, BPF_ANY); error != 0)
+            return fail_errno("notice program " + program, -error);
+    }
+    return {};
 }
 
 int LoadProbe::notices_fd() const { return ring_ ? ring_buffer__epoll_fd(ring_.get()) : -1; }

@@ -44,8 +44,14 @@ struct load_cpu {
     struct load_counter counters[LOAD_COUNTERS];
 };
 
-/* What is told at once: the owner's tasks use this CPU, or wait for it. */
-enum load_notice_kind { LOAD_NOTICE_RUN = 1, LOAD_NOTICE_WAIT = 2 };
+/* What is told at once: the owner's tasks use this CPU, or wait for it, or begin a program. */
+enum load_notice_kind {
+    LOAD_NOTICE_RUN = 1,
+    LOAD_NOTICE_WAIT = 2,
+    LOAD_NOTICE_PROGRAM = 3 /* one of the programs that are named begins; ns is 0 */
+};
+#define LOAD_NAME 16 /* of a program, as the kernel keeps it, filled with zeros */
+#define LOAD_NAMES 64
 struct load_notice {
     unsigned int kind;
     unsigned int pid;

@@ -8,7 +8,7 @@
 //   "proc"  cpu.stat of the groups and schedstat of their threads, where BTF, permission or cgroup
 //           v2 is missing; why_not_bpf() says which. Here a thread's wait counts from when a read
 //           first sees it, until the last read that does. Of the owner there is the run time
-//           alone, with that of the kernel and the daemon in it.
+//           alone; what the kernel's threads and the daemon run is counted in ticks.
 // Figures are totals since add() (a group that was there before: since it was made; the node: since
 // open()) and never fall. What can fail: errno of the kernel's answer.
 #pragma once
@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct LoadNotice {
     bool waited = false;  // else it ran
     pid_t pid = 0;
     Nanos span;
+    bool program = false;  // none of both: a program that is named has begun
 };
 
 class LoadProbe {
@@ -90,12 +92,14 @@ class LoadProbe {
     // ENOENT: not added.
     Result<LoadSample> read(const std::string& job);
     Result<LoadSample> read_node();
-    // Of what is not of the node. system: threads of the kernel, the daemon and its children; with
-    // "proc" they are in the owner's.
+    // Of what is not of the node. system: threads of the kernel, the daemon and its children.
     Result<LoadSample> read_owner();
     LoadSample read_system();
     // What is noticed from now on, as Options say.
     void notice(Nanos run, Nanos wait);
+    // And that the owner begins one of these programs, by name (15 bytes count). With "proc" that
+    // is not noticed.
+    Status notice_programs(const std::set<std::string>& programs);
     // Readable when a notice has come; -1: none will. At most one a second comes from each CPU. A
     // task that nobody contends for its CPU is noticed when it is switched out.
     int notices_fd() const;
@@ -126,6 +130,7 @@ class LoadProbe {
     load_cpu* cpus_ = nullptr;  // mapped, one per CPU
     size_t cpu_count_ = 0, bytes_ = 0;
     Fd slots_;  // map: cgroup id -> slot
+    Fd names_;  // map: name of a program -> it is noticed
     std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
     std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;
     std::vector<Fd> links_;  // the programs run while these are open

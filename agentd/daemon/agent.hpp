@@ -143,10 +143,12 @@ class Agent final : private ToolHost, private OwnHome {
     // agent_owner_use.cpp: whether he uses it himself
     LoadProbe::Options load_options() const;
     Status watch_presence();
-    void owner_used(const std::string& why);
+    void owner_used(OwnerSign sign, const std::string& why);
     void see_presence();
     void find_presence();
     void presence_configured();
+    void watch_signs();
+    void see_signs();
     void have_rung();
     void rank_guests();
     std::string why_away(OwnerUse::Rung from) const;  // empty: guests are below that rung
@@ -202,6 +204,8 @@ class Agent final : private ToolHost, private OwnHome {
     LoadMeter load_{log_};              // of groups of the share
     OwnerUse owner_use_;
     OwnerUse::Rung rung_ = OwnerUse::Rung::none;  // in force
+    std::unique_ptr<OwnerSigns> signs_;
+    OwnerSign sign_ = OwnerSign::load;  // by which he was noticed
     Watch notices_watch_;
     Timer owner_use_timer_, rank_timer_;
     RetryPause rank_pause_;

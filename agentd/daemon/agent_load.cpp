@@ -22,8 +22,10 @@ void Agent::tick_load() {
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
     home_step([&](Home& h, home::Outputs&) { h.free_memory(reading.free_mb << 20); });
     if (reading.owner_permille * reading.cpus / 10 >= config_.owner_cpu_percent)
-        owner_used("his processes use " + std::to_string(reading.owner_permille / 10) +
-                   "% of the machine");
+        owner_used(OwnerSign::load, "his processes use " +
+                                        std::to_string(reading.owner_permille / 10) +
+                                        "% of the machine");
+    see_signs();
     apply_bounds();  // what could not be yet
     // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);

@@ -26,19 +26,43 @@ LoadProbe::Options Agent::load_options() const {
 }
 
 Status Agent::watch_presence() {
+    const std::string& v2 = share_ ? share_->cgroups().layout().v2 : "";
+    signs_ = std::make_unique<OwnerSigns>(
+        loop_, log_, config_.cgroup, v2.empty() ? "" : v2 + "/" + config_.cgroup,
+        [this](OwnerSign sign, const std::string& why) { owner_used(sign, why); });
+    watch_signs();
     if (load_.notices_fd() < 0) return {};
     TRY_ASSIGN(notices_watch_, loop_.watch(load_.notices_fd(), POLLIN, [this](short) {
         std::string why;
+        OwnerSign sign = OwnerSign::load;
         load_.take_notices([&](const LoadNotice& n) {
+            if (n.program) return signs_->began(n.pid);
+            sign = n.waited ? OwnerSign::wait : OwnerSign::load;
             why = "process " + std::to_string(n.pid) + (n.waited ? " waited " : " ran ") +
                   std::to_string(n.span.ns / 1'000'000) + " ms" + (n.waited ? " for a CPU" : "");
         });
-        if (!why.empty()) owner_used(why);
+        if (!why.empty()) owner_used(sign, why);
     }));
     return {};
 }
 
-void Agent::owner_used(const std::string& why) {
+void Agent::watch_signs() {
+    const bool nothing = config_.presence.on_return == OwnerUsePolicy::Return::nothing;
+    const OwnerSignsWish wish = nothing ? OwnerSignsWish() : config_.owner_signs;
+    if (const Status told = load_.notice_programs(wish.programs); !told)
+        log_.warning("the owner's programs are not noticed", {{"WHY", told.error()}});
+    signs_->watch(wish);
+}
+
+// Each second; where the kernel does not say which programs begin, they are looked for.
+void Agent::see_signs() {
+    constexpr uint64_t look_ticks = 5;
+    signs_->tick(load_.notices_fd() < 0 && load_ticks_ % look_ticks == 0);
+}
+
+void Agent::owner_used(OwnerSign sign, const std::string& why) {
+    owner_use_.tick(Loop::now());
+    if (!owner_use_.here()) sign_ = sign;
     owner_use_.used(Loop::now(), why);
     see_presence();
 }
@@ -53,8 +77,9 @@ void Agent::see_presence() {
     if (rung == rung_) return;
     rung_ = rung;
     have_rung();
-    log_.notice("the owner's use of this node",
-                {{"guests", to_string(rung)}, {"because", owner_use_.why()}});
+    log_.notice(
+        "the owner's use of this node",
+        {{"guests", to_string(rung)}, {"cause", to_string(sign_)}, {"because", owner_use_.why()}});
 }
 
 // At once what stops them; then what the market is to know.
@@ -102,6 +127,7 @@ std::string Agent::why_away(OwnerUse::Rung from) const {
 // Guests that the daemon before has stopped: he may use it still.
 void Agent::find_presence() {
     if (!guests_->machine().any_paused()) return;
+    sign_ = OwnerSign::before;
     owner_use_.found_stopped(Loop::now(), "he did before agentd was started again");
     see_presence();
     if (rung_ < OwnerUse::Rung::stopped) have_rung();  // the configuration knows it no more
@@ -110,6 +136,7 @@ void Agent::find_presence() {
 void Agent::presence_configured() {
     load_.notice(load_options());
     owner_use_.configured(config_.presence);
+    watch_signs();
     see_presence();
     rank_guests();
 }
@@ -120,7 +147,9 @@ void Agent::write_presence(JsonWriter& j) const {
     j.field("here", owner_use_.here()).field("guests", to_string(rung_));
     if (owner_use_.here())
         j.field("why", owner_use_.why())
+            .field("cause", to_string(sign_))
             .field("since_s", (Loop::now() - owner_use_.since()).ns / 1'000'000'000);
+    if (!signs_->trouble().empty()) j.field("not_seen", signs_->trouble());
     j.field("noticed_by", load_.notices_fd() >= 0 ? "the kernel, at once" : "a look each second");
     j.end_object();
 }

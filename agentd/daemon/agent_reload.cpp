@@ -6,12 +6,31 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves", "check_ahead",  "cpu_weight",   "cpus",
-        "files",           "frames",       "guest_groups", "memory_default_mb",
-        "memory_mb",       "on_market",    "owner_away_s", "owner_cpu_percent",
-        "owner_leave_s",   "owner_return", "owner_stop_s", "owner_wait_ms",
-        "pids_max",        "price",        "shared_files", "speed",
-        "user_map",        "wake",
+        "awake_for_moves",
+        "check_ahead",
+        "cpu_weight",
+        "cpus",
+        "files",
+        "frames",
+        "guest_groups",
+        "memory_default_mb",
+        "memory_mb",
+        "on_market",
+        "owner_away_s",
+        "owner_cpu_percent",
+        "owner_leave_s",
+        "owner_pressure_ms",
+        "owner_programs",
+        "owner_return",
+        "owner_sessions",
+        "owner_stop_s",
+        "owner_wait_ms",
+        "pids_max",
+        "price",
+        "shared_files",
+        "speed",
+        "user_map",
+        "wake",
     };
     return keys;
 }
@@ -39,6 +58,7 @@ Status Agent::reload(const Config& config) {
     config_.presence = config.presence;
     config_.owner_cpu_percent = config.owner_cpu_percent;
     config_.owner_wait = config.owner_wait;
+    config_.owner_signs = config.owner_signs;
     config_.awake_for_moves = config.awake_for_moves;
     config_.check_precopy = config.check_precopy;
     guests_->configured();

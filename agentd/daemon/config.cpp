@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -142,7 +143,7 @@ struct Reading {
     Config config;
     NetworkKeys network;
     std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
-                files = "local", on_return = "nothing";
+                files = "local", on_return = "nothing", owner_sessions = "none", owner_programs;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -365,6 +366,7 @@ void Reading::add_offer(Settings& all) {
 void Reading::add_owner(Settings& all) {
     Config& c = config;
     const std::vector<std::string> ends = {"stop", "kill"};
+    const std::vector<std::string> who_is_there = {"none", "local", "all"};
     const std::vector<std::string> returns = {"nothing", "lower", "stop", "leave"};
     const Settings some = {
         {"leave_s", seconds(c.policy.leave, 1, 86'400),
@@ -387,6 +389,20 @@ void Reading::add_owner(Settings& all) {
          "50"},
         {"owner_wait_ms", milliseconds(c.owner_wait, 1, 10'000),
          "Or when one of them has waited so long for a CPU.", "50"},
+        {"owner_sessions", one_of(owner_sessions, who_is_there),
+         "Or while such a login session is in use: none, those at a seat of the machine (local), "
+         "or "
+         "those from elsewhere as well (all).",
+         "\"local\""},
+        {"owner_programs", text(owner_programs),
+         "Or while one of these programs runs that is no guest's, by the first 15 bytes of their "
+         "names, parted by spaces.",
+         "\"firefox blender\""},
+        {"owner_pressure_ms", milliseconds(c.owner_signs.pressure, 0, 1'000),
+         "Or when processes that are no guests stood still so long of a second for want of a CPU, "
+         "of memory or of disks, as the kernel's pressure stall information says; 0: that is not "
+         "looked at.",
+         "200"},
         {"owner_stop_s", seconds(c.presence.stop, 0, 86'400),
          "How long the owner has used the machine when guests are stopped in memory, with "
          "owner_return = \"stop\" or \"leave\". Not before owner_leave_s: they only leave.",
@@ -400,6 +416,16 @@ void Reading::add_owner(Settings& all) {
          "\"15m\""},
     };
     all.insert(all.end(), some.begin(), some.end());
+}
+
+// A longer name is cut as the kernel cuts it.
+Status read_programs(const std::string& text, std::set<std::string>& programs) {
+    constexpr size_t name_max = 15, programs_max = 64;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) programs.insert(word.substr(0, name_max));
+    if (programs.size() > programs_max)
+        return fail("owner_programs: at most " + std::to_string(programs_max) + " names");
+    return {};
 }
 
 Settings Reading::settings() {
@@ -428,6 +454,12 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
                            : reading.on_return == "stop"  ? Return::stop
                            : reading.on_return == "lower" ? Return::lower
                                                           : Return::nothing;
+    using Sessions = OwnerSignsWish::Sessions;
+    c.owner_signs.sessions = reading.owner_sessions == "all"     ? Sessions::all
+                             : reading.owner_sessions == "local" ? Sessions::local
+                                                                 : Sessions::none;
+    if (auto good = read_programs(reading.owner_programs, c.owner_signs.programs); !good)
+        return wrap(path, good.error());
     using Filter = Config::Filter;
     c.filter = reading.filter == "limit-all"     ? Filter::all
                : reading.filter == "all-allowed" ? Filter::none

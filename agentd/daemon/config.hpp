@@ -10,6 +10,7 @@
 #include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/user_map.hpp"
+#include "agentd/daemon/owner_signs.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/config_text.hpp"
 #include "kernel/sys/net/job_port.hpp"
@@ -75,6 +76,7 @@ struct Config {
     OwnerUsePolicy presence;
     int64_t owner_cpu_percent = 25;  // that his processes use of one CPU
     Nanos owner_wait = Nanos::from_ms(20);
+    OwnerSignsWish owner_signs;
     int64_t output_mb = 1024;  // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;

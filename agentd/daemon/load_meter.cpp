@@ -31,6 +31,7 @@ Status LoadMeter::open(const Cgroups& cgroups, const std::string& node,
     probe_ = std::make_unique<LoadProbe>(std::move(probe));
     if (!probe_->why_not_bpf().empty())
         log_.notice("load is read from /proc", {{"WHY", probe_->why_not_bpf()}});
+    (void)read(1);  // what was before is nobody's use of now
     return {};
 }
 

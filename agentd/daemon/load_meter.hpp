@@ -25,6 +25,9 @@ class LoadMeter {
     void notice(const LoadProbe::Options& options) {
         if (probe_) probe_->notice(options.notice_run, options.notice_wait);
     }
+    Status notice_programs(const std::set<std::string>& programs) {
+        return probe_ ? probe_->notice_programs(programs) : Status{};
+    }
     void take_notices(const std::function<void(const LoadNotice&)>& each) {
         if (probe_) probe_->take_notices(each);
     }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// LoadProbe without BPF: what the machine, threads of the kernel and the daemon have run, of /proc.
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "bpf/load.hpp"
+#include "kernel/base/number.hpp"
+
+namespace souk {
+namespace {
+
+Nanos of_ticks(long long ticks) { return Nanos{ticks * (1'000'000'000 / ::sysconf(_SC_CLK_TCK))}; }
+
+// utime and stime of a process with all of its threads; zero: it has ended.
+Nanos process_run(pid_t pid) {
+    const auto text = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat");
+    const size_t name_end = text ? text->rfind(')') : std::string::npos;
+    if (name_end == std::string::npos) return {};
+    long long user = 0, system = 0;
+    const int got =
+        std::sscanf(text->c_str() + name_end,
+                    ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld", &user, &system);
+    return got == 2 ? of_ticks(user + system) : Nanos{};
+}
+
+std::vector<pid_t> children_of(const std::string& process) {
+    std::vector<pid_t> all;
+    const auto tasks = open_at(AT_FDCWD, "/proc/" + process + "/task", O_RDONLY | O_DIRECTORY);
+    const auto threads = tasks ? list_dir(tasks->get(), ".") : fail("");
+    if (!threads) return all;
+    for (const std::string& thread : *threads) {
+        const auto text = read_file(tasks->get(), thread + "/children");
+        std::istringstream words(text ? *text : std::string());
+        for (pid_t pid = 0; words >> pid;) all.push_back(pid);
+    }
+    return all;
+}
+
+// All threads of the kernel are children of one of them, which stands there by its name.
+std::vector<pid_t> kernel_threads() {
+    const auto name = read_file(AT_FDCWD, "/proc/2/comm");
+    return name && *name == "kthreadd\n" ? children_of("2") : std::vector<pid_t>();
+}
+
+Nanos used(int who) {
+    rusage usage{};
+    ::getrusage(who, &usage);
+    const auto of = [](const timeval& t) {
+        return Nanos{int64_t{t.tv_sec} * 1'000'000'000 + int64_t{t.tv_usec} * 1'000};
+    };
+    return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+}  // namespace
+
+// What all CPUs have run since the machine started; interrupts are nobody's.
+Result<Nanos> machine_run() {
+    const auto text = read_file(AT_FDCWD, "/proc/stat");
+    long long user = 0, nice = 0, system = 0;
+    if (!text || std::sscanf(text->c_str(), "cpu %lld %lld %lld", &user, &nice, &system) != 3)
+        return fail("read /proc/stat: no line of all CPUs");
+    return of_ticks(user + nice + system);
+}
+
+// Of threads of the kernel, this process and its children, also of those that have ended.
+Nanos system_run() {
+    Nanos all = used(RUSAGE_SELF) + used(RUSAGE_CHILDREN);
+    for (const pid_t pid : kernel_threads()) all += process_run(pid);
+    for (const pid_t pid : children_of("self")) all += process_run(pid);
+    return all;
+}
+
+}  // namespace souk
