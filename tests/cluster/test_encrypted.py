@@ -225,3 +225,22 @@ def test_a_job_whose_image_is_refused_goes_on_from_its_checkpoint_and_the_image_
     market.until_job(job.id, "runs again", lambda j: j["status"] == "run", 60)
     check_goes_on(job, size, 2)
     end(job)
+
+
+def test_what_a_job_was_given_is_in_no_record_when_its_home_has_forgotten_it(market):
+    secret = hashlib.sha512(os.urandom(64)).hexdigest()
+    job = market.srun("--node", "n1", "-p", 50, "/bin/sh", "-c", "echo ready; read x",
+                      env={**market.env, "ITS_SECRET": secret}, stdin=subprocess.PIPE)
+    job.printed(1)
+
+    def records_with_it():
+        found = []
+        for path in glob.glob(f"{market.run_dir}/state/*/state.db*"):
+            with open(path, "rb") as f:
+                found += [path] if secret.encode() in f.read() else []
+        return found
+    assert any("/n1/" in path for path in records_with_it())
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert job.wait(60) == 0
+    until("no record shows it", lambda: not records_with_it())
