@@ -125,10 +125,11 @@ std::optional<HomeInode> root_of_tree(const std::string& proc,
     return HomeInode{makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
-bool is_of_machine(std::string_view point) {
-    return std::ranges::any_of(of_machine, [&](std::string_view top) {
+bool is_of_machine(std::string_view point, const std::vector<std::string>& laid) {
+    const auto is_below = [&](std::string_view top) {
         return point.starts_with(top) && (point.size() == top.size() || point[top.size()] == '/');
-    });
+    };
+    return std::ranges::any_of(of_machine, is_below) || std::ranges::any_of(laid, is_below);
 }
 
 // What the look of one process needs of all.
@@ -138,6 +139,7 @@ struct Looker {
     const std::map<uint64_t, Mount>& mounts;
     Outside& outside;
     std::optional<HomeInode> tree;  // root_of_tree
+    const std::vector<std::string>& laid;
     std::vector<OpenFile>& files;
 
     void look(const std::string& name, std::string place) const {
@@ -165,7 +167,7 @@ struct Looker {
             f.source = mount->second.source;
             // of a device its number counts
             f.capsules = !device && !outside.has(f.device, mount->second.device);
-            if (tree && !device && !is_of_machine(mount->second.point)) {
+            if (tree && !device && !is_of_machine(mount->second.point, laid)) {
                 f.type = home_type;
                 f.source = "souk";
                 f.inode = home_inode(*tree, {f.device, f.inode});
@@ -277,7 +279,8 @@ Result<OpenFiles> OpenFiles::decode(std::string_view text) {
     return list;
 }
 
-Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids) {
+Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
+                                const std::vector<std::string>& laid) {
     OpenFiles list;
     TRY_ASSIGN(list.boot, read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id"));
     Outside outside;
@@ -287,7 +290,8 @@ Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids) {
         if (mounts.empty())
             if (const auto table = read_file(AT_FDCWD, proc + "mountinfo"))
                 mounts = mounts_of(*table);
-        const Looker looker{inside, proc, mounts, outside, root_of_tree(proc, mounts), list.files};
+        const Looker looker{inside, proc,      mounts, outside, root_of_tree(proc, mounts),
+                            laid,   list.files};
         for (const char* one : {"exe", "cwd", "root"}) looker.look(one, one);
         if (const auto fds = list_dir(AT_FDCWD, proc + "fd"))
             for (const std::string& fd : *fds) looker.look("fd/" + fd, std::string(fd_place) + fd);
@@ -354,7 +358,8 @@ Status save_open_files(int image, const OpenFiles& files) {
     return create_file(image, open_files_name, files.encode());
 }
 
-Status check_open_files(int image, std::map<pid_t, pid_t> pids) {
+Status check_open_files(int image, std::map<pid_t, pid_t> pids,
+                        const std::vector<std::string>& laid) {
     const auto text = read_file(image, open_files_name, record_bytes_max);
     if (!text && text.error().code == ENOENT) return {};
     if (!text) return wrap("what files it had", text.error());
@@ -362,7 +367,7 @@ Status check_open_files(int image, std::map<pid_t, pid_t> pids) {
     std::set<pid_t> of_job;
     for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
     std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
-    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids));
+    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid));
     if (auto same = same_files(dumped, restored); !same)
         return wrap("a file was swapped since it stood", same.error());
     return {};

@@ -9,7 +9,8 @@
 //   on another        device means nothing there. On a network file system of the same server the
 //                     inode; else nothing (criu_user.c: the job's user could open the file)
 //   in the capsule's own file systems (/dev/shm)   that it is in one of them
-//   a file of the job's home (srun --files=home)   the path, and the inode at home
+//   a file of the job's home (srun --files=home)   the path, and the inode at home; of a directory
+//                     of the node that lies over the home's tree, as any other of the node
 //   a device          its number
 // Deleted files come from the image; pipes, sockets and the files of /proc are of the capsule.
 #pragma once
@@ -48,9 +49,10 @@ struct OpenFiles {
     static Result<OpenFiles> decode(std::string_view text);
 };
 
-// `pids` as of pids_inside. Files that the comparison leaves out are left out. No file server is
-// asked.
-Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids);
+// `pids` as of pids_inside; `laid`: directories of the node that lie over a home's tree. Files that
+// the comparison leaves out are left out. No file server is asked.
+Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
+                                const std::vector<std::string>& laid = {});
 // While CRIU dumps, its code in a process has its log open there. That is closed when the dump is
 // held, and until then it has a number that was free: an open file that is still there is the
 // job's. `pids` as they were at the look.
@@ -62,6 +64,7 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored);
 // In an image. An image without them was made by an earlier version: nothing to compare. Of `pids`
 // those are looked at that the image names: CRIU is among them, and has many files of its own.
 Status save_open_files(int image, const OpenFiles& files);
-Status check_open_files(int image, std::map<pid_t, pid_t> pids);
+Status check_open_files(int image, std::map<pid_t, pid_t> pids,
+                        const std::vector<std::string>& laid = {});
 
 }  // namespace souk

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "agentd/core/files_choice.hpp"
+
 namespace souk {
 namespace {
 
@@ -169,7 +171,9 @@ void Cell::create_capsule() {
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
         options.cgroup_v1 = v1_tasks();
         options.own_net = job_.spec.net == NetMode::own;
-        options.private_tmp = site_.private_tmp;
+        const bool own_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::own;
+        options.private_tmp = site_.private_tmp || own_tmp;
+        options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;
         std::pair<Fd, Fd> files;
         TRY_ASSIGN(served_, needs_server());

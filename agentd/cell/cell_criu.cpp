@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "agentd/cell/cell.hpp"
+#include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/movable.hpp"
 
 namespace souk {
@@ -42,7 +43,9 @@ void Cell::drop_image() {
 Status Cell::can_be_dumped() const {
     if (!site_.restriction.empty() && job_.spec.launch.uid != ::geteuid())
         return fail_because(CauseCode::lacks_sys_resource);
-    return check_movable(*capsule_, root_.inside(), job_.spec.tcp);
+    const bool node_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::node;
+    return check_movable(*capsule_, root_.inside(), job_.spec.tcp, movable_files_max,
+                         node_tmp ? SOUK_FILES_ROOT "/tmp" : "");
 }
 
 void Cell::look() {

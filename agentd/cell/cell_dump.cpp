@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agentd/cell/cell.hpp"
+#include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
@@ -153,7 +154,7 @@ void Cell::note_files() {
     const auto all = pids();
     if (!all) return;  // said when it is held
     stopped_ = pids_inside(*all);
-    if (auto files = open_files_of(stopped_)) files_ = std::move(*files);
+    if (auto files = open_files_of(stopped_, laid_over(job_.spec))) files_ = std::move(*files);
 }
 
 Status Cell::note_what_it_has() {
@@ -169,7 +170,7 @@ Status Cell::note_what_it_has() {
     if (files_) {
         TRY(leave_out_closed(*files_, stopped_));
     } else {
-        TRY_ASSIGN(files_, open_files_of(inside));
+        TRY_ASSIGN(files_, open_files_of(inside, laid_over(job_.spec)));
     }
     return save_open_files(image_.fd(), *std::exchange(files_, std::nullopt));
 }

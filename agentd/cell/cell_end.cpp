@@ -81,7 +81,13 @@ Result<bool> Cell::needs_server() const {
     if (key_.id.home == site_.node) return false;
     const bool has =
         spec.files_auto && site_.has_file_systems && site_.has_file_systems(spec.file_systems);
-    if (spec.files == FilesMode::home) return !has;
+    if (spec.files == FilesMode::home && !has) {
+        for (const std::string& path : spec.local_paths)
+            if (std::ranges::find(site_.local_paths, path) == site_.local_paths.end())
+                return fail_because(CauseCode::path_not_offered, {{"path", path}});
+        return true;
+    }
+    if (spec.files == FilesMode::home) return false;
     if (spec.files_auto && !has)
         return fail_because(CauseCode::other_files, {{"home", key_.id.home}});
     return false;

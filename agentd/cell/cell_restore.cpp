@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "agentd/cell/cell.hpp"
+#include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
 
 namespace souk {
@@ -126,7 +127,7 @@ Status Cell::check_files() const {
     TRY_ASSIGN(const auto all, pids());
     if (job_.spec.launch.uid != 0)
         for (const pid_t pid : all) TRY(lower_limits(pid, site_.limits_max));
-    return check_open_files(image_.fd(), pids_inside(all));
+    return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec));
 }
 
 void Cell::restore_is_held() {

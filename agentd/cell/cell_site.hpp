@@ -42,9 +42,10 @@ struct CellSite {
     bool filter_root = false;  // of root's jobs, too
     bool private_tmp = false;  // of all capsules
     std::string run_keep;      // names below /run that jobs see
-    std::string guests;        // directory of the capsules' directories
-    Fd images, ram;            // parents of images: on disk, in memory
-    Fd refused;                // of those that were refused, on that disk
+    std::vector<std::string> local_paths;  // that may lie over the tree of a home
+    std::string guests;                    // directory of the capsules' directories
+    Fd images, ram;                        // parents of images: on disk, in memory
+    Fd refused;                            // of those that were refused, on that disk
     std::string init_path;
     CriuTool* criu = nullptr;
     CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep

@@ -9,8 +9,10 @@
 
 namespace souk {
 
-// `said`: the submitter did; `in_shared`: its directory lies in a shared one.
-inline void choose_files(JobSpec& spec, bool said, const FilesWish& by_default, bool in_shared) {
+// `said`: the submitter did; `in_shared`: its directory lies in a shared one; `tmp`: as the home is
+// configured.
+inline void choose_files(JobSpec& spec, bool said, const FilesWish& by_default, bool in_shared,
+                         FilesTmp tmp = FilesTmp::home) {
     // An older srun does not say that it says so.
     if (!said && spec.files == FilesMode::local && !spec.files_auto) {
         spec.files = by_default.mode;
@@ -18,6 +20,33 @@ inline void choose_files(JobSpec& spec, bool said, const FilesWish& by_default, 
     }
     if (spec.files_auto) spec.files = in_shared ? FilesMode::local : FilesMode::home;
     spec.file_systems.clear();
+    const bool home = spec.files == FilesMode::home;
+    if (!home && spec.files_auto) spec.local_paths.clear();  // it sees all of the node's
+    spec.tmp = home ? tmp : FilesTmp::home;
+}
+
+// A directory of the node that may lie over a home's, by its name: none that is the machine's
+// anyway, or is said otherwise (files_tmp).
+inline bool may_lie_over(std::string_view path) {
+    const auto has = [&](std::string_view word) { return path.find(word) != path.npos; };
+    const auto below = [&](std::string_view top) {
+        return path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/');
+    };
+    if (path.size() < 2 || path[0] != '/' || path.back() == '/' || has("//") || has("/./") ||
+        has("/../") || path.ends_with("/.") || path.ends_with("/.."))
+        return false;
+    for (const std::string_view top : {"/proc", "/sys", "/dev", "/run", "/tmp"})
+        if (below(top)) return false;
+    return true;
+}
+
+// What lies over the tree of a job with its home's files, by where it lies.
+inline std::vector<std::string> laid_over(const JobSpec& spec) {
+    std::vector<std::string> all;
+    if (spec.files != FilesMode::home) return all;
+    all = spec.local_paths;
+    if (spec.tmp != FilesTmp::home) all.emplace_back("/tmp");
+    return all;
 }
 
 }  // namespace souk

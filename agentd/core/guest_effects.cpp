@@ -142,7 +142,9 @@ void Guest::on(Entry& e, CapsuleFailed x, Outputs& out) {
     if (!e.in<state::Starting>() && !e.in<state::Restoring>()) return;
     e.why = std::move(x.why);
     // As a program that is not here: other nodes may have it.
-    const bool lacks = e.why.code == CauseCode::other_files && !e.job.from_image;
+    const bool lacks =
+        (e.why.code == CauseCode::other_files || e.why.code == CauseCode::path_not_offered) &&
+        !e.job.from_image;
     failed(e, out, lacks ? state::Failed{ENOENT, true} : state::Failed{});
 }
 

@@ -26,7 +26,10 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("user", &JobSpec::user, rule::name), field("as", &JobSpec::as, rule::unless_same),
             field("files", &JobSpec::files, rule::one_of(FilesMode::local, FilesMode::home)),
             field("files_auto", &JobSpec::files_auto),
-            field("file_systems", &JobSpec::file_systems, rule::text(TextRule::line, 4096)));
+            field("file_systems", &JobSpec::file_systems, rule::text(TextRule::line, 4096)),
+            field("local_paths", &JobSpec::local_paths,
+                  rule::at_most(local_paths_max, rule::text(TextRule::line, 255))),
+            field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::own)));
 
 SOUK_FIELDS(GuestCommand,  //
             field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),

@@ -19,6 +19,8 @@
 
 namespace souk {
 
+inline constexpr size_t local_paths_max = 16;  // of a job; souk-init has room for them and /tmp
+
 // What to run, and how it is to be treated. Every room that keeps or sends a job holds this one.
 struct JobSpec {
     LaunchSpec launch;
@@ -41,6 +43,10 @@ struct JobSpec {
     // Of files_auto, set where a command leaves (Agent): the file systems of the home
     // (kernel/sys/store/same_files.hpp)
     std::string file_systems;
+    // Of files = home: directories of the node that lie over the home's (srun --local-path), and
+    // whose /tmp it is.
+    std::vector<std::string> local_paths;
+    FilesTmp tmp = FilesTmp::home;
     bool operator==(const JobSpec&) const = default;
 };
 

@@ -6,31 +6,13 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves",
-        "check_ahead",
-        "cpu_weight",
-        "cpus",
-        "files",
-        "frames",
-        "guest_groups",
-        "memory_default_mb",
-        "memory_mb",
-        "on_market",
-        "owner_away_s",
-        "owner_cpu_percent",
-        "owner_leave_s",
-        "owner_pressure_ms",
-        "owner_programs",
-        "owner_return",
-        "owner_sessions",
-        "owner_stop_s",
-        "owner_wait_ms",
-        "pids_max",
-        "price",
-        "shared_files",
-        "speed",
-        "user_map",
-        "wake",
+        "awake_for_moves", "check_ahead",       "cpu_weight",     "cpus",
+        "files",           "files_tmp",         "frames",         "guest_groups",
+        "local_paths",     "memory_default_mb", "memory_mb",      "on_market",
+        "owner_away_s",    "owner_cpu_percent", "owner_leave_s",  "owner_pressure_ms",
+        "owner_programs",  "owner_return",      "owner_sessions", "owner_stop_s",
+        "owner_wait_ms",   "pids_max",          "price",          "shared_files",
+        "speed",           "user_map",          "wake",
     };
     return keys;
 }
@@ -44,6 +26,8 @@ Status Agent::reload(const Config& config) {
     config_.guest_groups = config.guest_groups;
     config_.files = config.files;
     config_.shared_files = config.shared_files;
+    config_.files_tmp = config.files_tmp;
+    config_.local_paths = config.local_paths;
     config_.price = config.price;
     config_.speed = config.speed;
     config_.cpus = config.cpus;

@@ -109,7 +109,10 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     s.user = s.spec.user = user_name(uid);
     s.spec.as = {};
     TRY_ASSIGN(const auto shared, directories_of(config_.shared_files));
-    choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared));
+    choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared),
+                 config_.files_tmp);
+    if (s.spec.files == FilesMode::local && !s.spec.local_paths.empty())
+        return fail("--local-path is for --files=home or auto: this job sees all of its node");
     s.token = request.token;
     s.group = request.group;
     s.out_file = request.out_file;

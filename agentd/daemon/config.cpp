@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "agentd/core/files_choice.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
@@ -138,12 +139,20 @@ Status check(Config& c) {
     return {};
 }
 
+Result<std::vector<std::string>> offered_paths(const std::string& words) {
+    TRY_ASSIGN(auto paths, directories_of(words));
+    for (const std::string& path : paths)
+        if (!may_lie_over(path)) return fail("'" + path + "' cannot lie over a home's files");
+    return paths;
+}
+
 // What the settings are written into.
 struct Reading {
     Config config;
     NetworkKeys network;
     std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
-                files = "local", on_return = "nothing", owner_sessions = "none", owner_programs;
+                files = "local", tmp = "home", local_paths, on_return = "nothing",
+                owner_sessions = "none", owner_programs;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -304,7 +313,8 @@ void Reading::add_jobs(Settings& all) {
 }
 
 void Reading::add_files(Settings& all) {
-    const std::vector<std::string> wishes = {"local", "home", "auto"};
+    const std::vector<std::string> wishes = {"local", "home", "auto"},
+                                   tmps = {"home", "node", "private"};
     const Settings some = {
         {"files", one_of(files, wishes),
          "Whose files jobs of this home see that do not say (srun --files, docs/files.md): those "
@@ -319,6 +329,17 @@ void Reading::add_files(Settings& all) {
          "goes "
          "only to nodes that have these, which is checked.",
          "\"/home /data\"", "none"},
+        {"files_tmp", one_of(tmp, tmps),
+         "The /tmp of a job of this home that sees its home's files: the home's (home), that of "
+         "the "
+         "node where it runs (node; with a file open there the job does not move), or one of its "
+         "own, in memory, that goes along (private).",
+         "\"private\""},
+        {"local_paths", text(local_paths),
+         "Directories of this node, parted by blanks, that a job of another home may see here in "
+         "place of its home's, if it asks (srun --local-path): scratch space, or data that several "
+         "nodes have.",
+         "\"/scratch /data\"", "none"},
     };
     all.insert(all.end(), some.begin(), some.end());
 }
@@ -468,6 +489,12 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
                   : reading.wake == "one" ? WakeRule::one
                                           : WakeRule::fit;
     c.files = *files_wish(reading.files);
+    c.files_tmp = reading.tmp == "node"      ? FilesTmp::node
+                  : reading.tmp == "private" ? FilesTmp::own
+                                             : FilesTmp::home;
+    auto offered = offered_paths(reading.local_paths);
+    if (!offered) return wrap(path + ": local_paths", offered.error());
+    c.local_paths = std::move(*offered);
     c.tickets = reading.tickets == "accepted" ? TicketRule::accepted : TicketRule::required;
     if (auto good = check_network(reading.network, c); !good) return wrap(path, good.error());
     if (effective) *effective = settings::effective(settings, sources, path);

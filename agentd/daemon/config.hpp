@@ -59,6 +59,9 @@ struct Config {
     // that this node and others share (agentd/core/files_choice.hpp).
     FilesWish files;
     std::string shared_files;
+    FilesTmp files_tmp = FilesTmp::home;  // of jobs of this home
+    // Directories of this node that jobs of other homes may have over their home's files.
+    std::vector<std::string> local_paths;
     std::string run_keep;  // names below /run that jobs see, parted by spaces
     int64_t ram_mb = 0;    // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached,

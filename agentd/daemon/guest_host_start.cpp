@@ -134,6 +134,7 @@ void GuestHost::configured() {
     site_.awake = config_.awake_for_moves ? &awake_ : nullptr;
     site_.pids_max = config_.pids_max;
     site_.check_precopy = config_.check_precopy;
+    site_.local_paths = config_.local_paths;
 }
 
 // What jobs may do here and what they cannot: each lack is said once.

@@ -108,6 +108,8 @@ long read_number(const char* path);              // -errno
 int write_number(const char* path, long value);  // errno
 void set_nonblocking(int fd);
 
+constexpr size_t overs_max = 32;
+
 // setup.cpp: namespaces are fresh; mounts, network, control socket. What fails ends the program.
 struct Wishes {
     // of the node's network, for one of its own; null: it shares the node's
@@ -116,6 +118,9 @@ struct Wishes {
     bool private_tmp = false;
     bool files = false;  // the job's root is its home's (SOUK_FILES_FD)
     bool tree = false;   // the same at home: this node's tree
+    // Directories of this node that lie over that root.
+    const char* over[overs_max] = {};
+    size_t overs = 0;
 };
 void set_up(const Wishes& wishes);
 const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)

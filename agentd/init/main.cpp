@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS] [tmp] [files | tree] [run NAMES]: started by agentd as PID 1 of fresh
-// namespaces, with the state directory as fd 3 and the first connection as fd 4. It is of no use
-// elsewhere.
+// souk-init [net GROUPS] [tmp] [files | tree] [over DIRECTORY]... [run NAMES]: started by agentd as
+// PID 1 of fresh namespaces, with the state directory as fd 3 and the first connection as fd 4. It
+// is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -88,6 +88,8 @@ int main(int argc, char** argv) {
         if (strcmp(argv[i], "tree") == 0) wishes.tree = true;
         if (i + 1 == argc) continue;
         if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
+        if (strcmp(argv[i], "over") == 0 && wishes.overs < overs_max)
+            wishes.over[wishes.overs++] = argv[++i];
         if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
     }
     syscall(SYS_close_range, SOUK_FILES_FD + (wishes.files ? 2U : 0U), ~0U, 0U);

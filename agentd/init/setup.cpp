@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
@@ -121,13 +122,6 @@ void set_up_run(const char* keep) {
     }
 }
 
-// What is of the machine, not of the home, lies over the home's tree.
-void bind_over(const char* path, unsigned long how) {
-    char over[64];
-    snprintf(over, sizeof over, SOUK_FILES_ROOT "%s", path);
-    if (mount(path, over, nullptr, MS_BIND | how, nullptr) != 0) give_up(over);
-}
-
 // Of <linux/mount.h>, which cannot stand beside <sys/mount.h>: the numbers of open_tree(2),
 // move_mount(2) and mount_setattr(2).
 constexpr unsigned tree_clone = 1, tree_cloexec = O_CLOEXEC, tree_recursive = 0x8000,
@@ -137,49 +131,101 @@ struct MountChange {
 };
 constexpr uint64_t change_nosuid = 2;
 
-// This node's tree as it is before anything of the capsule's lies over it. No program gets rights
-// from its file there: elsewhere it would not (MS_NOSUID below).
-int take_tree() {
-    const long tree =
-        syscall(SYS_open_tree, AT_FDCWD, "/", tree_clone | tree_cloexec | tree_recursive);
-    const MountChange nosuid = {change_nosuid, 0, 0, 0};
-    if (tree < 0 || syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | tree_recursive, &nosuid,
-                            sizeof nosuid) != 0)
-        give_up("take the tree of this node");
+int clone_tree(const char* path, unsigned how) {
+    const long tree = syscall(SYS_open_tree, AT_FDCWD, path, tree_clone | tree_cloexec | how);
+    if (tree < 0) give_up(path);
     return static_cast<int>(tree);
 }
 
-// The home serves it: each name that is looked up here waits for the home.
+// This node's tree below `path` as it is before anything of the capsule's lies over it. No program
+// gets rights from its file there: elsewhere it would not (MS_NOSUID below).
+int take_tree(const char* path) {
+    const int tree = clone_tree(path, tree_recursive);
+    const MountChange nosuid = {change_nosuid, 0, 0, 0};
+    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | tree_recursive, &nosuid,
+                sizeof nosuid) != 0)
+        give_up(path);
+    return tree;
+}
+
+// The home says what is there: a link on the way would lead out of the job's root.
+void lay_over(const char* path, int tree) {
+    constexpr uint64_t no_links = 0x04 | 0x02;  // RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS
+    constexpr unsigned to_empty_path = 0x40;
+    const struct {
+        uint64_t flags, mode, resolve;
+    } how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, no_links};
+    char over[sizeof SOUK_FILES_ROOT + 256];
+    snprintf(over, sizeof over, SOUK_FILES_ROOT "%s", path);
+    const long to = syscall(SYS_openat2, AT_FDCWD, over, &how, sizeof how);
+    if (to < 0 || syscall(SYS_move_mount, tree, "", to, "", move_from_fd | to_empty_path) != 0)
+        give_up(over);
+    close(static_cast<int>(to));
+    close(tree);
+}
+
+// What is of the machine, not of the home, lies over the home's tree.
+void bind_over(const char* path, unsigned how) { lay_over(path, clone_tree(path, how)); }
+
 void mount_files() {
     char options[96];
     snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
              SOUK_FILES_FD);
     if (mount("souk", SOUK_FILES_ROOT, "fuse.souk", MS_NOSUID | MS_NODEV, options) != 0)
         give_up("mount " SOUK_FILES_ROOT);
-    read_ahead(SOUK_FILES_ROOT);
+}
+
+void lay_all_over(const Wishes& wishes, const int* over) {
+    bind_over("/proc", 0);
+    bind_over("/sys", tree_recursive);
+    bind_over("/dev", tree_recursive);
+    bind_over("/run", tree_recursive);
+    if (umount2(SOUK_FILES_ROOT SOUK_FILES_ROOT, MNT_DETACH) != 0)  // it came with /run
+        give_up("umount " SOUK_FILES_ROOT SOUK_FILES_ROOT);
+    for (size_t i = 0; i < wishes.overs; ++i) lay_over(wishes.over[i], over[i]);
+}
+
+// Where the home serves, each name that is looked up waits for it, also when this process is
+// killed. So a child looks them up, without the mount's device: that closes when this process
+// ends, and with it ends the mount and the wait.
+void lay_all_over_served(const Wishes& wishes, const int* over) {
+    const pid_t child = fork();
+    if (child < 0) give_up("fork");
+    if (child == 0) {
+        close(SOUK_FILES_FD);
+        close(SOUK_FILES_FD + 1);
+        read_ahead(SOUK_FILES_ROOT);
+        lay_all_over(wishes, over);
+        _exit(0);
+    }
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) give_up("wait for its files");
+    if (status != 0) _exit(1);  // it has said why
+    for (size_t i = 0; i < wishes.overs; ++i) close(over[i]);
 }
 
 // The job's root. `tree` is of this node, if this is its home; else below 0.
-void set_up_files(int tree) {
+void set_up_files(const Wishes& wishes, int tree) {
+    int over[overs_max];
+    for (size_t i = 0; i < wishes.overs; ++i) over[i] = take_tree(wishes.over[i]);
     if (mkdir(SOUK_FILES_ROOT, 0755) != 0) give_up("make " SOUK_FILES_ROOT);
-    if (tree < 0)
+    if (tree < 0) {
         mount_files();
-    else if (syscall(SYS_move_mount, tree, "", AT_FDCWD, SOUK_FILES_ROOT, move_from_fd) != 0)
-        give_up("mount " SOUK_FILES_ROOT);
-    if (tree >= 0) close(tree);
-    bind_over("/proc", 0);
-    bind_over("/sys", MS_REC);
-    bind_over("/dev", MS_REC);
-    bind_over("/run", MS_REC);
-    if (umount2(SOUK_FILES_ROOT SOUK_FILES_ROOT, MNT_DETACH) != 0)  // it came with /run
-        give_up("umount " SOUK_FILES_ROOT SOUK_FILES_ROOT);
+        lay_all_over_served(wishes, over);
+    } else {
+        if (syscall(SYS_move_mount, tree, "", AT_FDCWD, SOUK_FILES_ROOT, move_from_fd) != 0)
+            give_up("mount " SOUK_FILES_ROOT);
+        close(tree);
+        lay_all_over(wishes, over);
+    }
     g.files = true;
 }
 
 void set_up_mounts(const Wishes& wishes) {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         give_up("make mounts private");
-    const int tree = wishes.tree ? take_tree() : -1;
+    const int tree = wishes.tree ? take_tree("/") : -1;
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
         give_up("mount /proc");
     if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
@@ -188,7 +234,7 @@ void set_up_mounts(const Wishes& wishes) {
     if (wishes.private_tmp)
         if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();
-    if (wishes.files || wishes.tree) set_up_files(tree);
+    if (wishes.files || wishes.tree) set_up_files(wishes, tree);
 }
 
 void set_up_loopback() {

@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include "agentd/core/files_choice.hpp"
 #include "agentd/wire/types.hpp"
 
 namespace souk::wire {
@@ -27,6 +28,9 @@ void check_spec(JobSpec& spec, Check& c) {
     if (!launch.cwd.starts_with('/')) c.bad("cwd", "not absolute");
     for (const ResourceLimit& r : launch.rlimits)
         if (r.soft > r.hard) c.bad("rlimits", "a soft limit above its hard one");
+    for (const std::string& path : spec.local_paths)
+        if (!may_lie_over(path))
+            c.bad("local_paths", "'" + path + "' is no directory that may lie over a home's");
     if ((spec.net == NetMode::own) != (spec.tcp == TcpPolicy::keep))
         c.bad("tcp", "connections go along with a network of its own, and only with that");
 }

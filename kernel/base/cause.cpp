@@ -175,6 +175,13 @@ constexpr auto words = std::to_array<CauseWords>({
     {owner_uses, "owner_uses", "{text}",
      "the owner of that node uses it, or has paused its guests: the job is stopped in memory and "
      "costs nothing; it goes on when he is away, or elsewhere when he stays"},
+    {path_not_offered, "path_not_offered",
+     "this node does not offer {path}, which the job asks for (srun --local-path)",
+     "`local_paths` of that node's agentd.conf; the job is tried on other nodes"},
+    {holds_node_file, "holds_node_file",
+     "cannot move: {process} has a file of this node's {path} open (file {file})",
+     "/tmp is each node's own (`files_tmp` of the home's agentd.conf); it can move when the file "
+     "is closed"},
 });
 
 constexpr bool in_order() {
@@ -182,7 +189,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == owner_uses, "a code has no line");
+static_assert(in_order() && words.back().code == holds_node_file, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

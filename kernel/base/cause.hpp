@@ -101,6 +101,8 @@ enum class CauseCode : uint16_t {
     file_not_opened,
     other_files,
     owner_uses,
+    path_not_offered,
+    holds_node_file,
 };
 
 struct CauseWords {

@@ -113,9 +113,37 @@ START_TEST(a_home_settles_whose_files_a_job_sees) {
 }
 END_TEST
 
+START_TEST(what_lies_over_a_home_is_what_its_job_asks_for) {
+    const auto settled = [](const char* wish, bool in_shared, FilesTmp tmp) {
+        JobSpec spec;
+        spec.files = files_wish(wish)->mode;
+        spec.files_auto = files_wish(wish)->is_auto;
+        spec.local_paths = {"/scratch"};
+        spec.tmp = FilesTmp::node;  // not the caller's to say
+        choose_files(spec, true, {}, in_shared, tmp);
+        return spec;
+    };
+    using Paths = std::vector<std::string>;
+    ck_assert(laid_over(settled("home", false, FilesTmp::home)) == Paths{"/scratch"});
+    ck_assert(laid_over(settled("home", false, FilesTmp::own)) == Paths({"/scratch", "/tmp"}));
+    ck_assert(laid_over(settled("auto", false, FilesTmp::node)) == Paths({"/scratch", "/tmp"}));
+    // It sees all of its node.
+    const JobSpec shared = settled("auto", true, FilesTmp::node);
+    ck_assert(laid_over(shared).empty() && shared.local_paths.empty());
+    ck_assert(shared.tmp == FilesTmp::home);
+    ck_assert(laid_over(settled("local", false, FilesTmp::own)).empty());
+    for (const char* good : {"/scratch", "/data/set.1", "/tmpfs", "/running", "/..a"})
+        ck_assert_msg(may_lie_over(good), "%s", good);
+    for (const char* bad : {"", "/", "scratch", "/scratch/", "//a", "/a/../etc", "/a/..", "/./a",
+                            "/a/.", "/proc", "/proc/1", "/tmp", "/tmp/x", "/dev/shm", "/run"})
+        ck_assert_msg(!may_lie_over(bad), "%s", bad);
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE(same_files, nodes_of_one_machine_have_the_same_and_two_machines_do_not,
            a_share_of_one_server_is_the_same_on_two_machines,
            of_a_directory_that_file_system_counts_that_holds_it_and_what_lies_below,
-           names_of_directories_are_absolute, a_home_settles_whose_files_a_job_sees);
+           names_of_directories_are_absolute, a_home_settles_whose_files_a_job_sees,
+           what_lies_over_a_home_is_what_its_job_asks_for);

@@ -101,6 +101,8 @@ struct Dice {
         s.files = any(FilesMode::local, FilesMode::home);
         s.files_auto = flag();
         s.file_systems = flag() ? line() : "";
+        if (flag()) s.local_paths = {"/scratch", "/data/" + node()};
+        s.tmp = any(FilesTmp::home, FilesTmp::own);
         s.launch.path = "/bin/" + bytes(20, 1);
         s.launch.cwd = "/" + bytes(20, 1);
         s.launch.umask = static_cast<uint32_t>(rng.below(01000));

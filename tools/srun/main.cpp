@@ -2,6 +2,7 @@
 // srun: submits a job to the market and stays attached as its terminal; changes a job's terms;
 // attaches to a job.
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -199,6 +200,11 @@ int submit(const SrunOptions& options, const std::string& socket) {
         request.spec.files = options.files->mode;
         request.spec.files_auto = options.files->is_auto;
     }
+    request.spec.local_paths = options.local_paths;
+    for (const std::string& path : options.local_paths)
+        if (struct stat st{}; ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
+            return failed({0, "--local-path " + path +
+                                  ": there is no such directory here, where a node's could lie"});
     const bool many = !options.array.empty();
     const bool leaves = options.detach || options.wait;
     request.attach = !leaves && !many;

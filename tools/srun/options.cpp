@@ -2,6 +2,9 @@
 // Long: every option of srun with its help, in one table.
 #include "tools/srun/options.hpp"
 
+#include <algorithm>
+
+#include "agentd/core/files_choice.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "tools/srun/array.hpp"
@@ -98,6 +101,21 @@ std::vector<Option> term_options(SrunOptions& o) {
     };
 }
 
+Status add_local_path(SrunOptions& o, const char* text) {
+    o.form_given = true;
+    std::string path = text;
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    if (!may_lie_over(path))
+        return fail(
+            "'" + path +
+            "' is no absolute path of a directory besides /proc, /sys, /dev, /run and /tmp");
+    if (o.local_paths.size() >= local_paths_max)
+        return fail(std::to_string(local_paths_max) + " directories are the most");
+    if (std::ranges::find(o.local_paths, path) == o.local_paths.end())
+        o.local_paths.push_back(std::move(path));
+    return {};
+}
+
 // What a new job is called, and how it moves.
 std::vector<Option> form_options(SrunOptions& o) {
     return {
@@ -134,6 +152,12 @@ std::vector<Option> form_options(SrunOptions& o) {
              if (o.files) return {};
              return fail("'" + std::string(t) + "' is none of local, home and auto");
          }},
+        {0, "local-path", "DIR",
+         "with --files=home or auto: a directory of the node where it is in place of this node's, "
+         "there and\n"
+         "                              here (several times: several); it runs only on nodes that "
+         "offer it",
+         [&o](const char* t) { return add_local_path(o, t); }},
         {0, "tcp", "WHAT",
          "with --net=host, when it moves, its established TCP connections: close (the default), "
          "or\n"
@@ -389,7 +413,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
-                "--detach, --name, --move, --net, --files, --tcp, --checkpoint-every, "
+                "--detach, --name, --move, --net, --files, --local-path, --tcp, "
+                "--checkpoint-every, "
                 "--must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)
             return usage("--job: no term to change was given");

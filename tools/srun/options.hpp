@@ -25,6 +25,7 @@ struct SrunOptions {
     TcpPolicy tcp = TcpPolicy::close;
     NetMode net = NetMode::host;
     std::optional<FilesWish> files;
+    std::vector<std::string> local_paths;
     Nanos checkpoint_every;  // 0: as the node is configured
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp

@@ -135,6 +135,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (options.private_tmp) words.emplace_back("tmp");
     if (options.fuse >= 0) words.emplace_back("files");
     if (options.home_tree) words.emplace_back("tree");
+    for (const std::string& path : options.laid_over) words.insert(words.end(), {"over", path});
     if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -31,6 +31,8 @@ struct CapsuleOptions {
     int fuse = -1, slots = -1;
     // The job's root is this node's tree, as its home serves it elsewhere: this node is its home.
     bool home_tree = false;
+    // With either: directories of this node that lie over that root, each where it has them.
+    std::vector<std::string> laid_over;
     std::string run_keep;        // names below /run that its job sees, parted by spaces
     int cgroup = -1;             // directory fd of a cgroup v2 group; -1 = stay
     std::vector<int> cgroup_v1;  // open cgroup.procs files of v1 groups

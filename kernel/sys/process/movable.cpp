@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -150,6 +151,7 @@ struct Looker {
     int proc;
     TcpPolicy tcp;
     size_t files_max;
+    std::string_view stays = {};  // it does not move with a file of that directory
     size_t files = 0;
     TcpTables connections = {};
 
@@ -165,11 +167,25 @@ struct Looker {
             what = CauseCode::holds_message_queue;
         if (what != CauseCode::none)
             return fail_because(what, {{"process", named(p)}, {"file", name}});
+        TRY(look_whether_it_stays(p, directory + "/" + name, name, file));
         if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) return {};
         const auto peer = connections.peer(proc, p.pid, file.substr(8, file.size() - 9));
         if (peer.empty()) return {};
         return fail_because(CauseCode::holds_connection,
                             {{"process", named(p)}, {"peer", peer}, {"file", name}});
+    }
+
+    // A file without a name goes along.
+    Status look_whether_it_stays(const CapsuleProcess& p, const std::string& link,
+                                 const std::string& name, std::string_view file) const {
+        struct stat st {};
+        if (stays.empty() || !file.starts_with(stays) ||
+            (file.size() > stays.size() && file[stays.size()] != '/') ||
+            ::fstatat(proc, link.c_str(), &st, 0) != 0 || st.st_nlink == 0)
+            return {};
+        const std::string_view inside = stays.substr(stays.rfind('/'));
+        return fail_because(CauseCode::holds_node_file,
+                            {{"process", named(p)}, {"path", std::string(inside)}, {"file", name}});
     }
 
     Status look(const CapsuleProcess& p) {
@@ -182,6 +198,10 @@ struct Looker {
         if (!names && names.error().code != ENOENT && names.error().code != ESRCH)
             return wrap("look at what " + named(p) + " has open", names.error());
         if (!names) return {};  // it ended meanwhile
+        char cwd[64];
+        const std::string link = std::to_string(p.pid) + "/cwd";
+        const ssize_t n = stays.empty() ? 0 : ::readlinkat(proc, link.c_str(), cwd, sizeof cwd);
+        if (n > 0) TRY(look_whether_it_stays(p, link, "cwd", {cwd, static_cast<size_t>(n)}));
         for (const std::string& name : *names) {
             if (++files > files_max) return {};
             TRY(look_at_file(p, directory, name));
@@ -192,11 +212,12 @@ struct Looker {
 
 }  // namespace
 
-Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max) {
+Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max,
+                     std::string_view stays) {
     TRY_ASSIGN(const auto processes, capsule_processes(capsule));
     TRY(check_movable(processes, root));
     TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
-    Looker looker{proc.get(), tcp, files_max};
+    Looker looker{proc.get(), tcp, files_max, stays};
     for (const CapsuleProcess& p : processes)
         if (p.pid != 1 && p.parent != 0)  // souk-init, and who came from outside
             TRY(looker.look(p));
