@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@ namespace {
 
 constexpr size_t kept_max = slots * 2;  // answers
 constexpr int messages_at_once = 32;    // of one connection
+constexpr int look_every_ms = 1000;     // at the name of the socket
 
 // To do again is the same.
 bool may_repeat(ByteView request) {
@@ -81,7 +81,7 @@ void Server::attach(Connection& c, uint64_t number) {
     c.attached = true;
     c.session = number;
     auto& session = sessions_[number];
-    if (!session) session = std::make_unique<Answers>(tree_, limits_);
+    if (!session) session = std::make_unique<Answers>(tree_, limits_, &watches_, number);
     for (auto it = sessions_.begin(); sessions_.size() > sessions_max && it != sessions_.end();) {
         const bool in_use = std::ranges::any_of(connections_, [&](const Connection& other) {
             return other.attached && !other.broken && other.session == it->first;
@@ -122,23 +122,30 @@ bool Server::take(Connection& c, const Talk::Message& m) {
     }
 }
 
-// Behind all answers so far.
-void Server::recall(uint64_t number, Answers& answers) {
-    Connection* to = nullptr;
-    for (Connection& c : connections_)
-        if (c.greeted && c.recalls && !c.broken && c.session == number) to = &c;
-    answers.session().watches().read([&](uint64_t directory, const std::string& name) {
-        if (!to || to->out.size() - to->sent >= 2 * queue_bytes_max) {
-            if (to) to->broken = true;  // the next stream begins with nothing leased
-            return;
+void Server::recall(uint64_t number, uint64_t directory, const std::string& name) {
+    for (Connection& c : connections_) {
+        if (!c.greeted || !c.recalls || c.broken || c.session != number) continue;
+        if (c.out.size() - c.sent >= 2 * queue_bytes_max) {
+            c.broken = true;  // the next stream begins with nothing leased
+            continue;
         }
-        const size_t at = to->out.size();
-        to->out.resize(at + sizeof(Head));
-        put(to->out, Recall{directory});
-        to->out.insert(to->out.end(), name.begin(), name.end());
-        put_head(to->out, at, Kind::recall, 0);
-    });
-    if (to && !to->broken) send(*to);
+        const size_t at = c.out.size();
+        c.out.resize(at + sizeof(Head));
+        put(c.out, Recall{directory});
+        c.out.insert(c.out.end(), name.begin(), name.end());
+        put_head(c.out, at, Kind::recall, 0);
+    }
+}
+
+// Behind all answers so far.
+bool Server::recall_changed() {
+    const bool some =
+        watches_.read([this](uint64_t session, uint64_t directory, const std::string& name) {
+            recall(session, directory, name);
+        });
+    for (Connection& c : connections_)
+        if (!c.broken) send(c);
+    return some;
 }
 
 void Server::receive(Connection& c) {
@@ -177,18 +184,9 @@ void Server::send(Connection& c) {
     if (c.out.capacity() > keep_bytes) c.out.shrink_to_fit();
 }
 
-Result<Fd> Server::watch_name(int socket_file) {
-    char path[40];
-    std::snprintf(path, sizeof path, "/proc/self/fd/%d", socket_file);
-    Fd watch(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-    if (!watch || ::inotify_add_watch(watch.get(), path, IN_ATTRIB | IN_DELETE_SELF) < 0)
-        return fail_errno("watch the name of the socket", errno);
-    return watch;
-}
-
-Status Server::run(int listener, int socket_file, const Fd& name) {
+Status Server::run(int listener, int socket_file) {
     for (;;) {
-        std::vector<pollfd> ready = {{listener, POLLIN, 0}, {name.get(), POLLIN, 0}};
+        std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {
             const bool full = c.out.size() - c.sent >= queue_bytes_max;
             ready.push_back(
@@ -196,23 +194,15 @@ Status Server::run(int listener, int socket_file, const Fd& name) {
                  static_cast<short>((full ? 0 : POLLIN) | (c.sent < c.out.size() ? POLLOUT : 0)),
                  0});
         }
-        for (const auto& [number, answers] : sessions_)
-            ready.push_back({answers->session().watches().fd(), POLLIN, 0});
-        if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR)
-            return fail_errno("poll", errno);
-        if (ready[1].revents != 0) {
-            char drop[4096];
-            (void)!::read(name.get(), drop, sizeof drop);
-            if (!has_name(socket_file)) return {};
-        }
+        const int some = ::poll(ready.data(), ready.size(), told_ ? -1 : look_every_ms);
+        if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         size_t n = 2;
         for (Connection& c : connections_) {
             if (ready[n++].revents == 0) continue;
             receive(c);
             if (!c.broken) send(c);
         }
-        // After the answers: sessions may have come and gone with them.
-        for (const auto& [number, answers] : sessions_) recall(number, *answers);
+        if ((recall_changed() || !told_) && !has_name(socket_file)) return {};
         connections_.remove_if([](const Connection& c) { return c.broken; });
         if (ready[0].revents != 0) accept(listener);
     }

@@ -20,7 +20,9 @@ namespace souk::files {
 // What is kept of a session's answers, and its requests done once. Pure but for the session.
 class Answers {
   public:
-    Answers(const Export& tree, const SessionLimits& limits) : session_(tree, limits) {}
+    Answers(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
+            uint64_t number = 0)
+        : session_(tree, limits, watches, number) {}
     Session& session() { return session_; }
     // The answer to a request as one message behind what `out` holds. False: the request breaks
     // the rules of the talk.
@@ -35,12 +37,12 @@ class Answers {
 
 class Server {
   public:
-    Server(Export tree, const SessionLimits& limits) : tree_(std::move(tree)), limits_(limits) {}
-    // Of the socket's file (O_PATH): before the process gives its rights up.
-    static Result<Fd> watch_name(int socket_file);
-    // Serves who connects to `listener` until the name of `socket_file` is gone, of which `name`
-    // tells.
-    Status run(int listener, int socket_file, const Fd& name);
+    // `watches` tell of the name of the socket's file, too: where they cannot (`told`), it is
+    // looked at each second.
+    Server(Export tree, const SessionLimits& limits, Watches watches, bool told)
+        : tree_(std::move(tree)), limits_(limits), watches_(std::move(watches)), told_(told) {}
+    // Serves who connects to `listener` until the name of `socket_file` is gone.
+    Status run(int listener, int socket_file);
 
   private:
     static constexpr size_t sessions_max = 4, connections_max = 16;
@@ -55,7 +57,8 @@ class Server {
     };
     void accept(int listener);
     void receive(Connection& c);
-    void recall(uint64_t number, Answers& answers);
+    void recall(uint64_t number, uint64_t directory, const std::string& name);
+    bool recall_changed();
     bool take(Connection& c, const Talk::Message& message);
     void attach(Connection& c, uint64_t number);
     void leave(uint64_t number);
@@ -63,6 +66,8 @@ class Server {
 
     const Export tree_;
     const SessionLimits limits_;
+    Watches watches_;
+    const bool told_;
     std::map<uint64_t, std::unique_ptr<Answers>> sessions_;
     std::list<Connection> connections_;
 };

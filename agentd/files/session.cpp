@@ -35,10 +35,11 @@ bool Words::bytes(ByteView& data, size_t size) {
     return true;
 }
 
-Session::Session(const Export& tree, const SessionLimits& limits)
+Session::Session(const Export& tree, const SessionLimits& limits, Watches* watches, uint64_t number)
     : limits_(limits),
       tree_(tree),
       nodes_(tree, limits.fds_max, limits.nodes_max),
+      watches_(watches, number),
       proc_(::open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC)),
       shown_uid_(tree.uid),
       shown_gid_(tree.gid) {}

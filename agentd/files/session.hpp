@@ -53,15 +53,16 @@ class Words {
 
 class Session {
   public:
-    Session(const Export& tree, const SessionLimits& limits);
+    // `watches`: of its server, by whose number of it what changes is told there; null: none.
+    Session(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
+            uint64_t number = 0);
     // Who the job is where it runs: what belongs to the server's user is shown as its.
     void shown_as(uint32_t uid, uint32_t gid) { shown_uid_ = uid, shown_gid_ = gid; }
     // `request` is a fuse_in_header and what follows it. The answer (a fuse_out_header and what
     // follows it) is put behind what `out` holds; nothing, if the request has no answer.
     void handle(ByteView request, Bytes& out);
-    // The last answer may be used again until it is recalled; then, and not before, `watch` tells.
+    // The last answer may be used again until it is recalled, which is when `watches` tell.
     bool leased() const { return leased_; }
-    Watches& watches() { return watches_; }
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }
 
@@ -129,7 +130,7 @@ class Session {
     const SessionLimits limits_;
     const Export& tree_;
     Nodes nodes_;
-    Watches watches_;
+    SessionWatches watches_;
     bool leased_ = false;
     Fd proc_;  // /proc/self/fd
     std::unordered_map<uint64_t, Handle> handles_;

@@ -27,47 +27,87 @@ bool is_of_this_machine(int fd) {
 constexpr uint32_t changes = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
                              IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_ONLYDIR;
 
+int add_watch(int instance, int file, uint32_t what) {
+    char path[40];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return ::inotify_add_watch(instance, path, what);
+}
+
 }  // namespace
 
-Watches::Watches() : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {}
+// The kernel counts it as the effective user's.
+Fd Watches::make_instance(uid_t user) {
+    const uid_t self = ::geteuid();
+    if (user != self && ::seteuid(user) != 0) return Fd();
+    Fd instance(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (user != self && ::seteuid(self) != 0) return Fd();
+    return instance;
+}
 
-bool Watches::watch(uint64_t node, int directory) {
-    if (by_node_.contains(node)) return true;
-    if (!inotify_ || by_node_.size() >= watches_max || !is_of_this_machine(directory)) return false;
-    char path[40];
-    std::snprintf(path, sizeof path, "/proc/self/fd/%d", directory);
-    const int number = ::inotify_add_watch(inotify_.get(), path, changes);
+bool Watches::watch_name(int file) {
+    return inotify_ && add_watch(inotify_.get(), file, IN_ATTRIB | IN_DELETE_SELF) >= 0;
+}
+
+bool Watches::watch(uint64_t session, uint64_t node, int directory) {
+    auto& own = by_session_[session];
+    if (own.contains(node)) return true;
+    if (!inotify_ || own.size() >= watches_max || !is_of_this_machine(directory)) return false;
+    const int number = add_watch(inotify_.get(), directory, changes);
     if (number < 0) return false;  // it may not be read, or there are too many
-    // A directory that the kernel of the job has forgotten, and asks for again by another number.
-    if (const auto before = by_watch_.find(number); before != by_watch_.end())
-        by_node_.erase(before->second);
-    by_node_[node] = number;
-    by_watch_[number] = node;
+    auto& watchers = by_watch_[number];
+    const auto before = std::ranges::find(watchers, session, &Watcher::first);
+    if (before != watchers.end()) {
+        // The kernel of the job has forgotten it, and asks for it again by another number.
+        own.erase(before->second);
+        before->second = node;
+    } else {
+        watchers.emplace_back(session, node);
+    }
+    own[node] = number;
     return true;
 }
 
-void Watches::read(const std::function<void(uint64_t, const std::string&)>& changed) {
+void Watches::leave(uint64_t session) {
+    const auto own = by_session_.find(session);
+    if (own == by_session_.end()) return;
+    for (const auto& [node, number] : own->second) {
+        auto& watchers = by_watch_.at(number);
+        std::erase_if(watchers, [&](const Watcher& w) { return w.first == session; });
+        if (!watchers.empty()) continue;
+        by_watch_.erase(number);
+        (void)::inotify_rm_watch(inotify_.get(), number);
+    }
+    by_session_.erase(own);
+}
+
+// `over`: the kernel watches it no more.
+void Watches::tell(int watch, bool over, const std::string& name, const Changed& changed) {
+    const auto it = by_watch_.find(watch);
+    if (it == by_watch_.end()) return;
+    const auto watchers = it->second;
+    if (over) by_watch_.erase(it);
+    for (const auto& [session, node] : watchers) {
+        if (over) by_session_[session].erase(node);
+        changed(session, node, name);
+    }
+}
+
+bool Watches::read(const Changed& changed) {
     alignas(inotify_event) char buffer[16 * 1024];
-    for (;;) {
+    for (bool some = false;; some = true) {
         const ssize_t got = inotify_ ? ::read(inotify_.get(), buffer, sizeof buffer) : -1;
-        if (got <= 0) return;
+        if (got <= 0) return some;
         for (ssize_t at = 0; at < got;) {
             inotify_event event;
             std::memcpy(&event, buffer + at, sizeof event);
             const char* name = buffer + at + sizeof event;
             at += static_cast<ssize_t>(sizeof event + event.len);
             if ((event.mask & IN_Q_OVERFLOW) != 0) {
-                changed(0, {});
+                for (const auto& [session, own] : by_session_) changed(session, 0, {});
                 continue;
             }
-            const auto watched = by_watch_.find(event.wd);
-            if (watched == by_watch_.end()) continue;
-            const uint64_t node = watched->second;
-            if ((event.mask & (IN_IGNORED | IN_DELETE_SELF)) != 0) {
-                by_node_.erase(node);
-                by_watch_.erase(watched);
-            }
-            changed(node, event.len > 0 ? name : "");
+            const bool over = (event.mask & (IN_IGNORED | IN_DELETE_SELF)) != 0;
+            tell(event.wd, over, event.len > 0 ? name : "", changed);
         }
     }
 }

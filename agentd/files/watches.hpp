@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Watches: which directories of a session the kernel of the home tells changes of (inotify), so
+// Watches: which directories of its sessions the kernel of the home tells changes of (inotify), so
 // that what was said of the files there may be used again until it is recalled. A directory of a
-// file system that other machines change, too, cannot be watched. Owned by a Session.
+// file system that other machines change, too, cannot be watched. A user has few instances (128,
+// fs.inotify.max_user_instances): all sessions of a server share one, and where there is none left,
+// nothing is watched, and the server does without. Owned by the Server.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernel/sys/host/fd.hpp"
 
@@ -15,18 +21,50 @@ namespace souk::files {
 
 class Watches {
   public:
-    Watches();
-    int fd() const { return inotify_.get(); }  // -1: there are none
+    // An instance that counts as `user`'s; none where there is none left.
+    static Fd make_instance(uid_t user);
+    explicit Watches(Fd instance) : inotify_(std::move(instance)) {}
+    int fd() const { return inotify_.get(); }  // -1: there is none
+    // Whether `read` has something to say when that file (O_PATH) loses its name.
+    bool watch_name(int file);
+
     // `directory`: an O_PATH descriptor. True: changes from now on are told.
-    bool watch(uint64_t node, int directory);
-    // What has changed: a name in a directory; no name: all there; no directory (0): anything.
-    void read(const std::function<void(uint64_t directory, const std::string& name)>& changed);
+    bool watch(uint64_t session, uint64_t node, int directory);
+    void leave(uint64_t session);
+    // What has changed, for each session that watches it: a name in a directory; no name: all
+    // there; no directory (0): anything.
+    using Changed =
+        std::function<void(uint64_t session, uint64_t directory, const std::string& name)>;
+    // True: something was read, which may be of watch_name.
+    bool read(const Changed& changed);
+    size_t count() const { return by_watch_.size(); }
 
   private:
-    static constexpr size_t watches_max = 8192;
+    static constexpr size_t watches_max = 8192;     // of a session
+    using Watcher = std::pair<uint64_t, uint64_t>;  // session, node
+    void tell(int watch, bool over, const std::string& name, const Changed& changed);
+
     Fd inotify_;
-    std::unordered_map<uint64_t, int> by_node_;
-    std::unordered_map<int, uint64_t> by_watch_;
+    std::unordered_map<uint64_t, std::unordered_map<uint64_t, int>> by_session_;  // by node
+    std::unordered_map<int, std::vector<Watcher>> by_watch_;
+};
+
+// Of one session.
+class SessionWatches {
+  public:
+    SessionWatches(Watches* all, uint64_t session) : all_(all), session_(session) {}
+    SessionWatches(const SessionWatches&) = delete;
+    SessionWatches& operator=(const SessionWatches&) = delete;
+    ~SessionWatches() {
+        if (all_) all_->leave(session_);
+    }
+    bool watch(uint64_t node, int directory) {
+        return all_ && all_->watch(session_, node, directory);
+    }
+
+  private:
+    Watches* all_;
+    uint64_t session_;
 };
 
 }  // namespace souk::files

@@ -102,11 +102,12 @@ Status serve(const std::vector<std::string>& words) {
     TRY_ASSIGN(const uint32_t gid, number_of_user(words[2]));
     TRY_ASSIGN(const std::vector<gid_t> groups, groups_of(words[3]));
     const SessionLimits most = limits();
-    TRY_ASSIGN(const Fd name, Server::watch_name(4));
+    Watches watches(Watches::make_instance(uid));
+    const bool told = watches.watch_name(4);  // only root may
     TRY(become(uid, gid, groups));
     const auto [sealed, quiet] = parted({words.begin() + 4, words.end()});
     TRY_ASSIGN(Export tree, open_export(words[0], sealed, quiet));
-    return Server(std::move(tree), most).run(3, 4, name);
+    return Server(std::move(tree), most, std::move(watches), told).run(3, 4);
 }
 
 Status relay(const std::vector<std::string>& words) {
@@ -188,9 +189,10 @@ void start_server(Try& t) {
     const SessionLimits most = limits();
     auto tree = open_export(t.root, {}, t.quiet);
     if (!tree) ::_exit(fail_with(tree.error().message));
-    const auto name = Server::watch_name(t.name.get());
-    if (!name) ::_exit(fail_with(name.error().message));
-    const Status served = Server(std::move(*tree), most).run(t.listener.get(), t.name.get(), *name);
+    Watches watches(Watches::make_instance(::geteuid()));
+    const bool told = watches.watch_name(t.name.get());
+    const Status served = Server(std::move(*tree), most, std::move(watches), told)
+                              .run(t.listener.get(), t.name.get());
     ::_exit(served ? 0 : fail_with(served.error().message));
 }
 
