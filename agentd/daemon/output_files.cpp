@@ -13,11 +13,10 @@
 namespace souk {
 namespace {
 
-constexpr size_t writers_max = 1024;  // processes at once; other jobs' output waits in its spool
+// Processes at once, in all and of one user; other jobs' output waits in its spool.
+constexpr size_t writers_max = 1024, users_writers_max = 768;
 constexpr Nanos writer_pause_min = Nanos::from_s(1), writer_pause_max = Nanos::from_s(60);
 constexpr int failures_max = 10;  // of a job that has finished; its output stays for srun --attach
-
-bool has_files(const HomeJob& job) { return !(job.out_file + job.err_file).empty(); }
 
 }  // namespace
 
@@ -34,6 +33,7 @@ class OutputFiles::Writer : public TerminalSession {
         const Fd theirs(pair[1]);
         TRY_ASSIGN(const Fd note, owner_.terminals_.written_note(id_));
         const LaunchSpec& launch = job.spec.launch;
+        user_ = launch.uid;
         std::string groups;
         for (const uint32_t group : launch.groups)
             groups += (groups.empty() ? "" : ",") + std::to_string(group);
@@ -54,7 +54,10 @@ class OutputFiles::Writer : public TerminalSession {
         packet += output.data;
         const ssize_t n =
             ::send(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0) return false;  // it has ended, which is heard
+        if (n < 0) {
+            cannot_send(errno);
+            return false;
+        }
         busy_ = true;
         sent_ = {output.stream, end};
         return true;
@@ -66,6 +69,8 @@ class OutputFiles::Writer : public TerminalSession {
         exit_ = true;
         if (!busy_) leave();
     }
+    bool writes_files() const override { return true; }
+    uint32_t user() const { return user_; }
 
   private:
     void heard() {
@@ -88,6 +93,14 @@ class OutputFiles::Writer : public TerminalSession {
         if (exit_) leave();
         owner_.terminals_.output_written(id_, this, sent_);  // and the next piece comes
     }
+    // It would never be asked again: another is begun. Not at once, as below.
+    void cannot_send(int code) {
+        const std::string why = fail_errno("give it to its writer", code).value().message;
+        owner_.loop_.defer([&owner = owner_, id = id_, self = this, why] {
+            const auto it = owner.jobs_.find(id);
+            if (it != owner.jobs_.end() && it->second.writer.get() == self) owner.failed(id, why);
+        });
+    }
     // Not at once: the caller goes through its sessions.
     void leave() {
         owner_.loop_.defer([&owner = owner_, id = id_] { owner.done(id); });
@@ -95,6 +108,7 @@ class OutputFiles::Writer : public TerminalSession {
 
     OutputFiles& owner_;
     JobId id_;
+    uint32_t user_ = 0;
     Fd socket_;
     Pidfd process_;
     Watch watch_;
@@ -108,13 +122,13 @@ OutputFiles::OutputFiles(Loop& loop, Log& log, Terminals& terminals, Host host)
 OutputFiles::~OutputFiles() = default;
 
 void OutputFiles::job(const HomeJob& job) {
-    if (!has_files(job) || job.phase == JobPhase::waiting || jobs_.contains(job.id)) return;
+    if (!has_output_files(job) || job.phase == JobPhase::waiting || jobs_.contains(job.id)) return;
     host_.after_commit([this, id = job.id] { consider(id); });
 }
 
 void OutputFiles::recovered(const std::map<uint64_t, HomeJob>& jobs) {
     for (const auto& [seq, record] : jobs)
-        if (has_files(record) && record.phase != JobPhase::waiting) consider(record.id);
+        if (has_output_files(record) && record.phase != JobPhase::waiting) consider(record.id);
 }
 
 void OutputFiles::consider(const JobId& id) {
@@ -130,12 +144,24 @@ void OutputFiles::start(const JobId& id) {
     const HomeJob* record = host_.job(id);
     if (it == jobs_.end() || it->second.writer) return;
     if (!record) return (void)jobs_.erase(it);
-    if (writers_ >= writers_max) return;
+    if (!has_place(record->spec.launch.uid)) return;
     auto writer = std::make_shared<Writer>(*this, id);
     if (const Status opened = writer->open(*record); !opened)
         return failed(id, opened.error().message);
     it->second.writer = std::move(writer);
     ++writers_;
+    ++of_user_[record->spec.launch.uid];
+}
+
+bool OutputFiles::has_place(uint32_t user) const {
+    const auto own = of_user_.find(user);
+    return writers_ < writers_max && (own == of_user_.end() || own->second < users_writers_max);
+}
+
+void OutputFiles::leaves(const Writer& writer) {
+    --writers_;
+    const auto own = of_user_.find(writer.user());
+    if (--own->second == 0) of_user_.erase(own);
 }
 
 // Its files are open, and say from where on output is wanted.
@@ -156,7 +182,7 @@ void OutputFiles::failed(const JobId& id, const std::string& why) {
     log_.limited("output files " + id.text(), Loop::now(), Level::warning,
                  "a job's output is not written into its file", {{"JOB", id.text()}, {"WHY", why}});
     const auto writer = std::exchange(entry.writer, nullptr);
-    if (writer) --writers_;
+    if (writer) leaves(*writer);
     entry.pause = std::clamp(Nanos{entry.pause.ns * 2}, writer_pause_min, writer_pause_max);
     const HomeJob* record = host_.job(id);
     const bool over = !record || record->phase == JobPhase::finished;
@@ -177,7 +203,7 @@ void OutputFiles::done(const JobId& id) {
     const auto writer = std::exchange(it->second.writer, nullptr);
     jobs_.erase(it);
     if (!writer) return;
-    --writers_;
+    leaves(*writer);
     terminals_.detach(id, writer.get());
     next();
 }
@@ -189,9 +215,9 @@ void OutputFiles::forget(const JobId& id) {
 // Whose turn it is, where there was none.
 void OutputFiles::next() {
     for (auto& [id, entry] : jobs_) {
-        if (writers_ >= writers_max) return;
+        const HomeJob* record = host_.job(id);
         if (entry.writer || entry.retry.waiting()) continue;
-        return start(id);
+        if (!record || has_place(record->spec.launch.uid)) return start(id);
     }
 }
 

@@ -4,7 +4,8 @@
 // append), which opens the files and writes what it is given, a piece at a time; towards Terminals
 // it is one more that is attached, so that what it has not written is kept in the spool. How far it
 // is, is noted in a file beside the spool: nothing is written twice after a restart. A process that
-// fails, for want of room or rights, is begun again with a growing pause. Owned by the Agent.
+// fails, for want of room, of rights or of a FIFO's reader, is begun again with a growing pause,
+// and others have its place meanwhile. Owned by the Agent.
 #pragma once
 
 #include <functional>
@@ -49,12 +50,15 @@ class OutputFiles {
     void failed(const JobId& id, const std::string& why);
     void done(const JobId& id);
     void next();
+    bool has_place(uint32_t user) const;
+    void leaves(const Writer& writer);
 
     Loop& loop_;
     Log& log_;
     Terminals& terminals_;
     Host host_;
     size_t writers_ = 0;
+    std::map<uint32_t, size_t> of_user_;  // of these
     std::map<JobId, Entry> jobs_;
 };
 

@@ -278,13 +278,25 @@ void Terminals::output_written(const JobId& id, const TerminalSession* session,
     pump(id);  // what it has written makes room for more
 }
 
+// How far the files of its user are: nothing behind that is forgotten while nobody writes them.
+void Terminals::keep_for_files(const JobId& id, const Job& j, uint64_t kept[2]) const {
+    const HomeJob* job = outlet_.job(id);
+    if (!job || !has_output_files(*job)) return;
+    const auto writes = [](const Session& s) { return s.session->writes_files(); };
+    if (std::ranges::any_of(j.sessions, writes)) return;
+    kept[0] = kept[1] = 0;
+    dir_.read_written(id.seq, kept);
+}
+
 // What every attached terminal has written is forgotten; output that was held back for want of room
 // is asked for then.
 void Terminals::make_room(const JobId& id, Job& j) {
     if (std::ranges::all_of(j.sessions, &Session::watch)) return;
     bool room = false;
+    uint64_t kept[2] = {UINT64_MAX, UINT64_MAX};
+    keep_for_files(id, j, kept);
     for (const int i : {0, 1}) {
-        uint64_t least = UINT64_MAX;
+        uint64_t least = kept[i];
         for (const Session& s : j.sessions)
             if (!s.watch) least = std::min(least, s.written[i]);
         const bool waited = j.held[i] && crowded(j, i);

@@ -33,7 +33,14 @@ class TerminalSession {
     virtual void send(const wire::Meter& meter) = 0;
     // The last word; the session ends itself.
     virtual void send(const wire::Exit& exit) = 0;
+    // It writes the files that its user named (OutputFiles).
+    virtual bool writes_files() const { return false; }
 };
+
+// Of such a job nothing is forgotten that its files have not got, whoever else has it.
+inline bool has_output_files(const HomeJob& job) {
+    return !job.out_file.empty() || !job.err_file.empty();
+}
 
 // What goes to the guest that runs a job now.
 struct TerminalOutlet {
@@ -123,6 +130,7 @@ class Terminals {
     void hold_back(const JobId& id, Job& j, int stream, Epoch epoch, const Error& why);
     void ask_again(const JobId& id);
     void make_room(const JobId& id, Job& j);
+    void keep_for_files(const JobId& id, const Job& j, uint64_t kept[2]) const;
     bool crowded(const Job& j, int stream) const;
     Job* find(const JobId& id);
     void send_input(const HomeJob& job, const Job& j, size_t skip);

@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from conftest import LIMIT, until
+from conftest import LIMIT, read_text, until
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -79,3 +79,33 @@ def test_a_file_is_written_with_its_users_rights_and_what_is_refused_waits(marke
     assert not (open_dir / "mine").exists()
     again = market.tool("srun", "--attach", second, cwd=closed, limit=LIMIT, **user)
     assert again.stdout == "kept\n"
+
+
+def appenders():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        words = read_text(f"/proc/{pid}/cmdline").split("\0")
+        if words[0].endswith("souk-files") and "append" in words:
+            found.append(int(pid))
+    return found
+
+
+def test_a_fifo_without_a_reader_holds_no_writer_and_gets_all_when_one_comes(market, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    job = market.tool("srun", "-p", "40", "-d", "-o", fifo, "sh", "-c",
+                      "seq 1 30000; exec sleep 1000").stdout.strip()
+    log = f"{market.run_dir}/n1/log"
+    until("its writer has given up", lambda: "nobody reads this FIFO" in read_text(log))
+    until("and holds no place", lambda: not appenders())
+    want = b"".join(b"%d\n" % i for i in range(1, 30001))
+    got = bytearray()
+    with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as reader:
+        def all_came():
+            got.extend(reader.read(10_000) or b"")
+            return len(got) >= len(want)
+
+        # a pipe takes 64 KiB: what comes behind waits for its reader
+        until("all has come", all_came)
+    assert got == want
+    market.tool("marketctl", "cancel", job)

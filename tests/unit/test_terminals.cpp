@@ -259,6 +259,41 @@ START_TEST(who_watches_hears_the_end_and_takes_no_output) {
 }
 END_TEST
 
+// Its files are written by a process that is away for now, for want of room or of a FIFO's reader.
+START_TEST(a_terminal_that_runs_ahead_leaves_no_hole_in_its_users_files) {
+    struct Writer : Reader {
+        bool writes_files() const override { return true; }
+    };
+    Home h;
+    Rng rng(3);
+    Running& r = h.add(1, 3 * output_max / 4, 0);
+    r.job.out_file = "out";
+    const auto reader = h.attach(r);
+    for (int i = 0; i < 2'000 && !r.complete; ++i) {
+        h.write(r, *reader);
+        h.carry(r, rng);
+    }
+    ck_assert(r.complete && reader->right);
+    constexpr uint64_t noted[2] = {100'000, 0};
+    const auto note = h.terminals.written_note(r.job.id);
+    ck_assert(note && ::pwrite(note->get(), noted, sizeof noted, 0) == sizeof noted);
+    h.write(r, *reader);
+    const auto writer = std::make_shared<Writer>();
+    wire::Attach from;
+    from.id = r.job.id;
+    from.resume = true;
+    from.offset[0] = noted[0];
+    const auto answer = h.terminals.attach(r.job, from, writer);
+    ck_assert(answer && answer->offset[0] == noted[0]);  // not as far as the terminal is
+    writer->streams[0].at = noted[0];
+    r.readers.push_back(writer);
+    h.terminals.pump(r.job.id);
+    while (writer->streams[0].unread > 0) h.write(r, *writer);
+    ck_assert(writer->right);
+    ck_assert_uint_eq(writer->streams[0].at, 3 * output_max / 4);
+}
+END_TEST
+
 START_TEST(a_cost_that_grows_by_the_price_is_told_once) {
     Home h;
     Running& r = h.add(1, 0, 0);
@@ -401,6 +436,7 @@ UNIT_SUITE_LONG(terminals, 120, what_a_slow_terminal_held_back_comes_when_it_has
                 what_a_full_disk_held_back_comes_when_there_is_room,
                 what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it,
                 held_back_output_always_comes, who_watches_hears_the_end_and_takes_no_output,
+                a_terminal_that_runs_ahead_leaves_no_hole_in_its_users_files,
                 a_cost_that_grows_by_the_price_is_told_once,
                 a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_leaves_nothing);
 

@@ -108,7 +108,7 @@ int print_id(const SrunOptions& options, const std::string& id, size_t jobs) {
 Status try_files(const SrunOptions& options, const JobId& id, std::optional<uint32_t> index) {
     for (const std::string& file : {options.out_file, options.err_file}) {
         if (file.empty()) continue;
-        if (const auto opened = open_output_file(file, id, index); !opened)
+        if (const Status opened = try_output_file(file, id, index); !opened)
             return fail(opened.error().message + "; job " + id.text() + " goes on: srun --attach " +
                         id.text());
     }

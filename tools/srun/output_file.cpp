@@ -2,6 +2,8 @@
 #include "tools/srun/output_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -15,6 +17,17 @@ Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
     Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (!fd) return fail_errno(name, errno);
     return fd;
+}
+
+Status try_output_file(const std::string& pattern, const JobId& id, std::optional<uint32_t> index) {
+    const std::string name = output_file_name(pattern, id, index);
+    struct stat st {};
+    if (::stat(name.c_str(), &st) != 0 || !S_ISFIFO(st.st_mode)) {
+        TRY(open_output_file(pattern, id, index));
+        return {};
+    }
+    if (::access(name.c_str(), W_OK) != 0) return fail_errno(name, errno);
+    return {};
 }
 
 }  // namespace souk::tools

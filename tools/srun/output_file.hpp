@@ -17,4 +17,8 @@ namespace souk::tools {
 Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
                             std::optional<uint32_t> index);
 
+// Whether that would work. A FIFO is only looked at: to open it would wait for its reader, and to
+// close it again would end what that reads.
+Status try_output_file(const std::string& pattern, const JobId& id, std::optional<uint32_t> index);
+
 }  // namespace souk::tools

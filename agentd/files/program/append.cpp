@@ -2,6 +2,8 @@
 #include "agentd/files/program/append.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,14 +17,17 @@
 namespace souk::files {
 namespace {
 
+constexpr int reader_limit_ms = 10'000;  // of a FIFO that is full
 constexpr size_t head_bytes = sizeof(uint64_t) + 1;
 constexpr size_t packet_bytes_max = 64 * 1024 + head_bytes;  // a frame of output
 
 // In the job's directory; none where there is no name. A FIFO or a terminal may be named: neither
-// becomes this process's own.
+// becomes this process's own, nor does it wait for a reader.
 Result<Fd> open_output(const std::string& name) {
     if (name.empty()) return Fd();
-    Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666));
+    constexpr int how = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    Fd fd(::open(name.c_str(), how, 0666));
+    if (!fd && errno == ENXIO) return fail(name + ": nobody reads this FIFO");
     if (!fd) return fail_errno(name, errno);
     return fd;
 }
@@ -50,7 +55,7 @@ void answer(int socket, const std::string& packet) {
 
 // How far each stream is.
 struct Note {
-    int fd;
+    int fd, socket;
     uint64_t written[2] = {0, 0};
 
     Status take() {
@@ -65,18 +70,29 @@ struct Note {
             return fail_errno("note how far it is", errno);
         return {};
     }
-    void tell(int socket) const {
+    void tell() const {
         std::string packet = "w";
         packet.append(reinterpret_cast<const char*>(written), sizeof written);
         answer(socket, packet);
     }
 };
 
-// A disk that is full may take a part: the note says so, and the next try goes on behind it.
+// Whether it takes more before long, and agentd is still there. Sets errno if not.
+bool takes_more(int to, int socket) {
+    pollfd both[2] = {{to, POLLOUT, 0}, {socket, POLLRDHUP, 0}};
+    const int some = ::poll(both, 2, reader_limit_ms);
+    if (some < 0) return errno == EINTR;
+    errno = both[1].revents != 0 ? EPIPE : ETIMEDOUT;
+    return both[0].revents != 0;
+}
+
+// A disk that is full may take a part, and so may a FIFO: the note says so, and the next try goes
+// on behind it.
 Status write_noted(int to, std::string_view left, Note& note, int stream, uint64_t end) {
     while (!left.empty()) {
         const ssize_t n = ::write(to, left.data(), left.size());
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN && takes_more(to, note.socket)) continue;
         if (n < 0) {
             const int why = errno;
             TRY(note.set(stream, end - left.size()));
@@ -100,16 +116,17 @@ Status copy(int socket, Note& note, const Outputs& files) {
         const auto bytes = std::string_view(packet).substr(0, static_cast<size_t>(n));
         if (to >= 0) TRY(write_noted(to, bytes.substr(head_bytes), note, stream, end));
         TRY(note.set(stream, end));
-        note.tell(socket);
+        note.tell();
     }
 }
 
 Status append_all(int socket, int note_fd, const std::string& directory, const std::string& out,
                   const std::string& err) {
-    Note note{note_fd};
+    ::signal(SIGPIPE, SIG_IGN);  // a FIFO's reader may leave
+    Note note{note_fd, socket};
     TRY(note.take());
     TRY_ASSIGN(const Outputs files, open_all(directory, out, err));
-    note.tell(socket);
+    note.tell();
     return copy(socket, note, files);
 }
 
