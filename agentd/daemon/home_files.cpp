@@ -158,7 +158,6 @@ Status HomeFiles::begin(const Key& key, Link& link) {
     link.away.cancel();
     link.requests = {};
     waits(key, {});
-    measure(key.first);
     link.pump = std::make_unique<FilesPump>(
         loop_, *link.channel, std::move(server), &jobs_.at(key.first).count,
         [this, key](const std::string& why) { lost(key, why); });
@@ -170,6 +169,7 @@ Status HomeFiles::begin(const Key& key, Link& link) {
         tell_soon(key.first, job, told_every);
         now->pump->take(bytes);
     });
+    measure(key.first);
     return {};
 }
 
@@ -201,7 +201,8 @@ FilesUse HomeFiles::use_of(Job& job) {
     return job.use;
 }
 
-// While its files go over the network: again and again.
+// While its files go over the network: again and again. Of a job that lies frozen, or whose node is
+// out of reach, nothing is counted, and that says nothing.
 void HomeFiles::measure(const JobId& id) {
     const auto it = jobs_.find(id);
     if (it == jobs_.end()) return;
@@ -209,9 +210,13 @@ void HomeFiles::measure(const JobId& id) {
     const auto link = job.links.find(job.epoch);
     if (link == job.links.end() || link->second.own) return;
     (void)use_of(job);
-    job.meter.begin(Loop::now(), job.use);
-    const auto trip = link->second.pump ? round_trip(link->second.channel->fd())
-                                        : Result<Nanos>(job.use.round_trip);
+    const bool reached = link->second.pump != nullptr;
+    if (reached)
+        job.meter.begin(Loop::now(), job.use);
+    else
+        job.meter.end();
+    const auto trip =
+        reached ? round_trip(link->second.channel->fd()) : Result<Nanos>(job.use.round_trip);
     job.measure = loop_.after(FilesMeter::window, [this, id] { measure(id); });
     if (job.meter.measure(Loop::now(), trip.value_or(job.use.round_trip), job.use)) tell_now(id);
 }
