@@ -5,6 +5,7 @@ import hashlib
 import csv
 import json
 import os
+import re
 import select
 import subprocess
 import time
@@ -340,6 +341,39 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
     else:
         assert (process.returncode, out) == (1, b"")
         assert err == b"marketctl: job n1.1: the thaw on n2 failed: its image is damaged\n"
+
+
+def test_a_long_order_shows_how_far_it_is_on_a_terminal(start, agentd):
+    ours, theirs = os.openpty()
+    process = start("marketctl", "move", "n1.1", "n2", stderr=theirs)
+    os.close(theirs)
+
+    def reply(connection, number, **more):
+        connection.send("ctl_reply", {1: number, 2: True, **{int(k[1:]): v
+                                                             for k, v in more.items()}})
+
+    def asked():
+        connection = agentd.accept()
+        connection.welcome()
+        request = connection.expect("ctl_request")
+        return connection, request
+
+    connection, request = asked()
+    reply(connection, request[1][0], f4=json.dumps({"id": "n1.1"}))
+    waits, request = asked()
+    assert request[3] == [b"await"]
+    reply(waits, request[1][0], f5="7")
+    connection, request = asked()
+    assert (request[3], request[4]) == ([b"job"], [b"n1.1"])
+    reply(connection, request[1][0], f4=json.dumps(
+        {"id": "n1.1", "status": "moving", "going_to": "n2", "forecast_total_ms": 24_000}))
+    request = waits.expect("ctl_request")
+    reply(waits, request[1][0], f4=json.dumps({"done": True, "message": "job n1.1 runs on n2"}))
+    assert process.communicate(timeout=LIMIT)[0] == b"job n1.1 runs on n2\n"
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert re.fullmatch(r"\r\x1b\[Kjob n1\.1: moving to n2, [\d.]+m?s of about 24000 ms\r\x1b\[K",
+                        said), said
 
 
 def test_jobs_are_a_table(start, agentd):

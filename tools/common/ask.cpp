@@ -36,7 +36,8 @@ bool may_come(const Error& e, const std::string& verb) {
 }
 
 Result<Answer> ask_once(const std::string& socket, const std::string& verb,
-                        const std::vector<std::string>& args) {
+                        const std::vector<std::string>& args,
+                        const std::function<void()>& waiting) {
     constexpr size_t parts_max = 4096;
     TRY_ASSIGN(Link link, Link::open(socket));
     Answer parts;
@@ -47,7 +48,10 @@ Result<Answer> ask_once(const std::string& socket, const std::string& verb,
         TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
         if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
         // An answer that is not there yet is asked for again.
-        if (!reply.json.empty() || reply.next.empty()) parts.push_back(std::move(reply.json));
+        if (!reply.json.empty() || reply.next.empty())
+            parts.push_back(std::move(reply.json));
+        else if (waiting)
+            waiting();
         request.after = std::move(reply.next);
         ++request.request;
     } while (!request.after.empty());
@@ -78,12 +82,13 @@ Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std:
 }
 
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
-                   const std::vector<std::string>& args, Nanos patience) {
+                   const std::vector<std::string>& args, Nanos patience,
+                   const std::function<void()>& waiting) {
     return ask_again(
         [&]() -> Result<Answer> {
             const auto socket = find();
             auto answer =
-                socket ? ask_once(*socket, verb, args)
+                socket ? ask_once(*socket, verb, args, waiting)
                        : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
             // Where not even the directory is, nothing is being started again.
             const std::string directory = socket ? directory_of(*socket) : wire::run_directory();

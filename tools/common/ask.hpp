@@ -17,8 +17,10 @@ using FindSocket = std::function<Result<std::string>()>;
 // Where the daemon is away, or an agentd has no market, it is asked again for `patience`: it may
 // just be started again. An order is not repeated once it may have been heard. Errors: nobody
 // listens, no answer in time, or the daemon's own words.
+// `waiting` is called when the answer is still to come: each five seconds.
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
-                   const std::vector<std::string>& args, Nanos patience);
+                   const std::vector<std::string>& args, Nanos patience,
+                   const std::function<void()>& waiting = {});
 // Asks `once` until it answers or fails for good; ask() and its like are made of it.
 Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std::string& verb,
                          Nanos patience);

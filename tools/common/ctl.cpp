@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/common/ctl.hpp"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "tools/common/remote.hpp"
 
 namespace souk::tools {
@@ -16,7 +21,40 @@ struct Way {
     Nanos patience = Nanos::from_s(5);
 };
 
-using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&)>;
+using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&,
+                                         const std::function<void()>&)>;
+
+// One line of a terminal that is written again and again, and is gone at the end.
+class Progress {
+  public:
+    Progress(const CtlQuestion& question, const Ask& ask)
+        : question_(question), ask_(ask), since_(monotonic_now()) {}
+    ~Progress() {
+        if (shown_) (void)write_all(STDERR_FILENO, "\r\x1b[K", "stderr");
+    }
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+
+    std::function<void()> hook() {
+        if (!question_.progress || ::isatty(STDERR_FILENO) == 0) return {};
+        return [this] { show(); };
+    }
+
+  private:
+    void show() {
+        const auto answer = ask_(question_.watched.front(),
+                                 {question_.watched.begin() + 1, question_.watched.end()}, {});
+        if (!answer) return;
+        shown_ = true;
+        const std::string line = question_.progress(*answer, monotonic_now() - since_);
+        (void)write_all(STDERR_FILENO, "\r\x1b[K" + blank_controls(line), "stderr");
+    }
+
+    const CtlQuestion& question_;
+    const Ask& ask_;
+    const Nanos since_;
+    bool shown_ = false;
+};
 
 Result<Ask> way_of(const CtlTool& tool, const Way& way) {
     TRY_ASSIGN(const auto remote, remote_of({way.socket, way.node, way.market, way.cert}, [&] {
@@ -24,12 +62,13 @@ Result<Ask> way_of(const CtlTool& tool, const Way& way) {
                }));
     if (!remote) {
         const std::string& node = way.node.empty() ? way.machine : way.node;
-        return Ask([&tool, &way, node](const auto& verb, const auto& args) {
-            return ask([&] { return tool.find(way.socket, node); }, verb, args, way.patience);
+        return Ask([&tool, &way, node](const auto& verb, const auto& args, const auto& waiting) {
+            return ask([&] { return tool.find(way.socket, node); }, verb, args, way.patience,
+                       waiting);
         });
     }
     if (tool.of_node && way.machine.empty()) return fail("which node? --machine NAME");
-    return Ask([&tool, &way, remote = *remote](const auto& verb, const auto& args) {
+    return Ask([&tool, &way, remote = *remote](const auto& verb, const auto& args, const auto&) {
         return tool.of_node ? ask_node_at(remote, way.machine, verb, args, way.patience)
                             : ask_market_at(remote, verb, args, way.patience);
     });
@@ -41,14 +80,15 @@ Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
         TRY_ASSIGN(std::string own, question.here());
         answer = {std::move(own)};
     } else {
-        TRY_ASSIGN(answer, ask(question.verb, question.args));
+        TRY_ASSIGN(answer, ask(question.verb, question.args, {}));
         if (question.then) {
             TRY_ASSIGN(const CtlQuestion next, question.then(answer));
             if (next.here) {
                 TRY_ASSIGN(std::string own, next.here());
                 answer = {std::move(own)};
             } else if (!next.verb.empty()) {
-                TRY_ASSIGN(answer, ask(next.verb, next.args));
+                Progress progress(next, ask);
+                TRY_ASSIGN(answer, ask(next.verb, next.args, progress.hook()));
             }
         }
     }

@@ -25,6 +25,10 @@ struct CtlQuestion {
     // Set: the answer is that to a second question, which follows from the first's (a verb, or
     // `here`). With neither there is none.
     std::function<Result<CtlQuestion>(const Answer&)> then{};
+    // While the answer is still to come, on a terminal: what is asked then, and how its answer is
+    // shown, after so long.
+    std::vector<std::string> watched{};
+    std::string (*progress)(const Answer&, Nanos) = nullptr;
 };
 
 struct CtlTool {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketctl/wait.hpp"
 
+#include "kernel/base/units.hpp"
 #include "tools/common/table.hpp"
 
 namespace souk::tools {
@@ -14,6 +15,17 @@ Result<std::string> order_text(const Answer& answer) {
                 milliseconds(o, "total_ms");
     if (o.contains("bytes")) text += (o.contains("pause_ms") ? ", " : ": ") + bytes(o, "bytes");
     return o.value("done", false) ? text : std::string();
+}
+
+std::string order_progress(const Answer& answer, Nanos after) {
+    const auto job = parse_object(answer);
+    if (!job) return {};
+    std::string text = "job " + field(*job, "id") + ": " + field(*job, "status");
+    if (const std::string to = field(*job, "going_to"); to != "-") text += " to " + to;
+    text += ", " + human_span(after);
+    if (job->value("forecast_total_ms", 0.0) > 0)
+        text += " of about " + milliseconds(*job, "forecast_total_ms");
+    return text;
 }
 
 Status order_verdict(const Answer& answer) {
@@ -38,7 +50,12 @@ void wait_for_order(CtlQuestion& question, int64_t limit_s) {
         return CtlQuestion{"await",
                            {job, node, what, count("failures"), count("migrations"),
                             std::to_string(limit_s * 1000)},
-                           nullptr};
+                           nullptr,
+                           {},
+                           nullptr,
+                           {},
+                           {"job", job},
+                           order_progress};
     };
 }
 
