@@ -47,6 +47,15 @@ GuestCommand start_command(uint64_t seq = 1) {
 }  // namespace
 
 START_TEST(what_fails_on_the_way_out_of_a_node_has_a_code) {
+    g::Bench sends;
+    sends.running().command(GuestVerb::prepare_dump);
+    sends.criu_ready().command(GuestVerb::ship).sent_precopy();
+    sends.dump_held().ended(guest::ShipFailed{"the connection broke"});
+    ck_assert_text(told(sends.out), to_string(send_failed));
+    g::Bench saves;
+    saves.running().command(GuestVerb::checkpoint).criu_ready().dump_held();
+    saves.undone().ended(guest::CheckpointFailed{"the disk is full"});
+    ck_assert_text(told(saves.out), to_string(checkpoint_failed));
     g::Bench fills;
     fills.command(GuestVerb::prepare).ended(guest::CapsuleReady{}).criu_ready();
     fills.ended(guest::ImageReceived{100, MoveForm::post_copy}).ended(guest::RestoreHeld{});
