@@ -13,5 +13,6 @@ sys.modules["cluster"] = cluster
 sys.path[:0] = [CLUSTER, HERE]  # what it names to pytest; attack_place.py
 _spec.loader.exec_module(cluster)
 
+BIN, LIMIT, alive = cluster.BIN, cluster.LIMIT, cluster.alive  # for files_tree.py
 fit, standing, market = cluster.fit, cluster.standing, cluster.market
 pytest_runtest_makereport = cluster.pytest_runtest_makereport

@@ -2,6 +2,7 @@
 """What dies while a job sees its home's files."""
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -90,3 +91,28 @@ def test_a_job_has_its_users_rights_at_home_and_no_more(market, top):
                       user=65534, group=65534, extra_groups=[])
     assert job.wait() == 0, job.told
     assert b"root" in job.out.split() and b"usr" in job.out.split()
+
+
+def test_a_full_disk_and_a_file_cut_short_at_home_cost_its_job_alone(market, top):
+    small = top / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], check=True)
+    try:
+        there = market.srun("-p", 50, "--files=home", "--node", "n3", "/bin/sh", "-c",
+                            "dd if=/dev/zero of=full bs=64k count=100; echo $?; rm full",
+                            cwd=small)
+        assert there.wait() == 0 and "No space left" in " ".join(there.told), there.told
+        assert there.out == b"1\n" and market.job(there.id)["places"] == ["n1"]
+        (small / "cut").write_bytes(b"x" * 65536)
+        reads = ("import mmap, os\n"
+                 "m = mmap.mmap(os.open('cut', os.O_RDONLY), 0, prot=mmap.PROT_READ)\n"
+                 "os.truncate('cut', 0); os.stat('cut'); m[60000]")
+        other = begin(market, top)
+        market.until_runs(other.id, "n1")
+        job = market.srun("-p", 50, "--files=home", "--node", "n3", "python3", "-c", reads,
+                          cwd=small)
+        assert job.wait() == 128 + signal.SIGBUS, job.told
+        until_it_works(top)
+        check_end(market, other, top)
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
