@@ -5,6 +5,7 @@
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/message_fields.hpp"
+#include "agentd/core/owner_returns.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/story.hpp"
 #include "agentd/core/use_meter.hpp"
@@ -119,5 +120,22 @@ SOUK_FIELDS(ProviderRecord,  //
             field("by_hand", &ProviderRecord::by_hand),
             field("since_unix_s", &ProviderRecord::since_unix_s),
             field("set", &ProviderRecord::set));
+
+SOUK_FIELDS(OwnerReturn,  //
+            field("number", &OwnerReturn::number, rule::count),
+            field("began", &OwnerReturn::began, rule::time), field("cause", &OwnerReturn::cause),
+            field("why", &OwnerReturn::why), field("guests", &OwnerReturn::guests),
+            field("memory_mb", &OwnerReturn::memory_mb, rule::megabytes),
+            field("free_cpu", &OwnerReturn::free_cpu, rule::known_span),
+            field("stopped", &OwnerReturn::stopped, rule::known_span),
+            field("free_memory", &OwnerReturn::free_memory, rule::known_span),
+            field("empty", &OwnerReturn::empty, rule::known_span),
+            field("away", &OwnerReturn::away, rule::known_span),
+            field("cpu_promise", &OwnerReturn::cpu_promise, rule::span),
+            field("memory_promise", &OwnerReturn::memory_promise, rule::span),
+            field("empty_promise", &OwnerReturn::empty_promise, rule::span),
+            field("cpu_missed", &OwnerReturn::cpu_missed),
+            field("memory_missed", &OwnerReturn::memory_missed),
+            field("empty_missed", &OwnerReturn::empty_missed));
 
 }  // namespace souk

@@ -127,7 +127,10 @@ class Agent final : private ToolHost, private OwnHome {
     void from_own_guest(const wire::StdioInputAck& ack) override {
         stdio_input_ack(config_.node, ack);
     }
-    void guests_stepped() override { check_left(); }
+    void guests_stepped() override {
+        check_left();
+        see_return();
+    }
     void use_changed() override;
     // use.cpp
     void tell_use(bool all);
@@ -151,6 +154,16 @@ class Agent final : private ToolHost, private OwnHome {
     void see_signs();
     void have_rung();
     void rank_guests();
+    // agent_owner_history.cpp: how it was each time
+    Status load_returns();
+    OwnerReturns::Guests guests_now() const;
+    void see_return();
+    void keep(const OwnerReturns::News& news);
+    std::string history_json(size_t limit) const;
+    std::vector<Metric> promise_metrics() const;
+    // By hand: all guests stand.
+    Status pause(bool on);
+    std::string why_paused() const;                   // empty: nobody is
     std::string why_away(OwnerUse::Rung from) const;  // empty: guests are below that rung
     void tell_provider();
     void write_presence(JsonWriter& j) const;
@@ -209,7 +222,10 @@ class Agent final : private ToolHost, private OwnHome {
     Watch notices_watch_;
     Timer owner_use_timer_, rank_timer_;
     RetryPause rank_pause_;
-    bool rank_trouble_ = false;  // told
+    std::string rank_trouble_;  // told
+    OwnerReturns returns_;
+    Timer returns_timer_;
+    bool paused_ = false;  // by hand
     LeaveWaits leave_waits_{loop_};
     std::unique_ptr<GuestHost> guests_;
     std::unique_ptr<MetricsPage> metrics_page_;

@@ -33,33 +33,36 @@ std::vector<Metric> Agent::metrics() const {
     for (const auto& [phase, n] : phases) jobs.samples.push_back({{{"phase", phase}}, n});
     Metric build{
         "souk_build_info", "The version of agentd.", false, {{{{"version", version()}}, 1}}};
-    return {std::move(build),
-            std::move(jobs),
-            gauge("souk_node_guests", "Jobs that this node holds: that run, or lie here.",
-                  static_cast<double>(guests_->count())),
-            gauge("souk_node_on_market", "1 while its owner offers it.", r.on_market ? 1 : 0),
-            gauge("souk_node_can_take_jobs", "0 while something keeps it from taking jobs.",
-                  r.cannot.empty() ? 1 : 0),
-            gauge("souk_node_market_connected", "1 while it has a connection to the market.",
-                  market_->connected() ? 1 : 0),
-            gauge("souk_node_reserve_units", "The least per CPU-hour that its owner takes.",
-                  units(r.reserve)),
-            gauge("souk_node_current_price_units", "What its guests pay per CPU-hour.",
-                  units(provider_note_.current_price)),
-            gauge("souk_node_next_price_units", "The bid per CPU-hour that gets a place here.",
-                  units(provider_note_.next_price)),
-            gauge("souk_node_earned_units", "What it has earned.", units(provider_note_.earned)),
-            gauge("souk_node_cpus", "CPUs that it offers.", r.cpus),
-            gauge("souk_node_speed", "Its speed; 100 is a standard machine.",
-                  static_cast<double>(r.speed)),
-            gauge("souk_node_memory_bytes", "Memory that it offers.",
-                  static_cast<double>(r.memory_mb) * megabyte),
-            gauge("souk_node_memory_free_bytes", "Of that, what is free.",
-                  static_cast<double>(r.free_mb) * megabyte),
-            gauge("souk_node_load_ratio", "CPU time that its jobs use, of all its CPUs.",
-                  r.load_permille / 1e3),
-            gauge("souk_node_wait_ratio", "Time that its jobs wait for a CPU, of all its CPUs.",
-                  r.wait_permille / 1e3)};
+    std::vector<Metric> all = {
+        std::move(build),
+        std::move(jobs),
+        gauge("souk_node_guests", "Jobs that this node holds: that run, or lie here.",
+              static_cast<double>(guests_->count())),
+        gauge("souk_node_on_market", "1 while its owner offers it.", r.on_market ? 1 : 0),
+        gauge("souk_node_can_take_jobs", "0 while something keeps it from taking jobs.",
+              r.cannot.empty() ? 1 : 0),
+        gauge("souk_node_market_connected", "1 while it has a connection to the market.",
+              market_->connected() ? 1 : 0),
+        gauge("souk_node_reserve_units", "The least per CPU-hour that its owner takes.",
+              units(r.reserve)),
+        gauge("souk_node_current_price_units", "What its guests pay per CPU-hour.",
+              units(provider_note_.current_price)),
+        gauge("souk_node_next_price_units", "The bid per CPU-hour that gets a place here.",
+              units(provider_note_.next_price)),
+        gauge("souk_node_earned_units", "What it has earned.", units(provider_note_.earned)),
+        gauge("souk_node_cpus", "CPUs that it offers.", r.cpus),
+        gauge("souk_node_speed", "Its speed; 100 is a standard machine.",
+              static_cast<double>(r.speed)),
+        gauge("souk_node_memory_bytes", "Memory that it offers.",
+              static_cast<double>(r.memory_mb) * megabyte),
+        gauge("souk_node_memory_free_bytes", "Of that, what is free.",
+              static_cast<double>(r.free_mb) * megabyte),
+        gauge("souk_node_load_ratio", "CPU time that its jobs use, of all its CPUs.",
+              r.load_permille / 1e3),
+        gauge("souk_node_wait_ratio", "Time that its jobs wait for a CPU, of all its CPUs.",
+              r.wait_permille / 1e3)};
+    for (Metric& m : promise_metrics()) all.push_back(std::move(m));
+    return all;
 }
 
 std::vector<StatusLine> Agent::status_lines() const {

@@ -9,6 +9,7 @@
 
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk {
 namespace {
@@ -75,7 +76,13 @@ void Agent::see_presence() {
         owner_use_timer_ = loop_.at(next, [this] { see_presence(); });
     const OwnerUse::Rung rung = owner_use_.rung();
     if (rung == rung_) return;
-    rung_ = rung;
+    const bool was_here = std::exchange(rung_, rung) != OwnerUse::Rung::none;
+    if (!was_here) {
+        OwnerReturns::Guests guests = guests_now();
+        guests.lowered = false;  // not yet
+        keep(returns_.began(Loop::now(), unix_now(), to_string(sign_), owner_use_.why(), guests));
+    }
+    if (rung == OwnerUse::Rung::none) keep(returns_.ended(Loop::now(), guests_now()));
     have_rung();
     log_.notice(
         "the owner's use of this node",
@@ -85,7 +92,7 @@ void Agent::see_presence() {
 // At once what stops them; then what the market is to know.
 void Agent::have_rung() {
     guests_->step([&](Guest& g, guest::Outputs& out) {
-        const std::string why = why_away(OwnerUse::Rung::stopped);
+        const std::string why = why_paused();
         g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
     });
     rank_guests();
@@ -94,7 +101,7 @@ void Agent::have_rung() {
 
 void Agent::tell_provider() {
     provider_step([&](Provider& p, provider::Outputs& out) {
-        p.set_resting(why_away(OwnerUse::Rung::stopped), out);
+        p.set_resting(why_paused(), out);
         p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
     });
 }
@@ -111,11 +118,12 @@ void Agent::rank_guests() {
     const Status done = share_->rank(rank, config_.cpu_weight);
     if (done) {
         rank_pause_.reset();
-        if (std::exchange(rank_trouble_, false)) log_.notice("guests have their share");
-        return;
+        if (!std::exchange(rank_trouble_, {}).empty()) log_.notice("guests have their share");
+        return see_return();
     }
-    if (!std::exchange(rank_trouble_, true))
+    if (rank_trouble_.empty())
         log_.warning("guests have another share than they should", {{"WHY", done.error()}});
+    rank_trouble_ = done.error().message;
     if (done.error().code != ENOTSUP)
         rank_timer_ = loop_.after(rank_pause_.next(), [this] { rank_guests(); });
 }
@@ -124,8 +132,24 @@ std::string Agent::why_away(OwnerUse::Rung from) const {
     return rung_ >= from ? "its owner uses node " + config_.node : "";
 }
 
+std::string Agent::why_paused() const {
+    if (paused_) return "its owner has paused the guests of node " + config_.node;
+    return why_away(OwnerUse::Rung::stopped);
+}
+
+Status Agent::pause(bool on) {
+    paused_ = on;
+    if (on)
+        state_->put("owner", "paused", "1", Durable::now);
+    else
+        state_->erase("owner", "paused", Durable::now);
+    have_rung();
+    return {};
+}
+
 // Guests that the daemon before has stopped: he may use it still.
 void Agent::find_presence() {
+    if (paused_) return have_rung();
     if (!guests_->machine().any_paused()) return;
     sign_ = OwnerSign::before;
     owner_use_.found_stopped(Loop::now(), "he did before agentd was started again");
@@ -135,6 +159,7 @@ void Agent::find_presence() {
 
 void Agent::presence_configured() {
     load_.notice(load_options());
+    returns_.configured(config_.promise);
     owner_use_.configured(config_.presence);
     watch_signs();
     see_presence();
@@ -142,6 +167,7 @@ void Agent::presence_configured() {
 }
 
 void Agent::write_presence(JsonWriter& j) const {
+    if (paused_) j.field("paused", true);
     if (config_.presence.on_return == OwnerUsePolicy::Return::nothing) return;
     j.key("presence").begin_object();
     j.field("here", owner_use_.here()).field("guests", to_string(rung_));

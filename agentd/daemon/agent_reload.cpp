@@ -6,13 +6,14 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves", "check_ahead",       "cpu_weight",     "cpus",
-        "files",           "files_tmp",         "frames",         "guest_groups",
-        "local_paths",     "memory_default_mb", "memory_mb",      "on_market",
-        "owner_away_s",    "owner_cpu_percent", "owner_leave_s",  "owner_pressure_ms",
-        "owner_programs",  "owner_return",      "owner_sessions", "owner_stop_s",
-        "owner_wait_ms",   "pids_max",          "price",          "shared_files",
-        "speed",           "user_map",          "wake",
+        "awake_for_moves",   "check_ahead",    "cpu_weight",        "cpus",
+        "empty_s",           "files",          "files_tmp",         "frames",
+        "free_cpu_ms",       "free_memory_s",  "guest_groups",      "local_paths",
+        "memory_default_mb", "memory_mb",      "on_market",         "owner_away_s",
+        "owner_cpu_percent", "owner_leave_s",  "owner_pressure_ms", "owner_programs",
+        "owner_return",      "owner_sessions", "owner_stop_s",      "owner_wait_ms",
+        "pids_max",          "price",          "shared_files",      "speed",
+        "user_map",          "wake",
     };
     return keys;
 }
@@ -43,13 +44,14 @@ Status Agent::reload(const Config& config) {
     config_.owner_cpu_percent = config.owner_cpu_percent;
     config_.owner_wait = config.owner_wait;
     config_.owner_signs = config.owner_signs;
+    config_.promise = config.promise;
     config_.awake_for_moves = config.awake_for_moves;
     config_.check_precopy = config.check_precopy;
     guests_->configured();
     *provider_ = std::move(provider);
     provider_->tell_to(trace_.listener());
     provider_step([this](Provider& p, provider::Outputs& out) {
-        p.set_resting(why_away(OwnerUse::Rung::stopped), out);
+        p.set_resting(why_paused(), out);
         p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
         p.started(wall_now(), out);
         p.market_up(out);

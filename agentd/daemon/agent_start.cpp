@@ -67,6 +67,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(wire_ledger());
     wire_market();
     TRY(open_provider());
+    TRY(load_returns());
     TRY(guests_->recover());
     TRY(recover_home());
     TRY(listen());

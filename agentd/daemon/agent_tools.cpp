@@ -173,6 +173,16 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         reply.json = node_json();
         return reply;
     }
+    if (request.verb == "provider-history") {
+        constexpr size_t most = OwnerReturns::kept_max;
+        const auto limit = request.args.empty() ? std::optional<size_t>(20)
+                                                : whole_number<size_t>(request.args[0]);
+        if (!limit || *limit > most || request.args.size() > 1)
+            return refuse("history takes a number up to " + std::to_string(most) + ", or nothing");
+        reply.ok = true;
+        reply.json = history_json(*limit);
+        return reply;
+    }
     if (request.verb != "provider-status" && request.uid != 0)
         return refuse("only root may change what this node offers");
     Status done;
@@ -181,6 +191,8 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         if (word != "on" && word != "off") return refuse("market needs on or off");
         provider_step(
             [&](Provider& p, provider::Outputs& out) { p.market(word == "on", wall_now(), out); });
+    } else if (request.verb == "provider-pause" || request.verb == "provider-resume") {
+        done = pause(request.verb == "provider-pause");
     } else if (request.verb == "provider-renew") {
         done = renew_certificate();
     } else if (request.verb == "provider-set") {

@@ -129,7 +129,8 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
 // nothing: the node is its owner's.
 void Agent::remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request) {
     const bool owner = who.subject.roles == trust::only(trust::Role::owner);
-    const bool changes = request.verb.starts_with("provider-") && request.verb != "provider-status";
+    const bool changes = request.verb.starts_with("provider-") &&
+                         request.verb != "provider-status" && request.verb != "provider-history";
     request.uid = 0;
     wire::CtlReply answer;
     if (changes && !owner)

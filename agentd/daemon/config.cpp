@@ -432,6 +432,18 @@ void Reading::add_owner(Settings& all) {
          "How long the owner has used the machine when guests are to leave, with owner_return = "
          "\"leave\".",
          "\"10s\""},
+        {"free_cpu_ms", milliseconds(c.promise.free_cpu, 0, 60'000),
+         "What the owner is promised when he comes back: so long after the first sign, guests have "
+         "no more of the CPUs than he leaves. pvdctl history says how it was each time, also with "
+         "0 "
+         "(nothing is promised).",
+         "100"},
+        {"free_memory_s", seconds(c.promise.free_memory, 0, 86'400),
+         "Likewise: no guest holds memory.", "90"},
+        {"empty_s", seconds(c.promise.empty, 0, 86'400),
+         "Likewise: no guest of another home is here, nor its image: the machine may be switched "
+         "off.",
+         "\"5m\""},
         {"owner_away_s", seconds(c.presence.away, 1, 86'400),
          "How long nothing shows that the owner uses the machine until guests are as before.",
          "\"15m\""},

@@ -7,6 +7,7 @@
 
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home.hpp"
+#include "agentd/core/owner_returns.hpp"
 #include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/user_map.hpp"
@@ -93,6 +94,7 @@ struct Config {
     // lease_s (agentd/core/lease.hpp), 0: none; wake (agentd/core/home_wakes.hpp);
     // budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
     Home::Limits home;
+    OwnerPromise promise;  // when the owner comes back
 };
 
 // `effective`: what is in force, as TOML with where each value comes from.

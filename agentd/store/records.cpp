@@ -23,5 +23,6 @@ SOUK_LISTED_CODEC(HomeJob, pb__home_job)
 SOUK_LISTED_CODEC(GuestJob, pb__guest_job)
 SOUK_LISTED_CODEC(GuestUse, pb__guest_use)
 SOUK_LISTED_CODEC(ProviderRecord, pb__provider_record)
+SOUK_LISTED_CODEC(OwnerReturn, pb__owner_return)
 
 }  // namespace souk::wire

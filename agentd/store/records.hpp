@@ -6,6 +6,7 @@
 
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/home_io.hpp"
+#include "agentd/core/owner_returns.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/use_meter.hpp"
 #include "agentd/wire/codec.hpp"
@@ -16,6 +17,7 @@ std::string pack(const HomeJob& job);
 std::string pack(const GuestJob& job);
 std::string pack(const GuestUse& use);
 std::string pack(const ProviderRecord& record);
+std::string pack(const OwnerReturn& record);
 template <>
 Result<HomeJob> unpack<HomeJob>(std::string_view bytes);
 template <>
@@ -24,5 +26,7 @@ template <>
 Result<GuestUse> unpack<GuestUse>(std::string_view bytes);
 template <>
 Result<ProviderRecord> unpack<ProviderRecord>(std::string_view bytes);
+template <>
+Result<OwnerReturn> unpack<OwnerReturn>(std::string_view bytes);
 
 }  // namespace souk::wire

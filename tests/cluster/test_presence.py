@@ -99,3 +99,55 @@ def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(ma
     finally:
         hog.kill()
         hog.wait()
+
+
+def test_an_owner_pauses_all_guests_and_sees_how_his_returns_were(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", COUNT)
+    at = market.until_runs(job.id)["where"]
+    job.printed(3)
+
+    def pvdctl(*words):
+        return market.ctl("pvdctl", "--node", at, *words)
+
+    assert pvdctl("pause")["paused"]
+    until("the job stands", lambda: next(
+        g for g in status(market, at)["here"] if g["job"] == job.id)["state"] == "paused")
+    until("nothing more comes", lambda: stands(market, job))
+    told = market.until_job(job.id, "is known to stand",
+                            lambda j: j.get("reason", {}).get("code") == "paused_by_owner")
+    assert "paused the guests of node " + at in told["reason"]["text"], told
+    market.kill_daemon(at)  # the word holds
+    market.until_up()
+    assert status(market, at)["paused"] and status(market, at)["cannot"]
+    until("nothing more comes", lambda: stands(market, job))
+    said = market.tool("pvdctl", "--node", at, "resume").stdout
+    assert "Paused" not in said
+    job.printed(job.lines() + 3)
+
+    hog = subprocess.Popen(HOG)
+    try:
+        with configured(market, at, lambda text: 'free_cpu_ms = 60000\nfree_memory_s = 1\n' + STOP +
+                        text):
+            market.until_up()
+            until("it stands", lambda: status(market, at)["presence"]["guests"] == "stopped")
+
+            def newest():
+                return pvdctl("history")["returns"][0]
+
+            until("all stand", lambda: "stopped_ms" in newest() and newest()["missed"])
+            back = newest()
+            assert back["open"] and back["cause"] in ("load", "wait", "before"), back
+            assert back["guests"] >= 1 or back["cause"] == "before", back
+            assert 0 <= back["free_cpu_ms"] <= 60_000 and "free_memory_ms" not in back
+            assert back["missed"] == [{"promise": "free_memory", "promised_ms": 1000,
+                                       "why": f"{job.id}: it stands in memory"}], back
+            promises = {p["promise"]: p for p in pvdctl("history", "5")["promises"]}
+            assert promises["free_memory"]["missed"] >= 1
+            assert promises["free_cpu"]["p99_ms"] >= promises["free_cpu"]["p50_ms"]
+            said = market.tool("pvdctl", "--node", at, "history").stdout
+            assert "p99.9" in said and "free_memory: " + job.id in said, said
+            number = back["number"]
+        assert pvdctl("history")["returns"][0]["number"] >= number  # it is kept
+    finally:
+        hog.kill()
+        hog.wait()

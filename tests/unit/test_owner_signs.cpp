@@ -4,6 +4,7 @@
 #include "agentd/daemon/owner_signs.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -11,7 +12,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <set>
 
+#include "bpf/load.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -98,6 +101,36 @@ START_TEST(a_program_that_the_owner_names_is_seen_as_long_as_it_runs) {
 }
 END_TEST
 
+START_TEST(a_program_that_is_named_is_told_as_it_begins) {
+    if (!need_root("loading BPF programs")) return;
+    CgroupFixture cgroups;
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0}));
+    ck_assert_str_eq(probe.source(), "bpf");
+    ck_assert(probe.notice_programs({"another", "souk-game-with-"}));
+    TempDir dir;
+    const std::string game = dir.path + "/souk-game-with-a-long-name";
+    ck_assert_int_eq(::symlink("/bin/true", game.c_str()), 0);
+    pid_t child = 0, told = 0;
+    while (told != child || child == 0) {  // one that the ring had no place for is started again
+        child = ::fork();
+        if (child == 0) ::execl(game.c_str(), game.c_str(), nullptr);
+        if (child == 0) ::_exit(127);
+        ck_assert_int_eq(::waitpid(child, nullptr, 0), child);
+        pollfd ready{probe.notices_fd(), POLLIN, 0};
+        ck_assert_int_eq(::poll(&ready, 1, static_cast<int>(limit.ns / 1'000'000)), 1);
+        probe.take_notices([&](const LoadNotice& n) {
+            if (n.program) told = n.pid;
+        });
+    }
+    ck_assert(probe.notice_programs({}));
+    ck_assert(!probe.notice_programs([] {
+        std::set<std::string> many;
+        for (int i = 0; i < 65; ++i) many.insert(std::to_string(i));
+        return many;
+    }()));
+}
+END_TEST
+
 START_TEST(the_sum_of_stalls_is_read_as_the_kernel_writes_it) {
     const auto total = pressure_total(
         "some avg10=0.00 avg60=0.12 avg300=0.05 total=1234567\nfull avg10=0.00 total=9\n");
@@ -118,6 +151,7 @@ END_TEST
 
 UNIT_SUITE(owner_signs, a_login_session_that_is_in_use_is_seen_as_it_begins_and_as_long_as_it_lasts,
            a_program_that_the_owner_names_is_seen_as_long_as_it_runs,
+           a_program_that_is_named_is_told_as_it_begins,
            the_sum_of_stalls_is_read_as_the_kernel_writes_it);
 
 }  // namespace souk::unit

@@ -23,9 +23,9 @@ constexpr Nanos part_max = Nanos::from_s(30);
 // heard.
 bool only_asks(const std::string& verb) {
     constexpr std::string_view questions[] = {
-        "status",    "list-jobs",     "list-providers",  "job",        "account",
-        "receipts",  "prices",        "quote",           "why",        "report",
-        "user-show", "ledger-verify", "provider-status", "node-status"};
+        "status",    "list-jobs",     "list-providers",  "job",         "account",
+        "receipts",  "prices",        "quote",           "why",         "report",
+        "user-show", "ledger-verify", "provider-status", "node-status", "provider-history"};
     return std::find(std::begin(questions), std::end(questions), verb) != std::end(questions);
 }
 

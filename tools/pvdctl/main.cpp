@@ -8,6 +8,7 @@
 #include "tools/common/ctl.hpp"
 #include "tools/common/paths.hpp"
 #include "tools/pvdctl/guests.hpp"
+#include "tools/pvdctl/history.hpp"
 #include "tools/pvdctl/status.hpp"
 
 namespace souk::tools {
@@ -48,6 +49,19 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
         TRY_ASSIGN(const JobId id, parse_job_id(words[1]));
         return CtlQuestion{"guests", {id.text()}, guest_text};
     }
+    if (verb == "pause" || verb == "resume") {
+        if (words.size() > 1)
+            return fail(std::string(verb) + ": unexpected argument '" + words[1] + "'");
+        return CtlQuestion{"provider-" + std::string(verb), {}, nullptr};
+    }
+    if (verb == "history") {
+        if (words.size() > 2)
+            return fail(std::string("history: unexpected argument '") + words[2] + "'");
+        if (words.size() == 1) return CtlQuestion{"provider-history", {}, provider_history_text};
+        if (const auto number = parse_whole(words[1], 1, 1'000); !number)
+            return wrap("history", number.error());
+        return CtlQuestion{"provider-history", {words[1]}, provider_history_text};
+    }
     if (verb == "set") return parse_set(words);
     if (verb == "unset") {
         const std::string_view name = words.size() == 2 ? words[1] : "";
@@ -63,15 +77,20 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
             return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
         return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
-    return fail(verb.empty() ? "a verb is missing: status, guests, set, unset or market"
-                             : "'" + std::string(verb) +
-                                   "' is not a verb: status, guests, set, unset or market");
+    return fail(
+        verb.empty()
+            ? "a verb is missing: status, guests, history, pause, resume, set, unset or market"
+            : "'" + std::string(verb) +
+                  "' is not a verb: status, guests, history, pause, resume, set, unset or "
+                  "market");
 }
 
 int run(int argc, char** argv) {
     return run_ctl(
         {{"pvdctl",
-          "[options] status | guests [ID] | set NAME VALUE | unset NAME | market on|off",
+          "[options] status | guests [ID] | history [N] | pause | resume | set NAME VALUE | unset "
+          "NAME "
+          "| market on|off",
           "Shows and sets what a node offers on the market.",
           {},
           "\nWhat is set here holds over the configuration, also after agentd was started again, "
@@ -83,6 +102,12 @@ int run(int argc, char** argv) {
               {"guests [ID]",
                "what its machines hold right now of each guest and each job of this home, or all "
                "of one (root)"},
+              {"history [N]",
+               "how long it took, each time that the owner came back, until CPUs, memory and "
+               "machine "
+               "were his; what was promised, and what was missed (the newest 20)"},
+              {"pause", "all guests stand still in memory now, and pay nothing, until resume"},
+              {"resume", "they go on"},
               {"set price N", "reservation price per CPU-hour"},
               {"set memory SIZE", "memory offered: 512M, 4G, or a number of MB"},
               {"set speed N", "speed reported; 100 is standard"},

@@ -60,6 +60,8 @@ Result<std::string> provider_status_text(const Answer& answer) {
         rows.emplace_back("Yours", percent(p, "owner_permille") + ", waiting " +
                                        percent(p, "owner_wait_permille") + "; guests may take " +
                                        percent(p, "headroom_permille") + " of the machine");
+    if (field(p, "paused") == "yes")
+        rows.emplace_back("Paused", "all guests stand in memory (pvdctl resume)");
     if (p.contains("presence")) rows.emplace_back("Your use", presence_text(p.at("presence")));
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (p.contains("set_by_owner"))

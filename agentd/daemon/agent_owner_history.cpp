@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Agent: how it was each time that the owner of this node came back
+// (agentd/core/owner_returns.hpp), in its database, and for him.
+#include <algorithm>
+
+#include "agentd/daemon/agent.hpp"
+#include "agentd/store/records.hpp"
+#include "kernel/base/json.hpp"
+
+namespace souk {
+namespace {
+
+constexpr const char* kind_return = "return";
+
+// In the order of their numbers.
+std::string key_of(uint64_t number) {
+    const std::string text = std::to_string(number);
+    return std::string(20 - text.size(), '0') + text;
+}
+
+}  // namespace
+
+Status Agent::load_returns() {
+    TRY_ASSIGN(auto rows, state_->db().db().load(kind_return));
+    std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    for (const auto& row : rows) {
+        auto before = wire::unpack<OwnerReturn>(row.value);
+        if (!before) return wrap("return " + row.key, before.error());
+        returns_.load(std::move(*before));
+    }
+    returns_.configured(config_.promise);
+    TRY_ASSIGN(const auto paused, state_->db().get("owner", "paused"));
+    paused_ = paused.has_value();
+    return {};
+}
+
+void Agent::keep(const OwnerReturns::News& news) {
+    if (news.kept)
+        state_->put(kind_return, key_of(news.kept->number), wire::pack(*news.kept), Durable::later);
+    for (const uint64_t number : news.forgotten)
+        state_->erase(kind_return, key_of(number), Durable::later);
+    returns_timer_.cancel();
+    if (const Nanos due = returns_.due(); due != Nanos::never())
+        returns_timer_ = loop_.at(due, [this] { see_return(); });
+}
+
+// What lies here of this node's own jobs is at home.
+OwnerReturns::Guests Agent::guests_now() const {
+    OwnerReturns::Guests now;
+    const Guest& machine = guests_->machine();
+    for (const Guest::Left& guest : machine.left()) {
+        const bool runs = !guest.stands && guest.paused.empty();
+        now.running += runs;
+        ++now.in_memory;
+        now.memory_mb += guest.memory_mb;
+        if (!now.who.empty() && (guest.why.empty() || !runs)) continue;
+        now.who = guest.key.id.text() + ": " +
+                  (!guest.why.empty() ? static_cast<const std::string&>(guest.why)
+                   : runs             ? "it runs"
+                                      : "it stands in memory");
+    }
+    for (const auto& [key, e] : machine.all())
+        now.here += e.job.state == GuestState::frozen && !e.job.kept && key.id.home != config_.node;
+    if (now.in_memory == 0 && now.here > 0) now.who = "images are on its disk";
+    now.here += now.in_memory;
+    now.lowered = rung_ != OwnerUse::Rung::none && rank_trouble_.empty();
+    now.trouble = rank_trouble_;
+    return now;
+}
+
+void Agent::see_return() {
+    if (!returns_.open()) return;
+    keep(returns_.see(Loop::now(), guests_now()));
+}
+
+std::string Agent::history_json(size_t limit) const {
+    JsonWriter j;
+    j.begin_object().field("node", config_.node);
+    returns_.write(j, limit);
+    return j.end_object().take();
+}
+
+std::vector<Metric> Agent::promise_metrics() const {
+    using Which = OwnerReturns::Which;
+    Metric times{"souk_node_owner_seconds",
+                 "From the first sign that the owner is back until that is his, by quantile.",
+                 false,
+                 {}};
+    Metric missed{"souk_node_owner_missed",
+                  "Of the kept returns, those that missed that promise.",
+                  false,
+                  {}};
+    for (const Which which : {Which::free_cpu, Which::free_memory, Which::empty}) {
+        const OwnerReturns::Figures f = returns_.figures(which);
+        missed.samples.push_back({{{"promise", to_string(which)}}, double(f.missed)});
+        if (f.count == 0) continue;
+        const std::pair<const char*, Nanos> quantiles[] = {
+            {"0.5", f.p50}, {"0.99", f.p99}, {"0.999", f.p999}};
+        for (const auto& [name, span] : quantiles)
+            times.samples.push_back({{{"promise", to_string(which)}, {"quantile", name}},
+                                     static_cast<double>(span.ns) / 1e9});
+    }
+    std::vector<Metric> all;
+    all.push_back(gauge("souk_node_owner_returns", "Kept returns of the owner of this node.",
+                        static_cast<double>(returns_.all().size())));
+    all.push_back(std::move(missed));
+    if (!times.samples.empty()) all.push_back(std::move(times));
+    return all;
+}
+
+}  // namespace souk
