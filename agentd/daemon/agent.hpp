@@ -160,6 +160,7 @@ class Agent final : private ToolHost, private OwnHome {
     void see_return();
     void keep(const OwnerReturns::News& news);
     std::string history_json(size_t limit) const;
+    wire::CtlReply history_request(const wire::CtlRequest& request) const;
     std::vector<Metric> promise_metrics() const;
     // By hand: all guests stand.
     Status pause(bool on);

@@ -162,6 +162,19 @@ void Agent::finished(std::shared_ptr<ToolSession> session) {
     loop_.defer([this, session = std::move(session)] { drop_session(session.get()); });
 }
 
+wire::CtlReply Agent::history_request(const wire::CtlRequest& request) const {
+    constexpr size_t most = OwnerReturns::kept_max, shown = 20;
+    wire::CtlReply reply;
+    const auto limit =
+        request.args.empty() ? std::optional<size_t>(shown) : whole_number<size_t>(request.args[0]);
+    reply.ok = limit && *limit <= most && request.args.size() <= 1;
+    if (reply.ok)
+        reply.json = history_json(*limit);
+    else
+        reply.error = "history takes a number up to " + std::to_string(most) + ", or nothing";
+    return reply;
+}
+
 wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     wire::CtlReply reply;
     const auto refuse = [&](std::string why) {
@@ -173,16 +186,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         reply.json = node_json();
         return reply;
     }
-    if (request.verb == "provider-history") {
-        constexpr size_t most = OwnerReturns::kept_max;
-        const auto limit = request.args.empty() ? std::optional<size_t>(20)
-                                                : whole_number<size_t>(request.args[0]);
-        if (!limit || *limit > most || request.args.size() > 1)
-            return refuse("history takes a number up to " + std::to_string(most) + ", or nothing");
-        reply.ok = true;
-        reply.json = history_json(*limit);
-        return reply;
-    }
+    if (request.verb == "provider-history") return history_request(request);
     if (request.verb != "provider-status" && request.uid != 0)
         return refuse("only root may change what this node offers");
     Status done;
