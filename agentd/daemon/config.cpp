@@ -166,6 +166,7 @@ struct Reading {
 
 using namespace settings;
 
+// Long: a table.
 void Reading::add_place(Settings& all) {
     Config& c = config;
     const std::vector<std::string> rules = {"required", "accepted"};
