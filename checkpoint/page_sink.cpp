@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernel/sys/host/probe.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 
 namespace souk {
 namespace {
@@ -87,28 +88,17 @@ Status PageSink::accept_one() {
 Status PageSink::on_socket() {
     for (;;) {
         int32_t word = 0;
-        iovec data{&word, next_pid_ > 0 ? size_t{1} : sizeof word};
-        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
-        msghdr message{};
-        message.msg_iov = &data;
-        message.msg_iovlen = 1;
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        const ssize_t n = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) return {};
-        if (n < 0) return fail_errno("hear of CRIU's page faults", errno);
+        TRY_ASSIGN(auto received,
+                   receive_descriptors(socket_.get(), {reinterpret_cast<char*>(&word),
+                                                       next_pid_ > 0 ? size_t{1} : sizeof word}));
+        if (!received) return {};
+        const size_t n = received->bytes;
         if (n == 0) {  // CRIU is done, or gone: its session tells
             socket_.reset();
             return {};
         }
         Fd uffd;
-        const cmsghdr* c = CMSG_FIRSTHDR(&message);
-        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
-            uffd = Fd(fd);
-        }
+        if (!received->descriptors.empty()) uffd = std::move(received->descriptors[0]);
         if (next_pid_ > 0) {
             const auto image = missing_.find(next_pid_);
             if (!uffd)

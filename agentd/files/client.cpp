@@ -17,6 +17,7 @@
 
 #include "agentd/files/cache.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 
 namespace souk::files {
 namespace {
@@ -336,23 +337,13 @@ Status Client::receive_some() {
 // A stream from the keeper, or its end.
 Status Client::hear_keeper() {
     char word;
-    iovec part{&word, 1};
-    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t got = ::recvmsg(options_.control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-    const cmsghdr* c = CMSG_FIRSTHDR(&message);
-    if (got <= 0 || !c || c->cmsg_type != SCM_RIGHTS) {
+    auto received = receive_descriptors(options_.control, {&word, 1});
+    if (received && !*received) return {};
+    if (!received || (*received)->bytes == 0 || (*received)->descriptors.empty()) {
         ended_ = true;
         return {};
     }
-    int stream;
-    std::memcpy(&stream, CMSG_DATA(c), sizeof stream);
-    stream_ = Fd(stream);
+    stream_ = std::move((*received)->descriptors[0]);
     cache_.recall(0, {});  // recalls may have been lost with the stream before
     talk_ = Talk();
     welcomed_ = false;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Client: what its kernel is offered, and how it gets a stream.
 #include <linux/fuse.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "agentd/files/client.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 
 namespace souk::files {
 namespace {
@@ -54,21 +53,8 @@ Result<Bytes> answer_init(ByteView request) {
 }
 
 Status give_stream(int control, int stream) {
-    char word = 's';
-    iovec part{&word, 1};
-    char rights[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = rights;
-    message.msg_controllen = sizeof rights;
-    cmsghdr* c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &stream, sizeof stream);
-    if (::sendmsg(control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-        return fail_errno("give the client of files a stream", errno);
+    TRY_ASSIGN(const bool sent, send_descriptors(control, "s", {&stream, 1}));
+    if (!sent) return fail_errno("give the client of files a stream", EAGAIN);
     return {};
 }
 

@@ -6,7 +6,10 @@
 //   souk-handshake:  taken (an identity), shaken, failed, examined
 //
 // agentd does not trust the other: what comes from it is bounded, and is what it says or is refused
-// as a whole. Numbers are little-endian; a text has its length before it. Pure.
+// as a whole. Numbers are little-endian; a text has its length before it. Both ends are of one
+// build, so nothing here has to be read by another version, and this codec is all that root reads
+// of a process that may have been taken over: it is kept short enough to be looked through at once,
+// without protobuf-c below it. Pure.
 #pragma once
 
 #include <cstdint>

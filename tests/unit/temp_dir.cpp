@@ -5,6 +5,8 @@
 
 #include "tests/unit/temp_dir.hpp"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 
 #include "kernel/base/check.hpp"
@@ -24,7 +26,8 @@ void remove(const std::string& path) {
 
 const std::string& make_temp_root() {
     temp_root = "/tmp/souk-unit-XXXXXX";
-    MUST(::mkdtemp(temp_root.data()) != nullptr);
+    // Others may reach a directory of a test that lets them in.
+    MUST(::mkdtemp(temp_root.data()) != nullptr && ::chmod(temp_root.c_str(), 0711) == 0);
     return temp_root;
 }
 

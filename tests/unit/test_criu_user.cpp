@@ -20,19 +20,18 @@ constexpr uint32_t somebody = 4321;
 
 // A directory that everybody may pass, with one of the user's own in it.
 struct Place {
-    Place() : path("/var/tmp/souk-user-" + std::to_string(::getpid())) {
-        std::filesystem::remove_all(path);
-        for (const std::string& d : {path, path + "/own"}) ck_assert(::mkdir(d.c_str(), 0755) == 0);
+    Place() {
+        ck_assert(::chmod(path.c_str(), 0755) == 0);
+        ck_assert(::mkdir((path + "/own").c_str(), 0755) == 0);
         ck_assert(::chown((path + "/own").c_str(), somebody, somebody) == 0);
     }
-    ~Place() { std::filesystem::remove_all(path); }
-    Place(const Place&) = delete;
     void file(const std::string& name, uint32_t owner, uint32_t group, mode_t mode) const {
         const std::string at = path + "/" + name;
         ck_assert(create_file(AT_FDCWD, at, "0123456789").has_value());
         ck_assert(::chown(at.c_str(), owner, group) == 0 && ::chmod(at.c_str(), mode) == 0);
     }
-    std::string path;
+    const unit::TempDir dir;
+    const std::string& path = dir.path;
 };
 
 // Runs `script` up to its first line, freezes it, thaws it as the user, gives it a line and waits

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "kernel/sys/net/descriptors.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 
@@ -194,7 +195,44 @@ START_TEST(a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not) {
 }
 END_TEST
 
-UNIT_SUITE(socket, a_listener_without_descriptors_backs_off_and_serves_when_there_are_some_again,
+START_TEST(descriptors_come_along_with_a_packet_as_many_as_were_sent) {
+    int ends[2];
+    ck_assert(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    Fd here(ends[0]);
+    const Fd there(ends[1]);
+    char room[8];
+    const auto none = receive_descriptors(there.get(), room);
+    ck_assert(none && !*none);
+    const Pipe pipe = *make_pipe();
+    for (const size_t count : {size_t{0}, size_t{1}, descriptors_max}) {
+        const std::vector<int> sent(count, pipe.write_end.get());
+        ck_assert(*send_descriptors(here.get(), "hello", sent));
+        const auto came = *receive_descriptors(there.get(), room);
+        ck_assert(came && came->bytes == 5 && !came->truncated);
+        ck_assert_text(std::string(room, 5), "hello");
+        ck_assert_uint_eq(came->descriptors.size(), count);
+        for (const Fd& fd : came->descriptors) {
+            ck_assert(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC);
+            char letter = 0;
+            ck_assert(::write(fd.get(), "x", 1) == 1 &&
+                      ::read(pipe.read_end.get(), &letter, 1) == 1 && letter == 'x');
+        }
+    }
+    const std::vector<int> many(descriptors_max + 1, pipe.write_end.get());
+    ck_assert_int_eq(send_descriptors(here.get(), "hello", many).error().code, EINVAL);
+    ck_assert(*send_descriptors(here.get(), "longer than the room", {}));
+    ck_assert((*receive_descriptors(there.get(), room))->truncated);
+    while (*send_descriptors(here.get(), "x", {})) {
+    }
+    while (*receive_descriptors(there.get(), room)) {
+    }
+    here.reset();
+    ck_assert((*receive_descriptors(there.get(), room))->bytes == 0);
+}
+END_TEST
+
+UNIT_SUITE(socket, descriptors_come_along_with_a_packet_as_many_as_were_sent,
+           a_listener_without_descriptors_backs_off_and_serves_when_there_are_some_again,
            connecting_fails_in_time_and_says_where_to,
            a_watch_reports_readiness_as_long_as_it_lasts_and_pauses,
            a_process_that_ends_is_told_once_by_its_pidfd, who_connected_a_unix_socket_is_known,

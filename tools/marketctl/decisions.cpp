@@ -2,7 +2,6 @@
 #include "tools/marketctl/decisions.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <cerrno>
 #include <ctime>
@@ -36,9 +35,9 @@ Result<std::string> why_text(const Answer& answer) {
 
 // What souk-audit, beside this program, says of the log.
 Result<std::string> why(const std::string& log, const std::string& name, const std::string& at) {
-    const Fd file(::memfd_create("log", 0));  // the other program inherits it
-    if (!file) return fail_errno("memfd_create", errno);
-    TRY(write_all(file.get(), log, "the log"));
+    TRY_ASSIGN(const Fd file, memory_file("log", log));
+    // souk-audit inherits it.
+    if (::fcntl(file.get(), F_SETFD, 0) != 0) return fail_errno("hand over the log", errno);
     std::vector<std::string> arguments = {"--why", name, "--json"};
     if (!at.empty()) arguments.insert(arguments.end(), {"--at", at});
     arguments.push_back("/proc/self/fd/" + std::to_string(file.get()));

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -79,6 +80,20 @@ Status replace_file(const std::string& path, std::string_view bytes, mode_t mode
     if (durable && ::fsync(file.get()) != 0) return fail_errno("sync " + temporary, errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0)
         return fail_errno("rename " + temporary, errno);
+    return {};
+}
+
+Result<Fd> memory_file(const char* name, std::string_view bytes) {
+    Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file) return fail_errno("memfd_create", errno);
+    TRY(write_all(file.get(), bytes, std::string("write ") + name));
+    return file;
+}
+
+Status seal(int memory_file) {
+    constexpr int all = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+    if (::fcntl(memory_file, F_ADD_SEALS, all) != 0)
+        return fail_errno("seal an anonymous file", errno);
     return {};
 }
 

@@ -73,6 +73,10 @@ Status create_file(int dir, const std::string& path, std::string_view bytes, int
 // Puts such a file in the place of `path` at once: who opens that finds the old file or the new
 // one, whole. `durable`: the bytes are on disk before.
 Status replace_file(const std::string& path, std::string_view bytes, mode_t mode, bool durable);
+// An anonymous file with these bytes, close-on-exec, at its end; its name stands in /proc/PID/fd.
+Result<Fd> memory_file(const char* name, std::string_view bytes);
+// Nobody changes the bytes or the length of such a file any more.
+Status seal(int memory_file);
 // The names in a directory but "." and "..", sorted.
 Result<std::vector<std::string>> list_dir(int dir, const std::string& path);
 

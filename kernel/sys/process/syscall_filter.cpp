@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -95,13 +94,10 @@ Result<Fd> make_syscall_filter(const SyscallRules& rules) {
     const Filter filter(seccomp_init(SCMP_ACT_ALLOW));
     if (!filter) return fail("make the filter of a job's system calls: no memory");
     TRY(fill(filter.get(), rules));
-    Fd file(::memfd_create("souk-filter", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!file) return fail_errno("memfd_create", errno);
+    TRY_ASSIGN(Fd file, memory_file("souk-filter", {}));
     if (const int code = seccomp_export_bpf(filter.get(), file.get()); code != 0)
         return wrong(code);
-    if (::fcntl(file.get(), F_ADD_SEALS,
-                F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
-        return fail_errno("seal the filter of a job's system calls", errno);
+    TRY(seal(file.get()));
     return file;
 }
 
