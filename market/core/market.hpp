@@ -374,7 +374,8 @@ class Market {
     void touch(Node& node);
     Result<SolverOptions> options_with(const std::vector<SolverSetting>& settings) const;
     Result<Job*> operated(const JobId& id, uint32_t uid);
-    Status may_forget(const Node& node) const;
+    Status may_forget(const Node& node, Nanos now) const;
+    Nanos may_begin_until(const Job& job, const Node& home) const;
     void unhold(const NodeName& name);
     Money earned_by_forgotten() const;
 

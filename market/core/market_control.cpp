@@ -172,7 +172,24 @@ void Market::unhold(const NodeName& name) {
     }
 }
 
-Status Market::may_forget(const Node& node) const {
+// Until when a job that is on its way, whose home is gone, may begin to run: as long as its lease
+// lasts, if it has one, and not where it was and goes to once these nodes are lost too.
+Nanos Market::may_begin_until(const Job& job, const Node& home) const {
+    const JobReport& r = job.record.report;
+    if (r.phase != JobPhase::starting && r.phase != JobPhase::moving &&
+        r.phase != JobPhase::thawing)
+        return Nanos{};
+    Nanos places;
+    for (const NodeName& name : {r.where, r.to}) {
+        if (name.empty()) continue;
+        const Node* node = find_node(name);
+        const bool lost = node && !node->connected;
+        places = std::max(places, lost ? node->lost_at + options_.grace : Nanos::never());
+    }
+    return r.alone.ns > 0 ? std::min(places, home.lost_at + r.alone) : places;
+}
+
+Status Market::may_forget(const Node& node, Nanos now) const {
     const NodeName& name = node.id();
     if (node.connected)
         return fail("node " + name +
@@ -193,6 +210,12 @@ Status Market::may_forget(const Node& node) const {
         } else if (job.run_since != Nanos::never()) {
             return fail("job " + id.text() + " was submitted on node " + name +
                         " and may still run on " + r.where + " until its lease ends");
+        } else if (now < may_begin_until(job, node)) {
+            const NodeName& there = r.to.empty() ? r.where : r.to;
+            return fail("job " + id.text() + " was submitted on node " + name +
+                        " and may begin to run on " + there +
+                        ": try again when its lease has ended, or agentd on " + there +
+                        " is stopped");
         }
     }
     return {};
@@ -203,7 +226,7 @@ Result<std::string> Market::forget(const NodeName& name, uint32_t uid, Nanos now
     if (uid != root_uid) return fail("only root may have a node forgotten");
     const auto it = book_.nodes().find(name);
     if (it == book_.nodes().end()) return fail("no such node: " + name);
-    TRY(may_forget(it->second));
+    TRY(may_forget(it->second, now));
     begin_day(now);
     unhold(name);
     for (auto& [id, job] : book_.jobs()) {

@@ -109,6 +109,42 @@ START_TEST(a_cancelled_job_of_a_forgotten_home_has_ended) {
 }
 END_TEST
 
+START_TEST(a_cancelled_job_on_its_way_may_run_until_its_lease_ends_or_its_nodes_are_lost) {
+    for (const bool leased : {true, false}) {
+        World w;
+        three(w);
+        w.transit = s(20);
+        const JobId a = w.submit("n3", 100);
+        w.run_for(s(1));
+        if (leased) w.jobs.at(a).report.alone = s(10);
+        w.tell(w.jobs.at(a));
+        ck_assert(w.market->find(a)->phase() == JobPhase::starting);
+        w.disconnect("n3");
+        const Nanos lost = w.now;
+        w.market->cancel(a, 0);
+        w.run_for(s(1));
+        const std::string why =
+            "job n3.1 was submitted on node n3 and may begin to run on n1: try again when its "
+            "lease has ended, or agentd on n1 is stopped";
+        ck_assert_text(refused(w, "n3"), why);
+        if (leased) {
+            while (w.now + s(1) < lost + s(10)) w.run_for(s(1));
+            ck_assert_text(refused(w, "n3"), why);
+        } else {
+            w.run_for(s(1000));
+            ck_assert_text(refused(w, "n3"), why);
+            w.disconnect("n1");
+            w.run_for(s(1));
+            ck_assert_text(refused(w, "n3"), why);
+            w.run_for(w.options.grace);
+        }
+        w.run_for(s(1));
+        forget(w, "n3");
+        ck_assert(w.market->find(a)->phase() == JobPhase::finished);
+    }
+}
+END_TEST
+
 START_TEST(what_was_to_go_to_a_forgotten_node_goes_where_its_bid_wins_a_place) {
     World w;
     three(w);
@@ -165,5 +201,6 @@ END_TEST
 UNIT_SUITE(market_forget, a_node_that_is_connected_or_has_a_job_is_not_forgotten,
            what_a_forgotten_node_has_earned_stays_in_the_books_and_is_there_when_it_comes_back,
            a_cancelled_job_of_a_forgotten_home_has_ended,
+           a_cancelled_job_on_its_way_may_run_until_its_lease_ends_or_its_nodes_are_lost,
            what_was_to_go_to_a_forgotten_node_goes_where_its_bid_wins_a_place,
            nodes_come_and_are_forgotten_at_random_and_the_books_are_right);
