@@ -122,8 +122,7 @@ void Reading::add_place(Settings& all) {
          "true"},
         {"insecure_until", moment(c.insecure_until),
          "Take nodes with and without certificates until then, while a market gets them "
-         "(docs/certificates.md); whoever reaches the port may act as any node that has not "
-         "joined.",
+         "(docs/certificates.md); whoever reaches the port may act as any node, as before.",
          "2026-11-30T12:00:00Z", "never"},
         {"nodes_operate", boolean(c.nodes_operate),
          "Root on any node may operate the market, as root on the market's own machine may.",
