@@ -211,10 +211,10 @@ Status Market::may_forget(const Node& node, Nanos now) const {
             return fail("job " + id.text() + " was submitted on node " + name +
                         " and may still run on " + r.where + " until its lease ends");
         } else if (now < may_begin_until(job, node)) {
-            const NodeName& there = r.to.empty() ? r.where : r.to;
+            const NodeName& next = r.to.empty() ? r.where : r.to;
             return fail("job " + id.text() + " was submitted on node " + name +
-                        " and may begin to run on " + there +
-                        ": try again when its lease has ended, or agentd on " + there +
+                        " and may begin to run on " + next +
+                        ": try again when its lease has ended, or agentd on " + next +
                         " is stopped");
         }
     }
