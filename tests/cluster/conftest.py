@@ -348,6 +348,15 @@ class Market:
         pids = set().union(*[p for _, _, p in self.capsules(job)])
         return sum(read_text(f"/proc/{p}/comm").strip() == program for p in pids)
 
+    def has(self, pid):
+        """Whether that process is in one of the market's network namespaces."""
+        try:
+            here = os.stat(f"/proc/{pid}/ns/net")
+        except OSError:
+            return False  # it has ended
+        return any(os.path.samestat(here, os.stat(f"/run/netns/{name}"))
+                   for name in os.listdir("/run/netns") if name.startswith(f"{self.tag}-"))
+
     def kill_daemon(self, name):
         """kill -9; returns when it is a new process and is connected."""
         old = self.daemon(name)["pid"]

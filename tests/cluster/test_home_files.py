@@ -95,11 +95,11 @@ def check_end(market, job, top):
     assert not (top / "gone").exists()
 
 
-def servers(pattern="souk-files"):
+def servers(market, pattern):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         words = conftest.read_text(f"/proc/{pid}/cmdline").split("\0")
-        if words[0].endswith("souk-files") and pattern in words:
+        if words[0].endswith("souk-files") and pattern in words and market.has(pid):
             found.append(int(pid))
     return found
 
@@ -111,7 +111,7 @@ def test_a_program_that_its_home_alone_has_runs_elsewhere(market, top):
     assert job.wait() == 0, job.told
     assert bytes(job.out) == b"what is at home\n"
     assert market.job(job.id)["places"] == ["n1"]
-    until("its server has ended", lambda: not servers("serve"))
+    until("its server has ended", lambda: not servers(market, "serve"))
 
 
 def test_what_it_writes_is_at_home_and_it_moves_freezes_and_thaws(market, top):

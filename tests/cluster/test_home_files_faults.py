@@ -22,7 +22,7 @@ def test_killed_clients_and_agents_are_not_noticed(market, top):
     job = begin(market, top)
     market.until_runs(job.id, "n1")
     until_it_works(top)
-    for pid in servers("client"):
+    for pid in servers(market, "client"):
         os.kill(pid, signal.SIGKILL)
         until("it has ended", lambda p=pid: not alive(p))
     until_it_works(top)
@@ -33,14 +33,14 @@ def test_killed_clients_and_agents_are_not_noticed(market, top):
     market.until_runs(job.id, "n2")
     until_it_works(top)
     check_end(market, job, top)
-    until("all have ended", lambda: not servers("serve") and not servers("client"))
+    until("all have ended", lambda: not servers(market, "serve") and not servers(market, "client"))
 
 
 def test_nodes_of_one_machine_show_a_job_of_auto_their_own_tree(market, top):
     job = begin(market, top, files="auto")
     market.until_runs(job.id, "n1")
     until_it_works(top)
-    assert not servers("serve") and not servers("client")
+    assert not servers(market, "serve") and not servers(market, "client")
     market.kill_daemon("n1")
     for node in ("n2", "n3", "n1"):
         market.tool("marketctl", "--hold", "move", job.id, node)
@@ -50,7 +50,7 @@ def test_nodes_of_one_machine_show_a_job_of_auto_their_own_tree(market, top):
     market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
     market.tool("marketctl", "--hold", "thaw", job.id, "n2")
     market.until_runs(job.id, "n2")
-    assert not servers("serve") and not servers("client")
+    assert not servers(market, "serve") and not servers(market, "client")
     check_end(market, job, top)
     assert market.job(job.id)["failed_moves"] == 0
 
@@ -61,7 +61,7 @@ def test_a_job_that_is_cancelled_leaves_no_process(market, top):
     until_it_works(top)
     market.tool("marketctl", "cancel", job.id)
     job.wait()
-    until("all have ended", lambda: not servers("serve") and not servers("client"))
+    until("all have ended", lambda: not servers(market, "serve") and not servers(market, "client"))
 
 
 def test_a_file_that_was_swapped_while_the_job_was_frozen_is_refused(market, top):
