@@ -3,6 +3,8 @@
 // definition.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -10,6 +12,7 @@
 #include "kernel/base/rng.hpp"
 #include "market/core/allocator.hpp"
 #include "market/core/solver.hpp"
+#include "tests/unit/unit.hpp"
 
 namespace souk::unit {
 using namespace souk::market;
@@ -166,6 +169,15 @@ struct Pair {
 inline bool same(const Change& x, const Change& y) {
     return x.job == y.job && x.kind == y.kind && x.from == y.from && x.to == y.to &&
            x.cause == y.cause && x.other == y.other;
+}
+// The next decision of both, the one repaired and the other made anew: the same changes. A failure
+// names the market: its rules, shape, seed and step.
+inline void decide_alike(Pair& t, const World& w, const std::array<ptrdiff_t, 4>& which) {
+    t.a.solve(Nanos::from_s(w.clock_s));
+    t.b.solve_all(Nanos::from_s(w.clock_s));
+    ck_assert_msg(std::equal(t.a.changes().begin(), t.a.changes().end(), t.b.changes().begin(),
+                             t.b.changes().end(), same),
+                  "rules %td shape %td seed %td step %td", which[0], which[1], which[2], which[3]);
 }
 
 inline uint64_t place_of(const Solver& s, uint64_t k) {

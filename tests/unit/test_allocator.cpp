@@ -227,12 +227,8 @@ START_TEST(incremental_equals_full_under_all_rules) {
                 t.both([&](Allocator& x) { x.set_rules(r); });
                 for (int step = 0; step < 250; ++step) {
                     for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) random_event(w, t);
-                    t.a.solve(Nanos::from_s(w.clock_s));
-                    t.b.solve_all(Nanos::from_s(w.clock_s));
-                    ck_assert_msg(std::equal(t.a.changes().begin(), t.a.changes().end(),
-                                             t.b.changes().begin(), t.b.changes().end(), same),
-                                  "rules %d shape %d seed %d step %d", static_cast<int>(&r - rules),
-                                  static_cast<int>(&base - shapes), static_cast<int>(seed), step);
+                    decide_alike(t, w,
+                                 {&r - rules, &base - shapes, static_cast<ptrdiff_t>(seed), step});
                     ck_assert(t.a.next_wake() == t.b.next_wake());
                 }
             }

@@ -136,26 +136,22 @@ Status Cgroup::set_io_weight(int64_t weight) const {
     return wrap(member->path, bfq.error());
 }
 
-Status Cgroup::set_memory_high(int64_t bytes) const {
+Status Cgroup::limit_memory(const char* v2, const char* v1, int64_t bytes) const {
     TRY_ASSIGN(const Member* member, need("memory"));
-    const char* const file = member->v2 ? "memory.high" : "memory.soft_limit_in_bytes";
-    const char* const none = member->v2 ? "max" : "-1";
-    if (const Status s =
-            write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes));
+    const std::string none = member->v2 ? "max" : "-1";
+    if (const Status s = write_file(member->dir.get(), member->v2 ? v2 : v1,
+                                    bytes == 0 ? none : std::to_string(bytes));
         !s)
         return wrap(member->path, s.error());
     return {};
 }
 
+Status Cgroup::set_memory_high(int64_t bytes) const {
+    return limit_memory("memory.high", "memory.soft_limit_in_bytes", bytes);
+}
+
 Status Cgroup::set_memory_max(int64_t bytes) const {
-    TRY_ASSIGN(const Member* member, need("memory"));
-    const char* const file = member->v2 ? "memory.max" : "memory.limit_in_bytes";
-    const char* const none = member->v2 ? "max" : "-1";
-    if (const Status s =
-            write_file(member->dir.get(), file, bytes == 0 ? none : std::to_string(bytes));
-        !s)
-        return wrap(member->path, s.error());
-    return {};
+    return limit_memory("memory.max", "memory.limit_in_bytes", bytes);
 }
 
 Status Cgroup::set_cpus_max(int64_t cpus, bool bursts) const {

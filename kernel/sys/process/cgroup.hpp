@@ -151,6 +151,8 @@ class Cgroup {
     Cgroup() = default;
     const Member* find(std::string_view controller) const;
     Result<const Member*> need(std::string_view controller) const;
+    // In the file of that version's controller; 0: no limit.
+    Status limit_memory(const char* v2, const char* v1, int64_t bytes) const;
     const Member& tracker() const;  // the hierarchy that processes are counted in
     Status wait_event(std::string_view line, Nanos wait_max) const;
     Status wait_v1_freezer(std::string_view state, Nanos wait_max) const;
