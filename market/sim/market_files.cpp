@@ -94,6 +94,8 @@ Result<SimJob> job_of(const Line& line) {
                    line.integer(8, {"mb", 0, FileTraffic::bytes_most / 1'000'000}));
         TRY_ASSIGN(job.files_requests_per_s,
                    line.integer(9, {"requests", 0, FileTraffic::requests_most}));
+        if (job.home == 0 && (job.files_mb_per_s != 0 || job.files_requests_per_s != 0))
+            return line.bad_field(7, "home", "is nobody, and the job reads files from there");
     }
     return job;
 }

@@ -158,6 +158,7 @@ def test_an_import_is_a_function_of_its_configuration_and_seed(tool, files):
      "trace.swf: damaged gzip stream after"),
     ("run", "jobs", b"", "jobs: has no job"),
     ("run", "jobs", b"1 0 50 24 100\n", "jobs: line 1: has 5 fields, a job has 6"),
+    ("run", "jobs", b"1 0 50 24 100 1 7 0 5 0\n", "jobs: line 1: field 8 (home): '0' is nobody"),
     ("run", "jobs", b"1 0 50 24 100 1\r\n1 0 50 24 100 1\r\n",
      "jobs: line 2: field 1 (id): 1 is the job of line 1 again"),
     ("run", "jobs", b"1 0 -50 24 100 1\n", "jobs: line 1: field 3 (run): '-50' is out of range"),
