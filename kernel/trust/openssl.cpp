@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/trust/openssl.hpp"
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>
 
@@ -56,6 +57,16 @@ Result<std::string> random_bytes(size_t count) {
     if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(count)) != 1)
         return fail_openssl("random bytes");
     return bytes;
+}
+
+Result<std::string> random_secret(size_t bytes) {
+    TRY_ASSIGN(const std::string random, random_bytes(bytes));
+    return hex(random);
+}
+
+bool is_same_secret(std::string_view one, std::string_view other) {
+    return !one.empty() && one.size() == other.size() &&
+           CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
 std::string date_text(Nanos unix_time) {

@@ -35,6 +35,10 @@ std::string hex(std::string_view bytes);
 Result<std::string> from_hex(std::string_view digits);  // lower case, an even number
 std::string sha256(std::string_view bytes);             // in hexadecimal digits
 Result<std::string> random_bytes(size_t count);
+// So many random bytes, in hexadecimal digits.
+Result<std::string> random_secret(size_t bytes);
+// In a time that does not depend on how much of it is the same. An empty one is like none.
+bool is_same_secret(std::string_view one, std::string_view other);
 
 // "2026-03-01 12:00:00 UTC", from Unix time.
 std::string date_text(Nanos unix_time);

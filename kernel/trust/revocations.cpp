@@ -6,21 +6,13 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/trust/signed_text.hpp"
 
 namespace souk::trust {
 namespace {
 
-constexpr std::string_view heading = "souk revocations 1\n", signed_by = "signature ";
+constexpr std::string_view heading = "souk revocations 1\n";
 constexpr size_t digest_digits = 64;
-
-// The next line, without its end; takes it off.
-Result<std::string_view> line(std::string_view& text) {
-    const size_t end = text.find('\n');
-    if (end == text.npos) return fail("a revocation list that ends in the middle of a line");
-    const std::string_view found = text.substr(0, end);
-    text.remove_prefix(end + 1);
-    return found;
-}
 
 bool is_digest(std::string_view text) {
     return text.size() == digest_digits && std::all_of(text.begin(), text.end(), [](char c) {
@@ -55,28 +47,18 @@ Result<std::string> sign(const Revocations& list, const Key& issuing) {
         text += key;
         text += " " + name + "\n";
     }
-    TRY_ASSIGN(const std::string signature, issuing.sign(text));
-    text += std::string(signed_by) + hex(signature) + "\n";
+    TRY_ASSIGN(text, sign_text(std::move(text), issuing));
     if (text.size() > revocations_bytes_max)
         return tl::unexpected(Error{EFBIG, "too many keys are revoked for one list"});
     return text;
 }
 
 Result<Revocations> parse_revocations(std::string_view text, const Key& issuing) {
-    if (text.size() > revocations_bytes_max) return fail("a revocation list of too many bytes");
-    if (!text.starts_with(heading)) return fail("this is no revocation list");
-    std::string_view rest = text.substr(heading.size());
+    TRY_ASSIGN(SignedText found,
+               take_apart(text, heading, "revocation list", revocations_bytes_max));
     Revocations list;
-    while (!rest.starts_with(signed_by)) {
-        TRY_ASSIGN(const std::string_view words, line(rest));
-        TRY(take(words, list));
-    }
-    const std::string_view body = text.substr(0, text.size() - rest.size());
-    TRY_ASSIGN(const std::string_view last, line(rest));
-    if (!rest.empty()) return fail("a revocation list that goes on behind its signature");
-    TRY_ASSIGN(const std::string signature, from_hex(last.substr(signed_by.size())));
-    if (!issuing.verify(body, signature))
-        return fail("a revocation list that this market has not signed");
+    while (!found.lines.empty()) TRY(take(take_line(found.lines), list));
+    if (!found.is_of(issuing)) return fail("a revocation list that this market has not signed");
     return list;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/trust/token.hpp"
 
-#include <openssl/crypto.h>
-
 #include <algorithm>
 
 #include "kernel/base/ids.hpp"
@@ -58,10 +56,10 @@ bool names_match(std::string_view names, std::string_view name) {
 Result<NewToken> make_token(std::string_view root, std::string_view names, Roles roles, Nanos now,
                             Nanos life) {
     TRY(check_names(names));
-    TRY_ASSIGN(const std::string id, random_bytes(id_digits / 2));
-    TRY_ASSIGN(const std::string secret, random_bytes(secret_digits / 2));
+    TRY_ASSIGN(const std::string id, random_secret(id_digits / 2));
+    TRY_ASSIGN(const std::string secret, random_secret(secret_digits / 2));
     NewToken made;
-    made.token = {hex(id), hex(secret), std::string(root)};
+    made.token = {id, secret, std::string(root)};
     made.record = {
         made.token.id, sha256(made.token.secret), std::string(names), roles, now + life, {}};
     return made;
@@ -69,9 +67,7 @@ Result<NewToken> make_token(std::string_view root, std::string_view names, Roles
 
 Status may_join(const TokenRecord& record, std::string_view secret, std::string_view name,
                 Nanos now) {
-    const std::string digest = sha256(secret);
-    if (digest.size() != record.secret_digest.size() ||
-        CRYPTO_memcmp(digest.data(), record.secret_digest.data(), digest.size()) != 0)
+    if (!is_same_secret(sha256(secret), record.secret_digest))
         return fail("the market knows no such token");
     if (!record.used_by.empty())
         return fail("the token " + record.id + " was used already, by " + record.used_by);

@@ -10,11 +10,6 @@ namespace {
 
 constexpr size_t secret_bytes = 16;
 
-Result<std::string> random_secret() {
-    TRY_ASSIGN(const std::string bytes, trust::random_bytes(secret_bytes));
-    return trust::hex(bytes);
-}
-
 // What the user of a session asks.
 Result<wire::CtlRequest> unwrapped(market::WebSessions& sessions,
                                    const market::WebSessions::Speaker& who,
@@ -42,7 +37,7 @@ Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
     JsonWriter w;
     w.begin_object();
     if (request.verb == "web-token") {
-        TRY_ASSIGN(const std::string token, random_secret());
+        TRY_ASSIGN(const std::string token, trust::random_secret(secret_bytes));
         TRY(web_sessions_.add_token(trust::sha256(token), who, Loop::now()));
         w.field("token", token).field("uid", who.uid);
         w.field("lives_s", market::web_token_life.seconds());
@@ -51,7 +46,7 @@ Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
     } else if (request.verb == "web-login") {
         const auto account = accounts_.named(config_.web_user);
         const auto may_serve = account ? std::optional(account->uid) : std::nullopt;
-        TRY_ASSIGN(const std::string session, random_secret());
+        TRY_ASSIGN(const std::string session, trust::random_secret(secret_bytes));
         TRY_ASSIGN(const uint32_t uid,
                    web_sessions_.exchange(trust::sha256(request.args[0]), trust::sha256(session),
                                           who, may_serve, Loop::now()));

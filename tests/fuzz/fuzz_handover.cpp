@@ -5,6 +5,7 @@
 // FUZZ_SOURCES: kernel/base/text.cpp
 // FUZZ_SOURCES: agentd/handshake/handover.cpp kernel/wire/records.cpp kernel/trust/certificate.cpp
 // FUZZ_SOURCES: kernel/trust/key.cpp kernel/trust/openssl.cpp kernel/trust/subject.cpp
+// FUZZ_SOURCES: kernel/trust/signed_text.cpp
 // FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/verify.cpp kernel/base/check.cpp
 // FUZZ_SOURCES: kernel/base/ids.cpp kernel/base/money.cpp kernel/base/result.cpp
 // FUZZ_SOURCES: kernel/base/units.cpp kernel/sys/host/fd.cpp kernel/sys/store/sha256.cpp

@@ -4,6 +4,7 @@
 // FUZZ_SOURCES: kernel/base/text.cpp
 // FUZZ_SOURCES: kernel/base/money.cpp
 // FUZZ_SOURCES: kernel/trust/certificate.cpp kernel/trust/key.cpp kernel/trust/openssl.cpp
+// FUZZ_SOURCES: kernel/trust/signed_text.cpp
 // FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/subject.cpp kernel/trust/token.cpp
 // FUZZ_SOURCES: kernel/trust/ticket_list.cpp kernel/trust/verify.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp

@@ -69,6 +69,19 @@ void print_source(const CommandLine& line) {
 
 }  // namespace
 
+std::optional<int> parse_options(const CommandLine& line, int argc, char** argv) {
+    std::span<char*> words;
+    switch (parse(line, argc, argv, words)) {
+        case Parsed::done: return 0;
+        case Parsed::failed: return 2;
+        case Parsed::go: break;
+    }
+    if (words.empty()) return std::nullopt;
+    complain(line.tool,
+             "unexpected argument '" + std::string(words[0]) + "' (see " + line.tool + " --help)");
+    return 2;
+}
+
 void keep_standard_fds() {
     for (int fd = 0; fd <= 2; ++fd)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) _exit(1);

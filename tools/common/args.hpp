@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,10 @@ enum class Parsed { go, done, failed };  // done: help or version was printed
 // `rest`: what is not an option. Adds --help, --version, and --help-source: what help says as JSON,
 // from which the man page and the completion of the shells are made (scripts/manual).
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
+
+// Of a program that takes options alone. Nothing: it goes on; else it ends with this status, and
+// has said why.
+std::optional<int> parse_options(const CommandLine& line, int argc, char** argv);
 
 // Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written
 // there fails.

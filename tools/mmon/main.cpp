@@ -223,16 +223,7 @@ int run(int argc, char** argv) {
          {'d', "delay", "TIME", "ask so often at most (default 2s; a number alone: seconds)",
           set_span(o.every, Nanos::from_s(1), Nanos::from_s(3'600))},
          {0, "once", nullptr, "print all there is as text, and leave", set_flag(o.once)}}};
-    std::span<char*> words;
-    switch (parse(line, argc, argv, words)) {
-        case Parsed::done: return 0;
-        case Parsed::failed: return 2;
-        case Parsed::go: break;
-    }
-    if (!words.empty()) {
-        complain(mmon, "unexpected argument '" + std::string(words[0]) + "' (see mmon --help)");
-        return 2;
-    }
+    if (const auto ended = parse_options(line, argc, argv)) return *ended;
     if (!o.once && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         complain(mmon, "it needs a terminal; mmon --once prints text");
         return 2;

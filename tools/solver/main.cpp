@@ -133,16 +133,7 @@ int run(int argc, char** argv) {
                                     option.set(options, value);
                                     return {};
                                 }});
-    std::span<char*> rest;
-    switch (parse(line, argc, argv, rest)) {
-        case Parsed::done: return 0;
-        case Parsed::failed: return 2;
-        case Parsed::go: break;
-    }
-    if (!rest.empty()) {
-        complain(tool, std::string("no argument is expected, not '") + rest[0] + "'");
-        return 2;
-    }
+    if (const auto ended = parse_options(line, argc, argv)) return *ended;
     return serve(options);
 }
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/trust/openssl.hpp"
 #include "tools/souk-web/logins.hpp"
 
 namespace souk::tools::web {
@@ -41,7 +42,7 @@ bool Guard::knows_host(std::string_view host) const {
                        [&](const std::string& known) { return known == whole || known == name; });
 }
 
-bool Guard::is_key(std::string_view text) const { return is_same_secret(key_, text); }
+bool Guard::is_key(std::string_view text) const { return trust::is_same_secret(key_, text); }
 
 bool Guard::lets_in(std::string_view cookies) const {
     return open_ || is_key(cookie_named(cookies, name_));

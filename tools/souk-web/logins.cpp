@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/souk-web/logins.hpp"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk::tools::web {
 namespace {
@@ -16,23 +14,6 @@ constexpr size_t logins_max = 1'024;
 constexpr Nanos told_for = Nanos::from_s(20);
 
 }  // namespace
-
-Result<std::string> new_secret() {
-    unsigned char bytes[20];
-    if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return fail_errno("getrandom", errno);
-    std::string secret;
-    for (const unsigned char b : bytes)
-        (secret += "0123456789abcdef"[b >> 4]) += "0123456789abcdef"[b & 15];
-    return secret;
-}
-
-bool is_same_secret(std::string_view one, std::string_view other) {
-    if (one.empty() || one.size() != other.size()) return false;
-    unsigned different = 0;
-    for (size_t i = 0; i < one.size(); ++i)
-        different |= static_cast<unsigned char>(one[i]) ^ static_cast<unsigned char>(other[i]);
-    return different == 0;
-}
 
 std::string_view cookie_named(std::string_view cookies, std::string_view name) {
     while (!cookies.empty()) {
@@ -55,8 +36,8 @@ Result<Login> Logins::begin(const Json& session) {
     login.ends = monotonic_now() + Nanos::from_s(session.value("lives_s", int64_t{0}));
     const auto account = SystemAccounts().numbered(static_cast<uint32_t>(login.visitor.uid));
     login.visitor.name = account ? account->name : "user " + std::to_string(login.visitor.uid);
-    TRY_ASSIGN(login.cookie, new_secret());
-    TRY_ASSIGN(login.visitor.form_key, new_secret());
+    TRY_ASSIGN(login.cookie, trust::random_secret(secret_bytes));
+    TRY_ASSIGN(login.visitor.form_key, trust::random_secret(secret_bytes));
     const std::lock_guard lock(mutex_);
     const Nanos now = monotonic_now();
     std::erase_if(entries_, [now](const Entry& e) { return e.login.ends <= now; });
@@ -69,7 +50,7 @@ Result<Login> Logins::begin(const Json& session) {
 Logins::Entry* Logins::find(std::string_view cookie) {
     Entry* found = nullptr;
     for (Entry& entry : entries_)
-        if (is_same_secret(entry.login.cookie, cookie)) found = &entry;
+        if (trust::is_same_secret(entry.login.cookie, cookie)) found = &entry;
     return found && found->login.ends > monotonic_now() ? found : nullptr;
 }
 

@@ -51,10 +51,7 @@ class Logins {
     std::vector<Entry> entries_;  // the oldest first
 };
 
-// 160 random bits as hexadecimal digits.
-Result<std::string> new_secret();
-// In a time that does not depend on how much of it is the same. An empty one is like none.
-bool is_same_secret(std::string_view one, std::string_view other);
+inline constexpr size_t secret_bytes = 20;  // of cookies, and of keys of forms
 // The cookie of this name in a Cookie header; empty: there is none.
 std::string_view cookie_named(std::string_view cookies, std::string_view name);
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "kernel/base/number.hpp"
+#include "kernel/trust/openssl.hpp"
 #include "tools/common/args.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/common/paths.hpp"
@@ -70,7 +71,8 @@ Status serve(Options& o, const std::string& key_file) {
             "web server before it that brings TLS (docs/web.md)");
     TRY_ASSIGN(o.remote, remote_of(o.where, [] { return wire::find_market("", "").has_value(); }));
     if (!o.open) {
-        TRY_ASSIGN(o.key, key_file.empty() ? new_secret() : key_of_file(key_file));
+        TRY_ASSIGN(o.key,
+                   key_file.empty() ? trust::random_secret(secret_bytes) : key_of_file(key_file));
     }
     sigset_t ends;
     sigemptyset(&ends);
@@ -134,17 +136,7 @@ int run(int argc, char** argv) {
           set_text(o.where.cert)},
          {'d', "delay", "TIME", "ask so often at most (default 2s; a number alone: seconds)",
           set_span(o.every, Nanos::from_s(1), Nanos::from_s(3'600))}}};
-    std::span<char*> words;
-    switch (parse(line, argc, argv, words)) {
-        case Parsed::done: return 0;
-        case Parsed::failed: return 2;
-        case Parsed::go: break;
-    }
-    if (!words.empty()) {
-        complain(souk_web,
-                 "unexpected argument '" + std::string(words[0]) + "' (see souk-web --help)");
-        return 2;
-    }
+    if (const auto ended = parse_options(line, argc, argv)) return *ended;
     if (const Status served = serve(o, key_file); !served) {
         complain(souk_web, served.error().message);
         return 1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/trust/openssl.hpp"
 #include "tools/web/actions.hpp"
 
 namespace souk::tools::web {
@@ -37,14 +38,14 @@ Result<Json> job_of(Asker& asker, const std::string& id) {
 
 Result<Orders> Orders::open(Feed& feed, Logins& logins, const Guard& guard) {
     Orders orders(feed, logins, guard);
-    TRY_ASSIGN(orders.login_key_, new_secret());
+    TRY_ASSIGN(orders.login_key_, trust::random_secret(secret_bytes));
     return orders;
 }
 
 bool Orders::is_of_ours(const Sent& sent, const std::string& form_key) const {
     return guard_->is_own_origin(sent.origin, sent.host) &&
            (sent.site.empty() || sent.site == "same-origin") &&
-           is_same_secret(value_of(sent, "form"), form_key);
+           trust::is_same_secret(value_of(sent, "form"), form_key);
 }
 
 PageAnswer Orders::login_page() const { return {200, "Log in", login_form(login_key_, "")}; }

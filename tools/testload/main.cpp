@@ -210,16 +210,7 @@ int run(int argc, char** argv) {
         "\nA step takes about half a millisecond. With --steps, all that is printed is the same in "
         "every run.\n",
         true};
-    std::span<char*> rest;
-    switch (parse(line, argc, argv, rest)) {
-        case Parsed::done: return 0;
-        case Parsed::failed: return 2;
-        case Parsed::go: break;
-    }
-    if (!rest.empty()) {
-        complain(tool, std::string("unexpected argument '") + rest[0] + "' (see testload --help)");
-        return 2;
-    }
+    if (const auto ended = parse_options(line, argc, argv)) return *ended;
     return burn(o);
 }
 
