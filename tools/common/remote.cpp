@@ -10,15 +10,13 @@
 
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/fd.hpp"
-#include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/socket.hpp"
-#include "kernel/wire/channel.hpp"
-#include "kernel/wire/tls.hpp"
+#include "tools/common/talk.hpp"
 
 namespace souk::tools {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(10), part_limit = Nanos::from_s(30);
+constexpr Nanos usual_limit = Nanos::from_s(40);
 // pvdctl market off waits for guests to leave
 constexpr Nanos leave_limit = Nanos::from_s(86'400);
 constexpr size_t parts_max = 4096;
@@ -40,52 +38,28 @@ struct Place {
     std::string name;
 };
 
-// One question with all parts of its answer, on a connection of its own.
+// One question with all parts of its answer, or with one part.
 class Asking {
   public:
     // `whole`: also the parts that follow the first.
-    Asking(Loop& loop, wire::Tls& tls, const Place& place, wire::CtlRequest request, bool whole)
-        : loop_(loop), tls_(tls), place_(place), request_(std::move(request)), whole_(whole) {}
+    Asking(wire::CtlRequest request, bool whole) : request_(std::move(request)), whole_(whole) {}
 
-    Result<Answer> run() {
-        TRY_ASSIGN(const Address address, Address::resolve(place_.address));
-        TRY_ASSIGN(connecting_, loop_.connect(address, connect_limit, [this](Result<Fd> socket) {
-            if (const Status done = connected(std::move(socket)); !done) end(done.error());
-        }));
+    Result<Answer> run(wire::Tls& tls, const Place& place) {
         const bool waits = !request_.args.empty() && request_.args.back() == "wait";
-        TRY(loop_.run_until([&] { return outcome_.has_value(); },
-                            waits ? leave_limit : connect_limit + part_limit));
-        if (!outcome_) return fail("no answer from " + place_.address);
-        return std::move(*outcome_);
+        Talk what{place.address, place.role, place.name, wire::agent_words, {}, usual_limit};
+        if (waits) what.limit = leave_limit;
+        what.keepalive = Nanos::from_s(10);
+        const Status done = talk(
+            tls, what, [this](wire::Channel& to, const wire::Frame& f) { return frame(to, f); });
+        if (!done) return wrap(place.address, done.error());
+        return std::move(parts_);
     }
     // After one part: where the next one goes on.
     std::string take_next() { return std::move(next_); }
 
   private:
-    Status connected(Result<Fd> socket) {
-        if (!socket) return tl::unexpected(socket.error());
-        wire::ChannelHandlers handlers;
-        handlers.on_frame = [this](const wire::Frame& f) {
-            if (const Status taken = frame(f); !taken) end(taken.error());
-        };
-        handlers.on_closed = [this](const Error& e) { end(e); };
-        wire::ChannelOptions options;
-        options.words = wire::agent_words;
-        options.side = wire::Side::connector;
-        options.keepalive = Nanos::from_s(10);
-        TRY_ASSIGN(channel_,
-                   wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
-                                       tls_.connector(trust::only(place_.role), place_.name)));
-        return channel_->send(wire::frame::hello, wire::pack(wire::Hello{}));
-    }
-
-    Status frame(const wire::Frame& f) {
-        if (f.type == wire::frame::error_text) {
-            TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
-            return fail(text.text);
-        }
-        if (f.type == wire::frame::welcome)
-            return channel_->send(wire::frame::ctl_request, wire::pack(request_));
+    Result<bool> frame(wire::Channel& channel, const wire::Frame& f) {
+        if (f.type == wire::frame::welcome) return ask(channel);
         if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
         if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
@@ -94,28 +68,22 @@ class Asking {
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
         if (reply.next.empty() || !whole_) {
             next_ = std::move(reply.next);
-            if (!outcome_) outcome_ = std::move(parts_);
-            return {};
+            return true;
         }
         request_.after = std::move(reply.next);
         ++request_.request;
-        return channel_->send(wire::frame::ctl_request, wire::pack(request_));
+        return ask(channel);
     }
 
-    void end(const Error& error) {
-        if (!outcome_) outcome_ = tl::unexpected(error);
+    Result<bool> ask(wire::Channel& channel) {
+        TRY(channel.send(wire::frame::ctl_request, wire::pack(request_)));
+        return false;
     }
 
-    Loop& loop_;
-    wire::Tls& tls_;
-    const Place& place_;
     wire::CtlRequest request_;
     bool whole_;
     Answer parts_;
     std::string next_;
-    Connect connecting_;
-    std::unique_ptr<wire::Channel> channel_;
-    std::optional<Result<Answer>> outcome_;
 };
 
 Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
@@ -129,26 +97,17 @@ Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
 }
 
 Result<ListPart> ask_once(wire::Tls& tls, const Place& place, const wire::CtlRequest& request) {
-    TRY_ASSIGN(Loop loop, Loop::open());
-    Asking asking(loop, tls, place, request, false);
-    auto answer = asking.run();
-    if (!answer)
-        return tl::unexpected(
-            Error{answer.error().code, place.address + ": " + answer.error().message});
-    return ListPart{std::move(answer->front()), asking.take_next()};
+    Asking asking(request, false);
+    TRY_ASSIGN(Answer answer, asking.run(tls, place));
+    return ListPart{std::move(answer.front()), asking.take_next()};
 }
 
 Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
                       const std::vector<std::string>& args, Nanos patience) {
     TRY_ASSIGN(const auto tls, tls_of(remote));
     return ask_again(
-        [&]() -> Result<Answer> {
-            TRY_ASSIGN(Loop loop, Loop::open());
-            auto answer = Asking(loop, *tls, place, {1, 0, verb, args, {}}, true).run();
-            if (!answer)
-                return tl::unexpected(
-                    Error{answer.error().code, place.address + ": " + answer.error().message});
-            return answer;
+        [&] {
+            return Asking({1, 0, verb, args, {}}, true).run(*tls, place);
         },
         verb, patience);
 }

@@ -4,7 +4,7 @@ SO_NUMBERS := $(shell sed -n 's/^.define SOUK_API_M[A-Z]* //p' tools/libsouk/sou
 SO_NAME   := libsouk.so.$(word 1,$(SO_NUMBERS))
 SO        := $(BUILD)/lib/$(SO_NAME).$(word 2,$(SO_NUMBERS))
 SO_SRCS   := $(wildcard tools/libsouk/*.cpp) tools/srun/spec.cpp kernel/sys/host/fd.cpp \
-             $(patsubst %,tools/common/%.cpp,ask link paths remote) \
+             $(patsubst %,tools/common/%.cpp,ask link paths remote talk) \
              $(wildcard $(addsuffix /*.cpp,kernel/trust kernel/sys/loop)) kernel/sys/net/socket.cpp \
              kernel/sys/store/sha256.cpp \
              $(wildcard $(patsubst %,kernel/base/%.cpp,units money json text ids result check \
