@@ -82,6 +82,9 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     if (!blame.empty()) {
         ++job.stats.failed_moves;
         turn.fail_order(job, blame, why);
+    } else {  // no node is to blame, and none is barred
+        job.comment = why;
+        job.story.add(turn.step(StoryStep::What::failed, job.at.node, why));
     }
     job.to = {};  // not before: `blame` may be its name
     turn.persist(job);

@@ -81,6 +81,7 @@ def test_a_user_who_is_nobody_anywhere_waits_and_is_told_why(market):
         shutil.rmtree(f"/var/tmp/souk-map-{os.getpid()}")
         until("it says why", lambda: "n2 does not take its user" in
               market.job(number).get("comment", ""))
+        assert market.job(number)["last_failed_code"] == "user_refused"
         tries = read_text(f"{market.run_dir}/n2/log").count("is nobody here (user_map)")
         market.tool("pvdctl", "--node", "n2", "set", "price", 2)
         until("the market decides again", lambda: next(

@@ -153,7 +153,33 @@ START_TEST(a_job_that_must_migrate_and_cannot_has_a_code) {
 }
 END_TEST
 
+START_TEST(what_could_not_be_stopped_where_it_is_goes_on_and_has_a_code) {
+    g::Bench b;
+    b.running().ended(guest::Movable{because(holds_io_uring, {{"process", "sh"}, {"file", "3"}})});
+    b.end([](Guest& m, guest::Outputs& o) {
+        GuestCommand freeze = start_command();
+        freeze.verb = GuestVerb::freeze;
+        freeze.or_stand = true;
+        m.command("n1", freeze, o);
+    });
+    ck_assert_text(b.text(), "P:running stand");
+    b.ended(guest::Stood{"its control group is gone"});
+    ck_assert_text(told(b.out), to_string(stop_failed));
+    ck_assert(b.state() == GuestState::running);
+}
+END_TEST
+
+START_TEST(a_home_that_starts_again_in_a_move_gives_it_up_and_says_so) {
+    unit::Bench moves;
+    const unit::Bench back = moves.running().run_on("n3").again();
+    ck_assert_text(code_of(back.job().comment), to_string(home_restarted));
+    ck_assert(back.job().phase == JobPhase::running && back.job().step == MoveStep::none);
+}
+END_TEST
+
 UNIT_SUITE(causes_told, what_fails_on_the_way_out_of_a_node_has_a_code,
            what_a_daemon_finds_that_ended_in_the_middle_has_a_code,
            what_a_node_does_not_take_has_a_code, what_a_home_finds_in_a_move_has_a_code,
-           what_a_home_makes_of_an_order_has_a_code, a_job_that_must_migrate_and_cannot_has_a_code);
+           what_a_home_makes_of_an_order_has_a_code, a_job_that_must_migrate_and_cannot_has_a_code,
+           what_could_not_be_stopped_where_it_is_goes_on_and_has_a_code,
+           a_home_that_starts_again_in_a_move_gives_it_up_and_says_so);

@@ -77,8 +77,9 @@ struct Node {
         ::signal(SIGCHLD, SIG_DFL);
     }
 
-    Cell& add(uint64_t epoch) {
+    Cell& add(uint64_t epoch, uint32_t uid = 0) {
         GuestJob job;
+        job.spec.launch.uid = job.spec.launch.gid = uid;
         job.key = {JobId{"n1", 1}, {epoch}};
         job.spec.launch.path = "/bin/sh";
         job.spec.launch.argv = {
@@ -98,9 +99,9 @@ struct Node {
         counts_to(c, 1);
         return c;
     }
-    // The next event is of that kind; but what is told now and then, or once more with a new
-    // connection, does not count.
-    void await(Cell& c, Kind kind) {
+    // The next event is of that kind, and its why is returned; but what is told now and then, or
+    // once more with a new connection, does not count.
+    Trouble await(Cell& c, Kind kind) {
         auto& all = events[c.key()];
         const auto came = [&] {
             while (!all.empty() && input_of(all.front()) != kind &&
@@ -114,7 +115,9 @@ struct Node {
         ck_assert_msg(input_of(all.front()) == kind, "event %d, not %d: %s",
                       static_cast<int>(input_of(all.front())), static_cast<int>(kind),
                       why_of(all.front()).c_str());
+        Trouble why = why_of(all.front());
         all.pop_front();
+        return why;
     }
     // It reads one more line, and prints this number.
     void counts_to(Cell& c, int number) {
@@ -339,6 +342,37 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
 }
 END_TEST
 
+START_TEST(a_capsule_that_answers_nobody_any_more_is_the_cause) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    const std::string path = n.directory(c), name = path + "/" SOUK_CTL_NAME;
+    const Fd directory = std::move(*open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY));
+    const Fd other = std::move(*Capsule::connect(directory.get()));  // ends the cell's
+    ck_assert_int_eq(::rename(name.c_str(), (name + ".away").c_str()), 0);
+    c.ready_criu(false, false);
+    ck_assert(n.await(c, Kind::criu_failed).code == CauseCode::capsule_silent);
+    ck_assert_int_eq(::rename((name + ".away").c_str(), name.c_str()), 0);
+}
+END_TEST
+
+START_TEST(an_image_whose_processes_are_another_users_is_refused) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell &source = n.running(), &copy = n.add(2, 65534);
+    copy.ready_criu(false, false);
+    n.await(copy, Kind::criu_ready);
+    n.dumped(source);
+    n.ship(source, copy);
+    copy.restore();
+    const Trouble why = n.await(copy, Kind::restore_failed);
+    ck_assert_msg(why.code == CauseCode::image_refused && why.ends_with("it would be user 0"), "%s",
+                  why.c_str());
+    n.undone(source);
+    n.counts_to(source, 2);
+}
+END_TEST
+
 START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
@@ -367,6 +401,8 @@ UNIT_SUITE_LONG(
     a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
     a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
     a_job_does_not_wait_for_the_criu_that_restored_it,
-    criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile);
+    criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile,
+    a_capsule_that_answers_nobody_any_more_is_the_cause,
+    an_image_whose_processes_are_another_users_is_refused);
 
 }  // namespace souk::unit

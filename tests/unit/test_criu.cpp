@@ -265,6 +265,36 @@ START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
 }
 END_TEST
 
+START_TEST(what_criu_refuses_in_words_that_nobody_knows_has_a_code_and_its_lines) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(unit::shell("read -r x; echo \"<$x>\""));
+    ck_assert(rig->until([&] { return rig->started; }));
+    const unit::TempDir images, damaged;
+    ck_assert(rig->client.helpers_enter(false).has_value());
+    ck_assert(rig->until([&] { return rig->helpers_ready; }));
+    {
+        unit::SessionRig criu(*rig, damaged.fd.get());
+        ck_assert(criu.until(CriuEventKind::ready));
+        ck_assert(rig->client.helpers_leave().has_value());
+        DumpOptions options;
+        options.root = 4'000'000;  // there is no such process
+        ck_assert(criu.session.dump(options).has_value());
+        ck_assert(!criu.until(CriuEventKind::dump_held));
+        ck_assert(criu.last.message.code == CauseCode::criu_cannot_dump);
+        ck_assert(!criu.last.message.detail.empty());
+    }
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    (void)images.write("pstree.img", "no image");
+    rig = unit::thaw(output, images.fd.get(), why);
+    ck_assert(rig == nullptr);
+    ck_assert_msg(why.starts_with(because(CauseCode::criu_cannot_restore)), "%s", why.c_str());
+}
+END_TEST
+
 START_TEST(shared_memory_affinity_timers_and_daemons_go_along) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -533,6 +563,7 @@ UNIT_SUITE_LONG(
     a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
     a_full_image_directory_fails_the_dump_and_the_job_goes_on,
     what_criu_opens_in_a_job_while_it_dumps_is_none_of_the_jobs_files,
+    what_criu_refuses_in_words_that_nobody_knows_has_a_code_and_its_lines,
     shared_memory_affinity_timers_and_daemons_go_along,
     a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
     a_connection_goes_on_whose_criu_was_killed_while_it_held_it,

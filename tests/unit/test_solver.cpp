@@ -138,6 +138,21 @@ START_TEST(a_displaced_job_learns_by_whom_and_what_would_win_it_back) {
 }
 END_TEST
 
+START_TEST(a_job_that_is_kept_for_a_place_from_outside_says_so) {
+    Solver s;
+    s.add_provider(ProviderKey{1}, provider());
+    JobSpec kept = job(20);
+    kept.pin = Pin::stay;
+    kept.place = ProviderKey{1};
+    s.add_job(JobKey{1}, kept);
+    const auto changes = s.solve(Nanos{0});
+    ck_assert_uint_eq(changes.size(), 1);
+    const Reason why = s.reason(changes[0], names);
+    ck_assert(why.code == ReasonCode::pinned_on);
+    ck_assert_text(why.text(), "held on p1");
+}
+END_TEST
+
 START_TEST(every_change_says_why) {
     Solver s;
     s.add_provider(ProviderKey{1}, provider(100, 5));
@@ -455,7 +470,7 @@ END_TEST
 UNIT_SUITE(solver, a_displaced_job_learns_by_whom_and_what_would_win_it_back,
            what_is_out_of_bounds_is_refused_and_the_bounds_themselves_are_taken,
            the_price_of_one_job_is_by_the_rule_in_force_also_before_all_are_reckoned,
-           every_change_says_why,
+           every_change_says_why, a_job_that_is_kept_for_a_place_from_outside_says_so,
            the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not,
            users_get_machine_time_in_proportion_to_their_values_within_the_bound,
            a_user_who_needs_less_leaves_the_rest_to_the_others,

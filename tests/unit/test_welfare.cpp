@@ -128,6 +128,29 @@ START_TEST(with_one_cpu_each_history_changes_neither_who_has_which_class_nor_any
 }
 END_TEST
 
+START_TEST(a_job_to_which_no_place_is_worth_its_price_any_more_says_so_and_which_bid_would_win) {
+    const Names names{[](JobKey k) { return std::to_string(k.n); },
+                      [](ProviderKey k) { return std::to_string(k.n); }};
+    size_t said = 0;
+    for (uint64_t seed = 1; seed <= 300; ++seed) {
+        unit::World w(seed, more_shapes[seed % 4]);
+        Solver s;
+        ck_assert(s.set_options(welfare_options()).has_value());
+        for (int step = 0; step < 60; ++step) {
+            random_event(w, s);
+            for (const Change& c : s.solve(Nanos::from_s(w.clock_s))) {
+                const Reason why = s.reason(c, names);
+                if (why.code != ReasonCode::no_place_worth_it) continue;
+                ++said;
+                ck_assert(c.kind == ChangeKind::freeze && s.place(c.job).n == 0);
+                ck_assert(why.amount(Figure::bid) == s.winning_bid(c.job));
+            }
+        }
+    }
+    ck_assert_uint_gt(said, 20);
+}
+END_TEST
+
 START_TEST(what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not) {
     size_t said = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -400,6 +423,7 @@ START_TEST(the_best_cuts_are_the_same_from_nothing_and_step_by_step) {
 END_TEST
 
 UNIT_SUITE_LONG(welfare, 120, repairing_after_each_event_gives_what_deciding_about_everything_gives,
+                a_job_to_which_no_place_is_worth_its_price_any_more_says_so_and_which_bid_would_win,
                 with_one_cpu_each_history_changes_neither_who_has_which_class_nor_any_price,
                 what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not,
                 with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does,
