@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A small client of Souk's protocol that shares no code with it: frames over TLS as
-kernel/wire/frame.hpp and the .proto files describe them. It says whatever an attacker wants to."""
+"""A small client of Souk's protocol that shares no code with it: frames over TLS by
+tests/protobuf.py. It says whatever an attacker wants to."""
 import base64
 import os
 import socket
@@ -9,6 +9,8 @@ import struct
 import subprocess
 import tempfile
 import time
+
+from protobuf import MAGIC, decode, encode, frame
 
 AGENT, TOOL, IMAGE, JOINER = 1, 2, 3, 4
 HELLO, WELCOME, ERROR, CTL_REQUEST, CTL_REPLY = 1, 2, 3, 5, 6
@@ -22,69 +24,24 @@ UNKNOWN, STARTING, RUNNING, PREPARED, EXITED, KILLED, FAILED = 1, 2, 3, 8, 10, 1
 SECOND = 1_000_000_000
 
 
-# ---- protobuf
-
-def varint(n):
-    n &= (1 << 64) - 1
-    out = b""
-    while n > 127:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
-
+# ---- messages
 
 def pb(**fields):
     """A message: f3=5 is field 3 as a number, f3=b'..' or 'text' as bytes, f3=[...] repeated."""
-    out = b""
-    for name, value in fields.items():
-        number = int(name[1:])
-        for v in value if isinstance(value, list) else [value]:
-            if isinstance(v, float):  # fixed32
-                out += varint(number << 3 | 5) + struct.pack("<I", int(v))
-            elif isinstance(v, int):
-                out += varint(number << 3) + varint(v)
-            else:
-                v = v.encode() if isinstance(v, str) else v
-                out += varint(number << 3 | 2) + varint(len(v)) + v
-    return out
+    return encode({int(name[1:]): value for name, value in fields.items()})
 
 
 def parse(body):
     """{field: its last value} of a message."""
-    fields, at = {}, 0
-
-    def number():
-        nonlocal at
-        n = shift = 0
-        while True:
-            byte = body[at]
-            at += 1
-            n |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return n
-    while at < len(body):
-        key = number()
-        kind = key & 7
-        if kind == 0:
-            value = number()
-        else:
-            length = {1: 8, 5: 4}.get(kind)
-            length = number() if length is None else length
-            value, at = body[at:at + length], at + length
-        fields[key >> 3] = value
-    return fields
+    return {number: values[-1] for number, values in decode(body).items()}
 
 
 def job_id(home, seq=1):
     return pb(f1=home, f2=seq)
 
 
-def hello(node, role=AGENT, version=2, address="10.0.0.9:7071", magic=0x4B554F53):
+def hello(node, role=AGENT, version=2, address="10.0.0.9:7071", magic=MAGIC):
     return pb(f1=float(magic), f2=version, f3=role, f4=node, f5=address)
-
-
-def frame(kind, body=b""):
-    return struct.pack("<IHH", len(body), kind, 0) + body
 
 
 # ---- a connection

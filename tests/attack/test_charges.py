@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from cluster import BIN, Market, bring_up, read_text, until
+from protobuf import MAGIC, encode, frame
 
 HELLO, WELCOME, AGENT = 1, 2, 1
 JOB_REPORT, PROVIDER_REPORT, USE_REPORT = 16, 17, 21
@@ -15,50 +16,25 @@ RUNNING, FINISHED = 3, 8
 YEAR = 365 * 86_400 * 10**9
 
 
-def varint(number, value):
-    out = bytes([number << 3])
-    while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
-
-
-def text(number, value):
-    return message(number, value.encode())
-
-
 def hello(node):
-    body = struct.pack("<BI", 1 << 3 | 5, 0x4B554F53) + varint(2, 2) + varint(3, AGENT)
-    return frame(HELLO, body + text(4, node) + text(5, "10.0.0.9:7071"))
-
-
-def message(number, body):
-    return bytes([number << 3 | 2, len(body)]) + body
-
-
-def frame(kind, body):
-    return struct.pack("<IHH", len(body), kind, 0) + body
+    return frame(HELLO, encode({1: float(MAGIC), 2: 2, 3: AGENT, 4: node, 5: "10.0.0.9:7071"}))
 
 
 def job(home, seq, uid, phase, where, run_ns, epoch=1):
-    body = message(1, text(1, home) + varint(2, seq))
-    body += message(2, varint(1, 50_000_000) + varint(4, 1))
-    body += varint(3, uid) + text(4, f"user{uid}")
-    body += varint(7, int(time.time() * 10**9)) + varint(8, phase)
-    body += text(9, where) + varint(11, epoch)
-    body += message(14, varint(5, run_ns))
-    return frame(JOB_REPORT, body)
+    return frame(JOB_REPORT, encode({
+        1: {1: home, 2: seq}, 2: {1: 50_000_000, 4: 1}, 3: uid, 4: f"user{uid}",
+        7: int(time.time() * 10**9), 8: phase, 9: where, 11: epoch, 14: {5: run_ns}}))
 
 
 def offer(node, price):
     """At that price per CPU-hour."""
-    body = text(1, node) + varint(2, 1) + varint(3, price * 1_000_000) + varint(4, 100)
-    return frame(PROVIDER_REPORT, body + varint(5, 1) + varint(6, 1000) + varint(7, 1000))
+    return frame(PROVIDER_REPORT, encode({
+        1: node, 2: 1, 3: price * 1_000_000, 4: 100, 5: 1, 6: 1000, 7: 1000}))
 
 
 def use(home, seq, run_ns, ended, epoch=1):
-    one = message(1, text(1, home) + varint(2, seq))
-    one += varint(2, epoch) + varint(3, run_ns) + varint(5, ended)
-    return frame(USE_REPORT, message(1, one))
+    return frame(USE_REPORT, encode({
+        1: {1: {1: home, 2: seq}, 2: epoch, 3: run_ns, 5: ended}}))
 
 
 class Node:

@@ -17,26 +17,14 @@ import pytest
 
 import programs
 from conftest import BIN, LIMIT, Market, bring_up, read_text, until
+from protobuf import MAGIC, encode, frame
 
 HELLO, WELCOME, ERROR = 1, 2, 3
 AGENT, IMAGE, JOINER = 1, 3, 4
 
 
-def varint(number, value):
-    out = bytes([number << 3])
-    while value > 127:
-        out, value = out + bytes([value & 127 | 128]), value >> 7
-    return out + bytes([value])
-
-
-def text(number, value):
-    return bytes([number << 3 | 2, len(value)]) + value.encode()
-
-
 def hello(node, role=AGENT):
-    body = struct.pack("<BI", 1 << 3 | 5, 0x4B554F53) + varint(2, 2) + varint(3, role)
-    body += text(4, node) + text(5, "10.0.0.9:7071")
-    return struct.pack("<IHH", len(body), HELLO, 0) + body
+    return frame(HELLO, encode({1: float(MAGIC), 2: 2, 3: role, 4: node, 5: "10.0.0.9:7071"}))
 
 
 def state(market, daemon):
@@ -149,10 +137,8 @@ def test_a_peer_says_no_more_than_it_may(market, tmp_path):
 
 def image_begin(job, epoch, sender):
     home, number = job.split(".")
-    of = text(1, home) + varint(2, int(number))
-    body = bytes([1 << 3 | 2, len(of)]) + of + varint(2, epoch) + varint(3, epoch - 1)
-    body += text(4, sender) + varint(5, 1)
-    return struct.pack("<IHH", len(body), 64, 0) + body
+    return frame(64, encode({
+        1: {1: home, 2: int(number)}, 2: epoch, 3: epoch - 1, 4: sender, 5: 1}))
 
 
 def test_an_image_comes_from_the_node_that_the_home_names_alone(market):

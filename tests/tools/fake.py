@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An agentd of the tests' own: frames and protobuf by hand (so that the wire format is checked
-twice), scripted by the test. Every wait has a limit."""
+"""An agentd of the tests' own: frames and protobuf by hand, scripted by the test. Every wait has a limit."""
 import os
 import select
 import socket
 import struct
 import time
 
+from protobuf import MAGIC, decode, encode, frame
+
 LIMIT = 20.0
-MAGIC, VERSION = 0x4B554F53, 2
+VERSION = 2
 TYPES = {
     "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80,
     "submitted": 81, "attach": 82, "attached": 83, "change": 84, "output": 85, "output_ack": 86,
@@ -19,64 +20,6 @@ NAMES = {number: name for name, number in TYPES.items()}
 # home::Tell::What
 STARTED, FROZEN, MOVED, COMMENT, STOPPED, CONTINUED, FINISHED = range(7)
 WAITING, RUNNING, FINISHED_PHASE = 1, 3, 8
-
-
-def varint(n):
-    n &= (1 << 64) - 1
-    out = b""
-    while n > 0x7F:
-        out += bytes([n & 0x7F | 0x80])
-        n >>= 7
-    return out + bytes([n])
-
-
-def encode(fields):
-    """{field number: int | bool | bytes | str | dict | list of them}"""
-    out = b""
-    for number, value in fields.items():
-        for v in value if isinstance(value, list) else [value]:
-            if isinstance(v, dict):
-                v = encode(v)
-            if isinstance(v, str):
-                v = v.encode()
-            if isinstance(v, bytes):
-                out += varint(number << 3 | 2) + varint(len(v)) + v
-            else:
-                out += varint(number << 3) + varint(int(v))
-    return out
-
-
-def decode(data):
-    """{field number: list of int | bytes}"""
-    at, out = 0, {}
-
-    def number():
-        nonlocal at
-        n = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            n |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return n
-
-    while at < len(data):
-        key = number()
-        if key & 7 == 0:
-            value = number()
-        elif key & 7 == 1:
-            value = struct.unpack_from("<Q", data, at)[0]
-            at += 8
-        elif key & 7 == 5:
-            value = struct.unpack_from("<I", data, at)[0]
-            at += 4
-        else:
-            n = number()
-            value = data[at:at + n]
-            at += n
-        out.setdefault(key >> 3, []).append(value)
-    return out
 
 
 class Connection:
@@ -109,8 +52,7 @@ class Connection:
             assert kind == "output_ack", f"{kind} {fields} instead of {name}"
 
     def send(self, name, fields=None):
-        body = encode(fields or {})
-        self.sock.sendall(struct.pack("<IHH", len(body), TYPES[name], 0) + body)
+        self.sock.sendall(frame(TYPES[name], encode(fields or {})))
 
     def welcome(self, node="n1"):
         hello = self.expect("hello")

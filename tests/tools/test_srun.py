@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, decode, read_until
+from fake import COMMENT, FROZEN, LIMIT, RUNNING, STOPPED, read_until
+from protobuf import decode
 
 
 @pytest.mark.parametrize("args, words", [

@@ -6,8 +6,8 @@ import pty
 
 import pytest
 
-from fake import (COMMENT, FROZEN, LIMIT, MOVED, RUNNING, STARTED, WAITING, decode, encode,
-                  read_until)
+from fake import COMMENT, FROZEN, LIMIT, MOVED, RUNNING, STARTED, WAITING, read_until
+from protobuf import decode, encode
 
 
 def script(path, *lines):

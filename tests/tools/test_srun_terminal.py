@@ -15,7 +15,8 @@ import termios
 import pytest
 
 from conftest import BIN
-from fake import LIMIT, RUNNING, STOPPED, decode, read_until
+from fake import LIMIT, RUNNING, STOPPED, read_until
+from protobuf import decode
 
 
 class Shell:

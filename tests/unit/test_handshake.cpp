@@ -110,21 +110,7 @@ START_TEST(bulk_comes_whole_over_handed_sessions) {
     Node n1(loop, ca.node("n1")), n2(loop, ca.node("n2"));
     Meeting m(loop, n2.tls->acceptor(), n1.tls->connector(providers, "n2"));
     m.meets();
-    const std::string all = pattern(20'000'000, 9);
-    std::string came;
-    m.server.channel->receive_raw([&](ByteView bytes) { came += text_of(bytes); });
-    size_t sent = 0;
-    UNTIL(loop, [&] {
-        while (sent < all.size()) {
-            const auto taken =
-                m.client.channel->send_raw(bytes_of(std::string_view(all).substr(sent, 1'000'000)));
-            OK(taken);
-            if (*taken == 0) break;
-            sent += *taken;
-        }
-        return came.size() == all.size();
-    }());
-    ck_assert(came == all);
+    bulk_comes_whole(loop, *m.client.channel, *m.server.channel);
 }
 END_TEST
 

@@ -182,21 +182,7 @@ START_TEST(bulk_data_is_sealed_too_and_comes_whole) {
     const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
     Pair p(n2->acceptor(), n1->connector(providers, "n2"));
     UNTIL(p.loop, p.server.frames.size() == 1);
-    const std::string all = pattern(20'000'000, 9);
-    std::string came;
-    p.server.channel->receive_raw([&](ByteView bytes) { came += text_of(bytes); });
-    size_t sent = 0;
-    UNTIL(p.loop, [&] {
-        while (sent < all.size()) {
-            const auto taken =
-                p.client.channel->send_raw(bytes_of(std::string_view(all).substr(sent, 1'000'000)));
-            OK(taken);
-            if (*taken == 0) break;
-            sent += *taken;
-        }
-        return came.size() == all.size();
-    }());
-    ck_assert(came == all);
+    bulk_comes_whole(p.loop, *p.client.channel, *p.server.channel);
 }
 END_TEST
 

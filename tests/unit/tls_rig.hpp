@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Certificates of a market of the test's own, and two channels that greet each other.
+// Certificates of a market of the test's own, two channels that greet each other, and bulk data
+// from one to the other.
 #pragma once
 
 #include <string>
@@ -54,6 +55,25 @@ struct End {
         channel = std::move(*opened);
     }
 };
+
+// 20 MB past frames and queue, in pieces as the connection takes them: it comes as it was.
+inline void bulk_comes_whole(Loop& loop, Channel& from, Channel& to) {
+    const std::string all = pattern(20'000'000, 9);
+    std::string came;
+    to.receive_raw([&](ByteView bytes) { came += text_of(bytes); });
+    size_t sent = 0;
+    UNTIL(loop, [&] {
+        while (sent < all.size()) {
+            const auto taken =
+                from.send_raw(bytes_of(std::string_view(all).substr(sent, 1'000'000)));
+            OK(taken);
+            if (*taken == 0) break;
+            sent += *taken;
+        }
+        return came.size() == all.size();
+    }());
+    ck_assert(came == all);
+}
 
 struct Pair {
     Loop loop = open_loop();
