@@ -125,25 +125,27 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
 
 // ---- what the server says
 
-void Cache::learn_entry(const Name& name, ByteView body, int64_t now_ns) {
+void Cache::learn_entry(const Name& name, ByteView body, int64_t until_ns) {
     fuse_entry_out entry{};
     if (!take(body, entry)) return;
     if (names_.size() + attributes_.size() >= lines_max) drop_all();
-    names_[name] = {entry, now_ns + lease_ns};
+    names_[name] = {entry, until_ns};
     if (entry.nodeid == 0) return;
     fuse_attr_out attr{};
     attr.attr_valid = entry.attr_valid;
     attr.attr = entry.attr;
-    attributes_[entry.nodeid] = {attr, name, now_ns + lease_ns};
+    attributes_[entry.nodeid] = {attr, name, until_ns};
     last_name_[entry.nodeid] = name;
 }
 
-void Cache::learn(ByteView request, ByteView answer, bool leased, int64_t now_ns) {
+void Cache::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns) {
+    const bool leased = lease != Lease::none;
+    const int64_t until_ns = now_ns + (lease == Lease::program ? lease_ns : own_lease_ns);
     fuse_in_header head{};
     fuse_out_header said{};
     if (!take(request, head) || !take(answer, said)) return;
     if (head.opcode == FUSE_LOOKUP && leased && said.error == 0) {
-        if (const char* name = text_of(request)) learn_entry({head.nodeid, name}, answer, now_ns);
+        if (const char* name = text_of(request)) learn_entry({head.nodeid, name}, answer, until_ns);
         return;
     }
     fuse_open_in in{};
@@ -166,7 +168,7 @@ void Cache::learn(ByteView request, ByteView answer, bool leased, int64_t now_ns
         fuse_attr_out attr{};
         if (known != names_.end() && known->second.entry.nodeid == head.nodeid &&
             take(answer, attr))
-            attributes_[head.nodeid] = {attr, name->second, now_ns + lease_ns};
+            attributes_[head.nodeid] = {attr, name->second, until_ns};
         return;
     }
     changed(head, request);
@@ -251,14 +253,34 @@ void Cache::drop_all() {
     }
 }
 
-void Cache::recall(uint64_t directory, const std::string& name) {
-    if (directory == 0) return drop_all();
-    drop_node(directory);
-    if (!name.empty()) return drop_name({directory, name});
+// What is known here the kernel knows from here; what is not, from an answer that is good for a
+// second only. What the job itself did is not known any more when its recall comes.
+void Cache::stale(uint64_t node) {
+    if (attributes_.contains(node)) stale_.attributes.push_back(node);
+    drop_node(node);
+}
+
+void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
+    if (directory == 0) {
+        for (const auto& [node, attributes] : attributes_) stale_.attributes.push_back(node);
+        stale_.names = stale_.names || !names_.empty();
+        return drop_all();
+    }
+    if (!stays || name.empty()) stale(directory);
+    const auto drop = [&](const Name& known) {
+        const auto it = names_.find(known);
+        if (it == names_.end()) return;
+        if (const uint64_t node = it->second.entry.nodeid; node != 0) stale(node);
+        if (stays) return;
+        stale_.names = true;
+        names_.erase(it);
+    };
+    if (!name.empty()) return drop({directory, name});
+    std::vector<Name> all;
     for (auto it = names_.lower_bound({directory, ""});
-         it != names_.end() && it->first.first == directory;
-         it = names_.lower_bound({directory, ""}))
-        drop_name(it->first);
+         it != names_.end() && it->first.first == directory; ++it)
+        all.push_back(it->first);
+    for (const Name& known : all) drop(known);
 }
 
 uint64_t Cache::take_unwanted(uint64_t& node) {

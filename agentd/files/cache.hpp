@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Cache: what the client of a mount answers by itself, without asking the home: names, attributes
-// and opens for reading of what lies in directories of programs (Export::quiet). The server says of
-// an answer that it may be used again (leased), watches the file, and recalls it when somebody
-// changes it at home; after lease_ns it is asked for again in any case. What the job itself changes
-// passes here, and is dropped.
+// Cache: what the client of a mount answers by itself, without asking the home: names and
+// attributes, and opens for reading of what lies in directories of programs (Export::quiet). The
+// server says of an answer that it may be used again (Lease), watches the file, and recalls it when
+// somebody changes it at home; after lease_ns or own_lease_ns it is asked for again in any case.
+// Both are far less than the lease of the job itself, and a job that stands still asks nothing.
+// What the job itself changes passes here, and is dropped.
 //
 // A file that is closed stays open at home for the next open (parked), by one user at a time, so
 // that a client that dies leaves nothing but open files behind. Each name that is answered here is
@@ -19,14 +20,17 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "agentd/files/talk.hpp"
 #include "kernel/sys/host/bytes.hpp"
 
 namespace souk::files {
 
 class Cache {
   public:
-    static constexpr int64_t lease_ns = 30'000'000'000;
+    static constexpr int64_t lease_ns = 30'000'000'000;     // of programs
+    static constexpr int64_t own_lease_ns = 5'000'000'000;  // of other files
     static constexpr size_t lines_max = 65'536, parked_max = 256;
 
     // The answer to a request, whole; false: the home is to be asked.
@@ -35,9 +39,16 @@ class Cache {
     // taken off in place. False: nothing of it is left.
     bool forgotten(uint8_t* request, size_t bytes);
     // The server's answer to a request, before the kernel has it.
-    void learn(ByteView request, ByteView answer, bool leased, int64_t now_ns);
+    void learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns);
     // That name in that directory has changed; no name: all there; no directory (0): everything.
-    void recall(uint64_t directory, const std::string& name);
+    // `stays`: it names the same file.
+    void recall(uint64_t directory, const std::string& name, bool stays = false);
+    // What the kernel was told from here, too, and has to forget since the last call.
+    struct Stale {
+        std::vector<uint64_t> attributes;  // of these nodes
+        bool names = false;                // some
+    };
+    Stale take_stale() { return std::exchange(stale_, {}); }
     // A file that stays open at home and is of no use any more; 0: none.
     uint64_t take_unwanted(uint64_t& node);
     size_t lines() const { return names_.size() + attributes_.size(); }
@@ -62,8 +73,9 @@ class Cache {
     bool is_known(uint64_t node, int64_t now_ns) const;
     void drop_name(const Name& name);
     void drop_node(uint64_t node);
+    void stale(uint64_t node);
     void drop_all();
-    void learn_entry(const Name& name, ByteView body, int64_t now_ns);
+    void learn_entry(const Name& name, ByteView body, int64_t until_ns);
     void changed(const fuse_in_header& head, ByteView rest);
     uint64_t forget(uint64_t node, uint64_t count);
 
@@ -74,6 +86,7 @@ class Cache {
     std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
     std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file
     std::list<std::pair<uint64_t, uint64_t>> unwanted_ = {};  // node, number
+    Stale stale_;
 };
 
 }  // namespace souk::files

@@ -23,6 +23,7 @@ namespace souk::files {
 namespace {
 
 constexpr int64_t late_ns = 500'000'000;  // an answer; a signal then ends the call
+constexpr int notify_inc_epoch = 8;       // FUSE_NOTIFY_INC_EPOCH
 constexpr int look_ms = 250;              // while a signal waits for that
 
 // Has no answer from the server: nothing of it may be sent twice, or needs to be.
@@ -53,6 +54,7 @@ class Client {
     Status not_taken(int code, const fuse_in_header& asked, ByteView answer);
     Status to_kernel(const void* bytes, size_t size);
     Status refuse(uint64_t unique, int error);
+    void tell_kernel();
     void close_unwanted();
     void send_own(uint32_t n, const void* request, uint32_t bytes);
     void undo(uint32_t opcode, uint64_t node, ByteView answer);
@@ -72,6 +74,10 @@ class Client {
     Fd stream_;  // to the server; none while the home is away
 };
 
+Lease lease_said(uint64_t said) {
+    return said <= static_cast<uint64_t>(Lease::file) ? static_cast<Lease>(said) : Lease::none;
+}
+
 int64_t now_ns() { return monotonic_now().ns; }
 
 fuse_in_header Client::head(uint32_t n) {
@@ -89,6 +95,24 @@ Status Client::to_kernel(const void* bytes, size_t size) {
     if (errno == ENODEV) ended_ = true;
     // An answer that the kernel does not take is the server's fault.
     return errno == EINVAL || errno == ENODEV ? Status{} : fail_errno("answer the kernel", errno);
+}
+
+// What the kernel has of files that have changed, it forgets now, not when it is a second old. Only
+// notices that wait for no lock: whoever holds one may wait for this process.
+void Client::tell_kernel() {
+    const Cache::Stale stale = cache_.take_stale();
+    struct {
+        fuse_out_header head{sizeof(fuse_out_header) + sizeof(fuse_notify_inval_inode_out),
+                             FUSE_NOTIFY_INVAL_INODE, 0};
+        fuse_notify_inval_inode_out of{0, -1, 0};
+    } notice;
+    for (const uint64_t node : stale.attributes) {
+        notice.of.ino = node;
+        if (::write(options_.fuse, &notice, sizeof notice) < 0 && errno == ENODEV) ended_ = true;
+    }
+    const fuse_out_header names{sizeof names, notify_inc_epoch, 0};
+    // EINVAL: a kernel before 6.16. A name that it has is good for its second.
+    if (stale.names) (void)!::write(options_.fuse, &names, sizeof names);
 }
 
 Status Client::refuse(uint64_t unique, int error) {
@@ -292,7 +316,9 @@ Status Client::answered(const Talk::Message& message) {
         Recall recall;
         std::memcpy(&recall, message.body.data(), sizeof recall);
         const ByteView name = message.body.subspan(sizeof recall);
-        cache_.recall(recall.directory, std::string(name.begin(), name.end()));
+        cache_.recall(recall.directory, std::string(name.begin(), name.end()),
+                      message.head.acked == 1);
+        tell_kernel();
         return {};
     }
     if (message.head.kind != Kind::answer || !welcomed_) return fail("an unexpected message");
@@ -307,8 +333,8 @@ Status Client::answered(const Talk::Message& message) {
         std::memcpy(&answer, message.body.data(), sizeof answer);
         if (answer.unique != asked.unique || answer.len != message.body.size())
             return fail("an answer to another question");
-        cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.acked == 1,
-                     now_ns());
+        cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
+                     lease_said(message.head.acked), now_ns());
         if (::write(options_.fuse, message.body.data(), message.body.size()) < 0) {
             TRY(not_taken(errno, asked, message.body));
         }
@@ -345,6 +371,7 @@ Status Client::hear_keeper() {
     }
     stream_ = std::move((*received)->descriptors[0]);
     cache_.recall(0, {});  // recalls may have been lost with the stream before
+    tell_kernel();
     talk_ = Talk();
     welcomed_ = false;
     sent_ = 0;

@@ -29,9 +29,8 @@ bool may_repeat(ByteView request) {
            head.opcode == FUSE_GETXATTR || head.opcode == FUSE_STATFS;
 }
 
-void put_head(Bytes& out, size_t at, Kind kind, uint64_t seq, bool leased = false) {
-    const Head head{static_cast<uint32_t>(out.size() - at - sizeof head), kind, seq,
-                    leased ? 1U : 0};
+void put_head(Bytes& out, size_t at, Kind kind, uint64_t seq, uint64_t says = 0) {
+    const Head head{static_cast<uint32_t>(out.size() - at - sizeof head), kind, seq, says};
     std::memcpy(out.data() + at, &head, sizeof head);
 }
 
@@ -54,7 +53,7 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     const size_t at = out.size();
     out.resize(at + sizeof(Head));
     session_.handle(request, out);
-    put_head(out, at, Kind::answer, head.seq, session_.leased());
+    put_head(out, at, Kind::answer, head.seq, static_cast<uint64_t>(session_.leased()));
     last_ = std::max(last_, head.seq);
     if (!may_repeat(request))
         kept_.emplace(head.seq, Bytes(out.begin() + static_cast<ptrdiff_t>(at), out.end()));
@@ -122,27 +121,29 @@ bool Server::take(Connection& c, const Talk::Message& m) {
     }
 }
 
-void Server::recall(uint64_t number, uint64_t directory, const std::string& name) {
+void Server::recall(const Watches::Change& change) {
     for (Connection& c : connections_) {
-        if (!c.greeted || !c.recalls || c.broken || c.session != number) continue;
+        if (!c.greeted || !c.recalls || c.broken || c.session != change.session) continue;
         if (c.out.size() - c.sent >= 2 * queue_bytes_max) {
             c.broken = true;  // the next stream begins with nothing leased
             continue;
         }
         const size_t at = c.out.size();
         c.out.resize(at + sizeof(Head));
-        put(c.out, Recall{directory});
-        c.out.insert(c.out.end(), name.begin(), name.end());
-        put_head(c.out, at, Kind::recall, 0);
+        put(c.out, Recall{change.directory});
+        c.out.insert(c.out.end(), change.name.begin(), change.name.end());
+        put_head(c.out, at, Kind::recall, 0, change.stays ? 1 : 0);
     }
 }
 
 // Behind all answers so far.
 bool Server::recall_changed() {
-    const bool some =
-        watches_.read([this](uint64_t session, uint64_t directory, const std::string& name) {
-            recall(session, directory, name);
-        });
+    Watches::Change last;  // a program writes many times
+    const bool some = watches_.read([&](const Watches::Change& change) {
+        if (change == last) return;
+        recall(change);
+        last = change;
+    });
     for (Connection& c : connections_)
         if (!c.broken) send(c);
     return some;

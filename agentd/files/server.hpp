@@ -57,7 +57,7 @@ class Server {
     };
     void accept(int listener);
     void receive(Connection& c);
-    void recall(uint64_t number, uint64_t directory, const std::string& name);
+    void recall(const Watches::Change& change);
     bool recall_changed();
     bool take(Connection& c, const Talk::Message& message);
     void attach(Connection& c, uint64_t number);

@@ -52,7 +52,7 @@ void Session::handle(ByteView request, Bytes& out) {
     int error = -EINVAL;
     if (words.take(head) && head.len == request.size()) {
         put(out, answer);
-        leased_ = false;
+        leased_ = Lease::none;
         error = run(head, words, out);
         if (head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET ||
             head.opcode == FUSE_INTERRUPT || head.opcode == FUSE_DESTROY)

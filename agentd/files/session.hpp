@@ -16,6 +16,7 @@
 #include <unordered_map>
 
 #include "agentd/files/nodes.hpp"
+#include "agentd/files/talk.hpp"
 #include "agentd/files/watches.hpp"
 #include "kernel/sys/host/bytes.hpp"
 
@@ -62,7 +63,7 @@ class Session {
     // follows it) is put behind what `out` holds; nothing, if the request has no answer.
     void handle(ByteView request, Bytes& out);
     // The last answer may be used again until it is recalled, which is when `watches` tell.
-    bool leased() const { return leased_; }
+    Lease leased() const { return leased_; }
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }
 
@@ -94,6 +95,7 @@ class Session {
     // Whether changes of the entries of a directory, or of a file in it, are told from now on.
     bool is_watched(uint64_t directory);
     bool is_watched_file(uint64_t id);
+    Lease lease_of(uint64_t id);
     Done put_entry(uint64_t parent, const char* name, Bytes& out);
     Done read_link(uint64_t id, Bytes& out);
     Done read_directory(Words& words, bool plus, Bytes& out);
@@ -131,7 +133,7 @@ class Session {
     const Export& tree_;
     Nodes nodes_;
     SessionWatches watches_;
-    bool leased_ = false;
+    Lease leased_ = Lease::none;
     Fd proc_;  // /proc/self/fd
     std::unordered_map<uint64_t, Handle> handles_;
     uint64_t next_handle_ = first_number();

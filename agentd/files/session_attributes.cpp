@@ -89,7 +89,7 @@ Session::Done Session::attributes(uint64_t id, Words& words, Bytes& out) {
     if (fd < 0) return fd;
     struct statx st {};
     if (const int error = Nodes::stat(fd, st); error != 0) return error;
-    leased_ = watched && (!S_ISREG(st.stx_mode) || st.stx_nlink == 1);
+    if (watched && (!S_ISREG(st.stx_mode) || st.stx_nlink == 1)) leased_ = lease_of(id);
     put_attributes_of(st, out);
     return 0;
 }

@@ -86,17 +86,18 @@ Session::Done Session::open(const fuse_in_header& head, Words& words, Bytes& out
     const bool directory = head.opcode == FUSE_OPENDIR;
     const int wish = static_cast<int>(in.flags);
     const int flags = directory ? O_RDONLY | O_DIRECTORY : wish & (O_ACCMODE | O_APPEND | O_TRUNC);
-    const bool watched = is_watched_file(head.nodeid);
+    // The user's own files: each open sees what was closed before it.
+    const bool watched = lease_of(head.nodeid) == Lease::program && is_watched_file(head.nodeid);
     Handle opened;
     if (const int error = open_node(head.nodeid, flags, opened.fd); error != 0) return error;
     opened.node = head.nodeid;
     opened.directory = directory;
-    leased_ = watched;
+    if (watched) leased_ = Lease::program;
     if (directory) return put_handle(std::move(opened), watched ? FOPEN_CACHE_DIR : 0, out);
     struct stat st {};
     if (::fstat(opened.fd.get(), &st) != 0) return -errno;
     if (!S_ISREG(st.st_mode)) return -EISDIR;
-    leased_ = watched && st.st_nlink == 1;
+    if (st.st_nlink != 1) leased_ = Lease::none;
     Node& node = *nodes_.find(head.nodeid);
     const Stamp now = stamp_of(st);
     const bool keeps = node.known && node.stamp == now && (wish & O_TRUNC) == 0;

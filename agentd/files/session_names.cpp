@@ -73,15 +73,20 @@ Session::Done Session::put_entry(uint64_t parent, const char* name, Bytes& out) 
 
 bool Session::is_watched(uint64_t directory) {
     const Node* node = nodes_.find(directory);
-    if (!node || !node->quiet || node->kind != S_IFDIR) return false;
+    if (!node || node->sealed || node->kind != S_IFDIR) return false;
     const int fd = nodes_.fd_of(directory);
     return fd >= 0 && watches_.watch(directory, fd);
+}
+
+Lease Session::lease_of(uint64_t id) {
+    const Node* node = nodes_.find(id);
+    return node && node->quiet ? Lease::program : Lease::file;
 }
 
 // By its directory; a directory also by itself, as what it holds changes it.
 bool Session::is_watched_file(uint64_t id) {
     const Node* node = nodes_.find(id);
-    if (!node || !node->quiet || node->name.empty() || !is_watched(node->parent)) return false;
+    if (!node || node->name.empty() || !is_watched(node->parent)) return false;
     return node->kind != S_IFDIR || is_watched(id);
 }
 
@@ -94,17 +99,18 @@ Session::Done Session::lookup(uint64_t parent, const char* name, Bytes& out) {
     if (watched && error == 0) {
         fuse_entry_out entry{};
         std::memcpy(&entry, out.data() + at, sizeof entry);
-        leased_ = is_leasable(entry.attr) && is_watched_file(entry.nodeid);
-        if (leased_ && S_ISDIR(entry.attr.mode)) {  // it is watched only now
+        bool leasable = is_leasable(entry.attr) && is_watched_file(entry.nodeid);
+        if (leasable && S_ISDIR(entry.attr.mode)) {  // it is watched only now
             struct statx st {};
             const int fd = nodes_.fd_of(entry.nodeid);
-            leased_ = fd >= 0 && Nodes::stat(fd, st) == 0;
-            if (leased_) put_attributes(st, entry.attr);
+            leasable = fd >= 0 && Nodes::stat(fd, st) == 0;
+            if (leasable) put_attributes(st, entry.attr);
             std::memcpy(out.data() + at, &entry, sizeof entry);
         }
+        if (leasable) leased_ = lease_of(entry.nodeid);
     }
     if (error != -ENOENT) return error;
-    leased_ = watched;
+    if (watched) leased_ = lease_of(parent);
     fuse_entry_out none{};
     none.entry_valid = limits_.trusted_s;
     put(out, none);

@@ -39,9 +39,12 @@ struct Head {
     uint32_t bytes = 0;  // of what follows
     Kind kind{};
     uint64_t seq = 0;
-    uint64_t acked = 0;  // of an answer: 1: it is leased (cache.hpp)
+    uint64_t acked = 0;  // of an answer: a Lease; of a recall: 1: the name itself stays
 };
 static_assert(sizeof(Head) == 24);
+
+// How long an answer may be used again when nobody recalls it (cache.hpp).
+enum class Lease : uint64_t { none = 0, program, file };
 
 struct Hello {
     uint32_t version = talk_version;

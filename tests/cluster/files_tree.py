@@ -17,8 +17,8 @@ needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fu
 class Tree:
     """`home` is served; `here` is where it is mounted."""
 
-    def __init__(self, path, via=None, descriptors=None, quiet=None):
-        self.home, self.here = path / "home", path / "here"
+    def __init__(self, path, via=None, descriptors=None, quiet=None, home=None):
+        self.home, self.here = home or path / "home", path / "here"
         self.home.mkdir(exist_ok=True)
         self.here.mkdir(exist_ok=True)
         words = [f"{BIN}/souk-files", "try", self.home, self.here, via or ""]

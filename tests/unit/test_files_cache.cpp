@@ -54,7 +54,8 @@ struct Fixture {
         fuse_entry_out entry{};
         entry.nodeid = node;
         entry.attr.size = size;
-        cache.learn(lookup(name), answer(bytes_of(entry)), leased, now);
+        cache.learn(lookup(name), answer(bytes_of(entry)), leased ? Lease::program : Lease::none,
+                    now);
     }
     bool knows(const Bytes& asked) {
         Bytes out;
@@ -66,12 +67,12 @@ struct Fixture {
     }
     template <class T>
     void did(uint32_t opcode, uint64_t node, const T& in, const char* name = nullptr) {
-        cache.learn(request(opcode, node, bytes_of(in), name), answer({}), false, now);
+        cache.learn(request(opcode, node, bytes_of(in), name), answer({}), Lease::none, now);
     }
     void opened(uint64_t node, uint64_t fh, uint32_t flags = O_RDONLY) {
         fuse_open_out out{};
         out.fh = fh;
-        cache.learn(open_of(node, flags), answer(bytes_of(out)), true, now);
+        cache.learn(open_of(node, flags), answer(bytes_of(out)), Lease::program, now);
     }
     static Bytes open_of(uint64_t node, uint32_t flags = O_RDONLY) {
         return request(FUSE_OPEN, node, bytes_of(fuse_open_in{flags, 0}));
@@ -132,7 +133,7 @@ START_TEST(attributes_without_a_known_name_are_not_kept_as_no_recall_would_find_
     Fixture f;
     const auto attributes = [&] {
         f.cache.learn(Fixture::request(FUSE_GETATTR, file, Fixture::bytes_of(fuse_getattr_in{})),
-                      Fixture::answer(Fixture::bytes_of(fuse_attr_out{})), true, f.now);
+                      Fixture::answer(Fixture::bytes_of(fuse_attr_out{})), Lease::program, f.now);
     };
     f.learn_name("a", file);
     f.did(FUSE_SETATTR, file, fuse_setattr_in{});
@@ -170,7 +171,7 @@ START_TEST(what_the_job_changes_itself_is_asked_for_again) {
     ck_assert(!after(
         [](Fixture& f) {
             f.cache.learn(Fixture::request(FUSE_UNLINK, directory, {}, "a"), Fixture::answer({}),
-                          false, f.now);
+                          Lease::none, f.now);
         },
         a));
     ck_assert(!after([](Fixture& f) { f.did(FUSE_CREATE, directory, fuse_create_in{}, "new"); },
@@ -184,8 +185,8 @@ START_TEST(what_the_job_changes_itself_is_asked_for_again) {
         Bytes body = Fixture::bytes_of(fuse_rename2_in{directory, 0, 0});
         for (const char c : std::string_view("a\0new\0", 6))
             body.push_back(static_cast<uint8_t>(c));
-        f.cache.learn(Fixture::request(FUSE_RENAME2, directory, body), Fixture::answer({}), false,
-                      f.now);
+        f.cache.learn(Fixture::request(FUSE_RENAME2, directory, body), Fixture::answer({}),
+                      Lease::none, f.now);
     };
     ck_assert(!after(moved, a) && !after(moved, new_one));
     const auto linked = [](Fixture& f) { f.did(FUSE_LINK, directory, fuse_link_in{file}, "new"); };
@@ -287,7 +288,7 @@ START_TEST(a_request_cut_short_is_the_servers_to_refuse) {
                 std::memcpy(cut.data() + offsetof(fuse_in_header, opcode), &opcode, sizeof opcode);
             Bytes out;
             (void)f.cache.answer(cut, f.now, out);
-            f.cache.learn(cut, Fixture::answer(Bytes(n % 200, 1)), true, f.now);
+            f.cache.learn(cut, Fixture::answer(Bytes(n % 200, 1)), Lease::program, f.now);
             if (opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET)
                 (void)f.cache.forgotten(cut.data(), cut.size());
         }
@@ -297,7 +298,47 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE(files_cache, what_is_leased_is_answered_until_it_is_recalled_or_old,
+START_TEST(what_the_kernel_has_from_here_it_is_told_to_forget) {
+    Fixture f;
+    f.learn_name("a", file);
+    f.cache.recall(directory, "other");
+    f.cache.recall(directory, "a", true);
+    Cache::Stale stale = f.cache.take_stale();
+    ck_assert(stale.attributes == std::vector<uint64_t>{file} && !stale.names);
+    ck_assert(!f.knows_attributes(file) && !f.knows_name("a"));
+    f.cache.recall(directory, "a", true);  // nothing is known of it since
+    ck_assert(f.cache.take_stale().attributes.empty());
+    f.learn_name("a", file);
+    f.cache.recall(directory, "a");
+    stale = f.cache.take_stale();
+    ck_assert(stale.attributes == std::vector<uint64_t>{file} && stale.names);
+    f.learn_name("a", file);
+    f.cache.learn(Fixture::request(FUSE_UNLINK, directory, {}, "a"), Fixture::answer({}),
+                  Lease::none, f.now);  // the job's own doing
+    f.cache.recall(directory, "a");
+    ck_assert(!f.cache.take_stale().names);
+    f.learn_name("a", file);
+    f.cache.recall(0, "");
+    ck_assert(f.cache.take_stale().names);
+}
+END_TEST
+
+START_TEST(a_file_that_is_no_program_is_known_for_less_long) {
+    Fixture f;
+    fuse_entry_out entry{};
+    entry.nodeid = file;
+    f.cache.learn(Fixture::lookup("a"), Fixture::answer(Fixture::bytes_of(entry)), Lease::file,
+                  f.now);
+    f.now += Cache::own_lease_ns - 1;
+    ck_assert(f.knows_name("a") && f.knows_attributes(file));
+    f.now += 1;
+    ck_assert(!f.knows_name("a") && !f.knows_attributes(file));
+}
+END_TEST
+
+UNIT_SUITE(files_cache, what_the_kernel_has_from_here_it_is_told_to_forget,
+           a_file_that_is_no_program_is_known_for_less_long,
+           what_is_leased_is_answered_until_it_is_recalled_or_old,
            attributes_without_a_known_name_are_not_kept_as_no_recall_would_find_them,
            a_name_that_leads_to_another_file_now_does_not_lead_to_the_old_one,
            what_the_job_changes_itself_is_asked_for_again,

@@ -47,14 +47,14 @@ bool look(Session& session, const std::string& name) {
     ck_assert(out.size() >= sizeof answer);
     std::memcpy(&answer, out.data(), sizeof answer);
     ck_assert(answer.error == 0);
-    return session.leased();
+    return session.leased() != Lease::none;
 }
 
 // By session, how often it was told of that name.
 std::map<uint64_t, int> told(Watches& watches, const std::string& name) {
     std::map<uint64_t, int> all;
-    watches.read([&](uint64_t session, uint64_t directory, const std::string& changed) {
-        if (directory == FUSE_ROOT_ID && changed == name) ++all[session];
+    watches.read([&](const Watches::Change& c) {
+        if (c.directory == FUSE_ROOT_ID && c.name == name) ++all[c.session];
     });
     return all;
 }
@@ -100,11 +100,31 @@ START_TEST(a_directory_that_has_gone_is_watched_by_nobody) {
     directory.reset();
     ck_assert(::rmdir(gone.c_str()) == 0);
     std::map<uint64_t, uint64_t> all;
-    watches.read([&](uint64_t session, uint64_t node, const std::string&) { all[session] = node; });
+    watches.read([&](const Watches::Change& c) { all[c.session] = c.directory; });
     ck_assert(all == (std::map<uint64_t, uint64_t>{{1, 9}, {2, 8}}));
     ck_assert_uint_eq(watches.count(), 0);
     watches.leave(1);
     watches.leave(2);
+}
+END_TEST
+
+START_TEST(the_oldest_watch_goes_for_a_newer_one_and_is_told) {
+    const TempDir dir;
+    Watches watches(Watches::make_instance(::geteuid()), 3);
+    UNIT_SKIP_IF(watches.fd() < 0 ? "no instance of inotify is left" : nullptr);
+    for (uint64_t node = 10; node < 15; ++node) {
+        const std::string path = dir.path + "/" + std::to_string(node);
+        ck_assert(::mkdir(path.c_str(), 0755) == 0);
+        ck_assert(watches.watch(1, node, open_at(AT_FDCWD, path, O_PATH | O_DIRECTORY)->get()));
+    }
+    ck_assert_uint_eq(watches.count(), 3);
+    std::vector<uint64_t> all;
+    watches.read([&](const Watches::Change& c) {
+        if (c.session == 1 && c.name.empty() && !c.stays) all.push_back(c.directory);
+    });
+    ck_assert(all == (std::vector<uint64_t>{10, 11}));
+    watches.leave(1);
+    ck_assert_uint_eq(watches.count(), 0);
 }
 END_TEST
 
@@ -150,6 +170,7 @@ namespace souk {
 using namespace souk::files;
 UNIT_SUITE(files_watches, many_sessions_share_one_instance_and_each_is_told,
            a_directory_that_has_gone_is_watched_by_nobody,
+           the_oldest_watch_goes_for_a_newer_one_and_is_told,
            without_an_instance_all_is_asked_for_each_time,
            a_server_without_an_instance_ends_with_its_name_too);
 }  // namespace souk

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A user's own files: what is known of them here is used again until somebody changes them at home,
+and then it is forgotten at once, not when it is a second old."""
+import os
+import time
+
+import pytest
+
+from files_tree import Tree, directory_of, needs_fuse
+from test_files_cached import requests_of
+
+pytestmark = needs_fuse
+SOON = 0.4  # seconds; without a recall the kernel believes what it has for a second
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    tree = Tree(tmp_path_factory.mktemp("files"))
+    yield tree
+    tree.end()
+    assert tree.process.returncode == 0
+
+
+here = pytest.fixture(directory_of)
+
+
+def soon(what, holds):
+    begin = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begin < SOON, what
+        time.sleep(0.002)
+
+
+def kernel_forgets_names():
+    """FUSE_NOTIFY_INC_EPOCH: 6.16"""
+    return tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 16)
+
+
+def test_names_and_attributes_are_not_asked_for_again(tree, here):
+    there = tree.home / here.name
+    for i in range(50):
+        (there / f"f{i}").write_text("x")
+
+    def look():
+        for i in range(50):
+            assert (here / f"f{i}").stat().st_size == 1
+            assert not (here / f"none{i}").exists()
+    look()
+    time.sleep(1.2)  # what the kernel itself knows is old by then
+    assert requests_of(tree, look) < 20
+
+
+def test_attributes_are_as_at_home_at_once(tree, here):
+    there = tree.home / here.name
+    (there / "a").write_text("1")
+    for n in range(2, 12):
+        assert (here / "a").stat().st_size == n - 1
+        with open(there / "a", "a") as f:
+            f.write("x")
+        soon(f"size {n}", lambda: (here / "a").stat().st_size == n)
+    os.chmod(there / "a", 0o600)
+    soon("mode", lambda: (here / "a").stat().st_mode & 0o777 == 0o600)
+
+
+def test_content_is_as_at_home_when_a_file_is_opened(tree, here):
+    """With no pause: what was closed there is read here by who opens it then."""
+    there = tree.home / here.name
+    for n in range(200):
+        (there / "a").write_text(f"{n}")
+        assert (here / "a").read_text() == f"{n}"
+    for n in range(200):  # and the other way round
+        (here / "a").write_text(f"{n}")
+        assert (there / "a").read_text() == f"{n}"
+
+
+def test_an_open_file_shows_what_home_wrote(tree, here):
+    there = tree.home / here.name
+    (there / "a").write_text("before")
+    with open(here / "a", "rb", buffering=0) as f:
+        assert f.read() == b"before"
+        (there / "a").write_text("after it")
+
+        def read():
+            f.seek(0)
+            return f.read() == b"after it"
+        soon("content", read)
+
+
+@pytest.mark.skipif(not kernel_forgets_names(), reason="names are good for a second here")
+def test_names_are_as_at_home_at_once(tree, here):
+    there = tree.home / here.name
+    (there / "a").write_text("a")
+    (there / "b").write_text("bb")
+    assert (here / "a").stat().st_size == 1 and (here / "b").exists()
+    assert not (here / "c").exists()
+    os.rename(there / "b", there / "a")
+    soon("a replaced file", lambda: (here / "a").stat().st_size == 2)
+    soon("a name that went", lambda: not (here / "b").exists())
+    os.rename(there / "a", there / "c")
+    soon("a new name", lambda: (here / "c").exists() and not (here / "a").exists())
+    assert os.listdir(here) == ["c"]
+    os.unlink(there / "c")
+    soon("a file that went", lambda: not (here / "c").exists())
+    (there / "d").mkdir()
+    soon("a directory", lambda: (here / "d").is_dir())
+    os.rmdir(there / "d")
+    soon("a directory that went", lambda: not (here / "d").exists())
+
+
+def test_two_jobs_see_each_other(tree, here, tmp_path):
+    """Two mounts of one home, each with a server of its own."""
+    other = Tree(tmp_path, home=tree.home)
+    try:
+        mine, theirs = here / "a", other.here / here.name / "a"
+        for n in range(100):
+            mine.write_text(f"{n}")
+            assert theirs.read_text() == f"{n}"
+            theirs.write_text(f"back {n}")
+            assert mine.read_text() == f"back {n}"
+        os.unlink(theirs)
+        soon("a file that went", lambda: not mine.exists())
+    finally:
+        other.end()
+
+
+def test_a_killed_client_forgets_all(tree, here):
+    there = tree.home / here.name
+    (there / "a").write_text("1")
+    assert (here / "a").stat().st_size == 1
+    tree.kill_client()
+    (there / "a").write_text("22")
+    soon("size", lambda: (here / "a").read_text() == "22")
