@@ -84,7 +84,7 @@ void Guest::expel(const Entry& e, Outputs& out) const {
     const auto* r = e.in<Running>();
     const auto* closing = e.in<state::Closing>();
     const bool may_leave = r ? !r->retained && !in_place(e) : closing && closing->asked_to_leave;
-    if (!accepting_ && may_leave)
+    if (must_go(e) && may_leave)
         out.push_back(ToHome{e.job.key.id.home, Expel{e.job.key.id, e.job.key.epoch}, false});
 }
 

@@ -128,6 +128,10 @@ class Guest {
     // The owner's word: while off, nothing new starts, and every running guest is told to leave.
     void set_accepting(bool accepting, Trouble why, guest::Outputs& out);
 
+    // The owner's word about this job alone: it is told to leave, is frozen to disk when it has not
+    // within `leave`, and what cannot be frozen is killed after `stand`. False: none of it runs.
+    bool evict(const JobId& id, Trouble why, guest::Outputs& out);
+
     // The owner's word: what runs here stands in memory, for that reason; empty: it goes on.
     void set_paused(Cause why, guest::Outputs& out);
     bool any_paused() const;  // or asked to
@@ -278,6 +282,10 @@ class Guest {
     void owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, guest::Outputs& out) const;
     void freeze_for_owner(Entry& e, Running& r, guest::Outputs& out) const;
     Nanos leave_at(const Entry& e) const;
+    static bool evicted(const Entry& e) { return e.leaving.evicted != Nanos::never(); }
+    bool must_go(const Entry& e) const { return !accepting_ || evicted(e); }
+    // since when it must go
+    Nanos off_since(const Entry& e) const { return std::min(off_since_, e.leaving.evicted); }
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
 
     void settle_pause(Entry& e, guest::Outputs& out) const;

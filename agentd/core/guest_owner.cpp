@@ -123,7 +123,7 @@ void Guest::go_off_stand(Entry& e, const Running& r, Outputs& out) {
 }
 
 Nanos Guest::leave_at(const Entry& e) const {
-    return off_since_ + doubled(policy_.leave, e.leaving.tries);
+    return off_since(e) + doubled(policy_.leave, e.leaving.tries);
 }
 
 void Guest::kill_for_owner(Entry& e, Outputs& out) const {
@@ -163,7 +163,7 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     const bool steady =
         !r.in<motion::Undoing>() && !stops_in_place(r) && !e.lease.over() && r.want != Want::kill;
     const bool goes_on = steady && (r.want == Want::run || r.want == Want::save);
-    if (!accepting_ && !in_place(e) && reached(leave_at(e), goes_on)) {
+    if (must_go(e) && !in_place(e) && reached(leave_at(e), goes_on)) {
         ++l.tries;
         freeze_for_owner(e, r, out);
         due = std::min(due, leave_at(e));
@@ -175,16 +175,32 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     // Not for trouble of the node's own, such as a full disk: that job may move when it is over.
     // Where nothing can be stopped in place, its time counts from when the owner left the market.
     const bool stands = in_place(e);
-    const bool stays =
-        stands ? immovable(e) : !can_stop_ && !accepting_ && l.stood_at.ns > 0 && immovable(e);
-    const Nanos since = stands ? l.stood_at : std::max(l.stood_at, off_since_);
-    if (policy_.kill && stays && reached(since + policy_.stand, stands ? steady : goes_on))
+    const bool stays = stands ? immovable(e) || evicted(e)
+                              : !can_stop_ && must_go(e) && l.stood_at.ns > 0 && immovable(e);
+    const Nanos since = stands && !evicted(e) ? l.stood_at : std::max(l.stood_at, off_since(e));
+    if ((policy_.kill || evicted(e)) && stays &&
+        reached(since + policy_.stand, stands ? steady : goes_on))
         return kill_for_owner(e, out);
     if (l.troubles.count >= troubles_enough && !stands && reached(l.troubles.until, steady)) {
         const bool was = immovable(e);
         l.troubles.count = troubles_enough - 1;
         if (was && !immovable(e) && e.job.state == GuestState::running) tell(e, out);
     }
+}
+
+bool Guest::evict(const JobId& id, Trouble why, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::leave, {id, {}}, why); });
+    bool any = false;
+    for (auto& [key, e] : jobs_) {
+        if (key.id != id) continue;
+        const auto* r = e.in<Running>();
+        any |= r && !r->retained;
+        if (!evicted(e)) e.leaving.evicted = clock_;
+        e.leaving.tries = 0;
+        expel(e, out);
+    }
+    owner_due_ = {};
+    return any;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -182,9 +182,10 @@ struct Leaving {
         int count = 0;
         Nanos until;  // then one more try may show that it can be dumped by now
     } troubles;
-    Nanos stood_at;       // since when it stands in place, or should; 0: not
-    int tries = 0;        // freezes that the owner's bound has begun
-    int stand_tries = 0;  // and those of what stood
+    Nanos stood_at;                  // since when it stands in place, or should; 0: not
+    Nanos evicted = Nanos::never();  // since when its node's owner wants it gone, whatever it is
+    int tries = 0;                   // freezes that the owner's bound has begun
+    int stand_tries = 0;             // and those of what stood
 };
 
 }  // namespace souk::guest

@@ -12,6 +12,8 @@ namespace souk {
 using namespace provider;
 
 namespace {
+constexpr int64_t warning_s_max = 86'400;
+
 Status in_range(const char* what, int64_t value, int64_t low, int64_t high, const char* why = "") {
     if (value >= low && value <= high) return {};
     return fail(std::string(what) + " " + std::to_string(value) + " is not from " +
@@ -24,13 +26,18 @@ Status good_price(Money reserve) {
 Status good_speed(int64_t speed) {
     return in_range("speed", speed, 1, provider_speed_max, "; 100 is a standard machine");
 }
+Status good_warning(int64_t seconds) {
+    return in_range("warning", seconds, 0, warning_s_max, " seconds");
+}
 
 Status good_record(const ProviderRecord& record) {
     TRY(good_price(record.reserve));
     TRY(good_speed(record.speed));
     TRY(in_range("cpus", record.cpus, 1, INT32_MAX));
     TRY(in_range("memory", record.memory_mb, 1, INT64_MAX));
-    return {};
+    TRY(good_price(record.floor));
+    TRY(good_price(record.learned));
+    return good_warning(record.warning_s);
 }
 
 // One thing that the owner can set, in both records, as text.
@@ -41,8 +48,15 @@ struct Setting {
     void (*copy)(const ProviderRecord& from, ProviderRecord& to);
 };
 const Setting settings[] = {
-    {"price", set_price_bit, [](const ProviderRecord& r) { return format_money(r.reserve); },
-     [](const ProviderRecord& from, ProviderRecord& to) { to.reserve = from.reserve; }},
+    {"price", set_price_bit,
+     [](const ProviderRecord& r) {
+         return r.price_auto ? "auto, at least " + format_money(r.floor) : format_money(r.reserve);
+     },
+     [](const ProviderRecord& from, ProviderRecord& to) {
+         to.reserve = from.reserve;
+         to.price_auto = from.price_auto;
+         to.floor = from.floor;
+     }},
     {"speed", set_speed_bit, [](const ProviderRecord& r) { return std::to_string(r.speed); },
      [](const ProviderRecord& from, ProviderRecord& to) { to.speed = from.speed; }},
     {"cpus", set_cpus_bit, [](const ProviderRecord& r) { return std::to_string(r.cpus); },
@@ -55,6 +69,13 @@ const Setting settings[] = {
          to.by_hand = false;  // new frames rule from now on
          to.since_unix_s = 0;
      }},
+    {"zone", set_zone_bit, [](const ProviderRecord& r) { return r.zone; },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.zone = from.zone; }},
+    {"curve", set_curve_bit, [](const ProviderRecord& r) { return r.curve; },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.curve = from.curve; }},
+    {"warning", set_warning_bit,
+     [](const ProviderRecord& r) { return std::to_string(r.warning_s); },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.warning_s = from.warning_s; }},
     {"market", set_market_bit,
      [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
      [](const ProviderRecord& from, ProviderRecord& to) {
@@ -84,6 +105,8 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
         auto frames = TimeFrames::parse(record.frames);
         if (!frames) return wrap("time frames", frames.error());
         record.frames = frames->text();
+        TRY_ASSIGN(const PriceCurve curve, PriceCurve::parse(record.curve));
+        record.curve = curve.text();
         return frames;
     };
     TRY(good_frames(file));
@@ -93,8 +116,9 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
     record.cpus = std::min(record.cpus, machine.cpus);
     record.memory_mb = std::min(record.memory_mb, machine.memory_mb);
     TRY_ASSIGN(TimeFrames frames, good_frames(record));
+    TRY_ASSIGN(PriceCurve curve, PriceCurve::parse(record.curve));
     return Provider(std::move(node), std::move(machine), std::move(file), std::move(record),
-                    std::move(frames));
+                    std::move(frames), std::move(curve));
 }
 
 std::vector<Provider::Override> Provider::overrides() const {
@@ -111,7 +135,7 @@ ProviderReport Provider::report() const {
     ProviderReport r;
     r.node = node_;
     r.on_market = record_.on_market && !leaving_;
-    r.reserve = record_.reserve;
+    r.reserve = asked();
     r.speed = record_.speed;
     r.cpus = record_.cpus;
     r.memory_mb = record_.memory_mb;
@@ -124,6 +148,7 @@ ProviderReport Provider::report() const {
     r.restriction = machine_.restriction;
     r.version = machine_.version;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
+    if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);
     return r;
 }
 
@@ -151,30 +176,47 @@ void Provider::turn(bool on, Outputs& out) {
     if (was != on) accepting(out);
 }
 
-// Has a frame begun or ended since the owner spoke? Frames repeat weekly, so the second of the week
-// then follows from the time that went by (an hour wrong if summer time came or went while the word
-// held).
-// A word of the owner holds until the next edge, whatever the frames say.
-void Provider::see_when_it_opens(WallTime wall) {
-    opens_unix_s_ = 0;
+// Seconds until its frames begin next, or end. A word of the owner holds until the next edge,
+// whatever they say. 0: not known.
+int64_t Provider::to_edge(WallTime wall, bool opens) const {
     int32_t second = wall.second_of_week;
     int64_t after = 0;
     for (int edges = 0; edges < 2 && !frames_.always(); ++edges) {
         const int32_t step = frames_.to_next_edge(second);
         after += step;
         second = (second + step) % week_s;
-        if (step <= 0 || !frames_.contains(second)) continue;
-        opens_unix_s_ = wall.unix_s + after;
-        return;
+        if (step > 0 && frames_.contains(second) == opens) return after;
     }
+    return 0;
 }
 
+void Provider::see(WallTime wall) {
+    second_ = wall.second_of_week;
+    now_unix_s_ = wall.unix_s;
+    const int64_t opens = to_edge(wall, true), closes = to_edge(wall, false);
+    opens_unix_s_ = opens > 0 ? wall.unix_s + opens : 0;
+    closes_unix_s_ = closes > 0 ? wall.unix_s + closes : 0;
+}
+
+bool Provider::warns() const {
+    return closes_unix_s_ > 0 && closes_unix_s_ - now_unix_s_ <= record_.warning_s;
+}
+
+// Has a frame begun or ended since the owner spoke? Counted by the clock on the wall, which has
+// gone on by an hour more or less than the time if summer time has come or gone since.
 bool Provider::edge_since_word(WallTime wall) const {
-    const int64_t elapsed = wall.unix_s - record_.since_unix_s;
+    int64_t elapsed = wall.unix_s - record_.since_unix_s;
     if (elapsed <= 0 || frames_.always()) return false;
     if (elapsed >= week_s) return true;
-    const int32_t then = static_cast<int32_t>((wall.second_of_week - elapsed + week_s) % week_s);
-    return frames_.to_next_edge(then) <= elapsed;
+    const int64_t then = record_.since_second >= 0
+                             ? record_.since_second
+                             : (wall.second_of_week - elapsed + week_s) % week_s;
+    constexpr int64_t shift_max = 3 * 3600;
+    int64_t shift = (wall.second_of_week - then - elapsed) % week_s;
+    if (shift > week_s / 2) shift -= week_s;
+    if (shift < -week_s / 2) shift += week_s;
+    if (shift >= -shift_max && shift <= shift_max) elapsed += shift;
+    return frames_.to_next_edge(static_cast<int32_t>(then)) <= elapsed;
 }
 
 void Provider::started(WallTime wall, Outputs& out) {
@@ -184,7 +226,7 @@ void Provider::started(WallTime wall, Outputs& out) {
     if (!record_.by_hand && !frames_.always())
         record_.on_market = frames_.contains(wall.second_of_week);
     if (record_ != before) out.emplace_back(Persist{record_});
-    see_when_it_opens(wall);
+    see(wall);
     out.emplace_back(Report{report()});
     accepting(out);
 }
@@ -192,19 +234,29 @@ void Provider::started(WallTime wall, Outputs& out) {
 int64_t Provider::tick(WallTime wall, Outputs& out) {
     const Scene scene(
         *this, &out, [&] { return trace_in(Input::tick); }, true);
-    if (frames_.always()) return 0;
-    see_when_it_opens(wall);
+    const Money asked_before = asked();
+    const bool warned_before = warns();
+    see(wall);
     const bool released = record_.by_hand && edge_since_word(wall);
     if (released) record_.by_hand = false;
     const bool inside = frames_.contains(wall.second_of_week);
-    if (released || (!record_.by_hand && record_.on_market != inside)) turn(inside, out);
+    if (!frames_.always() && (released || (!record_.by_hand && record_.on_market != inside)))
+        turn(inside, out);
+    else if (asked() != asked_before || warns() != warned_before)
+        out.emplace_back(Report{report()});
     return next_call(wall);
 }
 
 int64_t Provider::next_call(WallTime wall) const {
-    if (frames_.always()) return 0;
-    return std::min<int64_t>(frames_.to_next_edge(wall.second_of_week),
-                             3600 - wall.second_of_week % 3600);
+    if (frames_.always() && curve_.to_next_edge(wall.second_of_week) == 0) return 0;
+    int64_t next = 3600 - wall.second_of_week % 3600;
+    const auto at_most = [&](int64_t seconds) {
+        if (seconds > 0) next = std::min(next, seconds);
+    };
+    at_most(curve_.to_next_edge(wall.second_of_week));
+    at_most(frames_.to_next_edge(wall.second_of_week));
+    if (record_.warning_s > 0) at_most(to_edge(wall, false) - record_.warning_s);
+    return next;
 }
 
 void Provider::market(bool on, WallTime wall, Outputs& out) {
@@ -212,8 +264,9 @@ void Provider::market(bool on, WallTime wall, Outputs& out) {
                       [&] { return trace_in(on ? Input::market_on : Input::market_off); });
     record_.by_hand = !frames_.always();
     record_.since_unix_s = record_.by_hand ? wall.unix_s : 0;
+    record_.since_second = record_.by_hand ? wall.second_of_week : -1;
     record_.set |= set_market_bit;
-    see_when_it_opens(wall);
+    see(wall);
     turn(on, out);
 }
 
@@ -228,6 +281,8 @@ void Provider::assign(T ProviderRecord::*field, T value, uint32_t bit, bool set,
 Status Provider::set_price(Money reserve, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::set_price); });
     TRY(good_price(reserve));
+    record_.price_auto = false;
+    record_.floor = {};
     assign(&ProviderRecord::reserve, reserve, set_price_bit, true, out);
     return {};
 }
@@ -251,48 +306,6 @@ Status Provider::set_memory(int64_t memory_mb, Outputs& out) {
     TRY(in_range("memory", memory_mb, 1, machine_.memory_mb,
                  " MB, which is what this machine has"));
     assign(&ProviderRecord::memory_mb, memory_mb, set_memory_bit, true, out);
-    return {};
-}
-
-// New frames rule from now on: an earlier word of the owner is over.
-Status Provider::set_frames(std::string_view text, WallTime wall, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::set_frames); });
-    TRY_ASSIGN(frames_, TimeFrames::parse(text));
-    record_.frames = frames_.text();
-    record_.by_hand = false;
-    record_.since_unix_s = 0;
-    record_.set |= set_frames_bit;
-    see_when_it_opens(wall);
-    if (frames_.always()) record_.set |= set_market_bit;  // the word put it on the market
-    turn(frames_.contains(wall.second_of_week), out);
-    return {};
-}
-
-Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
-    const Scene scene(*this, &out, [&] { return trace_in(Input::unset, std::string(name)); });
-    if (name == "price") {
-        assign(&ProviderRecord::reserve, file_.reserve, set_price_bit, false, out);
-    } else if (name == "speed") {
-        assign(&ProviderRecord::speed, file_.speed, set_speed_bit, false, out);
-    } else if (name == "cpus") {
-        assign(&ProviderRecord::cpus, file_.cpus, set_cpus_bit, false, out);
-    } else if (name == "memory") {
-        assign(&ProviderRecord::memory_mb, file_.memory_mb, set_memory_bit, false, out);
-    } else if (name == "frames" || name == "market") {
-        if (name == "frames") {
-            TRY_ASSIGN(frames_, TimeFrames::parse(file_.frames));
-            record_.frames = file_.frames;
-            record_.set &= ~set_frames_bit;
-        }
-        record_.set &= ~set_market_bit;
-        record_.by_hand = false;
-        record_.since_unix_s = 0;
-        see_when_it_opens(wall);
-        turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
-    } else {
-        return fail("'" + std::string(name) +
-                    "' cannot be unset: price, speed, cpus, memory, frames or market");
-    }
     return {};
 }
 

@@ -7,6 +7,9 @@
 // (the owner by hand) holds until the next edge, also over a restart of the daemon. With "always"
 // there is no edge: the word holds.
 //
+// The price is the owner's figure, or at some hours of the week that of his price curve, or one
+// that is learned from the market's prices (`set_auto`) and is never below his floor or his curve.
+//
 // What the owner said (set, market) holds over what the configuration says, until `unset`;
 // everything else is what the configuration says at each start.
 #pragma once
@@ -19,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "agentd/core/price_curve.hpp"
 #include "agentd/core/time_frames.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
@@ -27,6 +31,8 @@
 #include "market/core/messages.hpp"
 
 namespace souk {
+
+class JsonWriter;
 
 // What the market's solver ranks (speed_max of market/core/types.hpp).
 inline constexpr int64_t provider_speed_max = 16'383;
@@ -45,6 +51,9 @@ enum OwnerSet : uint32_t {
     set_memory_bit = 8,
     set_frames_bit = 16,
     set_market_bit = 32,
+    set_zone_bit = 64,
+    set_curve_bit = 128,
+    set_warning_bit = 256,
     set_told = 1u << 31,  // missing: a record of a version that did not keep this
 };
 
@@ -59,6 +68,13 @@ struct ProviderRecord {
     bool by_hand = false;      // `on_market` is the owner's word and holds until the next edge
     int64_t since_unix_s = 0;  // of `by_hand`: when it was said
     uint32_t set = set_told;   // which of these are the owner's word (OwnerSet)
+    std::string zone;          // of frames and curve; empty: this machine's
+    std::string curve;         // price_curve.hpp
+    int64_t warning_s = 0;     // so long before a frame ends, guests' users are told
+    bool price_auto = false;   // `learned` holds, at least `floor`
+    Money floor, learned;
+    int32_t since_second = -1;      // of `by_hand`: the second of the week; below 0: not known
+    std::vector<std::string> bans;  // owner_bans.hpp
     bool operator==(const ProviderRecord&) const = default;
 };
 
@@ -118,6 +134,13 @@ enum class Input : uint8_t {
     set_cannot,
     set_resting,
     set_load,
+    set_auto,
+    set_zone,
+    set_curve,
+    set_warning,
+    learned,
+    ban,
+    allow,
 };
 const char* to_string(Input input);
 }  // namespace provider
@@ -149,7 +172,21 @@ class Provider {
     Status set_cpus(int64_t cpus, provider::Outputs& out);
     Status set_memory(int64_t memory_mb, provider::Outputs& out);
     Status set_frames(std::string_view text, WallTime wall, provider::Outputs& out);
-    // Back to what the configuration says: price, speed, cpus, memory, frames or market.
+    // One frame more, or one less: by its number (from 1) or its text.
+    Status add_frame(std::string_view text, WallTime wall, provider::Outputs& out);
+    Status remove_frame(std::string_view which, WallTime wall, provider::Outputs& out);
+    // `wall` is by the new zone's clocks; the shell has made sure that there is such a zone.
+    Status set_zone(std::string_view zone, WallTime wall, provider::Outputs& out);
+    Status set_curve(std::string_view text, WallTime wall, provider::Outputs& out);
+    Status set_warning(int64_t seconds, WallTime wall, provider::Outputs& out);
+    // From now on what is learned holds as the price, but never less than this.
+    Status set_auto(Money floor, provider::Outputs& out);
+    void learned(Money price, provider::Outputs& out);
+    // Whose jobs, and which programs, do not run here (owner_bans.hpp).
+    Status ban(std::string_view whom, provider::Outputs& out);
+    Status allow(std::string_view whom, provider::Outputs& out);
+    // Back to what the configuration says: price, speed, cpus, memory, frames, zone, curve,
+    // warning or market.
     Status unset(std::string_view name, WallTime wall, provider::Outputs& out);
 
     // What the owner's word holds at another value than the configuration says.
@@ -175,18 +212,30 @@ class Provider {
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
     const ProviderRecord& record() const { return record_; }
     const TimeFrames& frames() const { return frames_; }
+    const PriceCurve& curve() const { return curve_; }
+    // What is asked now, by the wall clock that it last saw.
+    Money asked() const { return asked_at(second_); }
+    Money asked_at(int32_t second_of_week) const;
+    // Unix time: off the market, when it is on again by its frames; on it, when they end. 0: not
+    // known.
+    int64_t opens_unix_s() const { return opens_unix_s_; }
+    int64_t closes_unix_s() const { return closes_unix_s_; }
+    // For the owner: why it asks what it asks, and stands as it stands; keys of an open JSON
+    // object.
+    void explain(JsonWriter& j) const;
     const Hardware& machine() const { return machine_; }
     ProviderReport report() const;
     const LoadReading& load() const { return load_; }
 
   private:
     Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record,
-             TimeFrames frames)
+             TimeFrames frames, PriceCurve curve)
         : node_(std::move(node)),
           machine_(std::move(machine)),
           file_(std::move(file)),
           record_(std::move(record)),
-          frames_(std::move(frames)) {}
+          frames_(std::move(frames)),
+          curve_(std::move(curve)) {}
     // provider_trace.cpp
     using Input = provider::Input;
     friend class TraceScene<Provider, provider::Outputs>;
@@ -198,7 +247,11 @@ class Provider {
     void changed(provider::Outputs& out) const;
     void turn(bool on, provider::Outputs& out);
     void accepting(provider::Outputs& out) const;
-    void see_when_it_opens(WallTime wall);
+    void see(WallTime wall);
+    int64_t to_edge(WallTime wall, bool opens) const;
+    bool warns() const;
+    void new_frames(TimeFrames frames, WallTime wall, provider::Outputs& out);
+    void owner_said(uint32_t bit, bool set, provider::Outputs& out);
     bool edge_since_word(WallTime wall) const;
     // Takes a value as the owner's word, or as none.
     template <class T>
@@ -209,10 +262,13 @@ class Provider {
     Hardware machine_;
     ProviderRecord file_, record_;
     TimeFrames frames_;
+    PriceCurve curve_;
+    int32_t second_ = 0;  // of the week, as last seen
+    int64_t now_unix_s_ = 0;
     std::string cannot_;
     bool leaving_ = false;
     std::string resting_;
-    int64_t opens_unix_s_ = 0;  // off: when it is on again by its frames; 0: not known
+    int64_t opens_unix_s_ = 0, closes_unix_s_ = 0;
     LoadReading load_, told_;
     Nanos told_at_ = Nanos::never();
 };

@@ -27,6 +27,13 @@ const char* to_string(Input input) {
         case Input::set_cannot: return "set_cannot";
         case Input::set_resting: return "set_resting";
         case Input::set_load: return "set_load";
+        case Input::set_auto: return "set_auto";
+        case Input::set_zone: return "set_zone";
+        case Input::set_curve: return "set_curve";
+        case Input::set_warning: return "set_warning";
+        case Input::learned: return "learned";
+        case Input::ban: return "ban";
+        case Input::allow: return "allow";
     }
     MUST(false);
 }

@@ -5,6 +5,7 @@
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/message_fields.hpp"
+#include "agentd/core/owner_bans.hpp"
 #include "agentd/core/owner_returns.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/story.hpp"
@@ -110,16 +111,22 @@ SOUK_FIELDS(GuestUse,  //
             field("since", &GuestUse::since, rule::zero_is(Nanos::never().ns, rule::span)),
             field("boot", &GuestUse::boot), field("ended", &GuestUse::ended));
 
-SOUK_FIELDS(ProviderRecord,  //
-            field("reserve", &ProviderRecord::reserve, rule::price),
-            field("speed", &ProviderRecord::speed, rule::between(1, provider_speed_max)),
-            field("cpus", &ProviderRecord::cpus, rule::cpus),
-            field("memory_mb", &ProviderRecord::memory_mb, rule::megabytes),
-            field("frames", &ProviderRecord::frames),
-            field("on_market", &ProviderRecord::on_market),
-            field("by_hand", &ProviderRecord::by_hand),
-            field("since_unix_s", &ProviderRecord::since_unix_s),
-            field("set", &ProviderRecord::set));
+SOUK_FIELDS(
+    ProviderRecord,  //
+    field("reserve", &ProviderRecord::reserve, rule::price),
+    field("speed", &ProviderRecord::speed, rule::between(1, provider_speed_max)),
+    field("cpus", &ProviderRecord::cpus, rule::cpus),
+    field("memory_mb", &ProviderRecord::memory_mb, rule::megabytes),
+    field("frames", &ProviderRecord::frames), field("on_market", &ProviderRecord::on_market),
+    field("by_hand", &ProviderRecord::by_hand),
+    field("since_unix_s", &ProviderRecord::since_unix_s), field("set", &ProviderRecord::set),
+    field("zone", &ProviderRecord::zone), field("curve", &ProviderRecord::curve),
+    field("warning_s", &ProviderRecord::warning_s, rule::between(0, 86'400)),
+    field("price_auto", &ProviderRecord::price_auto),
+    field("floor", &ProviderRecord::floor, rule::price),
+    field("learned", &ProviderRecord::learned, rule::price),
+    field("since_second", &ProviderRecord::since_second, rule::plus(1, rule::between(0, week_s))),
+    field("bans", &ProviderRecord::bans, rule::at_most(OwnerBans::entries_max)));
 
 SOUK_FIELDS(OwnerReturn,  //
             field("number", &OwnerReturn::number, rule::count),

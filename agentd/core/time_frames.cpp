@@ -99,26 +99,46 @@ Result<Frame> parse_frame(std::string_view text) {
 }  // namespace
 
 Result<TimeFrames> TimeFrames::parse(std::string_view text) {
-    TimeFrames frames;
     if (text.size() > text_max)
         return fail("time frames are longer than " + std::to_string(text_max) + " characters");
-    if (trim(text) == "always") return frames;
-    std::vector<Span> spans;
+    if (trim(text) == "always") return TimeFrames{};
+    return parse_parts(text, false);
+}
+
+Result<TimeFrames> TimeFrames::parse_apart(std::string_view text) {
+    if (text.size() > text_max || trim(text) == "always") return parse(text);
+    return parse_parts(text, true);
+}
+
+Result<TimeFrames> TimeFrames::parse_parts(std::string_view text, bool apart) {
+    TimeFrames frames;
+    std::vector<Owned> spans;
     frames.text_.clear();
     for (bool more = true; more;) {
         more = text.find(';') != std::string_view::npos;
         const std::string_view part = trim(cut(text, ';'));
         TRY_ASSIGN(const Frame frame, parse_frame(part));
+        if (apart && frame.length == day_s && frame.from != 0)
+            return fail("frame " + quoted(part) +
+                        " ends when it begins; write 00:00-24:00 for a whole day");
+        const size_t number = frames.parts_.size();
+        frames.parts_.emplace_back(part);
         for (int day = 0; day < 7; ++day) {
             if (!(frame.days & (1u << day))) continue;
             const int32_t from = day * day_s + frame.from, to = from + frame.length;
-            spans.push_back({from, std::min(to, week_s)});
-            if (to > week_s) spans.push_back({0, to - week_s});  // Sunday night
+            spans.push_back({{from, std::min(to, week_s)}, number});
+            if (to > week_s) spans.push_back({{0, to - week_s}, number});  // Sunday night
         }
         frames.text_ += (frames.text_.empty() ? "" : "; ") + std::string(part);
     }
     std::sort(spans.begin(), spans.end());
-    for (const Span& s : spans) {
+    const Owned* before = nullptr;
+    for (const Owned& o : spans) {
+        const Span& s = o.span;
+        if (apart && before && s.from < before->span.to)
+            return fail("frames " + quoted(frames.parts_[before->number]) + " and " +
+                        quoted(frames.parts_[o.number]) + " overlap");
+        before = &o;
         if (!frames.spans_.empty() && s.from <= frames.spans_.back().to)
             frames.spans_.back().to = std::max(frames.spans_.back().to, s.to);
         else

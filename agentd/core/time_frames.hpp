@@ -9,7 +9,9 @@
 //   days   := "daily" | day [ "-" day ] { "," day [ "-" day ] }      mon tue wed thu fri sat sun
 //
 // "daily 08:00-22:00", "mon-fri 18:00-08:00; sat,sun 00:00-24:00". Frames may overlap and touch; a
-// frame that crosses midnight belongs to the day on which it begins.
+// frame that crosses midnight belongs to the day on which it begins. What an owner says of them is
+// taken only if no two overlap and none ends when it begins (`parse_apart`): else he has mistyped
+// one of them.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +30,14 @@ class TimeFrames {
     TimeFrames() = default;  // always
     // Errors: one line, naming the part that is wrong.
     static Result<TimeFrames> parse(std::string_view text);
+    // Likewise; and the frames neither overlap nor end when they begin. Errors name both.
+    static Result<TimeFrames> parse_apart(std::string_view text);
 
     // As it was given, blanks tidied: parse(text()) gives the same frames.
     const std::string& text() const { return text_; }
     bool always() const { return spans_.empty(); }
+    // The frames of the text, one by one; none: always.
+    const std::vector<std::string>& parts() const { return parts_; }
     // Is this second of the week (0 to week_s - 1) inside a frame?
     bool contains(int32_t second_of_week) const;
     // Seconds until inside turns to outside or back, 1 to week_s; 0 if it never does.
@@ -44,7 +50,15 @@ class TimeFrames {
         int32_t from, to;  // [from, to) in seconds of the week, 0 <= from < to <= week_s
         auto operator<=>(const Span&) const = default;
     };
+    struct Owned {
+        Span span;
+        size_t number;  // of the frame in the text
+        auto operator<=>(const Owned&) const = default;
+    };
+    static Result<TimeFrames> parse_parts(std::string_view text, bool apart);
+
     std::string text_ = "always";
+    std::vector<std::string> parts_;
     std::vector<Span> spans_;  // sorted, apart; empty: always
 };
 

@@ -7,6 +7,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
+#include "kernel/sys/host/zone.hpp"
 
 namespace souk {
 
@@ -20,13 +21,9 @@ Agent::Agent(Loop& loop, Log& log, Config config)
 
 Agent::~Agent() = default;
 
-WallTime Agent::wall_now() {
-    const time_t now = ::time(nullptr);
-    tm local{};
-    ::localtime_r(&now, &local);
-    const int day = (local.tm_wday + 6) % 7;  // from Monday
-    return {now,
-            day * 86'400 + local.tm_hour * 3600 + local.tm_min * 60 + std::min(local.tm_sec, 59)};
+WallTime Agent::wall_in(const std::string& zone) {
+    const int64_t now = ::time(nullptr);
+    return {now, second_of_week(zone, now)};
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -64,7 +64,8 @@ class Agent final : private ToolHost, private OwnHome {
     void apply(provider::Output& output);
     void after_commit(std::function<void()> fn);
     void tick_home();
-    static WallTime wall_now();
+    static WallTime wall_in(const std::string& zone);
+    WallTime wall_now() const { return wall_in(provider_->record().zone); }
 
     // agent_start.cpp
     Status open_directories();
@@ -140,9 +141,19 @@ class Agent final : private ToolHost, private OwnHome {
     void arm_provider();
     void apply_bounds();
     void write_guests(JsonWriter& j) const;
-    // When no guest runs here any more, or after a bound.
-    void when_guests_left(std::function<void()> done) override;
+    // When no guest, or none of that job, runs here any more, or after a bound.
+    void when_guests_left(const std::string& job, std::function<void()> done) override;
     void check_left();
+    // agent_owner_rules.cpp: his rules
+    std::optional<wire::CtlReply> rules_request(const wire::CtlRequest& request);
+    Status frames_request(const std::vector<std::string>& args);
+    Status price_request(const std::vector<std::string>& args);
+    Status change_zone(const std::string& zone);
+    Status ban(const std::string& whom, bool on);
+    Status evict(const std::string& id);
+    // Guests that his rules do not take: at the start, and after a new rule.
+    void evict_banned();
+    std::string rules_json(const std::string& verb) const;
     // agent_owner_use.cpp: whether he uses it himself
     LoadProbe::Options load_options() const;
     Status watch_presence();

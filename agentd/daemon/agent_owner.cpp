@@ -22,7 +22,7 @@ void Agent::arm_provider() {
     provider_timer_.cancel();
     if (at == Nanos::never()) return;
     provider_timer_ = loop_.at(at, [this] {
-        provider_step([](Provider& p, provider::Outputs& out) { p.tick(wall_now(), out); });
+        provider_step([this](Provider& p, provider::Outputs& out) { p.tick(wall_now(), out); });
         arm_provider();
     });
 }
@@ -56,17 +56,20 @@ void Agent::write_guests(JsonWriter& j) const {
     j.end_array();
 }
 
-void Agent::when_guests_left(std::function<void()> done) {
-    leave_waits_.add(std::min(config_.policy.leave + leave_wait_more, leave_wait_max),
+void Agent::when_guests_left(const std::string& job, std::function<void()> done) {
+    const auto gone = [this, job] {
+        const auto left = guests_->machine().left();
+        return std::all_of(left.begin(), left.end(), [&](const Guest::Left& l) {
+            return job.empty() ? l.stands : l.key.id.text() != job;
+        });
+    };
+    leave_waits_.add(std::min(config_.policy.leave + leave_wait_more, leave_wait_max), gone,
                      std::move(done));
     check_left();
 }
 
 void Agent::check_left() {
-    if (leave_waits_.empty()) return;
-    const auto left = guests_->machine().left();
-    if (std::all_of(left.begin(), left.end(), [](const Guest::Left& l) { return l.stands; }))
-        leave_waits_.all_left();
+    if (!leave_waits_.empty()) leave_waits_.look();
 }
 
 }  // namespace souk

@@ -6,14 +6,39 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves",   "check_ahead",    "cpu_weight",        "cpus",
-        "empty_s",           "files",          "files_tmp",         "frames",
-        "free_cpu_ms",       "free_memory_s",  "guest_groups",      "local_paths",
-        "memory_default_mb", "memory_mb",      "on_market",         "owner_away_s",
-        "owner_cpu_percent", "owner_leave_s",  "owner_pressure_ms", "owner_programs",
-        "owner_return",      "owner_sessions", "owner_stop_s",      "owner_wait_ms",
-        "pids_max",          "price",          "shared_files",      "speed",
-        "user_map",          "wake",
+        "awake_for_moves",
+        "check_ahead",
+        "cpu_weight",
+        "cpus",
+        "empty_s",
+        "files",
+        "files_tmp",
+        "frames",
+        "frames_warning_s",
+        "frames_zone",
+        "free_cpu_ms",
+        "free_memory_s",
+        "guest_groups",
+        "local_paths",
+        "memory_default_mb",
+        "memory_mb",
+        "on_market",
+        "owner_away_s",
+        "owner_cpu_percent",
+        "owner_leave_s",
+        "owner_pressure_ms",
+        "owner_programs",
+        "owner_return",
+        "owner_sessions",
+        "owner_stop_s",
+        "owner_wait_ms",
+        "pids_max",
+        "price",
+        "price_curve",
+        "shared_files",
+        "speed",
+        "user_map",
+        "wake",
     };
     return keys;
 }
@@ -34,6 +59,9 @@ Status Agent::reload(const Config& config) {
     config_.cpus = config.cpus;
     config_.memory_mb = config.memory_mb;
     config_.frames = config.frames;
+    config_.frames_zone = config.frames_zone;
+    config_.frames_warning = config.frames_warning;
+    config_.price_curve = config.price_curve;
     config_.on_market = config.on_market;
     config_.cpu_weight = config.cpu_weight;
     config_.pids_max = config.pids_max;

@@ -75,6 +75,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     arm_provider();
     TRY(watch_presence());
     find_presence();
+    evict_banned();
     tick_load();
     tick_certificate();
     tick_use();
@@ -105,6 +106,9 @@ ProviderRecord Agent::offered(const Config& config) const {
     record.cpus = config.cpus > 0 ? config.cpus : m.cpus;
     record.memory_mb = config.memory_mb > 0 ? config.memory_mb : m.memory_mb;
     record.frames = config.frames;
+    record.zone = config.frames_zone;
+    record.curve = config.price_curve;
+    record.warning_s = config.frames_warning.ns / 1'000'000'000;
     record.on_market = config.on_market;
     return record;
 }
@@ -122,7 +126,7 @@ Status Agent::open_provider() {
     for (const Provider::Override& o : provider_->overrides())
         log_.notice("what pvdctl set holds, not the configuration",
                     {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
-    provider_step([](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
+    provider_step([this](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
     return {};
 }
 

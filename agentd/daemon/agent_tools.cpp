@@ -187,6 +187,7 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         return reply;
     }
     if (request.verb == "provider-history") return history_request(request);
+    if (auto answer = rules_request(request)) return *answer;
     if (request.verb != "provider-status" && request.uid != 0)
         return refuse("only root may change what this node offers");
     Status done;
@@ -225,9 +226,10 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
         if (!done) return refuse(done.error().message);
     } else if (request.verb == "provider-unset") {
         if (request.args.size() != 1) return refuse("unset needs a name");
-        provider_step([&](Provider& p, provider::Outputs& out) {
-            done = p.unset(request.args[0], wall_now(), out);
-        });
+        const std::string& name = request.args[0];
+        const std::string zone = name == "zone" ? config_.frames_zone : provider_->record().zone;
+        provider_step(
+            [&](Provider& p, provider::Outputs& out) { done = p.unset(name, wall_in(zone), out); });
         if (!done) return refuse(done.error().message);
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);

@@ -125,12 +125,19 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
     return reply;
 }
 
+static bool changes_offer(const wire::CtlRequest& request) {
+    const std::string& verb = request.verb;
+    if (!verb.starts_with("provider-")) return false;
+    if (verb == "provider-frames" || verb == "provider-price") return !request.args.empty();
+    return verb != "provider-status" && verb != "provider-history" && verb != "provider-limits" &&
+           verb != "provider-why";
+}
+
 // An owner's word is root's here. An operator of the market sees what this node does, and changes
 // nothing: the node is its owner's.
 void Agent::remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request) {
     const bool owner = who.subject.roles == trust::only(trust::Role::owner);
-    const bool changes = request.verb.starts_with("provider-") &&
-                         request.verb != "provider-status" && request.verb != "provider-history";
+    const bool changes = changes_offer(request);
     request.uid = 0;
     wire::CtlReply answer;
     if (changes && !owner)
@@ -149,10 +156,9 @@ void Agent::remote_request(uint64_t connection, const trust::Peer& who, wire::Ct
         log_.notice("a word from another host", {{"verb", request.verb},
                                                  {"from", who.subject.name},
                                                  {"taken", answer.ok ? "yes" : answer.error}});
-    const bool waits = answer.ok && request.verb == "provider-market" &&
-                       request.args == std::vector<std::string>{"off", "wait"};
-    if (!waits) return peers_->answer_tool(connection, answer);
-    when_guests_left([this, connection, answer]() mutable {
+    const auto of = waits_for(request);
+    if (!answer.ok || !of) return peers_->answer_tool(connection, answer);
+    when_guests_left(*of, [this, connection, answer]() mutable {
         answer.json = provider_json();
         peers_->answer_tool(connection, answer);
     });

@@ -15,6 +15,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
+#include "kernel/sys/host/zone.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/srv.hpp"
 #include "kernel/sys/process/cgroup.hpp"
@@ -134,6 +135,9 @@ Status check(Config& c) {
     offer.cpus = std::max(c.cpus, 1);
     offer.memory_mb = std::max<int64_t>(c.memory_mb, 1);
     offer.frames = c.frames;
+    offer.zone = c.frames_zone;
+    offer.curve = c.price_curve;
+    if (auto known = known_zone(c.frames_zone); !known) return wrap("frames_zone", known.error());
     TRY(Provider::create(c.node, Hardware{}, offer));
     TRY(load_user_map(c, "souk"));
     return {};
@@ -380,6 +384,13 @@ void Reading::add_offer(Settings& all) {
          "When the node is on the market by itself, in local time: \"always\", or frames such as "
          "\"daily 20:00-08:00\".",
          "\"mon-fri 18:00-08:00; sat,sun 00:00-24:00\""},
+        {"frames_zone", text(c.frames_zone), "The time zone of frames and price_curve.",
+         "\"Europe/Berlin\"", "this machine's"},
+        {"frames_warning_s", seconds(c.frames_warning, 0, 86'400),
+         "So long before a frame ends, the users of guests are told. 0: they are not.", "\"10m\""},
+        {"price_curve", text(c.price_curve),
+         "Prices that hold in place of `price` at some hours of the week.",
+         "\"mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5\""},
         {"on_market", boolean(c.on_market), "Whether it is offered at all.", "false"},
     };
     all.insert(all.end(), some.begin(), some.end());

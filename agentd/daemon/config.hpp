@@ -88,6 +88,8 @@ struct Config {
     int32_t cpus = 0;       // 0: all
     int64_t memory_mb = 0;  // 0: all
     std::string frames = "always";
+    std::string frames_zone, price_curve;
+    Nanos frames_warning;
     bool on_market = true;
     // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what
     // is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never;

@@ -15,6 +15,7 @@
 #include "agentd/cell/cell.hpp"
 #include "agentd/cell/disk_secrets.hpp"
 #include "agentd/core/guest.hpp"
+#include "agentd/core/owner_bans.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/use_meter.hpp"
 #include "agentd/daemon/commits.hpp"
@@ -69,6 +70,10 @@ class GuestHost {
     void configured();
     // The file that user_map names may have changed too. An error: the old one holds.
     Status reload_users(const Config& config);
+    // Whom the owner does not take (agentd/core/owner_bans.hpp).
+    void bans(std::vector<std::string> bans) { bans_ = std::move(bans); }
+    // Of guests here, those that he does not take.
+    std::vector<JobId> banned() const;
     // What the daemon before left runs on; what nobody knows is removed.
     Status recover();
 
@@ -102,6 +107,7 @@ class GuestHost {
     void audit(const guest::Audit& word);
     // users.cpp
     Result<RunsAs> runs_as(const NodeName& from, const GuestCommand& command) const;
+    OwnerBans::Job for_bans(const JobId& id, const JobSpec& spec) const;
     bool take_user(const NodeName& from, GuestCommand& command);
 
     Status load_use();
@@ -160,6 +166,7 @@ class GuestHost {
     OwnHome& own_;
     std::optional<UserMap> users_;  // nothing: without certificates all users are the same
     SystemAccounts accounts_;
+    std::vector<std::string> bans_;
     UseMeter meter_;
     Nanos use_kept_;
     Guest guest_;

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "agentd/daemon/caller_limits.hpp"
+#include "agentd/daemon/leave_waits.hpp"
 
 namespace souk {
 namespace {
@@ -171,13 +172,12 @@ Status ToolSession::question(wire::CtlRequest request) {
     if (request.verb.starts_with("provider-") || request.verb == "node-status") {
         wire::CtlReply answer = host_.provider_request(request);
         answer.request = number;
-        const bool waits = request.verb == "provider-market" &&
-                           request.args == std::vector<std::string>{"off", "wait"};
-        if (!answer.ok || !waits) {
+        const auto of = waits_for(request);
+        if (!answer.ok || !of) {
             reply(answer);
             return {};
         }
-        host_.when_guests_left([self = weak_from_this(), answer]() mutable {
+        host_.when_guests_left(*of, [self = weak_from_this(), answer]() mutable {
             const auto s = self.lock();
             if (!s) return;
             answer.json = s->host_.provider_json();

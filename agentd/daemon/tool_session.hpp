@@ -41,7 +41,8 @@ class ToolHost {
     // Of the node's owner: set, unset, market on or off, and how all that stands.
     virtual wire::CtlReply provider_request(const wire::CtlRequest& request) = 0;
     virtual std::string provider_json() const = 0;
-    virtual void when_guests_left(std::function<void()> done) = 0;
+    // When no guest, or none of that job, runs here any more, or after a bound.
+    virtual void when_guests_left(const std::string& job, std::function<void()> done) = 0;
     // What this node answers by itself. Nothing: it is the market's to answer.
     virtual std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const = 0;
     virtual void ask_market(wire::CtlRequest request,

@@ -69,10 +69,28 @@ Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& comm
                                             : users_->comes(who, was, accounts_);
 }
 
+OwnerBans::Job GuestHost::for_bans(const JobId& id, const JobSpec& spec) const {
+    return {id, peers_.realm_of(id.home), spec.user,
+            spec.launch.argv.empty() ? "" : spec.launch.argv[0]};
+}
+
+std::vector<JobId> GuestHost::banned() const {
+    std::vector<JobId> all;
+    for (const auto& [key, e] : guest_.all())
+        if (!OwnerBans::refuses(bans_, for_bans(key.id, e.job.spec)).empty()) all.push_back(key.id);
+    return all;
+}
+
 // False: it is refused, and its home has been told.
 bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
     if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return true;
     auto as = runs_as(from, command);
+    const char* refuses = " does not take its user: ";
+    if (const auto ban = OwnerBans::refuses(bans_, for_bans(command.id, command.spec));
+        !ban.empty()) {
+        refuses = " does not take it: ";
+        as = fail("its owner takes no " + std::string(ban));
+    }
     if (as) {
         command.spec.launch.uid = as->uid;
         command.spec.launch.gid = as->gid;
@@ -86,8 +104,7 @@ bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
     refused.epoch = command.epoch;
     refused.state = GuestState::failed;
     refused.no_user = true;
-    refused.why = Trouble(node_ + " does not take its user: " + as.error().message)
-                      .or_code(CauseCode::user_refused);
+    refused.why = Trouble(node_ + refuses + as.error().message).or_code(CauseCode::user_refused);
     to_home(from, refused);
     return false;
 }

@@ -131,7 +131,13 @@ Reason Market::reason(const Job& job) const {
     const Node* const target = target_of(job);
     if (!target && Places::is_rooted(job) && !running) return why_stopped(job);
     if (!target) return running ? job.reason : why_waiting(job, solver_);
-    if (running && target->id() == job.record.report.where) return job.reason;
+    if (running && target->id() == job.record.report.where) {
+        const ProviderReport& r = target->record.report;
+        if (r.on_market && r.opens.ns > 0)
+            return at_node(ReasonCode::closes_soon, r.node)
+                .with(Figure::opens, r.opens.ns / 1'000'000'000);
+        return job.reason;
+    }
     if (!Admission::has_room(job)) return ReasonCode::room_of_user;
     return at_node(ReasonCode::room_on_node, target->id()).with(Figure::before, job.reason.text());
 }

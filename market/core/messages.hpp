@@ -141,7 +141,7 @@ struct ProviderReport {
     std::string cannot;         // why it cannot take jobs now; empty when it can
     // what it cannot do with jobs that it takes; empty: nothing that is known
     std::string restriction = {};
-    Nanos opens;  // off the market: when its time frames begin next, Unix time; 0: not known
+    Nanos opens;  // off: when its frames begin next, on: end soon, Unix time; 0: not known, or not
     std::string version = {};  // of its agentd; empty: one that does not say
     bool operator==(const ProviderReport&) const = default;
 };

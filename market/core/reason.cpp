@@ -165,6 +165,9 @@ constexpr auto words = std::to_array<ReasonWords>({
     {paused_by_owner, "paused_by_owner", "is stopped on {node} for now: {cause}",
      "the owner of its node uses it, or has paused its guests (pvdctl pause): it costs nothing, "
      "and goes on when he is away"},
+    {closes_soon, "closes_soon", "{node} leaves the market at {opens}; then it moves or is frozen",
+     "the owner of its node wants users to be told so long before a time frame ends (pvdctl frames "
+     "warning)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -202,7 +205,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == paused_by_owner, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == closes_soon, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -102,6 +102,7 @@ enum class ReasonCode : uint16_t {
     waits_for_job,
     near_files,
     paused_by_owner,
+    closes_soon,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

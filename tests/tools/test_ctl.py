@@ -54,6 +54,18 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("pvdctl", ["market"], "on or off is wanted"),
     ("pvdctl", ["market", "maybe"], "on or off is wanted"),
     ("pvdctl", ["set", "price"], "a value are wanted"),
+    ("pvdctl", ["set", "price", "auto"], "--floor N is wanted"),
+    ("pvdctl", ["set", "cpus", "2", "--floor", "3"], "--floor is for set price auto"),
+    ("pvdctl", ["set", "price", "auto", "--floor", "x"], "'x' is not an amount"),
+    ("pvdctl", ["frames", "drop", "1"], "one of list, add, remove, zone, warning is wanted"),
+    ("pvdctl", ["frames", "add"], "frames add: a value is wanted"),
+    ("pvdctl", ["frames", "warning", "soon"], "frames warning: 'soon' is no time"),
+    ("pvdctl", ["price", "7"], "price: curve is wanted"),
+    ("pvdctl", ["limits", "all"], "limits: unexpected argument 'all'"),
+    ("pvdctl", ["evict"], "evict: a job's id is wanted"),
+    ("pvdctl", ["evict", "n1"], "'n1' is not a job id"),
+    ("pvdctl", ["ban", "mallory"], "user NAME or program NAME is wanted"),
+    ("pvdctl", ["allow", "dog", "rex"], "user NAME, program NAME or job ID is wanted"),
     ("pvdctl", ["set", "price", "3eur"], "set price: '3eur' is not an amount"),
     ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not from 1M to"),
     ("pvdctl", ["set", "memory", "4Q"], "set memory: '4Q' is no size such as"),
@@ -121,6 +133,8 @@ def test_a_mistake_is_one_line_and_exit_2(tool, tool_name, args, words):
     (["set", "memory", "512"], ["provider-set", "memory", "512"]),
     (["set", "memory", "1.5G"], ["provider-set", "memory", "1536"]),
     (["set", "frames", "08:00-22:00"], ["provider-set", "frames", "08:00-22:00"]),
+    (["set", "price", "auto", "--floor", "3"], ["provider-price", "auto", "3"]),
+    (["unset", "curve"], ["provider-unset", "curve"]),
     (["market", "on"], ["provider-market", "on"])])
 def test_pvdctl_asks_and_is_silent(start, agentd, args, asked):
     process = start("pvdctl", *args)
@@ -145,6 +159,48 @@ def test_pvdctl_market_off_waits_and_says_who_is_left(start, agentd):
         told = process.communicate(timeout=LIMIT)[0].decode()
         assert (("Left are:\n" + said.split("left are:\n")[1] in told) if here
                 else "Left" not in told)
+
+
+FRAMES = {"node": "n1", "frames": [{"number": 1, "frame": "mon-fri 18:00-8:00"}], "always": False,
+          "zone": "Europe/Berlin", "warning_s": 600, "on_market": True}
+PRICES = {"node": "n1", "price": 40, "otherwise": 10, "zone": "", "price_auto": False,
+          "rules": [{"frame": "daily 8:00-18:00", "price": 40}],
+          "hours": ([10] * 8 + [40] * 10 + [10] * 6) * 7}
+LIMITS = {"node": "n1", "cpus": 2, "machine_cpus": 4, "memory_mb": 1024, "machine_memory_mb": 4096,
+          "pids_each": 4096, "cpu_weight": 100, "price": 10, "leave_s": 10, "immovable": "stop",
+          "immovable_s": 60, "free_cpu_ms": 100, "free_memory_s": 0, "empty_s": 0,
+          "bans": ["user mallory"]}
+WHY = {"node": "n1", "price": 7, "price_why": "learned from the market's prices",
+       "price_auto": True, "floor": 3, "learned": 7, "on_market": True,
+       "market_why": "pvdctl market on"}
+
+
+@pytest.mark.parametrize("args, asked, reply, words", [
+    (["frames"], ["provider-frames"], FRAMES,
+     ["Frame 1:  mon-fri 18:00-8:00", "Zone:     Europe/Berlin",
+      "Warning:  10m00s before a frame ends", "on the market"]),
+    (["frames", "add", "sat", "0:00-24:00"], ["provider-frames", "add", "sat 0:00-24:00"], FRAMES,
+     ["Frame 1:"]),
+    (["frames", "warning", "10m"], ["provider-frames", "warning", "600"], FRAMES, ["Warning:"]),
+    (["price"], ["provider-price"], PRICES,
+     ["Asked now:  40", "Otherwise:  10", "from 0:00 10, 8:00 40, 18:00 10"]),
+    (["price", "curve", "daily 8:00-18:00", "=", "40"],
+     ["provider-price", "curve", "daily 8:00-18:00 = 40"], PRICES, ["Rule:"]),
+    (["limits"], ["provider-limits"], LIMITS,
+     ["2 of 4", "1 GB of 4 GB", "100 ms", "nothing promised", "user mallory"]),
+    (["ban", "user", "mallory"], ["provider-ban", "user mallory"], LIMITS, ["user mallory"]),
+    (["allow", "job", "n1.7"], ["provider-allow", "job n1.7"], LIMITS, ["CPUs:"]),
+    (["why"], ["provider-why"], WHY, ["7: learned from the market's prices", "floor 3, learned 7",
+                                      "on: pvdctl market on"]),
+    (["evict", "n1.7"], ["provider-evict", "n1.7"], {**PROVIDER, "here": []},
+     ["no guest is left on n1"])])
+def test_pvdctl_gives_and_shows_the_owners_rules(start, agentd, args, asked, reply, words):
+    process = start("pvdctl", *args)
+    assert answer(agentd, process, reply) == asked
+    out = process.communicate(timeout=LIMIT)[0].decode()
+    assert process.returncode == 0
+    for word in words:
+        assert word in out, out
 
 
 def test_pvdctl_status_is_lines(start, agentd):

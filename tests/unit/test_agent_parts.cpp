@@ -61,15 +61,21 @@ START_TEST(who_waits_for_guests_to_leave_is_told_once_when_all_have_left_or_afte
     Loop loop = open_loop();
     LeaveWaits waits(loop);
     std::vector<int> told;
-    waits.add(Nanos::from_ms(20), [&] { told.push_back(1); });
-    waits.add(limit, [&] {
+    bool gone = false;
+    const auto never = [] { return false; };
+    const auto left = [&] { return gone; };
+    waits.add(Nanos::from_ms(20), never, [&] { told.push_back(1); });
+    waits.add(limit, left, [&] {
         told.push_back(2);
-        waits.add(limit, [&] { told.push_back(3); });  // from within
+        waits.add(limit, left, [&] { told.push_back(3); });  // from within
     });
     UNTIL(loop, !told.empty());
     ck_assert((told == std::vector{1}));
     ck_assert(!waits.empty());
-    waits.all_left();
+    waits.look();
+    ck_assert_uint_eq(told.size(), 1);
+    gone = true;
+    waits.look();
     ck_assert((told == std::vector{1, 2, 3}));
     ck_assert(waits.empty());
     (void)loop.run_until([] { return false; }, Nanos::from_ms(30));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: two machines under one owner's word, whose tests share a bench.
 // Jobs that cannot be dumped, where the owner of their node wants them gone: the Guest and the Home
 // by hand. The Market is in test_owner_market.cpp.
 #include "agentd/core/guest.hpp"
@@ -263,6 +264,30 @@ START_TEST(an_owner_may_have_what_stands_killed_after_a_bound) {
 }
 END_TEST
 
+START_TEST(an_evicted_job_is_told_to_leave_then_frozen_and_what_cannot_be_is_killed) {
+    OwnerPolicy policy;
+    policy.leave = Nanos::from_s(10);
+    policy.stand = Nanos::from_s(30);
+    Host h(policy);
+    h.running();
+    h.end([](Guest& m, guest::Outputs& o) {
+        ck_assert(m.evict(unit::guests::job, "evicted", o));
+        ck_assert(!m.evict({"n1", 4'711}, "evicted", o));
+    });
+    ck_assert_int_eq(std::count_if(h.out.begin(), h.out.end(),
+                                   [](const guest::Output& o) {
+                                       const auto* t = std::get_if<guest::ToHome>(&o);
+                                       return t && std::holds_alternative<Expel>(t->message);
+                                   }),
+                     1);
+    ck_assert_text(h.wait(Nanos::from_s(9)).text(), "");
+    h.looked(queue);
+    h.wait(Nanos::from_s(2));  // to the disk; it cannot be, and stands
+    h.stood();
+    ck_assert_text(h.wait(Nanos::from_s(40)).text(), "finish_dump");  // also where they may stand
+}
+END_TEST
+
 START_TEST(a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there) {
     unit::Bench b;
     b.running().suspend();
@@ -393,6 +418,7 @@ UNIT_SUITE(
     a_word_in_the_middle_of_being_stopped_counts_when_it_stands,
     a_restart_finds_what_stands_and_what_does_not,
     an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do,
+    an_evicted_job_is_told_to_leave_then_frozen_and_what_cannot_be_is_killed,
     an_owner_may_have_what_stands_killed_after_a_bound,
     a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there,
     what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image,

@@ -136,6 +136,28 @@ START_TEST(what_is_not_connected_or_not_heard_has_a_code) {
 }
 END_TEST
 
+START_TEST(who_runs_on_a_node_whose_time_frame_ends_soon_is_told_when) {
+    Told w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 50);
+    w.run_for(s(1));
+    ck_assert_text(w.of(a), "placed");
+    ProviderReport p = w.providers["n1"];
+    p.opens = s(1'795'000'000);
+    w.set_provider(p);
+    w.run_for(s(2));
+    ck_assert_text(w.of(a), "closes_soon");
+    ck_assert_text(w.comment(a),
+                   "n1 leaves the market at 2026-11-18 11:06 UTC; then it moves or is "
+                   "frozen");
+    p.opens = {};
+    w.set_provider(p);
+    w.run_for(s(2));
+    ck_assert_text(w.of(a), "placed");
+}
+END_TEST
+
 START_TEST(a_move_that_fails_leaves_its_code_and_that_of_its_cause) {
     Told w;
     w.add_node("n1", 100, 1);
@@ -218,6 +240,7 @@ START_TEST(jobs_in_each_others_way_say_so) {
 END_TEST
 
 UNIT_SUITE(reason_codes, a_cancel_has_a_code_with_its_home_and_without,
+           who_runs_on_a_node_whose_time_frame_ends_soon_is_told_when,
            a_move_that_fails_leaves_its_code_and_that_of_its_cause,
            an_operators_word_has_a_code_while_it_lasts_and_when_it_is_lost,
            jobs_in_each_others_way_say_so,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // pvdctl: what this node offers on the market, for its owner.
+#include <optional>
 #include <string_view>
 
 #include "kernel/base/ids.hpp"
@@ -9,12 +10,23 @@
 #include "tools/common/paths.hpp"
 #include "tools/pvdctl/guests.hpp"
 #include "tools/pvdctl/history.hpp"
+#include "tools/pvdctl/rules.hpp"
 #include "tools/pvdctl/status.hpp"
 
 namespace souk::tools {
 namespace {
 
-Result<CtlQuestion> parse_set(std::span<char*> words) {
+struct Options {
+    std::optional<std::string> floor;
+};
+
+Result<CtlQuestion> parse_set(std::span<char*> words, const std::optional<std::string>& floor) {
+    if (words.size() == 3 && std::string_view(words[1]) == "price" &&
+        std::string_view(words[2]) == "auto") {
+        if (!floor) return fail("set price auto: --floor N is wanted, the least that you take");
+        return CtlQuestion{"provider-price", {"auto", *floor}, nullptr};
+    }
+    if (floor) return fail("--floor is for set price auto");
     if (words.size() != 3)
         return fail("set: a name (price, memory, speed, cpus or frames) and a value are wanted");
     const std::string_view key = words[1], value = words[2];
@@ -35,8 +47,22 @@ Result<CtlQuestion> parse_set(std::span<char*> words) {
     return CtlQuestion{"provider-set", {std::string(key), std::string(value)}, nullptr};
 }
 
-Result<CtlQuestion> parse_words(std::span<char*> words) {
+constexpr const char* verbs =
+    "status, guests, history, frames, price, limits, why, evict, ban, allow, pause, resume, set, "
+    "unset or market";
+
+Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) {
     const std::string_view verb = words.empty() ? "" : words[0];
+    if (options.floor && verb != "set") return fail("--floor is for set price auto");
+    if (verb == "frames") return parse_frames(words);
+    if (verb == "price") return parse_price(words);
+    if (verb == "evict" || verb == "ban" || verb == "allow") return parse_guest_rule(words);
+    if (verb == "limits" || verb == "why") {
+        if (words.size() > 1)
+            return fail(std::string(verb) + ": unexpected argument '" + words[1] + "'");
+        return verb == "why" ? CtlQuestion{"provider-why", {}, owner_why_text}
+                             : CtlQuestion{"provider-limits", {}, limits_text};
+    }
     if (verb == "status") {
         if (words.size() > 1)
             return fail(std::string("status: unexpected argument '") + words[1] + "'");
@@ -62,13 +88,15 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
             return wrap("history", number.error());
         return CtlQuestion{"provider-history", {words[1]}, provider_history_text};
     }
-    if (verb == "set") return parse_set(words);
+    if (verb == "set") return parse_set(words, options.floor);
     if (verb == "unset") {
         const std::string_view name = words.size() == 2 ? words[1] : "";
         for (const std::string_view known :
-             {"price", "memory", "speed", "cpus", "frames", "market"})
+             {"price", "memory", "speed", "cpus", "frames", "zone", "curve", "warning", "market"})
             if (name == known) return CtlQuestion{"provider-unset", {std::string(name)}, nullptr};
-        return fail("unset: one of price, memory, speed, cpus, frames, market is wanted");
+        return fail(
+            "unset: one of price, memory, speed, cpus, frames, zone, curve, warning, market is "
+            "wanted");
     }
     if (verb == "market") {
         const std::string_view word = words.size() == 2 ? words[1] : "";
@@ -78,21 +106,24 @@ Result<CtlQuestion> parse_words(std::span<char*> words) {
         return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
     return fail(
-        verb.empty()
-            ? "a verb is missing: status, guests, history, pause, resume, set, unset or market"
-            : "'" + std::string(verb) +
-                  "' is not a verb: status, guests, history, pause, resume, set, unset or "
-                  "market");
+        (verb.empty() ? "a verb is missing: " : "'" + std::string(verb) + "' is not a verb: ") +
+        std::string(verbs));
 }
 
 int run(int argc, char** argv) {
+    Options options;
     return run_ctl(
         {{"pvdctl",
-          "[options] status | guests [ID] | history [N] | pause | resume | set NAME VALUE | unset "
-          "NAME "
-          "| market on|off",
+          "[options] status | guests [ID] | history [N] | frames [VERB VALUE] | price [curve TEXT] "
+          "| limits | why | evict ID | ban user|program NAME | allow user|program|job NAME | pause "
+          "| resume | set NAME VALUE | unset NAME | market on|off",
           "Shows and sets what a node offers on the market.",
-          {},
+          {{0, "floor", "N", "with set price auto: the least that is ever asked",
+            [&](const char* text) -> Status {
+                if (const auto floor = parse_money(text); !floor) return wrap("", floor.error());
+                options.floor = text;
+                return {};
+            }}},
           "\nWhat is set here holds over the configuration, also after agentd was started again, "
           "until it is unset.\n",
           true,
@@ -106,9 +137,28 @@ int run(int argc, char** argv) {
                "how long it took, each time that the owner came back, until CPUs, memory and "
                "machine "
                "were his; what was promised, and what was missed (the newest 20)"},
+              {"frames", "when the node is on the market by itself, one frame a line"},
+              {"frames add FRAME", "one more, such as mon-fri 18:00-8:00; it overlaps no other"},
+              {"frames remove FRAME", "one less, by its number or as it is written"},
+              {"frames zone ZONE", "the time zone of frames and prices, such as Europe/Berlin"},
+              {"frames warning TIME",
+               "so long before a frame ends, the users of guests are told (0: they are not)"},
+              {"price", "what is asked now, and at each hour of the week"},
+              {"price curve TEXT",
+               "what is asked at some hours: 'mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5'"},
+              {"limits", "what guests get at most, what is promised, and who may not come"},
+              {"why", "why it asks what it asks, and is on the market or off it"},
+              {"evict ID",
+               "this job leaves now, is frozen to the disk or, if it cannot be, ends; it does not "
+               "come again (allow job ID)"},
+              {"ban user NAME",
+               "no jobs of that user, of any home or REALM/NAME; who is here goes"},
+              {"ban program NAME", "no jobs that were started with that program; likewise"},
+              {"allow user NAME", "they may come again; also program NAME and job ID"},
               {"pause", "all guests stand still in memory now, and pay nothing, until resume"},
               {"resume", "they go on"},
               {"set price N", "reservation price per CPU-hour"},
+              {"set price auto --floor N", "it is learned from the market's prices, at least N"},
               {"set memory SIZE", "memory offered: 512M, 4G, or a number of MB"},
               {"set speed N", "speed reported; 100 is standard"},
               {"set cpus N", "CPUs offered"},
@@ -121,7 +171,7 @@ int run(int argc, char** argv) {
          "the node (default $SOUK_NODE, then this machine's)",
          "its agentd's socket",
          "print the daemon's JSON",
-         parse_words,
+         [&](std::span<char*> words) { return parse_words(words, options); },
          wire::find_agentd,
          true},
         argc, argv);

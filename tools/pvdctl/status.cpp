@@ -91,4 +91,11 @@ Result<std::string> provider_left_text(const Answer& answer) {
     return text + (guests.empty() ? "no guest is left" : "left are:\n" + guests);
 }
 
+Result<std::string> evicted_text(const Answer& answer) {
+    TRY_ASSIGN(const Json p, parse_object(answer));
+    const std::string guests = guests_text(p);
+    return guests.empty() ? "no guest is left on " + field(p, "node")
+                          : "on " + field(p, "node") + " are:\n" + guests;
+}
+
 }  // namespace souk::tools

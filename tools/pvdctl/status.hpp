@@ -12,5 +12,7 @@ namespace souk::tools {
 Result<std::string> provider_status_text(const Answer& answer);
 // After `market off`: who is still here, and why.
 Result<std::string> provider_left_text(const Answer& answer);
+// After `evict`: what is here still.
+Result<std::string> evicted_text(const Answer& answer);
 
 }  // namespace souk::tools

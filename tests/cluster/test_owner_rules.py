@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The owner's rules on real daemons: frames, zones, prices by the hour, evictions and bans."""
+import os
+import subprocess
+import time
+
+from conftest import until
+
+NODES = ["n1", "n2", "n3"]
+# Forks twice, leaves its session, ignores what it can, and leaves each child behind.
+SPREADS = """
+import os, signal, time
+for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(s, signal.SIG_IGN)
+for i in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            while True: time.sleep(3600)
+        os._exit(0)
+print("spread", flush=True)
+while True: time.sleep(3600)
+"""
+
+
+def refused(market, node, words, *args):
+    before = market.ctl("pvdctl", "--node", node, "frames")
+    done = market.tool("pvdctl", "--node", node, *args, check=False)
+    assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1, done
+    assert market.ctl("pvdctl", "--node", node, "frames") == before
+
+
+def test_frames_are_listed_added_and_removed_and_bad_ones_change_nothing(market):
+    pv = lambda *args: market.ctl("pvdctl", "--node", "n3", *args)
+    try:
+        hour = time.gmtime().tm_hour
+        other = f"daily {(hour + 12) % 24}:00-{(hour + 13) % 24}:00"
+        assert pv("frames", "zone", "UTC")["zone"] == "UTC"
+        told = pv("frames", "add", other)
+        assert [f["frame"] for f in told["frames"]] == [other] and not told["on_market"], told
+        assert told["opens_unix_s"] > time.time()
+        told = pv("frames", "add", f"daily {hour}:00-{(hour + 2) % 24}:00")
+        assert len(told["frames"]) == 2 and told["on_market"], told
+        refused(market, "n3", "overlap", "frames", "add", other)
+        refused(market, "n3", "is no time zone", "frames", "zone", "Mars/Phobos")
+        refused(market, "n3", "ends when it begins", "set", "frames", "mon 9:00-9:00")
+        market.kill_daemon("n3")  # a daemon that is started again knows them
+        market.until_up()
+        assert len(pv("frames")["frames"]) == 2 and pv("frames")["zone"] == "UTC"
+        assert len(pv("frames", "remove", "1")["frames"]) == 1
+    finally:
+        market.tool("pvdctl", "--node", "n3", "unset", "frames")
+        market.tool("pvdctl", "--node", "n3", "unset", "zone")
+
+
+def test_a_price_curve_is_what_the_market_is_told(market):
+    reserve = lambda: next(p["reserve"] for p in market.ctl("marketctl", "list-providers")
+                           if p["node"] == "n2")
+    before = reserve()
+    try:
+        market.tool("pvdctl", "--node", "n2", "price", "curve", "daily 0:00-24:00 = 77")
+        until("the market knows", lambda: reserve() == 77)
+        told = market.ctl("pvdctl", "--node", "n2", "price")
+        assert told["hours"] == [77] * 168 and told["price"] == 77, told
+        assert "price curve" in market.tool("pvdctl", "--node", "n2", "why").stdout
+    finally:
+        market.tool("pvdctl", "--node", "n2", "unset", "curve")
+    until("the market knows", lambda: reserve() == before)
+
+
+def test_an_evicted_job_that_spreads_leaves_nothing_and_does_not_come_again(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", SPREADS)
+    job.printed(1)
+    at = market.until_runs(job.id)["where"]
+    pids = set().union(*(p for _, _, p in market.capsules(job.id, at)))
+    said = market.tool("pvdctl", "--node", at, "evict", job.id).stdout
+    assert f"no guest is left on {at}" in said or "frozen to the disk" in said, said
+    until("no process of it is there", lambda: not market.capsules(job.id, at))
+    assert len(pids) >= 5 and not any(os.path.exists(f"/proc/{p}") for p in pids), pids
+    market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and j["where"] != at)
+    assert f"job {job.id}" in market.ctl("pvdctl", "--node", at, "limits")["bans"]
+    until("what came back was refused", lambda: any(
+        f"{at} does not take it: its owner takes no job {job.id}" in w for w in job.words))
+    market.tool("pvdctl", "--node", at, "allow", "job", job.id)
+
+
+def test_the_jobs_of_a_banned_program_leave_and_do_not_come(market):
+    job = market.srun("-p", 50, "sleep", "1000")
+    at = market.until_runs(job.id)["where"]
+    try:
+        told = market.ctl("pvdctl", "--node", at, "ban", "program", "sleep")
+        assert "program sleep" in told["bans"], told
+        market.until_job(job.id, "has left",
+                         lambda j: j["status"] == "run" and j["where"] != at)
+        others = [market.srun("-p", 60 + i, "sleep", "1000") for i in range(2)]
+        for other in others:
+            subprocess.run(["sleep", "0.1"])
+            assert market.until_runs(other.id)["where"] != at
+        assert "program sleep" in market.tool("pvdctl", "--node", at, "limits").stdout
+    finally:
+        market.tool("pvdctl", "--node", at, "allow", "program", "sleep")
+    bad = market.tool("pvdctl", "--node", at, "allow", "program", "sleep", check=False)
+    assert bad.returncode == 1 and "is not banned here" in bad.stderr, bad
