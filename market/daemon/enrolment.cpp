@@ -104,7 +104,8 @@ Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust:
     const auto before = members_.find(key);
     const Nanos joined = before == members_.end() ? now : before->second.joined;
     const std::string users = before == members_.end() ? "" : before->second.users;
-    keep({key, request.name, roles, joined, own.ends(), false, users, scope});
+    const bool came = before != members_.end() && before->second.came;
+    keep({key, request.name, roles, joined, own.ends(), false, users, scope, came});
     return wire::Certified{trust::pem_of({own, issuing_.certificate}), signed_list_, ticket_list_};
 }
 
@@ -149,15 +150,30 @@ bool Enrolment::may_vouch(const std::string& key, uint32_t uid) const {
 }
 
 void Enrolment::met(const trust::Peer& who, Nanos now) {
-    if (!members_.contains(who.key) && members_.size() < members_max)
-        keep({who.key,
-              who.subject.name,
-              who.subject.roles,
-              now,
-              who.ends,
-              false,
-              {},
-              who.subject.scope});
+    const auto known = members_.find(who.key);
+    if (known == members_.end() && members_.size() >= members_max) return;
+    Member member = known != members_.end()
+                        ? known->second
+                        : Member{who.key, who.subject.name, who.subject.roles, now, who.ends, false,
+                                 {},      who.subject.scope};
+    if (std::exchange(member.came, true)) return;
+    keep(member);
+}
+
+// A node that joins while others may lack theirs goes on without its own; so to have one is no
+// reason. Its first connection with it is.
+Status Enrolment::may_lack(const NodeName& name) const {
+    bool was_revoked = false;
+    for (const auto& [key, member] : members_) {
+        if (member.name != name) continue;
+        if (!member.revoked && !member.came) return {};
+        if (!member.revoked)
+            return fail(name + " has come with its certificate before, and may not come without");
+        was_revoked = true;
+    }
+    return was_revoked ? fail("the certificate of " + name +
+                              " was revoked: it joins anew (souk setup node --join)")
+                       : Status{};
 }
 
 Result<wire::Certified> Enrolment::renew(const trust::Peer& who, const wire::Renew& renew,

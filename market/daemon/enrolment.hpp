@@ -26,6 +26,8 @@ class Enrolment {
     Result<wire::Certified> join(const NodeName& name, const wire::Join& join, Nanos now);
     // Somebody who is certified, perhaps not by this process: known from now on.
     void met(const trust::Peer& who, Nanos now);
+    // Whether a node of that name may come without a certificate, in the time when nodes may.
+    Status may_lack(const NodeName& name) const;
     Result<wire::Certified> renew(const trust::Peer& who, const wire::Renew& renew, Nanos now);
     // The market's own next certificate, with the issuing authority's.
     Result<std::vector<trust::Certificate>> renew_own(const trust::Identity& own, Nanos now) const;

@@ -122,7 +122,7 @@ void Marketd::renew_own() {
 Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
     if (!tls_) return {};
     const trust::Peer* const peer = c.channel->peer();
-    if (!peer && takes_insecure()) return {};
+    if (!peer && takes_insecure()) return enrolment_->may_lack(node);
     if (!peer) return fail("a peer without a certificate may only join (souk setup node --join)");
     if (!peer->subject.roles.within(trust::node_roles))
         return fail("the certificate of " + peer->subject.name + " is of no node");
@@ -302,7 +302,8 @@ void Marketd::revoked() {
     std::vector<uint64_t> gone, told;
     for (const auto& [number, c] : connections_) {
         const trust::Peer* const peer = c.channel->peer();
-        if (peer && enrolment_->revoked().has(peer->key))
+        const bool lacks = !peer && c.kind == Kind::agent;
+        if (peer ? enrolment_->revoked().has(peer->key) : lacks && !enrolment_->may_lack(c.node))
             gone.push_back(number);
         else if (c.kind == Kind::agent)
             told.push_back(number);

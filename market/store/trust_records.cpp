@@ -22,7 +22,8 @@ SOUK_FIELDS(Member,  //
             field("key", &Member::key), field("name", &Member::name, rule::node),
             flat(&Member::roles), field("joined", &Member::joined, rule::time),
             field("ends", &Member::ends, rule::time), field("revoked", &Member::revoked),
-            field("users", &Member::users, rule::name), field("scope", &Member::scope, rule::name));
+            field("users", &Member::users, rule::name), field("scope", &Member::scope, rule::name),
+            field("came", &Member::came));
 
 namespace wire {
 

@@ -18,6 +18,7 @@ struct Member {
     bool revoked = false;
     std::string users = {};  // as its token's
     std::string scope = {};  // as its certificate's (kernel/trust/subject.hpp)
+    bool came = false;       // has been here with it
     bool operator==(const Member&) const = default;
 };
 

@@ -375,6 +375,36 @@ def test_a_market_takes_nodes_of_both_kinds_for_as_long_as_it_is_told(fit, tmp_p
         programs.check_chain(job.out)
 
 
+def test_who_was_revoked_or_has_come_with_a_certificate_may_not_come_without(fit, tmp_path):
+    """While the market takes nodes without."""
+    for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
+        confs = without_certificates(market)
+        market.tool("souk", "setup", "market", "--config", confs["market"], "--root-key",
+                    f"{tmp_path}/root.key", "--no-restart", "--insecure-for", "1h")
+        os.kill(market.daemon("market")["pid"], 9)
+        for node in ("n1", "n2"):
+            set_up(market, node, confs)
+            os.kill(market.daemon(node)["pid"], 9)
+        market.until_up()
+
+        def connected():
+            return {p["node"] for p in market.providers() if p["connected"]}
+        assert connected() == {"n1", "n2"}  # both have one, and go on without
+        market.tool("souk", "node", "revoke", "n2")
+        until("n2 is gone", lambda: connected() == {"n1"})
+        logged(market, "market", "the certificate of n2 was revoked")
+        # The other one comes with its own; what comes without afterwards is not it.
+        rewrite(confs["n1"], "insecure_until = ", "insecure_until = 2001-01-01T00:00:00Z # ")
+        os.kill(market.daemon("n1")["pid"], 9)
+        until("n1 comes with it", lambda: any(
+            p["connected"] and "certificate" not in p for p in market.providers()))
+        os.kill(market.daemon("market")["pid"], 9)  # it is on record
+        rewrite(confs["n1"], "insecure_until = .* # ", "insecure_until = ")
+        os.kill(market.daemon("n1")["pid"], 9)
+        logged(market, "market", "n1 has come with its certificate before")
+        assert connected() == set()
+
+
 def test_a_market_without_certificates_gets_them_while_a_job_runs(fit, tmp_path):
     for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
         confs = without_certificates(market)
