@@ -255,6 +255,7 @@ Status CriuSession::restore(const RestoreOptions& options) {
     request.type = CRIU_REQ_TYPE__RESTORE;
     request.opts = &o;
     phase_ = CriuPhase::restoring;
+    made_ = options.made;
     return send_request(socket_.get(), request);
 }
 
@@ -343,6 +344,11 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
         events.push_back({CriuEventKind::restore_held, {}, root_});
         return;
     }
+    // CRIU goes on whatever it is answered here (criu/cr-restore.c, restore_root_task).
+    if (script == "pre-resume" && made_)
+        if (const Status fit = made_(); !fit)
+            return end(CriuEventKind::failed,
+                       because(CauseCode::image_refused, {{"text", fit.error().message}}), events);
     if (script == "post-resume" && phase_ == CriuPhase::restore_ending && !refusing_)
         events.push_back({CriuEventKind::resumed, {}, root_});
     if (script == "pre-dump") events.push_back({CriuEventKind::pre_dump, {}, 0});

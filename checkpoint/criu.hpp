@@ -80,6 +80,9 @@ struct RestoreOptions {
     std::vector<std::string> keys;  // stdio_keys of the residue, one per job end
     TcpPolicy tcp = TcpPolicy::refuse;
     bool lazy = false;  // a PageSink listens in the image directory
+    // Called when the processes have all that they are to have, and none of it has run. An error
+    // ends the restore; whoever gives it has killed them before.
+    std::function<Status()> made;
 };
 
 enum class CriuEventKind : uint8_t {
@@ -151,7 +154,7 @@ class CriuSession {
     std::string version_, log_name_;
     pid_t root_ = 0;
     size_t ends_ = 0;
-    std::function<Status()> stopped_;
+    std::function<Status()> stopped_, made_;
     bool needs_preload_ = false;
 };
 

@@ -266,6 +266,7 @@ class Cell {
     void begin_restore();
     void restore_is_held();
     Status check_files() const;
+    Status check_rights() const;
     void now_runs();
     void runs_without_criu();
     void memory_is_whole();

@@ -11,6 +11,7 @@
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
+#include "checkpoint/restored.hpp"
 
 namespace souk {
 namespace {
@@ -130,6 +131,13 @@ Status Cell::check_files() const {
     return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec));
 }
 
+// The last word before it runs, and the kernel's.
+Status Cell::check_rights() const {
+    Status fit = check_restored(*capsule_, user());
+    if (!fit) kill_restored(*capsule_);
+    return fit;
+}
+
 void Cell::restore_is_held() {
     if (restore_.late()) return finish_restore();
     return intake_.listening() ? intake_.restored() : tell(guest::RestoreHeld{});
@@ -166,6 +174,7 @@ void Cell::begin_restore() {
     options.keys = restore_.take_names();
     options.lazy = intake_.listening();
     options.tcp = job_.spec.tcp;
+    options.made = [this] { return check_rights(); };
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error());
 }
 
@@ -224,6 +233,8 @@ void Cell::runs_without_criu() {
     const bool killed = exited ? std::ranges::find(by_criu, *exited & 0x7f) != std::end(by_criu)
                                : all && all->empty();
     if (killed || (all && wait_for_criu(*all))) return criu_failed(because(CauseCode::criu_ended));
+    if (auto fit = check_rights(); !fit)  // CRIU may have ended before it was asked
+        return criu_failed(because(CauseCode::image_refused, {{"text", fit.error().message}}));
     now_runs();
 }
 

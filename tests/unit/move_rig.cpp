@@ -88,7 +88,8 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
 }
 
 std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why, bool refuse,
-                                 TcpPolicy tcp, const CriuUser& user) {
+                                 TcpPolicy tcp, const CriuUser& user,
+                                 const std::function<Status(const Capsule&)>& made) {
     auto rig = std::make_unique<CapsuleRig>(output);
     const auto residue = decode_residue(*read_file(images, SOUK_RESIDUE_NAME, SOUK_RESIDUE_MAX));
     ck_assert_msg(residue.has_value(), "%s", residue ? "" : residue.error().message.c_str());
@@ -102,6 +103,7 @@ std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why
     RestoreOptions options;
     options.keys = stdio_keys(rig->residue);
     options.tcp = tcp;
+    if (made) options.made = [&] { return made(rig->capsule); };
     ck_assert(criu.session.restore(options).has_value());
     if (!criu.until(CriuEventKind::restore_held)) return why = criu.why(), nullptr;
     if (!refuse) ck_assert(rig->client.restored().has_value());

@@ -40,10 +40,11 @@ struct SessionRig {
 std::string freeze(CapsuleRig& rig, int images, bool refuse = false,
                    TcpPolicy tcp = TcpPolicy::refuse);
 // A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse`
-// at restore_held. `user`: who may use the job's paths.
+// at restore_held. `user`: who may use the job's paths. `made`: as of RestoreOptions.
 std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why,
                                  bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse,
-                                 const CriuUser& user = {});
+                                 const CriuUser& user = {},
+                                 const std::function<Status(const Capsule&)>& made = {});
 // freeze and thaw in one; the test fails if that fails. The old capsule is gone then.
 void hop(std::unique_ptr<CapsuleRig>& rig);
 

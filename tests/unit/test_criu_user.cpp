@@ -8,6 +8,8 @@
 
 #include <filesystem>
 
+#include "checkpoint/core_image.hpp"
+#include "checkpoint/restored.hpp"
 #include "tests/unit/move_rig.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -152,6 +154,93 @@ START_TEST(a_deleted_file_is_there_again_also_where_the_user_may_not_write) {
 }
 END_TEST
 
+// What a restore as `user` comes to when the kernel is asked, of an image of root's: a job that
+// writes to a file of the user's all the time. Whether it wrote there since.
+START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const Place place;
+    place.file("own/ran", somebody, somebody, 0644);
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(
+        unit::python("import os, threading\nfd = os.open('" + place.path +
+                     "/own/ran', os.O_RDWR | os.O_APPEND)\nprint('ready', flush=True)\n"
+                     "def work():\n    while True: os.write(fd, b'x')\n"
+                     "threading.Thread(target=work).start()\nif os.fork() == 0: work()\nwork()"));
+    ck_assert(rig->until([&] { return output.text[0] == "ready\n"; }));
+    const unit::TempDir images;
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    const CriuUser user{somebody, somebody, {}};
+    // Whoever looks at images for it would refuse, and is not asked.
+    const Status said = check_credentials(images.fd.get(), user, 1 << 20);
+    ck_assert(!said && said.error().message.ends_with("it would be user 0"));
+    const auto before = std::filesystem::file_size(place.path + "/own/ran");
+    int asked = 0;
+    const auto made = [&](const Capsule& capsule) {
+        ++asked;
+        Status fit = check_restored(capsule, user);
+        if (!fit) kill_restored(capsule);
+        return fit;
+    };
+    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user, made);
+    ck_assert(!rig && asked == 1);
+    ck_assert_msg(why.find(", restored for user 4321: it would be user 0") != why.npos, "%s",
+                  why.c_str());
+    ck_assert(std::filesystem::file_size(place.path + "/own/ran") == before);
+    // Of root anything may be; and it runs at once.
+    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, {},
+                     [](const Capsule& capsule) { return check_restored(capsule, {}); });
+    ck_assert_msg(rig != nullptr, "%s", why.c_str());
+    ck_assert(
+        rig->until([&] { return std::filesystem::file_size(place.path + "/own/ran") > before; }));
+}
+END_TEST
+
+// Of a job that runs: what the kernel says of it.
+std::string said_of(const std::string& script, const CriuUser& user) {
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python(
+        "import ctypes, os, stat, sys\nos.chdir('/')\ndef become(uid, gid, groups):\n"
+        "    os.setgroups(groups); os.setresgid(gid, gid, gid); os.setresuid(uid, uid, uid)\n" +
+        script + "\nos.write(1, b'ready\\n')\nsys.stdin.readline()"));
+    ck_assert(rig.until([&] { return output.text[0].starts_with("ready\n"); }));
+    const Status fits = check_restored(rig.capsule, user);
+    return fits ? "" : fits.error().message.substr(fits.error().message.rfind(": ") + 2);
+}
+
+START_TEST(the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    const Place place;
+    const CriuUser user{somebody, somebody, {5, 777}};
+    ck_assert_text(said_of("become(4321, 4321, [5, 777])", user), "");
+    ck_assert_text(said_of("", {}), "");
+    ck_assert_text(said_of("become(4322, 4321, [])", user), "it would be user 4322");
+    ck_assert_text(said_of("become(4321, 42, [])", user), "it would be of group 42");
+    ck_assert_text(said_of("become(4321, 4321, [6])", user), "it would be in group 6");
+    // One of its processes, and one of its threads.
+    ck_assert_text(said_of("if os.fork():\n    become(4321, 4321, [])", user),
+                   "it would be user 0");
+    ck_assert_text(said_of("import threading\nthreading.Thread(target=sys.stdin.readline)"
+                           ".start()\nlibc = ctypes.CDLL(None)\nos.setgroups([])\n"
+                           "os.setresgid(4321, 4321, 4321)\nlibc.syscall(117, 4321, 4321, 4321)",
+                           user),
+                   "it would be user 0");
+    ck_assert_text(said_of("ctypes.CDLL(None).prctl(8, 1, 0, 0, 0)\nbecome(4321, 4321, [])", user),
+                   "it would have capabilities");
+    const std::string device = "path = '" + place.path +
+                               "/device'\nos.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))"
+                               "\nfd = os.open(path, os.O_RDWR)\n";
+    ck_assert_text(said_of(device + "become(4321, 4321, [])", user), "");
+    ck_assert_text(said_of("os.remove('" + place.path + "/device')\n" + device +
+                               "os.remove(path)\nbecome(4321, 4321, [])",
+                           user),
+                   "it has a device open that has no name");
+}
+END_TEST
+
 START_TEST(what_is_loaded_into_criu_cannot_be_written_to) {
     const auto tool = find_criu();
     UNIT_SKIP_IF(tool ? nullptr : "no CRIU: make deps");
@@ -170,6 +259,8 @@ UNIT_SUITE_LONG(criu_user, 120, a_file_that_the_user_may_not_open_is_not_opened_
                 a_name_that_became_a_link_to_a_file_of_root_gives_nothing,
                 a_sockets_name_is_made_and_removed_as_the_user,
                 a_deleted_file_is_there_again_also_where_the_user_may_not_write,
+                what_an_image_would_make_root_is_ended_before_any_of_it_has_run,
+                the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name,
                 what_is_loaded_into_criu_cannot_be_written_to);
 
 }  // namespace souk
