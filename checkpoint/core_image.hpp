@@ -2,7 +2,8 @@
 // What CRIU would give the processes of an image: the credentials and limits in its core-TID.img.
 // A restore gives them as root, so an image is looked at before CRIU sees it; and one that was just
 // made is compared with what the kernel says of the frozen processes, since CRIU reads credentials
-// in memory that another process of the same user can write to.
+// in memory that another process of the same user can write to. Whoever reads the bytes of images
+// (core_parse.cpp) has no rights, and is not believed alone: see restored.hpp.
 //
 // Formats: CRIU images/core.proto, creds.proto, ghost-file.proto. A field that may stand once and
 // stands twice is refused: CRIU's reader and this one might take different ones.
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,21 +40,39 @@ struct CoreImage {
     bool alive = false;  // else a process that has ended and was not waited for
     bool has_credentials = false;
     Credentials credentials;
+    bool realtime = false;  // its thread has a real-time policy
+    bool operator==(const CoreImage&) const = default;
 };
 
-// Of a whole core-TID.img. Pure.
+// What an image says, as somebody has read it who has no rights (agentd/inspect).
+struct ImageFacts {
+    struct Ghost {  // a deleted file
+        std::string name;
+        uint32_t mode = 0;
+        uint64_t bytes = 0;  // of its image, by the file system
+    };
+    std::map<pid_t, CoreImage> cores;  // by thread, as numbered inside
+    std::vector<Ghost> ghosts;
+};
+
+// Of a whole core-TID.img. Pure; where there are no rights to lose.
 Result<CoreImage> parse_core(std::string_view image);
+// The mode of the deleted file of a ghost-file-N.img, of which these are the first bytes. Likewise.
+Result<uint32_t> parse_ghost(std::string_view image);
+// TID of "core-TID.img".
+std::optional<pid_t> core_number(std::string_view name);
+
 // Of the text of a /proc/PID/task/TID/status. Pure.
 Result<Credentials> parse_status(std::string_view status);
 // Whether a job of that user may have them; anything may for root. Pure.
 Status fits_user(const CoreImage& core, const CriuUser& user);
-// Whether a deleted file, of a whole ghost-file-N.img, may be made: no device, no set-ID bit. Pure.
-Status fits_ghost(std::string_view image);
+// Whether a deleted file of that mode may be made: no device, no set-ID bit. Pure.
+Status fits_ghost(uint32_t mode);
 
-// Each of an image, before CRIU sees it. deleted_bytes_max: as of CriuTool.
-Status check_credentials(int image, const CriuUser& user, uint64_t deleted_bytes_max);
-// Each of an image, as the kernel has it for the frozen processes. `pids` as of pids_inside.
-Status compare_credentials(int image, const std::map<pid_t, pid_t>& pids);
+// Before CRIU sees the image. deleted_bytes_max: as of CriuTool. Pure.
+Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max);
+// As the kernel has it for the frozen processes. `pids` as of pids_inside.
+Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>& pids);
 
 // No limit of the process above these, by RLIMIT_...: a job may come from a node that allows more.
 Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max);

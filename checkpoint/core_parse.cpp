@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// What reads the bytes of an image: a hostile node may have made them. No rights here.
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -6,7 +9,6 @@
 
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/criu_fields.hpp"
-#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
@@ -89,8 +91,12 @@ Status parse_creds(std::string_view message, Credentials& c) {
 }
 
 Status parse_thread(std::string_view message, CoreImage& core) {
-    enum { creds = 10, seccomp_mode = 11 };
+    enum { sched_policy = 4, creds = 10, seccomp_mode = 11 };
     return each_field(message, {}, [&](const Field& f) -> Status {
+        if (f.number == sched_policy) {
+            const uint64_t policy = f.value & ~uint64_t{SCHED_RESET_ON_FORK};
+            core.realtime = policy == SCHED_FIFO || policy == SCHED_RR;
+        }
         if (f.number == seccomp_mode) core.credentials.seccomp = static_cast<uint32_t>(f.value);
         if (f.number != creds || !f.bytes) return {};
         core.has_credentials = true;
@@ -115,27 +121,6 @@ Result<std::string_view> only_message(std::string_view image, uint32_t magic) {
         return tl::unexpected(damaged("not one that CRIU wrote"));
     return image.substr(12);
 }
-
-std::optional<std::string_view> line_of(std::string_view status, const std::string& name) {
-    const size_t at = status.find("\n" + name + ":");
-    if (at == status.npos) return std::nullopt;
-    const size_t from = at + name.size() + 2;
-    return status.substr(from, status.find('\n', from) - from);
-}
-
-Result<std::vector<uint32_t>> numbers_of(std::string_view status, const char* name) {
-    const auto line = line_of(status, name);
-    if (!line) return fail(std::string("the kernel does not tell ") + name);
-    std::vector<uint32_t> numbers;
-    for (size_t at = 0; (at = line->find_first_not_of(" \t", at)) != line->npos;) {
-        const size_t end = std::min(line->find_first_of(" \t", at), line->size());
-        const auto number = whole_number<uint32_t>(line->substr(at, end - at));
-        if (!number) return fail(std::string("the kernel tells no numbers for ") + name);
-        numbers.push_back(*number);
-        at = end;
-    }
-    return numbers;
-}
 }  // namespace
 
 Result<CoreImage> parse_core(std::string_view image) {
@@ -152,65 +137,17 @@ Result<CoreImage> parse_core(std::string_view image) {
     return core;
 }
 
-Result<Credentials> parse_status(std::string_view status) {
-    Credentials c;
-    TRY_ASSIGN(const auto uids, numbers_of(status, "Uid"));
-    TRY_ASSIGN(const auto gids, numbers_of(status, "Gid"));
-    TRY_ASSIGN(c.groups, numbers_of(status, "Groups"));
-    if (uids.size() != 4 || gids.size() != 4) return fail("the kernel tells no four ids");
-    std::ranges::copy(uids, c.uids.begin());
-    std::ranges::copy(gids, c.gids.begin());
-    std::ranges::sort(c.groups);
-    size_t set = 0;
-    for (const char* name : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
-        const auto line = line_of(status, name);
-        const auto bits = line && line->starts_with('\t')
-                              ? whole_number<uint64_t>(line->substr(1), 16)
-                              : std::nullopt;
-        if (!bits) return fail(std::string("the kernel does not tell ") + name);
-        c.capabilities[set++] = *bits;
-    }
-    TRY_ASSIGN(const auto gain, numbers_of(status, "NoNewPrivs"));
-    TRY_ASSIGN(const auto filters, numbers_of(status, "Seccomp"));
-    if (gain.size() != 1 || filters.size() != 1) return fail("the kernel tells no privileges");
-    c.no_new_privs = gain[0] != 0;
-    c.seccomp = filters[0];
-    return c;
-}
-
-Status fits_user(const CoreImage& core, const CriuUser& user) {
-    if (user.uid == 0) return {};
-    if (!core.has_credentials)
-        return core.alive ? Status(fail("it has no credentials, and would stay root")) : Status();
-    const Credentials& c = core.credentials;
-    const auto known = [&](uint32_t group) {
-        return group == user.gid || std::ranges::find(user.groups, group) != user.groups.end();
-    };
-    for (const uint32_t uid : c.uids)
-        if (uid != user.uid) return fail("it would be user " + std::to_string(uid));
-    for (const uint32_t gid : c.gids)
-        if (!known(gid)) return fail("it would be of group " + std::to_string(gid));
-    for (const uint32_t group : c.groups)
-        if (!known(group)) return fail("it would be in group " + std::to_string(group));
-    constexpr size_t bounding = 3;  // gives nothing by itself to who can gain none
-    for (size_t set = 0; set < c.capabilities.size(); ++set)
-        if (set != bounding && c.capabilities[set] != 0) return fail("it would have capabilities");
-    return {};
-}
-
-// CRIU images/ghost-file.proto; linux/stat.h.
-Status fits_ghost(std::string_view image) {
-    constexpr uint32_t type = 0170000, character = 0020000, block = 0060000, set_ids = 06000;
+// CRIU images/ghost-file.proto.
+Result<uint32_t> parse_ghost(std::string_view image) {
     enum { mode = 3 };
     if (image.size() < 12 || criu_u32(image, 8) > image.size() - 12)
         return tl::unexpected(damaged("a deleted file is none"));
-    return each_field(image.substr(12, criu_u32(image, 8)), {}, [&](const Field& f) -> Status {
-        if (f.number != mode) return {};
-        if ((f.value & type) == character || (f.value & type) == block)
-            return fail("a deleted file is a device");
-        if ((f.value & set_ids) != 0) return fail("a deleted file has a set-ID bit");
+    uint32_t found = 0;
+    TRY(each_field(image.substr(12, criu_u32(image, 8)), {}, [&](const Field& f) -> Status {
+        if (f.number == mode) found = static_cast<uint32_t>(f.value);
         return {};
-    });
+    }));
+    return found;
 }
 
 }  // namespace souk

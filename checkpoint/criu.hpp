@@ -187,9 +187,6 @@ Result<int> arm_expired_timerfds(int images);
 bool wait_for_criu(const std::vector<pid_t>& pids);
 // Whether what was dumped holds locks of files.
 bool image_has_locks(int images);
-// A thread of the image has a real-time policy. CRIU says nothing when it cannot give it one.
-bool core_has_realtime(std::string_view image);
-bool image_has_realtime(int images);
 // Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such
 // image.
 Result<std::vector<size_t>> expired_timerfds(std::string_view files_image);

@@ -96,33 +96,6 @@ bool image_has_locks(int images) {
 }
 
 // CRIU images/core.proto: core_entry, thread_core_entry.
-bool core_has_realtime(std::string_view image) {
-    constexpr uint32_t core_magic = 0x55053847, thread_core = 5, sched_policy = 4;
-    if (image.size() < 12 || criu_u32(image, 0) != criu_common_magic ||
-        criu_u32(image, 4) != core_magic)
-        return false;
-    CriuFields f(image.substr(12, criu_u32(image, 8)));
-    while (f.next()) {
-        if (f.number != thread_core) continue;
-        for (CriuFields thread(f.inner); thread.next();)
-            if (const auto policy = thread.value & ~uint64_t{SCHED_RESET_ON_FORK};
-                thread.number == sched_policy && (policy == SCHED_FIFO || policy == SCHED_RR))
-                return true;
-    }
-    return false;
-}
-
-bool image_has_realtime(int images) {
-    const auto names = list_dir(images, ".");
-    if (!names) return false;
-    for (const std::string& name : *names) {
-        if (!name.starts_with("core-")) continue;
-        const auto image = read_file(images, name, 16 << 20);
-        if (image && core_has_realtime(*image)) return true;
-    }
-    return false;
-}
-
 Result<int> arm_expired_timerfds(int images) {
     const auto image = read_file(images, "files.img", 256 << 20);
     if (!image && image.error().code == ENOENT) return 0;

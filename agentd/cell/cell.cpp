@@ -52,7 +52,8 @@ Cell::Cell(CellSite& site, GuestJob job)
       intake_(*site.loop, site.pages_possible, intake_hooks()),
       rounds_(log_, site.check_precopy, rounds_hooks()),
       criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
-      steps_(*site.loop, steps_hooks()) {}
+      steps_(*site.loop, steps_hooks()),
+      inspection_(*site.loop) {}
 
 Cell::~Cell() = default;
 

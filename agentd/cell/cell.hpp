@@ -243,8 +243,9 @@ class Cell {
     Status begin_image(bool for_restore);
     void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
     void held_after_dump();
+    void dump_is_read(const Result<ImageFacts>& facts);
     void note_files();
-    Status note_what_it_has();
+    Status note_what_it_has(const ImageFacts& facts);
     void pages_are_shared();
     void drained(const CapsuleClient::Event& e);
     void write_image();
@@ -261,6 +262,7 @@ class Cell {
     bool local_image_refused(const Error& error);
     void find_ends(const Manifest& manifest, int image);
     void load_image();
+    void image_is_read(const Result<ImageFacts>& facts);
     void begin_early();
     void loaded(const CapsuleClient::Event& e);
     void begin_restore();
@@ -302,16 +304,18 @@ class Cell {
     CriuBeside criu_;
     DumpCourse dump_;
     FrozenSteps steps_;
+    inspect::Inspection inspection_;  // of its image, made here or come
     RestoreTurn restore_;
     GuestKey local_source_;  // of the image that it is thawed from, if that lies here
 
     // The order of the steps.
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
-    std::map<pid_t, pid_t> stopped_;  // by a dump, as of pids_inside
-    std::optional<OpenFiles> files_;  // of those
-    bool helpers_in_ = false;         // the capsule has made way for CRIU
-    Timer look_;                      // at a job that has just begun to run here
+    std::map<pid_t, pid_t> stopped_;   // by a dump, as of pids_inside
+    std::optional<OpenFiles> files_;   // of those
+    std::optional<ImageFacts> facts_;  // of the image that is to be restored
+    bool helpers_in_ = false;          // the capsule has made way for CRIU
+    Timer look_;                       // at a job that has just begun to run here
     int looks_ = 0;
     unsigned seconds_ = 0;  // since the first of them
 };

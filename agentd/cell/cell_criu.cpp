@@ -98,6 +98,10 @@ void Cell::begin_criu() {
     // Remove a stale image left by a crashed daemon: it must not pass for this one.
     if (!for_restore) drop_image();
     if (auto made = begin_image(for_restore); !made) return criu_failed(made.error());
+    // Of a dump of root's nothing is looked at (held_after_dump).
+    if (for_restore || job_.spec.launch.uid != 0)
+        if (auto ready = inspection_.open(*site_.inspectors); !ready)
+            return criu_failed(ready.error());
     CriuStart how;
     how.capsule = &*capsule_;
     how.images = image_.fd();
@@ -115,6 +119,8 @@ void Cell::begin_criu() {
 void Cell::close_criu() {
     criu_.close();
     steps_.stop();
+    inspection_.stop();
+    facts_.reset();
     rounds_.drop();
     image_.close();
     restore_.close_ends();

@@ -136,7 +136,14 @@ void Cell::dump(double link_bytes_per_s) {
 void Cell::held_after_dump() {
     if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error());
     if (auto shut = network_.shut_out(); !shut) return fail_dump(shut.error());
-    if (auto noted = note_what_it_has(); !noted) return fail_dump(noted.error());
+    // Nobody but root can write to the memory of root's.
+    if (!job_group_ || job_.spec.launch.uid == 0) return dump_is_read(ImageFacts{});
+    inspection_.read(image_.fd(), [this](const Result<ImageFacts>& facts) { dump_is_read(facts); });
+}
+
+void Cell::dump_is_read(const Result<ImageFacts>& facts) {
+    if (!facts) return fail_dump(facts.error());
+    if (auto noted = note_what_it_has(*facts); !noted) return fail_dump(noted.error());
     // Between plan_dump's look and the stop it has locked a file: once more, with all of its
     // memory.
     if (dump_.live() && image_has_locks(image_.fd())) {
@@ -157,16 +164,15 @@ void Cell::note_files() {
     if (auto files = open_files_of(stopped_, laid_over(job_.spec))) files_ = std::move(*files);
 }
 
-Status Cell::note_what_it_has() {
+Status Cell::note_what_it_has(const ImageFacts& facts) {
     if (!job_group_) return {};
-    // Nobody but root can write to the memory of root's.
     const bool forgeable = job_.spec.launch.uid != 0;
     std::map<pid_t, pid_t> inside;
     if (forgeable || !files_) {
         TRY_ASSIGN(const auto all, pids());
         inside = pids_inside(all);
     }
-    if (forgeable) TRY(compare_credentials(image_.fd(), inside));
+    if (forgeable) TRY(compare_credentials(facts, inside));
     if (files_) {
         TRY(leave_out_closed(*files_, stopped_));
     } else {
@@ -262,6 +268,7 @@ void Cell::undo_dump() {
     }
     plan_ = Plan::undoing;
     steps_.stop();
+    inspection_.stop();
     (void)link_.tell(&CapsuleClient::undrain);
     (void)lease_.let_run();
     const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;

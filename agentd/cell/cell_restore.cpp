@@ -103,7 +103,22 @@ void Cell::load_image() {
     if (auto loading = link_.tell(&CapsuleClient::load, image_.fd()); !loading)
         return criu_failed(loading.error());
     plan_ = Plan::loading;
+    inspection_.read(image_.fd(),
+                     [this](const Result<ImageFacts>& facts) { image_is_read(facts); });
     begin_early();
+}
+
+// Before CRIU sees it.
+void Cell::image_is_read(const Result<ImageFacts>& facts) {
+    const auto refuse = [this](const Error& why) {
+        criu_failed(because(CauseCode::image_refused, {{"text", why.message}}));
+    };
+    const bool of_root = job_.spec.launch.uid == 0;  // of whose anything may be
+    if (!facts && !of_root) return refuse(facts.error());
+    facts_ = facts ? *facts : ImageFacts{};
+    if (auto fit = check_credentials(*facts_, user(), site_.criu->deleted_bytes_max); !fit)
+        return refuse(fit.error());
+    begin_restore();
 }
 
 // While souk-init takes in what waits at the job's stdio, CRIU may begin: of that it needs only the
@@ -153,21 +168,20 @@ void Cell::loaded(const CapsuleClient::Event& e) {
     begin_restore();
 }
 
-// When CRIU is ready and the image is complete, whichever comes last. Locks of files that both
-// nodes share are the source's as long as it is held, and CRIU would wait for them: such a job is
-// restored when it is told to run. Should that fail, the source's image is the job.
+// When CRIU is ready and the image is complete and read, whichever comes last. Locks of files that
+// both nodes share are the source's as long as it is held, and CRIU would wait for them: such a job
+// is restored when it is told to run. Should that fail, the source's image is the job.
 void Cell::begin_restore() {
-    if (!restore_.has_names() || criu_.phase() != CriuPhase::ready) return;
+    if (!restore_.has_names() || !facts_ || criu_.phase() != CriuPhase::ready) return;
     if (!restore_.late() && image_has_locks(image_.fd())) {
         restore_.put_off();
         return tell(guest::RestoreHeld{});
     }
-    if (cgroup_ && !cgroup_->allows_realtime() && image_has_realtime(image_.fd()))
+    const auto is_realtime = [](const auto& core) { return core.second.realtime; };
+    if (cgroup_ && !cgroup_->allows_realtime() && std::ranges::any_of(facts_->cores, is_realtime))
         return criu_failed(
             "it has a real-time policy, and this node has no time left for one "
             "(cpu.rt_runtime_us)");
-    if (auto fit = check_credentials(image_.fd(), user(), site_.criu->deleted_bytes_max); !fit)
-        return criu_failed(because(CauseCode::image_refused, {{"text", fit.error().message}}));
     // Not before: CRIU has looked at what the kernel can, over loopback too.
     if (auto shut = network_.shut_within(); !shut) return criu_failed(shut.error());
     RestoreOptions options;

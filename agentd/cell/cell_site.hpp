@@ -12,6 +12,7 @@
 
 #include "agentd/core/guest_event.hpp"
 #include "agentd/core/guest_io.hpp"
+#include "agentd/inspect/inspector.hpp"
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/pages.hpp"
@@ -48,8 +49,9 @@ struct CellSite {
     Fd refused;                            // of those that were refused, on that disk
     std::string init_path;
     CriuTool* criu = nullptr;
-    CpuAwake* awake = nullptr;  // null: its owner wants processors to sleep
-    Machine machine;            // this one, for manifests
+    inspect::Inspectors* inspectors = nullptr;  // who read images
+    CpuAwake* awake = nullptr;                  // null: its owner wants processors to sleep
+    Machine machine;                            // this one, for manifests
     std::optional<JobNetwork>
         network;  // for jobs with a network of their own; none: they are refused
     bool (*is_network)(std::string_view) = is_network_filesystem;

@@ -172,6 +172,7 @@ class GuestHost {
     Guest guest_;
     Timer timer_;
     CriuTool criu_;
+    inspect::Inspectors inspectors_;
     CpuAwake awake_{loop_};
     CellSite site_;
     // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it

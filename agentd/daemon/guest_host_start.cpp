@@ -127,7 +127,7 @@ Status GuestHost::open_criu() {
     criu_ = std::move(*criu);
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));
-    return {};
+    return inspectors_.begin();
 }
 
 void GuestHost::configured() {

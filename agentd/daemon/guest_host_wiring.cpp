@@ -9,6 +9,7 @@ void GuestHost::wire_cells() {
     site_.loop = &loop_;
     site_.log = &log_;
     site_.criu = &criu_;
+    site_.inspectors = &inspectors_;
     site_.disk_secret = [this](const GuestKey& key) { return secrets_.find(key); };
     site_.image_refused = [this](const GuestKey& key, const std::string& why) {
         image_refused(key, why);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernel/base/ids.hpp"
-#include "kernel/base/little_endian.hpp"
+#include "kernel/base/packing.hpp"
 #include "kernel/base/text.hpp"
 
 namespace souk::handshake {
@@ -21,18 +21,8 @@ enum class Kind : uint8_t {
     examined = 19
 };
 
-struct Writer {
-    std::string bytes;
+struct Writer : PackWriter {
     explicit Writer(Kind kind) { number(static_cast<uint8_t>(kind), 1); }
-    void number(uint64_t value, size_t width) {
-        const size_t at = bytes.size();
-        bytes.resize(at + width);
-        put_le(bytes.data() + at, value, width);
-    }
-    void text(std::string_view value) {
-        number(value.size(), 4);
-        bytes += value;
-    }
     void peer(const trust::Peer& peer) {
         text(peer.subject.name);
         number(peer.subject.roles.bits, 4);
@@ -42,29 +32,8 @@ struct Writer {
     }
 };
 
-// After the first read past the end everything is empty, and good() false.
-struct Reader {
-    std::string_view rest;
-    bool whole = true;
-    uint64_t number(size_t width) {
-        if (rest.size() < width) {
-            whole = false;
-            return 0;
-        }
-        const uint64_t value = get_le(rest.data(), width);
-        rest.remove_prefix(width);
-        return value;
-    }
-    std::string text(size_t most) {
-        const uint64_t length = number(4);
-        if (length > most || length > rest.size()) {
-            whole = false;
-            return {};
-        }
-        std::string value(rest.substr(0, length));
-        rest.remove_prefix(length);
-        return value;
-    }
+struct Reader : PackReader {
+    explicit Reader(std::string_view packet) : PackReader{packet} {}
     trust::Peer peer() {
         trust::Peer peer;
         peer.subject.name = text(64);
@@ -74,7 +43,6 @@ struct Reader {
         peer.ends = Nanos{static_cast<int64_t>(number(8))};
         return peer;
     }
-    bool good() const { return whole && rest.empty(); }
 };
 
 Status check(const trust::Peer& peer) {
@@ -138,7 +106,7 @@ std::string pack(const Told& told) {
 }
 
 Result<Asked> parse_asked(std::string_view packet) {
-    Reader r{packet};
+    Reader r(packet);
     const auto kind = static_cast<Kind>(r.number(1));
     Asked asked;
     if (kind == Kind::shake) {
@@ -160,7 +128,7 @@ Result<Asked> parse_asked(std::string_view packet) {
 }
 
 Result<Told> parse_told(std::string_view packet) {
-    Reader r{packet};
+    Reader r(packet);
     const auto kind = static_cast<Kind>(r.number(1));
     Told told;
     if (kind == Kind::shaken) {

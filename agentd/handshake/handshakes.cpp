@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "agentd/handshake/packets.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/packets.hpp"
 #include "kernel/sys/process/program.hpp"
 
 namespace souk::handshake {
@@ -147,26 +147,18 @@ Status Handshakes::start() {
 }
 
 Status Handshakes::tell_identity() {
-    TRY_ASSIGN(const Fd file, sealed_file(identity_));
+    TRY_ASSIGN(const Fd file, sealed_file("souk-handshake", identity_));
     return send_packet(socket_.get(), pack(Asked(UseIdentity{})), file.get());
 }
 
 // What keeps it from its work is an error of this daemon's start.
 Status Handshakes::wait_until_taken() const {
-    const Nanos end = monotonic_now() + start_limit;
-    for (;;) {
-        pollfd p{socket_.get(), POLLIN, 0};
-        const int64_t left_ms = (end - monotonic_now()).ns / 1'000'000;
-        if (left_ms <= 0) return fail("souk-handshake does not begin");
-        if (::poll(&p, 1, static_cast<int>(left_ms)) < 0 && errno != EINTR)
-            return fail_errno("poll", errno);
-        auto packet = receive_packet(socket_.get());
-        if (!packet) return wrap("souk-handshake ended", packet.error());
-        if (!*packet) continue;
-        TRY_ASSIGN(const Told told, parse_told((*packet)->bytes));
-        if (const auto* f = std::get_if<Failed>(&told)) return fail("souk-handshake: " + f->why);
-        return {};
-    }
+    const auto packet = wait_for_packet(socket_.get(), packet_bytes_max, start_limit);
+    if (!packet && packet.error().code == ETIMEDOUT) return fail("souk-handshake does not begin");
+    if (!packet) return wrap("souk-handshake ended", packet.error());
+    TRY_ASSIGN(const Told told, parse_told(packet->bytes));
+    if (const auto* f = std::get_if<Failed>(&told)) return fail("souk-handshake: " + f->why);
+    return {};
 }
 
 void Handshakes::lost(const std::string& why) {
@@ -194,7 +186,7 @@ uint64_t Handshakes::shake(int socket, const Shake& how, Done done) {
 }
 
 void Handshakes::examine(const std::string& chain, std::function<void(Result<trust::Peer>)> done) {
-    const auto file = sealed_file(chain);
+    const auto file = sealed_file("souk-handshake", chain);
     (void)ask(Examine{next_}, file ? file->get() : -1, {nullptr, std::move(done)});
 }
 
@@ -230,7 +222,7 @@ void Handshakes::hear() {
 Status Handshakes::hear_some() {
     constexpr int at_once = 64;  // others have their turn
     for (int i = 0; i < at_once && socket_; ++i) {
-        auto packet = receive_packet(socket_.get());
+        auto packet = receive_packet(socket_.get(), packet_bytes_max);
         if (!packet) return tl::unexpected(packet.error());
         if (!*packet) break;
         TRY_ASSIGN(const Told said, parse_told((*packet)->bytes));

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "agentd/handshake/packets.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/packets.hpp"
 
 namespace souk::handshake {
 namespace {
@@ -85,7 +85,7 @@ Result<bool> Shaker::step(Nanos wait_max) {
 Result<bool> Shaker::hear() {
     constexpr int at_once = 64;
     for (int i = 0; i < at_once; ++i) {
-        auto packet = receive_packet(control_.get());
+        auto packet = receive_packet(control_.get(), packet_bytes_max);
         if (!packet) return false;
         if (!*packet) break;
         TRY_ASSIGN(const Asked question, parse_asked((*packet)->bytes));

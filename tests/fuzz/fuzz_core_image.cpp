@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: checkpoint/core_parse.cpp kernel/base/result.cpp kernel/base/check.cpp
+// FUZZ_SOURCES: checkpoint/core_parse.cpp checkpoint/core_credentials.cpp kernel/base/result.cpp kernel/base/check.cpp
 // What an image says of credentials: any bytes are taken or refused, and what is taken for a plain
 // user's job is no other's, with no capability.
 #include <algorithm>
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         }
         MUST(!fits || core->has_credentials || !core->alive);
     }
-    (void)fits_ghost(bytes);
+    if (const auto mode = parse_ghost(bytes)) (void)fits_ghost(*mode);
     (void)parse_status(bytes);
     return 0;
 }

@@ -2,6 +2,7 @@
 // Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them
 // comes at that very moment: a CRIU that dies while it holds the job, a capsule's connection that
 // breaks while CRIU gets ready.
+// Long: one machine, a node without an agent, and its cases.
 #include "agentd/cell/cell.hpp"
 
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "tests/unit/cgroup_fixture.hpp"
+#include "tests/unit/inspect_rig.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/move_rig.hpp"
 #include "tests/unit/unit.hpp"
@@ -31,14 +33,17 @@ struct Node {
     CgroupFixture cgroups;
     CapsuleGroups groups{*cgroups, "n1/jobs", 4};
     TempDir guests, images, ram, work;
+    inspect::Inspectors inspectors;
     CellSite site;
     std::map<GuestKey, std::deque<guest::Event>> events;
     std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
 
     explicit Node(const CgroupLayout& layout = detect_cgroups(*read_file(AT_FDCWD,
-                                                                         "/proc/self/mountinfo")))
-        : cgroups(layout) {
+                                                                         "/proc/self/mountinfo")),
+                  inspect::Inspectors::Start start = reads_images())
+        : cgroups(layout), inspectors(std::move(start)) {
+        OK(inspectors.begin());
         // As an agent that reaps all: a capsule ends only when no CRIU is left in it.
         ::signal(SIGCHLD, [](int) {
             while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
@@ -51,6 +56,7 @@ struct Node {
         site.ram = std::move(*duplicate(ram.fd.get()));
         site.init_path = souk_init_path();
         site.criu = &test_criu();
+        site.inspectors = &inspectors;
         site.machine = std::move(*this_machine("4.2"));
         site.event = [this](const GuestKey& key, guest::Event e) {
             events[key].push_back(std::move(e));
@@ -81,6 +87,7 @@ struct Node {
         GuestJob job;
         job.spec.launch.uid = job.spec.launch.gid = uid;
         job.key = {JobId{"n1", 1}, {epoch}};
+        job.spec.launch.uid = job.spec.launch.gid = uid;
         job.spec.launch.path = "/bin/sh";
         job.spec.launch.argv = {
             "sh", "-c",
@@ -152,13 +159,18 @@ struct Node {
         manifest.files = std::move(*digest_files(target.get()));
         OK(to.seal(manifest));
     }
-    Cell& held_copy_of(Cell& source) {
-        Cell& copy = add(2);
+    // `uid`: of the user for whom it is restored.
+    Cell& copy_of(Cell& source, uint32_t uid = 0) {
+        Cell& copy = add(2, uid);
         copy.ready_criu(false, false);
         await(copy, Kind::criu_ready);
         dumped(source);
         ship(source, copy);
         copy.restore();
+        return copy;
+    }
+    Cell& held_copy_of(Cell& source) {
+        Cell& copy = copy_of(source);
         await(copy, Kind::restore_held);
         return copy;
     }
@@ -198,6 +210,50 @@ START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_t
     n.await(destination, Kind::capsule_gone);
     n.undone(source);
     n.counts_to(source, 2);
+}
+END_TEST
+
+// Souk cannot be had to restore a job of root's as a plain user's: neither by its image, nor by who
+// reads that.
+START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_it_is_his) {
+    UNIT_SKIP_IF(moves_impossible());
+    constexpr uint32_t user = 4321;
+    CoreImage his;
+    his.alive = his.has_credentials = his.credentials.no_new_privs = true;
+    his.credentials.uids.fill(user);
+    his.credentials.gids.fill(user);
+    for (const bool taken_over : {false, true}) {
+        const auto lie = [his](int socket) {
+            (void)send_packet(socket, pack(inspect::Answer(his)));
+        };
+        Node n(detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo")),
+               taken_over ? says_of_images(lie) : reads_images());
+        ck_assert_int_eq(::chmod(n.work.path.c_str(), 0755), 0);
+        Cell& source = n.running();
+        // Its files are his: what is tried is what he is.
+        ck_assert_int_eq(::chown((n.work.path + "/file").c_str(), user, user), 0);
+        Cell& copy = n.copy_of(source, user);
+        if (taken_over) {
+            n.await(copy, Kind::restore_held);
+            copy.finish_restore();
+        }
+        auto& all = n.events[copy.key()];
+        const auto failed = [](const guest::Event& e) {
+            return input_of(e) == Kind::restore_failed;
+        };
+        UNTIL(n.loop, std::ranges::any_of(all, failed));
+        const std::string why = why_of(*std::ranges::find_if(all, failed));
+        ck_assert_msg(why.starts_with("its image is refused: ") &&
+                          why.ends_with("it would be user 0") &&
+                          (why.find("restored for user 4321") != why.npos) == taken_over,
+                      "%s", why.c_str());
+        ck_assert_text(n.output, "1\n");
+        all.clear();
+        copy.kill_capsule();
+        n.await(copy, Kind::capsule_gone);
+        n.undone(source);
+        n.counts_to(source, 2);
+    }
 }
 END_TEST
 
@@ -399,6 +455,7 @@ UNIT_SUITE_LONG(
     a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
     a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
     a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,
+    a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_it_is_his,
     a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
     a_job_does_not_wait_for_the_criu_that_restored_it,
     criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile,

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "kernel/base/check.hpp"
-#include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {
@@ -142,26 +141,45 @@ END_TEST
 
 START_TEST(a_deleted_file_is_neither_a_device_nor_set_id) {
     const auto ghost = [](uint32_t mode) {
-        return fits_ghost(image(0x52583605, field(1, 0) + field(2, 0) + field(3, mode)) + "text");
+        const auto read =
+            parse_ghost(image(0x52583605, field(1, 0) + field(2, 0) + field(3, mode)) + "text");
+        return read && *read == mode && fits_ghost(*read);
     };
+    ck_assert(!parse_ghost("short") && !parse_ghost(image(0x52583605, field(3, 1) + field(3, 2))));
     ck_assert(ghost(0100644) && ghost(0040755) && ghost(0010600));
     for (const uint32_t mode : {0020666U, 0060660U, 0104755U, 0102755U}) ck_assert(!ghost(mode));
 }
 END_TEST
 
 START_TEST(an_image_is_refused_by_what_lies_in_it) {
-    const unit::TempDir dir;
-    ck_assert(check_credentials(dir.fd.get(), user, 1 << 20).has_value());
-    (void)dir.write("core-1.img", core(creds(of_user())));
-    ck_assert(check_credentials(dir.fd.get(), user, 1 << 20).has_value());
-    (void)dir.write("ghost-file-1.img", image(1, field(3, 0100644)) + std::string(2 << 20, 'x'));
-    ck_assert(check_credentials(dir.fd.get(), user, 4 << 20).has_value());
-    ck_assert(!check_credentials(dir.fd.get(), user, 1 << 20));
-    (void)dir.write("core-2.img", core(creds({})));
-    const Status why = check_credentials(dir.fd.get(), user, 4 << 20);
-    ck_assert(!why);
-    ck_assert_text(why.error().message, "core-2.img, of user 1000: it would be user 0");
-    ck_assert(check_credentials(dir.fd.get(), {}, 1).has_value());  // root's
+    ImageFacts facts;
+    const auto why = [&](uint64_t deleted_bytes_max) {
+        const Status fits = check_credentials(facts, user, deleted_bytes_max);
+        return fits ? "" : fits.error().message;
+    };
+    ck_assert_text(why(1 << 20), "");
+    facts.cores[1] = *parse_core(core(creds(of_user())));
+    ck_assert_text(why(1 << 20), "");
+    facts.ghosts.push_back({"ghost-file-1.img", 0100644, 2 << 20});
+    ck_assert_text(why(4 << 20), "");
+    ck_assert_text(why(1 << 20),
+                   "ghost-file-1.img: a deleted file of 2097152 bytes; deleted_mb allows 1048576");
+    facts.ghosts.push_back({"ghost-file-2.img", 0020644, 100});
+    ck_assert_text(why(4 << 20), "ghost-file-2.img: a deleted file is a device");
+    facts.ghosts.pop_back();
+    facts.cores[2] = *parse_core(core(creds({})));
+    ck_assert_text(why(4 << 20), "core-2.img, of user 1000: it would be user 0");
+    ck_assert(check_credentials(facts, {}, 1).has_value());  // root's
+}
+END_TEST
+
+START_TEST(a_thread_with_a_real_time_policy_is_known) {
+    const auto policy = [](uint64_t p) {
+        return parse_core(image(0x55053847,
+                                field(1, 1) + message(3, field(1, 1)) + message(5, field(4, p))))
+            ->realtime;
+    };
+    ck_assert(!policy(0) && policy(1) && policy(2) && !policy(3) && policy(0x40000001));
 }
 END_TEST
 
@@ -173,11 +191,10 @@ START_TEST(an_image_that_says_other_than_the_kernel_does_is_refused) {
     std::string text = *read_file(AT_FDCWD, own);
     text.erase(text.find("\nCapEff:") + 8, 1);
     ck_assert(!parse_status(text));
-    const unit::TempDir dir;
-    const std::string name = "core-" + std::to_string(::getpid()) + ".img";
+    ImageFacts facts;
     const auto says = [&](const Credentials& c) {
-        (void)dir.write(name, core(creds(c)));
-        return compare_credentials(dir.fd.get(), {{::getpid(), ::getpid()}}).has_value();
+        facts.cores[::getpid()] = *parse_core(core(creds(c)));
+        return compare_credentials(facts, {{::getpid(), ::getpid()}}).has_value();
     };
     ck_assert(real->seccomp != 0 || says(*real));
     Credentials forged = *real;
@@ -192,7 +209,7 @@ START_TEST(an_image_that_says_other_than_the_kernel_does_is_refused) {
     forged = *real;
     forged.no_new_privs = !forged.no_new_privs;
     ck_assert(!says(forged));
-    (void)dir.write("core-2.img", core(creds(*real)));
+    facts.cores[2] = *parse_core(core(creds(*real)));
     ck_assert(!says(*real));  // a thread that is none
 }
 END_TEST
@@ -204,6 +221,7 @@ UNIT_SUITE(core_image, an_image_of_the_users_own_credentials_is_taken_and_reads_
            limits_above_the_nodes_are_lowered_and_others_stay,
            what_stands_twice_or_is_cut_short_is_refused,
            a_deleted_file_is_neither_a_device_nor_set_id, an_image_is_refused_by_what_lies_in_it,
+           a_thread_with_a_real_time_policy_is_known,
            an_image_that_says_other_than_the_kernel_does_is_refused);
 
 }  // namespace souk

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 
 #include "agentd/handshake/handshakes.hpp"
-#include "agentd/handshake/packets.hpp"
 #include "agentd/handshake/shaker.hpp"
+#include "kernel/sys/net/packets.hpp"
 #include "tests/unit/tls_rig.hpp"
 
 using namespace souk;
@@ -235,7 +235,7 @@ struct Liar {
         ::alarm(60);
         for (;;) {
             pollfd_wait(socket.get());
-            auto asked = receive_packet(socket.get());
+            auto asked = receive_packet(socket.get(), packet_bytes_max);
             if (!asked) return;
             if (!*asked) continue;
             const auto question = parse_asked((*asked)->bytes);

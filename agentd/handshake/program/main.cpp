@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <seccomp.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,16 +12,34 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "agentd/handshake/packets.hpp"
-#include "agentd/handshake/sandbox.hpp"
 #include "agentd/handshake/shaker.hpp"
 #include "kernel/base/version.hpp"
+#include "kernel/sys/net/packets.hpp"
+#include "kernel/sys/process/sandbox.hpp"
 #include "kernel/trust/key.hpp"
 
 namespace souk::handshake {
 namespace {
 
 constexpr int control_fd = 3;
+
+// Of the C library, libcrypto and libssl as they work here; nothing opens, makes or starts.
+constexpr int allowed[] = {
+    SCMP_SYS(read),          SCMP_SYS(pread64),
+    SCMP_SYS(recvmsg),       SCMP_SYS(recvfrom),
+    SCMP_SYS(write),         SCMP_SYS(sendmsg),
+    SCMP_SYS(sendto),        SCMP_SYS(poll),
+    SCMP_SYS(ppoll),         SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),   SCMP_SYS(epoll_ctl),
+    SCMP_SYS(close),         SCMP_SYS(mmap),
+    SCMP_SYS(munmap),        SCMP_SYS(mremap),
+    SCMP_SYS(brk),           SCMP_SYS(madvise),
+    SCMP_SYS(futex),         SCMP_SYS(getrandom),
+    SCMP_SYS(getpid),        SCMP_SYS(gettid),
+    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+    SCMP_SYS(rt_sigreturn),  SCMP_SYS(exit),
+    SCMP_SYS(exit_group),    SCMP_SYS(restart_syscall),
+};
 
 // What the libraries read of the machine they read now: configuration, random numbers, time zone.
 Status warm_up() {
@@ -47,7 +66,7 @@ Status work(pid_t parent) {
     TRY(warm_up());
     TRY(say_nothing());
     TRY_ASSIGN(const auto shaker, Shaker::open(Fd(control_fd)));
-    TRY(enter_sandbox(parent));
+    TRY(enter_sandbox(parent, allowed));
     return shaker->run();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/handshake/sandbox.hpp"
+#include "kernel/sys/process/sandbox.hpp"
 
 #include <grp.h>
 #include <linux/capability.h>
@@ -17,36 +17,12 @@
 #include <csignal>
 #include <memory>
 
-namespace souk::handshake {
+namespace souk {
 namespace {
 
 constexpr const char* own_user = "_souk-net";
 constexpr uid_t nobody = 65534;
 constexpr rlim_t memory_max = rlim_t{1} << 30;
-
-// Of the C library, libcrypto and libssl as they work here; nothing opens, makes or starts.
-constexpr int allowed[] = {
-    SCMP_SYS(read),          SCMP_SYS(pread64),
-    SCMP_SYS(recvmsg),       SCMP_SYS(recvfrom),
-    SCMP_SYS(write),         SCMP_SYS(sendmsg),
-    SCMP_SYS(sendto),        SCMP_SYS(poll),
-    SCMP_SYS(ppoll),         SCMP_SYS(epoll_wait),
-    SCMP_SYS(epoll_pwait),   SCMP_SYS(epoll_ctl),
-    SCMP_SYS(close),         SCMP_SYS(mmap),
-    SCMP_SYS(munmap),        SCMP_SYS(mremap),
-    SCMP_SYS(brk),           SCMP_SYS(madvise),
-    SCMP_SYS(futex),         SCMP_SYS(getrandom),
-    SCMP_SYS(getpid),        SCMP_SYS(gettid),
-    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
-    SCMP_SYS(rt_sigreturn),  SCMP_SYS(exit),
-    SCMP_SYS(exit_group),    SCMP_SYS(restart_syscall),
-};
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // it needs more memory, and more calls
-#else
-constexpr bool sanitized = false;
-#endif
 
 Status limit(__rlimit_resource what, rlim_t most) {
     const rlimit both{most, most};
@@ -61,7 +37,7 @@ Status limit_all() {
     (void)::setrlimit(RLIMIT_NOFILE, &files);
     TRY(limit(RLIMIT_CORE, 0));
     TRY(limit(RLIMIT_FSIZE, 0));
-    return sanitized ? Status{} : limit(RLIMIT_AS, memory_max);
+    return sandbox_is_wide ? Status{} : limit(RLIMIT_AS, memory_max);
 }
 
 Status leave_files() {
@@ -90,22 +66,15 @@ Status become(uid_t uid, gid_t gid) {
     return {};
 }
 
-Status filter_calls() {
-    if (sanitized) return {};
-    const std::unique_ptr<void, decltype([](void* f) { seccomp_release(f); })> filter(
-        seccomp_init(SCMP_ACT_KILL_PROCESS));
-    if (!filter) return fail("a filter of system calls: no memory");
-    for (const int call : allowed) {
-        const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0);
-        if (code != 0 && code != -EDOM) return fail_errno("a filter of system calls", -code);
-    }
-    const int code = seccomp_load(filter.get());
-    return code == 0 ? Status{} : Status(fail_errno("a filter of system calls", -code));
-}
-
 }  // namespace
 
-Status enter_sandbox(int parent) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+const bool sandbox_is_wide = true;
+#else
+const bool sandbox_is_wide = false;
+#endif
+
+Status enter_sandbox(int parent, std::span<const int> calls) {
     uid_t uid = nobody;
     gid_t gid = nobody;
     if (const passwd* user = ::getpwnam(own_user); user && user->pw_uid != 0) {
@@ -122,7 +91,20 @@ Status enter_sandbox(int parent) {
     if (::getppid() != parent) return fail("agentd is gone");
     if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail_errno("prctl", errno);
-    return filter_calls();
+    return allow_calls(calls);
 }
 
-}  // namespace souk::handshake
+Status allow_calls(std::span<const int> calls) {
+    if (sandbox_is_wide) return {};
+    const std::unique_ptr<void, decltype([](void* f) { seccomp_release(f); })> filter(
+        seccomp_init(SCMP_ACT_KILL_PROCESS));
+    if (!filter) return fail("a filter of system calls: no memory");
+    for (const int call : calls) {
+        const int code = seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0);
+        if (code != 0 && code != -EDOM) return fail_errno("a filter of system calls", -code);
+    }
+    const int code = seccomp_load(filter.get());
+    return code == 0 ? Status{} : Status(fail_errno("a filter of system calls", -code));
+}
+
+}  // namespace souk

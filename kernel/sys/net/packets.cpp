@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "agentd/handshake/packets.hpp"
+#include "kernel/sys/net/packets.hpp"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include "agentd/handshake/handover.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 
-namespace souk::handshake {
+namespace souk {
 
 Status send_packet(int socket, std::string_view packet, int descriptor) {
     TRY_ASSIGN(const bool sent,
@@ -17,21 +18,35 @@ Status send_packet(int socket, std::string_view packet, int descriptor) {
     return sent ? Status{} : Status(fail_errno("send a packet", EAGAIN));
 }
 
-Result<std::optional<Packet>> receive_packet(int socket) {
-    char bytes[packet_bytes_max];
+Result<std::optional<Packet>> receive_packet(int socket, size_t bytes_max) {
+    std::string bytes(bytes_max, '\0');
     TRY_ASSIGN(auto received, receive_descriptors(socket, bytes));
     if (!received) return std::nullopt;
     if (received->bytes == 0) return fail("the other end is gone");
     if (received->truncated) return fail("too long a packet");
     if (received->descriptors.size() > 1) return fail("a packet with more than one file");
     Packet packet;
-    packet.bytes.assign(bytes, received->bytes);
+    bytes.resize(received->bytes);
+    packet.bytes = std::move(bytes);
     if (!received->descriptors.empty()) packet.descriptor = std::move(received->descriptors[0]);
     return packet;
 }
 
-Result<Fd> sealed_file(std::string_view bytes) {
-    TRY_ASSIGN(Fd file, memory_file("souk-handshake", bytes));
+Result<Packet> wait_for_packet(int socket, size_t bytes_max, Nanos wait_max) {
+    const Nanos end = monotonic_now() + wait_max;
+    for (;;) {
+        pollfd p{socket, POLLIN, 0};
+        const int64_t left_ms = (end - monotonic_now()).ns / 1'000'000;
+        if (left_ms <= 0) return fail_errno("wait for a packet", ETIMEDOUT);
+        if (::poll(&p, 1, static_cast<int>(left_ms)) < 0 && errno != EINTR)
+            return fail_errno("poll", errno);
+        TRY_ASSIGN(auto packet, receive_packet(socket, bytes_max));
+        if (packet) return std::move(*packet);
+    }
+}
+
+Result<Fd> sealed_file(const char* name, std::string_view bytes) {
+    TRY_ASSIGN(Fd file, memory_file(name, bytes));
     TRY(seal(file.get()));
     return file;
 }
@@ -50,4 +65,4 @@ Result<std::string> bytes_of(int file, size_t bytes_max) {
     }
 }
 
-}  // namespace souk::handshake
+}  // namespace souk
