@@ -53,9 +53,10 @@ struct Config {
     int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
     // Whose jobs may not make every system call (kernel/sys/process/syscall_filter.hpp).
     enum class Filter : uint8_t { none, users, all } filter = Filter::users;
-    bool job_io_uring = false;  // such jobs may use it
-    int64_t deleted_mb = 64;    // of a file that a job has deleted and still has open, in an image
-    bool private_tmp = false;   // each job has a /tmp of its own here
+    bool job_io_uring = false;   // such jobs may use it
+    int64_t deleted_mb = 64;     // of a file that a job has deleted and still has open, in an image
+    int64_t contents_mb = 1024;  // of programs of other homes, on this node's disk; 0: none
+    bool private_tmp = false;    // each job has a /tmp of its own here
     // Of jobs of this home that do not say whose files they see (srun --files), and the directories
     // that this node and others share (agentd/core/files_choice.hpp).
     FilesWish files;

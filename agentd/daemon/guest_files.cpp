@@ -81,9 +81,21 @@ Status GuestFiles::start_now(const GuestKey& key, Client& client) {
                            {kept.first.get(), kept.second.get(), theirs.get()}, false));
     client.watch.close();
     client.control = std::move(ours);
+    give_contents(client);
     TRY_ASSIGN(client.watch,
                loop_.watch(client.control.get(), POLLIN, [this, key](short) { heard(key); }));
     return {};
+}
+
+void GuestFiles::give_contents() {
+    for (auto& [key, client] : clients_)
+        if (client.control) give_contents(client);
+}
+
+// A client that gets none reads all from its home.
+void GuestFiles::give_contents(Client& client) {
+    if (const Fd store = contents_.socket())
+        (void)files::give_store(client.control.get(), store.get());
 }
 
 // A stream has ended, or the client has.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "agentd/core/guest_io.hpp"
+#include "agentd/daemon/content_store.hpp"
 #include "agentd/daemon/files_pump.hpp"
 #include "agentd/daemon/peers.hpp"
 #include "kernel/sys/process/capsule.hpp"
@@ -19,7 +20,11 @@ namespace souk {
 
 class GuestFiles {
   public:
-    GuestFiles(Loop& loop, Log& log, Peers& peers) : loop_(loop), log_(log), peers_(peers) {}
+    GuestFiles(Loop& loop, Log& log, Peers& peers, ContentStoreOptions contents)
+        : loop_(loop),
+          log_(log),
+          peers_(peers),
+          contents_(loop, log, std::move(contents), [this] { give_contents(); }) {}
 
     // For a capsule that is made: /dev/fuse and the table of requests.
     static Result<std::pair<Fd, Fd>> make();
@@ -50,10 +55,13 @@ class GuestFiles {
     Status connect_now(const GuestKey& key, Client& client, uint64_t connection);
     void drop_connection(const GuestKey& key);
     void refuse(const GuestKey& key);
+    void give_contents();
+    void give_contents(Client& client);
 
     Loop& loop_;
     Log& log_;
     Peers& peers_;
+    ContentStore contents_;
     std::map<GuestKey, Client> clients_;
     // Of each capsule the connection that its home made last; of some the capsule is yet to come.
     std::map<GuestKey, uint64_t> connections_;

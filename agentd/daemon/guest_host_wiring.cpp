@@ -136,7 +136,10 @@ void GuestHost::wire_precopy() {
 }
 
 void GuestHost::wire_files() {
-    files_ = std::make_unique<GuestFiles>(loop_, log_, peers_);
+    files_ = std::make_unique<GuestFiles>(
+        loop_, log_, peers_,
+        ContentStoreOptions{config_.state + "/contents", static_cast<uint64_t>(config_.contents_mb)
+                                                             << 20});
     site_.files_made = [] { return GuestFiles::make(); };
     site_.files_begin = [this](const GuestJob& job, const Capsule& capsule) {
         files_->begin(job, capsule);

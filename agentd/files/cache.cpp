@@ -253,17 +253,15 @@ void Cache::drop_all() {
     }
 }
 
-// What is known here the kernel knows from here; what is not, from an answer that is good for a
-// second only. What the job itself did is not known any more when its recall comes.
+// Attributes that are not known here the kernel has from an answer that is good for a second only.
 void Cache::stale(uint64_t node) {
-    if (attributes_.contains(node)) stale_.attributes.push_back(node);
+    if (attributes_.contains(node)) stale_.push_back(node);
     drop_node(node);
 }
 
 void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
     if (directory == 0) {
-        for (const auto& [node, attributes] : attributes_) stale_.attributes.push_back(node);
-        stale_.names = stale_.names || !names_.empty();
+        for (const auto& [node, attributes] : attributes_) stale_.push_back(node);
         return drop_all();
     }
     if (!stays || name.empty()) stale(directory);
@@ -272,7 +270,6 @@ void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
         if (it == names_.end()) return;
         if (const uint64_t node = it->second.entry.nodeid; node != 0) stale(node);
         if (stays) return;
-        stale_.names = true;
         names_.erase(it);
     };
     if (!name.empty()) return drop({directory, name});

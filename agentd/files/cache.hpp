@@ -43,14 +43,14 @@ class Cache {
     // That name in that directory has changed; no name: all there; no directory (0): everything.
     // `stays`: it names the same file.
     void recall(uint64_t directory, const std::string& name, bool stays = false);
-    // What the kernel was told from here, too, and has to forget since the last call.
-    struct Stale {
-        std::vector<uint64_t> attributes;  // of these nodes
-        bool names = false;                // some
-    };
-    Stale take_stale() { return std::exchange(stale_, {}); }
+    // Nodes whose attributes the kernel was told from here, too, and has to forget.
+    std::vector<uint64_t> take_stale() { return std::exchange(stale_, {}); }
     // A file that stays open at home and is of no use any more; 0: none.
     uint64_t take_unwanted(uint64_t& node);
+    // Of a file, while they are leased; null: they are not.
+    const fuse_attr* attributes(uint64_t node, int64_t now_ns) const {
+        return is_known(node, now_ns) ? &attributes_.at(node).attr.attr : nullptr;
+    }
     size_t lines() const { return names_.size() + attributes_.size(); }
 
   private:
@@ -86,7 +86,7 @@ class Cache {
     std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
     std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file
     std::list<std::pair<uint64_t, uint64_t>> unwanted_ = {};  // node, number
-    Stale stale_;
+    std::vector<uint64_t> stale_;
 };
 
 }  // namespace souk::files

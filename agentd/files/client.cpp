@@ -16,15 +16,16 @@
 #include <deque>
 
 #include "agentd/files/cache.hpp"
+#include "agentd/files/local_contents.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 
 namespace souk::files {
 namespace {
 
-constexpr int64_t late_ns = 500'000'000;  // an answer; a signal then ends the call
-constexpr int notify_inc_epoch = 8;       // FUSE_NOTIFY_INC_EPOCH
-constexpr int look_ms = 250;              // while a signal waits for that
+constexpr int64_t late_ns = 500'000'000;   // an answer; a signal then ends the call
+constexpr int64_t store_ns = 500'000'000;  // a content that is looked for
+constexpr int look_ms = 250;               // while a signal waits for that
 
 // Has no answer from the server: nothing of it may be sent twice, or needs to be.
 bool grants_nothing(uint32_t opcode) {
@@ -46,6 +47,14 @@ class Client {
     Status greet();
     Status take_requests();
     Status take_request(uint32_t n, size_t bytes);
+    void take(uint32_t n);
+    bool reads_here(uint32_t n);
+    Status read_here(uint32_t n);
+    void decide();
+    void hear_store();
+    void prove();
+    void renew(uint64_t node);
+    void bring();
     Status interrupted(uint64_t unique);
     Status answer_late();
     Status send_some();
@@ -65,6 +74,16 @@ class Client {
     const ClientOptions& options_;
     Slots slots_;
     Cache cache_;
+    LocalContents local_;
+    struct Waiting {
+        uint32_t slot;
+        uint64_t seq, node;
+        int64_t until_ns;
+    };
+    std::vector<Waiting> waiting_;  // reads, until it is known where
+    uint64_t bring_seq_ = 0;        // of the request that brings a content on
+    Bytes say_;                     // ahead of the next request
+    bool can_prove_ = false;
     Talk talk_;
     bool welcomed_ = false, ended_ = false;
     std::deque<uint32_t> to_send_;
@@ -97,22 +116,19 @@ Status Client::to_kernel(const void* bytes, size_t size) {
     return errno == EINVAL || errno == ENODEV ? Status{} : fail_errno("answer the kernel", errno);
 }
 
-// What the kernel has of files that have changed, it forgets now, not when it is a second old. Only
-// notices that wait for no lock: whoever holds one may wait for this process.
+// Attributes of files that have changed the kernel forgets now, not when they are a second old.
+// Names it keeps for their second: a notice of a name waits for locks, whose holder may wait for
+// this process, and FUSE_NOTIFY_INC_EPOCH (6.16) drops the names of open files, which CRIU needs.
 void Client::tell_kernel() {
-    const Cache::Stale stale = cache_.take_stale();
     struct {
         fuse_out_header head{sizeof(fuse_out_header) + sizeof(fuse_notify_inval_inode_out),
                              FUSE_NOTIFY_INVAL_INODE, 0};
         fuse_notify_inval_inode_out of{0, -1, 0};
     } notice;
-    for (const uint64_t node : stale.attributes) {
+    for (const uint64_t node : cache_.take_stale()) {
         notice.of.ino = node;
         if (::write(options_.fuse, &notice, sizeof notice) < 0 && errno == ENODEV) ended_ = true;
     }
-    const fuse_out_header names{sizeof names, notify_inc_epoch, 0};
-    // EINVAL: a kernel before 6.16. A name that it has is good for its second.
-    if (stale.names) (void)!::write(options_.fuse, &names, sizeof names);
 }
 
 Status Client::refuse(uint64_t unique, int error) {
@@ -178,15 +194,122 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     }
     if (grants_nothing(h.opcode)) {
         if (!cache_.forgotten(slots_.data(n), bytes)) return slots_.drop(n), Status{};
+    } else if (h.opcode == FUSE_READ && reads_here(n)) {
+        return {};
     } else if (Bytes known; cache_.answer({slots_.data(n), bytes}, now_ns(), known)) {
         slots_.drop(n);
         return to_kernel(known.data(), known.size());
     }
+    take(n);
+    queue(n);
+    return {};
+}
+
+void Client::take(uint32_t n) {
+    Slot& slot = slots_.at(n);
     slot.seq = slots_.next_seq();
     slot.state = Slot::taken;
     slot.since_ns = now_ns();
-    queue(n);
+}
+
+// ---- contents that this node has
+
+// False: the home is asked.
+bool Client::reads_here(uint32_t n) {
+    const uint64_t node = head(n).nodeid;
+    fuse_read_in in{};
+    std::memcpy(&in, slots_.data(n) + sizeof(fuse_in_header), sizeof in);
+    const fuse_attr* const attr = cache_.attributes(node, now_ns());
+    if (!attr && local_.renews(node, now_ns())) renew(node);
+    switch (local_.where(node, attr, in.size)) {
+        case LocalContents::Where::home: return false;
+        case LocalContents::Where::here:
+            take(n);
+            if (!read_here(n)) queue(n);
+            return true;
+        case LocalContents::Where::wait: break;
+    }
+    take(n);
+    waiting_.push_back({n, slots_.at(n).seq, node, now_ns() + store_ns});
+    return true;
+}
+
+// An error: it is not to be read here.
+Status Client::read_here(uint32_t n) {
+    static Bytes answer;
+    const fuse_in_header h = head(n);
+    fuse_read_in in{};
+    std::memcpy(&in, slots_.data(n) + sizeof h, sizeof in);
+    fuse_out_header out{};
+    answer.resize(sizeof out + std::min(in.size, data_bytes_max));
+    const ssize_t got = ::pread(local_.file(h.nodeid), answer.data() + sizeof out,
+                                answer.size() - sizeof out, static_cast<off_t>(in.offset));
+    if (got < 0) return fail_errno("read a content", errno);
+    out.len = static_cast<uint32_t>(sizeof out + static_cast<size_t>(got));
+    out.unique = h.unique;
+    std::memcpy(answer.data(), &out, sizeof out);
+    if (!slots_.at(n).dropped) TRY(to_kernel(answer.data(), out.len));
+    slots_.drop(n);
     return {};
+}
+
+// Reads that have waited for the store.
+void Client::decide() {
+    const int64_t now = now_ns();
+    for (const Waiting& w : std::exchange(waiting_, {})) {
+        Slot& slot = slots_.at(w.slot);
+        if (slot.state != Slot::taken || slot.seq != w.seq) continue;
+        if (slot.dropped) {
+            slots_.drop(w.slot);
+            continue;
+        }
+        const auto where = local_.where(w.node, cache_.attributes(w.node, now), 0);
+        if (where == LocalContents::Where::here && read_here(w.slot)) continue;
+        if (where == LocalContents::Where::wait && now < w.until_ns)
+            waiting_.push_back(w);
+        else
+            queue(w.slot);
+    }
+}
+
+void Client::hear_store() {
+    const bool had = local_.prove().has_value();
+    local_.hear();
+    if (!had) prove();
+    decide();
+}
+
+// The server is told by what it shall prove what it has.
+void Client::prove() {
+    if (!can_prove_ || !welcomed_ || !local_.prove()) return;
+    const Head first{sizeof(Prove), Kind::prove, 0, slots_.acked()};
+    say_.resize(sizeof first + sizeof(Prove));
+    std::memcpy(say_.data(), &first, sizeof first);
+    std::memcpy(say_.data() + sizeof first, &*local_.prove(), sizeof(Prove));
+}
+
+// The lease of a file that is read has ended: the next read is from here again.
+void Client::renew(uint64_t node) {
+    const int n = slots_.find_free();
+    if (n < 0) return;
+    struct {
+        fuse_in_header head;
+        fuse_getattr_in in;
+    } request{};
+    request.head.nodeid = node;
+    request.head.opcode = FUSE_GETATTR;
+    request.head.len = sizeof request;
+    send_own(static_cast<uint32_t>(n), &request, sizeof request);
+}
+
+// While there is nothing else to send.
+void Client::bring() {
+    if (!welcomed_ || !stream_ || bring_seq_ != 0 || !to_send_.empty()) return;
+    const int n = slots_.find_free();
+    Bytes request;
+    if (n < 0 || !local_.next_request(request)) return;
+    send_own(static_cast<uint32_t>(n), request.data(), static_cast<uint32_t>(request.size()));
+    bring_seq_ = slots_.at(static_cast<uint32_t>(n)).seq;
 }
 
 Status Client::interrupted(uint64_t unique) {
@@ -213,6 +336,13 @@ Status Client::answer_late() {
 // ---- to the server
 
 Status Client::send_some() {
+    while (welcomed_ && sent_ == 0 && !say_.empty()) {
+        const ssize_t left =
+            ::send(stream_.get(), say_.data(), say_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (left < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+        if (left < 0) return fail_errno("send to the home", errno);
+        say_.erase(say_.begin(), say_.begin() + left);
+    }
     while (welcomed_ && !to_send_.empty()) {
         const uint32_t n = to_send_.front();
         const Slot& slot = slots_.at(n);
@@ -310,6 +440,8 @@ Status Client::answered(const Talk::Message& message) {
                         std::to_string(welcome.version) + ", this node's " +
                         std::to_string(talk_version));
         welcomed_ = true;
+        can_prove_ = (welcome.known & 2) != 0;
+        prove();
         return {};
     }
     if (message.head.kind == Kind::recall && welcomed_) {
@@ -319,6 +451,12 @@ Status Client::answered(const Talk::Message& message) {
         cache_.recall(recall.directory, std::string(name.begin(), name.end()),
                       message.head.acked == 1);
         tell_kernel();
+        return {};
+    }
+    if (message.head.kind == Kind::content && welcomed_) {
+        Content content;
+        std::memcpy(&content, message.body.data(), sizeof content);
+        local_.learn(content);
         return {};
     }
     if (message.head.kind != Kind::answer || !welcomed_) return fail("an unexpected message");
@@ -339,7 +477,15 @@ Status Client::answered(const Talk::Message& message) {
             TRY(not_taken(errno, asked, message.body));
         }
     }
+    if (dropped && asked.opcode == FUSE_GETATTR && asked.unique == 0)  // renew
+        cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
+                     lease_said(message.head.acked), now_ns());
     slots_.drop(n);
+    if (dropped && message.head.seq == bring_seq_) {
+        bring_seq_ = 0;
+        local_.answered(message.body);
+        return {};
+    }
     if (dropped) undo(asked.opcode, asked.nodeid, message.body);
     return {};
 }
@@ -369,12 +515,20 @@ Status Client::hear_keeper() {
         ended_ = true;
         return {};
     }
+    if (word == 'c') {
+        local_.connect(std::move((*received)->descriptors[0]));
+        return {};
+    }
     stream_ = std::move((*received)->descriptors[0]);
     cache_.recall(0, {});  // recalls may have been lost with the stream before
     tell_kernel();
     talk_ = Talk();
     welcomed_ = false;
     sent_ = 0;
+    say_.clear();
+    local_.forget();
+    bring_seq_ = 0;
+    waiting_.clear();
     // What has no answer, in the order in which it was taken.
     to_send_.clear();
     for (uint32_t n = 0; n < slots; ++n)
@@ -426,20 +580,24 @@ Status Client::run() {
     (void)::fcntl(options_.fuse, F_SETFL, O_NONBLOCK);
     while (!ended_) {
         const bool late = signal_waits(), room = slots_.find_free() >= 0;
-        const bool sends = welcomed_ && !to_send_.empty();
-        pollfd ready[3] = {{room ? options_.fuse : -1, POLLIN, 0},
+        const bool sends = welcomed_ && (!to_send_.empty() || !say_.empty());
+        pollfd ready[4] = {{room ? options_.fuse : -1, POLLIN, 0},
                            {stream_.get(), static_cast<short>(POLLIN | (sends ? POLLOUT : 0)), 0},
-                           {options_.control, POLLIN, 0}};
-        if (::poll(ready, 3, late ? look_ms : -1) < 0 && errno != EINTR)
+                           {options_.control, POLLIN, 0},
+                           {local_.fd(), POLLIN, 0}};
+        if (::poll(ready, 4, late || !waiting_.empty() ? look_ms : -1) < 0 && errno != EINTR)
             return fail_errno("poll", errno);
         if ((ready[0].revents & POLLERR) != 0) return {};  // the mount has ended
         if (ready[0].revents != 0) TRY(take_requests());
         close_unwanted();
+        if (ready[3].revents != 0) hear_store();
+        if (!waiting_.empty()) decide();
         if (stream_)
             if (const Status said = talk(ready[1].revents); !said) lose_stream(said.error());
         if (ready[2].revents != 0)
             if (const Status heard = hear_keeper(); !heard) lose_stream(heard.error());
         if (late) TRY(answer_late());
+        bring();
     }
     return {};
 }

@@ -21,8 +21,8 @@ struct ClientOptions {
     int fuse = -1;   // /dev/fuse, of the mount
     int slots = -1;  // Slots::make
     // A SOCK_SEQPACKET to who keeps the mount. From it come streams to the server (SCM_RIGHTS, each
-    // attached already; the newest counts), and its end is the client's. One byte goes back when a
-    // stream has ended.
+    // attached already; the newest counts) and sockets to the store of contents, and its end is the
+    // client's. One byte goes back when a stream has ended.
     int control = -1;
     uint32_t uid = 0, gid = 0;  // of the job, here
 };
@@ -31,6 +31,8 @@ struct ClientOptions {
 Status run_client(const ClientOptions& options);
 // Gives a client a stream. The descriptor may be closed then.
 Status give_stream(int control, int stream);
+// The same of a socket to the node's store of contents (store.hpp).
+Status give_store(int control, int store);
 
 // The answer to FUSE_INIT. Nothing: a kernel that is too old (before 4.20).
 Result<Bytes> answer_init(ByteView request);

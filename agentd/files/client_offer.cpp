@@ -52,10 +52,18 @@ Result<Bytes> answer_init(ByteView request) {
     return Bytes(bytes, bytes + sizeof answer);
 }
 
-Status give_stream(int control, int stream) {
-    TRY_ASSIGN(const bool sent, send_descriptors(control, "s", {&stream, 1}));
+namespace {
+
+Status give(int control, const char* word, int descriptor) {
+    TRY_ASSIGN(const bool sent, send_descriptors(control, word, {&descriptor, 1}));
     if (!sent) return fail_errno("give the client of files a stream", EAGAIN);
     return {};
 }
+
+}  // namespace
+
+Status give_stream(int control, int stream) { return give(control, "s", stream); }
+
+Status give_store(int control, int store) { return give(control, "c", store); }
 
 }  // namespace souk::files

@@ -50,14 +50,27 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
         put_head(out, at, Kind::answer, head.seq);  // what was recalled since, nobody was told
         return true;
     }
-    const size_t at = out.size();
+    size_t at = out.size();
     out.resize(at + sizeof(Head));
     session_.handle(request, out);
     put_head(out, at, Kind::answer, head.seq, static_cast<uint64_t>(session_.leased()));
+    if (Bytes contents; put_contents(contents), !contents.empty()) {
+        out.insert(out.begin() + static_cast<ptrdiff_t>(at), contents.begin(), contents.end());
+        at += contents.size();  // before the answer, after which the file is read
+    }
     last_ = std::max(last_, head.seq);
     if (!may_repeat(request))
         kept_.emplace(head.seq, Bytes(out.begin() + static_cast<ptrdiff_t>(at), out.end()));
     return true;
+}
+
+void Answers::put_contents(Bytes& out) {
+    for (const Content& content : session_.contents().take_ready()) {
+        const size_t at = out.size();
+        out.resize(at + sizeof(Head));
+        put(out, content);
+        put_head(out, at, Kind::content, 0);
+    }
 }
 
 void Server::accept(int listener) {
@@ -107,12 +120,19 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             c.greeted = true;
             c.recalls = (hello.can & 1) != 0;
             session->second->session().shown_as(hello.uid, hello.gid);
-            const Welcome welcome{talk_version, session->second->begun() ? 1U : 0U};
+            const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 2U};
             const size_t at = c.out.size();
             c.out.resize(at + sizeof(Head));
             put(c.out, welcome);
             put_head(c.out, at, Kind::welcome, 0);
             return hello.version == talk_version;
+        }
+        case Kind::prove: {
+            Prove prove;
+            std::memcpy(&prove, m.body.data(), sizeof prove);
+            if (!c.greeted || session == sessions_.end()) return false;
+            session->second->session().contents().begin(prove);
+            return true;
         }
         case Kind::request:
             return c.greeted && session != sessions_.end() &&
@@ -134,6 +154,19 @@ void Server::recall(const Watches::Change& change) {
         c.out.insert(c.out.end(), change.name.begin(), change.name.end());
         put_head(c.out, at, Kind::recall, 0, change.stays ? 1 : 0);
     }
+}
+
+// Goes on with what takes long. True: there is more.
+bool Server::work() {
+    bool more = false;
+    for (Connection& c : connections_) {
+        const auto session = sessions_.find(c.session);
+        if (!c.greeted || c.broken || session == sessions_.end()) continue;
+        more = session->second->session().contents().work() || more;
+        session->second->put_contents(c.out);
+        send(c);
+    }
+    return more;
 }
 
 // Behind all answers so far.
@@ -186,7 +219,7 @@ void Server::send(Connection& c) {
 }
 
 Status Server::run(int listener, int socket_file) {
-    for (;;) {
+    for (bool more = false;;) {
         std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {
             const bool full = c.out.size() - c.sent >= queue_bytes_max;
@@ -195,7 +228,7 @@ Status Server::run(int listener, int socket_file) {
                  static_cast<short>((full ? 0 : POLLIN) | (c.sent < c.out.size() ? POLLOUT : 0)),
                  0});
         }
-        const int some = ::poll(ready.data(), ready.size(), told_ ? -1 : look_every_ms);
+        const int some = ::poll(ready.data(), ready.size(), more ? 0 : told_ ? -1 : look_every_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         size_t n = 2;
         for (Connection& c : connections_) {
@@ -206,6 +239,7 @@ Status Server::run(int listener, int socket_file) {
         if ((recall_changed() || !told_) && !has_name(socket_file)) return {};
         connections_.remove_if([](const Connection& c) { return c.broken; });
         if (ready[0].revents != 0) accept(listener);
+        more = work();
     }
 }
 

@@ -27,6 +27,8 @@ class Answers {
     // The answer to a request as one message behind what `out` holds. False: the request breaks
     // the rules of the talk.
     bool answer(const Head& head, ByteView request, Bytes& out);
+    // What is known by now of contents.
+    void put_contents(Bytes& out);
     bool begun() const { return last_ > 0; }
 
   private:
@@ -59,6 +61,7 @@ class Server {
     void receive(Connection& c);
     void recall(const Watches::Change& change);
     bool recall_changed();
+    bool work();
     bool take(Connection& c, const Talk::Message& message);
     void attach(Connection& c, uint64_t number);
     void leave(uint64_t number);

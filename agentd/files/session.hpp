@@ -15,6 +15,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "agentd/files/contents.hpp"
 #include "agentd/files/nodes.hpp"
 #include "agentd/files/talk.hpp"
 #include "agentd/files/watches.hpp"
@@ -64,6 +65,7 @@ class Session {
     void handle(ByteView request, Bytes& out);
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
+    Contents& contents() { return contents_; }
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }
 
@@ -133,6 +135,7 @@ class Session {
     const Export& tree_;
     Nodes nodes_;
     SessionWatches watches_;
+    Contents contents_;
     Lease leased_ = Lease::none;
     Fd proc_;  // /proc/self/fd
     std::unordered_map<uint64_t, Handle> handles_;

@@ -14,9 +14,13 @@
 namespace souk::files {
 namespace {
 
-Stamp stamp_of(const struct stat& st) {
-    return {st.st_mtim.tv_sec, st.st_ctim.tv_sec, static_cast<uint32_t>(st.st_mtim.tv_nsec),
-            static_cast<uint32_t>(st.st_ctim.tv_nsec), static_cast<uint64_t>(st.st_size)};
+// Of one name, by which it is watched. What changes seldom: programs, and what they load.
+bool is_program(const Node& node, const struct stat& st) {
+    if (st.st_nlink != 1) return false;
+    const std::string& name = node.name;
+    constexpr const char* ends[] = {".so", ".pyc", ".py", ".jar"};
+    return node.quiet || (st.st_mode & 0111) != 0 || name.find(".so.") != std::string::npos ||
+           std::ranges::any_of(ends, [&](const char* end) { return name.ends_with(end); });
 }
 
 }  // namespace
@@ -87,7 +91,8 @@ Session::Done Session::open(const fuse_in_header& head, Words& words, Bytes& out
     const int wish = static_cast<int>(in.flags);
     const int flags = directory ? O_RDONLY | O_DIRECTORY : wish & (O_ACCMODE | O_APPEND | O_TRUNC);
     // The user's own files: each open sees what was closed before it.
-    const bool watched = lease_of(head.nodeid) == Lease::program && is_watched_file(head.nodeid);
+    const bool noted = is_watched_file(head.nodeid);
+    const bool watched = noted && lease_of(head.nodeid) == Lease::program;
     Handle opened;
     if (const int error = open_node(head.nodeid, flags, opened.fd); error != 0) return error;
     opened.node = head.nodeid;
@@ -103,6 +108,8 @@ Session::Done Session::open(const fuse_in_header& head, Words& words, Bytes& out
     const bool keeps = node.known && node.stamp == now && (wish & O_TRUNC) == 0;
     node.stamp = now;
     node.known = true;
+    if (noted && (wish & O_ACCMODE) == O_RDONLY && is_program(node, st))
+        contents_.opened(head.nodeid, opened.fd.get(), st);
     return put_handle(std::move(opened), keeps ? FOPEN_KEEP_CACHE : 0, out);
 }
 

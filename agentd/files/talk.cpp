@@ -23,6 +23,12 @@ Status check(const Head& head) {
         case Kind::answer:
             if (head.bytes <= request_bytes_max) return {};
             break;
+        case Kind::prove:
+            if (head.bytes == sizeof(Prove)) return {};
+            break;
+        case Kind::content:
+            if (head.bytes == sizeof(Content)) return {};
+            break;
         case Kind::recall:
             if (head.bytes >= sizeof(Recall) && head.bytes <= sizeof(Recall) + name_bytes_max)
                 return {};

@@ -11,6 +11,7 @@
 // again.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -33,6 +34,8 @@ enum class Kind : uint32_t {
     leave,       // as attach: that session is over
     answer,      // server: fuse_out_header and what follows it; empty: nothing is to be told
     recall,      // server, to a client that can: Recall and a name (Cache::recall)
+    prove,       // client, to a server that can: Prove; the server then says `content`
+    content,     // server: Content, of a file that is opened next, or open
 };
 
 struct Head {
@@ -53,10 +56,26 @@ struct Hello {
 };
 struct Welcome {
     uint32_t version = talk_version;
-    uint32_t known = 0;  // 1: the server has this session's files; 0: it begins
+    uint32_t known = 0;  // 1: the server has this session's files; else it begins. 2: it can prove
 };
 struct Recall {
     uint64_t directory = 0;  // 0: everything
+};
+struct Prove {
+    uint8_t nonce[32] = {};
+};
+// What is in a file that the server has open for the job: by which the node may have it already
+// (store.hpp).
+struct ContentId {
+    std::array<uint8_t, 32> digest{}, proof{};  // SHA-256 of it, and of the nonce and it
+    uint64_t size = 0;
+    bool operator==(const ContentId&) const = default;
+};
+struct Content {
+    uint64_t node = 0;
+    ContentId id;
+    uint64_t mtime_s = 0, ctime_s = 0;
+    uint32_t mtime_ns = 0, ctime_ns = 0;
 };
 inline constexpr uint32_t name_bytes_max = 255;
 

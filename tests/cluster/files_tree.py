@@ -17,18 +17,21 @@ needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fu
 class Tree:
     """`home` is served; `here` is where it is mounted."""
 
-    def __init__(self, path, via=None, descriptors=None, quiet=None, home=None):
+    def __init__(self, path, via=None, descriptors=None, quiet=None, home=None,
+                 contents=None, env=None):
         self.home, self.here = home or path / "home", path / "here"
         self.home.mkdir(exist_ok=True)
         self.here.mkdir(exist_ok=True)
         words = [f"{BIN}/souk-files", "try", self.home, self.here, via or ""]
         words += [f"+{quiet}"] if quiet else []
+        words += [f"={contents}"] if contents else []
         few = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
                ) if descriptors else None
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=few,
-                                        env=os.environ | {"TMPDIR": str(path)})
+                                        env=os.environ | {"TMPDIR": str(path)} | (env or {}))
         self.server, self.socket = re.match(r"server (\d+) socket (\S+)",
                                             self.process.stdout.readline()).groups()
+        self.store = int(self.process.stdout.readline().split()[1]) if contents else None
         self.clients = []
         self.next_client()
 

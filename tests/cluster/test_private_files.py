@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """souk up --private-files: nodes that share no files of people's, and jobs of --files=auto, which
 is what these nodes are configured for. The home is n1, the slowest."""
+import hashlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -45,6 +48,32 @@ def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
     assert seen["places"] == ["n2"] and seen["files"] == "home"
     size = (top / "mine").stat().st_size
     assert seen["files_sent_bytes"] > size and seen["files_received_bytes"] > 0
+
+
+def test_a_program_crosses_the_network_once(market, top):
+    """It is kept on the node that ran it (agentd/files/store.hpp), for the next job."""
+    program = top / "mine"
+    program.write_bytes(open("/bin/cat", "rb").read() + os.urandom(4_000_000))
+    program.chmod(0o755)
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    (top / "out").write_text("")
+    until("an old program", lambda: time.time() > program.stat().st_ctime + 3)
+
+    def run():
+        job = market.srun("-p", 50, "--node", "n1", program, program, cwd=top)
+        assert job.wait() == 0, job.told
+        assert bytes(job.out) == program.read_bytes()
+        seen = market.until_job(job.id, "was counted", lambda j: j.get("files_requests", 0) > 0)
+        assert seen["places"] == ["n2"]
+        return seen["files_sent_bytes"]
+    first = run()
+    assert first > 4_000_000
+    kept = pathlib.Path(market.run_dir) / "state"
+    found = until("it kept", lambda: list(kept.glob(f"*/contents/{digest}")) or run() < 0)
+    assert [path.parts[-3] for path in found] == ["n2"]
+    assert hashlib.sha256(found[0].read_bytes()).hexdigest() == digest
+    least = min(run() for _ in range(4))  # a big one is known a little after it is opened
+    assert least < first / 2, (first, least)
 
 
 def test_it_moves_each_second_freezes_and_thaws(market, top):

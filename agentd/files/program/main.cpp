@@ -5,19 +5,24 @@
 //                                         +DIRECTORY in place of a SEALED: of programs (cache.hpp)
 //   client UID GID                        at the guest: fd 3 /dev/fuse, fd 4 the requests, fd 5
 //                                         its keeper
+//   store BYTES                           at the guest: fd 3 the directory of contents, fd 4 agentd,
+//                                         which brings clients (store.hpp)
 //   append UID GID GROUPS UMASK DIRECTORY OUT ERR
 //                                         at the home: what a job writes into files; fd 3 is
 //                                         agentd, fd 4 the note of how far it is (append.hpp)
-//   try ROOT MOUNTPOINT [SOCKET [+DIRECTORY...]]   both, of one directory, until it is unmounted;
-//                                         SOCKET: what leads to the server, if it is not its own
+//   try ROOT MOUNTPOINT [SOCKET [+DIRECTORY...] [=DIRECTORY]]   both, of one directory, until it is
+//                                         unmounted; SOCKET: what leads to the server, if it is not
+//                                         its own; =DIRECTORY: with a store of contents there
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,8 +39,10 @@
 #include "agentd/files/client.hpp"
 #include "agentd/files/program/append.hpp"
 #include "agentd/files/server.hpp"
+#include "agentd/files/store.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/version.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/process/read_ahead.hpp"
 
 namespace souk::files {
@@ -117,6 +124,29 @@ Status relay(const std::vector<std::string>& words) {
     return run_client({3, 4, 5, uid, gid});
 }
 
+// Root without its privileges: its files are its own.
+Status give_up_privileges() {
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail_errno("no new privileges", errno);
+    const __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    const __user_cap_data_struct none[2] = {};
+    if (::syscall(SYS_capset, &head, none) != 0) return fail_errno("capset", errno);
+    return {};
+}
+
+Status keep_contents(Fd directory, uint64_t bytes_max, int control) {
+    TRY(give_up_privileges());
+    TRY_ASSIGN(Store store, Store::open(std::move(directory), bytes_max));
+    return store.run(control);
+}
+
+Status store(const std::vector<std::string>& words) {
+    const auto bytes = whole_number<uint64_t>(words[0]);
+    if (!bytes || *bytes == 0) return fail("bad size " + words[0]);
+    (void)limits();
+    return keep_contents(Fd(3), *bytes, 4);
+}
+
 Status append(const std::vector<std::string>& words) {
     TRY_ASSIGN(const uint32_t uid, number_of_user(words[0]));
     TRY_ASSIGN(const uint32_t gid, number_of_user(words[1]));
@@ -131,7 +161,8 @@ Status append(const std::vector<std::string>& words) {
 // ---- try
 
 struct Try {
-    std::string root, mountpoint, via;
+    std::string root, mountpoint, via, contents;
+    Fd store;
     std::vector<std::string> quiet;
     std::string directory, socket;
     Fd listener, name, fuse, slots, control;
@@ -209,6 +240,38 @@ Status connect_client(Try& t) {
     return give_stream(t.control.get(), stream.get());
 }
 
+Status start_store(Try& t) {
+    if (t.contents.empty()) return {};
+    TRY_ASSIGN(Fd directory, open_at(AT_FDCWD, t.contents, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
+    t.store = Fd(pair[0]);
+    const Fd theirs(pair[1]);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        t.fuse.reset();
+        t.store.reset();
+        const char* bytes = std::getenv("SOUK_CONTENT_BYTES");
+        const auto most = whole_number<uint64_t>(bytes ? bytes : "1073741824");
+        const Status done = keep_contents(std::move(directory), most.value_or(0), theirs.get());
+        ::_exit(done ? 0 : fail_with(done.error().message));
+    }
+    std::printf("store %d\n", pid);
+    return {};
+}
+
+Status give_client_store(Try& t) {
+    if (!t.store) return {};
+    int pair[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return fail_errno("socketpair", errno);
+    const Fd one(pair[0]), other(pair[1]);
+    const int theirs = one.get();
+    TRY(send_descriptors(t.store.get(), "c", {&theirs, 1}));
+    return give_store(t.control.get(), other.get());
+}
+
 Status start_client(Try& t) {
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
@@ -218,11 +281,13 @@ Status start_client(Try& t) {
     const pid_t pid = ::fork();
     if (pid == 0) {
         t.control.reset();
+        t.store.reset();
         const Status done =
             run_client({t.fuse.get(), t.slots.get(), theirs.get(), ::geteuid(), ::getegid()});
         ::_exit(done ? 0 : fail_with(done.error().message));
     }
     TRY_ASSIGN(t.client, Pidfd::open(pid));
+    if (const Status given = give_client_store(t); !given) (void)fail_with(given.error().message);
     std::printf("client %d\n", pid);
     std::fflush(stdout);
     return {};
@@ -258,14 +323,18 @@ Status try_it(const std::vector<std::string>& words) {
     t.quiet = parted({words.begin() + std::min<ptrdiff_t>(3, static_cast<ptrdiff_t>(words.size())),
                       words.end()})
                   .second;
+    if (words.back().starts_with('=')) t.contents = words.back().substr(1);
     TRY(make_listener(t));
     TRY(mount_it(t));
     start_server(t);
     std::printf("server %d socket %s\n", t.server, t.socket.c_str());
+    TRY(start_store(t));
     TRY(start_client(t));
     const Status kept = keep(t);
     t.remove_socket();
-    ::waitpid(t.server, nullptr, 0);
+    t.store.reset();
+    while (::wait(nullptr) > 0) {
+    }
     return kept;
 }
 
@@ -276,6 +345,7 @@ struct Verb {
 };
 constexpr Verb verbs[] = {{"serve", 4, 64, serve},
                           {"client", 2, 2, relay},
+                          {"store", 1, 1, store},
                           {"append", 7, 7, append},
                           {"try", 2, 16, try_it}};
 
