@@ -62,12 +62,13 @@ def test_what_comes_along_is_there(prefix):
         assert (prefix / path).exists(), path
     units = sorted((prefix / "lib/systemd/system").iterdir())
     assert [u.name for u in units] == ["souk-agentd.service", "souk-backup.service",
-                                       "souk-backup.timer", "souk-marketd.service",
-                                       "souk-web.service"]
+                                       "souk-backup.timer", "souk-leave.service",
+                                       "souk-marketd.service", "souk-web.service"]
     for unit in units:
         if unit.suffix == ".timer":
             continue
-        where = {"souk-web": "bin", "souk-backup": "lib/souk"}.get(unit.stem, "sbin")
+        where = {"souk-web": "bin", "souk-backup": "lib/souk",
+                 "souk-leave": "lib/souk"}.get(unit.stem, "sbin")
         assert f"ExecStart=/opt/souk/{where}/" in unit.read_text()
 
 
@@ -83,7 +84,8 @@ def test_systemd_takes_the_units(prefix, tmp_path):
 
 
 # What docs/security.md says, and a tenth: the weights are those of the systemd that is here.
-SCORES = {"souk-agentd": 8.9, "souk-marketd": 1.3, "souk-web": 1.0, "souk-backup": 1.0}
+SCORES = {"souk-agentd": 8.9, "souk-marketd": 1.3, "souk-web": 1.0, "souk-backup": 1.0,
+          "souk-leave": 0.8}
 
 
 @pytest.mark.parametrize("unit", SCORES)

@@ -2,6 +2,7 @@
 """What marketd tells a service manager: that it is ready, alive, and has read its configuration
 again."""
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -108,3 +109,31 @@ def test_a_configuration_that_is_wrong_changes_nothing(manager):
     m.hears("RELOADING=1")
     m.hears("READY=1")
     assert "finished_max" in m.logged() and m.daemon.poll() is None
+
+
+LEAVE = pathlib.Path(__file__).parents[2] / "contrib/systemd/souk-leave"
+STATUS = '{{"node":"n1","on_market":{},"set_by_owner":[{}]}}'
+BY_HAND = '{"name":"price","value":"15","configuration":"0"},' \
+    '{"name":"market","value":"on","configuration":"off"}'
+
+
+@pytest.mark.parametrize("manager_is, status, off, back", [
+    ("stopping", STATUS.format("true", ""), ["market off"], ["unset market"]),
+    ("stopping", STATUS.format("true", BY_HAND), ["market off"], ["market on"]),
+    ("stopping", STATUS.format("false", ""), [], []),  # off before: off after
+    ("running", STATUS.format("true", ""), [], []),  # the unit alone is stopped
+])
+def test_guests_leave_when_the_machine_goes_down_and_may_come_when_it_is_up(
+        tmp_path, manager_is, status, off, back):
+    said = tmp_path / "said"
+    for name, text in (("systemctl", f"echo {manager_is}"), ("pvdctl", f"""
+case $* in *status*) echo '{status}' ;; *) echo "$*" >> {said} ;; esac""")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SOUK_LEAVE_NOTE": f"{tmp_path}/note"}
+
+    def leave(word):
+        said.write_text("")
+        subprocess.run([LEAVE, word], env=env, check=True, timeout=20)
+        return [line.replace("--patience 1m ", "") for line in said.read_text().splitlines()]
+    assert (leave("off"), leave("back"), leave("back")) == (off, back, [])
