@@ -377,7 +377,14 @@ START_TEST(a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whol
         source.put("job", "a", "backup");
         must_commit(source);
     }
+    // As root does for marketd, which is another user.
+    if (geteuid() == 0) ck_assert_int_eq(chown(dir.path.c_str(), 4321, 4321), 0);
     ck_assert_text(restore(file), "kept ");  // nothing was there
+    for (const char* name : {"/state.db", "/lock"}) {
+        struct stat st;
+        ck_assert_int_eq(stat((dir.path + name).c_str(), &st), 0);
+        ck_assert_uint_eq(st.st_uid, geteuid() == 0 ? 4321 : geteuid());
+    }
     {
         StateDb state = open_state(dir.path);
         ck_assert_text(text_of(state, "job"), "a=backup;");

@@ -38,6 +38,21 @@ std::string kept_name(const std::string& file) {
     return free;
 }
 
+// What root has made in the directory of a daemon that is another user's becomes that user's. Only
+// what has this one name, and is root's: the daemon may have put something else there.
+Status give_to_owner_of(const std::string& dir, const Fd& file) {
+    struct stat place {};
+    struct stat st {};
+    if (::stat(dir.c_str(), &place) != 0) return fail_errno("stat " + dir, errno);
+    if (::fstat(file.get(), &st) != 0) return fail_errno("stat in " + dir, errno);
+    if (::geteuid() != 0 || place.st_uid == 0 || st.st_uid != 0) return {};
+    if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+        return fail("a file in " + dir + " was swapped for another one: nothing was restored");
+    if (::fchown(file.get(), place.st_uid, place.st_gid) != 0)
+        return fail_errno("chown in " + dir, errno);
+    return {};
+}
+
 }  // namespace
 
 void StateCopy::Close::operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -84,7 +99,7 @@ Result<Fd> StateCopy::whole() {
     if (sqlite3_exec(to_.get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr) !=
         SQLITE_OK)
         return fail("cannot write " + part_ + ": " + sqlite3_errmsg(to_.get()));
-    return open_at(AT_FDCWD, part_, O_RDONLY);
+    return open_at(AT_FDCWD, part_, O_RDONLY | O_NOFOLLOW);
 }
 
 Result<int64_t> StateCopy::give_name() {
@@ -117,6 +132,8 @@ Result<std::string> restore_state(const std::string& file, const std::string& di
             TRY_ASSIGN(more, copy.step(-1));
         }
         TRY_ASSIGN(const Fd whole, copy.whole());
+        TRY(give_to_owner_of(dir, whole));
+        TRY(give_to_owner_of(dir, lock));
         if (fsync(whole.get()) != 0) return fail_errno("sync " + part, errno);
         TRY(copy.give_name());
     }

@@ -46,7 +46,7 @@ Result<bool> has_log(const std::string& file) {
 
 // The lock goes with the descriptor, however the process ends.
 Result<Fd> StateDb::lock_directory(const std::string& dir) {
-    TRY_ASSIGN(Fd lock, open_at(AT_FDCWD, dir + "/lock", O_RDWR | O_CREAT, 0600));
+    TRY_ASSIGN(Fd lock, open_at(AT_FDCWD, dir + "/lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
     if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK) return fail_errno("lock " + dir + "/lock", errno);
         std::string pid = read_file(AT_FDCWD, dir + "/lock", 64).value_or("");
