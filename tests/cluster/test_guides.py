@@ -1,26 +1,44 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every command that the guides and README show is run, in the order in which they show it, in a
-market of three nodes on this host. An id that they show stands for the job that was submitted
-last."""
+"""Every command that README and the documents show is run, in the order in which they show it, in
+a market of three nodes on this host. An id that they show stands for the job that was submitted
+last. What cannot be run here is named, with the test that runs it."""
+import contextlib
 import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import pytest
 
 from conftest import BIN, Market, bring_up
 
 ROOT = pathlib.Path(__file__).parents[2]
+# Those that come first change no setting that a later one needs.
 GUIDES = ["docs/getting-started", "docs/user", "docs/owner", "docs/operator", "docs/decision-log",
-          "docs/coallocation", "README"]
-PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "marketsim", "agentd", "marketd",
-            "echo", "apt", "make", "systemctl", "systemd-sysusers", "systemd-tmpfiles")
+          "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates", "docs/files",
+          "docs/mmon", "docs/web"]
+PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
+            "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
+            "systemd-tmpfiles", "grep")
 # What only a machine of its own can do: package managers and service managers. Their packages,
 # units and targets must be those that there are.
 NOT_HERE = ("apt ", "systemctl ", "systemd-sysusers", "systemd-tmpfiles", "make")
 # What the market of these tests has done, or still needs; a log that is fetched.
-DONE = ("souk up", "souk down", "marketsim coallocation --log")
+DONE = ("souk up", "souk down", "SOUK_LOG=debug souk up", "marketsim coallocation --log")
+# What needs a market with certificates, or somebody who ends it: how it begins, the file that runs
+# it, and the words there.
+ELSEWHERE = [
+    ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
+    ("souk setup node --join", "cluster/test_trust.py", '"setup", "node", "--join"'),
+    ("souk token create", "cluster/test_trust.py", '"token", "create"'),
+    ("souk operator add", "cluster/test_operators.py", '"operator", "add"'),
+    ("marketctl --cert ~/ada", "cluster/test_operators.py", "--cert"),
+    ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
+    ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
+    ("marketctl web-token", "cluster/test_web_orders.py", "web-token"),
+]
+ALL_ELSEWHERE = ("docs/certificates", "docs/web")
 MAY_FAIL = {"souk doctor"}  # it says what this machine lacks
 
 
@@ -29,10 +47,24 @@ def market():
     yield from bring_up(Market("--nodes", "3", "--speeds", "100,80,60"))
 
 
+@pytest.fixture
+def local_path():
+    """Of a job: none below /tmp."""
+    with tempfile.TemporaryDirectory(prefix="souk-guides.", dir="/var/tmp") as directory:
+        yield directory
+
+
 def commands(guide):
     text = (ROOT / f"{guide}.md").read_text()
-    found = re.findall(r"^ {4}(\S.*)$", text, re.M)
-    return [c for c in found if c.split()[0] in PROGRAMS]
+    found = re.findall(r"^ {4}(?:\w+[#$] +|# )?(\S.*)$", text, re.M)
+    found = [c for c in found if "-->" not in c and not c.startswith("souk vm ")]  # pictures
+    return [c for c in found if c.split()[0].partition("=")[0] in (*PROGRAMS, "SOUK_LOG")]
+
+
+def elsewhere(command):
+    """The files that run it, with the words there."""
+    bare = command.split("#")[0].strip()
+    return [(file, words) for begin, file, words in ELSEWHERE if f"{bare} ".startswith(f"{begin} ")]
 
 
 def units_and_packages():
@@ -49,24 +81,61 @@ def test_what_is_for_other_machines_names_what_there_is(guide):
             continue
         for word in re.findall(r"souk-[\w-]+", command):
             assert word in known, command
-        for target in re.findall(r"^make +([\w-]+)", command):
+        for target in re.findall(r"^make +([\w-]+)(?![\w=-])", command):
             assert re.search(rf"^{target}:", makefile, re.M), command
 
 
+def test_no_document_shows_commands_that_are_not_looked_at():
+    shown = {f"docs/{p.stem}" for p in (ROOT / "docs").glob("*.md") if commands(f"docs/{p.stem}")}
+    assert shown <= set(GUIDES)
+
+
+def test_what_is_run_elsewhere_is_run_there():
+    used = [found for guide in GUIDES for c in commands(guide) for found in elsewhere(c)]
+    assert {file for file, _ in used} == {file for _, file, _ in ELSEWHERE}
+    for file, words in used:
+        assert words in re.sub(r"\s+", " ", (ROOT / "tests" / file).read_text()), (file, words)
+
+
+def on_a_terminal(command, env):
+    """It shows something there, and ends at a key."""
+    control, terminal = os.openpty()
+    process = subprocess.Popen(command, env={**env, "TERM": "xterm"}, stdin=terminal,
+                               stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    try:
+        assert os.read(control, 1)
+        os.write(control, b"q")
+        with contextlib.suppress(OSError):
+            while os.read(control, 65536):
+                pass
+        return process.wait(20)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(control)
+
+
 @pytest.mark.parametrize("guide", GUIDES)
-def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path):
+def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path, local_path):
     config = tmp_path / "agentd.conf"
     config.write_text('market = "192.0.2.1:7070"\n')
     env = {**os.environ, **market.env, "PATH": f"{BIN}:{os.environ['PATH']}"}
     (tmp_path / "big.tar").write_bytes(bytes(1 << 20))
-    (tmp_path / "simulate").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tmp_path / "simulate").chmod(0o755)
+    for program, seconds in (("simulate", 600), ("mine", 1)):
+        (tmp_path / program).write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
+        (tmp_path / program).chmod(0o755)
     job, ran = "n1.1", 0
     for command in commands(guide):
-        if command.startswith(NOT_HERE + DONE):
+        if command.startswith(NOT_HERE + DONE) or elsewhere(command):
             continue
-        line = re.sub(r"\bn1\.1\b", job, command)
+        if command == "mmon":
+            assert on_a_terminal(["mmon"], env) == 0
+            continue
+        line = re.sub(r"\bn1\.\d+\b", job, command)
+        line = line.replace("/run/souk/", f"{market.run_dir}/")
         line = re.sub(r"(/var/backups/souk|/tmp)(?=/)", str(tmp_path), line)
+        line = re.sub(r" /scratch| /data/genomes", f" {local_path}", line)
         line = line.replace("agentd --check-config", f"agentd --config {config} --check-config")
         done = subprocess.run(["bash", "-c", line], env=env, cwd=tmp_path, capture_output=True,
                               text=True, stdin=subprocess.DEVNULL, timeout=100)
@@ -74,7 +143,7 @@ def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path):
         if "--detach" in command:
             job = done.stdout.strip()
         ran += 1
-    assert ran >= 1
+    assert ran >= 1 or guide in ALL_ELSEWHERE
 
 
 def test_each_message_of_the_troubleshooting_is_said_somewhere():

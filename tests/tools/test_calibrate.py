@@ -2,10 +2,13 @@
 """The speed that a machine is measured to have, and what agentd makes of it."""
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import threading
 import time
+
+import pytest
 
 from conftest import BIN
 
@@ -49,6 +52,48 @@ def agentd(tmp_path, *more, text=""):
     config.write_text(f'node = "n1"\nmarket = "127.0.0.1:1"\nstate = "{tmp_path}/state"\n' + text)
     return subprocess.run([f"{BIN}/agentd", "--config", config, *more], capture_output=True,
                           text=True, timeout=60)
+
+
+def group_of(name):
+    """A new control group with a tenth of a processor (cpu.max), in which a shell is put."""
+    mounts = [line.split()[1:4] for line in open("/proc/self/mounts")]
+    for at, kind, options in mounts:
+        v2 = kind == "cgroup2" and "cpu" in open(f"{at}/cgroup.subtree_control").read().split()
+        if not v2 and not (kind == "cgroup" and "cpu" in options.split(",")):
+            continue
+        group = pathlib.Path(at) / name
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if v2:
+            (group / "cpu.max").write_text("10000 100000")
+        else:
+            (group / "cpu.cfs_period_us").write_text("100000")
+            (group / "cpu.cfs_quota_us").write_text("10000")
+        return group
+    return None
+
+
+def test_two_unlike_machines_rank_rightly_untouched(tmp_path):
+    group = group_of(f"souk-calibrate-{os.getpid()}")
+    if not group:
+        pytest.skip("no controller of cpu here that this test may use")
+    speeds = {}
+    try:
+        for _ in range(4):  # what else this machine does may slow down the first of the two
+            for name, enter in (("fast", ""), ("slow", f"echo $$ > {group}/cgroup.procs; ")):
+                config = tmp_path / f"{name}.conf"
+                config.write_text(f'node = "{name}"\nmarket = "127.0.0.1:1"\n'
+                                  f'state = "{tmp_path}/{name}"\n')
+                subprocess.run(["sh", "-c", f"{enter}exec {BIN}/agentd --config {config} "
+                                "--calibrate"], check=True, capture_output=True, timeout=120)
+                speeds[name] = int((tmp_path / name / "speed").read_text())
+            if speeds["slow"] < 0.5 * speeds["fast"]:
+                break
+    finally:
+        group.rmdir()
+    assert speeds["slow"] < 0.5 * speeds["fast"], speeds
 
 
 def test_agentd_keeps_the_speed_and_measures_none_beside_guests(tmp_path):
