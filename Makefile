@@ -109,7 +109,8 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
         sim fault-table test demo authority-table attack check-deb check-fresh \
-        configuration-reference deb install manuals repo bench bench-build mutants study tidy clean
+        check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
+        bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -207,11 +208,18 @@ install: bins manuals  ## everything below DESTDIR and PREFIX
 deb: bins manuals    ## Debian packages of what was built, into BUILD/deb
 	@scripts/deb $(BUILD)
 
+# RELEASE: trixie; ARCH: this machine's.
+deb-for: manuals     ## packages for another RELEASE or ARCH (arm64), in a root of it (root)
+	@scripts/deb-for $(BUILD) "$(or $(RELEASE),trixie)" $(ARCH)
+
 check-deb: deb       ## the packages in a fresh root: install, upgrade, remove, purge (root)
 	@scripts/check-deb $(BUILD)
 
 check-fresh: deb     ## three fresh machines from the packages: a market, reboots, upgrades (root)
 	@scripts/check-fresh $(BUILD)
+
+check-fresh-vm: deb  ## the same with three machines emulated by QEMU, a kernel each (root)
+	@scripts/check-fresh $(BUILD) vm
 
 # FROM: a folder of packages (BUILD/deb).
 repo:                ## an apt repository from a folder of packages, into REPO (BUILD/repo)

@@ -11,6 +11,8 @@ import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_LIMIT = 60
+ENVIRONMENT = ["HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
+               "DEBIAN_FRONTEND=noninteractive"]
 
 
 class Late(AssertionError):
@@ -38,6 +40,24 @@ def read(path):
         return ""
 
 
+def make_root(root, name, base, repo, newer):
+    """The files of a machine of this name: `base` is a tar of a root of Debian, `repo` and `newer`
+    are folders of packages."""
+    os.mkdir(root)
+    run("tar", "-C", root, "-xf", base)
+    shutil.copytree(repo, f"{root}/srv/souk")
+    shutil.copytree(newer, f"{root}/srv/newer")
+    shutil.rmtree(f"{root}/etc/apt/sources.list.d", ignore_errors=True)
+    for file, text in (("apt/sources.list", "deb [trusted=yes] file:/srv/souk ./\n"),
+                       ("hostname", f"{name}\n"), ("hosts", "127.0.0.1 localhost\n"),
+                       # otherwise its first start would ask questions
+                       ("machine-id", f"{uuid.uuid4().hex}\n")):
+        with open(f"{root}/etc/{file}", "w", encoding="ascii") as f:
+            f.write(text)
+    if os.path.exists(f"{root}/usr/sbin/policy-rc.d"):
+        os.unlink(f"{root}/usr/sbin/policy-rc.d")
+
+
 class Network:
     """A bridge in a network namespace, to which the machines are plugged."""
 
@@ -60,6 +80,9 @@ class Network:
             run("ip", "-n", ns, "link", "set", link, "up")
         return f"/run/netns/{ns}"
 
+    def unplug(self, name):
+        subprocess.run(["ip", "netns", "del", f"{self.tag}-{name}"], check=False)
+
     def down(self):
         for name in os.listdir("/run/netns"):
             if name.startswith(self.tag + "-"):
@@ -67,27 +90,19 @@ class Network:
 
 
 class Machine:
-    """`base`: a tar of a root; `repo`: the folder of packages. It is off until boot()."""
+    """It is off until boot(). The words that are given to it are root's."""
+    # Who has jobs there. Here they are root's: without CAP_SYS_RESOURCE, which a container may
+    # lack, those of nobody else can move.
+    user, home = "root", "/root"
+    patience = 1  # how much longer all may take than on a machine that is not emulated
+    checkpoint_s = 2
 
-    def __init__(self, network, place, name, address, base, repo):
-        self.name, self.address, self.pid = name, address, 0
+    def __init__(self, network, place, name, address, base, repo, newer):
+        self.name, self.network, self.pid = name, network, 0
         self.tag = f"{network.tag}-{name}"
         self.root, self.netns = f"{place}/{name}", network.plug(name, address)
         self.log = f"{place}/{name}.log"
-        os.mkdir(self.root)
-        run("tar", "-C", self.root, "-xf", base)
-        shutil.copytree(repo, f"{self.root}/srv/souk")
-        shutil.rmtree(f"{self.root}/etc/apt/sources.list.d", ignore_errors=True)
-        with open(f"{self.root}/etc/apt/sources.list", "w", encoding="ascii") as f:
-            f.write("deb [trusted=yes] file:/srv/souk ./\n")
-        with open(f"{self.root}/etc/hostname", "w", encoding="ascii") as f:
-            f.write(name + "\n")
-        with open(f"{self.root}/etc/hosts", "w", encoding="ascii") as f:
-            f.write("127.0.0.1 localhost\n")
-        with open(f"{self.root}/etc/machine-id", "w", encoding="ascii") as f:
-            f.write(uuid.uuid4().hex + "\n")  # otherwise its first start would ask questions
-        if os.path.exists(f"{self.root}/usr/sbin/policy-rc.d"):
-            os.unlink(f"{self.root}/usr/sbin/policy-rc.d")
+        make_root(self.root, name, base, repo, newer)
 
     def boot(self):
         with open(f"{self.root}/srv/boot_id", "w", encoding="ascii") as f:
@@ -106,35 +121,33 @@ class Machine:
                     return int(child)
             return 0
         self.pid = until(f"{self.name} boots", init, START_LIMIT)
-        try:
-            until(f"{self.name} is up", lambda: self.runs("systemctl is-system-running").strip() in
-                  ("running", "degraded"), START_LIMIT)
-        except Late as late:
-            raise Late(f"{late}: {self.runs('systemctl list-jobs')}") from None
+        self.wait_up()
 
-    def words(self, command, tty=False):
-        return ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
-                "env", "-i", "HOME=/root", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
-                "DEBIAN_FRONTEND=noninteractive", "bash", "-c", command]
+    def ran(self, command, limit):
+        """Its exit status, its output and its errors."""
+        words = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
+                 "env", "-i", *ENVIRONMENT, "bash", "-c", command]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=limit)
+        return done.returncode, done.stdout, done.stderr
 
     def runs(self, command, limit=300):
         """What it prints, however it ends."""
-        return subprocess.run(self.words(command), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=limit).stdout
+        return self.ran(command, limit * self.patience)[1]
 
     def does(self, command, limit=300):
         """What it prints; an error if it fails."""
-        done = subprocess.run(self.words(command), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=limit)
-        if done.returncode != 0:
-            raise AssertionError(f"{self.name}# {command}: {done.returncode}\n"
-                                 f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return done.stdout
+        code, out, errors = self.ran(command, limit * self.patience)
+        if code != 0:
+            raise AssertionError(f"{self.name}# {command}: {code}\n{out[-2000:]}{errors[-2000:]}")
+        return out
 
-    def start(self, command, **more):
-        """A command that goes on, with pipes."""
-        return subprocess.Popen(self.words(command), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+    def wait_up(self):
+        try:
+            until(f"{self.name} is up", lambda: self.runs("systemctl is-system-running").strip() in
+                  ("running", "degraded"), START_LIMIT * self.patience)
+        except Late as late:
+            raise Late(f"{late}: {self.runs('systemctl list-jobs')}") from None
 
     def power_off(self):
         """As if the plug were pulled: all that runs in it ends at once."""
@@ -143,12 +156,15 @@ class Machine:
             self.outer.wait(START_LIMIT)
         self.pid = 0
 
-    def reboot(self):
-        self.power_off()
-        self.boot()
+    def shut_down(self):
+        """In order, as its administrator does."""
+        self.ran("systemctl --no-block reboot", START_LIMIT)
+        self.outer.wait(START_LIMIT)
+        self.pid = 0
 
     def remove(self):
         self.power_off()
+        self.network.unplug(self.name)
         for mounted in sorted((line.split()[1] for line in read("/proc/self/mounts").splitlines()
                                if line.split()[1].startswith(self.root)), reverse=True):
             subprocess.run(["umount", "-l", mounted], check=False)

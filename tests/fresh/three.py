@@ -1,45 +1,67 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Three fresh machines become a market: what is typed, and how long it takes until the first job
-has ended and is paid for, and until the first move. Then each machine is rebooted, and each gets
-newer packages, under 20 jobs, of which nothing may be lost.
+has ended and is paid for, and until the first move. Then each machine is rebooted in order, and
+loses its power, and each gets newer packages, under 20 jobs, of which nothing may be lost. At last
+the market's machine is no more, and a fresh one goes on from a backup.
 
-Usage: three.py BASE REPO NEWER: a tar of a root of Debian, the folder of an apt repository, and one
-with the same packages of a newer version. Each step is a line with the seconds since the first word
-was typed."""
+Usage: three.py BASE REPO NEWER TESTLOAD [KERNEL]: a tar of a root of Debian, the folder of an apt
+repository, one with the same packages of a newer version, and the program that the jobs are, to run
+unmoved. With KERNEL, a directory of what scripts/vm/fetch made, the machines are emulated
+(tests/vm/emulated.py). Each step is a line with the seconds since the first word was typed."""
 import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 
-from machines import Machine, Network, read, until
+from machines import Machine, Network, until
 
 JOBS = 20
 LIMIT = 120
 STEPS = 2000  # of a job: each of them is printed
-WORK = f"testload --steps {STEPS} --print-every 20 --digest --memory 4"
+WORK = f"--steps {STEPS} --print-every 20 --digest --memory 4"
+IDENTITY = "/var/lib/souk/marketd/identity"  # the market's keys
 
 
 class Three:
-    def __init__(self, place, base, repo, newer):
-        self.newer, self.typed, self.began = newer, [], 0
-        self.network = Network(f"sf{os.getpid()}")
-        self.network.up()
-        self.machines = []
-        for i, name in enumerate(("m", "n1", "n2")):
-            self.machines.append(Machine(self.network, place, name, f"10.99.0.{i + 1}", base, repo))
-        self.market, self.n1, self.n2 = self.machines
-        self.nodes = self.machines[1:]
+    def __init__(self, place, network, kind, packages, testload):
+        self.network, self.kind, self.typed, self.began = network, kind, [], time.monotonic()
+        self.place, self.packages, self.testload = place, packages, testload
+        self.limit, self.machines = LIMIT * kind.patience, []
+        network.up()
+        self.market, self.n1, self.n2 = (self.machine(name, i + 1) for i, name in
+                                         enumerate(("m", "n1", "n2")))
+        self.nodes = [self.n1, self.n2]
+
+    def machine(self, name, number):
+        """A fresh one, which is off."""
+        made = self.kind(self.network, self.place, name, f"10.99.0.{number}", *self.packages)
+        self.machines.append(made)
+        return made
 
     def say(self, text):
         print(f"check-fresh: [{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
 
     def type(self, machine, command):
         """As a person does: it counts."""
-        self.typed.append(f"{machine.name}# {command}")
-        return machine.does(command)
+        job = command.startswith("srun ")
+        self.typed.append(f"{machine.name}{'$' if job else '#'} {command}")
+        return self.as_user(machine, command) if job else machine.does(command)
+
+    def until(self, what, predicate):
+        return until(what, predicate, self.limit)
+
+    def connected(self):
+        """Whether both nodes are."""
+        return self.market.runs(
+            "marketctl list-providers --json").count('"connected":true') == 2
+
+    def as_user(self, machine, command):
+        return machine.does(f"runuser -u {machine.user} -- sh -c 'cd; {command}'")
 
     def jobs(self, *states):
         every = json.loads(self.market.does("marketctl list-jobs --state all --json"))
@@ -48,15 +70,9 @@ class Three:
     def job(self, id):
         return json.loads(self.market.does(f"marketctl job {id} --json"))
 
-    def remove(self):
-        for machine in self.machines:
-            machine.remove()
-        self.network.down()
-
 
 def from_packages_to_a_market(t):
     """Three lines, one on each machine; then the first job, and its first move."""
-    t.began = time.monotonic()
     said = t.type(t.market, "apt-get -q update && apt-get -q install -y souk-market souk-tools && "
                   "souk setup market --nodes n1,n2")
     t.say("the market runs, from packages")
@@ -65,25 +81,26 @@ def from_packages_to_a_market(t):
         t.type(node, "apt-get -q update && apt-get -q install -y souk-agent souk-tools souk-criu "
                f"&& {line}")
         t.say(f"{node.name} is a node of it")
-        # Here jobs are root's: without CAP_SYS_RESOURCE those of nobody else can move.
-        node.does("echo 'guest_uid_min = 0' >> /etc/souk/agentd.conf; systemctl restart "
-                  "souk-agentd")
-    until("both nodes are on the market", lambda: t.market.runs(
-        "marketctl list-providers").count("on market") == 2 or t.market.runs(
-        "marketctl list-providers --json").count('"on_market":true') == 2, LIMIT)
+        if node.user == "root":
+            node.does("echo 'guest_uid_min = 0' >> /etc/souk/agentd.conf; systemctl restart "
+                      "souk-agentd")
+        # A program of theirs: an upgrade brings another testload.
+        t.as_user(node, "cp /usr/bin/testload work")
+    t.until("both nodes are on the market", lambda: t.market.runs(
+        "marketctl list-providers --json").count('"on_market":true') == 2)
     print(t.market.does("marketctl list-providers"), end="")
     lines = len(t.typed)
     for node in t.nodes:
         t.type(node, "pvdctl set price 15")
-    out = t.type(t.n1, "srun -p 40 sh -c 'sleep 1; echo hello from a job'")
+    out = t.type(t.n1, "srun -p 40 sh -c \"sleep 1; echo hello from a job\"")
     assert out == "hello from a job\n", out
-    first, = until("it is charged for",
-                   lambda: json.loads(t.market.does("marketctl receipts --json")), LIMIT)
+    first, = t.until("it is charged for",
+                     lambda: json.loads(t.market.does("marketctl receipts --json")))
     assert first["paid"] == first["earned"] > 0, first
     done = time.monotonic() - t.began
     t.say(f"the first job has ended, and cost {first['paid']}")
-    id = t.type(t.n1, f"srun -p 40 --detach {WORK} --until /root/go").strip()
-    where = until("it runs", lambda: t.job(id).get("where"), LIMIT)
+    id = t.type(t.n1, f"srun -p 40 --detach testload {WORK} --until {t.n1.home}/go").strip()
+    where = t.until("it runs", lambda: t.job(id).get("where"))
     there = "n2" if where == "n1" else "n1"
     t.type(t.market, f"marketctl move {id} {there} --hold")
     job = t.job(id)
@@ -99,35 +116,41 @@ def from_packages_to_a_market(t):
     return done, moved
 
 
-def submit_jobs(t):
+def submit_jobs(t, *options):
     """On both nodes, with places for some of them: others wait, or are frozen for them."""
     for node in t.nodes:
-        node.does("rm -rf /root/out /root/go; mkdir /root/out; pvdctl set memory 512M")
+        t.as_user(node, "rm -rf out go; mkdir out")
+        node.does("pvdctl set memory 512M")
     ids = []
     for i in range(JOBS):
-        node = t.nodes[i % 2]
-        ids.append(node.does(
-            f"srun -p {40 + i} -m 64 --detach --checkpoint-every 2s -o /root/out/{i} --name job{i} "
-            f"{WORK} --seed {i} --until /root/go").strip())
-    until("some run", lambda: len(t.jobs("run")) >= 2, LIMIT)
+        ids.append(t.as_user(
+            t.nodes[i % 2], f"srun -p {40 + i} -m 64 --detach {' '.join(options)} -o out/{i} "
+            f"--name job{i} ./work {WORK} --seed {i} --until {t.kind.home}/go").strip())
+    t.until("some run", lambda: len(t.jobs("run")) >= 2)
+    t.say(f"{JOBS} jobs: {len(t.jobs('run'))} run, {len(t.jobs('wait', 'suspend'))} wait or are "
+          "frozen")
     return ids
+
+
+def ids_in(jobs):
+    return {job["id"] for job in jobs}
 
 
 def end_whole(t, ids, what):
     """All end with what they print alone on a quiet machine."""
     for node in t.nodes:
-        node.does("touch /root/go")
-    until("all have ended", lambda: not t.jobs("run", "wait", "suspend"), 600)
+        t.as_user(node, "touch go")
+    until("all have ended", lambda: ids_in(t.jobs("finish")) >= set(ids), 600 * t.kind.patience)
     for i, id in enumerate(ids):
         job = t.job(id)
         assert job["status"] == "finish" and job.get("exit", 0) == 0, job
-        out = read(f"{t.nodes[i % 2].root}/root/out/{i}")
-        alone = t.market.does(f"{WORK} --seed {i}")
+        out = t.nodes[i % 2].does(f"cat {t.kind.home}/out/{i}")
+        wanted = subprocess.run([t.testload, *WORK.split(), "--seed", str(i)], check=True,
+                                capture_output=True, text=True).stdout.splitlines()
         # From a checkpoint it goes on, and a line says so: what was printed since stands there
         # twice.
         lines = [line for line in out.splitlines()
                  if line and not line.startswith(f"souk: job {id} goes")]
-        wanted = alone.splitlines()
         assert sorted(set(lines)) == sorted(set(wanted)), (id, lines[-3:], wanted[-3:])
         assert lines[-1] == wanted[-1], (id, lines[-1], wanted[-1])
     t.market.does("marketctl ledger verify")
@@ -135,63 +158,125 @@ def end_whole(t, ids, what):
           "whole")
 
 
+def goes_on(t, ids, what):
+    """As before, without a hand."""
+    t.until(f"both nodes are there: {what}", t.connected)
+    t.until(f"jobs run: {what}", lambda: len(t.jobs("run")) >= 2)
+    lost = ids_in(t.jobs("finish")) & set(ids)
+    assert not lost, lost
+    t.say(f"{what}: {len(t.jobs('run'))} run, {len(t.jobs('wait', 'suspend'))} wait or are frozen")
+
+
 def rebooted(t):
+    """In order: jobs without a checkpoint too lose nothing, since they leave first."""
     ids = submit_jobs(t)
-    t.say(f"{JOBS} jobs: {len(t.jobs('run'))} run, {len(t.jobs('wait', 'suspend'))} wait or are "
-          "frozen")
-    until("each that runs has a checkpoint",
-          lambda: all(t.job(j["id"]).get("checkpoint_node")
-                      for j in t.jobs("run")), LIMIT)
     for machine in t.machines:
-        machine.reboot()
-        until(f"{machine.name} is back", lambda: t.market.runs(
-            "marketctl list-providers --json").count('"connected":true') == 2, LIMIT)
-        until("jobs run again", lambda: len(t.jobs("run")) >= 2, LIMIT)
-        lost = [j for j in t.jobs("finish") if j["id"] in ids]
-        assert not lost, lost
-        t.say(f"{machine.name} was rebooted: {len(t.jobs('run'))} run, "
-              f"{len(t.jobs('wait', 'suspend'))} wait or are frozen")
+        began = time.monotonic()
+        machine.shut_down()
+        down = time.monotonic() - began
+        machine.boot()
+        goes_on(t, ids, f"{machine.name} was rebooted (down in {down:.0f} s)")
+    again = [id for id in ids if t.job(id).get("resumes", 0)]
+    assert not again, again
     end_whole(t, ids, "reboots")
+
+
+def without_power(t):
+    ids = submit_jobs(t, "--checkpoint-every", f"{t.kind.checkpoint_s}s")
+    for machine in t.machines:
+        t.until("each that runs has a checkpoint",
+                lambda: all(t.job(j["id"]).get("checkpoint_node") for j in t.jobs("run")))
+        machine.power_off()
+        machine.boot()
+        goes_on(t, ids, f"{machine.name} was without power")
+    end_whole(t, ids, "losses of power")
 
 
 def upgraded(t):
     ids = submit_jobs(t)
     for machine in t.machines:
-        shutil.rmtree(f"{machine.root}/srv/souk")
-        shutil.copytree(t.newer, f"{machine.root}/srv/souk")
+        machine.does("rm -rf /srv/souk && mv /srv/newer /srv/souk")
+        old = machine.does("dpkg-query -W souk-tools")
         machine.does("apt-get -q update && apt-get -q upgrade -y")
-        assert "+upgrade" in machine.does("dpkg-query -W souk-tools"), "not upgraded"
-        until("it is back", lambda: t.market.runs(
-            "marketctl list-providers --json").count('"connected":true') == 2, LIMIT)
-        until("jobs run", lambda: len(t.jobs("run")) >= 2, LIMIT)
-        t.say(f"{machine.name} was upgraded: {len(t.jobs('run'))} run, "
-              f"{len(t.jobs('wait', 'suspend'))} wait or are frozen")
+        new = machine.does("dpkg-query -W souk-tools")
+        assert new != old, "not upgraded"
+        goes_on(t, ids, f"{machine.name} was upgraded from {old.split()[1]} to {new.split()[1]}")
     again = [id for id in ids if t.job(id).get("resumes", 0)]
     assert not again, again
     end_whole(t, ids, "upgrades")
 
 
+def proof(machine):
+    return json.loads(machine.does("marketctl ledger verify --json"))
+
+
+def restored(t):
+    """The market's machine is no more: a fresh one with its keys, and the books of a backup."""
+    running = t.as_user(t.n1, f"srun -p 40 -m 64 --detach ./work {WORK} --until "
+                        f"{t.kind.home}/never").strip()
+    t.until("it runs", lambda: t.jobs("run"))
+    t.market.does("marketctl backup /var/backups/souk/m.db")
+    before = proof(t.market)
+    # What its keeper has on a disk elsewhere.
+    kept = {"/var/backups/souk/m.db": t.market.does("base64 -w 0 /var/backups/souk/m.db"),
+            "/keys": t.market.does(f"tar -C {IDENTITY} -c . | base64 -w 0")}
+    t.market.remove()
+    t.machines.remove(t.market)
+    fresh = t.machine("m-new", 1)
+    fresh.boot()
+    fresh.does("apt-get -q update && apt-get -q install -y souk-market souk-tools && "
+               f"systemctl stop souk-marketd && mkdir -p {IDENTITY}")
+    for file, content in kept.items():
+        for part in range(0, len(content), 60_000):
+            fresh.does(f"echo {content[part:part + 60_000]} | tr -d '\\n' >> {file}.64")
+        fresh.does(f"base64 -d {file}.64 > {file}; rm {file}.64")
+    fresh.does(f"tar -C {IDENTITY} -xp < /keys && marketctl restore /var/backups/souk/m.db && "
+               "systemctl start souk-marketd")
+    t.market = fresh
+    t.until("both nodes are on the fresh machine's market", t.connected)
+    t.until("the job is known there", lambda: t.job(running)["status"] == "run")
+    after = proof(fresh)
+    assert after["receipts"] >= before["receipts"] > 0, (before, after)
+    fresh.does("marketctl ledger verify --db /var/backups/souk/m.db")
+    fresh.does(f"marketctl cancel {running}")
+    t.say(f"a fresh machine goes on with the books of a backup: {after['receipts']} receipts")
+
+
+PARTS = {part.__name__: part for part in (rebooted, without_power, upgraded, restored)}
+
+
 def main():
-    base, repo, newer = (os.path.abspath(word) for word in sys.argv[1:])
+    base, repo, newer, testload, *kernel = (os.path.abspath(word) for word in sys.argv[1:])
     place = tempfile.mkdtemp(prefix="souk-fresh.", dir="/var/tmp")
-    t = Three(place, base, repo, newer)
+    network, kind = Network(f"sf{os.getpid()}"), Machine
+    if kernel:
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../vm"))
+        import emulated
+        network, kind = emulated.Switch(place), emulated.Emulated
+        kind.kernel = kernel[0]
+    t = None
     try:
+        t = Three(place, network, kind, (base, repo, newer), testload)
         for machine in t.machines:
             machine.boot()
+        t.began = time.monotonic()
         from_packages_to_a_market(t)
-        rebooted(t)
-        upgraded(t)
+        for name in os.environ.get("FRESH_PARTS", " ".join(PARTS)).split():
+            PARTS[name](t)
     except BaseException:
-        for machine in t.machines:
+        for machine in t.machines if t else []:
             if machine.pid:
                 print(f"---- {machine.name}\n" + machine.runs(
                     "systemctl --failed --no-legend; journalctl -n 25 --no-pager -o cat "
                     "-u souk-marketd -u souk-agentd; pvdctl guests"), file=sys.stderr)
         raise
     finally:
-        t.remove()
+        for machine in t.machines if t else []:
+            machine.remove()
+        network.down()
         shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     main()
