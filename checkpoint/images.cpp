@@ -62,6 +62,18 @@ Status remove_directory(int parent, const std::string& name) {
 }
 }  // namespace
 
+uint64_t image_bytes(int directory) {
+    uint64_t sum = 0;
+    const auto names = list_dir(directory, ".");
+    if (!names) return 0;
+    for (const std::string& name : *names) {
+        struct stat st {};
+        if (::fstatat(directory, name.c_str(), &st, 0) == 0)
+            sum += static_cast<uint64_t>(st.st_size);
+    }
+    return sum;
+}
+
 uint64_t digest64(std::string_view bytes, uint64_t seed) {
     return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }

@@ -52,6 +52,8 @@ struct Manifest {
 inline constexpr const char* manifest_name = "MANIFEST";
 // A frozen job's memory, where it was not CRIU that wrote it (page_file.hpp).
 inline constexpr const char* page_file_name = "souk-pages";
+// Of what lies in the directory of one; 0: it cannot be read.
+uint64_t image_bytes(int directory);
 inline constexpr size_t manifest_bytes_max = 4 << 20;
 inline constexpr size_t image_files_max = 20'000;
 

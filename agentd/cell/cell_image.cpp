@@ -105,16 +105,7 @@ bool CellImage::fits_memory(uint64_t bytes) const {
     return free && *free / 2 >= bytes;
 }
 
-uint64_t CellImage::bytes() const {
-    uint64_t sum = 0;
-    const auto names = list_dir(fd(), ".");
-    if (!names) return 0;
-    for (const std::string& name : *names) {
-        struct stat st {};
-        if (::fstatat(fd(), name.c_str(), &st, 0) == 0) sum += static_cast<uint64_t>(st.st_size);
-    }
-    return sum;
-}
+uint64_t CellImage::bytes() const { return image_bytes(fd()); }
 
 Status CellImage::seal(const Manifest& manifest) {
     if (disk_key_) {

@@ -135,6 +135,7 @@ class Agent final : private ToolHost, private OwnHome {
     void use_changed() override;
     // use.cpp
     void tell_use(bool all);
+    void tell_sends();
     void tick_use();
 
     // agent_owner.cpp: what the owner wants of this node

@@ -35,6 +35,8 @@ void Agent::apply_bounds() {
 void Agent::write_guests(JsonWriter& j) const {
     std::map<GuestKey, Guest::Left> left;
     for (Guest::Left& l : guests_->machine().left()) left.emplace(l.key, std::move(l));
+    std::map<GuestKey, JobSend> sends;
+    for (JobSend& s : guests_->sends()) sends[{s.id, s.epoch}] = std::move(s);
     j.begin_array();
     for (const auto& [key, e] : guests_->machine().all()) {
         const auto here = left.find(key);
@@ -51,6 +53,9 @@ void Agent::write_guests(JsonWriter& j) const {
             .field("memory_mb", e.job.memory_mb);
         if (!frozen && !here->second.why.empty()) j.field("cannot_move", here->second.why);
         if (paused) write_cause(j, "why", here->second.paused);
+        if (const auto s = sends.find(key); s != sends.end())
+            j.field("sent_bytes", s->second.sent_bytes)
+                .field("sending_bytes", s->second.total_bytes);
         j.end_object();
     }
     j.end_array();

@@ -17,6 +17,9 @@ PrecopyLinks::PrecopyLinks(Loop& loop, BulkIdentity own, Handlers handlers)
 void PrecopyLinks::open(const GuestKey& from, const GuestKey& to, const Peer& dest,
                         uint64_t bytes) {
     Sending& s = sending_[from] = Sending{};
+    s.node = dest.node;
+    s.began = Loop::now();
+    s.bytes = bytes;
     BulkSender::Handlers handlers;
     handlers.frame = [this, from](const wire::Frame& f) { heard(from, f); };
     handlers.piece = [this, from]() -> Result<std::string_view> {
@@ -62,6 +65,14 @@ void PrecopyLinks::send(const GuestKey& from, PrecopySource& source) {
     it->second.limit =
         loop_.after(round_limit, [this, from] { end(from, "a round took too long"); });
     it->second.link->pump_soon();
+}
+
+void PrecopyLinks::progress(Nanos now, std::vector<JobSend>& to) const {
+    for (const auto& [from, s] : sending_) {
+        if (!s.source) continue;
+        const uint64_t sent = s.source->bytes_sent();
+        to.push_back({from.id, from.epoch, s.node, sent, std::max(s.bytes, sent), now - s.began});
+    }
 }
 
 void PrecopyLinks::end(const GuestKey& from, const std::string& why) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
@@ -48,6 +49,9 @@ class PrecopyLinks {
     // No word about it any more; over there what came is dropped, unless its image is there.
     void close(const GuestKey& from) { sending_.erase(from); }
 
+    // What is being sent now: of all rounds so far, and of what is left of this one.
+    void progress(Nanos now, std::vector<JobSend>& to) const;
+
     // A connection of role `image`, after its hello. takes: this is for here.
     static bool takes(const wire::Frame& frame) { return frame.type == wire::frame::precopy_begin; }
     Status frame(uint64_t connection, const NodeName& sender, const wire::Frame& frame);
@@ -57,7 +61,10 @@ class PrecopyLinks {
     struct Sending {
         PrecopySource* source = nullptr;  // while a round is sent
         bool accepted = false;
-        Timer limit;  // of a round
+        NodeName node;
+        Nanos began;
+        uint64_t bytes = 0;  // what the job had then
+        Timer limit;         // of a round
         std::unique_ptr<BulkSender> link;
     };
     struct Receiving {

@@ -59,6 +59,8 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
         TRY_ASSIGN(ImageReader reader,
                    ImageReader::open(s.cargo.image.get(), s.cargo.needs, s.cargo.disk_secret));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
+        s.bytes =
+            image_bytes(s.cargo.image.get()) + (s.cargo.pages ? s.cargo.pages->bytes_total() : 0);
         wire::ImageBegin first{to.id, to.epoch, from.epoch, own_.node, s.cargo.form};
         if (!s.cargo.seal.key.empty()) {
             TRY_ASSIGN(s.cargo.seal.nonce, trust::random_bytes(StreamTag::nonce_bytes));
@@ -99,6 +101,7 @@ Result<std::string_view> Transfers::next_piece(Sending& s) {
 }
 
 void Transfers::piece_left(Sending& s, size_t bytes) {
+    s.bytes_sent += bytes;
     if (s.image_sent)
         s.cargo.pages->sent(bytes);
     else
@@ -168,6 +171,13 @@ void Transfers::sent(const GuestKey& from) {
 double Transfers::bytes_per_s(const NodeName& node) const {
     const auto it = rates_.find(node);
     return it == rates_.end() ? 0 : it->second;
+}
+
+void Transfers::progress(Nanos now, std::vector<JobSend>& to) const {
+    for (const auto& [from, s] : sending_)
+        if (s.welcomed && s.reader)
+            to.push_back({from.id, from.epoch, s.node, std::min(s.bytes_sent, s.bytes), s.bytes,
+                          now - s.began});
 }
 
 void Transfers::cancel_sending(const GuestKey& from) { sending_.erase(from); }

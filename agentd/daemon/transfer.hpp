@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agentd/core/guest.hpp"
 #include "agentd/daemon/bulk_sender.hpp"
@@ -69,6 +70,8 @@ class Transfers {
     void forget_reached(const GuestKey& from);  // nothing will be sent
     // What the newest transfer of some size to that node made; 0: there was none.
     double bytes_per_s(const NodeName& node) const;
+    // What is being sent now to a job's next place, since when at the earliest.
+    void progress(Nanos now, std::vector<JobSend>& to) const;
     // No more word about it.
     void cancel_sending(const GuestKey& from);
 
@@ -92,7 +95,8 @@ class Transfers {
         bool refused = false;  // its own image is not what it should be
         NodeName node;
         std::string address;
-        Nanos began;  // to send
+        Nanos began;                         // to send
+        uint64_t bytes = 0, bytes_sent = 0;  // of image and pages
         Done done;
         std::unique_ptr<BulkSender> link;
     };

@@ -43,6 +43,13 @@ UseReport GuestHost::use(bool all) {
     });
 }
 
+std::vector<JobSend> GuestHost::sends() const {
+    std::vector<JobSend> all;
+    precopy_->progress(Loop::now(), all);
+    transfers_->progress(Loop::now(), all);
+    return all;
+}
+
 // -------------------------------------------------------------------------------------------------
 
 void Agent::use_changed() {
@@ -61,6 +68,15 @@ void Agent::tell_use(bool all) {
         const auto n = static_cast<ptrdiff_t>(std::min(jobs_max, report.jobs.size() - i));
         market_->send(UseReport{{begin, begin + n}});
     }
+}
+
+// Each second while there is any.
+void Agent::tell_sends() {
+    constexpr size_t sends_max = 1024;
+    UseReport report{{}, guests_->sends()};
+    if (report.sends.empty()) return;
+    report.sends.resize(std::min(report.sends.size(), sends_max));
+    market_->send(report);
 }
 
 void Agent::tick_use() {

@@ -190,6 +190,7 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     Node& node = it->second;
     const ProviderReport old = std::exchange(node.record.report, r);
     const bool first = !std::exchange(node.record.has_report, true);
+    node.leaving_of = r.on_market ? 0 : std::max(node.leaving_of, guests_left(node));
     // What changes by the second is shown, and decides nothing unless it changes what fits.
     ProviderReport comparable = old;
     comparable.free_mb = r.free_mb;

@@ -224,6 +224,8 @@ class Market {
     static Nanos run_time(const Job& job, Nanos now) { return bill::run_time(job, now); }
     // "off", "lost", "disconnected", "unable", "busy" or "free".
     const char* provider_state(const Node& node, Nanos now) const;
+    // Of a node that takes no jobs now: those that are still there, stopped ones included.
+    static int32_t guests_left(const Node& node);
     ProviderNote prices(const Node& node) const;
     // Why it is where it is, as of now; in words, and with its code.
     std::string comment(const Job& job) const { return reason(job).text(); }

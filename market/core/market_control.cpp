@@ -259,6 +259,17 @@ const char* Market::provider_state(const Node& node, Nanos now) const {
     return node.used_cpus > 0 ? "busy" : "free";
 }
 
+int32_t Market::guests_left(const Node& node) {
+    int32_t left = 0;
+    for (const auto& [id, job] : node.jobs) {
+        const JobReport& r = job->record.report;
+        const bool there = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
+                           r.phase == JobPhase::freezing || r.in_place;
+        left += there && r.where == node.id();
+    }
+    return left;
+}
+
 std::string Market::audit() const {
     std::map<NodeName, std::pair<int64_t, int64_t>> used;
     Money paid = book_.meta().retired, earned = earned_by_forgotten();

@@ -112,6 +112,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
+    if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending = nullptr;
     // a home that does not know it any more says no user
     if (job.record.report.uid != job.user->record.uid) {
         job.record.report.uid = job.user->record.uid;

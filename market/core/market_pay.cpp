@@ -46,6 +46,12 @@ void Market::use_report(const NodeName& name, const UseReport& report, Nanos now
         settle_use(*job, now);
         book_.save(*job);
     }
+    for (const JobSend& send : report.sends) {
+        Job* const job = mutable_job(send.id);
+        const JobReport* const r = job ? &job->record.report : nullptr;
+        if (r && is_on_its_way(*job) && r->where == name && r->epoch == send.epoch)
+            job->sending = std::make_unique<JobSend>(send);
+    }
 }
 
 void Market::settle_use(Job& job, Nanos now) {

@@ -10,6 +10,7 @@
 
 #include "market/core/market_io.hpp"
 #include "market/core/rank.hpp"
+#include "market/core/rare.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {
@@ -46,6 +47,7 @@ struct Job {
     souk::Cause last_failed;
     std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
     NodeName via;                  // being frozen only to get there
+    Rare<JobSend> sending;         // how far its source was with that when it last said so
     // its run time is run_base, plus what passed since run_since
     Nanos run_base, run_since = Nanos::never();
     Reason reason;        // why it waits, or why it is where it is
@@ -73,6 +75,12 @@ struct Job {
 };
 const char* to_string(Job::Held held);
 
+// Whether it leaves its place, or comes to another one.
+inline bool is_on_its_way(const Job& job) {
+    const JobPhase p = job.phase();
+    return p == JobPhase::moving || p == JobPhase::freezing || p == JobPhase::thawing;
+}
+
 struct Node {
     NodeRecord record;
     ProviderKey key;
@@ -90,6 +98,8 @@ struct Node {
     Nanos noted_at{INT64_MIN / 2};
     // what its newest report left to jobs, those that were there included
     int64_t room_mb = 0;
+    // off the market: the most guests that it has had since; 0: it had none, or takes jobs
+    int32_t leaving_of = 0;
 
     const NodeName& id() const { return record.node; }
 };

@@ -84,7 +84,15 @@ SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),
             field("run", &JobUse::run, rule::span), field("cpu", &JobUse::cpu, rule::span),
             field("ended", &JobUse::ended));
-SOUK_FIELDS(UseReport, field("jobs", &UseReport::jobs, rule::at_most(1024)));
+SOUK_FIELDS(JobSend,  //
+            field("id", &JobSend::id), field("epoch", &JobSend::epoch, rule::count),
+            field("to", &JobSend::to, rule::node),
+            field("sent_bytes", &JobSend::sent_bytes, rule::bytes),
+            field("total_bytes", &JobSend::total_bytes, rule::bytes),
+            field("span", &JobSend::span, rule::span));
+SOUK_FIELDS(UseReport,  //
+            field("jobs", &UseReport::jobs, rule::at_most(1024)),
+            field("sends", &UseReport::sends, rule::at_most(1024)));
 
 SOUK_FIELDS(ProviderReport,  //
             field("node", &ProviderReport::node, rule::node),

@@ -156,8 +156,18 @@ struct JobUse {
     bool ended = false;  // it runs there no more: this is all
     bool operator==(const JobUse&) const = default;
 };
+// Source to market: how far it is with sending a job's image and memory to another node.
+struct JobSend {
+    JobId id;
+    Epoch epoch;  // of the copy that is sent
+    NodeName to;
+    uint64_t sent_bytes = 0, total_bytes = 0;
+    Nanos span;  // since it began
+    bool operator==(const JobSend&) const = default;
+};
 struct UseReport {
     std::vector<JobUse> jobs;
+    std::vector<JobSend> sends = {};  // those that are under way
     bool operator==(const UseReport&) const = default;
 };
 

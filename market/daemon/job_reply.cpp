@@ -59,6 +59,13 @@ void write_last_move(JsonWriter& w, const LastMove& m) {
     }
 }
 
+void write_sending(JsonWriter& w, const JobSend& s) {
+    w.field("sent_bytes", s.sent_bytes).field("sending_bytes", s.total_bytes);
+    if (s.span.ns <= 0) return;
+    const double rate = static_cast<double>(s.sent_bytes) / s.span.seconds();
+    w.field("sent_bytes_per_s", static_cast<uint64_t>(rate));
+}
+
 }  // namespace
 
 std::string hold_of(const Job& job) {
@@ -130,6 +137,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
     if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
     if (job.record.order) w.field("going_to", job.record.order->node);
+    if (job.sending) write_sending(w, *job.sending);
     write_cause(w, "last_failed", job.last_failed);
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);

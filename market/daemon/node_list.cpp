@@ -15,6 +15,16 @@ namespace {
 using market::Market;
 using market::Node;
 
+// Off the market: how many of its guests have left, and how far those are that are being sent.
+void write_leaving(JsonWriter& w, const Node& node) {
+    uint64_t sent = 0, total = 0;
+    for (const auto& [id, job] : node.jobs)
+        if (const JobSend* const s = job->sending.get(); s && job->record.report.where == node.id())
+            sent += s->sent_bytes, total += s->total_bytes;
+    w.field("leaving", Market::guests_left(node)).field("leaving_of", node.leaving_of);
+    if (total > 0) w.field("sent_bytes", sent).field("sending_bytes", total);
+}
+
 void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const Market& market,
                     bool certified, Nanos now) {
     const ProviderReport& r = node.record.report;
@@ -33,6 +43,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
         w.field("differences", node.record.differences)
             .field("different_s", node.record.different.seconds());
     w.field("criu", r.machine.criu).field("kernel", r.machine.kernel);
+    if (!r.on_market && node.leaving_of > 0) write_leaving(w, node);
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
     if (!r.restriction.empty()) w.field("restriction", r.restriction);
     if (!certified) w.field("certificate", false);

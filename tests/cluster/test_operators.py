@@ -6,6 +6,8 @@ import os
 import pathlib
 import re
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -181,3 +183,38 @@ def test_what_nobody_can_be_given_is_refused(market, tmp_path, words):
     done = market.tool("souk", "operator", "add", "eve", "--out", f"{tmp_path}/eve", *words,
                        check=False)
     assert done.returncode in (1, 2) and not os.path.exists(f"{tmp_path}/eve/certificate.pem")
+
+
+def test_pages_on_another_host_ask_over_one_connection_until_it_breaks(market, tmp_path):
+    cert = made(market, tmp_path, "eve")
+    address = market.daemon("market")["address"]
+    env = {"PATH": os.environ["PATH"], "SOUK_RUN": "/nonexistent", "HOME": "/nonexistent"}
+    web = subprocess.Popen(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/souk-web",
+                            "--cert", cert, "--listen", "127.0.0.1:0", "--open"], env=env,
+                           stdout=subprocess.PIPE, text=True)
+    url = web.stdout.readline().strip()
+
+    def page(path):
+        def get():
+            try:
+                with urllib.request.urlopen(url + path, timeout=60) as answer:
+                    return answer.read().decode()
+            except urllib.error.HTTPError as away:
+                return str(away)
+        return market.in_netns("fabric", get)
+
+    def connections():
+        said = market.in_netns("fabric", lambda: subprocess.check_output(
+            ["ss", "-Htn", "state", "established", "dst", address], text=True))
+        return {line.split()[2] for line in said.splitlines()}
+    assert "n3" in page("nodes")
+    first = connections()
+    assert len(first) == 1, first
+    for path in ("", "jobs", "history", "prices", "node/n1", "ledger", "report"):
+        page(path)
+    assert connections() == first
+    market.kill_daemon("market")
+    until("the market is back", lambda: "n3" in page("nodes") and connections())
+    assert len(connections()) == 1 and connections() != first
+    web.terminate()
+    assert web.wait(60) == 0

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def link(market):
-    process = subprocess.Popen([f"{BIN}/souk-web", "--listen", "127.0.0.1:0", "--delay", "1s"],
-                               env=market.env, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([f"{BIN}/souk-web", "--listen", "127.0.0.1:0", "--delay", "1s",
+                                "--actions"], env=market.env, stdout=subprocess.PIPE, text=True)
     yield process.stdout.readline().strip()
     process.terminate()
     assert process.wait(LIMIT) == 0
@@ -50,14 +50,15 @@ def some_life(market):
     return job, there
 
 
-def look(link, pages, widths, submit=None):
-    """What the browser finds; `submit` gives a job to wait for, without it the pages are still."""
+def look(link, pages, widths, submit=None, token="", own=None):
+    """What the browser finds; `submit` gives a job to wait for, without it the pages are still.
+    `own`: pages that it looks at when it has logged in with the token."""
     node = subprocess.Popen(["node", HERE / "web_browser.mjs"], stdin=subprocess.PIPE, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "SOUK_WEB_MODULES": MODULES,
                                  "SOUK_CHROMIUM": CHROMIUM})
     wanted = {"link": link, "pages": pages, "widths": widths, "schemes": ["light", "dark"],
-              "pictures": PICTURES, "still": submit is None}
+              "pictures": PICTURES, "still": submit is None, "token": token, "own": own}
     node.stdin.write(json.dumps(wanted) + "\n")
     node.stdin.flush()
     job = ""
@@ -75,11 +76,14 @@ def test_the_pages_are_accessible_fit_a_phone_and_follow_the_market(market, link
     pages = {"board": "/", "job": "/job/" + job.id, "node": "/node/" + there, "jobs": "/jobs",
              "nodes": "/nodes", "history": "/history", "prices": "/prices", "time": "/time?span=1h",
              "ledger": "/ledger", "report": "/report"}
+    own = {"orders": "/job/" + job.id,
+           **{verb: f"/job/{job.id}/{verb}" for verb in ("cancel", "move", "freeze")}}
     widths = [320, 768, 1280]
     found = look(link, pages, widths, lambda: market.tool(
-        "srun", "--detach", "-p", 0.5, "sleep", "1000").stdout.strip())
+        "srun", "--detach", "-p", 0.5, "sleep", "1000").stdout.strip(),
+        market.tool("marketctl", "web-token").stdout.strip(), own)
     assert found["errors"] == []
-    assert len(found["looks"]) == len(pages) * len(widths) * 2
+    assert len(found["looks"]) == (len(pages) + 1 + len(own)) * len(widths) * 2
     assert [seen for seen in found["looks"] if seen["broken"] or seen["wider"] > 0] == []
     keyboard = found["keyboard"]
     assert keyboard.pop("row").startswith("n")

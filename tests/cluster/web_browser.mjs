@@ -2,7 +2,8 @@
 // Looks at souk-web's pages in a headless Chromium. Reads one JSON text on stdin: {link, pages,
 // widths, schemes, pictures, job}. Writes what it found as JSON: for each page, width and colour
 // scheme the rules of accessibility that are broken (axe-core), how far the page is wider than the
-// window, and errors in the browser's console; then what the keyboard did. With `job` it waits
+// window, and errors in the browser's console; then what the keyboard did. With `token` it logs in,
+// and looks at `own` pages as that user: "/login" before. With `job` it waits
 // until a row of that job has come to the open board by itself: the caller submits it at "watching".
 // With `still` the pages are files that do not change: they are looked at, and that is all.
 import { createRequire } from "node:module";
@@ -20,9 +21,9 @@ const browser = await chromium.launch({
 });
 const found = { looks: [], keyboard: {}, errors: [] };
 
-async function open(width, scheme) {
+async function open(width, scheme, storageState) {
   const context = await browser.newContext({
-    viewport: { width, height: 800 }, colorScheme: scheme, bypassCSP: false,
+    viewport: { width, height: 800 }, colorScheme: scheme, bypassCSP: false, storageState,
   });
   const page = await context.newPage();
   page.on("console", (m) => { if (m.type() === "error") found.errors.push(m.text()); });
@@ -44,21 +45,40 @@ async function broken(page) {
   return JSON.parse(result.value);
 }
 
-for (const width of wanted.widths)
-  for (const scheme of wanted.schemes) {
-    const page = await open(width, scheme);
-    for (const [name, path] of Object.entries(wanted.pages)) {
-      await page.goto(new URL(path, wanted.link).href);
-      if (!wanted.still)
-        await page.waitForFunction(() => document.getElementById("live").textContent === "live");
-      const wider = await page.evaluate(
-        () => document.scrollingElement.scrollWidth - window.innerWidth);
-      found.looks.push({ name, width, scheme, wider, broken: await broken(page) });
-      if (wanted.pictures)
-        await page.screenshot({ path: `${wanted.pictures}/${name}-${width}-${scheme}.png` });
+// A page that has no script stays as it is.
+async function settled(page) {
+  await page.waitForFunction(() => !document.querySelector("script[src='/page.js']") ||
+    document.getElementById("live").textContent === "live");
+}
+
+async function look(pages, storageState) {
+  for (const width of wanted.widths)
+    for (const scheme of wanted.schemes) {
+      const page = await open(width, scheme, storageState);
+      for (const [name, path] of Object.entries(pages)) {
+        await page.goto(new URL(path, wanted.link).href);
+        if (!wanted.still) await settled(page);
+        const wider = await page.evaluate(
+          () => document.scrollingElement.scrollWidth - window.innerWidth);
+        found.looks.push({ name, width, scheme, wider, broken: await broken(page) });
+        if (wanted.pictures)
+          await page.screenshot({ path: `${wanted.pictures}/${name}-${width}-${scheme}.png` });
+      }
+      await page.context().close();
     }
-    await page.context().close();
-  }
+}
+
+await look(wanted.pages);
+if (wanted.token) {
+  await look({ login: "/login" });
+  const page = await open(1024, "light");
+  await page.goto(new URL("/login", wanted.link).href);
+  await page.fill("input[name=token]", wanted.token);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("form.who");
+  await look(wanted.own, await page.context().storageState());
+  await page.context().close();
+}
 
 if (wanted.still) {
   process.stdout.write(JSON.stringify(found) + "\n");

@@ -399,7 +399,11 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
         assert err == b"marketctl: job n1.1: the thaw on n2 failed: its image is damaged\n"
 
 
-def test_a_long_order_shows_how_far_it_is_on_a_terminal(start, agentd):
+@pytest.mark.parametrize("sending, far", [
+    (None, " of about 24.0s"),
+    ({"sent_bytes": 640_000_000, "sending_bytes": 1_200_000_000, "sent_bytes_per_s": 55_000_000},
+     ", 640.0 MB of 1.2 GB, 55.0 MB/s")])
+def test_a_long_order_shows_how_far_it_is_on_a_terminal(start, agentd, sending, far):
     ours, theirs = os.openpty()
     process = start("marketctl", "move", "n1.1", "n2", stderr=theirs)
     os.close(theirs)
@@ -422,14 +426,39 @@ def test_a_long_order_shows_how_far_it_is_on_a_terminal(start, agentd):
     connection, request = asked()
     assert (request[3], request[4]) == ([b"job"], [b"n1.1"])
     reply(connection, request[1][0], f4=json.dumps(
-        {"id": "n1.1", "status": "moving", "going_to": "n2", "forecast_total_ms": 24_000}))
+        {"id": "n1.1", "status": "moving", "going_to": "n2", "forecast_total_ms": 24_000,
+         **(sending or {})}))
     request = waits.expect("ctl_request")
     reply(waits, request[1][0], f4=json.dumps({"done": True, "message": "job n1.1 runs on n2"}))
     assert process.communicate(timeout=LIMIT)[0] == b"job n1.1 runs on n2\n"
     said = os.read(ours, 4096).decode()
     os.close(ours)
-    assert re.fullmatch(r"\r\x1b\[Kjob n1\.1: moving to n2, [\d.]+m?s of about 24000 ms\r\x1b\[K",
+    assert re.fullmatch(r"\r\x1b\[Kjob n1\.1: moving to n2, [\d.]+m?s" + far + r"\r\x1b\[K",
                         said), said
+
+
+def test_an_owner_who_leaves_sees_on_a_terminal_how_many_guests_are_left(start, agentd):
+    ours, theirs = os.openpty()
+    process = start("pvdctl", "market", "off", stderr=theirs)
+    os.close(theirs)
+    waits = agentd.accept()
+    waits.welcome()
+    off = waits.expect("ctl_request")
+    assert (off[3], off[4]) == ([b"provider-market"], [b"off", b"wait"])
+    connection = agentd.accept()
+    connection.welcome()
+    request = connection.expect("ctl_request")
+    assert request[3] == [b"provider-status"]
+    here = [{"job": "n1.4", "state": "running", "sent_bytes": 640_000_000,
+             "sending_bytes": 1_200_000_000},
+            {"job": "n1.5", "state": "running"}, {"job": "n2.1", "state": "frozen"}]
+    connection.send("ctl_reply", {1: request[1][0], 2: True,
+                                  4: json.dumps({"node": "n2", "here": here})})
+    waits.send("ctl_reply", {1: off[1][0], 2: True, 4: json.dumps({"node": "n2", "here": []})})
+    assert process.communicate(timeout=LIMIT)[0] == b"n2 is off the market; no guest is left\n"
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert re.search(r"n2: 2 guests still here, [\d.]+s; n1\.4: 640.0 MB of 1.2 GB", said), said
 
 
 def test_jobs_are_a_table(start, agentd):

@@ -189,7 +189,60 @@ START_TEST(no_liar_makes_a_job_dearer_than_it_ran) {
 }
 END_TEST
 
+START_TEST(how_far_a_source_is_with_a_move_is_kept_until_that_is_over_and_from_nobody_else) {
+    World w;
+    w.add_node("n1", 100, 36);
+    w.add_node("n2", 90, 18);
+    w.run_for(s(4));
+    const JobId a = w.submit("n1", 100);
+    w.run_for(s(10));
+    World::HomeJob& job = w.jobs.at(a);
+    const NodeName from = w.where(a), to = from == "n1" ? "n2" : "n1";
+    const auto hears = [&](const NodeName& node, Epoch epoch) {
+        UseReport report;
+        report.sends = {{a, epoch, to, 10, 100, s(1)}};
+        w.market->use_report(node, report, w.now);
+        return w.market->find(a)->sending != nullptr;
+    };
+    const Epoch epoch = job.report.epoch;
+    ck_assert(!hears(from, epoch));  // it runs
+    job.report.phase = JobPhase::moving;
+    job.report.to = to;
+    w.tell(job);
+    ck_assert(!hears(to, epoch) && !hears(from, epoch.next()) && hears(from, epoch));
+    ck_assert_uint_eq(w.market->find(a)->sending->sent_bytes, 10);
+    job.report.phase = JobPhase::running;
+    w.tell(job);
+    ck_assert(w.market->find(a)->sending == nullptr);
+}
+END_TEST
+
+START_TEST(a_node_that_takes_no_jobs_any_more_counts_who_has_left) {
+    World w;
+    w.add_node("n1", 100, 1, 3);
+    w.run_for(s(4));
+    for (int i = 0; i < 3; ++i) w.submit("n1", 100);
+    w.run_for(s(10));
+    const Node& node = *w.market->find_node("n1");
+    ck_assert_int_eq(node.leaving_of, 0);
+    ProviderReport off = w.providers["n1"];
+    off.on_market = false;
+    w.set_provider(off);
+    ck_assert_int_eq(node.leaving_of, 3);
+    ck_assert_int_eq(Market::guests_left(node), 3);
+    w.run_for(s(60));
+    w.set_provider(off);
+    ck_assert_int_eq(node.leaving_of, 3);
+    ck_assert_int_eq(Market::guests_left(node), 0);
+    off.on_market = true;
+    w.set_provider(off);
+    ck_assert_int_eq(node.leaving_of, 0);
+}
+END_TEST
+
 UNIT_SUITE(market_use, two_who_tell_the_truth_change_nothing,
            what_the_place_has_not_measured_is_given_back_and_the_books_hold,
            a_place_that_says_nothing_or_too_much_earns_what_the_home_says,
-           no_liar_makes_a_job_dearer_than_it_ran);
+           no_liar_makes_a_job_dearer_than_it_ran,
+           how_far_a_source_is_with_a_move_is_kept_until_that_is_over_and_from_nobody_else,
+           a_node_that_takes_no_jobs_any_more_counts_who_has_left);

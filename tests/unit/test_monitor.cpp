@@ -19,7 +19,7 @@ Seen some() {
         {"node": "n1", "status": "busy", "guests": 1, "load_permille": 984, "current_price": 12.5,
          "next_price": 31, "reserve": 2, "speed": 100, "cpus": 1, "memory_mb": 900, "free_mb": 400,
          "earned": 0.25},
-        {"node": "n10", "status": "off", "guests": 0, "load_permille": 3, "current_price": 0,
+        {"node": "n10", "status": "off", "guests": 0, "leaving": 2, "leaving_of": 5, "load_permille": 3, "current_price": 0,
          "next_price": 0, "reserve": 1, "speed": 80, "cpus": 4, "memory_mb": 8000,
          "free_mb": 7000, "earned": 0},
         {"node": "n2", "status": "free", "guests": 0, "load_permille": 0, "current_price": 0,
@@ -31,6 +31,7 @@ Seen some() {
         {"id": "n1.10", "user": "jürgen", "status": "moving", "where": "n1", "going_to": "n2",
          "value": 30, "price": 1, "cost": 0, "runtime_s": 3, "name": "", "command": "./simulate",
          "comment": "n2 runs at speed 300, n1 at 100", "image_bytes": 5000000,
+         "sent_bytes": 2000000, "sending_bytes": 5500000, "sent_bytes_per_s": 1000000,
          "forecast_total_ms": 812.3},
         {"id": "n1.3", "user": "bob", "status": "wait", "value": 9, "runtime_s": 0, "name": "",
          "command": "xz", "comment": "outbid; 41 would win a place"}])");
@@ -63,10 +64,10 @@ START_TEST(nodes_are_a_table_in_24_lines_of_80_characters) {
         "souk lab  nodes 3: 2 on, 1 busy  jobs: 2 run, 1 wait, 0 frozen  greedy_migration\n"
         "a place costs 8  . =@\n"
         "[Nodes 3]  Jobs 3   Moves 1  \n"
-        "NODE+ STATE JOBS LOAD PRICE NEXT RESERVE SPEED CPUS   FREE MB EARNED\n"
-        ">n1    busy     1  98%  12.5   31       2   100    1   400/900   0.25\n"
-        "n2    free     0   0%  none    1       1   300    2 2000/2000      3\n"
-        "n10   off      0   0%  none none       1    80    4 7000/8000   none\n";
+        "NODE+ STATE         JOBS LOAD PRICE NEXT RESERVE SPEED CPUS       FREE EARNED\n"
+        ">n1    busy             1  98%  12.5   31       2   100    1 400/900 MB   0.25\n"
+        "n2    free             0   0%  none    1       1   300    2 2.0/2.0 GB      3\n"
+        "n10   off, 3/5 gone    0   0%  none none       1    80    4 6.8/7.8 GB   none\n";
     ck_assert_text(text.substr(0, upper.size()), upper);
     ck_assert(text.ends_with("F1Help F4Filter F5Open F6Sort F7Move F8Freeze F9Cancel F10Quit\n"));
     for (const Line& line : screen(some(), view, 24, 40)) ck_assert_uint_le(line.text.size(), 40);
@@ -100,9 +101,10 @@ START_TEST(jobs_and_moves_are_sorted_filtered_and_opened) {
     view.filter.clear();
     press("tab", seen, view);
     text = text_of(seen, view, 8);
-    ck_assert_text(text.substr(text.find("JOB+"), 111),
-                   "JOB+  STEP   FROM TO  IMAGE EXPECTED WHY\n"
-                   ">n1.10 moving n1   n2 5.0 MB 812.3 ms n2 runs at speed 300, n1 at 100\n");
+    ck_assert_text(
+        text.substr(text.find("JOB+"), 150),
+        "JOB+  STEP   FROM TO  IMAGE SENT                       EXPECTED WHY\n"
+        ">n1.10 moving n1   n2 5.0 MB 2.0 MB of 5.5 MB, 1.0 MB/s 812.3 ms n2 runs at speed\n");
     press("tab", seen, view);
     press("enter", seen, view);
     ck_assert(text_of(seen, view).find("job n1.2               ann, run, pays 12.5\n") !=

@@ -206,6 +206,11 @@ END SAMPLE(UseReport) UseReport v;
 v.jobs.resize(r.below(20));
 for (auto& use : v.jobs)
     use = {d.id(), d.epoch(), {d.up_to(INT64_MAX / 10)}, {d.up_to(INT64_MAX / 10)}, d.flag()};
+v.sends.resize(r.below(4));
+for (auto& send : v.sends)
+    send = {d.id(),           d.epoch(),
+            d.node(),         static_cast<uint64_t>(d.up_to(1 << 30)),
+            r.below(1 << 30), {d.up_to(INT64_MAX / 10)}};
 return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);

@@ -35,6 +35,17 @@ bool may_come(const Error& e, const std::string& verb) {
     return e.code == ENOENT || e.code == ECONNREFUSED || e.code == EHOSTDOWN;
 }
 
+// `waiting` each second until it comes.
+Result<wire::CtlReply> hear(Link& link, const std::function<void()>& waiting) {
+    constexpr Nanos step = Nanos::from_s(1);
+    if (!waiting) return link.expect<wire::CtlReply>(part_max);
+    for (Nanos waited = step;; waited += step) {
+        auto reply = link.expect<wire::CtlReply>(step);
+        if (reply || reply.error().code != ETIMEDOUT || waited >= part_max) return reply;
+        waiting();
+    }
+}
+
 Result<Answer> ask_once(const std::string& socket, const std::string& verb,
                         const std::vector<std::string>& args,
                         const std::function<void()>& waiting) {
@@ -45,7 +56,7 @@ Result<Answer> ask_once(const std::string& socket, const std::string& verb,
     do {
         if (parts.size() == parts_max) return fail("the daemon's answer has no end");
         link.queue(request);
-        TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
+        TRY_ASSIGN(wire::CtlReply reply, hear(link, waiting));
         if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
         // An answer that is not there yet is asked for again.
         if (!reply.json.empty() || reply.next.empty())

@@ -80,7 +80,10 @@ Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
         TRY_ASSIGN(std::string own, question.here());
         answer = {std::move(own)};
     } else {
-        TRY_ASSIGN(answer, ask(question.verb, question.args, {}));
+        {
+            Progress progress(question, ask);
+            TRY_ASSIGN(answer, ask(question.verb, question.args, progress.hook()));
+        }
         if (question.then) {
             TRY_ASSIGN(const CtlQuestion next, question.then(answer));
             if (next.here) {

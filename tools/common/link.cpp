@@ -97,7 +97,7 @@ Status Link::wait(int64_t until_ms) {
         const int64_t left = until_ms - monotonic_ms();
         pollfd poller{fd_.get(), static_cast<short>(POLLIN | (has_queued() ? POLLOUT : 0)), 0};
         if (left <= 0 || poll(&poller, 1, static_cast<int>(left)) == 0)
-            return fail("no answer from the daemon");
+            return tl::unexpected(Error{ETIMEDOUT, "no answer from the daemon"});
         if (!(poller.revents & ~POLLOUT)) continue;
         TRY_ASSIGN(const bool open, receive());
         if (!open) return tl::unexpected(Error{ECONNRESET, "the daemon has closed the connection"});

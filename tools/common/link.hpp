@@ -36,7 +36,8 @@ class Link {
     // The next whole frame that receive() has read. Errors: a frame of no known type or too long.
     Result<std::optional<Frame>> next();
 
-    // Sends all and waits for the next frame. Errors: the limit passed, the link broke, an `error`
+    // Sends all and waits for the next frame. Errors: the limit passed (ETIMEDOUT, and it may be
+    // waited for again), the link broke, an `error`
     // frame (its text).
     Result<Frame> await(Nanos limit);
     // The node's or the market's own name, as its welcome says it.

@@ -14,16 +14,20 @@ struct Column {
     const char* title;
     bool right;
     std::string (*text)(const Json&);
+    const char* by = nullptr;  // the number that it is sorted by; null: by its text
 };
 
-std::string money_or_none(const Json& j, const char* key) {
-    const std::string text = field(j, key);
-    return text == "0" ? "none" : text;
+// As node_state, in a column.
+std::string state_of(const Json& n) {
+    const int64_t of = n.value("leaving_of", int64_t{0}), left = n.value("leaving", int64_t{0});
+    if (of <= 0 || left <= 0) return field(n, "status");
+    return field(n, "status") + ", " + std::to_string(std::max<int64_t>(0, of - left)) + "/" +
+           std::to_string(of) + " gone";
 }
 
-std::string used_memory(const Json& n) {
-    if (!n.contains("memory_mb")) return "-";
-    return field(n, "free_mb") + "/" + field(n, "memory_mb");
+std::string money_or_none(const Json& j, const char* key) {
+    const std::string text = rounded_money(j, key);
+    return text == "0" ? "none" : text;
 }
 
 std::string name_of(const Json& j) {
@@ -39,26 +43,27 @@ std::string where_to(const Json& j) {
 const std::vector<Column>& columns_of(Panel panel) {
     static const std::vector<Column> nodes = {
         {"NODE", false, [](const Json& n) { return field(n, "node"); }},
-        {"STATE", false, [](const Json& n) { return field(n, "status"); }},
+        {"STATE", false, state_of},
         {"JOBS", true, [](const Json& n) { return field(n, "guests"); }},
-        {"LOAD", true, [](const Json& n) { return percent(n, "load_permille"); }},
-        {"PRICE", true, [](const Json& n) { return money_or_none(n, "current_price"); }},
-        {"NEXT", true, [](const Json& n) { return money_or_none(n, "next_price"); }},
-        {"RESERVE", true, [](const Json& n) { return money_or_none(n, "reserve"); }},
+        {"LOAD", true, [](const Json& n) { return percent(n, "load_permille"); }, "load_permille"},
+        {"PRICE", true, [](const Json& n) { return money_or_none(n, "current_price"); },
+         "current_price"},
+        {"NEXT", true, [](const Json& n) { return money_or_none(n, "next_price"); }, "next_price"},
+        {"RESERVE", true, [](const Json& n) { return money_or_none(n, "reserve"); }, "reserve"},
         {"SPEED", true, [](const Json& n) { return field(n, "speed"); }},
         {"CPUS", true, [](const Json& n) { return field(n, "cpus"); }},
-        {"FREE MB", true, used_memory},
-        {"EARNED", true, [](const Json& n) { return money_or_none(n, "earned"); }},
+        {"FREE", true, free_memory, "free_mb"},
+        {"EARNED", true, [](const Json& n) { return money_or_none(n, "earned"); }, "earned"},
     };
     static const std::vector<Column> jobs = {
         {"JOB", false, [](const Json& j) { return field(j, "id"); }},
         {"USER", false, [](const Json& j) { return field(j, "user"); }},
         {"STATE", false, [](const Json& j) { return field(j, "status"); }},
         {"WHERE", false, where_to},
-        {"BID", true, [](const Json& j) { return field(j, "value"); }},
-        {"PRICE", true, [](const Json& j) { return money_or_none(j, "price"); }},
-        {"COST", true, [](const Json& j) { return money_or_none(j, "cost"); }},
-        {"RUN", true, [](const Json& j) { return duration(j, "runtime_s"); }},
+        {"BID", true, [](const Json& j) { return rounded_money(j, "value"); }, "value"},
+        {"PRICE", true, [](const Json& j) { return money_or_none(j, "price"); }, "price"},
+        {"COST", true, [](const Json& j) { return money_or_none(j, "cost"); }, "cost"},
+        {"RUN", true, [](const Json& j) { return duration(j, "runtime_s"); }, "runtime_s"},
         {"NAME", false, name_of},
         {"WHY", false, [](const Json& j) { return field(j, "comment"); }},
     };
@@ -67,8 +72,10 @@ const std::vector<Column>& columns_of(Panel panel) {
         {"STEP", false, [](const Json& j) { return field(j, "status"); }},
         {"FROM", false, [](const Json& j) { return field(j, "where"); }},
         {"TO", false, [](const Json& j) { return field(j, "going_to"); }},
-        {"IMAGE", true, [](const Json& j) { return bytes(j, "image_bytes"); }},
-        {"EXPECTED", true, [](const Json& j) { return milliseconds(j, "forecast_total_ms"); }},
+        {"IMAGE", true, [](const Json& j) { return bytes(j, "image_bytes"); }, "image_bytes"},
+        {"SENT", false, sent, "sent_bytes"},
+        {"EXPECTED", true, [](const Json& j) { return milliseconds(j, "forecast_total_ms"); },
+         "forecast_total_ms"},
         {"WHY", false, [](const Json& j) { return field(j, "comment"); }},
     };
     return panel == Panel::nodes ? nodes : panel == Panel::jobs ? jobs : moves;
@@ -147,15 +154,23 @@ std::vector<Row> rows_of(const Seen& seen, const View& view, Panel panel) {
     }
     const size_t by = std::min(view.sort[at(panel)], columns.size() - 1);
     const bool down = view.down[at(panel)];
+    const char* const key = columns[by].by;
+    const auto number = [key](const Row& row) {
+        const auto it = row.of->find(key);
+        return it != row.of->end() && it->is_number() ? it->get<double>() : -1.0;
+    };
+    const auto before = [&](const Row& a, const Row& b) {
+        return key ? number(a) < number(b) : less(a.cells[by], b.cells[by]);
+    };
     std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-        return down ? less(b.cells[by], a.cells[by]) : less(a.cells[by], b.cells[by]);
+        return down ? before(b, a) : before(a, b);
     });
     return rows;
 }
 
 // The width of each column: what is widest in it, the last one what is left.
 std::vector<size_t> widths_of(Panel panel, const std::vector<Row>& rows, size_t from, size_t to) {
-    constexpr size_t most = 20;
+    const size_t most = panel == Panel::moves ? 28 : 20;
     const auto& columns = columns_of(panel);
     std::vector<size_t> widths;
     for (size_t c = 0; c < columns.size(); ++c) {
@@ -245,8 +260,19 @@ void write_value(std::vector<std::string>& lines, const std::string& key, const 
         text = milliseconds(one, "v");
     else if (ends("_bytes"))
         text = bytes(one, "v");
+    else if (ends("_bytes_per_s"))
+        text = bytes(one, "v") + "/s";
+    else if (ends("_mb"))
+        text = megabytes(one, "v");
+    else if (ends("_permille"))
+        text = percent(one, "v");
     else if (ends("_s"))
         text = duration(one, "v");
+    for (const char* unit : {"_unix_s", "_bytes_per_s", "_bytes", "_permille", "_ms", "_mb", "_s"})
+        if (ends(unit)) {
+            name.resize(name.size() - std::string_view(unit).size());
+            break;
+        }
     std::replace(name.begin(), name.end(), '_', ' ');
     lines.push_back(padded(name, 22, false) + " " + text);
 }

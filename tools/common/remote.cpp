@@ -38,11 +38,10 @@ struct Place {
     std::string name;
 };
 
-// One question with all parts of its answer, or with one part.
+// One question with all parts of its answer.
 class Asking {
   public:
-    // `whole`: also the parts that follow the first.
-    Asking(wire::CtlRequest request, bool whole) : request_(std::move(request)), whole_(whole) {}
+    explicit Asking(wire::CtlRequest request) : request_(std::move(request)) {}
 
     Result<Answer> run(wire::Tls& tls, const Place& place) {
         const bool waits = !request_.args.empty() && request_.args.back() == "wait";
@@ -54,8 +53,6 @@ class Asking {
         if (!done) return wrap(place.address, done.error());
         return std::move(parts_);
     }
-    // After one part: where the next one goes on.
-    std::string take_next() { return std::move(next_); }
 
   private:
     Result<bool> frame(wire::Channel& channel, const wire::Frame& f) {
@@ -63,13 +60,9 @@ class Asking {
         if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
         if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
-        if (!reply.json.empty() || reply.next.empty() || !whole_)
-            parts_.push_back(std::move(reply.json));
+        if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
-        if (reply.next.empty() || !whole_) {
-            next_ = std::move(reply.next);
-            return true;
-        }
+        if (reply.next.empty()) return true;
         request_.after = std::move(reply.next);
         ++request_.request;
         return ask(channel);
@@ -81,10 +74,20 @@ class Asking {
     }
 
     wire::CtlRequest request_;
-    bool whole_;
     Answer parts_;
-    std::string next_;
 };
+
+Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
+                      const std::vector<std::string>& args, Nanos patience) {
+    TRY_ASSIGN(const auto tls, tls_of(remote));
+    return ask_again(
+        [&] {
+            return Asking({1, 0, verb, args, {}}).run(*tls, place);
+        },
+        verb, patience);
+}
+
+}  // namespace
 
 Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
     auto identity = trust::load_identity(remote.dir);
@@ -95,24 +98,6 @@ Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
     TRY_ASSIGN(auto tls, wire::Tls::open(std::move(**identity), {}));
     return std::shared_ptr<wire::Tls>(std::move(tls));
 }
-
-Result<ListPart> ask_once(wire::Tls& tls, const Place& place, const wire::CtlRequest& request) {
-    Asking asking(request, false);
-    TRY_ASSIGN(Answer answer, asking.run(tls, place));
-    return ListPart{std::move(answer.front()), asking.take_next()};
-}
-
-Result<Answer> ask_at(const Remote& remote, const Place& place, const std::string& verb,
-                      const std::vector<std::string>& args, Nanos patience) {
-    TRY_ASSIGN(const auto tls, tls_of(remote));
-    return ask_again(
-        [&] {
-            return Asking({1, 0, verb, args, {}}, true).run(*tls, place);
-        },
-        verb, patience);
-}
-
-}  // namespace
 
 bool is_remote_asked(const std::string& market, const std::string& cert) {
     return !(market + cert + environment("SOUK_MARKET") + environment("SOUK_CERT")).empty();
@@ -149,13 +134,6 @@ Result<std::optional<Remote>> find_remote(const std::string& market, const std::
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience) {
     return ask_at(remote, {remote.market, trust::Role::market, ""}, verb, args, patience);
-}
-
-Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
-                                    const std::vector<std::string>& args,
-                                    const std::string& after) {
-    TRY_ASSIGN(const auto tls, tls_of(remote));
-    return ask_once(*tls, {remote.market, trust::Role::market, ""}, {1, 0, verb, args, after});
 }
 
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,

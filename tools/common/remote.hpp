@@ -5,12 +5,17 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernel/trust/subject.hpp"
 #include "tools/common/ask.hpp"
+
+namespace souk::wire {
+class Tls;
+}
 
 namespace souk::tools {
 
@@ -33,12 +38,11 @@ struct Where {
 // Errors: as find_remote(), or `where` names this host and another one.
 Result<std::optional<Remote>> remote_of(const Where& where, const std::function<bool()>& is_here);
 
+// To prove oneself to that market with the certificate as it lies there now.
+Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote);
 // As ask(): of the market, or of the agentd of that node, whose address the market says.
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience);
-// As ask_part(), of the market.
-Result<ListPart> ask_market_part_at(const Remote& remote, const std::string& verb,
-                                    const std::vector<std::string>& args, const std::string& after);
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,
                            const std::vector<std::string>& args, Nanos patience);
 

@@ -107,7 +107,8 @@ std::string milliseconds(const Json& object, const char* key) {
     if (it == object.end() || !it->is_number() || !std::isfinite(it->get<double>())) return "-";
     char text[64];
     const double ms = it->get<double>();
-    std::snprintf(text, sizeof text, ms < 10'000 ? "%.1f ms" : "%.0f ms", ms);
+    if (ms >= 10'000 && ms < 1e15) return human_span(Nanos{static_cast<int64_t>(ms * 1e6)});
+    std::snprintf(text, sizeof text, "%.1f ms", ms);
     return text;
 }
 
@@ -134,6 +135,31 @@ std::string percent(const Json& object, const char* key) {
     const auto it = object.is_object() ? object.find(key) : object.end();
     if (it == object.end() || !it->is_number_integer()) return "-";
     return std::to_string((it->get<int64_t>() + 5) / 10) + "%";
+}
+
+std::string free_memory(const Json& node) {
+    if (!node.contains("memory_mb") || !node.contains("free_mb")) return "-";
+    std::string free = megabytes(node, "free_mb");
+    const std::string all = megabytes(node, "memory_mb");
+    if (const size_t unit = free.find(' '); all.ends_with(free.substr(unit))) free.resize(unit);
+    return free + "/" + all;
+}
+
+std::string sent(const Json& object) {
+    if (!object.contains("sending_bytes")) return "-";
+    std::string text = bytes(object, "sent_bytes") + " of " + bytes(object, "sending_bytes");
+    if (object.contains("sent_bytes_per_s"))
+        text += ", " + bytes(object, "sent_bytes_per_s") + "/s";
+    return text;
+}
+
+std::string node_state(const Json& node) {
+    const std::string status = field(node, "status");
+    const int64_t of = node.value("leaving_of", int64_t{0}),
+                  left = node.value("leaving", int64_t{0});
+    if (of <= 0 || left <= 0) return status;
+    return status + ", " + std::to_string(std::max<int64_t>(0, of - left)) + " of " +
+           std::to_string(of) + " guests have left";
 }
 
 std::string Table::text() const {

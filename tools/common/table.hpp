@@ -29,11 +29,18 @@ std::string duration(const Json& object, const char* key);
 // Unix seconds as "2026-11-20 08:00:00", local; "-" where there is none.
 std::string local_time(const Json& object, const char* key);
 // Thousandths as percent: "42%".
-std::string milliseconds(const Json& object, const char* key);  // "12.3 ms"
+std::string milliseconds(const Json& object, const char* key);  // "12.3 ms", "24.0s"
 std::string bytes(const Json& object, const char* key);         // "4.2 MB"
 // Memory in units of 1,048,576 bytes, as it is asked for: "512 MB", "1.5 GB".
 std::string megabytes(const Json& object, const char* key);
 std::string percent(const Json& object, const char* key);
+// Memory of a node: "512 MB/7.8 GB", "3.1/7.8 GB"; "-" where it is not known.
+std::string free_memory(const Json& node);
+// Of a job on its way, or of all that leave a node: "640 MB of 1.2 GB, 55 MB/s"; "-": nothing is
+// being sent.
+std::string sent(const Json& object);
+// Its status, and while guests leave it "off, 2 of 5 guests have left".
+std::string node_state(const Json& node);
 
 // Columns two blanks apart, numbers to the right. What is "-" is shown as "none". No newline at the
 // end.

@@ -51,7 +51,7 @@ Result<std::string> providers_text(const Answer& providers) {
                table.text_of(providers, [](const Json& p) -> std::vector<std::string> {
                    return {field(p, "node"),
                            field(p, "address"),
-                           field(p, "status"),
+                           node_state(p),
                            field(p, "reserve"),
                            field(p, "current_price"),
                            field(p, "next_price"),

@@ -23,6 +23,7 @@ std::string order_progress(const Answer& answer, Nanos after) {
     std::string text = "job " + field(*job, "id") + ": " + field(*job, "status");
     if (const std::string to = field(*job, "going_to"); to != "-") text += " to " + to;
     text += ", " + human_span(after);
+    if (const std::string part = sent(*job); part != "-") return text + ", " + part;
     if (job->value("forecast_total_ms", 0.0) > 0)
         text += " of about " + milliseconds(*job, "forecast_total_ms");
     return text;

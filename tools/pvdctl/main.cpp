@@ -102,7 +102,9 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
         const std::string_view word = words.size() == 2 ? words[1] : "";
         if (word != "on" && word != "off") return fail("market: on or off is wanted");
         if (word == "off")
-            return CtlQuestion{"provider-market", {"off", "wait"}, provider_left_text};
+            return CtlQuestion{
+                "provider-market",   {"off", "wait"}, provider_left_text, {}, nullptr, {},
+                {"provider-status"}, leaving_text};
         return CtlQuestion{"provider-market", {"on"}, nullptr};
     }
     return fail(

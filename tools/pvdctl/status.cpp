@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/pvdctl/status.hpp"
 
+#include "kernel/base/units.hpp"
 #include "tools/common/table.hpp"
 
 namespace souk::tools {
@@ -23,6 +24,7 @@ std::string guests_text(const Json& p) {
                 "paused: no CPU, " + memory + " of memory at most (" + field(guest, "why") + ")";
         else
             text += "runs";
+        if (const std::string part = sent(guest); part != "-") text += ", " + part + " sent";
         if (guest.contains("cannot_move")) text += " (" + field(guest, "cannot_move") + ")";
     }
     return text;
@@ -82,6 +84,21 @@ Result<std::string> provider_status_text(const Answer& answer) {
         if (const std::string guests = guests_text(p); !guests.empty())
             text += "\nLeft are:\n" + guests;
     return text;
+}
+
+std::string leaving_text(const Answer& answer, Nanos after) {
+    const auto p = parse_object(answer);
+    if (!p || !p->contains("here")) return {};
+    constexpr size_t named_max = 3;
+    std::string parts;
+    size_t left = 0, named = 0;
+    for (const Json& guest : p->at("here")) {
+        left += field(guest, "state") != "frozen";
+        if (const std::string part = sent(guest); part != "-" && named++ < named_max)
+            parts += "; " + field(guest, "job") + ": " + part;
+    }
+    return field(*p, "node") + ": " + std::to_string(left) + (left == 1 ? " guest" : " guests") +
+           " still here, " + human_span(after) + parts;
 }
 
 Result<std::string> provider_left_text(const Answer& answer) {

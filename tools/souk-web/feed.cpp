@@ -26,7 +26,10 @@ Result<Json> parsed(const std::string& text) {
 
 }  // namespace
 
-Feed::Feed(const Options& options) : options_(options), thread_([this] { run(); }) {}
+Feed::Feed(const Options& options)
+    : options_(options),
+      line_(options.remote ? std::make_unique<Line>(*options.remote) : nullptr),
+      thread_([this] { run(); }) {}
 
 Feed::~Feed() {
     stop();
@@ -56,9 +59,8 @@ Result<Feed::Part> Feed::once(const std::string& verb, const std::vector<std::st
     const auto find = [this] {
         return wire::find_market(options_.where.socket, options_.where.node);
     };
-    TRY_ASSIGN(const ListPart answer, options_.remote
-                                          ? ask_market_part_at(*options_.remote, verb, args, after)
-                                          : ask_part(find, verb, args, after));
+    TRY_ASSIGN(const ListPart answer,
+               line_ ? line_->ask(verb, args, after) : ask_part(find, verb, args, after));
     if (answer.json.empty()) return Part{Json(), answer.next};
     TRY_ASSIGN(Json rows, parsed(answer.json));
     return Part{std::move(rows), answer.next};

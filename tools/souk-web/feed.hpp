@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "kernel/base/time.hpp"
 #include "tools/common/table.hpp"
+#include "tools/souk-web/line.hpp"
 #include "tools/souk-web/options.hpp"
 #include "tools/web/pages.hpp"
 
@@ -62,6 +64,7 @@ class Feed {
         Result<Part> part;
     };
     const Options& options_;
+    const std::unique_ptr<Line> line_;  // null: the market is on this host
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, Kept> kept_;

@@ -81,7 +81,8 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
     if (!why.contains("reasons")) facts.add("Why", field(one, "comment"));
     facts.add("Name", field(one, "name"));
     facts.add("Command", field(one, "command")).add("Where", linked_node(one, "where"));
-    facts.add("Goes to", linked_node(one, "going_to")).add("Ran on", places_of(one));
+    facts.add("Goes to", linked_node(one, "going_to")).add("Sent so far", sent(one));
+    facts.add("Ran on", places_of(one));
     facts.add("Submitted", local_time(one, "submitted_unix_s"));
     if (one.contains("ended_unix_s")) facts.add("Ended", local_time(one, "ended_unix_s"));
     facts.add("Ran for", duration(one, "runtime_s")).add("Waited", duration(one, "wait_s"));
@@ -89,7 +90,7 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
     facts.add("Price now", or_none(field(one, "price")))
         .add("Cost so far", or_none(field(one, "cost")));
     facts.add("Budget", field(one, "budget")).add("CPUs", field(one, "cpus"));
-    facts.add("Memory, MB", field(one, "memory_mb")).add("Moves", field(one, "migrations"));
+    facts.add("Memory", megabytes(one, "memory_mb")).add("Moves", field(one, "migrations"));
     facts.add("Freezes", field(one, "freezes")).add("Failed moves", field(one, "failed_moves"));
     facts.add("Longest pause", milliseconds(one, "longest_pause_ms"));
     facts.add("Cannot move", field(one, "cannot_move"))
@@ -103,14 +104,14 @@ Html node(const Json& one, const Json& why, const Listed& here, const Listed& be
     Html h;
     h.markup("<h1>Node ").text(field(one, "node")).markup("</h1>");
     Facts facts;
-    facts.add("State", field(one, "status"));
+    facts.add("State", node_state(one)).add("Sent so far", sent(one));
     add_reasons(facts, why);
     facts.add("Price", or_none(field(one, "current_price")));
     facts.add("Next price", or_none(field(one, "next_price")))
         .add("Reserve", or_none(field(one, "reserve")));
     facts.add("Guests", or_none(field(one, "guests"))).add("Speed", field(one, "speed"));
-    facts.add("CPUs", field(one, "cpus")).add("Memory, MB", field(one, "memory_mb"));
-    facts.add("Free, MB", field(one, "free_mb"));
+    facts.add("CPUs", field(one, "cpus")).add("Memory", megabytes(one, "memory_mb"));
+    facts.add("Free", megabytes(one, "free_mb"));
     facts.add("Owner's load", percent(one, "load_permille"));
     facts.add("Run-queue wait", percent(one, "wait_permille"))
         .add("Earned", or_none(field(one, "earned")));

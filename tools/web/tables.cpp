@@ -4,11 +4,6 @@
 namespace souk::tools::web {
 namespace {
 
-std::string memory(const Json& n) {
-    if (!n.contains("memory_mb")) return "none";
-    return field(n, "free_mb") + " / " + field(n, "memory_mb");
-}
-
 std::string name_or_command(const Json& j) {
     const std::string name = field(j, "name");
     return name == "-" ? field(j, "command") : name;
@@ -18,6 +13,7 @@ std::string name_or_command(const Json& j) {
 void where(Html& h, const Json& j) {
     if (const std::string at = field(j, "where"); at != "-") node_link(h, at);
     if (const std::string to = field(j, "going_to"); to != "-") node_link(h.markup(" to "), to);
+    if (const std::string part = sent(j); part != "-") h.markup(", ").text(part);
 }
 
 void places(Html& h, const Json& j) {
@@ -31,7 +27,7 @@ void places(Html& h, const Json& j) {
 void state(Html& h, const Json& j) {
     const std::string text = field(j, "status");
     h.markup("<span class=\"state ").text(text.substr(0, text.find_first_of(" ,"))).markup("\">");
-    h.text(text).markup("</span>");
+    h.text(node_state(j)).markup("</span>");
 }
 
 Column job_column() {
@@ -47,6 +43,9 @@ Column plain_column(Markup title, const char* key) {
 }
 Column number_column(Markup title, const char* key) {
     return {title, true, [key](Html& h, const Json& j) { h.text(or_none(field(j, key))); }};
+}
+Column money_column(Markup title, const char* key) {
+    return {title, true, [key](Html& h, const Json& j) { h.text(or_none(rounded_money(j, key))); }};
 }
 Column text_column(Markup title, std::string (*text)(const Json&), bool number) {
     return {title, number, [text](Html& h, const Json& j) { h.text(or_none(text(j))); }};
@@ -89,13 +88,13 @@ const std::vector<Column>& node_columns() {
         number_column("Guests", "guests"),
         text_column(
             "Owner's load", [](const Json& n) { return percent(n, "load_permille"); }, true),
-        number_column("Price", "current_price"),
-        number_column("Next price", "next_price"),
-        number_column("Reserve", "reserve"),
+        money_column("Price", "current_price"),
+        money_column("Next price", "next_price"),
+        money_column("Reserve", "reserve"),
         number_column("Speed", "speed"),
         number_column("CPUs", "cpus"),
-        text_column("Free MB", memory, true),
-        number_column("Earned", "earned"),
+        text_column("Free memory", free_memory, true),
+        money_column("Earned", "earned"),
     };
     return columns;
 }
@@ -106,9 +105,9 @@ const std::vector<Column>& job_columns() {
         plain_column("User", "user"),
         {"State", false, state},
         {"Where", false, where},
-        number_column("Worth", "value"),
-        number_column("Price", "price"),
-        number_column("Cost", "cost"),
+        money_column("Worth", "value"),
+        money_column("Price", "price"),
+        money_column("Cost", "cost"),
         text_column(
             "Run", [](const Json& j) { return duration(j, "runtime_s"); }, true),
         text_column("Name", name_or_command),
@@ -129,7 +128,7 @@ const std::vector<Column>& finished_columns() {
         number_column("Moves", "migrations"),
         number_column("Freezes", "freezes"),
         {"Ran on", false, places},
-        number_column("Cost", "cost"),
+        money_column("Cost", "cost"),
         {"Exit", true, [](Html& h, const Json& j) { h.text(field(j, "exit")); }},
         text_column("Name", name_or_command),
     };

@@ -20,6 +20,7 @@ struct Column {
 // A column of a value as it is; money of 0 and what is not there are `none`.
 Column plain_column(Markup title, const char* key);
 Column number_column(Markup title, const char* key);
+Column money_column(Markup title, const char* key);
 Column text_column(Markup title, std::string (*text)(const Json&), bool number = false);
 
 // `caption` names it for those who do not see it.

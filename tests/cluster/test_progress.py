@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How far a move and a drain are is seen while they last, in the same figures everywhere: here over
+a link that takes seconds for what a job has in memory."""
+import subprocess
+
+import pytest
+
+from conftest import BIN
+from test_three_questions import web  # noqa: F401 (a fixture)
+
+# As many MB as its argument, which no two pages share, and which do not shrink on the way.
+HOLDS = """
+import os, sys
+memory = os.urandom(int(sys.argv[1]) << 20)
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def slow(market):
+    """What n2 sends leaves at 80 Mbit/s."""
+    def tc(*words):
+        market.in_netns("n2", lambda: subprocess.run(["tc", "qdisc", *words], check=True))
+    tc("add", "dev", "eth0", "root", "tbf", "rate", "80mbit", "burst", "64kb", "latency", "50ms")
+    yield
+    tc("del", "dev", "eth0", "root")
+
+
+def test_how_far_a_drain_is_with_its_guest_is_said_everywhere(market, web, slow):  # noqa: F811
+    job = market.srun("--node", "n1", "-p", 50, "-m", "512M", "--move=safe", "/usr/bin/python3",
+                      "-c", HOLDS, "60", stdin=subprocess.PIPE)
+    job.printed(1)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    market.tool("marketctl", "release", job.id)
+    off = subprocess.Popen([f"{BIN}/pvdctl", "--node", "n2", "market", "off"], env=market.env,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    told = market.until_job(job.id, "has sent some of it", lambda j: j.get("sent_bytes", 0) > 0)
+    assert 0 < told["sent_bytes"] <= told["sending_bytes"] < 200_000_000, told
+    assert told["sent_bytes_per_s"] > 0
+    node = next(p for p in market.providers() if p["node"] == "n2")
+    assert (node["leaving"], node["leaving_of"]) == (1, 1) and node["sending_bytes"] > 0, node
+    assert "off, 0 of 1 guests have left" in market.tool("marketctl", "list-providers").stdout
+    page = web.page(f"/job/{job.id}")
+    assert "Sent so far" in page and " MB of " in page
+    assert "off, 0 of 1 guests have left" in web.page("/node/n2")
+    assert " MB of " in market.tool("mmon", "--once").stdout
+    assert off.communicate(timeout=60)[0] == "n2 is off the market; no guest is left\n"
+    ended = market.until_job(job.id, "is elsewhere", lambda j: j["status"] in ("run", "suspend"))
+    assert "sent_bytes" not in ended
+    market.tool("pvdctl", "--node", "n2", "market", "on")
+    market.until_runs(job.id)
+    job.process.stdin.close()
+    assert job.wait() == 0
