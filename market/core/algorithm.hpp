@@ -54,6 +54,7 @@ struct AlgorithmEntry {
     std::string_view alias;    // another name for it, or empty
     std::string_view options;  // the fields of SolverOptions that it reads
     std::unique_ptr<Algorithm> (*make)();
+    bool gangs = false;  // it places jobs of several components
 };
 // All there are; the first is the default.
 std::span<const AlgorithmEntry> algorithm_registry();

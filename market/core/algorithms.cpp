@@ -43,20 +43,20 @@ class Greedy : public Algorithm {
 std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
 
 // One line for each algorithm: name, alias, the options that it reads, and the function that makes
-// it, which the algorithm's own file defines in this namespace.
-#define SOUK_ALGORITHMS(X)                                       \
-    X("greedy_migration", "mig", SOUK_MOVE_OPTIONS, make_greedy) \
-    X("proportional_share", "", "quantum", make_share)           \
-    X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare)            \
-    X("balance", "", "min_stay", make_balance)
+// it, which the algorithm's own file defines in this namespace; whether it places gangs.
+#define SOUK_ALGORITHMS(X)                                             \
+    X("greedy_migration", "mig", SOUK_MOVE_OPTIONS, make_greedy, true) \
+    X("proportional_share", "", "quantum", make_share, false)          \
+    X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare, false)           \
+    X("balance", "", "min_stay", make_balance, false)
 #define SOUK_MOVE_OPTIONS "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max"
 
-#define SOUK_MAKER(name, alias, options, make) std::unique_ptr<Algorithm> make();
+#define SOUK_MAKER(name, alias, options, make, gangs) std::unique_ptr<Algorithm> make();
 SOUK_ALGORITHMS(SOUK_MAKER)
 #undef SOUK_MAKER
 
 std::span<const AlgorithmEntry> algorithm_registry() {
-#define SOUK_ENTRY(name, alias, options, make) {name, alias, options, make},
+#define SOUK_ENTRY(name, alias, options, make, gangs) {name, alias, options, make, gangs},
     static constexpr AlgorithmEntry all[] = {SOUK_ALGORITHMS(SOUK_ENTRY)};
 #undef SOUK_ENTRY
     return all;

@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "kernel/base/check.hpp"
 
 namespace souk::market {
 
 namespace {
-using Wide = __int128;
-
 bool guest_before(const Allocator::Guest& g, const Rank& r) { return g.rank < r; }
 
 // Quarter octaves: four steps for each doubling.
@@ -19,21 +18,7 @@ size_t octave_of(int64_t memory_mb) {
     const auto width = static_cast<size_t>(std::bit_width(mb));
     return width < 3 ? mb : 4 * (width - 2) + ((mb >> (width - 3)) & 3);
 }
-
-Wide ceil_div(Wide a, Wide b) { return (a + b - 1) / b; }
 }  // namespace
-
-MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s) {
-    int64_t in_pause = bytes;
-    int64_t carried = bytes;
-    if (dirty_bytes_per_s >= 0) {
-        const Wide dirtied = static_cast<Wide>(bytes) * dirty_bytes_per_s / link_bytes_per_s;
-        in_pause = static_cast<int64_t>(std::min<Wide>(bytes, dirtied));
-        carried = bytes + in_pause;
-    }
-    const Wide pause = static_cast<Wide>(in_pause) * 1'000'000'000 / link_bytes_per_s;
-    return {carried, Nanos{static_cast<int64_t>(std::min<Wide>(pause, INT64_MAX))}};
-}
 
 int32_t Allocator::speed_top() const {
     const ClassKey c = machine_order_.fastest();
@@ -59,33 +44,6 @@ std::pair<Rank, bool> Allocator::displaced(const Machine& m, int32_t cpus, int64
     return {strongest, true};
 }
 
-// What a move costs, in micro-units of an hour x fastest speed x ms of an hour.
-__int128 Allocator::lost_by_move(uint32_t j, const Machine& from) const {
-    const MoveCost cost =
-        move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
-    const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
-    // two years
-    const Wide pause_ms = std::min<Wide>(ceil_div(cost.pause.ns, 1'000'000), 1LL << 36);
-    const Wide money =
-        ceil_div(static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro, 1'000'000'000);
-    return per_ms * from.spec.speed * pause_ms + money * speed_top() * 3'600'000;
-}
-
-// The least class bound that makes a move worth its cost, from value x cpus x (s' - s)/s_1 x H >=
-// cost. Spans in milliseconds, so that all products stay below 2^120.
-ClassKey Allocator::bound_at(uint32_t j, const Machine& m) const {
-    if (assigned_) return 0;
-    if (rules_.horizon.ns == 0) return m.cls;
-    if (jobs_[j].files) return bound_with_files(j, m);
-    const Wide lost = lost_by_move(j, m);
-    if (lost == 0) return m.cls;
-    const Wide per_ms = static_cast<Wide>(jobs_[j].value.micro) * jobs_[j].cpus;
-    const Wide gained = per_ms * std::max<int64_t>(1, rules_.horizon.ns / 1'000'000);
-    if (gained == 0) return 0;
-    const Wide step = ceil_div(lost, gained);
-    return step > speed_max ? 0 : bound_of_speed(m.spec.speed + static_cast<int64_t>(step));
-}
-
 void Allocator::touch(uint32_t j) {
     touched_carried_ |= jobs_[j].state != JobState::waiting;
     if (jobs_[j].touched) return;
@@ -102,6 +60,7 @@ void Allocator::set_bound(uint32_t j, ClassKey bound) {
 
 // It is on m: what it would leave for.
 void Allocator::look_from(uint32_t j, const Machine& m) {
+    if (required(j)) return;  // a matter of its gang: process_gang
     set_bound(j, bound_at(j, m));
     if (minds_files(j)) details_[j].files->bound = home_bound_at(j, m);
 }
@@ -119,6 +78,7 @@ void Allocator::refresh(uint32_t m, MachineOrder::Place place) {
 void Allocator::open(uint32_t m, const Rank& cursor) {
     Machine& mc = machines_[m];
     if (!mc.spec.accepting || in_pass_) return;
+    if (!gang_keys_.empty()) reconsider_unlike(mc, cursor);
     if (mc.open && mc.wake <= cursor) return;
     mc.cursor = mc.open ? std::min(mc.cursor, cursor) : cursor;
     mc.open = true;
@@ -129,7 +89,7 @@ void Allocator::open(uint32_t m, const Rank& cursor) {
 void Allocator::unseat(uint32_t j) {
     Job& job = jobs_[j];
     Machine& mc = machines_[job.slot];
-    const Rank rank = job.held || job.pin == Pin::stay ? Rank::top() : job.rank;
+    const Rank rank = guest_rank(j);
     room_version_ += rank.is_top();
     auto g = std::lower_bound(mc.guests.begin(), mc.guests.end(), rank, guest_before);
     while (g->job != j) ++g;
@@ -137,8 +97,13 @@ void Allocator::unseat(uint32_t j) {
     mc.free_mb += g->memory_mb;
     mc.guests.erase(g);
     refresh(job.slot);
-    open(job.slot, rank);
-    job.slot = none;
+    const uint32_t machine = std::exchange(job.slot, none);
+    if (!required(j)) {
+        open(machine, rank);
+    } else {
+        gang_of(j).clean = false;
+        open(machine, rank.is_top() ? rank : last_required(gang_of(j)));
+    }
     touch(j);
 }
 
@@ -157,7 +122,7 @@ void Allocator::evict(uint32_t j, Cause cause, uint32_t by) {
 void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     Job& job = jobs_[j];
     Machine& mc = machines_[m];
-    const Rank rank = job.held || job.pin == Pin::stay ? Rank::top() : job.rank;
+    const Rank rank = guest_rank(j);
     room_version_ += rank.is_top();
     while ((mc.free_cpus < job.cpus || mc.free_mb < job.memory_mb) && !mc.guests.empty() &&
            mc.guests.back().rank > rank)
@@ -227,6 +192,8 @@ void Allocator::start_later(int32_t cpus, int64_t memory_mb, size_t position) {
 // One job's turn: everybody ranked above it has its place.
 void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
+    if (required(j)) return process_gang(gang_of(j));
+    if (job.component && without_gang(j)) return;
     const bool keeps = job.slot != none;
     const bool could_stay =
         keeps || (job.at != none && eligible(machines_[job.at], j) &&
@@ -310,7 +277,9 @@ void Allocator::run() {
         if (!queue_.empty() && (open_.empty() || queue_.top().rank <= open_.top().rank)) {
             const Due due = queue_.top();
             queue_.pop();
-            if (jobs_[due.index].competing && jobs_[due.index].rank == due.rank) process(due.index);
+            const bool had_its_turn = required(due.index) && gang_of(due.index).clean;
+            if (jobs_[due.index].competing && jobs_[due.index].rank == due.rank && !had_its_turn)
+                process(due.index);
             continue;
         }
         const Due due = open_.top();
@@ -327,7 +296,7 @@ void Allocator::run() {
                                   (!open_.empty() && open_.top().rank < rank);
         if (!others_first) {
             process(j);
-            m.cursor = rank;
+            m.cursor = required(j) ? last_required(gang_of(j)) : rank;
         }
         if (m.open) {
             m.wake = rank;
@@ -343,7 +312,13 @@ void Allocator::pass() {
     Rank end = rank_last;
     order_.take_each(
         [&](JobOrder::Entry& e) {
-            if (machine_order_.close_until(e.rank) || (last_admitted_ < e.rank && plain())) {
+            if (follows(e.job)) {
+                e.bound = jobs_[e.job].bound;
+                return true;
+            }
+            const bool alone = !jobs_[e.job].component;
+            const Rank turn = alone ? e.rank : rank_before(gang_of(e.job));
+            if (machine_order_.close_until(turn) || (last_admitted_ < e.rank && plain())) {
                 end = e.rank;
                 return false;
             }
@@ -367,8 +342,15 @@ void Allocator::solve(Nanos now) {
     if (all_dirty_ || (dirty_.size() > 64 && dirty_.size() * 4 > order_.size())) {
         pass();
     } else {
-        for (const uint32_t j : dirty_)
-            if (jobs_[j].competing) queue_.push({jobs_[j].rank, j});
+        for (const uint32_t j : dirty_) {
+            uint32_t first = j;
+            if (required(j)) {
+                gang_of(j).clean = false;
+                first = leader(gang_of(j));
+                if (first == none) continue;
+            }
+            if (jobs_[first].competing) queue_.push({jobs_[first].rank, first});
+        }
         run();
     }
     settle();

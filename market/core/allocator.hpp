@@ -36,6 +36,8 @@
 //  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens
 //    but are not refused.
 //
+// Gangs (jobs of several components that run together, or not at all): allocator_gangs.cpp.
+//
 // Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for
 // jobs after a cursor). solve() takes them up in rank order; every job not taken up would have
 // stayed, because nothing that it could use changed. So the result is that of one pass over all
@@ -45,6 +47,7 @@
 // whatever algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on
 // average, up to 10,000, about 0.5 us each). Who would rather move less sets a horizon, a minimum
 // stay or moves_max, and accepts the envy stated above.
+// Long: one class, which its seven files share.
 #pragma once
 
 #include <deque>
@@ -52,10 +55,12 @@
 #include <memory>
 #include <queue>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "market/core/chunks.hpp"
+#include "market/core/gang_packing.hpp"
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
@@ -122,8 +127,9 @@ class Allocator {
         bool staged : 1 = false;     // will be in the order at the next flush
         bool touched : 1 = false;
         bool voluntary : 1 = false;
-        bool bars : 1 = false;   // JobDetails::barred is not empty
-        bool files : 1 = false;  // JobDetails::files is there
+        bool bars : 1 = false;       // JobDetails::barred is not empty
+        bool files : 1 = false;      // JobDetails::files is there
+        bool component : 1 = false;  // JobDetails::gang is one
 
         JobKey key() const { return JobKey{rank.key}; }
         Nanos arrival() const { return Nanos{rank.second}; }
@@ -145,6 +151,17 @@ class Allocator {
         JobKey by;  // who displaced it since the last solve
         Money by_value;
         uint32_t user = 0;
+        uint32_t gang = none;   // of gangs()
+        bool optional = false;  // of the gang
+    };
+    // Its components have the keys from `first` to `last`, the optional ones behind the others, so
+    // that their ranks follow each other. Those that have left are in no list.
+    struct Gang {
+        uint64_t first = 0, last = 0;  // 0: this index is not in use
+        std::vector<uint32_t> required, optional;
+        Rank rank;           // as guests, of all required ones: none displaces another
+        bool alike = true;   // the required ones need the same
+        bool clean = false;  // has had its turn since one of them lost its place
     };
     struct Guest {
         Rank rank;  // top: pinned or held
@@ -170,6 +187,11 @@ class Allocator {
     void change_job(uint32_t j, const JobSpec& spec);
     void change_value(uint32_t j, Money value);
     void remove_job(uint32_t j);
+    // Components with the keys from `first` on, the optional ones last, all of one value and
+    // arrival. change_value() of one changes that of all.
+    void add_gang(JobKey first, std::span<const JobSpec> components, size_t required);
+    // The gang whose keys include this one; none: there is none.
+    uint32_t gang_with(uint64_t key) const;
     void add_provider(ProviderKey key, const ProviderSpec& spec);
     void change_provider(uint32_t m, const ProviderSpec& spec);
     void remove_provider(uint32_t m);
@@ -203,6 +225,21 @@ class Allocator {
     void adopt(const std::vector<uint32_t>& slots, Nanos now, Cause cause = Cause::adopted);
     const std::vector<Change>& changes() const { return changes_; }
     Nanos next_wake() const;
+
+    const std::vector<Gang>& gangs() const { return gangs_; }
+    size_t gang_count() const { return gang_keys_.size(); }
+    // One that the gang cannot be without.
+    bool required(uint32_t j) const { return jobs_[j].component && !details_[j].optional; }
+    // The first of its required components that competes; none: none does.
+    uint32_t leader(const Gang& g) const;
+    // All required components have a place.
+    bool runs(const Gang& g) const;
+    // Of its slowest required component that has a place: how fast it runs.
+    int32_t speed_of(const Gang& g) const;
+    // What the job's own speed is: its machine's, or its gang's.
+    int32_t speed_at_slot(uint32_t j) const;
+    // Whether the gang would get a place at this bid, the others as they are.
+    bool would_run(const Gang& g, Money value);
 
     uint32_t find_job(JobKey key) const { return job_index_.find(key.n); }
     uint32_t find_machine(ProviderKey key) const { return machine_index_.find(key.n); }
@@ -291,6 +328,31 @@ class Allocator {
     __int128 lost_by_move(uint32_t j, const Machine& from) const;
     void touch(uint32_t j);
 
+    // allocator_gangs.cpp: jobs of several components
+    struct GangTurn;
+    using Room = std::pair<int64_t, int64_t>;  // CPUs, memory
+    Rank guest_rank(uint32_t j) const;
+    Rank rank_before(const Gang& g) const { return {g.rank.first, g.rank.second, g.rank.key - 1}; }
+    Rank last_required(const Gang& g) const;
+    bool follows(uint32_t j) const { return required(j) && leader(gang_of(j)) != j; }
+    Gang& gang_of(uint32_t j) { return gangs_[details_[j].gang]; }
+    const Gang& gang_of(uint32_t j) const { return gangs_[details_[j].gang]; }
+    void leave_gang(uint32_t j);
+    void change_gang_value(Gang& g, Money value);
+    Room room_at(const Machine& m, const Rank& rank) const;
+    void process_gang(Gang& g);
+    GangTurn turn_of(const Gang& g);
+    bool stay_jointly(const Gang& g, GangTurn& turn) const;
+    bool pack(GangTurn& turn, GangPacking& packing, Money value, const Rank& before, ClassKey below,
+              bool free_only);
+    bool gang_barred(const GangTurn& turn, ProviderKey provider) const;
+    void settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32_t speed);
+    void seat_alike(uint32_t j, const GangTurn& turn, const Gang& g, ClassKey below);
+    void release_gang(const Gang& g, const GangTurn& turn);
+    ClassKey gang_bound(const GangTurn& turn) const;
+    void reconsider_unlike(const Machine& m, const Rank& cursor);
+    bool without_gang(uint32_t j);
+
     // allocator_files.cpp: what it costs to be away from one's files
     struct Stay;
     Stay stay_at(uint32_t j, const Machine& m) const;
@@ -348,6 +410,12 @@ class Allocator {
     void rerank(const std::vector<uint32_t>& jobs);
     JobOrder::Entry entry_of(uint32_t j) const;
 
+    uint32_t new_job();
+    void enter(uint32_t j, JobKey key, const JobSpec& spec);
+
+    std::vector<Gang> gangs_;
+    std::vector<uint32_t> free_gangs_;
+    std::map<uint64_t, uint32_t> gang_keys_;  // by the first key
     Chunks<Job> jobs_;
     Chunks<JobDetails> details_;
     Chunks<Machine> machines_;

@@ -152,7 +152,9 @@ void Allocator::emit(Nanos now) {
 void Allocator::hold_placed(Nanos now) {
     for (size_t i = 0; i < changes_.size(); ++i) {
         const Job& job = jobs_[changed_[i]];
-        if (changes_[i].kind == ChangeKind::freeze || job.pin != Pin::free || job.held) continue;
+        if (changes_[i].kind == ChangeKind::freeze || job.pin != Pin::free || job.held ||
+            job.component)
+            continue;
         details_[changed_[i]].stay_until = now + rules_.min_stay;
         stays_.push_back({now + rules_.min_stay, job.key()});
         hold(changed_[i]);
@@ -179,7 +181,7 @@ void Allocator::rerank(const std::vector<uint32_t>& jobs) {
         Machine& mc = machines_[m];
         if (mc.key.n == 0) continue;
         for (Guest& g : mc.guests)
-            if (!g.rank.is_top()) g.rank = jobs_[g.job].rank;
+            if (!g.rank.is_top()) g.rank = guest_rank(g.job);
         std::sort(mc.guests.begin(), mc.guests.end(),
                   [](const Guest& a, const Guest& b) { return a.rank < b.rank; });
         refresh(m);

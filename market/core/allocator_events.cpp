@@ -26,7 +26,7 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     job.state = spec.state;
     job.pin = spec.pin;
     job.bars = !spec.barred.empty();
-    job.files = spec.files.any();
+    job.files = spec.files.any() && !job.component;
     job.rank = {0, spec.arrival.ns, key.n};
     job.rank = rank_of(job);
     JobDetails& d = details_[j];
@@ -113,6 +113,7 @@ void Allocator::attach(uint32_t j) {
     if (job.state == JobState::running) touch(j);
     if (job.pin == Pin::frozen) {
         job.cause = Cause::pinned;
+        if (job.component) dirty_.push_back(j);
         return;
     }
     const uint32_t m = job.pin == Pin::stay ? named : job.at;
@@ -132,6 +133,7 @@ void Allocator::attach(uint32_t j) {
     }
     if (m != none) trim(m);
     if (orphan(j)) orphans_.push_back(j);
+    if (job.component) dirty_.push_back(j);
 }
 
 // Told to be on a provider that nobody has told of (any more).
@@ -148,25 +150,30 @@ void Allocator::detach(uint32_t j) {
     job.held = false;
 }
 
-void Allocator::add_job(JobKey key, const JobSpec& spec) {
-    uint32_t j = static_cast<uint32_t>(jobs_.size());
+uint32_t Allocator::new_job() {
     if (free_jobs_.empty()) {
         jobs_.add();
         details_.add();
-    } else {
-        j = free_jobs_.back();
-        free_jobs_.pop_back();
-        // the list of touched jobs may still name this index
-        const bool touched = jobs_[j].touched;
-        jobs_[j] = Job{};
-        jobs_[j].touched = touched;
-        details_[j] = JobDetails{};
+        return static_cast<uint32_t>(jobs_.size() - 1);
     }
+    const uint32_t j = free_jobs_.back();
+    free_jobs_.pop_back();
+    // the list of touched jobs may still name this index
+    const bool touched = jobs_[j].touched;
+    jobs_[j] = Job{};
+    jobs_[j].touched = touched;
+    details_[j] = JobDetails{};
+    return j;
+}
+
+void Allocator::enter(uint32_t j, JobKey key, const JobSpec& spec) {
     job_index_.insert(key.n, j);
     fill(j, key, spec);
     attach(j);
     ++version_;
 }
+
+void Allocator::add_job(JobKey key, const JobSpec& spec) { enter(new_job(), key, spec); }
 
 void Allocator::change_job(uint32_t j, const JobSpec& spec) {
     detach(j);
@@ -180,6 +187,7 @@ void Allocator::change_job(uint32_t j, const JobSpec& spec) {
 void Allocator::change_value(uint32_t j, Money value) {
     Job& job = jobs_[j];
     ++version_;
+    if (job.component) return change_gang_value(gang_of(j), value);
     const uint32_t m = job.slot;
     if (m != none && !job.held && job.pin == Pin::free && machines_[m].spec.reserve > value) {
         evict(j, Cause::below_reserve, none);
@@ -200,6 +208,7 @@ void Allocator::change_value(uint32_t j, Money value) {
 
 void Allocator::remove_job(uint32_t j) {
     detach(j);
+    if (jobs_[j].component) leave_gang(j);
     job_index_.erase(jobs_[j].rank.key);
     jobs_[j].rank.key = 0;
     jobs_[j].at = none;

@@ -106,6 +106,23 @@ class MachineOrder {
         return {};
     }
 
+    // Every machine of a class before `below`, in order, that has the room free or a guest weaker
+    // than `rank`; visit returns false to stop.
+    template <class Visit>
+    void each_room(ClassKey below, int32_t cpus, int64_t mb, const Rank& rank, Visit&& visit) {
+        for (size_t b = closed_; b < list_.blocks(); ++b) {
+            const Summary& s = list_.summary(b);
+            if (s.first >= below) return;
+            if ((s.free_cpus < cpus || s.free_mb < mb) && s.weakest <= rank) continue;
+            for (const Entry& e : list_.block(b)) {
+                if (e.cls >= below) return;
+                if ((e.free_cpus < cpus || e.free_mb < mb) && e.weakest <= rank) continue;
+                if (!visit(e)) return;
+            }
+            list_.summarise(b);
+        }
+    }
+
     // Every machine of a class in [from, below) that may have a guest weaker than `bar`, which
     // visit may raise as it goes. The block of the weakest guest goes first, as that raises the bar
     // most; beyond that in order.

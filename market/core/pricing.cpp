@@ -19,9 +19,12 @@ bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::no
 }  // namespace
 
 std::vector<Money> critical_prices(Allocator& market, bool by_user, uint64_t* steps) {
-    std::vector<bool> done;
-    std::vector<Money> prices = ranked_prices(market, done, by_user);
-    unit_prices(market, prices, done, by_user);
+    std::vector<bool> done(market.jobs().size(), false);
+    std::vector<Money> prices(market.jobs().size());
+    if (market.gang_count() == 0) {
+        prices = ranked_prices(market, done, by_user);
+        unit_prices(market, prices, done, by_user);
+    }
     const uint64_t placements = integral_prices(market, prices, done, by_user);
     if (steps)
         *steps = placements + static_cast<uint64_t>(std::count(done.begin(), done.end(), true));
@@ -41,9 +44,9 @@ std::vector<Money> first_prices(const Allocator& market) {
         if (!is_running(job)) continue;
         const auto& machine = market.machines()[job.slot];
         const int32_t top = market.speed_top();
-        prices[j] =
-            bounded_price(static_cast<Wide>(job.value.micro) * std::min(machine.spec.speed, top),
-                          top, machine, job);
+        prices[j] = bounded_price(static_cast<Wide>(job.value.micro) *
+                                      std::min(market.speed_at_slot(static_cast<uint32_t>(j)), top),
+                                  top, machine, job);
     }
     return prices;
 }
@@ -71,7 +74,7 @@ Money worth_of(const Allocator& market, uint32_t job) {
     const Job& j = market.jobs()[job];
     const int32_t top = market.speed_top();
     if (top == 0) return j.value;
-    const int32_t speed = std::min(market.machines()[j.slot].spec.speed, top);
+    const int32_t speed = std::min(market.speed_at_slot(job), top);
     return Money{static_cast<int64_t>(static_cast<Wide>(j.value.micro) * speed / top)};
 }
 

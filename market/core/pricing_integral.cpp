@@ -2,6 +2,10 @@
 #include "market/core/pricing_integral.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+
+#include "market/core/pricing_rooms.hpp"
 
 namespace souk::market {
 
@@ -19,120 +23,62 @@ struct Bid {
     Rank rank;
     bool bars;
     uint32_t user;
+    uint32_t gang = Allocator::none;  // of a component
+    bool whole = false;               // stands for all its gang's required components
 };
 
 Bid bid_of(const Allocator& market, uint32_t j) {
     const Job& job = market.jobs()[j];
-    return {j, job.cpus, job.memory_mb, job.value, job.rank, job.bars, market.details(j).user};
+    const Allocator::JobDetails& d = market.details(j);
+    return {j,        job.cpus, job.memory_mb, job.value,         job.rank,
+            job.bars, d.user,   d.gang,        market.required(j)};
 }
 
-// Rooms in order of choice. Of each 16 of them, and each 256, it is known how much memory one with
-// at least so many CPUs has at most. Room only shrinks, so that stays an upper bound, which a
-// search that finds nothing there tightens; and a need that nobody holds is held by nobody ever
-// after, nor is one of at least that much.
-class Rooms {
-  public:
-    explicit Rooms(const std::vector<EmptyMachine>& machines)
-        : cpus_(machines.size()), memory_mb_(machines.size()) {
-        for (size_t p = 0; p < machines.size(); ++p)
-            cpus_[p] = machines[p].cpus, memory_mb_[p] = machines[p].memory_mb;
-        groups_.resize((machines.size() + width - 1) / width);
-        for (size_t g = 0; g < groups_.size(); ++g) tighten_group(g);
-        halls_.resize((groups_.size() + width - 1) / width);
-        for (size_t h = 0; h < halls_.size(); ++h) tighten_hall(h);
-        std::fill(std::begin(refused_), std::end(refused_), INT64_MAX);
-    }
-    size_t size() const { return cpus_.size(); }
-    void take(size_t p, int32_t cpus, int64_t memory_mb) {
-        cpus_[p] -= cpus;
-        memory_mb_[p] -= memory_mb;
-    }
-    void give(size_t p, int32_t cpus, int64_t memory_mb) {
-        take(p, -cpus, -memory_mb);
-        tighten_group(p / width);
-        tighten_hall(p / width / width);
-        std::fill(std::begin(refused_), std::end(refused_), INT64_MAX);
-    }
-    bool holds(size_t p, int32_t cpus, int64_t memory_mb) const {
-        return cpus_[p] >= cpus && memory_mb_[p] >= memory_mb;
-    }
-
-    // The first from `p` on that holds as much and that check(place) says yes to; size() if there
-    // is none.
-    template <class Check>
-    size_t first(size_t p, int32_t cpus, int64_t memory_mb, Check&& check) {
-        const int32_t column = std::min(cpus, columns - 1);
-        if (refused_[column] <= memory_mb) return size();
-        bool held = p > 0;  // or not known
-        while (p < size()) {
-            const size_t h = p / (width * width),
-                         hall_end = std::min(size(), (h + 1) * width * width);
-            if (!halls_[h].holds(cpus, memory_mb)) {
-                p = hall_end;
-                continue;
-            }
-            const bool whole_hall = p % (width * width) == 0;
-            while (p < hall_end) {
-                const size_t g = p / width, end = std::min(size(), (g + 1) * width);
-                if (groups_[g].holds(cpus, memory_mb)) {
-                    const bool whole = p % width == 0;
-                    for (; p < end; ++p) {
-                        if (!holds(p, cpus, memory_mb)) continue;
-                        if (check(p)) return p;
-                        held = true;
-                    }
-                    if (whole) tighten_group(g);
-                }
-                p = end;
-            }
-            if (whole_hall) tighten_hall(h);
-        }
-        for (int32_t c = cpus; !held && c < columns; ++c)
-            refused_[c] = std::min(refused_[c], memory_mb);
-        return p;
-    }
-
-  private:
-    static constexpr size_t width = 16;
-    static constexpr int32_t columns = 64;
-    static constexpr int32_t steps = 8;
-    struct Most {
-        int64_t memory_mb[steps];  // of those with at least 1, 2, .. 8 CPUs
-        bool holds(int32_t cpus, int64_t mb) const {
-            return memory_mb[std::clamp(cpus, 1, steps) - 1] >= mb;
-        }
-    };
-    void tighten_group(size_t g) {
-        Most& most = groups_[g];
-        std::fill(std::begin(most.memory_mb), std::end(most.memory_mb), INT64_MIN);
-        for (size_t p = g * width; p < std::min(size(), (g + 1) * width); ++p) {
-            if (cpus_[p] < 1) continue;
-            int64_t& step = most.memory_mb[std::min(cpus_[p], steps) - 1];
-            step = std::max(step, memory_mb_[p]);
-        }
-        for (int32_t c = steps - 1; c > 0; --c)
-            most.memory_mb[c - 1] = std::max(most.memory_mb[c - 1], most.memory_mb[c]);
-    }
-    void tighten_hall(size_t h) {
-        halls_[h] = groups_[h * width];
-        for (size_t g = h * width + 1; g < std::min(groups_.size(), (h + 1) * width); ++g)
-            for (int32_t c = 0; c < steps; ++c)
-                halls_[h].memory_mb[c] = std::max(halls_[h].memory_mb[c], groups_[g].memory_mb[c]);
-    }
-
-    std::vector<int32_t> cpus_;
-    std::vector<int64_t> memory_mb_;
-    std::vector<Most> groups_, halls_;
-    // by CPUs (the last: of that many and more): the least memory that nobody holds
-    int64_t refused_[columns];
+// What a gang asks for in the greedy from nothing.
+struct GangBid {
+    std::vector<uint32_t> components;
+    std::vector<ProviderKey> barred;
+    int32_t cap = speed_max;  // the speed of those that are pinned
+    GangPacking packing;
+    bool placed = false;  // it has a place in the greedy that goes on now
 };
+
+// With the components that compete, beside those that are pinned; `all`: as if these competed too.
+// None: it does not compete at all.
+std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gang& g, bool all) {
+    std::vector<uint32_t> components;
+    std::vector<ProviderKey> barred;
+    std::vector<GangPacking::Need> needs;
+    int32_t cap = speed_max;
+    for (const uint32_t j : g.required) {
+        const Job& job = market.jobs()[j];
+        if (job.bars)
+            barred.insert(barred.end(), market.details(j).barred->begin(),
+                          market.details(j).barred->end());
+        if (job.competing || all) {
+            components.push_back(j);
+            needs.push_back({job.cpus, job.memory_mb});
+        } else if (job.slot == Allocator::none) {
+            return std::nullopt;
+        } else {
+            cap = std::min(cap, market.machines()[job.slot].spec.speed);
+        }
+    }
+    if (needs.empty()) return std::nullopt;
+    return GangBid{std::move(components), std::move(barred), cap, GangPacking(std::move(needs)),
+                   false};
+}
 
 class Integral {
   public:
     Integral(Allocator& market, bool by_user)
         : market_(market), by_user_(by_user), machines_(empty_machines(market)) {
+        for (const Allocator::Gang& g : market.gangs())
+            gangs_.push_back(gang_bid_of(market, g, false));
         market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-            bids_.push_back(bid_of(market, e.job));
+            const Bid bid = bid_of(market, e.job);
+            if (!bid.whole || market.leader(market.gangs()[bid.gang]) == e.job)
+                bids_.push_back(bid);
             return true;
         });
     }
@@ -148,13 +94,17 @@ class Integral {
             for (; next < bids_.size() && bids_[next].rank < q.rank; ++next)
                 put(rooms, bids_[next]);
             without = rooms;
-            const Job& job = market_.jobs()[q.job];
             // its room is not among the free: it is what it would compete for
-            if (!job.competing) {
-                for (size_t p = 0; p < machines_.size(); ++p)
+            const std::vector<uint32_t> own{q.job};
+            for (const uint32_t j : q.whole ? market_.gangs()[q.gang].required : own) {
+                const Job& job = market_.jobs()[j];
+                for (size_t p = 0; !job.competing && p < machines_.size(); ++p)
                     if (machines_[p].machine == job.slot) without.give(p, job.cpus, job.memory_mb);
             }
-            prices[q.job] = price(q, without, next);
+            if (q.whole)
+                price_gang(q, without, next, prices);
+            else
+                prices[q.job] = price(q, without, next);
         }
         return done;
     }
@@ -168,12 +118,99 @@ class Integral {
     size_t first(Rooms& rooms, size_t from, const Bid& b) const {
         return rooms.first(from, b.cpus, b.memory_mb, [&](size_t p) { return admits(p, b); });
     }
-    // The place that the bid takes; as many as there are machines: none.
+    // The last place that the bid takes; as many as there are machines: none.
     size_t put(Rooms& rooms, const Bid& b) {
         ++placements_;
+        if (b.whole) return put_gang(rooms, b);
+        if (b.gang != Allocator::none && !with_gang(b.gang)) return rooms.size();
         const size_t p = first(rooms, 0, b);
         if (p < rooms.size()) rooms.take(p, b.cpus, b.memory_mb);
         return p;
+    }
+    bool with_gang(uint32_t gang) const {
+        return gangs_[gang] ? gangs_[gang]->placed : market_.runs(market_.gangs()[gang]);
+    }
+
+    // The places that hold the gang, the fastest first; none: it fits nowhere.
+    std::vector<size_t> places_of(Rooms& rooms, GangBid& gang, Bid need) const {
+        const GangPacking::Need least = gang.packing.least();
+        need.cpus = least.cpus;
+        need.memory_mb = least.memory_mb;
+        std::vector<size_t> places;
+        gang.packing.begin();
+        for (size_t p = 0; !gang.packing.packed(); ++p) {
+            p = rooms.first(p, need.cpus, need.memory_mb, [&](size_t at) {
+                const ProviderKey key = market_.machines()[machines_[at].machine].key;
+                return machines_[at].reserve <= need.value &&
+                       std::find(gang.barred.begin(), gang.barred.end(), key) == gang.barred.end();
+            });
+            if (p == rooms.size()) return {};
+            const auto [cpus, memory_mb] = rooms.at(p);
+            places.push_back(p);
+            gang.packing.add(cpus, memory_mb);
+        }
+        return places;
+    }
+    size_t put_gang(Rooms& rooms, const Bid& b) {
+        if (!gangs_[b.gang]) return rooms.size();
+        GangBid& gang = *gangs_[b.gang];
+        const std::vector<size_t> places = places_of(rooms, gang, b);
+        gang.placed = !places.empty();
+        if (!gang.placed) return rooms.size();
+        const std::vector<uint32_t> at = gang.packing.places();
+        for (size_t i = 0; i < at.size(); ++i) {
+            const Job& job = market_.jobs()[gang.components[i]];
+            rooms.take(places[at[i]], job.cpus, job.memory_mb);
+        }
+        return places.back();
+    }
+
+    // As price(), for all required components of a gang: its speed is that of the slowest one.
+    void price_gang(const Bid& q, Rooms& rooms, size_t next, std::vector<Money>& prices) {
+        const Allocator::Gang& all = market_.gangs()[q.gang];
+        const int32_t top = market_.speed_top(), speed = std::min(market_.speed_of(all), top);
+        std::optional<GangBid> gang = gang_bid_of(market_, all, true);
+        Bid falling = q;
+        std::vector<size_t> places;
+        int32_t within = speed;
+        Wide sum = 0;
+        const auto lose = [&](Money at, Money left_with) {
+            falling.value = std::min(falling.value, left_with);
+            places = places_of(rooms, *gang, falling);
+            const int32_t left =
+                places.empty() ? 0 : std::min(within, machines_[places.back()].speed);
+            sum += static_cast<Wide>(within - left) * at.micro;
+            within = left;
+        };
+        const auto dearest = [&] {
+            Money most;
+            for (const size_t p : places) most = std::max(most, machines_[p].reserve);
+            return most;
+        };
+        const auto fall_to = [&](Money bid) {
+            for (Money most = dearest(); within > 0 && most > bid; most = dearest())
+                lose(most, Money{most.micro - 1});
+        };
+        lose(q.value, q.value);
+        for (; next < bids_.size() && within > 0; ++next) {
+            const Bid& bid = bids_[next];
+            if (bid.gang == q.gang || (by_user_ && bid.user == q.user)) continue;
+            fall_to(bid.value);
+            const size_t last = within > 0 ? places.back() : 0;
+            if (within > 0 && first_taken(rooms, bid) <= last) lose(bid.value, bid.value);
+        }
+        fall_to(Money{});
+        for (const uint32_t j : all.required) {
+            const Job& job = market_.jobs()[j];
+            if (job.slot != Allocator::none)
+                prices[j] = bounded_price(sum, top, market_.machines()[job.slot], job);
+        }
+    }
+    // Puts the bid; the first place that it takes, or as many as there are machines.
+    size_t first_taken(Rooms& rooms, const Bid& bid) {
+        const size_t last = put(rooms, bid);
+        // a gang may have taken earlier ones
+        return bid.whole && last < rooms.size() ? 0 : last;
     }
 
     // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room
@@ -206,8 +243,9 @@ class Integral {
             const Bid& bid = bids_[next];
             if (bid.job == q.job || (by_user_ && bid.user == q.user)) continue;
             if (machines_[best].reserve > bid.value) fall_to(bid.value);
-            if (within > 0 && put(rooms, bid) == best && !rooms.holds(best, q.cpus, q.memory_mb))
-                lose(bid.value, bid.value);
+            if (within == 0) break;
+            put(rooms, bid);
+            if (!rooms.holds(best, q.cpus, q.memory_mb)) lose(bid.value, bid.value);
         }
         fall_to(Money{});
         return bounded_price(sum, top, own, job);
@@ -217,8 +255,29 @@ class Integral {
     const bool by_user_;
     const std::vector<EmptyMachine> machines_;
     std::vector<Bid> bids_;  // by rank
+    std::vector<std::optional<GangBid>> gangs_;
     uint64_t placements_ = 0;
 };
+}  // namespace
+
+namespace {
+// By rank; of a gang the first of its required components stands for all.
+std::vector<Bid> payers_of(const Allocator& market, const std::vector<uint32_t>& jobs) {
+    std::vector<Bid> payers;
+    std::vector<bool> named(market.gangs().size());
+    for (const uint32_t j : jobs) {
+        Bid bid = bid_of(market, j);
+        if (bid.whole) {
+            if (named[bid.gang]) continue;
+            named[bid.gang] = true;
+            bid = bid_of(market, market.gangs()[bid.gang].required.front());
+        }
+        payers.push_back(bid);
+    }
+    std::sort(payers.begin(), payers.end(),
+              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+    return payers;
+}
 }  // namespace
 
 std::vector<EmptyMachine> empty_machines(const Allocator& market) {
@@ -248,31 +307,26 @@ Money bounded_price(Wide numerator, int32_t speed_top, const Machine& m, const J
 
 uint64_t integral_prices(Allocator& market, std::vector<Money>& prices,
                          const std::vector<bool>& done, bool by_user) {
-    std::vector<Bid> payers;
+    std::vector<uint32_t> jobs;
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const Job& job = market.jobs()[j];
-        if (job.key().n != 0 && job.slot != Allocator::none && !done[j])
-            payers.push_back(bid_of(market, j));
+        if (job.key().n != 0 && job.slot != Allocator::none && !done[j]) jobs.push_back(j);
     }
-    if (payers.empty()) return 0;
-    std::sort(payers.begin(), payers.end(),
-              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
-    Integral integral(market, by_user);
-    integral.prices_of(payers, prices, UINT64_MAX);
-    return integral.placements();
+    return integral_prices_of(market, prices, jobs, UINT64_MAX, by_user);
 }
 
 uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices,
                             std::vector<uint32_t>& jobs, uint64_t placements_max, bool by_user) {
     if (jobs.empty()) return 0;
-    std::vector<Bid> payers;
-    for (const uint32_t j : jobs) payers.push_back(bid_of(market, j));
-    std::sort(payers.begin(), payers.end(),
-              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+    const std::vector<Bid> payers = payers_of(market, jobs);
     Integral integral(market, by_user);
     const size_t done = integral.prices_of(payers, prices, placements_max);
-    jobs.clear();
-    for (size_t i = done; i < payers.size(); ++i) jobs.push_back(payers[i].job);
+    std::set<uint32_t> waiting, gangs;
+    for (size_t i = done; i < payers.size(); ++i)
+        payers[i].whole ? gangs.insert(payers[i].gang) : waiting.insert(payers[i].job);
+    std::erase_if(jobs, [&](uint32_t j) {
+        return market.required(j) ? !gangs.contains(market.details(j).gang) : !waiting.contains(j);
+    });
     return integral.placements();
 }
 

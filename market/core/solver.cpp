@@ -110,8 +110,13 @@ struct Solver::Impl {
     void reckon_closed(bool all) {
         if (closed != market.version()) {
             closed = market.version();
-            closed_all = pricing != PricingRule::critical;
+            closed_all = pricing != PricingRule::critical || market.gang_count() > 0;
             closed_done.assign(market.jobs().size(), true);
+            if (pricing == PricingRule::critical && market.gang_count() > 0) {
+                closed_done.assign(market.jobs().size(), false);
+                closed_prices.assign(market.jobs().size(), Money{});
+                return;
+            }
             closed_prices =
                 pricing == PricingRule::critical  ? algorithm->closed_prices(market, closed_done)
                 : pricing == PricingRule::uniform ? uniform_prices(market, options.k_permille)
@@ -150,6 +155,17 @@ struct Solver::Impl {
         if (const auto known = alone.find(j); known != alone.end()) return known->second;
         if (alone.size() == alone_max) return current_prices()[j];
         return alone[j] = integral_alone(j);
+    }
+    // The least bid with which a gang that waits would run, found by halves.
+    std::optional<Money> gang_bid(uint32_t g) {
+        const Allocator::Gang& gang = market.gangs()[g];
+        Money low{-1}, high = money_max;  // it would not run; it would
+        if (!market.would_run(gang, high)) return std::nullopt;
+        while (high.micro - low.micro > 1) {
+            const Money middle{low.micro + (high.micro - low.micro) / 2};
+            (market.would_run(gang, middle) ? high : low) = middle;
+        }
+        return high;
     }
     // Runs where the plan says; not merely told to have run on a place that it must leave.
     bool running(uint32_t j) const {
@@ -237,6 +253,9 @@ Status Solver::set_options(const SolverOptions& o) {
             return fail(std::string(option.key) + ": " + option.text(v) + " is not in " +
                         option.range());
     Impl& s = *impl_;
+    if (!algorithm->gangs && s.market.gang_count() > 0)
+        return fail("the solver " + std::string(algorithm->name) +
+                    " places no jobs of several components, and there are some");
     s.options = o;
     s.options.algorithm = algorithm->name;
     s.pricing = pricing;
@@ -253,13 +272,55 @@ Status Solver::set_options(const SolverOptions& o) {
 
 bool Solver::add_job(JobKey key, const JobSpec& spec) {
     if (key.n == 0 || !valid(spec) || impl_->market.find_job(key) != Allocator::none) return false;
+    if (impl_->market.gang_with(key.n) != Allocator::none) return false;
     impl_->market.add_job(key, spec);
     return true;
+}
+
+Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_t required) {
+    Allocator& market = impl_->market;
+    const uint64_t count = components.size();
+    if (!impl_->algorithm.entry->gangs)
+        return fail("the solver " + options().algorithm + " places no jobs of several components");
+    if (required == 0 || required > count)
+        return fail("of " + std::to_string(count) + " components " + std::to_string(required) +
+                    " are required: at least one must be, and at most all");
+    if (count > gang_components_max)
+        return fail(std::to_string(count) + " components are more than " +
+                    std::to_string(gang_components_max));
+    if (first.n == 0 || first.n > UINT64_MAX - count) return fail("no keys for all components");
+    for (const JobSpec& spec : components)
+        if (!valid(spec) || spec.value != components[0].value ||
+            spec.arrival != components[0].arrival || spec.user != components[0].user)
+            return fail("component " + std::to_string(&spec - components.data() + 1) +
+                        ": an attribute is out of range, or its value, arrival or user is not "
+                        "that of the first");
+    for (uint64_t i = 0; i < count; ++i)
+        if (market.find_job({first.n + i}) != Allocator::none ||
+            market.gang_with(first.n + i) != Allocator::none)
+            return fail("job " + std::to_string(first.n + i) + " is there already");
+    market.add_gang(first, components, required);
+    return {};
+}
+
+std::optional<Solver::GangView> Solver::gang(JobKey key) const {
+    const Allocator& market = impl_->market;
+    const uint32_t j = market.find_job(key);
+    if (j == Allocator::none || !market.jobs()[j].component) return std::nullopt;
+    const Allocator::Gang& g = market.gangs()[market.details(j).gang];
+    GangView view{{g.first}, {}, {}, 0};
+    for (const uint32_t i : g.required) view.required.push_back(market.jobs()[i].key());
+    for (const uint32_t i : g.optional) view.optional.push_back(market.jobs()[i].key());
+    if (market.runs(g) && !g.required.empty()) view.speed = market.speed_of(g);
+    return view;
 }
 
 bool Solver::change_job(JobKey key, const JobSpec& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;
+    if (const Allocator::Job& job = impl_->market.jobs()[j];
+        job.component && (spec.value != job.value || spec.arrival != job.arrival()))
+        return false;
     impl_->market.change_job(j, spec);
     return true;
 }
@@ -415,6 +476,18 @@ Result<std::span<const Change>> Solver::adopt(std::span<const Assignment> alloca
         if (memory_mb[m] < 0) return fail(line + ": no memory left there");
         slots[j] = m;
     }
+    for (const Allocator::Gang& g : market.gangs()) {
+        const auto placed = [&](uint32_t j) {
+            return slots[j] != Allocator::none ||
+                   (market.jobs()[j].pin == Pin::stay && market.jobs()[j].slot != Allocator::none);
+        };
+        const auto count = std::count_if(g.required.begin(), g.required.end(), placed);
+        const bool all = count == std::ssize(g.required);
+        if ((count > 0 && !all) ||
+            (!all && std::any_of(g.optional.begin(), g.optional.end(), placed)))
+            return fail("of the gang " + std::to_string(g.first) +
+                        " not all required components have an allocation");
+    }
     market.adopt(slots, now);
     return std::span<const Change>(market.changes());
 }
@@ -499,6 +572,7 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     if (i == Allocator::none) return std::nullopt;
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
+    if (market.required(i)) return impl_->gang_bid(market.details(i).gang);
     const auto& barred = market.details(i).barred;
     using Keys = std::span<const ProviderKey>;
     return least_bid(job.cpus, job.memory_mb, barred ? Keys(*barred) : Keys(), job.rank);

@@ -67,6 +67,21 @@ class Solver {
     bool change_job(JobKey key, const JobSpec& spec);
     bool change_value(JobKey key, Money value);
     bool remove_job(JobKey key);
+    // A gang: a job of several components, all of its required ones at once or none
+    // (allocator_gangs.cpp). The first `required` components are that; an optional one is a job of
+    // its own right behind them, with a place only while they have theirs. They are jobs with the
+    // keys from `first` on, of one value, arrival and user; change_value() of one changes all, a
+    // job that is removed leaves the gang. Their keys stay the gang's while it has any component.
+    // Errors: what is wrong with it; an algorithm that places no gangs.
+    Status add_gang(JobKey first, std::span<const JobSpec> components, size_t required);
+    static constexpr size_t gang_components_max = 1024;
+    struct GangView {
+        JobKey first;
+        std::vector<JobKey> required, optional;  // those that are left
+        int32_t speed = 0;  // of the slowest required component; 0: it has no place
+    };
+    // Of the gang that has this component; nullopt: no such job, or none of a gang.
+    std::optional<GangView> gang(JobKey component) const;
     bool add_provider(ProviderKey key, const ProviderSpec& spec);
     bool change_provider(ProviderKey key, const ProviderSpec& spec);
     bool remove_provider(ProviderKey key);

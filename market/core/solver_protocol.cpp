@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t seconds_max = INT64_MAX / 1'000'000'000 / 4;
 
 // At most this many words are of interest; one more tells that there are too many.
-constexpr size_t words_max = 9;
+constexpr size_t words_max = 6 + 64;
 
 std::vector<std::string_view> split(std::string_view line) {
     constexpr std::string_view blanks = " \t\r";
@@ -112,6 +112,52 @@ Command take_add_job(Words& w) {
     return a;
 }
 
+// [COUNTx]CPUS:MEMORY[:optional]
+void take_part(Words& w, AddGang& gang) {
+    const std::string word = w.word();
+    std::string_view rest = word;
+    AddGang::Part part;
+    const auto number = [&](auto& value) {
+        const auto [end, code] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+        if (code != std::errc{}) return false;
+        rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+        return true;
+    };
+    const auto skip = [&](std::string_view text) {
+        if (!rest.starts_with(text)) return false;
+        rest.remove_prefix(text.size());
+        return true;
+    };
+    bool good = number(part.cpus);
+    if (good && skip("x")) {
+        part.count = part.cpus;
+        good = number(part.cpus);
+    }
+    good = good && skip(":") && number(part.memory_mb);
+    part.optional = good && skip(":optional");
+    const auto most = static_cast<int32_t>(Solver::gang_components_max);
+    if (!good || !rest.empty() || part.count < 1 || part.count > most || part.cpus < 1 ||
+        part.cpus > cpus_max || part.memory_mb < 0 || part.memory_mb > memory_mb_max)
+        w.note("part " + shown(word) + " is not [COUNTx]CPUS:MEMORY[:optional], with at most " +
+               std::to_string(most) + " components");
+    else if (part.optional && gang.parts.empty())
+        w.note("part " + shown(word) + ": the first component cannot be optional");
+    else if (!part.optional && !gang.parts.empty() && gang.parts.back().optional)
+        w.note("part " + shown(word) + ": the optional ones come last");
+    gang.parts.push_back(part);
+}
+
+Command take_add_gang(Words& w) {
+    AddGang a;
+    a.id = w.job();
+    a.value = w.money("value");
+    a.start_s = w.seconds("start", 0);
+    a.run_s = w.seconds("run", -1);
+    a.user = w.integer<uint32_t>("uid", 0, UINT32_MAX);
+    while (w.left() > 0) take_part(w, a);
+    return a;
+}
+
 Command take_add_provider(Words& w) {
     AddProvider a;
     a.id = w.provider();
@@ -123,9 +169,11 @@ Command take_add_provider(Words& w) {
     return a;
 }
 
-constexpr std::array<Form, 20> forms{{
+constexpr std::array<Form, 21> forms{{
     {"info", 0, 0, "info", [](Words&) -> Command { return Info{}; }},
     {"aj", 6, 7, "aj id value memory cpus start run [uid]", take_add_job},
+    {"ag", 6, words_max - 1, "ag id value start run uid [COUNTx]CPUS:MEMORY[:optional]...",
+     take_add_gang},
     {"dj", 1, 1, "dj id", [](Words& w) -> Command { return DeleteJob{w.job()}; }},
     {"uj", 2, 2, "uj id value",
      [](Words& w) -> Command {
@@ -171,6 +219,15 @@ struct Formatter {
                std::to_string(a.memory_mb) + " " + std::to_string(a.cpus) + " " +
                std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
                std::to_string(a.user);
+    }
+    std::string operator()(const AddGang& a) const {
+        std::string line = "ag " + number(a.id.n) + " " + format_money(a.value) + " " +
+                           std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
+                           std::to_string(a.user);
+        for (const AddGang::Part& p : a.parts)
+            line += " " + std::to_string(p.count) + "x" + std::to_string(p.cpus) + ":" +
+                    std::to_string(p.memory_mb) + (p.optional ? ":optional" : "");
+        return line;
     }
     std::string operator()(const DeleteJob& c) const { return "dj " + number(c.id.n); }
     std::string operator()(const UpdateJob& c) const {

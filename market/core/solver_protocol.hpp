@@ -8,6 +8,10 @@
 //                                         seconds since the market began, run time in seconds (-1:
 //                                         not known), user (default: one of its own, with the
 //                                         number of the job)
+//   ag id value start run uid PART...     add a job of several components, placed together or not
+//                                         at all; its components are jobs with the ids from this
+//                                         one on. PART is [COUNTx]CPUS:MEMORY, or with :optional
+//                                         behind it (these last): placed only beside the others
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   rj id provider | fj id provider       the job runs there already | it is frozen there (0: it is
@@ -33,6 +37,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
@@ -52,6 +57,19 @@ struct AddJob {
     int64_t start_s = 0;
     int64_t run_s = -1;
     uint32_t user = 0;
+};
+struct AddGang {
+    struct Part {
+        int32_t count = 1, cpus = 1;
+        int64_t memory_mb = 0;
+        bool optional = false;
+    };
+    JobKey id;
+    Money value;
+    int64_t start_s = 0;
+    int64_t run_s = -1;
+    uint32_t user = 0;
+    std::vector<Part> parts;
 };
 struct DeleteJob {
     JobKey id;
@@ -103,11 +121,11 @@ struct Exit {};
 }  // namespace command
 
 using Command =
-    std::variant<command::Info, command::AddJob, command::DeleteJob, command::UpdateJob,
-                 command::MoveDone, command::FreezeDone, command::PlaceJob, command::AddProvider,
-                 command::DeleteProvider, command::UpdateProvider, command::Time, command::Go,
-                 command::Alloc, command::Payments, command::ListJobs, command::ListProviders,
-                 command::Reset, command::Set, command::Exit>;
+    std::variant<command::Info, command::AddJob, command::AddGang, command::DeleteJob,
+                 command::UpdateJob, command::MoveDone, command::FreezeDone, command::PlaceJob,
+                 command::AddProvider, command::DeleteProvider, command::UpdateProvider,
+                 command::Time, command::Go, command::Alloc, command::Payments, command::ListJobs,
+                 command::ListProviders, command::Reset, command::Set, command::Exit>;
 
 // A line without its newline. Errors name the command, the word and what it should be.
 Result<Command> parse_command(std::string_view line);

@@ -52,6 +52,24 @@ void SolverSession::list_providers(std::string& out) const {
     }
 }
 
+Status SolverSession::add_gang(const command::AddGang& a) {
+    std::vector<JobSpec> components;
+    size_t required = 0;
+    for (const command::AddGang::Part& part : a.parts) {
+        JobSpec s;
+        s.value = a.value;
+        s.memory_mb = part.memory_mb;
+        s.cpus = part.cpus;
+        s.user = a.user;
+        s.arrival = Nanos::from_s(a.start_s);
+        components.insert(components.end(), static_cast<size_t>(part.count), s);
+        if (!part.optional) required = components.size();
+    }
+    TRY(solver_.add_gang(a.id, components, required));
+    for (size_t i = 0; i < components.size(); ++i) jobs_[{a.id.n + i}] = a.user;
+    return {};
+}
+
 // Long: one case for each command of the protocol.
 Status SolverSession::carry_out(const Command& command, std::string& out) {
     using namespace command;
@@ -70,10 +88,13 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             s.user = a.user;
             s.arrival = Nanos::from_s(a.start_s);
             if (!solver_.add_job(a.id, s))
-                return fail("job " + id_text(a.id.n) + " is there already");
+                return fail("job " + id_text(a.id.n) +
+                            (jobs_.contains(a.id) ? " is there already"
+                                                  : ": the number is that of a component"));
             jobs_[a.id] = a.user;
             return {};
         },
+        [&](const AddGang& a) -> Status { return add_gang(a); },
         [&](const DeleteJob& c) -> Status {
             TRY(known(c.id));
             solver_.remove_job(c.id);

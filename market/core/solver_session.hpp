@@ -25,6 +25,7 @@ class SolverSession {
 
   private:
     Status carry_out(const Command& command, std::string& out);
+    Status add_gang(const command::AddGang& a);
     Status known(JobKey id) const;
     Status known(ProviderKey id) const;
     void list_jobs(std::string& out) const;

@@ -56,6 +56,22 @@ START_TEST(every_command_has_its_effect) {
 }
 END_TEST
 
+START_TEST(a_gang_has_places_for_all_its_components_or_for_none) {
+    SolverSession s;
+    answers(s, "ap 1 1 100 2 0\nap 2 1 100 1 0\naj 1 5 0 1 0 -1 1\nag 10 3 0 -1 7 3x1:0");
+    ck_assert_text(answers(s, "go\nalloc"), "1 1\n");
+    // At 6 the gang takes all three; what it pays is what the job would have.
+    ck_assert_text(answers(s, "uj 11 6\ngo\nalloc"), "1 0\n10 1\n11 2\n12 1\n");
+    ck_assert_text(answers(s, "payment"), "10 5\n11 5\n12 5\n");
+    ck_assert_text(answers(s, "aj 13 1 0 1 0 -1\naj 12 1 0 1 0 -1"),
+                   "error: job 12 is there already\n");
+    // A machine goes: nobody of the gang runs on. A component that ended leaves the others.
+    ck_assert_text(answers(s, "dj 13\ndp 2\ngo\nalloc"), "1 1\n10 0\n11 0\n12 0\n");
+    ck_assert_text(answers(s, "dj 12\naj 12 1 0 1 0 -1\ngo\nalloc"),
+                   "error: job 12: the number is that of a component\n1 0\n10 1\n11 1\n");
+}
+END_TEST
+
 START_TEST(what_older_programs_say_is_understood) {
     SolverSession s;
     // No uid: a user of its own. A start is told to be done as well. The algorithm's short name.
@@ -130,6 +146,7 @@ END_TEST
 START_TEST(every_line_survives_being_parsed_and_formatted) {
     for (const char* line : {"info",
                              "aj 7 0.25 100 4 3 -1 1000",
+                             "ag 7 0.25 3 -1 1000 4x2:512 1x1:0 2x1:100:optional",
                              "dj 7",
                              "uj 7 12.5",
                              "jmd 7",
@@ -165,7 +182,7 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(solver_protocol, a_dearer_job_suspends_the_cheaper_one_which_goes_on_afterwards,
-           every_command_has_its_effect, what_older_programs_say_is_understood,
-           what_cannot_be_taken_says_why_and_changes_nothing,
+           every_command_has_its_effect, a_gang_has_places_for_all_its_components_or_for_none,
+           what_older_programs_say_is_understood, what_cannot_be_taken_says_why_and_changes_nothing,
            a_job_that_is_said_to_run_stays_where_it_is,
            every_line_survives_being_parsed_and_formatted);

@@ -105,6 +105,8 @@ int run(int argc, char** argv) {
     const std::string commands =
         "Commands: info, aj id value memory cpus start run [uid], dj id, uj id value, jmd id, jfd "
         "id,\n"
+        "ag id value start run uid [COUNTx]CPUS:MEMORY[:optional]... (a job of several "
+        "components),\n"
         "ap id reserve memory cpus start [speed], dp id, up id reserve, time t, go, alloc, "
         "payment, lj, lp, reset,\n"
         "set solver NAME, set pricing NAME (critical, first, uniform), set OPTION VALUE, exit.\n"

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Jobs of several components (gangs), by brute force over small markets: the solver's text protocol
+alone, and none of its code.
+
+Who gets what is worked out here from the words of market/core/allocator_gangs.cpp and
+docs/market.md: every way to spread the components over the machines is tried. What each has to pay
+follows from the speed x(b) that it would get for each bid b, worked out the same way, by the
+definition (v x(v) - integral of x) / fastest speed. Then each bid at which x could change is told
+to the solver in place of the true one: none may pay. SOUK_MARKETS sets how many markets of each
+kind are tried.
+"""
+import itertools
+import os
+import random
+import subprocess
+from fractions import Fraction
+
+import pytest
+
+from conftest import BIN
+from fake import LIMIT
+
+MARKETS = int(os.environ.get("SOUK_MARKETS", "60"))
+MICRO = 10**6
+TINY = Fraction(1, 2)  # less than a micro-unit
+
+
+def money(amount):
+    whole, part = divmod(amount, MICRO)
+    return f"{whole}.{part:06}"
+
+
+class Bidder:
+    """A single job, or a gang: value in micro-units, what each component needs (CPUs, memory), how
+    many of these are required; the others are optional."""
+
+    def __init__(self, value, needs, required, user):
+        self.value, self.needs, self.required, self.user = value, needs, required, user
+
+    def line(self, key, value=None):
+        value = money(self.value if value is None else value)
+        if len(self.needs) == 1:
+            cpus, memory = self.needs[0]
+            return f"aj {key} {value} {memory} {cpus} 0 -1 {self.user}"
+        parts = [f"{c}:{m}" + (":optional" if i >= self.required else "")
+                 for i, (c, m) in enumerate(self.needs)]
+        return f"ag {key} {value} 0 -1 {self.user} " + " ".join(parts)
+
+
+class Market:
+    """providers: (reserve in micro-units, cpus, memory, speed)."""
+
+    def __init__(self, bidders, providers):
+        self.bidders, self.providers = bidders, providers
+        self.keys, key = [], 1
+        for bidder in bidders:
+            self.keys.append(key)
+            key += len(bidder.needs)
+        self.order = sorted(range(len(providers)), key=lambda p: (
+            -providers[p][3], providers[p][0], p))
+        self.top = max(p[3] for p in providers)
+
+    def rank(self, i):
+        return -self.bidders[i].value, self.keys[i]
+
+    def question(self, liar=None, bid=None):
+        lines = ["reset"]
+        lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
+                  for i, (r, cpus, mem, speed) in enumerate(self.providers)]
+        lines += [b.line(key, bid if i == liar else None)
+                  for i, (b, key) in enumerate(zip(self.bidders, self.keys))]
+        return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
+
+    def levels(self):
+        at = sorted({0} | {b.value for b in self.bidders} | {p[0] for p in self.providers})
+        return at + [at[-1] + MICRO]
+
+    # The definition
+
+    def rooms(self):
+        return {p: [self.providers[p][1], self.providers[p][2]] for p in self.order}
+
+    def pack(self, rooms, needs, bid):
+        """Machines of these components, and their speed: into as few of the machines in order as
+        possible; back from the last of these, each has the fewest of the largest."""
+        machines = [p for p in self.order if self.providers[p][0] <= bid]
+        shapes = sorted(set(needs), reverse=True)
+        for end in range(1, len(machines) + 1):
+            best = None
+            for places in itertools.product(range(end), repeat=len(needs)):
+                if end - 1 not in places or not self.holds(rooms, machines, needs, places):
+                    continue
+                counts = [sum(1 for n, at in zip(needs, places) if at == m and n == shape)
+                          for m in reversed(range(end)) for shape in shapes]
+                if best is None or (counts, places) < best:
+                    best = counts, places
+            if best is not None:
+                where = [machines[at] for at in best[1]]
+                return where, min(self.providers[p][3] for p in where)
+        return None, 0
+
+    def holds(self, rooms, machines, needs, places):
+        for at in set(places):
+            inside = [n for n, m in zip(needs, places) if m == at]
+            if any(sum(n[k] for n in inside) > rooms[machines[at]][k] for k in (0, 1)):
+                return False
+        return True
+
+    def put(self, rooms, needs, bid):
+        where, speed = self.pack(rooms, needs, bid)
+        for p, need in zip(where or [], needs):
+            rooms[p][0] -= need[0]
+            rooms[p][1] -= need[1]
+        return where, speed
+
+    def greedy(self, rooms, bidders):
+        """By component key: its machine, or None. `bidders`: (number, bid, required part only)."""
+        out = {}
+        for i in bidders:
+            b, key = self.bidders[i], self.keys[i]
+            where, _ = self.put(rooms, b.needs[:b.required], b.value)
+            for c in range(len(b.needs)):
+                out[key + c] = None if where is None or c >= b.required else where[c]
+            if where is not None:
+                for c in range(b.required, len(b.needs)):
+                    single, _ = self.put(rooms, [b.needs[c]], b.value)
+                    out[key + c] = single and single[0]
+        return out
+
+    def allocation(self):
+        return self.greedy(self.rooms(), sorted(range(len(self.bidders)), key=self.rank))
+
+    def speed_for(self, i, bid, part=None):
+        """What bidder i would get for this bid, or its optional component `part`."""
+        b, rooms = self.bidders[i], self.rooms()
+        others = [k for k in range(len(self.bidders)) if k != i and not
+                  (self.bidders[k].user == b.user and self.rank(k) > self.rank(i))]
+        if part is None:
+            self.greedy(rooms, sorted((k for k in others if self.bidders[k].value > bid),
+                                      key=self.rank))
+            return self.pack(rooms, b.needs[:b.required], bid)[1]
+        before = [k for k in others if self.bidders[k].value > bid or self.rank(k) < self.rank(i)]
+        order = sorted(before + [i], key=self.rank)
+        at = order.index(i)
+        self.greedy(rooms, order[:at])
+        self.put(rooms, b.needs[:b.required], b.value)
+        for c in range(b.required, part):
+            self.put(rooms, [b.needs[c]], b.value)
+        self.greedy(rooms, order[at + 1:])
+        return self.pack(rooms, [b.needs[part]], bid)[1]
+
+    def price(self, i, speed, part=None):
+        """By the definition: the speed counts up to the one that it has."""
+        b, levels = self.bidders[i], self.levels()
+        area, low = Fraction(0), 0
+        for high in [v for v in levels if 0 < v <= b.value]:
+            area += (high - low) * min(speed, self.speed_for(i, Fraction(low + high, 2), part))
+            low = high
+        return (b.value * speed - area) / self.top
+
+    def bounded(self, price, provider, bid):
+        return min(max(int(price), self.providers[provider][0]), bid)
+
+
+def ask(markets_and_lies):
+    """Of each (market, liar, bid): the place of each component, and what it pays."""
+    text = "".join(m.question(liar, bid) for m, liar, bid in markets_and_lies) + "exit\n"
+    done = subprocess.run([BIN / "solver"], input=text, capture_output=True, text=True,
+                          timeout=10 * LIMIT, check=True)
+    assert "error" not in done.stdout, done.stdout
+    answers, part, parts = [], [], []
+    for line in done.stdout.splitlines():
+        if line.startswith("solver "):
+            parts.append(part)
+            part = []
+            if len(parts) == 2:
+                places = {int(j): int(p) - 1 for j, p in (x.split() for x in parts[0])}
+                prices = {int(j): round(Fraction(p) * MICRO)
+                          for j, p in (x.split() for x in parts[1])}
+                answers.append((places, prices))
+                parts = []
+        else:
+            part.append(line)
+    return answers
+
+
+def draw(rng, kind):
+    speeds = [100] if kind == "equal" else [50, 100, 150, 200]
+    reserves = [0] if kind == "speeds" else [0, 1, 2, 3, 5]
+    providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 4), rng.randint(2, 8),
+                  rng.choice(speeds)) for _ in range(rng.randint(2, 4))]
+    bidders = []
+    for i in range(rng.randint(3, 6)):
+        user = rng.randint(1, 3) if kind == "users" else i + 1
+        value = rng.randint(1, 9) * MICRO + rng.randint(0, 999) * 1000
+        if rng.random() < 0.45:
+            bidders.append(Bidder(value, [(rng.randint(1, 2), rng.randint(0, 3))], 1, user))
+            continue
+        count = rng.randint(2, 3)
+        alike = rng.random() < 0.5
+        one = rng.randint(1, 2), rng.randint(0, 2)
+        needs = [one if alike else (rng.randint(1, 3), rng.randint(0, 3)) for _ in range(count)]
+        optional = rng.randint(0, 2) if rng.random() < 0.3 else 0
+        bidders.append(Bidder(
+            value, needs + [(rng.randint(1, 2), rng.randint(0, 2)) for _ in range(optional)],
+            count, user))
+    return Market(bidders, providers)
+
+
+@pytest.mark.parametrize("kind", ["equal", "speeds", "both", "users"])
+def test_every_place_and_price_of_a_gang_is_the_defined_one(kind):
+    # Method: markets by a seed; places and payments from the solver against those worked out here.
+    rng = random.Random(f"gangs {kind}")
+    markets = [draw(rng, kind) for _ in range(MARKETS)]
+    gangs = 0
+    for n, (market, answer) in enumerate(zip(markets, ask([(m, None, None) for m in markets]))):
+        places, prices = answer
+        wanted = {k: p for k, p in market.allocation().items() if p is not None}
+        assert places == wanted, f"{kind} market {n}\n{market.question()}"
+        for i, bidder in enumerate(market.bidders):
+            for c in range(len(bidder.needs)):
+                key = market.keys[i] + c
+                if key not in wanted:
+                    continue
+                own = wanted[key]
+                required = range(market.keys[i], market.keys[i] + bidder.required)
+                optional = c >= bidder.required
+                speed = min(market.providers[wanted[k]][3] for k in
+                            ([key] if optional else required))
+                price = market.price(i, speed, c if optional else None)
+                assert prices[key] == market.bounded(price, own, bidder.value), \
+                    f"{kind} market {n} job {key}: {float(price)}\n{market.question()}"
+                gangs += bidder.required > 1
+    assert gangs > MARKETS // 2
+
+
+@pytest.mark.parametrize("kind", ["equal", "speeds"])
+def test_no_lie_of_a_gang_pays_and_a_higher_bid_never_makes_it_slower(kind):
+    # Method: each bidder bids half way between any two levels where its speed could change.
+    rng = random.Random(f"lies {kind}")
+    questions, meant = [], []
+    for n in range(MARKETS):
+        market = draw(rng, kind)
+        for b in market.bidders:
+            b.needs = b.needs[:b.required]  # an optional component is a bidder of its own
+        market = Market(market.bidders, market.providers)
+        levels = market.levels()
+        for i, bidder in enumerate(market.bidders):
+            bids = [(a + b) // 2 for a, b in zip(levels, levels[1:])]
+            for bid in [bidder.value] + sorted(bids):
+                questions.append((market, i, bid))
+                meant.append((n, market, i, bid))
+    answers = ask(questions)
+    truth = slowest = None
+    for (n, market, i, bid), (places, prices) in zip(meant, answers):
+        bidder, keys = market.bidders[i], None
+        keys = range(market.keys[i], market.keys[i] + bidder.required)
+        runs = [k for k in keys if k in places]
+        assert len(runs) in (0, bidder.required), f"{kind} market {n}: a part of job {keys[0]}"
+        speed = min((market.providers[places[k]][3] for k in runs), default=0)
+        gain = sum(bidder.needs[k - keys[0]][0] *
+                   (Fraction(bidder.value * speed, market.top) - prices[k]) for k in runs)
+        if bid == bidder.value:
+            truth, slowest = gain, 0
+            continue
+        cpus = sum(c for c, _ in bidder.needs)
+        assert gain <= truth + cpus, f"{kind} market {n} job {keys[0]}: {money(bid)} pays"
+        assert speed >= slowest, f"{kind} market {n} job {keys[0]}: slower at {money(bid)}"
+        slowest = speed
+
+
+@pytest.mark.parametrize("kind", ["equal", "speeds", "both"])
+def test_of_gangs_that_need_the_same_nobody_runs_slower_than_one_that_bids_less(kind):
+    # Method: two gangs of equal needs in each market; the one with the higher bid is at least as
+    # fast, and pays at least as much in all.
+    rng = random.Random(f"envy {kind}")
+    markets = []
+    for _ in range(MARKETS):
+        market = draw(rng, kind)
+        twin = next((b for b in market.bidders if len(b.needs) > 1), None)
+        if twin is None:
+            continue
+        twin.needs = twin.needs[:twin.required]
+        other = Bidder(rng.randint(1, 9) * MICRO + 500, twin.needs, twin.required, 99)
+        markets.append(Market(market.bidders + [other], market.providers))
+    both = 0
+    for market, (places, _) in zip(markets, ask([(m, None, None) for m in markets])):
+        speeds = {}
+        for i, b in enumerate(market.bidders):
+            at = [places.get(market.keys[i] + c) for c in range(b.required)]
+            speeds[i] = 0 if None in at else min(market.providers[p][3] for p in at)
+        last = len(market.bidders) - 1
+        for i, b in enumerate(market.bidders[:-1]):
+            if b.needs == market.bidders[last].needs:
+                high, low = sorted((i, last), key=market.rank)
+                assert speeds[high] >= speeds[low]
+                both += speeds[low] > 0
+    assert both > 0
+
+
+@pytest.mark.parametrize("line,words", [
+    ("ag 1 5 0 -1 7 1:0:optional 2:0", "the first component cannot be optional"),
+    ("ag 1 5 0 -1 7 1:0 1:0:optional 2:0", "the optional ones come last"),
+    ("ag 1 5 0 -1 7 10000x1:0", "with at most 1024 components"),
+    ("ag 1 5 0 -1 7 1000x1:0 1000x1:0", "2000 components are more than 1024"),
+    ("ag 1 5 0 -1 7 1", "is not [COUNTx]CPUS:MEMORY[:optional]"),
+    ("ag 1 5 0 -1 7 0x1:0", "is not [COUNTx]CPUS:MEMORY[:optional]"),
+    ("ag 1 5 0 -1 7", "the form is: ag id value start run uid"),
+    ("ag 8 5 0 -1 7 4x1:0", "job 9 is there already"),
+    ("set solver welfare", "places no jobs of several components, and there are some")])
+def test_what_cannot_be_a_gang_is_one_line_and_changes_nothing(line, words):
+    lines = ["aj 9 1 0 1 0 -1", "ag 20 1 0 -1 7 2x1:0", "lj", "info", line, "lj", "info", "exit"]
+    done = subprocess.run([BIN / "solver"], input="\n".join(lines) + "\n", capture_output=True,
+                          text=True, timeout=LIMIT, check=True)
+    before, rest = done.stdout.split("solver greedy_migration jobs 3 providers 0 time 0\n")[:2]
+    error, after = rest.split("\n", 1)
+    assert error.startswith("error: ") and words in error
+    assert after == before

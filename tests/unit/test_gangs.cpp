@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Gangs: how components are packed, against every way to pack them, and the incremental solve of
+// markets with gangs against the full pass. tests/tools/test_gangs.py has places and prices by
+// brute force.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "market/core/gang_packing.hpp"
+#include "tests/unit/allocator_world.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+namespace {
+
+using Need = GangPacking::Need;
+struct Room {
+    int64_t cpus, memory_mb;
+};
+
+// Whether there is any way to pack them all.
+bool can_pack(std::vector<Room>& rooms, const std::vector<Need>& needs, size_t next = 0) {
+    if (next == needs.size()) return true;
+    for (Room& r : rooms) {
+        if (r.cpus < needs[next].cpus || r.memory_mb < needs[next].memory_mb) continue;
+        r.cpus -= needs[next].cpus, r.memory_mb -= needs[next].memory_mb;
+        const bool done = can_pack(rooms, needs, next + 1);
+        r.cpus += needs[next].cpus, r.memory_mb += needs[next].memory_mb;
+        if (done) return true;
+    }
+    return false;
+}
+
+// How many of the rooms it takes, or 0: all of them do not hold the components. What it answers is
+// possible.
+size_t rooms_taken(GangPacking& packing, const std::vector<Need>& needs,
+                   const std::vector<Room>& rooms) {
+    packing.begin();
+    size_t taken = 0;
+    while (taken < rooms.size() && !packing.packed()) {
+        packing.add(rooms[taken].cpus, rooms[taken].memory_mb);
+        ++taken;
+    }
+    if (!packing.packed()) return 0;
+    std::vector<Room> left = rooms;
+    const std::vector<uint32_t> places = packing.places();
+    for (size_t i = 0; i < needs.size(); ++i) {
+        Room& r = left[places[i]];
+        r.cpus -= needs[i].cpus, r.memory_mb -= needs[i].memory_mb;
+        ck_assert(r.cpus >= 0 && r.memory_mb >= 0 && places[i] < taken);
+    }
+    return taken;
+}
+
+std::vector<Need> random_needs(Rng& rng, size_t count, int64_t cpus, int64_t shapes) {
+    std::vector<Need> of;
+    for (int64_t i = 0; i < shapes; ++i)
+        of.push_back({static_cast<int32_t>(rng.between(1, cpus)), rng.between(0, 4)});
+    std::vector<Need> needs;
+    for (size_t i = 0; i < count; ++i) needs.push_back(of[rng.below(of.size())]);
+    return needs;
+}
+
+START_TEST(few_shapes_are_packed_whenever_there_is_a_way) {
+    Rng rng(20);
+    int fits = 0, refused = 0;
+    for (int n = 0; n < 4000; ++n) {
+        const std::vector<Need> needs = random_needs(rng, 1 + rng.below(5), 4, rng.between(1, 3));
+        std::vector<Room> rooms;
+        for (uint64_t i = 1 + rng.below(4); i > 0; --i)
+            rooms.push_back({rng.between(0, 7), rng.between(0, 8)});
+        GangPacking packing(needs);
+        const size_t taken = rooms_taken(packing, needs, rooms);
+        size_t wanted = 0;
+        for (size_t first = 1; wanted == 0 && first <= rooms.size(); ++first) {
+            std::vector<Room> some(rooms.begin(), rooms.begin() + static_cast<ptrdiff_t>(first));
+            if (can_pack(some, needs)) wanted = first;
+        }
+        ck_assert_msg(taken == wanted, "market %d: %zu rooms, not %zu", n, taken, wanted);
+        ++(taken > 0 ? fits : refused);
+    }
+    ck_assert(fits > 500 && refused > 500);
+}
+END_TEST
+
+START_TEST(with_more_room_a_gang_is_never_packed_later) {
+    Rng rng(21);
+    int many = 0;
+    for (int n = 0; n < 3000; ++n) {
+        // Up to some 20 components of up to 12 shapes: more combinations than are counted exactly.
+        const std::vector<Need> needs = random_needs(rng, 2 + rng.below(18), 9, rng.between(1, 12));
+        std::vector<Room> rooms;
+        for (uint64_t i = 3 + rng.below(12); i > 0; --i)
+            rooms.push_back({rng.between(0, 16), rng.between(0, 16)});
+        GangPacking packing(needs);
+        const size_t before = rooms_taken(packing, needs, rooms);
+        for (Room& r : rooms) {
+            if (rng.chance(0.5)) r.cpus += rng.between(0, 3);
+            if (rng.chance(0.5)) r.memory_mb += rng.between(0, 3);
+        }
+        const size_t after = rooms_taken(packing, needs, rooms);
+        ck_assert_msg(before == 0 || (after > 0 && after <= before), "market %d", n);
+        many += before > 0;
+    }
+    ck_assert(many > 500);
+}
+END_TEST
+
+// One event as of markets without gangs, or a gang comes.
+void gang_event(World& w, Pair& t) {
+    if (!w.rng.chance(0.25) || static_cast<int>(w.jobs.size()) >= w.shape.jobs_max)
+        return random_event(w, t);
+    ++w.clock_s;
+    const size_t required = 2 + w.rng.below(4), optional = w.rng.chance(0.3) ? w.rng.below(3) : 0;
+    const bool alike = w.rng.chance(0.5);
+    std::vector<JobSpec> all{w.random_job()};
+    all[0].files = {};
+    while (all.size() < required + optional) {
+        JobSpec one = alike ? all[0] : w.random_job();
+        one.value = all[0].value, one.arrival = all[0].arrival;
+        all.push_back(one);
+    }
+    t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required); });
+    for (const JobSpec& spec : all) w.jobs[w.next_job++] = spec;
+}
+
+// Of each gang all required components have a place or none that is not pinned has one; an optional
+// one has none without them. Nowhere is more in use than there is.
+void check_gangs(const Allocator& a, size_t& running) {
+    for (const Allocator::Gang& g : a.gangs()) {
+        const bool runs = a.runs(g);
+        running += runs && g.required.size() > 1;
+        for (const auto* part : {&g.required, &g.optional})
+            for (const uint32_t j : *part)
+                ck_assert(runs || a.jobs()[j].slot == Allocator::none ||
+                          a.jobs()[j].pin == Pin::stay);
+    }
+    for (const Allocator::Machine& m : a.machines())
+        if (m.key.n != 0 && std::none_of(m.guests.begin(), m.guests.end(),
+                                         [](const auto& x) { return x.rank.is_top(); }))
+            ck_assert(m.free_cpus >= 0 && m.free_mb >= 0);
+}
+
+START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing) {
+    const Rules rules[] = {
+        {},
+        {Nanos::from_s(60), 100'000'000, {}, {}, 0, Nanos::from_s(60)},
+        {Nanos::from_s(5), 1'000'000, Money::units(3), Nanos::from_s(4), 0, Nanos::from_s(60)},
+        {{}, 100'000'000, {}, Nanos::from_s(7), 2, Nanos::from_s(20)},
+    };
+    size_t running = 0;
+    for (const Rules& r : rules)
+        for (const Shape& base : shapes)
+            for (uint64_t seed = 1; seed <= 8; ++seed) {
+                Shape shape = base;
+                shape.jobs_max *= 4;
+                shape.providers_max *= 3;
+                World w(seed * 7919, shape);
+                Pair t;
+                t.both([&](Allocator& x) { x.set_rules(r); });
+                for (int step = 0; step < 250; ++step) {
+                    for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) gang_event(w, t);
+                    decide_alike(t, w,
+                                 {&r - rules, &base - shapes, static_cast<ptrdiff_t>(seed), step});
+                    check_gangs(t.a, running);
+                }
+            }
+    ck_assert(running > 1000);
+}
+END_TEST
+
+START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not) {
+    Rng rng(22);
+    int asked = 0;
+    for (int n = 0; n < 300; ++n) {
+        Solver s;
+        for (uint64_t p = 1; p <= 3; ++p) {
+            ProviderSpec m;
+            m.cpus = static_cast<int32_t>(rng.between(1, 4));
+            m.reserve = Money::units(rng.between(0, 3));
+            m.speed = static_cast<int32_t>(50 * rng.between(1, 3));
+            s.add_provider(ProviderKey{p}, m);
+        }
+        std::vector<JobSpec> two(2);
+        for (uint64_t j = 1; j <= 8; j += 2) {
+            two[0].value = two[1].value = Money::units(rng.between(1, 9));
+            two[0].cpus = static_cast<int32_t>(rng.between(1, 2));
+            two[1].cpus = static_cast<int32_t>(rng.between(1, 2));
+            ck_assert(s.add_gang(JobKey{j}, two, 2).has_value());
+        }
+        s.solve(Nanos::from_s(1));
+        for (uint64_t j = 1; j <= 8; j += 2) {
+            const auto bid = s.winning_bid(JobKey{j});
+            ck_assert(!bid || !s.gang(JobKey{j})->speed);
+            if (!bid) continue;
+            ++asked;
+            for (const int64_t less : {0, 1}) {
+                if (bid->micro < less) continue;
+                Solver copy = s.copy();
+                ck_assert(copy.change_value(JobKey{j + 1}, Money{bid->micro - less}));
+                copy.solve(Nanos::from_s(2));
+                ck_assert_msg((copy.gang(JobKey{j})->speed > 0) == (less == 0), "market %d", n);
+            }
+        }
+    }
+    ck_assert(asked > 100);
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
+                with_more_room_a_gang_is_never_packed_later,
+                with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing,
+                what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not);
+
+}  // namespace souk::unit
