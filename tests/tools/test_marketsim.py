@@ -543,6 +543,20 @@ def test_the_references_experiments_come_out_as_published(tool):
     assert tool("marketsim", "coallocation", "--json", "-")[1] == out
 
 
+def test_the_markets_own_solver_places_jobs_of_several_components(tool, files):
+    # Method: the mix of ordered and unordered jobs under it; then what it cannot be asked.
+    status, out, err = tool("marketsim", "coallocation", "--experiments", "4,5", "--policies",
+                            "published,solver_anywhere", "--json", "-")
+    assert (status, err) == (0, "")
+    by = {(row["experiment"], row["policy"]): row["response_s"] for row in json.loads(out)}
+    assert by[4, "solver_anywhere"] < 0.7 * by[4, "fcfs"]
+    assert by[5, "solver_anywhere"] < by[5, "fpfs"]
+    status, out, err = tool("marketsim", "coallocation", "--log", "trace.swf", "--jobs", "300",
+                            "--clusters", "16,16,16", "--limit", "8", "--requests", "flexible",
+                            "--policies", "solver_anywhere")
+    assert status == 1 and "the solver takes no request that names a cluster" in err
+
+
 def test_a_log_is_split_into_components(tool, files):
     arguments = ["coallocation", "--log", "trace.swf", "--jobs", "300", "--loads", "0.4",
                  "--clusters", "16,16,16", "--limit", "8", "--json", "-"]

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "market/sim/coallocation_market.hpp"
+#include "market/sim/coallocation_solver.hpp"
 #include "market/sim/files.hpp"
 #include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
@@ -24,6 +25,8 @@ constexpr const char* as_published = "published";
 // files are at the same path in each cluster.
 constexpr const char* market = "market";
 constexpr const char* market_anywhere = "market_anywhere";
+// The solver of marketd, which knows no request that names a cluster.
+constexpr const char* solver_anywhere = "solver_anywhere";
 
 using Options = CoallocationOptions;
 
@@ -37,15 +40,21 @@ void free_ordered(co::World& world) {
 
 }  // namespace
 
-bool by_market(const std::string& policy) { return policy == market || policy == market_anywhere; }
+bool by_market(const std::string& policy) {
+    return policy == market || policy == market_anywhere || policy == solver_anywhere;
+}
 
 // Under a policy of the table, or the market, which places by itself.
 Result<co::Outcome> run_world(const CoallocationOptions& o, co::World& world,
                               const std::string& policy, const std::string& placement) {
-    if (policy == market_anywhere) free_ordered(world);
+    if (policy == market_anywhere || policy == solver_anywhere) free_ordered(world);
     const auto place = by_market(policy) ? co::make_near_placement(world.clusters)
                                          : co::make_placement(placement, world.clusters);
     TRY(co::all_fit(world, *place));
+    if (policy == solver_anywhere) {
+        TRY_ASSIGN(const auto solver, co::make_solver_policy(world));
+        return co::run(world, *solver);
+    }
     const auto made = by_market(policy) ? co::make_market(*place, {})
                                         : co::make_policy(policy, *place,
                                                           {static_cast<uint32_t>(o.overtakes_max),
@@ -236,11 +245,13 @@ void add_options(CLI::App& app, Options& o) {
         ->delimiter(',')
         ->check(CLI::Range(1, 5));
     std::vector<std::string> known = names_of(co::policies());
-    for (const char* name : {as_published, market, market_anywhere}) known.emplace_back(name);
+    for (const char* name : {as_published, market, market_anywhere, solver_anywhere})
+        known.emplace_back(name);
     app.add_option(
            "--policies", o.policies,
            "with commas; published: the one of the experiment; market_anywhere: as market, and "
-           "the components of ordered jobs may be in any cluster")
+           "the components of ordered jobs may be in any cluster; solver_anywhere: so too, decided "
+           "by the solver of marketd")
         ->delimiter(',')
         ->check(CLI::IsMember(known));
     app.add_option("--placements", o.placements, "with commas")
