@@ -81,15 +81,15 @@ bool HomeBudget::day_ends(const HomeJob& job, const HomeTurn& turn) {
     if (!std::exchange(s.day_warned, true)) {
         const int64_t left = HomeClock::seconds_until(job, job.day_cost, turn.now);
         turn.tell(job, Tell::What::warning,
-                  "the " + limit + " that its user may spend a day are used up in " +
+                  "the " + limit + " that its user may spend are used up in " +
                       std::to_string(left) +
-                      " s at the prices of now; then it is frozen until the next day (UTC), or a "
-                      "higher limit");
+                      " s at the prices of now; then it is frozen until there is more: the next "
+                      "day (UTC), a higher limit or a deposit");
         return false;
     }
     s.again = turn.now + freeze_pause;
-    s.spent = "its share of the " + limit +
-              " that its user may spend a day is used up; the market wakes it";
+    s.spent =
+        "its share of the " + limit + " that its user may spend is used up; the market wakes it";
     return true;
 }
 

@@ -52,7 +52,7 @@ void Admission::Decision::hold(Job& job, Job::Held why) {
 void Admission::limits_changed(User& user) {
     const uint32_t uid = user.record.uid;
     due_.insert(uid);
-    if (user.record.limits.any()) {
+    if (user.is_bounded()) {
         limited_.insert(uid);
         return;
     }
@@ -201,6 +201,7 @@ bool Admission::has_room(const Job& job) {
 
 Reason Admission::why(const User& user, const Job& job, Job::Held held, bool spent) {
     const UserLimits& limits = user.record.limits;
+    if (user.is_empty) return Reason(ReasonCode::account_empty).with(Figure::user, called(user));
     if (limits.spend_per_day && spent)
         return Reason(ReasonCode::user_day)
             .with(Figure::user, called(user))

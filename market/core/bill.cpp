@@ -23,7 +23,7 @@ Money cost(const Job& job, Nanos now) {
     if (r.finish_seq > 0) return r.account.amount;
     Account account = r.account;
     account.charge(r.price, r.report.terms.cpus, run_time(job, now) - r.billed,
-                   r.report.terms.budget, job.user->day_left());
+                   r.report.terms.budget, job.user->left());
     return account.amount;
 }
 
@@ -50,7 +50,7 @@ Money charge(Job& job, Nanos ran, Nanos unix_now) {
     JobRecord& r = job.record;
     const Nanos span = ran - r.billed;
     const Money cost = r.account.charge(r.price, r.report.terms.cpus, span, r.report.terms.budget,
-                                        job.user->day_left());
+                                        job.user->left());
     r.tab.add(r.price, span, cost, unix_now);
     r.billed = ran;
     return cost;

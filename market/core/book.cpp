@@ -122,7 +122,9 @@ void Book::forget(Node& node) {
 }
 
 User& Book::user(uint32_t uid) {
-    return users_.try_emplace(uid, User{{uid, {}, {}, -1}, {}, {}, 0, {}, 0}).first->second;
+    User& user = users_[uid];
+    user.record.uid = uid;
+    return user;
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -65,9 +65,9 @@ class Book {
     // Null: it is finished, or there is none.
     Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
     Node* node_of(ProviderKey key) const { return node_by_key_.find(key.n); }
-    // All that it may spend today is spent.
+    // All that it may spend today is spent, or its account is empty.
     bool day_is_spent(const User& user) const {
-        return user.record.ended_day >= 0 && user.record.ended_day == meta_.day;
+        return user.is_empty || (user.record.ended_day >= 0 && user.record.ended_day == meta_.day);
     }
     // One that a new job or node might get.
     uint64_t free_key() const { return next_key_; }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "kernel/base/number.hpp"
@@ -10,6 +12,7 @@
 namespace souk::market {
 namespace {
 
+constexpr size_t fields_of_movement = 18, note_bytes_max = 200;
 constexpr size_t fields = 20, fields_without_files = 17, fields_without_reason = 16,
                  fields_without_decisions = 14;
 constexpr const char* bad_count = "it does not have 14, 16, 17 or 20 fields";
@@ -32,6 +35,21 @@ bool number(std::string_view text, T& to) {
     return found && std::to_string(*found) == text;
 }
 
+std::optional<Receipt::Kind> kind_of(std::string_view text) {
+    for (int k = int{1}; k <= static_cast<int>(Receipt::Kind::expiry); ++k)
+        if (const auto kind = static_cast<Receipt::Kind>(k); text == to_string(kind)) return kind;
+    return std::nullopt;
+}
+
+// Of one that moves money: what follows the amounts.
+Status parse_movement(std::span<const std::string_view> f, Receipt& r) {
+    if (!number(f[0], r.other) || !number(f[2], r.by) || f[3].size() > note_bytes_max)
+        return fail("it does not say for whom");
+    r.other_user = f[1];
+    r.note = f[3];
+    return {};
+}
+
 }  // namespace
 
 std::string Holder::text() const {
@@ -39,6 +57,7 @@ std::string Holder::text() const {
         case Kind::market: return "market";
         case Kind::user: return "user " + std::to_string(uid);
         case Kind::node: return "node " + node;
+        case Kind::outside: return "outside";
     }
     return {};
 }
@@ -57,6 +76,13 @@ std::string receipt_text(const Receipt& r) {
     for (const int64_t n : {r.from.ns, r.to.ns, r.run.ns, r.cpu.ns, r.price.micro, int64_t{r.cpus},
                             r.paid.micro, r.earned.micro})
         put(std::to_string(n));
+    if (r.moves()) {
+        put(std::to_string(r.other));
+        put(plain(r.other_user) ? r.other_user : "?");
+        put(std::to_string(r.by));
+        put(plain(r.note) ? r.note.substr(0, note_bytes_max) : "?");
+        return text;
+    }
     if (r.decided_to > 0 || !r.reason.empty() || r.has_files())
         for (const uint64_t n : {r.decided_from, r.decided_to}) put(std::to_string(n));
     if (!r.reason.empty() || r.has_files()) put(r.reason.empty() ? "-" : r.reason);
@@ -76,16 +102,14 @@ Result<Receipt> parse_receipt(std::string_view text) {
         more = tab != std::string_view::npos;
         if (more) rest.remove_prefix(tab + 1);
     }
-    if (count != fields && count != fields_without_files && count != fields_without_reason &&
-        count != fields_without_decisions)
-        return fail(bad_count);
+    const auto kind = kind_of(count > 1 ? f[1] : "");
+    if (!kind) return fail("it has no known kind");
     Receipt r;
-    if (f[1] == to_string(Receipt::Kind::use))
-        r.kind = Receipt::Kind::use;
-    else if (f[1] == to_string(Receipt::Kind::opening))
-        r.kind = Receipt::Kind::opening;
-    else
-        return fail("it has no known kind");
+    r.kind = *kind;
+    if (r.moves() ? count != fields_of_movement
+                  : count != fields && count != fields_without_files &&
+                        count != fields_without_reason && count != fields_without_decisions)
+        return fail(bad_count);
     if (f[2] != "-") {
         TRY_ASSIGN(r.job, parse_job_id(f[2]));
     }
@@ -99,6 +123,10 @@ Result<Receipt> parse_receipt(std::string_view text) {
         !number(f[10], r.price.micro) || !number(f[11], r.cpus) || !number(f[12], r.paid.micro) ||
         !number(f[13], r.earned.micro))
         return fail("it has a field that is no number");
+    if (r.moves()) {
+        TRY(parse_movement(std::span(f).subspan(fields_without_decisions, 4), r));
+        return r;
+    }
     const bool decided = count >= fields_without_reason, served = count == fields;
     const bool reasoned = served ? f[16] != "-" : count == fields_without_files;
     if (decided && (!number(f[14], r.decided_from) || !number(f[15], r.decided_to) ||
@@ -133,17 +161,34 @@ AccountRecord& Ledger::account(const Holder& holder) {
     return record;
 }
 
+std::vector<Posting> postings(const Receipt& r) {
+    std::vector<Posting> all;
+    if (r.paid.micro != 0 || !r.job.home.empty())
+        all.push_back({Holder::user(r.uid), Money{-r.paid.micro}});
+    if (!r.node.empty()) all.push_back({Holder::provider(r.node), r.earned});
+    if (r.kind == Receipt::Kind::transfer)
+        all.push_back({Holder::user(r.other), r.paid});
+    else if (r.paid != r.earned)
+        all.push_back({r.moves() ? Holder::outside() : Holder{}, r.paid - r.earned});
+    return all;
+}
+
 const Receipt& Ledger::post(Receipt receipt) {
     receipt.seq = ++last_;
-    if (receipt.paid.micro != 0 || !receipt.job.home.empty()) {
+    for (const Posting& p : postings(receipt)) {
+        AccountRecord& record = account(p.holder);
+        record.balance += p.amount;
+        if (receipt.moves()) record.moved += p.amount;
+        if (p.holder == Holder::user(receipt.uid)) record.name = receipt.user;
+    }
+    if (receipt.kind == Receipt::Kind::transfer)
+        account(Holder::user(receipt.other)).name = receipt.other_user;
+    if (!receipt.moves() && (receipt.paid.micro != 0 || !receipt.job.home.empty())) {
         AccountRecord& user = account(Holder::user(receipt.uid));
-        user.name = receipt.user;
-        user.balance -= receipt.paid;
         if (std::exchange(user.day, day_) != day_) user.day_paid = {};
         if (receipt.kind == Receipt::Kind::use) user.day_paid += receipt.paid;
+        user.used += receipt.paid;
     }
-    if (!receipt.node.empty()) account(Holder::provider(receipt.node)).balance += receipt.earned;
-    if (receipt.paid != receipt.earned) account(Holder{}).balance += receipt.paid - receipt.earned;
     posted_.push_back(std::move(receipt));
     return posted_.back();
 }
@@ -174,6 +219,25 @@ Money Ledger::balance(const Holder& holder) const {
     return it == accounts_.end() ? Money{} : it->second.balance;
 }
 
+Money Ledger::by_use(const Holder& holder) const {
+    const auto it = accounts_.find(holder);
+    return it == accounts_.end() ? Money{} : it->second.balance - it->second.moved;
+}
+
+void Ledger::grant(uint32_t uid, Money ends) {
+    AccountRecord& user = account(Holder::user(uid));
+    user.granted = ends;
+    user.used = {};
+}
+
+// What was spent since is of the allowance first; credit is none of it.
+Money Ledger::left_of_grant(uint32_t uid) const {
+    const auto it = accounts_.find(Holder::user(uid));
+    if (it == accounts_.end()) return {};
+    const AccountRecord& user = it->second;
+    return std::max(Money{}, std::min(user.granted - user.used, user.balance));
+}
+
 Money Ledger::sum() const {
     Money sum;
     for (const auto& [holder, record] : accounts_) sum += record.balance;
@@ -185,11 +249,11 @@ Status LedgerCheck::add(const Receipt& r, bool of_job) {
         return fail("receipt " + std::to_string(receipts_ + 1) + " is missing: " +
                     std::to_string(r.seq) + " follows " + std::to_string(receipts_));
     ++receipts_;
-    paid_ += r.paid;
-    earned_ += r.earned;
-    balances_[Holder::user(r.uid)] -= r.paid;
-    if (!r.node.empty()) balances_[Holder::provider(r.node)] += r.earned;
-    balances_[Holder{}] += r.paid - r.earned;
+    if (!r.moves()) {
+        paid_ += r.paid;
+        earned_ += r.earned;
+    }
+    for (const Posting& p : postings(r)) balances_[p.holder] += p.amount;
     if (of_job) by_job_[r.job] += r.paid;
     return {};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The ledger: double entry in integer micro-units between the users, the providers and the market
-// itself. Every posting is a receipt; balances are nothing but their sum. What a user pays and its
-// provider does not earn is the market's: with the prices in force that is nothing, so its account
-// stays at zero.
+// The ledger: double entry in integer micro-units between the users, the providers, the market
+// itself and what is outside of it (deposits come from there, withdrawals go there). Every posting
+// is a receipt; balances are nothing but their sum. What a user pays and its provider does not earn
+// is the market's: with the prices in force that is nothing, so its account stays at zero.
 //
 // Ledger holds the balances alone and is owned by the Market; receipts leave it to be stored
 // (market/store), each in the same commit as the balances that follow from it. A Tab is the receipt
@@ -25,16 +25,17 @@
 
 namespace souk::market {
 
-// Whose account: the market's, a user's or a provider's.
+// Whose account: the market's, a user's, a provider's, or that of all that is outside.
 struct Holder {
-    enum class Kind : uint8_t { market, user, node } kind = Kind::market;
+    enum class Kind : uint8_t { market, user, node, outside } kind = Kind::market;
     uint32_t uid = 0;  // user
     NodeName node;     // node
 
     static Holder user(uint32_t uid) { return {Kind::user, uid, {}}; }
     static Holder provider(const NodeName& node) { return {Kind::node, 0, node}; }
+    static Holder outside() { return {Kind::outside, 0, {}}; }
     auto operator<=>(const Holder&) const = default;
-    std::string text() const;  // "market", "user 1000", "node n1"
+    std::string text() const;  // "market", "user 1000", "node n1", "outside"
 };
 
 // The users of jobs whose records were gone when the ledger was opened. No process has this uid.
@@ -47,12 +48,25 @@ struct AccountRecord {
     // of a user: the UTC day of its newest receipts, and what it has paid by those of that day
     int64_t day = -1;
     Money day_paid;
+    Money moved;  // of the balance: by deposits and the like, not by use
+    // of a user: its newest allowance that ends with its time, and what it has paid since
+    Money granted, used;
 };
 
 // One posting. Its text is canonical: what is stored, and what the hash chain runs over.
 struct Receipt {
-    // opening: brought forward from before there was a ledger
-    enum class Kind : uint8_t { use = 1, opening };
+    // opening: brought forward from before there was a ledger; those behind it move money:
+    // expiry is what an allowance leaves at its end
+    enum class Kind : uint8_t {
+        use = 1,
+        opening,
+        deposit,
+        withdrawal,
+        transfer,
+        payout,
+        allowance,
+        expiry
+    };
     uint64_t seq = 0;  // 1, 2, ... without a gap
     Kind kind = Kind::use;
     JobId job;  // opening: may be none
@@ -77,16 +91,29 @@ struct Receipt {
     // sent to it, got from it, and requests.
     uint64_t files_out = 0, files_in = 0, files_requests = 0;
     bool has_files() const { return files_out > 0 || files_in > 0 || files_requests > 0; }
+    // Of one that moves money: of a transfer who gets it; whose word it was, and what for.
+    uint32_t other = 0;
+    std::string other_user = {};
+    uint32_t by = 0;
+    std::string note = {};
+    bool moves() const { return kind > Kind::opening; }
     bool operator==(const Receipt&) const = default;
 };
 const char* to_string(Receipt::Kind kind);
 // Fields with a tab between two of them, numbers decimal; no field holds a control character. The
 // reason is left out where there is none, and the decisions where there are neither, as they are in
 // receipts of before. Counts of files stand behind the reason ("-" where there is none), where
-// there are any.
+// there are any. One that moves money has behind the amounts to whom, by whom, and the note.
 std::string receipt_text(const Receipt& receipt);
 // Errors: not what receipt_text writes.
 Result<Receipt> parse_receipt(std::string_view text);
+
+// Its entries: they add up to nothing.
+struct Posting {
+    Holder holder;
+    Money amount;
+};
+std::vector<Posting> postings(const Receipt& receipt);
 
 // What one job was charged since its last receipt.
 struct Tab {
@@ -117,13 +144,18 @@ class Ledger {
 
     // Numbers it and posts both sides.
     const Receipt& post(Receipt receipt);
+    // The newest allowance of a user is of so much that ends with its time, and nothing of it is
+    // used. And what is left of the one before.
+    void grant(uint32_t uid, Money ends);
+    Money left_of_grant(uint32_t uid) const;
     // What was posted, and the accounts that it changed, since this was last asked.
     std::vector<Receipt> take_posted() { return std::exchange(posted_, {}); }
     std::vector<AccountRecord> take_changed();
 
     const std::map<Holder, AccountRecord>& accounts() const { return accounts_; }
     Money balance(const Holder& holder) const;
-    Money sum() const;  // of all balances: 0
+    Money by_use(const Holder& holder) const;  // of the balance
+    Money sum() const;                         // of all balances: 0
     Money paid_today(uint32_t uid) const;
 
   private:

@@ -97,6 +97,8 @@ void Market::started(Nanos now) {
         touch(node);
     }
     count_days();
+    for (auto& [uid, user] : book_.users())
+        if (options_.metered) open_account(user);
     // a market without a past waits for nobody
     if (!book_.jobs().empty() || !book_.nodes().empty()) settling_.begin(now + options_.settle);
 }
@@ -110,7 +112,7 @@ void Market::touch(Job& job) {
 Node& Market::node_of(const NodeName& name) {
     if (const auto it = book_.nodes().find(name); it != book_.nodes().end()) return it->second;
     Node& node = book_.node(name);
-    node.record.earned = ledger_.balance(Holder::provider(name));
+    node.record.earned = ledger_.by_use(Holder::provider(name));
     return node;
 }
 

@@ -82,6 +82,8 @@ namespace souk::market {
 
 struct MarketOptions {
     SolverOptions solver;
+    // Users spend what their accounts hold; else accounts are kept, and nothing ends at them.
+    bool metered = false;
     // after a restart: wait this long for agents before anything is moved
     Nanos settle = Nanos::from_s(3);
     Nanos grace = Nanos::from_s(60);  // a lost provider's jobs count as running for this long
@@ -94,6 +96,20 @@ struct MarketOptions {
     size_t jobs_max = 1'000'000, nodes_max = 10'000;
     // finished jobs that are still known here; their records are stored, the others' alone
     size_t finished_recent = 256;
+};
+
+// Money that is moved, not used: a deposit for a user or a withdrawal by it, a transfer to
+// another, a payout of what a provider has earned, to a user or (`outside`) out of the market.
+struct MoneyOrder {
+    Receipt::Kind kind = Receipt::Kind::deposit;
+    uint32_t uid = 0;  // whose account: it gets a deposit or payout, and pays the others
+    std::string user;
+    uint32_t other = 0;  // who gets a transfer
+    std::string other_user;
+    NodeName node;  // of a payout
+    bool outside = false;
+    Money amount;
+    std::string note;  // for people
 };
 
 struct Totals {
@@ -158,6 +174,9 @@ class Market {
     // Replaces all limits of user `of`.
     Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits,
                                    uint32_t uid, Nanos now);
+    // The balance of the account that it was about, less what is used and not paid. Errors: who may
+    // not, or more than is there; nothing changed.
+    Result<Money> move_money(const MoneyOrder& order, uint32_t uid, Nanos now);
     // It will not come back: every home goes on without what is there. Kept until the node is
     // connected again.
     Result<std::string> write_off(const NodeName& name, uint32_t uid);
@@ -212,6 +231,7 @@ class Market {
         if (!job.home) job.home = find_node(job.id().home);
         return job.home;
     }
+    bool metered() const { return options_.metered; }
     const SolverOptions& solver_options() const { return solver_.options(); }
     bool settling() const { return settling_.is_on(); }
     const Solver& solver() const { return solver_; }
@@ -315,6 +335,11 @@ class Market {
         return Admission::why(*job.user, job, job.held, day_is_spent(*job.user));
     }
     std::string audit_users() const;
+    // market_funds.cpp
+    void open_account(User& user);
+    void has_more(User& user);
+    void grant(User& user, Nanos now);
+    Money owned(uint32_t uid) const;
 
     // market_trace.cpp
     void heard(Input input, const JobId& id = {}, const NodeName& node = {},

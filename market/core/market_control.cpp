@@ -294,7 +294,7 @@ std::string Market::audit() const {
     for (const auto& [name, node] : book_.nodes()) {
         earned += node.record.earned;
         const Holder holder = Holder::provider(name);
-        if (ledger_.balance(holder) + open[holder] != node.record.earned)
+        if (ledger_.by_use(holder) + open[holder] != node.record.earned)
             return name + " has earned " + format_money(node.record.earned) +
                    ", the ledger says otherwise";
         const auto& [cpus, mb] = used[name];

@@ -138,6 +138,7 @@ enum class Input : uint8_t {
     thaw,
     release,
     set_limits,
+    move_money,
     write_off,
     forget,
     set_option,

@@ -99,6 +99,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         return fail("node " + node + " reports job " + report.id.text() + " of another home");
     TRY_ASSIGN(Job* const found, book_.admit(report));
     Job& job = *found;
+    if (options_.metered && !job.user->funds) open_account(*job.user);
     notes_.of(job);
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;

@@ -6,6 +6,8 @@
 // Spend per day. A user's charges of a day never pass the limit: the charge that would is cut, and
 // all the user's jobs are frozen at the moment at which, all rates as they are, the sum reaches it.
 // They go on when the next day begins or the limit is raised above what is spent.
+//
+// An account (market_funds.cpp) ends in the same way, where the market is metered.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -23,9 +25,17 @@ Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
     for (const JobId& id : user.claiming)  // what was spent before is spent
         if (Job& job = book_.jobs().at(id); job.run_since != Nanos::never())
             account_until(job, run_time(job, now), now);
+    const UserLimits before = std::exchange(user.record.limits, limits);
     user.record.name = name;
-    user.record.limits = limits;
     if (user.day_left().micro > 0) user.record.ended_day = -1;
+    if (!limits.allowance || limits.every != before.every) user.record.granted = -1;
+    if (options_.metered && !user.funds) {
+        open_account(user);
+    } else if (user.funds) {
+        *user.funds += limits.credit.value_or(Money{}) - before.credit.value_or(Money{});
+        if (limits.credit.value_or(Money{}) > before.credit.value_or(Money{})) has_more(user);
+    }
+    grant(user, now);
     book_.save_user(of);
     days_.changed(of);
     for (auto& [id, job] : book_.jobs())
@@ -42,9 +52,15 @@ Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
 void Market::count_days() {
     for (auto& [uid, user] : book_.users()) {
         user.spent = ledger_.paid_today(uid);
+        if (options_.metered)
+            user.funds =
+                ledger_.balance(Holder::user(uid)) + user.record.limits.credit.value_or(Money{});
         days_.changed(uid);
     }
-    for (auto& [id, job] : book_.jobs()) job.user->spent += job.record.tab.amount;
+    for (auto& [id, job] : book_.jobs()) {
+        job.user->spent += job.record.tab.amount;
+        if (job.user->funds) *job.user->funds -= job.record.tab.amount;
+    }
 }
 
 // Sums of a day begin anew when the calendar says so.
@@ -70,10 +86,12 @@ void Market::begin_day(Nanos now) {
     book_.meta().day = day;
     book_.save_meta();
     count_days();
+    for (const uint32_t uid : admission_.limited()) grant(book_.users().at(uid), now);
 }
 
 void Market::spend(User& user, Money cost) {
     user.spent += cost;
+    if (user.funds) *user.funds -= cost;
     days_.changed(user.record.uid);
 }
 
@@ -109,8 +127,12 @@ void Market::end_days(Nanos now) {
             Job& job = book_.jobs().at(id);
             if (job.run_since != Nanos::never()) account_until(job, run_time(job, now), now);
         }
-        user.record.ended_day = book_.meta().day;
-        book_.save_user(user.record.uid);
+        if (user.account_ends_first()) {
+            user.is_empty = true;
+        } else {
+            user.record.ended_day = book_.meta().day;
+            book_.save_user(user.record.uid);
+        }
         for (const auto& [rank, job] : user.order) touch(*job);
     }
 }
@@ -153,6 +175,9 @@ std::string Market::audit_users() const {
     }
     for (const auto& [uid, user] : book_.users()) {
         const User& sum = sums[uid];
+        if (user.funds && *user.funds != ledger_.balance(Holder::user(uid)) - sum.spent +
+                                             user.record.limits.credit.value_or(Money{}))
+            return called(user) + " has other funds than its account says";
         if (user.spent != sum.spent + ledger_.paid_today(uid))
             return called(user) + " has spent other than its receipts say";
         if (user.claiming != sum.claiming || user.cpus != sum.cpus)

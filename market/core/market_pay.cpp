@@ -205,7 +205,7 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     settle_use(job, now);
     if (bill::is_used_up(job)) record.out_of_budget = true;
     if (r.phase == JobPhase::frozen &&
-        job.user->day_left() < cost_of(record.price, terms.cpus, bill::day_rest_min))
+        job.user->left() < cost_of(record.price, terms.cpus, bill::day_rest_min))
         days_.nothing_left(job.user->record.uid);
 }
 
@@ -303,7 +303,7 @@ Money Market::earned_by_forgotten() const {
     Money sum;
     for (const auto& [holder, account] : ledger_.accounts())
         if (holder.kind == Holder::Kind::node && !book_.nodes().contains(holder.node))
-            sum += account.balance;
+            sum += account.balance - account.moved;
     return sum;
 }
 

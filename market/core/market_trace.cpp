@@ -22,6 +22,7 @@ const char* to_string(Input input) {
         case Input::thaw: return "thaw";
         case Input::release: return "release";
         case Input::set_limits: return "set_limits";
+        case Input::move_money: return "move_money";
         case Input::write_off: return "write_off";
         case Input::forget: return "forget";
         case Input::set_option: return "set_option";

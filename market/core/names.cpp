@@ -76,6 +76,12 @@ const char* to_string(Receipt::Kind kind) {
     switch (kind) {
         case Receipt::Kind::use: return "use";
         case Receipt::Kind::opening: return "opening";
+        case Receipt::Kind::deposit: return "deposit";
+        case Receipt::Kind::withdrawal: return "withdrawal";
+        case Receipt::Kind::transfer: return "transfer";
+        case Receipt::Kind::payout: return "payout";
+        case Receipt::Kind::allowance: return "allowance";
+        case Receipt::Kind::expiry: return "expiry";
     }
     MUST(false);
 }

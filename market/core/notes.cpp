@@ -24,10 +24,11 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
     job.noted_comment = text;
     job.noted_price = job.record.price;
     JobNote note{job.id(), job.record.price, bill::cost(job, now), std::move(text), settled};
-    if (const auto limit = job.user->record.limits.spend_per_day;
-        limit && job.noted_day.micro >= 0) {
-        note.day_limit = *limit;
-        note.day_left = job.user->day_left();
+    if (const User& user = *job.user; user.is_counted() && job.noted_day.micro >= 0) {
+        note.day_limit = user.account_ends_first()
+                             ? std::max(Money{1}, user.funded)
+                             : user.record.limits.spend_per_day.value_or(Money{});
+        note.day_left = user.left();
         note.day_cost = job.noted_day;
     }
     if (!why.empty()) note.code = to_string(why.code);

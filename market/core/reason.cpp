@@ -168,6 +168,9 @@ constexpr auto words = std::to_array<ReasonWords>({
     {closes_soon, "closes_soon", "{node} leaves the market at {opens}; then it moves or is frozen",
      "the owner of its node wants users to be told so long before a time frame ends (pvdctl frames "
      "warning)"},
+    {account_empty, "account_empty", "the account of {user} is empty",
+     "the market is metered (metered of marketd.conf): it goes on with the next allowance, or a "
+     "deposit (marketctl deposit)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -205,7 +208,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == closes_soon, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == account_empty, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -103,6 +103,7 @@ enum class ReasonCode : uint16_t {
     near_files,
     paused_by_owner,
     closes_soon,
+    account_empty,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -77,7 +77,7 @@ SOUK_FIELDS(market::NodeRecord,  //
 
 SOUK_FIELDS(market::Holder,  //
             field("kind", &market::Holder::kind,
-                  rule::one_of(market::Holder::Kind::market, market::Holder::Kind::node)),
+                  rule::one_of(market::Holder::Kind::market, market::Holder::Kind::outside)),
             field("uid", &market::Holder::uid),
             field("node", &market::Holder::node, rule::node_or_none));
 
@@ -86,17 +86,26 @@ SOUK_FIELDS(market::AccountRecord,  //
             field("name", &market::AccountRecord::name, rule::name),
             field("balance", &market::AccountRecord::balance, rule::balance),
             field("day", &market::AccountRecord::day, market::day_rule),
-            field("day_paid", &market::AccountRecord::day_paid, rule::balance));
+            field("day_paid", &market::AccountRecord::day_paid, rule::balance),
+            field("moved", &market::AccountRecord::moved, rule::balance),
+            field("granted", &market::AccountRecord::granted, rule::amount),
+            field("used", &market::AccountRecord::used, rule::balance));
 
 SOUK_FIELDS(market::UserLimits,  //
             optional("spend_per_day", &market::UserLimits::spend_per_day, "given", 1, rule::price),
             optional("jobs", &market::UserLimits::jobs, "given", 2, rule::between(0, INT32_MAX)),
-            optional("cpus", &market::UserLimits::cpus, "given", 4, rule::between(0, INT32_MAX)));
+            optional("cpus", &market::UserLimits::cpus, "given", 4, rule::between(0, INT32_MAX)),
+            optional("credit", &market::UserLimits::credit, "given", 8, rule::price),
+            optional("allowance", &market::UserLimits::allowance, "given", 16, rule::price),
+            field("every", &market::UserLimits::every,
+                  rule::one_of(market::Every::day, market::Every::month)),
+            field("expires", &market::UserLimits::expires));
 
 SOUK_FIELDS(market::UserRecord,  //
             field("uid", &market::UserRecord::uid),
             field("name", &market::UserRecord::name, rule::name), flat(&market::UserRecord::limits),
-            field("ended_day", &market::UserRecord::ended_day, market::day_rule));
+            field("ended_day", &market::UserRecord::ended_day, market::day_rule),
+            field("granted", &market::UserRecord::granted, market::day_rule));
 
 SOUK_FIELDS(market::PriceRecord::Speed,
             field("speed", &market::PriceRecord::Speed::speed, rule::between(1, market::speed_max)),

@@ -39,8 +39,8 @@ void UserDays::reckon(const User& user, const std::vector<Job*>& claiming, bool 
     state.end = Nanos::never();
     const bool over = over_.erase(uid) > 0;
     share(user, claiming, spent, homes, now);
-    if (!user.record.limits.spend_per_day || spent) return;
-    Wide open = static_cast<Wide>(user.day_left().micro) * hour_ns, rate = 0;
+    if (!user.is_counted() || spent) return;
+    Wide open = static_cast<Wide>(user.left().micro) * hour_ns, rate = 0;
     const bool none_left = open == 0 || over;
     for (const Job* const job : claiming) {
         const JobRecord& r = job->record;
@@ -62,11 +62,11 @@ void UserDays::reckon(const User& user, const std::vector<Job*>& claiming, bool 
 void UserDays::share(const User& user, const std::vector<Job*>& claiming, bool spent, Homes& homes,
                      Nanos now) {
     constexpr Nanos kept_back = Nanos::from_s(1), tolerance = Nanos::from_ms(400);
-    const bool limited = user.record.limits.spend_per_day.has_value();
+    const bool limited = user.is_counted();
     bool& shared = users_[user.record.uid].shared;
     if ((limited && spent) || (!limited && !shared)) return;
     shared = limited;
-    Wide open = static_cast<Wide>(user.day_left().micro) * hour_ns, rate = 0;
+    Wide open = static_cast<Wide>(user.left().micro) * hour_ns, rate = 0;
     for (const Job* const job : claiming) {
         const JobRecord& r = job->record;
         open -= rate_of(*job) * std::max(Nanos{}, bill::run_time(*job, now) - r.billed).ns +

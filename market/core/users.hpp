@@ -8,6 +8,7 @@
 // taken along.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,10 +28,22 @@ inline constexpr int64_t day_ns = 86'400'000'000'000;
 // The UTC day of a Unix time.
 constexpr int64_t day_of(Nanos unix) { return unix.ns >= 0 ? unix.ns / day_ns : -1; }
 
+// How often an allowance is given: each day, week (from Monday on) or month, in UTC.
+enum class Every : uint8_t { day, week, month };
+const char* to_string(Every every);
+// The number of the day, week or month that a day is of.
+int64_t period_of(Every every, int64_t day);
+
 struct UserLimits {
     std::optional<Money> spend_per_day;
     std::optional<int32_t> jobs, cpus;  // that run at once
-    bool any() const { return spend_per_day || jobs || cpus; }
+    // Of a metered market: how far its account may fall below 0.
+    std::optional<Money> credit = {};
+    // What its account is given, and whether what is left of it goes back before the next.
+    std::optional<Money> allowance = {};
+    Every every = Every::day;
+    bool expires = false;
+    bool any() const { return spend_per_day || jobs || cpus || credit || allowance; }
     bool operator==(const UserLimits&) const = default;
 };
 
@@ -41,6 +54,7 @@ struct UserRecord {
     UserLimits limits;
     // the day of which all is spent; it stays so until the next one, or a higher limit
     int64_t ended_day = -1;
+    int64_t granted = -1;  // the day, week or month of which it has its allowance
 };
 
 // One user as the market sees it. `claiming` and `spent` are kept for all, `order` for those who
@@ -53,7 +67,20 @@ struct User {
     std::map<Rank, Job*> order;  // the unfinished ones, the most valuable first
     size_t held = 0;             // of these, by `jobs` or `cpus`
 
-    // What may still be charged today.
+    // Of a metered market: what its account holds, its credit included, less what is charged since
+    // its last receipts. And that when it was last more: warnings are shares of it.
+    std::optional<Money> funds;
+    Money funded;
+    bool is_empty = false;  // nothing is left of its account, until that gets more
+
+    // Whether what is charged must end somewhere; whether anything does.
+    bool is_counted() const { return record.limits.spend_per_day || funds; }
+    bool is_bounded() const { return record.limits.any() || funds; }
+    // What may still be charged, of the day and of the account.
+    Money left() const {
+        return funds ? std::min(day_left(), std::max(Money{}, *funds)) : day_left();
+    }
+    bool account_ends_first() const { return funds && *funds <= day_left(); }
     Money day_left() const {
         if (!record.limits.spend_per_day) return money_max;
         const int64_t left =

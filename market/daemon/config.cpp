@@ -169,6 +169,12 @@ void Reading::add_decisions(Settings& all) {
 void Reading::add_limits(Settings& all) {
     MarketConfig& c = config;
     const Settings some = {
+        {"metered", boolean(c.market.metered),
+         "Users spend what their accounts hold, by deposits and allowances (docs/ledger.md): a "
+         "user "
+         "whose account is empty has its jobs frozen. false: the market is unmetered; accounts are "
+         "kept, and nothing ends at them.",
+         "true"},
         {"jobs_max", number(c.market.jobs_max, 1, 100'000'000),
          "How many unfinished jobs there may be.", "100000"},
         {"nodes_max", number(c.market.nodes_max, 1, 1'000'000),

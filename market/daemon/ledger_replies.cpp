@@ -33,6 +33,7 @@ void write_account(JsonWriter& w, const Holder& holder, const std::string& name,
             w.field("account", "user").field("uid", holder.uid).field("name", name);
             break;
         case Holder::Kind::node: w.field("account", "node").field("name", holder.node); break;
+        case Holder::Kind::outside: w.field("account", "outside"); break;
     }
     w.field("balance", balance).field("open", open).end_object();
 }
@@ -53,6 +54,10 @@ void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
     w.field("paid", r.paid).field("earned", r.earned).field("hash", e.hash);
     if (r.decided_to > 0) w.field("decided_from", r.decided_from).field("decided_to", r.decided_to);
     if (!r.reason.empty()) w.field("reason", r.reason);
+    if (r.moves()) w.field("by", r.by);
+    if (r.kind == Receipt::Kind::transfer)
+        w.field("other", r.other_user).field("other_uid", r.other);
+    if (!r.note.empty()) w.field("note", r.note);
     if (r.has_files())
         w.field("files_sent_bytes", r.files_out)
             .field("files_received_bytes", r.files_in)
@@ -120,7 +125,8 @@ Result<std::string> account_reply(const Market& market, const std::string& who, 
         const Holder& holder = entry.first;
         const bool is_user = holder.kind == Holder::Kind::user;
         if (who == "-") return uid != root_uid && !(is_user && holder.uid == uid);
-        return !(holder.kind == Holder::Kind::market ? who == "market"
+        return !(holder.kind == Holder::Kind::market    ? who == "market"
+                 : holder.kind == Holder::Kind::outside ? who == "outside"
                  : is_user ? who == entry.second.first || who == std::to_string(holder.uid)
                            : who == holder.node);
     });

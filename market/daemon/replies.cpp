@@ -10,6 +10,7 @@
 #include "market/daemon/job_list.hpp"
 #include "market/daemon/job_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
+#include "market/daemon/money_replies.hpp"
 #include "market/daemon/node_list.hpp"
 #include "market/daemon/quote_replies.hpp"
 #include "market/daemon/user_replies.hpp"
@@ -64,6 +65,7 @@ Result<std::string> status(const Context& c) {
         .field("finish", c.finished.count())
         .field("in_transit", t.in_transit)
         .end_object();
+    w.field("metered", c.market.metered());
     w.field("providers", providers).field("clusters", providers > 0 ? 1 : 0).key("next_run_s");
     if (next == Nanos::never())
         w.null();
@@ -270,6 +272,17 @@ Result<std::string> receipts(const Context& c) {
     return receipts_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
 }
 
+template <const char* verb>
+Result<std::string> move_money(const Context& c) {
+    return move_money_reply(c.market, verb, c.args, c.uid, c.now);
+}
+constexpr char deposit[] = "deposit", withdraw[] = "withdraw", transfer[] = "transfer",
+               payout[] = "payout";
+
+Result<std::string> statement(const Context& c) {
+    return statement_reply(c.market, c.book, c.args, c.after, c.uid, c.next);
+}
+
 Result<std::string> report(const Context& c) { return report_reply(c.usage, c.args, c.uid); }
 
 Result<std::string> user_show(const Context& c) {
@@ -313,6 +326,11 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"release", {1, release}},
         {"account", {1, account}},
         {"receipts", {any_args, receipts}},
+        {"deposit", {any_args, move_money<deposit>}},
+        {"withdraw", {any_args, move_money<withdraw>}},
+        {"transfer", {any_args, move_money<transfer>}},
+        {"payout", {any_args, move_money<payout>}},
+        {"statement", {any_args, statement}},
         {"report", {any_args, report}},
         {"prices", {2, prices}},
         {"user-show", {1, user_show}},

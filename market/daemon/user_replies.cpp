@@ -25,17 +25,6 @@ Result<T> whole(const std::string& key, const std::string& text) {
     return *value;
 }
 
-std::string name_of(const Market& market, uint32_t uid) {
-    const auto user = market.users().find(uid);
-    if (user != market.users().end() && !user->second.record.name.empty())
-        return user->second.record.name;
-    const auto account = market.ledger().accounts().find(Holder::user(uid));
-    if (account != market.ledger().accounts().end()) return account->second.name;
-    for (const auto& [id, job] : market.jobs())
-        if (job.record.report.uid == uid) return job.record.report.user;
-    return {};
-}
-
 void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     const auto known = market.users().find(uid);
     const User user = known == market.users().end() ? User{} : known->second;
@@ -49,6 +38,12 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
     if (l.jobs) w.field("jobs", *l.jobs);
     if (l.cpus) w.field("cpus", *l.cpus);
+    if (l.credit) w.field("credit", *l.credit);
+    if (l.allowance)
+        w.field("allowance", *l.allowance)
+            .field("every", to_string(l.every))
+            .field("expires", l.expires);
+    if (user.funds) w.field("may_spend", user.left()).field("account_is_empty", user.is_empty);
     w.field("spent_today", std::max(spent, Money{}))
         .field("running_jobs", user.claiming.size())
         .field("running_cpus", user.cpus);
@@ -57,7 +52,48 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
         .end_object();
 }
 
+Result<market::Every> every_of(const std::string& text) {
+    for (const auto every : {market::Every::day, market::Every::week, market::Every::month})
+        if (text == to_string(every)) return every;
+    return fail("every: '" + text + "' is none of day, week and month");
+}
+
+// One of them, `key` as it stands on the command line. False: it is none of these.
+Result<bool> set_money_limit(UserLimits& limits, std::string_view key, const std::string& value) {
+    auto* const amount = key == "spend-per-day" ? &limits.spend_per_day
+                         : key == "credit"      ? &limits.credit
+                         : key == "allowance"   ? &limits.allowance
+                                                : nullptr;
+    if (amount) {
+        amount->reset();
+        if (value == "none") return true;
+        auto money = parse_money(value);
+        if (!money) return wrap(std::string(key), money.error());
+        *amount = *money;
+        return true;
+    }
+    if (key == "every") {
+        TRY_ASSIGN(limits.every, every_of(value));
+        return true;
+    }
+    if (key != "expires") return false;
+    if (value != "yes" && value != "no") return fail("expires: yes or no is wanted");
+    limits.expires = value == "yes";
+    return true;
+}
+
 }  // namespace
+
+std::string name_of(const Market& market, uint32_t uid) {
+    const auto user = market.users().find(uid);
+    if (user != market.users().end() && !user->second.record.name.empty())
+        return user->second.record.name;
+    const auto account = market.ledger().accounts().find(Holder::user(uid));
+    if (account != market.ledger().accounts().end()) return account->second.name;
+    for (const auto& [id, job] : market.jobs())
+        if (job.record.report.uid == uid) return job.record.report.user;
+    return {};
+}
 
 Result<uint32_t> user_of(const Market& market, const std::string& who) {
     if (const auto uid = whole_number<uint32_t>(who)) return *uid;
@@ -104,19 +140,17 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
     for (size_t i = 1; i < args.size(); ++i) {
         const auto [key, value] = parse_setting(args[i]);
         const bool none = value == "none";
-        if (key == "spend-per-day") {
-            limits.spend_per_day.reset();
-            if (none) continue;
-            auto money = parse_money(value);
-            if (!money) return wrap(key, money.error());
-            limits.spend_per_day = *money;
-        } else if (key == "jobs" || key == "cpus") {
+        TRY_ASSIGN(const bool taken, set_money_limit(limits, key, value));
+        if (taken) continue;
+        if (key == "jobs" || key == "cpus") {
             auto& limit = key == "jobs" ? limits.jobs : limits.cpus;
             limit.reset();
             if (none) continue;
             TRY_ASSIGN(limit, whole<int32_t>(key, value));
         } else {
-            return fail("user-limit: '" + args[i] + "' is none of spend-per-day, jobs and cpus");
+            return fail("user-limit: '" + args[i] +
+                        "' is none of spend-per-day, jobs, cpus, credit, "
+                        "allowance, every and expires");
         }
     }
     const bool by_name = args[0].find_first_not_of("0123456789") != std::string::npos;

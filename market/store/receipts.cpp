@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/store/receipts.hpp"
 
+#include <algorithm>
+
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/store/sha256.hpp"
@@ -64,8 +66,22 @@ void ReceiptBook::append(const Receipt& receipt) {
 }
 
 bool ReceiptBook::Filter::lets(const Receipt& r) const {
-    return (!job || r.job == *job) && (!uid || (r.uid == *uid && !r.job.home.empty())) &&
-           (!node || r.node == *node) && r.to >= since;
+    const bool of_user = !uid || (r.uid == *uid && (r.moves() || !r.job.home.empty())) ||
+                         (r.kind == Receipt::Kind::transfer && r.other == *uid);
+    if ((job && r.job != *job) || !of_user || (node && r.node != *node) || r.to < since)
+        return false;
+    if (!holder) return true;
+    const auto all = market::postings(r);
+    return std::any_of(all.begin(), all.end(), [this](const market::Posting& p) {
+        return p.holder == *holder && p.amount.micro != 0;
+    });
+}
+
+Result<Money> ReceiptBook::balance(const market::Holder& holder) const {
+    TRY_ASSIGN(const auto row, db_->get(kind_account, holder.text()));
+    if (!row) return Money{};
+    TRY_ASSIGN(const auto account, wire::unpack<market::AccountRecord>(*row));
+    return account.balance;
 }
 
 Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t before,

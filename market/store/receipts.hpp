@@ -52,7 +52,8 @@ class ReceiptBook {
         std::optional<JobId> job;
         std::optional<uint32_t> uid;
         std::optional<NodeName> node;
-        Nanos since{INT64_MIN};  // Unix time: those that end then or later
+        std::optional<market::Holder> holder;  // that have an entry in this account
+        Nanos since{INT64_MIN};                // Unix time: those that end then or later
         bool lets(const market::Receipt& r) const;
     };
     struct Entry {
@@ -65,6 +66,8 @@ class ReceiptBook {
     };
     // What is committed and has a number below `before`: at most so many, of a bounded number that
     // are looked at.
+    // Of an account, as of what is committed.
+    Result<Money> balance(const market::Holder& holder) const;
     Result<Page> page(const Filter& filter, uint64_t before, size_t entries_max) const;
 
   private:

@@ -171,12 +171,12 @@ def test_homes_keep_to_what_is_left_of_a_users_day_while_the_market_is_away(mark
         jobs = [market.srun("--node", node, "-p", "40", *SPIN) for node in ("n1", "n2")]
         for job in jobs:
             market.until_runs(job.id)
-            job.said(rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend a day "
+            job.said(rf"^srun: {job.id}: the {limit.normalize():f} that its user may spend "
                      rf"are used up in \d+ s")
         with Outage(market):
             for job in jobs:
                 job.said(rf"^srun: {job.id}: frozen on ")
-                job.said(f"its share of the {limit.normalize():f} that its user may spend a day is "
+                job.said(f"its share of the {limit.normalize():f} that its user may spend is "
                          f"used up")
         for job in jobs:
             market.until_job(job.id, "says why", lambda j: j["status"] == "suspend" and

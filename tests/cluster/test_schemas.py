@@ -69,8 +69,9 @@ def test_every_answer_is_as_its_schema_says(market, tmp_path):
     assert fits("summary", json.loads((tmp_path / "end").read_text()))["exit"] == 3
     market.tool("marketctl", "cancel", ends)
     until("it has ended", lambda: market.job(ends)["status"] == "finish")
+    of("moved", "marketctl", "deposit", "root", "1", "--note", "a start")
     for name in ("status", "list-jobs", "list-providers", "receipts", "account", "prices",
-                 "history", "report"):
+                 "history", "report", "statement"):
         assert of(name, "marketctl", name), name
     of("list-jobs", "marketctl", "list-jobs", "--state", "all")
     for by in ("node", "day"):

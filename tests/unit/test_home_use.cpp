@@ -298,17 +298,16 @@ START_TEST(a_terminal_hears_of_its_users_day_and_a_home_keeps_to_its_share_witho
     b.h.market_down();
     ck_assert_text(warnings(b.wait(Nanos::from_ms(39'900))), "");
     ck_assert_text(warnings(b.wait(Nanos::from_ms(101))),
-                   "the 10 that its user may spend a day are used up in 59 s at the prices of now; "
-                   "then it is frozen until the "
-                   "next day (UTC), or a higher limit");
+                   "the 10 that its user may spend are used up in 59 s at the prices of now; "
+                   "then it is frozen until there is more: the next day (UTC), a higher limit or a "
+                   "deposit");
     ck_assert_text(b.wait(Nanos::from_ms(59'899)).text(), "");
     ck_assert_text(b.wait(Nanos::from_ms(101)).text(), "P freeze n2.1");
     b.event("n2", 1, GuestState::frozen);
     const auto* tell = std::get_if<home::Tell>(&b.out[2]);
-    ck_assert(
-        tell &&
-        tell->text ==
-            "its share of the 10 that its user may spend a day is used up; the market wakes it");
+    ck_assert(tell &&
+              tell->text ==
+                  "its share of the 10 that its user may spend is used up; the market wakes it");
 }
 END_TEST
 

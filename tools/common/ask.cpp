@@ -22,10 +22,14 @@ constexpr Nanos part_max = Nanos::from_s(30);
 // Such a question changes nothing: it may be asked once more though nobody knows whether it was
 // heard.
 bool only_asks(const std::string& verb) {
-    constexpr std::string_view questions[] = {
-        "status",    "list-jobs",     "list-providers",  "job",         "account",
-        "receipts",  "prices",        "quote",           "why",         "report",
-        "user-show", "ledger-verify", "provider-status", "node-status", "provider-history"};
+    constexpr std::string_view questions[] = {"status",         "list-jobs",
+                                              "list-providers", "job",
+                                              "account",        "receipts",
+                                              "statement",      "prices",
+                                              "quote",          "why",
+                                              "report",         "user-show",
+                                              "ledger-verify",  "provider-status",
+                                              "node-status",    "provider-history"};
     return std::find(std::begin(questions), std::end(questions), verb) != std::end(questions);
 }
 

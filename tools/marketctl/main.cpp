@@ -14,6 +14,7 @@
 #include "tools/common/table.hpp"
 #include "tools/marketctl/decisions.hpp"
 #include "tools/marketctl/money.hpp"
+#include "tools/marketctl/pay.hpp"
 #include "tools/marketctl/report.hpp"
 #include "tools/marketctl/user.hpp"
 #include "tools/marketctl/views.hpp"
@@ -136,6 +137,7 @@ struct Given {
     SeveralOptions several;
     ReportOptions report;
     std::string last, step;
+    PayOptions pay;
 };
 
 Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
@@ -157,8 +159,13 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         return fail(std::string(name) + ": --name, --array and --all are for cancel");
     if (name != "list-jobs" && name != "lj" && given.several.open)
         return fail(std::string(name) + ": --open is for list-jobs");
-    if (name != "report" && name != "history" && (given.report.csv || !given.report.by.empty()))
-        return fail(std::string(name) + ": --by and --csv are for report and history");
+    const bool statement = name == "statement";
+    if (name != "report" && name != "history" &&
+        ((given.report.csv && !statement) || !given.report.by.empty()))
+        return fail(std::string(name) +
+                    ": --by is for report, --csv for report, history and "
+                    "statement");
+    TRY_ASSIGN(question, pay_question(name, words, given.pay, given.report.csv, given.money));
     if (name == "history") {
         TRY_ASSIGN(question, history_question(words, given.report, given.money));
     } else if (name == "report") {
@@ -187,8 +194,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
     const std::string_view name = words.empty() ? "" : words[0];
     TRY_ASSIGN(auto own, own_words(name, words.subspan(words.empty() ? 0 : 1), given));
     if (own) return std::move(*own);
-    if (!(user.spend + user.jobs + user.cpus).empty())
-        return fail(std::string(name) + ": --spend-per-day, --jobs and --cpus are for user limit");
+    if (user.any()) return fail(std::string(name) + ": " + for_user_limit);
     const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
         return name == v.name || (v.alias && name == v.alias);
     });
@@ -251,6 +257,14 @@ const std::vector<VerbHelp> verbs_help = {
     {"account [NAME]",
      "what a user (or all you may see), a node or the market has received, less what it paid"},
     {"receipts", "what each job ran where, from when to when, and what it paid, the newest first"},
+    {"statement [ACCOUNT]",
+     "each entry of an account with the balance after it, the newest first (default: yours)"},
+    {"transfer USER AMOUNT", "give of what your account holds to another user"},
+    {"deposit USER AMOUNT", "money for a user, from outside of the market (root)"},
+    {"withdraw USER AMOUNT", "the other way"},
+    {"payout NODE AMOUNT [USER]",
+     "what a node has earned ('all' of it): to a user, to spend; without one out of the market "
+     "(root)"},
     {"history", "jobs that have ended, the newest first: where they ran, waits, moves, cost"},
     {"report", "what was used and paid in all, by user, node or day (sums of up to 3 years)"},
     {"prices", "what a place for a job of one CPU cost, in all and at each speed"},
@@ -276,7 +290,7 @@ const std::vector<VerbHelp> verbs_help = {
 
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step] = given;
+    auto& [order, money, user, decisions, several, report, last, step, pay] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -300,7 +314,11 @@ std::vector<Option> options_of(Given& given) {
          set_flag(several.all)},
         {0, "by", "WHAT", "with report: user (the default), node or day (UTC)",
          set_text(report.by)},
-        {0, "csv", nullptr, "with report, history: comma-separated values", set_flag(report.csv)},
+        {0, "csv", nullptr, "with report, history, statement: comma-separated values",
+         set_flag(report.csv)},
+        {0, "note", "TEXT", "with deposit, withdraw, transfer, payout: what for, one line",
+         set_text(pay.note)},
+        {0, "of", "USER", "with transfer: whose money (root; default: yours)", set_text(pay.of)},
         {0, "job", "ID", "with receipts: of this job", set_text(money.job)},
         {0, "user", "USER",
          "with receipts, history, list-jobs, cancel, decisions export: of this user, by name or "
@@ -309,11 +327,13 @@ std::vector<Option> options_of(Given& given) {
         {0, "provider", "NODE", "with receipts, history: of what ran on this node",
          set_text(money.provider)},
         {0, "since", "TIME",
-         "with receipts, history, report: from 2026-11-20, 2026-11-20T08:00 or so long ago (90m, "
+         "with receipts, history, report, statement: from 2026-11-20, 2026-11-20T08:00 or so long "
+         "ago (90m, "
          "12h, 7d) on",
          set_text(money.since)},
         {0, "limit", "N",
-         "with receipts, history (default 100), list-jobs: only the newest N; of jobs the live "
+         "with receipts, statement, history (default 100), list-jobs: only the newest N; of jobs "
+         "the live "
          "ones "
          "first, then those that are finished",
          set_text(money.limit)},
@@ -327,6 +347,16 @@ std::vector<Option> options_of(Given& given) {
          set_text(user.jobs)},
         {0, "cpus", "N", "with user limit: that its jobs use at once; none: any number",
          set_text(user.cpus)},
+        {0, "credit", "AMOUNT",
+         "with user limit: how far its account may fall below 0, in a metered market",
+         set_text(user.credit)},
+        {0, "allowance", "AMOUNT", "with user limit: what its account is given; none: nothing",
+         set_text(user.allowance)},
+        {0, "every", "WHAT", "with --allowance: day, week or month (the default), in UTC",
+         set_text(user.every)},
+        {0, "expires", nullptr,
+         "with --allowance: what is left of it goes back before the next one",
+         set_flag(user.expires)},
         {0, "from", "TIME",
          "with decisions export: from the decisions of then on, as --since takes it (default: all)",
          set_text(decisions.from)},

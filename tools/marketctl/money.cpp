@@ -114,7 +114,7 @@ Result<std::string> receipts_text(const Answer& receipts) {
                 duration(r, "cpu_s"),
                 field(r, "price"),
                 field(r, "paid"),
-                field(r, "reason")};
+                r.value("kind", "use") == "use" ? field(r, "reason") : field(r, "kind")};
     });
 }
 

@@ -18,6 +18,9 @@ Result<std::string> status_text(const Answer& answer) {
         {"Solver", field(s, "solver")},
         {"Pricing", field(s, "pricing")},
         {"Jobs", counts},
+        {"Money", s.value("metered", false)
+                      ? "metered: users spend what their accounts hold"
+                      : "unmetered: accounts are kept, and nothing ends at them"},
         {"Providers", field(s, "providers")},
         {"Clusters", field(s, "clusters")},
         {"Next run in", duration(s, "next_run_s")},

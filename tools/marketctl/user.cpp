@@ -8,6 +8,12 @@
 namespace souk::tools {
 namespace {
 
+std::string allowance_text(const Json& u) {
+    if (!u.contains("allowance")) return "-";
+    return field(u, "allowance") + " a " + field(u, "every") +
+           (u.value("expires", false) ? ", expires" : "");
+}
+
 Result<std::string> users_text(const Answer& users) {
     Table table({{"User"},
                  {"UID", true},
@@ -17,11 +23,15 @@ Result<std::string> users_text(const Answer& users) {
                  {"Run", true},
                  {"CPUs", true},
                  {"In use", true},
-                 {"Held", true}});
+                 {"Held", true},
+                 {"Credit", true},
+                 {"Allowance"},
+                 {"Left", true}});
     return table.text_of(users, [](const Json& u) -> std::vector<std::string> {
         return {field(u, "user"),        field(u, "uid"),          field(u, "spend_per_day"),
                 field(u, "spent_today"), field(u, "jobs"),         field(u, "running_jobs"),
-                field(u, "cpus"),        field(u, "running_cpus"), field(u, "held_jobs")};
+                field(u, "cpus"),        field(u, "running_cpus"), field(u, "held_jobs"),
+                field(u, "credit"),      allowance_text(u),        field(u, "may_spend")};
     });
 }
 
@@ -38,28 +48,41 @@ Status add(CtlQuestion& question, const char* key, const std::string& value, F c
 
 }  // namespace
 
+const char* const for_user_limit =
+    "--spend-per-day, --jobs, --cpus, --credit, --allowance, --every and --expires are for user "
+    "limit";
+
 Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) {
     const std::string_view what = words.empty() ? "" : words[0];
     const std::string who = words.size() > 1 ? words[1] : "";
-    const bool some = !(o.spend + o.jobs + o.cpus).empty();
+    const bool some = o.any();
     if (what != "show" && what != "limit" && what != "unlimit")
         return fail("user: show, limit or unlimit is wanted");
     if (words.size() > 2)
         return fail("user " + std::string(what) + ": unexpected argument '" + words[2] + "'");
-    if (some && what != "limit")
-        return fail("--spend-per-day, --jobs and --cpus are for user limit");
+    if (some && what != "limit") return fail(std::string(for_user_limit));
     if (what == "show") return CtlQuestion{"user-show", {who.empty() ? "-" : who}, users_text};
     if (who.empty()) return fail("user " + std::string(what) + ": a user is missing");
     CtlQuestion question{"user-limit", {who}, nullptr};
     if (what == "unlimit") {
-        for (const char* key : {"spend-per-day", "jobs", "cpus"})
+        for (const char* key : {"spend-per-day", "jobs", "cpus", "credit", "allowance"})
             question.args.push_back(std::string(key) + "=none");
         return question;
     }
-    if (!some) return fail("user limit: --spend-per-day, --jobs or --cpus is wanted");
+    if (!some)
+        return fail(
+            "user limit: --spend-per-day, --jobs, --cpus, --credit or --allowance is wanted");
+    if (o.allowance.empty() && (o.expires || !o.every.empty()))
+        return fail("user limit: --every and --expires are for --allowance");
     const auto whole = [](const std::string& text) { return parse_whole(text, 0, INT32_MAX); };
-    TRY(add(question, "spend-per-day", o.spend,
-            [](const std::string& text) { return parse_money(text); }));
+    const auto money = [](const std::string& text) { return parse_money(text); };
+    TRY(add(question, "spend-per-day", o.spend, money));
+    TRY(add(question, "credit", o.credit, money));
+    TRY(add(question, "allowance", o.allowance, money));
+    if (!o.allowance.empty() && o.allowance != "none") {
+        question.args.push_back("every=" + (o.every.empty() ? "month" : o.every));
+        question.args.push_back(o.expires ? "expires=yes" : "expires=no");
+    }
     TRY(add(question, "jobs", o.jobs, whole));
     TRY(add(question, "cpus", o.cpus, whole));
     return question;

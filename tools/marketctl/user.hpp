@@ -10,9 +10,15 @@
 namespace souk::tools {
 
 struct UserOptions {
-    std::string spend, jobs, cpus;
+    std::string spend, jobs, cpus, credit, allowance, every;
+    bool expires = false;
+    bool any() const {
+        return expires || !(spend + jobs + cpus + credit + allowance + every).empty();
+    }
 };
 
+// What is said where those options stand with another verb.
+extern const char* const for_user_limit;
 // `words`: what follows "user". Errors: a mistake on the command line.
 Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& options);
 // The token alone, to be pasted.

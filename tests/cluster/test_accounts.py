@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A metered market: a job runs for what its user's account holds, is warned of, and goes on with a
+deposit; statements and the ledger agree with it; what a node has earned is paid out."""
+import csv
+import io
+import subprocess
+from decimal import Decimal
+
+import pytest
+
+from conftest import read_text, until
+
+
+@pytest.fixture
+def metered(market):
+    path = f"{market.run_dir}/market/marketd.conf"
+    before = read_text(path)
+
+    def restart(text, wanted):
+        with open(path, "w") as f:
+            f.write(text)
+        market.kill_daemon("market")
+        until("the market is up", lambda: market.ctl("marketctl", "status")["metered"] is wanted)
+    assert market.ctl("marketctl", "status")["metered"] is False
+    restart("metered = true\n" + before, True)
+    yield
+    restart(before, False)
+
+
+def code(market, job):
+    return market.job(job.id).get("reason", {}).get("code")
+
+
+def refused(market, *args, status=1):
+    done = market.tool("marketctl", *args, check=False)
+    assert done.returncode == status and done.stderr.count("\n") == 1, done
+    return done.stderr
+
+
+def test_a_job_runs_for_what_its_users_account_holds_and_the_statement_says_so(market, metered):
+    job = market.srun("--node", "n1", "-p", 50, "sleep", "1000")
+    until("it waits for money", lambda: code(market, job) == "account_empty")
+    said = market.tool("marketctl", "deposit", "root", "0.002", "--note", "a start").stdout
+    assert said == "0.002: deposit; the account of root has 0.002\n"
+    market.until_runs(job.id)
+    job.said("that its user may spend .*used up in ")
+    until("it is used up", lambda: code(market, job) == "account_empty")
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+    assert market.ctl("marketctl", "account", "root")[0]["balance"] == 0
+    market.tool("marketctl", "deposit", "0", "5")
+    market.until_runs(job.id)
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    until("it is paid", lambda: market.ctl("marketctl", "statement", "--limit", "1")[0]["kind"] ==
+          "use")
+    entries = market.ctl("marketctl", "statement", "root")
+    assert {e["kind"] for e in entries} == {"deposit", "use"}
+    assert [e["note"] for e in entries if "note" in e] == ["a start"]
+    amounts = [Decimal(str(e["amount"])) for e in entries]
+    balances = [Decimal(str(e["balance"])) for e in entries]
+    assert balances == [sum(amounts[i:]) for i in range(len(amounts))]
+    rows = list(csv.DictReader(io.StringIO(
+        market.tool("marketctl", "statement", "--csv").stdout)))
+    assert [Decimal(r["balance"]) for r in rows] == balances
+    market.tool("marketctl", "ledger", "verify")
+    earner = next(p["node"] for p in market.providers() if p["earned"] > 0)
+    earned = Decimal(str(market.ctl("marketctl", "account", earner)[0]["balance"]))
+    market.tool("marketctl", "payout", earner, "all", "root")
+    assert market.ctl("marketctl", "account", earner)[0]["balance"] == 0
+    assert Decimal(str(market.ctl("marketctl", "statement", earner)[0]["amount"])) == -earned
+    assert market.ctl("marketctl", "statement", "--limit", "1")[0]["kind"] == "payout"
+    assert next(p for p in market.providers() if p["node"] == earner)["earned"] > 0
+    market.tool("marketctl", "transfer", "65534", "1.5", "--of", "root")
+    own = subprocess.run(["marketctl", "transfer", "root", "0.25"], env=market.env, user=65534,
+                         group=65534, extra_groups=[], cwd="/", capture_output=True, text=True)
+    assert own.returncode == 0 and own.stdout.startswith("0.25: transfer; the account of"), own
+    market.tool("marketctl", "withdraw", "65534", "0.75")
+    assert market.ctl("marketctl", "account", "65534")[0]["balance"] == 0.5
+    assert "has 0.5, not 7" in refused(market, "withdraw", "65534", "7")
+    assert "is not an amount" in refused(market, "deposit", "root", "3eur", status=2)
+    market.tool("marketctl", "user", "limit", "65534", "--allowance", "3", "--every", "week",
+                "--expires", "--credit", "2")
+    shown = market.ctl("marketctl", "user", "show", "65534")[0]
+    assert (shown["allowance"], shown["every"], shown["expires"], shown["credit"]) == (
+        3, "week", True, 2)
+    assert shown["may_spend"] == 5.5 and not shown["account_is_empty"]
+    market.tool("marketctl", "user", "unlimit", "65534")
+    market.tool("marketctl", "ledger", "verify")
