@@ -149,6 +149,16 @@ class Machine:
         except Late as late:
             raise Late(f"{late}: {self.runs('systemctl list-jobs')}") from None
 
+    def last_words(self):
+        """For whoever looks for what failed."""
+        try:
+            said = self.pid and self.runs(
+                "systemctl --failed --no-legend; journalctl -n 25 --no-pager -o cat "
+                "-u souk-marketd -u souk-agentd -u souk-leave; pvdctl guests")
+        except (OSError, AssertionError) as error:
+            said = error
+        return f"{said or 'it is off'}\n{read(self.log)[-1000:]}"
+
     def power_off(self):
         """As if the plug were pulled: all that runs in it ends at once."""
         if self.pid:

@@ -265,10 +265,7 @@ def main():
             PARTS[name](t)
     except BaseException:
         for machine in t.machines if t else []:
-            if machine.pid:
-                print(f"---- {machine.name}\n" + machine.runs(
-                    "systemctl --failed --no-legend; journalctl -n 25 --no-pager -o cat "
-                    "-u souk-marketd -u souk-agentd; pvdctl guests"), file=sys.stderr)
+            print(f"---- {machine.name}\n{machine.last_words()}", file=sys.stderr)
         raise
     finally:
         for machine in t.machines if t else []:

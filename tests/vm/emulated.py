@@ -4,6 +4,7 @@ software emulation: a disk that stays, a network card on one switch, systemd as 
 words there over a virtio port (tests/vm/hand)."""
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -82,7 +83,7 @@ class Emulated(machines.Machine):
         self.disk, self.log = f"{place}/{name}.disk", f"{place}/{name}.log"
         self.mac = "52:54:00:00:00:%02x" % int(address.split(".")[-1])
         self.nic, self.port = f"{place}/{name}.nic", f"{place}/{name}.port"
-        self.initrd, self.link = f"{place}/{name}.initrd", None
+        self.initrd, self.link, self.seen = f"{place}/{name}.initrd", None, 0
         root = f"{place}/{name}"
         machines.make_root(root, name, base, repo, newer)
         machines.run("useradd", "-R", root, "-m", "-u", "4321", "-s", "/bin/bash", self.user)
@@ -98,6 +99,19 @@ class Emulated(machines.Machine):
             emulator.initramfs(self.kernel, f, {})
 
     def boot(self):
+        try:
+            self.try_boot()
+        except (AssertionError, OSError):
+            # Of the emulator, not of what is tested: reported, and tried once more.
+            console = machines.read(self.log)
+            if not re.search(r"Kernel panic|Oops:|BUG: ", console[self.seen:]):
+                raise
+            print(f"{self.name}'s kernel failed, booted once more: {console[-300:]}", flush=True)
+            self.power_off()
+            self.try_boot()
+
+    def try_boot(self):
+        self.seen = len(machines.read(self.log))
         with open(self.log, "ab") as log:
             self.outer = emulator.start(
                 self.kernel, self.initrd, 1, MEMORY_MB, "disk=1 net.ifnames=0",
