@@ -163,7 +163,9 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
     if (!shows && !either && !acts) return std::nullopt;
     Status done;
     if ((acts || !args.empty()) && request.uid != 0)
-        done = fail("only root may change what this node offers");
+        done = fail(
+            "only root may change what this node offers, and whom `owners` of agentd's "
+            "configuration names");
     else if (shows && !args.empty())
         done = fail(verb + " takes no argument");
     else if (acts && args.size() != 1)

@@ -32,6 +32,7 @@ std::span<const std::string_view> Agent::reloaded() {
         "owner_sessions",
         "owner_stop_s",
         "owner_wait_ms",
+        "owners",
         "pids_max",
         "price",
         "price_curve",
@@ -50,6 +51,7 @@ Status Agent::reload(const Config& config) {
     TRY(guests_->reload_users(config));
     config_.user_map = config.user_map;
     config_.guest_groups = config.guest_groups;
+    config_.owners = config.owners;
     config_.files = config.files;
     config_.shared_files = config.shared_files;
     config_.files_tmp = config.files_tmp;

@@ -3,11 +3,13 @@
 #include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "agentd/core/files_choice.hpp"
+#include "agentd/core/owner_names.hpp"
 #include "agentd/daemon/agent.hpp"
 #include "checkpoint/disk_key.hpp"
 #include "kernel/base/json.hpp"
@@ -34,6 +36,16 @@ std::vector<uint32_t> peer_groups(int fd) {
         if (errno != ERANGE || bytes / sizeof(uint32_t) <= groups.size()) return {};
         groups.resize(bytes / sizeof(uint32_t));
     }
+}
+
+// A job runs as whom its home says: what it asks is no owner's word. Who cannot be looked at counts
+// as one.
+bool in_a_capsule(pid_t pid) {
+    struct stat here {};
+    struct stat there {};
+    const std::string theirs = "/proc/" + std::to_string(pid) + "/ns/pid";
+    return ::stat("/proc/self/ns/pid", &here) != 0 || ::stat(theirs.c_str(), &there) != 0 ||
+           here.st_ino != there.st_ino;
 }
 
 // Thousandths of all CPUs of the machine.
@@ -82,8 +94,13 @@ void Agent::accept_tool(Fd socket) {
                             "refused a tool", {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
     }
     ToolHost& host = *this;
+    std::vector<uint32_t> groups = peer_groups(socket.get());
+    std::vector<uint32_t> all = groups;
+    all.push_back(who->gid);
+    const bool owner =
+        owned_by(config_.owners, who->uid, all, accounts_) && !in_a_capsule(who->pid);
     auto session =
-        std::make_shared<ToolSession>(host, *who, peer_groups(socket.get()), std::move(*place));
+        std::make_shared<ToolSession>(host, *who, std::move(groups), owner, std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)
         return log_.limited("tool", Loop::now(), Level::warning, "refused a tool",
                             {{"WHY", opened.error()}});
@@ -189,7 +206,9 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     if (request.verb == "provider-history") return history_request(request);
     if (auto answer = rules_request(request)) return *answer;
     if (request.verb != "provider-status" && request.uid != 0)
-        return refuse("only root may change what this node offers");
+        return refuse(
+            "only root may change what this node offers, and whom `owners` of agentd's "
+            "configuration names");
     Status done;
     if (request.verb == "provider-market") {
         const std::string word = !request.args.empty() ? request.args[0] : "";

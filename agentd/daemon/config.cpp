@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "agentd/core/files_choice.hpp"
+#include "agentd/core/owner_names.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
@@ -233,6 +234,11 @@ void Reading::add_place(Settings& all) {
          "each from guest_uid_min on but those that give rights over the machine (docker, sudo, "
          "disk, shadow and such).",
          "\"* render\""},
+        {"owners", text(c.owners),
+         "Who may do on this machine what its owner may (pvdctl), besides root: names of users, "
+         "and "
+         "of groups behind an @, parted by blanks.",
+         "\"ann @lab-admins\"", "root alone"},
         {"cgroup", text(c.cgroup), "The control group of all jobs here, as ROOT/NODE.",
          "\"souk/node\""},
         {"cpu_weight", number(c.cpu_weight, 1, 10'000),
@@ -507,6 +513,7 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     c.owner_signs.sessions = reading.owner_sessions == "all"     ? Sessions::all
                              : reading.owner_sessions == "local" ? Sessions::local
                                                                  : Sessions::none;
+    if (auto good = check_owner_names(c.owners); !good) return wrap(path, good.error());
     if (auto good = read_programs(reading.owner_programs, c.owner_signs.programs); !good)
         return wrap(path, good.error());
     using Filter = Config::Filter;

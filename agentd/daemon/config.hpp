@@ -43,6 +43,7 @@ struct Config {
     // Who the users of other homes are here, and the groups of jobs (agentd/core/user_map.hpp).
     std::string user_map;
     std::string guest_groups = "*";
+    std::string owners;                // besides root (agentd/core/owner_names.hpp)
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)

@@ -56,8 +56,14 @@ class ToolHost {
 
 class ToolSession : public TerminalSession, public std::enable_shared_from_this<ToolSession> {
   public:
-    ToolSession(ToolHost& host, PeerCred who, std::vector<uint32_t> groups, UserShare::Place place)
-        : host_(host), who_(who), groups_(std::move(groups)), place_(std::move(place)) {}
+    // `owner`: the configuration names him beside root.
+    ToolSession(ToolHost& host, PeerCred who, std::vector<uint32_t> groups, bool owner,
+                UserShare::Place place)
+        : host_(host),
+          who_(who),
+          groups_(std::move(groups)),
+          owner_(owner),
+          place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
     uint32_t uid() const { return who_.uid; }
     // Nothing is called any more; the connection closes when what is queued has gone.
@@ -87,6 +93,7 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     ToolHost& host_;
     PeerCred who_;
     std::vector<uint32_t> groups_;
+    bool owner_;
     UserShare::Place place_;  // among the connections of its user
     std::unique_ptr<wire::Channel> channel_;
     bool welcomed_ = false;

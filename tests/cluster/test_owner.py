@@ -2,12 +2,14 @@
 """An owner gets back what is his also from jobs that cannot be dumped; what he offers bounds all
 guests together; the edges of his time frames come by themselves."""
 import os
+import pwd
 import subprocess
 import time
 
 import pytest
 
 from conftest import mount_points, read_text, until
+from test_local_paths import configure, reload
 
 NODES = ["n1", "n2", "n3"]
 
@@ -198,3 +200,26 @@ def test_the_edges_of_frames_that_were_set_come_by_themselves(market):
         until("the frame has begun", on_market, 80, pause=0.5)
     finally:
         market.tool("pvdctl", "--node", "n3", "set", "frames", "always")
+
+
+def test_who_is_named_owns_the_node_beside_root_and_no_job_of_his_does(market):
+    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    order = ("pvdctl", "--node", "n1", "set", "price", "3")
+    refused = market.tool(*order, check=False, **nobody)
+    assert refused.returncode == 1 and "only root" in refused.stderr, refused
+    file = f"{market.run_dir}/n1/agentd.conf"
+    kept = read_text(file)
+    configure(market, "n1", f'owners = "{pwd.getpwuid(65534).pw_name}"')
+    try:
+        market.tool(*order, **nobody)
+        assert market.ctl("pvdctl", "--node", "n1", "status")["reserve"] == 3
+        job = market.srun("-p", 50, *order[:-1], "4", **nobody)
+        assert job.wait() == 1, job.told
+        assert market.ctl("pvdctl", "--node", "n1", "status")["reserve"] == 3
+        refused = market.tool("marketctl", "node", "lost", "n2", check=False, **nobody)
+        assert refused.returncode == 1, refused  # of the market he is no operator
+    finally:
+        with open(file, "w") as f:
+            f.write(kept)
+        reload(market, "n1")
+        market.tool("pvdctl", "--node", "n1", "unset", "price")

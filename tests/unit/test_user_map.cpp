@@ -2,6 +2,7 @@
 // Who the users of other homes are on a node: the owner's file, and what no file can grant.
 #include <algorithm>
 
+#include "agentd/core/owner_names.hpp"
 #include "agentd/core/user_map.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/unit.hpp"
@@ -217,7 +218,20 @@ START_TEST(nothing_maps_to_root_or_below_the_minimum) {
 }
 END_TEST
 
-UNIT_SUITE(user_map, users_of_the_markets_own_realm_are_the_same_and_others_are_nobody,
+START_TEST(owners_are_users_by_name_and_members_of_groups) {
+    ck_assert(!owned_by("", 1001, {1001, 2000}, machine));
+    ck_assert(owned_by("bob alice", 1001, {}, machine));
+    ck_assert(!owned_by("bob", 1001, {1001}, machine));
+    ck_assert(owned_by("bob @physics", 1001, {1001, 2000}, machine));
+    ck_assert(!owned_by("physics @alice @more", 1001, {1001, 2000}, machine));
+    ck_assert(!owned_by("nobody-here @none", 4242, {4243}, machine));  // a number without a name
+    ck_assert(check_owner_names(" ann  @lab-admins ").has_value());
+    for (const char* bad : {"@", "ann @", "ann,bob"}) ck_assert(!check_owner_names(bad));
+}
+END_TEST
+
+UNIT_SUITE(user_map, owners_are_users_by_name_and_members_of_groups,
+           users_of_the_markets_own_realm_are_the_same_and_others_are_nobody,
            the_most_exact_line_of_the_owners_file_counts,
            a_line_that_says_nothing_clear_is_refused_by_its_number,
            no_file_makes_anybody_root_or_a_user_of_the_system,
