@@ -169,6 +169,31 @@ START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing)
 }
 END_TEST
 
+START_TEST(unlike_components_change_places_when_that_makes_the_gang_faster) {
+    // A job and the component of three CPUs are on the first machine, the one of four on the slow
+    // one. When the job goes, its CPU holds neither, but the larger fits in place of the smaller.
+    Solver s;
+    ProviderSpec m;
+    const std::pair<int32_t, int32_t> machines[] = {{4, 200}, {3, 200}, {4, 100}};
+    for (const auto& [cpus, speed] : machines) {
+        m.cpus = cpus, m.speed = speed;
+        s.add_provider(ProviderKey{s.providers() + 1}, m);
+    }
+    JobSpec one;
+    one.value = Money::units(9);
+    s.add_job(JobKey{9}, one);
+    std::vector<JobSpec> two(2);
+    two[0].value = two[1].value = Money::units(5);
+    two[0].cpus = 3, two[1].cpus = 4;
+    ck_assert(s.add_gang(JobKey{1}, two, 2).has_value());
+    s.solve(Nanos::from_s(1));
+    ck_assert(place_of(s, 1) == 1 && place_of(s, 2) == 3 && s.gang(JobKey{1})->speed == 100);
+    s.remove_job(JobKey{9});
+    ck_assert_uint_eq(s.solve(Nanos::from_s(2)).size(), 2);
+    ck_assert(place_of(s, 1) == 2 && place_of(s, 2) == 1 && s.gang(JobKey{2})->speed == 200);
+}
+END_TEST
+
 START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not) {
     Rng rng(22);
     int asked = 0;
@@ -212,6 +237,7 @@ END_TEST
 UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_is_never_packed_later,
                 with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing,
+                unlike_components_change_places_when_that_makes_the_gang_faster,
                 what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not);
 
 }  // namespace souk::unit
