@@ -108,7 +108,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
-        sim fault-table test demo authority-table attack check-deb check-fresh \
+        check-files sim fault-table test demo authority-table attack check-deb check-fresh \
         check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
         bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
@@ -182,6 +182,9 @@ check-web: bins      ## souk-web in headless Chromium: accessibility, phone widt
 # OLD: a revision, or a directory of programs (origin/main).
 check-upgrade: test-deps all   ## two versions in one market, under jobs (root)
 	@scripts/check-upgrade $(BUILD) "$(or $(OLD),origin/main)"
+
+check-files: test-deps all     ## others' suites of file systems, as jobs; FILES="options" (root)
+	@SOUK_BIN=$(CURDIR)/$(BUILD)/bin /usr/bin/python3 tests/peers/files.py $(FILES)
 
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)

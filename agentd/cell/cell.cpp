@@ -183,6 +183,7 @@ void Cell::create_capsule() {
             TRY_ASSIGN(files, site_.files_made());
             options.fuse = files.first.get();
             options.slots = files.second.get();
+            options.check_access = job_.spec.launch.uid == 0;
         }
         TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
         capsule_ = std::move(capsule);

@@ -219,6 +219,7 @@ void Server::send(Connection& c) {
 }
 
 Status Server::run(int listener, int socket_file) {
+    ::umask(0);  // the kernel where the job runs has taken its process's off
     for (bool more = false;;) {
         std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {

@@ -2,6 +2,9 @@
 #include "agentd/files/session.hpp"
 
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +13,56 @@
 #include "agentd/files/talk.hpp"
 
 namespace souk::files {
+namespace {
+
+// What a process of another user makes in a job of root's is that user's, and what it writes to is
+// no set-user-ID program any more. Whether it may, the kernel where it runs has checked (it is
+// mounted with default_permissions), so root's other rights stay.
+class AsCaller {
+  public:
+    AsCaller(const fuse_in_header& head, bool is_root) : acts_(is_root && counts(head)) {
+        if (!acts_) return;
+        (void)::setfsgid(head.gid);
+        (void)::setfsuid(head.uid);
+        set_rights(true);
+    }
+    AsCaller(const AsCaller&) = delete;
+    AsCaller& operator=(const AsCaller&) = delete;
+    ~AsCaller() {
+        if (!acts_) return;
+        (void)::setfsuid(0);
+        (void)::setfsgid(0);
+        set_rights(false);
+    }
+
+  private:
+    static bool counts(const fuse_in_header& head) {
+        if (head.uid == 0 && head.gid == 0) return false;
+        switch (head.opcode) {
+            case FUSE_SYMLINK:
+            case FUSE_MKNOD:
+            case FUSE_MKDIR:
+            case FUSE_CREATE:
+            case FUSE_TMPFILE:
+            case FUSE_OPEN:
+            case FUSE_WRITE:
+            case FUSE_FALLOCATE:
+            case FUSE_COPY_FILE_RANGE: return true;
+            default: return false;
+        }
+    }
+    static void set_rights(bool callers) {
+        __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+        __user_cap_data_struct rights[2] = {};
+        if (::syscall(SYS_capget, &head, rights) != 0) return;
+        for (auto& word : rights) word.effective = word.permitted;
+        if (callers) rights[0].effective &= ~(1U << CAP_FSETID);
+        (void)::syscall(SYS_capset, &head, rights);
+    }
+    const bool acts_;
+};
+
+}  // namespace
 
 bool Words::text(const char*& text, size_t bytes_max) {
     const void* zero = left_.empty() ? nullptr : std::memchr(left_.data(), 0, left_.size());
@@ -22,7 +75,10 @@ bool Words::text(const char*& text, size_t bytes_max) {
 }
 
 bool Words::name(const char*& text) {
-    if (!this->text(text, 255)) return false;
+    const void* const zero =
+        left_.size() > name_bytes_max ? std::memchr(left_.data(), 0, left_.size()) : nullptr;
+    long_ = long_ || (zero && static_cast<const uint8_t*>(zero) - left_.data() > name_bytes_max);
+    if (!this->text(text, name_bytes_max)) return false;
     if (std::strchr(text, '/') || std::strcmp(text, ".") == 0 || std::strcmp(text, "..") == 0)
         return bad();
     return true;
@@ -54,6 +110,7 @@ void Session::handle(ByteView request, Bytes& out) {
         put(out, answer);
         leased_ = Lease::none;
         error = run(head, words, out);
+        if (error == -EINVAL && words.is_long()) error = -ENAMETOOLONG;
         if (head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET ||
             head.opcode == FUSE_INTERRUPT || head.opcode == FUSE_DESTROY)
             return out.resize(at);
@@ -67,7 +124,8 @@ void Session::handle(ByteView request, Bytes& out) {
     std::memcpy(out.data() + at, &answer, sizeof answer);
 }
 
-Session::Done Session::run(const fuse_in_header& head, Words words, Bytes& out) {
+Session::Done Session::run(const fuse_in_header& head, Words& words, Bytes& out) {
+    const AsCaller caller(head, tree_.uid == 0 && shown_uid_ == 0);
     switch (head.opcode) {
         case FUSE_FORGET: {
             fuse_forget_in in{};

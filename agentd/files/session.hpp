@@ -42,6 +42,7 @@ class Words {
     }
     // With the zero that ends it; one name, which is no way out of its directory.
     bool name(const char*& text);
+    bool is_long() const { return long_; }  // it was a name, and too long for one
     bool text(const char*& text, size_t bytes_max);
     bool bytes(ByteView& data, size_t size);
 
@@ -51,6 +52,7 @@ class Words {
         return false;
     }
     ByteView left_;
+    bool long_ = false;
 };
 
 class Session {
@@ -81,7 +83,7 @@ class Session {
     };
     using Done = int;  // 0, or -errno
 
-    Done run(const fuse_in_header& head, Words words, Bytes& out);
+    Done run(const fuse_in_header& head, Words& words, Bytes& out);
     Done run_names(const fuse_in_header& head, Words& words, Bytes& out);
     Done run_data(const fuse_in_header& head, Words& words, Bytes& out);
     Done run_attributes(const fuse_in_header& head, Words& words, Bytes& out);

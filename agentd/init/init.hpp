@@ -116,8 +116,9 @@ struct Wishes {
     const char* ping_groups = nullptr;
     const char* run_keep = "";  // names below /run that the job sees, too, parted by spaces
     bool private_tmp = false;
-    bool files = false;  // the job's root is its home's (SOUK_FILES_FD)
-    bool tree = false;   // the same at home: this node's tree
+    bool files = false;   // the job's root is its home's (SOUK_FILES_FD)
+    bool checks = false;  // ... and this kernel checks who may do what there
+    bool tree = false;    // the same at home: this node's tree
     // Directories of this node that lie over that root.
     const char* over[overs_max] = {};
     size_t overs = 0;

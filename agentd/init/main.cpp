@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "tmp") == 0) wishes.private_tmp = true;
         if (strcmp(argv[i], "files") == 0) wishes.files = true;
+        if (strcmp(argv[i], "checks") == 0) wishes.checks = true;
         if (strcmp(argv[i], "tree") == 0) wishes.tree = true;
         if (i + 1 == argc) continue;
         if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];

@@ -167,10 +167,10 @@ void lay_over(const char* path, int tree) {
 // What is of the machine, not of the home, lies over the home's tree.
 void bind_over(const char* path, unsigned how) { lay_over(path, clone_tree(path, how)); }
 
-void mount_files() {
-    char options[96];
-    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
-             SOUK_FILES_FD);
+void mount_files(bool checks) {
+    char options[128];
+    snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other%s",
+             SOUK_FILES_FD, checks ? ",default_permissions" : "");
     if (mount("souk", SOUK_FILES_ROOT, "fuse.souk", MS_NOSUID | MS_NODEV, options) != 0)
         give_up("mount " SOUK_FILES_ROOT);
 }
@@ -211,7 +211,7 @@ void set_up_files(const Wishes& wishes, int tree) {
     for (size_t i = 0; i < wishes.overs; ++i) over[i] = take_tree(wishes.over[i]);
     if (mkdir(SOUK_FILES_ROOT, 0755) != 0) give_up("make " SOUK_FILES_ROOT);
     if (tree < 0) {
-        mount_files();
+        mount_files(wishes.checks);
         lay_all_over_served(wishes, over);
     } else {
         if (syscall(SYS_move_mount, tree, "", AT_FDCWD, SOUK_FILES_ROOT, move_from_fd) != 0)

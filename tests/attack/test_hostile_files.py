@@ -220,9 +220,10 @@ def guest(exported, tmp_path):
 
 
 def test_no_name_leads_out_of_what_is_served(guest):
-    for name in (b"..", b".", b"/", b"/etc", b"a/b", b"../secret", b"", b"x" * 256, b"mine/../.."):
+    for name in (b"..", b".", b"/", b"/etc", b"a/b", b"../secret", b"", b"mine/../.."):
         error = guest.ask(talk.LOOKUP, 1, name + b"\0")[0]
         assert error == errno.EINVAL, name
+    assert guest.ask(talk.LOOKUP, 1, b"x" * 256 + b"\0")[0] == errno.ENAMETOOLONG
     assert guest.ask(talk.LOOKUP, 1, b"mine")[0] == errno.EINVAL  # it has no end
     for name in ("out", "etc", "file", "proc"):
         node, error = guest.look("mine", name)

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import threading
 
@@ -246,3 +247,64 @@ def test_a_digest_over_many_blocks_is_the_same(tree, here):
         while part := f.read(777_777):
             got.update(part)
     assert got.digest() == hashlib.sha256(data).digest()
+
+
+def test_modes_are_those_that_a_program_asks_for(here):
+    """The server's own mask takes nothing off (pjdfstest, open/02)."""
+    before = os.umask(0)
+    try:
+        os.close(os.open(here / "file", os.O_CREAT | os.O_WRONLY, 0o666))
+        os.mkdir(here / "directory", 0o777)
+        os.mkfifo(here / "fifo", 0o622)
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((here / name).stat().st_mode) for name in os.listdir(here)}
+    assert modes == {"file": 0o666, "directory": 0o777, "fifo": 0o622}
+
+
+def test_a_name_that_is_too_long_is_said_to_be_that(here):
+    for what in (os.mkdir, os.unlink, os.stat, lambda p: open(p, "w")):
+        with pytest.raises(OSError) as refused:
+            what(here / ("n" * 256))
+        assert refused.value.errno == errno.ENAMETOOLONG
+    (here / ("n" * 255)).write_text("")
+
+
+def test_another_user_in_a_job_of_roots_has_its_own_rights(here):
+    """A daemon that has given up root, say (pjdfstest, with -u)."""
+    here.chmod(0o777)
+    (here / "secret").write_text("root's")
+    (here / "secret").chmod(0o600)
+    (here / "closed").mkdir(mode=0o700)
+    (here / "closed" / "open").write_text("below")
+    (here / "program").write_text("x")
+    (here / "program").chmod(0o6777)
+    assert (here / "closed" / "open").exists()  # the kernel knows the names
+    code = """if True:
+        import os, sys
+        os.chdir(sys.argv[1])
+        os.setgroups([]), os.setgid(65533), os.setuid(65534)
+        for name in ("secret", "closed/open"):
+            try:
+                open(name).close()
+                sys.exit("it may read " + name)
+            except PermissionError:
+                pass
+        open("own", "w").close(), os.mkdir("directory"), os.symlink("x", "link"), os.mkfifo("fifo")
+        with open("program", "r+") as f:
+            f.write("y")
+        try:
+            os.chmod("secret", 0o666)
+            sys.exit("it may change secret")
+        except PermissionError:
+            pass
+    """
+    # from above what only root may enter
+    done = subprocess.run(["/usr/bin/python3", "-c", code, here], capture_output=True, text=True,
+                          timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    for name in ("own", "directory", "link", "fifo"):
+        seen = (here / name).lstat()
+        assert (seen.st_uid, seen.st_gid) == (65534, 65533), name
+    assert stat.S_IMODE((here / "program").stat().st_mode) == 0o777
+    assert (here / "secret").read_text() == "root's"

@@ -204,8 +204,9 @@ Status make_listener(Try& t) {
 Status mount_it(Try& t) {
     TRY_ASSIGN(t.fuse, open_at(AT_FDCWD, "/dev/fuse", O_RDWR));
     TRY_ASSIGN(t.slots, Slots::make());
-    const std::string options =
-        "fd=" + std::to_string(t.fuse.get()) + ",rootmode=40000,user_id=0,group_id=0,allow_other";
+    const std::string options = "fd=" + std::to_string(t.fuse.get()) +
+                                ",rootmode=40000,user_id=0,group_id=0,allow_other" +
+                                (::geteuid() == 0 ? ",default_permissions" : "");
     if (::mount("souk", t.mountpoint.c_str(), "fuse.souk", MS_NOSUID | MS_NODEV, options.c_str()) !=
         0)
         return fail_errno("mount " + t.mountpoint, errno);

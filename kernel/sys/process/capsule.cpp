@@ -134,6 +134,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (options.own_net) words.insert(words.end(), {"net", ping_groups()});
     if (options.private_tmp) words.emplace_back("tmp");
     if (options.fuse >= 0) words.emplace_back("files");
+    if (options.check_access) words.emplace_back("checks");
     if (options.home_tree) words.emplace_back("tree");
     for (const std::string& path : options.laid_over) words.insert(words.end(), {"over", path});
     if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});

@@ -29,6 +29,8 @@ struct CapsuleOptions {
     // A /dev/fuse and the requests of its clients (agentd/files/slots.hpp): the job's root is what
     // they serve. -1: it is the node's.
     int fuse = -1, slots = -1;
+    // The job may have processes of several users (it is root's): the kernel checks their rights.
+    bool check_access = false;
     // The job's root is this node's tree, as its home serves it elsewhere: this node is its home.
     bool home_tree = false;
     // With either: directories of this node that lie over that root, each where it has them.
