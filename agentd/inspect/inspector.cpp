@@ -15,7 +15,9 @@
 namespace souk::inspect {
 namespace {
 
-constexpr Nanos start_limit = Nanos::from_s(10), read_limit = Nanos::from_s(10);
+// The second one of the same daemon: others wait meanwhile.
+constexpr Nanos start_limit = Nanos::from_s(10), start_again_limit = Nanos::from_s(2);
+constexpr Nanos read_limit = Nanos::from_s(10);
 constexpr size_t files_max = 1 << 20, ahead_max = 64;
 
 Result<std::pair<Fd, Fd>> pair_of_sockets() {
@@ -35,12 +37,16 @@ Result<Pidfd> Inspectors::start_souk_inspect(Fd socket) {
 }
 
 Status Inspectors::begin() {
-    (void)process_.signal(SIGKILL);
-    (void)process_.exited_within(Nanos::from_s(1));
-    (void)process_.reap();
+    const bool again = process_.pid() != 0;
+    if (again) {
+        (void)process_.signal(SIGKILL);
+        (void)process_.exited_within(start_again_limit);
+        (void)process_.reap();
+    }
     TRY_ASSIGN(auto ends, pair_of_sockets());
     TRY_ASSIGN(process_, start_(std::move(ends.second)));
-    const auto word = wait_for_packet(ends.first.get(), answer_bytes_max, start_limit);
+    const auto word = wait_for_packet(ends.first.get(), answer_bytes_max,
+                                      again ? start_again_limit : start_limit);
     if (!word) return wrap("souk-inspect does not begin", word.error());
     TRY_ASSIGN(const Answer said, parse_answer(word->bytes));
     const auto* const why = std::get_if<Refusal>(&said);
