@@ -30,6 +30,7 @@
 #include "agentd/daemon/node_share.hpp"
 #include "agentd/daemon/output_files.hpp"
 #include "agentd/daemon/peers.hpp"
+#include "agentd/daemon/prices_seen.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/tool_session.hpp"
@@ -38,9 +39,11 @@
 #include "kernel/base/retry.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
+#include "kernel/sys/host/shutdown_delay.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/metrics_page.hpp"
 #include "kernel/sys/net/user_share.hpp"
+#include "market/core/reserve_learner.hpp"
 
 namespace souk {
 
@@ -131,6 +134,7 @@ class Agent final : private ToolHost, private OwnHome {
     void guests_stepped() override {
         check_left();
         see_return();
+        see_empty();
     }
     void use_changed() override;
     // use.cpp
@@ -155,6 +159,17 @@ class Agent final : private ToolHost, private OwnHome {
     // Guests that his rules do not take: at the start, and after a new rule.
     void evict_banned();
     std::string rules_json(const std::string& verb) const;
+    // agent_owner_learn.cpp: `set price auto`
+    Status load_asked();
+    void learn_soon();
+    void ask_prices(const std::string& after);
+    void learned();
+    void write_learned(JsonWriter& j) const;
+    // agent_owner_shutdown.cpp: guests leave before the machine is switched off
+    void watch_shutdown();
+    void shutdown_told(bool begins);
+    void see_empty();
+    bool is_empty() const;
     // agent_owner_use.cpp: whether he uses it himself
     LoadProbe::Options load_options() const;
     Status watch_presence();
@@ -240,6 +255,16 @@ class Agent final : private ToolHost, private OwnHome {
     Timer returns_timer_;
     bool paused_ = false;  // by hand
     LeaveWaits leave_waits_{loop_};
+    // What is learned from: rows of the market's prices, and what this node itself asked, by hour.
+    std::vector<PriceSeen> prices_seen_;
+    std::map<int64_t, Money> asked_;
+    market::ReserveLearner::Best learned_best_;
+    size_t learned_hours_ = 0;
+    std::string learn_trouble_;
+    Timer learn_timer_;
+    std::unique_ptr<ShutdownDelay> shutdown_;  // null: nobody tells of one
+    Timer shutdown_timer_;
+    bool shutting_down_ = false;
     std::unique_ptr<GuestHost> guests_;
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;

@@ -141,14 +141,16 @@ Status Agent::evict(const std::string& text) {
 std::string Agent::rules_json(const std::string& verb) const {
     JsonWriter j;
     j.begin_object().field("node", config_.node);
-    if (verb == "provider-frames")
+    if (verb == "provider-frames") {
         write_frames(j, *provider_);
-    else if (verb == "provider-price")
+    } else if (verb == "provider-price") {
         write_curve(j, *provider_);
-    else if (verb == "provider-why")
+    } else if (verb == "provider-why") {
         provider_->explain(j);
-    else
+        write_learned(j);
+    } else {
         write_limits(j, *provider_, config_);
+    }
     return j.end_object().take();
 }
 
@@ -185,6 +187,7 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
         return reply;
     }
     if (either && !args.empty()) arm_provider();
+    if (verb == "provider-price" && !args.empty()) learn_soon();
     reply.json = verb == "provider-evict" ? provider_json() : rules_json(verb);
     return reply;
 }

@@ -102,7 +102,9 @@ void Agent::have_rung() {
 void Agent::tell_provider() {
     provider_step([&](Provider& p, provider::Outputs& out) {
         p.set_resting(why_paused(), out);
-        p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
+        p.set_leaving(shutting_down_ ? "node " + config_.node + " is being switched off"
+                                     : why_away(OwnerUse::Rung::leaving),
+                      out);
     });
 }
 
@@ -168,6 +170,8 @@ void Agent::presence_configured() {
 
 void Agent::write_presence(JsonWriter& j) const {
     if (paused_) j.field("paused", true);
+    j.field("empty", is_empty());
+    if (shutting_down_) j.field("shutting_down", true);
     if (config_.presence.on_return == OwnerUsePolicy::Return::nothing) return;
     j.key("presence").begin_object();
     j.field("here", owner_use_.here()).field("guests", to_string(rung_));

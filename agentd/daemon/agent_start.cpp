@@ -68,6 +68,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     wire_market();
     TRY(open_provider());
     TRY(load_returns());
+    TRY(load_asked());
     TRY(guests_->recover());
     TRY(recover_home());
     TRY(listen());
@@ -76,6 +77,8 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(watch_presence());
     find_presence();
     evict_banned();
+    learn_soon();
+    watch_shutdown();
     tick_load();
     tick_certificate();
     tick_use();

@@ -412,6 +412,10 @@ void Reading::add_owner(Settings& all) {
     const std::vector<std::string> who_is_there = {"none", "local", "all"};
     const std::vector<std::string> returns = {"nothing", "lower", "stop", "leave"};
     const Settings some = {
+        {"shutdown_wait_s", seconds(c.shutdown_wait, 0, 3'600),
+         "How long a shutdown of this machine waits until its guests have left (where there is "
+         "logind, whose InhibitDelayMaxSec bounds it too). 0: not at all.",
+         "\"1m\""},
         {"leave_s", seconds(c.policy.leave, 1, 86'400),
          "A guest that still runs here so long after the owner wants the machine is frozen to "
          "disk.",

@@ -92,6 +92,7 @@ struct Config {
     std::string frames = "always";
     std::string frames_zone, price_curve;
     Nanos frames_warning;
+    Nanos shutdown_wait = Nanos::from_s(20);
     bool on_market = true;
     // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what
     // is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never;

@@ -100,3 +100,24 @@ def test_the_jobs_of_a_banned_program_leave_and_do_not_come(market):
         market.tool("pvdctl", "--node", at, "allow", "program", "sleep")
     bad = market.tool("pvdctl", "--node", at, "allow", "program", "sleep", check=False)
     assert bad.returncode == 1 and "is not banned here" in bad.stderr, bad
+
+
+def test_a_price_that_is_learned_is_never_below_the_floor_and_is_explained(market):
+    reserve = lambda: next(p["reserve"] for p in market.ctl("marketctl", "list-providers")
+                           if p["node"] == "n2")
+    try:
+        market.tool("pvdctl", "--node", "n2", "set", "price", "auto", "--floor", "33")
+        until("the market knows", lambda: reserve() >= 33)
+        until("the market's prices were looked at",
+              lambda: "learned_hours" in market.ctl("pvdctl", "--node", "n2", "why"))
+        told = market.ctl("pvdctl", "--node", "n2", "why")
+        assert told["price"] >= 33 and told["floor"] == 33 and "learn_trouble" not in told, told
+        market.kill_daemon("n2")  # a daemon that is started again knows it
+        market.until_up()
+        assert market.ctl("pvdctl", "--node", "n2", "why")["price_auto"]
+        forecast = market.ctl("pvdctl", "--node", "n2", "forecast")
+        assert len(forecast["at"]) == 5, forecast
+        assert market.ctl("pvdctl", "--node", "n2", "earnings")["node"] == "n2"
+    finally:
+        market.tool("pvdctl", "--node", "n2", "unset", "price")
+    assert not market.ctl("pvdctl", "--node", "n2", "why")["price_auto"]

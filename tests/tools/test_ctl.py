@@ -62,6 +62,9 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("pvdctl", ["frames", "warning", "soon"], "frames warning: 'soon' is no time"),
     ("pvdctl", ["price", "7"], "price: curve is wanted"),
     ("pvdctl", ["limits", "all"], "limits: unexpected argument 'all'"),
+    ("pvdctl", ["earnings", "all"], "earnings: 'all' is not a whole number"),
+    ("pvdctl", ["forecast", "x"], "forecast: unexpected argument 'x'"),
+    ("pvdctl", ["watch", "x"], "watch: unexpected argument 'x'"),
     ("pvdctl", ["evict"], "evict: a job's id is wanted"),
     ("pvdctl", ["evict", "n1"], "'n1' is not a job id"),
     ("pvdctl", ["ban", "mallory"], "user NAME or program NAME is wanted"),
@@ -193,7 +196,9 @@ WHY = {"node": "n1", "price": 7, "price_why": "learned from the market's prices"
     (["why"], ["provider-why"], WHY, ["7: learned from the market's prices", "floor 3, learned 7",
                                       "on: pvdctl market on"]),
     (["evict", "n1.7"], ["provider-evict", "n1.7"], {**PROVIDER, "here": []},
-     ["no guest is left on n1"])])
+     ["no guest is left on n1"]),
+    (["market", "off"], ["provider-market", "off", "wait"], {**PROVIDER, "here": [], "empty": True},
+     ["n1 is off the market; empty: you may switch off"])])
 def test_pvdctl_gives_and_shows_the_owners_rules(start, agentd, args, asked, reply, words):
     process = start("pvdctl", *args)
     assert answer(agentd, process, reply) == asked
@@ -201,6 +206,54 @@ def test_pvdctl_gives_and_shows_the_owners_rules(start, agentd, args, asked, rep
     assert process.returncode == 0
     for word in words:
         assert word in out, out
+
+
+def test_pvdctl_adds_up_what_the_receipts_say_by_day(start, agentd):
+    receipts = [{"job": "n2.1", "to_unix_s": 86_400 * 3 + 5, "earned": 2.5, "cpu_s": 1800,
+                 "run_s": 3600},
+                {"job": "n2.1", "to_unix_s": 86_400 * 3 + 9, "earned": 0.5, "cpu_s": 0, "run_s": 0},
+                {"job": "n2.2", "to_unix_s": 86_400, "earned": 1, "cpu_s": 3600, "run_s": 3600}]
+    for asked in ([], ["--json"]):
+        process = start("pvdctl", "earnings", *asked)
+        assert answer(agentd, process, PROVIDER) == ["provider-status"]
+        verb, node, since = answer(agentd, process, receipts)
+        assert (verb, node) == ("receipts", "node=n1")
+        assert abs(time.time() - 30 * 86_400 - int(since.split("=")[1])) < 60
+        out = process.communicate(timeout=LIMIT)[0].decode()
+        assert process.returncode == 0
+        if asked:
+            told = json.loads(out)
+            assert (told["earned"], told["jobs"], len(told["days"])) == (4, 2, 2), told
+            assert told["days"][0]["earned"] == 3, told
+        else:
+            assert "1970-01-04       3  1.0 h  0.5 h     1" in out, out
+            assert "n1 earned 4 by 2 jobs" in out, out
+
+
+def test_pvdctl_forecasts_by_the_prices_of_the_market(start, agentd):
+    def row(hour, price):
+        return {"from_unix_s": 4 * 86_400 + hour * 3600, "span_s": 3600,
+                "speeds": [{"speed": 200, "price": 90, "open_s": 3600},
+                           {"speed": 80, "price": price, "open_s": 3600}]}
+    process = start("pvdctl", "--json", "forecast")
+    assert answer(agentd, process, PROVIDER) == ["provider-status"]
+    assert answer(agentd, process, {**PRICES, "zone": "UTC"}) == ["provider-price"]
+    asked = answer(agentd, process, [row(0, 12), row(1, 10), row(9, 50), row(10, 39)])
+    assert asked[0] == "prices" and asked[2] == "3600"
+    told = json.loads(process.communicate(timeout=LIMIT)[0])
+    # of 2 CPUs: an hour of the night at 12, and one of the day, when 40 is asked, at 50
+    assert told["earned"] == 124 and told["known_h"] == 4, told
+    assert [r["let_h"] for r in told["at"]] == [4, 4, 2, 0, 0], told
+
+
+def test_pvdctl_watch_shows_a_line_when_something_is_another(start, agentd):
+    process = start("pvdctl", "watch")
+    for guests in (1, 1, 2):
+        assert answer(agentd, process, {**PROVIDER, "guests": guests}) == ["provider-status"]
+    lines = [process.stdout.readline().decode() for _ in range(2)]
+    process.kill()
+    process.communicate(timeout=LIMIT)
+    assert "guests 1" in lines[0] and "guests 2" in lines[1], lines
 
 
 def test_pvdctl_status_is_lines(start, agentd):

@@ -86,6 +86,7 @@ Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
         }
         if (question.then) {
             TRY_ASSIGN(const CtlQuestion next, question.then(answer));
+            if (next.then) return ask_and_show(next, ask, json);
             if (next.here) {
                 TRY_ASSIGN(std::string own, next.here());
                 answer = {std::move(own)};
@@ -100,6 +101,23 @@ Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
     if (!text.empty()) TRY(print(text));
     return verdict;
+}
+
+Status watch(const CtlQuestion& question, const Ask& ask, bool json) {
+    std::string shown;
+    for (;;) {
+        TRY_ASSIGN(Answer answer, ask(question.verb, question.args, {}));
+        TRY_ASSIGN(std::string text, question.text(answer));
+        if (text != shown) {
+            TRY_ASSIGN(const std::string line,
+                       json ? joined(std::move(answer)) : Result<std::string>(text));
+            TRY(print(line));
+            shown = std::move(text);
+        }
+        const timespec pause = {question.every.ns / 1'000'000'000,
+                                question.every.ns % 1'000'000'000};
+        ::nanosleep(&pause, nullptr);
+    }
 }
 
 }  // namespace
@@ -146,8 +164,9 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
         way.node = std::exchange(way.machine, {});
     const auto ask = way_of(tool, way);
-    const Status shown =
-        ask ? ask_and_show(*question, *ask, way.json) : Status(tl::unexpected(ask.error()));
+    const Status shown = !ask                     ? Status(tl::unexpected(ask.error()))
+                         : question->every.ns > 0 ? watch(*question, *ask, way.json)
+                                                  : ask_and_show(*question, *ask, way.json);
     if (!shown) {
         complain(tool.line.tool, shown.error().message);
         return 1;

@@ -22,13 +22,16 @@ struct CtlQuestion {
     std::function<Result<std::string>()> here{};
     // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
     Status (*verdict)(const Answer&) = nullptr;
-    // Set: the answer is that to a second question, which follows from the first's (a verb, or
-    // `here`). With neither there is none.
+    // Set: the answer is that to a next question, which follows from this one's (a verb, or
+    // `here`, or a `then` of its own). With neither there is none.
     std::function<Result<CtlQuestion>(const Answer&)> then{};
     // While the answer is still to come, on a terminal: what is asked then, and how its answer is
     // shown, after so long.
     std::vector<std::string> watched{};
     std::string (*progress)(const Answer&, Nanos) = nullptr;
+    // Above 0: it is asked again each so long, until somebody interrupts it, and an answer is shown
+    // whenever its text is another one.
+    Nanos every{};
 };
 
 struct CtlTool {

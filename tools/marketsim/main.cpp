@@ -21,6 +21,7 @@ constexpr Verb verbs[] = {
     {"compare", souk::tools::marketsim_compare, "solvers, pricings and parameters side by side"},
     {"report", souk::tools::marketsim_report, "one page of HTML of a comparison"},
     {"replay", souk::tools::marketsim_replay, "a job log straight through a policy on one machine"},
+    {"reserve", souk::tools::marketsim_reserve, "what an owner earns who learns what to ask"},
     {"coallocation", souk::tools::marketsim_coallocation,
      "jobs of several components over clusters"},
 };

@@ -8,6 +8,7 @@ int marketsim_run(int argc, char** argv);
 int marketsim_import(int argc, char** argv);
 int marketsim_compare(int argc, char** argv);
 int marketsim_report(int argc, char** argv);
+int marketsim_reserve(int argc, char** argv);
 int marketsim_replay(int argc, char** argv);
 int marketsim_coallocation(int argc, char** argv);
 }  // namespace souk::tools

@@ -8,6 +8,7 @@
 #include "kernel/base/units.hpp"
 #include "tools/common/ctl.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/pvdctl/earnings.hpp"
 #include "tools/pvdctl/guests.hpp"
 #include "tools/pvdctl/history.hpp"
 #include "tools/pvdctl/rules.hpp"
@@ -48,8 +49,8 @@ Result<CtlQuestion> parse_set(std::span<char*> words, const std::optional<std::s
 }
 
 constexpr const char* verbs =
-    "status, guests, history, frames, price, limits, why, evict, ban, allow, pause, resume, set, "
-    "unset or market";
+    "status, watch, guests, history, frames, price, limits, why, earnings, forecast, evict, ban, "
+    "allow, pause, resume, set, unset or market";
 
 Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) {
     const std::string_view verb = words.empty() ? "" : words[0];
@@ -57,6 +58,14 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
     if (verb == "frames") return parse_frames(words);
     if (verb == "price") return parse_price(words);
     if (verb == "evict" || verb == "ban" || verb == "allow") return parse_guest_rule(words);
+    if (verb == "earnings" || verb == "forecast") return parse_earnings(words);
+    if (verb == "watch") {
+        if (words.size() > 1)
+            return fail(std::string("watch: unexpected argument '") + words[1] + "'");
+        CtlQuestion question{"provider-status", {}, watch_text};
+        question.every = Nanos::from_s(1);
+        return question;
+    }
     if (verb == "limits" || verb == "why") {
         if (words.size() > 1)
             return fail(std::string(verb) + ": unexpected argument '" + words[1] + "'");
@@ -116,8 +125,10 @@ int run(int argc, char** argv) {
     Options options;
     return run_ctl(
         {{"pvdctl",
-          "[options] status | guests [ID] | history [N] | frames [VERB VALUE] | price [curve TEXT] "
-          "| limits | why | evict ID | ban user|program NAME | allow user|program|job NAME | pause "
+          "[options] status | watch | guests [ID] | history [N] | frames [VERB VALUE] | price "
+          "[curve TEXT] "
+          "| limits | why | earnings [DAYS] | forecast | evict ID | ban user|program NAME | allow "
+          "user|program|job NAME | pause "
           "| resume | set NAME VALUE | unset NAME | market on|off",
           "Shows and sets what a node offers on the market.",
           {{0, "floor", "N", "with set price auto: the least that is ever asked",
@@ -132,6 +143,7 @@ int run(int argc, char** argv) {
           {
               {"status",
                "on the market or not, reservation price, what guests pay, what would take it"},
+              {"watch", "a line whenever that is another, until Ctrl-C"},
               {"guests [ID]",
                "what its machines hold right now of each guest and each job of this home, or all "
                "of one (root)"},
@@ -150,6 +162,9 @@ int run(int argc, char** argv) {
                "what is asked at some hours: 'mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5'"},
               {"limits", "what guests get at most, what is promised, and who may not come"},
               {"why", "why it asks what it asks, and is on the market or off it"},
+              {"earnings [DAYS]", "what it has earned each day (30), by receipts of the market"},
+              {"forecast",
+               "what the prices of the last 30 days would have paid at these and other prices"},
               {"evict ID",
                "this job leaves now, is frozen to the disk or, if it cannot be, ends; it does not "
                "come again (allow job ID)"},

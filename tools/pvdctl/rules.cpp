@@ -134,6 +134,11 @@ Result<std::string> owner_why_text(const Answer& answer) {
     if (field(p, "price_auto") == "yes")
         rows.emplace_back("", "floor " + field(p, "floor") + ", learned " + field(p, "learned") +
                                   " (pvdctl price; docs/owner.md has the rule)");
+    if (p.contains("learned_hours"))
+        rows.emplace_back("", "of " + field(p, "learned_hours") + " hours with a buyer; " +
+                                  field(p, "best_price") + " all the time would have brought " +
+                                  field(p, "best_revenue"));
+    if (p.contains("learn_trouble")) rows.emplace_back("", field(p, "learn_trouble"));
     rows.emplace_back("Market", std::string(field(p, "on_market") == "yes" ? "on" : "off") + ": " +
                                     field(p, "market_why"));
     if (p.contains("opens_unix_s")) rows.emplace_back("", "opens " + local_time(p, "opens_unix_s"));

@@ -30,11 +30,11 @@ std::string guests_text(const Json& p) {
     return text;
 }
 
-std::string presence_text(const Json& presence) {
+std::string presence_text(const Json& presence, bool empty) {
     if (field(presence, "here") != "yes") return "none; guests are as offered";
     const std::string guests = field(presence, "guests");
     return "for " + duration(presence, "since_s") + " (" + field(presence, "why") + "); guests " +
-           (guests == "leaving"   ? "leave"
+           (guests == "leaving"   ? empty ? "are gone: evacuated" : "leave"
             : guests == "stopped" ? "are stopped in memory"
                                   : "are lowered");
 }
@@ -64,7 +64,12 @@ Result<std::string> provider_status_text(const Answer& answer) {
                                        percent(p, "headroom_permille") + " of the machine");
     if (field(p, "paused") == "yes")
         rows.emplace_back("Paused", "all guests stand in memory (pvdctl resume)");
-    if (p.contains("presence")) rows.emplace_back("Your use", presence_text(p.at("presence")));
+    if (p.contains("presence"))
+        rows.emplace_back("Your use", presence_text(p.at("presence"), field(p, "empty") == "yes"));
+    if (field(p, "shutting_down") == "yes")
+        rows.emplace_back("Switching off", "guests leave before the machine is off");
+    if (field(p, "empty") == "yes" && field(p, "on_market") == "no")
+        rows.emplace_back("Empty", "you may switch off");
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (p.contains("set_by_owner"))
         for (const Json& o : p.at("set_by_owner"))
@@ -101,11 +106,32 @@ std::string leaving_text(const Answer& answer, Nanos after) {
            " still here, " + human_span(after) + parts;
 }
 
+namespace {
+const char* empty_words(const Json& p) {
+    return field(p, "empty") == "yes" ? "empty: you may switch off" : "no guest is left";
+}
+}  // namespace
+
 Result<std::string> provider_left_text(const Answer& answer) {
     TRY_ASSIGN(const Json p, parse_object(answer));
     std::string text = field(p, "node") + " is off the market; ";
     const std::string guests = guests_text(p);
-    return text + (guests.empty() ? "no guest is left" : "left are:\n" + guests);
+    return text + (guests.empty() ? empty_words(p) : "left are:\n" + guests);
+}
+
+Result<std::string> watch_text(const Answer& answer) {
+    TRY_ASSIGN(const Json p, parse_object(answer));
+    std::string text = field(p, "node") + ": " + field(p, "status") + ", asks " +
+                       field(p, "reserve") + ", gets " + field(p, "current_price") + ", guests " +
+                       field(p, "guests");
+    if (field(p, "paused") == "yes") text += ", paused";
+    if (p.contains("presence") && field(p.at("presence"), "here") == "yes")
+        text += ", you use it (" + field(p.at("presence"), "cause") + "): guests " +
+                field(p.at("presence"), "guests");
+    if (field(p, "cannot") != "-" && !field(p, "cannot").empty()) text += ", " + field(p, "cannot");
+    const std::string guests = guests_text(p);
+    return guests.empty() ? text + (field(p, "empty") == "yes" ? ", empty" : "")
+                          : text + "\n" + guests;
 }
 
 Result<std::string> evicted_text(const Answer& answer) {

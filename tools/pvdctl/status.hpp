@@ -14,6 +14,8 @@ Result<std::string> provider_status_text(const Answer& answer);
 std::string leaving_text(const Answer& answer, Nanos after);
 // After `market off`: who is still here, and why.
 Result<std::string> provider_left_text(const Answer& answer);
+// The line of `watch`: what an owner wants to hear of when it changes.
+Result<std::string> watch_text(const Answer& answer);
 // After `evict`: what is here still.
 Result<std::string> evicted_text(const Answer& answer);
 
