@@ -19,7 +19,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cluster"), os.path.join(HERE, "..")]
-from conftest import Market, until  # noqa: E402
+from conftest import Late, Market, until  # noqa: E402
 
 NODES = ("n2", "n3")  # the home is n1
 PORT = "p0"           # its end of the link
@@ -75,7 +75,7 @@ class Trouble(threading.Thread):
 
     def run(self):
         node = 0
-        while not self.over.wait(1):
+        while not self.over.wait(4 if self.way == "link" else 1):
             try:
                 if self.way == "moves":
                     node += 1
@@ -125,6 +125,9 @@ def run(market, top, name, command, way, limit):
         trouble.start()
     try:
         status = job.wait(limit)
+    except Late as late:
+        status = str(late)[:200]
+        market.tool("marketctl", "cancel", job.id)
     finally:
         trouble.over.set()
         if way != "unmoved":
