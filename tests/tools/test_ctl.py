@@ -92,7 +92,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["lp", "--state", "run"], "--state is for"),
     ("marketctl", ["user"], "show, limit or unlimit is wanted"),
     ("marketctl", ["user", "limit"], "a user is missing"),
-    ("marketctl", ["user", "limit", "me"], "--spend-per-day, --jobs or --cpus is wanted"),
+    ("marketctl", ["user", "limit", "me"], "--credit or --allowance is wanted"),
     ("marketctl", ["user", "limit", "me", "--jobs", "many"],
      "--jobs: 'many' is not a whole number"),
     ("marketctl", ["user", "limit", "me", "--spend-per-day", "-3"],
@@ -110,7 +110,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
     ("marketctl", ["why-price"], "a job or a node is missing"),
     ("marketctl", ["why"], "a job or a node is missing"),
     ("marketctl", ["report", "--by", "hour"], "--by is one of user, node and day, not 'hour'"),
-    ("marketctl", ["lj", "--csv"], "--by and --csv are for report and history"),
+    ("marketctl", ["lj", "--csv"], "--csv for report, history and statement"),
     ("marketctl", ["history", "n1.1"], "history: unexpected argument 'n1.1'"),
     ("marketctl", ["cancel", "n1.1", "--all"], "a job's id, or --name, --user, --array and --all"),
     ("marketctl", ["why", "N!"], "'N!' is neither a job id nor a node name"),
@@ -288,7 +288,10 @@ def test_json_is_the_daemons_own(start, agentd):
     (["user", "limit", "7", "--cpus", "none", "--spend-per-day", "1.5"],
      ["user-limit", "7", "spend-per-day=1.5", "cpus=none"]),
     (["user", "unlimit", "me"],
-     ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none"])])
+     ["user-limit", "me", "spend-per-day=none", "jobs=none", "cpus=none", "credit=none",
+      "allowance=none"]),
+    (["user", "limit", "me", "--allowance", "3", "--every", "week", "--expires"],
+     ["user-limit", "me", "allowance=3", "every=week", "expires=yes"])])
 def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, asked):
     process = start("marketctl", *args)
     shown = {"user": "me", "uid": 7, "jobs": 2, "spent_today": 1.5, "running_jobs": 1,
@@ -297,8 +300,10 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
     out = process.communicate(timeout=LIMIT)[0].decode()
     assert process.returncode == 0
     assert out == ("" if args[1] != "show" else
-                   "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held\n"
-                   "me      7       none    1.5     2    1  none       1     3\n")
+                   "User  UID  Spend/day  Today  Jobs  Run  CPUs  In use  Held  Credit  "
+                   "Allowance  Left\n"
+                   "me      7       none    1.5     2    1  none       1     3    none  "
+                   "none       none\n")
 
 
 def test_a_token_for_souk_web_is_printed_alone(start, agentd):
