@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "market/core/market.hpp"
-#include "market/core/strategy.hpp"
+#include "market/core/pace.hpp"
 #include "market/core/use_check.hpp"
 
 namespace souk::market {
@@ -212,14 +212,9 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
 void Market::set_bid(Job& job, Nanos now) {
     const JobReport& r = job.record.report;
     const Nanos left = r.submitted + r.terms.finish - (now + calendar_);
-    std::vector<PriceRecord> day;
-    const StrategyKind kind = strategy_of(r.terms).kind;
-    if (kind == StrategyKind::deadline || kind == StrategyKind::patient)
-        day = price_history().list(minute_of(now + calendar_) - 24 * 60, 60);
-    const Money bid = strategy_bid(r.terms, {cost(job, now), run_time(job, now), left, day});
-    const Money before = std::exchange(job.bid, bid);
-    const Nanos step = strategy_step(r.terms, left);
-    job.bid_until = step == Nanos::never() ? step : now + step;
+    const Money before = std::exchange(job.bid, paced_bid(r.terms, cost(job, now), left));
+    const bool paces = r.terms.pace && r.terms.budget.micro > 0 && r.terms.finish.ns > 0;
+    job.bid_until = paces && left.ns > 0 ? now + pace_step(left) : Nanos::never();
     if (job.bid != before) touch(job);
 }
 

@@ -6,12 +6,12 @@
 
 #include "kernel/base/check.hpp"
 #include "market/core/account.hpp"
-#include "market/core/strategy.hpp"
+#include "market/core/pace.hpp"
 
 namespace souk::market {
 namespace {
 using Wide = __int128;
-constexpr int64_t day_minutes = 1'440, hour_minutes = 60;
+constexpr int64_t day_minutes = 1'440;
 
 // What the jobs, which all run, cost, and how long their budgets last.
 void add_costs(const QuoteRequest& q, Quote& quote) {
@@ -163,8 +163,7 @@ Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
     if (view_.settling)
         return fail(
             "the market has just started and waits for its nodes: ask again in a few seconds");
-    const auto day = view_.prices.list(minute_of(now + view_.calendar) - day_minutes, hour_minutes);
-    Quote quote = quote_of(q, strategy_bid(q.terms, {{}, {}, q.terms.finish, day}), now);
+    Quote quote = quote_of(q, paced_bid(q.terms, {}, q.terms.finish), now);
     if (q.jobs > 1) {
         quote.winning_bid = least_bid_for_all(q, quote, now);
     } else {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "market/daemon/quote_replies.hpp"
-#include "market/core/strategy.hpp"
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
@@ -63,15 +62,12 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "jobs") {
             TRY_ASSIGN(const int64_t jobs, whole(key, value, 1, market::quote_jobs_max));
             q.jobs = static_cast<int32_t>(jobs);
-        } else if (key == "strategy") {
-            TRY(market::parse_strategy(value));
-            q.terms.strategy = value;
         } else if (key == "pace") {
             q.terms.pace = value == "yes";
         } else {
             return fail("quote: '" + word +
-                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
-                        "strategy and pace");
+                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns "
+                        "and pace");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");

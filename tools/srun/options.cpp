@@ -7,7 +7,6 @@
 #include "agentd/core/files_choice.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
-#include "market/core/strategy.hpp"
 #include "tools/srun/array.hpp"
 #include "tools/srun/script.hpp"
 
@@ -30,17 +29,11 @@ bool named(std::string_view name, Enum last, Enum& to) {
     return false;
 }
 
-// What a job does with its money (market/core/strategy.hpp).
+// What a job does with its money: bids its maximum price, or paces itself.
 Status set_strategy(SrunOptions& o, std::string_view name) {
-    constexpr std::string_view timed = "deadline:";
-    std::string kept(name);
-    if (name.starts_with(timed)) {
-        TRY_ASSIGN(const Nanos runs, parse_span(name.substr(timed.size()), Nanos::from_s(1),
-                                                Nanos::from_s(1), Nanos::from_s(1'000'000'000)));
-        kept = std::string(timed) + std::to_string(runs.ns / 1'000'000'000);
-    }
-    TRY(market::parse_strategy(kept));
-    o.terms.strategy = kept;
+    if (name != "fixed" && name != "pace")
+        return fail("'" + std::string(name) + "' is neither fixed nor pace");
+    o.terms.strategy = name;
     o.terms.pace = name == "pace";
     o.given |= wire::Change::strategy | wire::Change::pace;
     return {};
@@ -103,9 +96,7 @@ std::vector<Option> term_options(SrunOptions& o) {
         {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
          term(o, Change::cpus, whole(o.terms.cpus, 65'536))},
         {'s', "strategy", "NAME",
-         "what it bids: truthful (the default), its price; pace, the same as --pace; patient, "
-         "less than places usually cost; deadline:TIME (how long it runs at speed 100), the least "
-         "that meets --finish. With --quote: the others beside it",
+         "fixed (the default): it bids its price; or pace: the same as --pace",
          [&o](const char* t) { return set_strategy(o, t); }},
     };
 }
@@ -439,8 +430,6 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--max-price is missing: say what you pay per CPU-hour at most");
     if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
         return usage("--pace needs --budget and --finish: what to spread, and until when");
-    if (o.terms.strategy.starts_with("deadline:") && o.terms.finish.ns == 0)
-        return usage("--strategy deadline needs --finish: until when");
     if (o.program.empty() && !quotes) return usage("the program to run is missing");
     return Parsed::go;
 }

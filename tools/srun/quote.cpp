@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <functional>
 
 #include "tools/common/table.hpp"
 #include "tools/srun/summary.hpp"
@@ -87,56 +86,17 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
 
 }  // namespace
 
-namespace {
-
-std::vector<std::string> arguments(const SrunOptions& o, const std::string& strategy, bool pace) {
+Status quote(const SrunOptions& o, const std::string& socket) {
     const JobTerms& t = o.terms;
     std::vector<std::string> args = {
         "price=" + format_money(t.max_price),       "budget=" + format_money(t.budget),
         "memory=" + std::to_string(t.memory_mb),    "cpus=" + std::to_string(t.cpus),
         "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
-    if (pace) args.emplace_back("pace=yes");
-    if (!strategy.empty() && !pace) args.push_back("strategy=" + strategy);
+    if (t.pace) args.emplace_back("pace=yes");
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
-    return args;
-}
-
-using Asked = std::function<Result<Answer>(const std::vector<std::string>&)>;
-
-// What each strategy would bid now, and what the last day says about that bid.
-Result<Table> strategies(const SrunOptions& o, const Asked& asked) {
-    Table table({{"Strategy"},
-                 {"Bid", true},
-                 {"Now"},
-                 {"Cost", true},
-                 {"Finish", true},
-                 {"In time", true}});
-    std::vector<std::string> names = {"truthful", "patient"};
-    const bool timed = o.terms.finish.ns > 0;
-    if (timed && o.terms.budget.micro > 0) names.emplace_back("pace");
-    if (timed && o.runtime.ns > 0)
-        names.push_back("deadline:" + std::to_string(o.runtime.ns / 1'000'000'000));
-    for (const std::string& name : names) {
-        TRY_ASSIGN(const Answer answer, asked(arguments(o, name, name == "pace")));
-        TRY_ASSIGN(const Json q, parse_object(answer));
-        table.add({name.substr(0, name.find(':')), field(q, "bid"),
-                   q.value("runs", false) ? "runs" : "waits", rounded_money(q, "expected_cost"),
-                   duration(q, "expected_span_s"),
-                   q.contains("in_time_chance") ? chance(q, "in_time_chance") : "-"});
-    }
-    return table;
-}
-
-}  // namespace
-
-Status quote(const SrunOptions& o, const std::string& socket) {
-    const JobTerms& t = o.terms;
-    const std::vector<std::string> args = arguments(o, t.strategy, t.pace);
     const auto here = [&] { return Result<std::string>(socket); };
-    const Asked asked = [&](const std::vector<std::string>& of) {
-        return ask(here, "quote", of, std::min(o.patience, Nanos::from_s(5)));
-    };
-    TRY_ASSIGN(const Answer answer, asked(args));
+    TRY_ASSIGN(const Answer answer,
+               ask(here, "quote", args, std::min(o.patience, Nanos::from_s(5))));
     if (o.json)
         return o.json_file.empty() ? print(answer.front())
                                    : write_summary(o.json_file, answer.front());
@@ -146,12 +106,7 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     add_day(q, o, rows);
     if (q.value("decided_by_program", false))
         rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
-    std::string text = lines(rows);
-    if (o.given & wire::Change::strategy) {
-        TRY_ASSIGN(const Table beside, strategies(o, asked));
-        text += "\n\n" + beside.text();
-    }
-    return print(text);
+    return print(lines(rows));
 }
 
 }  // namespace souk::tools
