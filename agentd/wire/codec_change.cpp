@@ -33,6 +33,7 @@ Change take(const Pb__Change& m, Check& c) {
     if (v.fields & Change::finish) v.terms.finish = c.span("finish", m.terms->finish);
     if (v.fields & Change::strategy) v.terms.strategy = c.strategy("strategy", m.terms->strategy);
     if (v.fields & Change::pace) v.terms.pace = m.terms->pace;
+    if (v.fields & Change::runtime) v.terms.runtime = c.span("runtime", m.terms->runtime);
     return v;
 }
 
@@ -51,6 +52,7 @@ JobTerms changed(JobTerms terms, const Change& change) {
     if (change.fields & Change::finish) terms.finish = change.terms.finish;
     if (change.fields & Change::strategy) terms.strategy = change.terms.strategy;
     if (change.fields & Change::pace) terms.pace = change.terms.pace;
+    if (change.fields & Change::runtime) terms.runtime = change.terms.runtime;
     return terms;
 }
 

@@ -146,7 +146,8 @@ struct Change {
         finish = 16,
         strategy = 32,
         pace = 64,
-        all = 127
+        runtime = 256,
+        all = 127 | 256
     };
     JobId id;
     uint32_t fields = 0;

@@ -354,6 +354,7 @@ class Market {
 
     // market_quote.cpp
     void sample_prices(Nanos now);
+    std::optional<Money> usual_price_now(Nanos now);
 
     // market_solve.cpp: the solver, and from its answer to orders
     std::optional<Wish> fact(const Job& job) const;
@@ -362,6 +363,7 @@ class Market {
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     void root(Job& job);
     Reason why_stopped(const Job& job) const;
+    static Reason why_unsure(const Job& job);
     void solve_now(Nanos now, Outputs& out);
     void sync_jobs();
     void sync_nodes();
@@ -415,6 +417,8 @@ class Market {
     Admission admission_;
     UserDays days_;
     PriceSampler prices_seen_;
+    int64_t usual_minute_ = -1;  // the newest row that `usual_` is of
+    std::optional<Money> usual_;
     Ledger ledger_;
     Nanos calendar_;
     Orders orders_;

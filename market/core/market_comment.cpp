@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "market/core/market.hpp"
+#include "market/core/strategy.hpp"
 
 namespace souk::market {
 
@@ -25,6 +26,15 @@ std::string some_of(const std::vector<NodeName>& nodes) {
 }
 
 }  // namespace
+
+// That it may be late, and how sure that is, by fives.
+Reason Market::why_unsure(const Job& job) {
+    if (job.phase() == JobPhase::finished || job.in_time.value_or(1) >= deadline_chance) return {};
+    const auto percent = static_cast<int64_t>(*job.in_time * 20) * 5;
+    const bool runs = job.phase() == JobPhase::running;
+    return at_node(ReasonCode::deadline_unsure, runs ? job.record.report.where : NodeName{})
+        .with(Figure::chance, percent);
+}
 
 // Where it stands and why, of a job that is stopped there.
 Reason Market::why_stopped(const Job& job) const {
@@ -136,7 +146,8 @@ Reason Market::reason(const Job& job) const {
         if (r.on_market && r.opens.ns > 0)
             return at_node(ReasonCode::closes_soon, r.node)
                 .with(Figure::opens, r.opens.ns / 1'000'000'000);
-        return job.reason;
+        Reason unsure = why_unsure(job);
+        return unsure.empty() ? job.reason : unsure;
     }
     if (!Admission::has_room(job)) return ReasonCode::room_of_user;
     return at_node(ReasonCode::room_on_node, target->id()).with(Figure::before, job.reason.text());
@@ -156,6 +167,7 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     const bool running = job.phase() == JobPhase::running;
     if (running) add(at_node(ReasonCode::runs, r.where));
     add(reason(job));
+    add(why_unsure(job));
     if ((running || r.in_place) && !r.cannot_move.empty())
         add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));
     if (!job.last_failed.empty())

@@ -60,6 +60,8 @@ struct JobRecord {
     std::vector<Stay> stays;
     // Its run time is at most what has passed since, Unix time; 0: an older version's.
     Nanos ran_since;
+    // Of its work, as far as it is charged: each stretch as long as it took on a standard machine.
+    Nanos done;
 };
 
 struct NodeRecord {

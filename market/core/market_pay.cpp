@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "market/core/market.hpp"
-#include "market/core/pace.hpp"
+#include "market/core/strategy.hpp"
 #include "market/core/use_check.hpp"
 
 namespace souk::market {
@@ -21,6 +21,8 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     if (r.tab.empty() && log_) r.tab.decided = log_->number();
     const Nanos span = ran - r.billed;
     const Money cost = bill::charge(job, ran, now + calendar_);
+    if (const int64_t speed = payee.record.report.speed; speed > 0)
+        r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
     use_check::charged(r, span, cost);
     spend(*job.user, cost);
     payee.record.earned += cost;
@@ -211,11 +213,19 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
 
 void Market::set_bid(Job& job, Nanos now) {
     const JobReport& r = job.record.report;
-    const Nanos left = r.submitted + r.terms.finish - (now + calendar_);
-    const Money before = std::exchange(job.bid, paced_bid(r.terms, cost(job, now), left));
-    const bool paces = r.terms.pace && r.terms.budget.micro > 0 && r.terms.finish.ns > 0;
-    job.bid_until = paces && left.ns > 0 ? now + pace_step(left) : Nanos::never();
+    const PriceRows& rows = price_history().rows();
+    Standing standing;
+    standing.spent = cost(job, now);
+    standing.left = r.submitted + r.terms.finish - (now + calendar_);
+    standing.done = job.record.done;
+    standing.minute = minute_of(now + calendar_);
+    if (strategy_of(r.terms) == Strategy::patient) standing.usual = usual_price_now(now);
+    const Bid bid = bid_of(r.terms, standing, rows);
+    const Money before = std::exchange(job.bid, bid.price);
+    const bool was_unsure = std::exchange(job.in_time, bid.in_time).value_or(1) < deadline_chance;
+    job.bid_until = bid.good_for == Nanos::never() ? Nanos::never() : now + bid.good_for;
     if (job.bid != before) touch(job);
+    if (was_unsure != (job.in_time.value_or(1) < deadline_chance)) notes_.of(job);
 }
 
 bool Market::set_price(Job& job, Money price, Nanos now) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Market, eighth part: the history of prices, and quotes (quotes.hpp). See market.hpp.
 #include <algorithm>
+#include <utility>
 
 #include "market/core/market.hpp"
 #include "market/core/quotes.hpp"
+#include "market/core/strategy.hpp"
 
 namespace souk::market {
 
@@ -16,6 +18,13 @@ void Market::sample_prices(Nanos now) {
         if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
             offers.push_back({spec->speed, solver_.next_price(node.key)});
     prices_seen_.add(now, calendar_, std::move(offers));
+}
+
+// The usual price of now, reckoned once a row.
+std::optional<Money> Market::usual_price_now(Nanos now) {
+    if (std::exchange(usual_minute_, price_history().newest()) != price_history().newest())
+        usual_ = usual_price(price_history().rows(), minute_of(now + calendar_) - usual_minutes);
+    return usual_;
 }
 
 Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {

@@ -66,9 +66,10 @@ struct Job {
     bool displaced = false;  // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
     Nanos alarm = Nanos::never();
-    // per CPU-hour: its maximum price, or less while it paces itself
+    // per CPU-hour: its maximum price, or less by its strategy
     Money bid;
     Nanos bid_until = Nanos::never();  // then it is reckoned anew
+    std::optional<double> in_time;     // Bid::in_time
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }

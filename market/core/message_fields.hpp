@@ -23,7 +23,8 @@ SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, 
             field("finish", &JobTerms::finish, rule::span),
             field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
             field("pace", &JobTerms::pace),
-            field("memory_by_default", &JobTerms::memory_by_default));
+            field("memory_by_default", &JobTerms::memory_by_default),
+            field("runtime", &JobTerms::runtime, rule::span));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),

@@ -26,10 +26,11 @@ struct JobTerms {
     int64_t memory_mb = 0;  // the job will need; 0 = unknown
     int32_t cpus = 1;
     Nanos finish;          // span from submission by which it should complete; 0 = none
-    std::string strategy;  // economic strategy, at most 31 characters, no quote
+    std::string strategy;  // its name (strategy.hpp), at most 31 characters, no quote
     // with budget and finish: bid what the rest of the one lasts for until the other
     bool pace = false;
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
+    Nanos runtime = {};  // of all of it on a standard machine (speed 100); 0 = unknown
     bool operator==(const JobTerms&) const = default;
 };
 

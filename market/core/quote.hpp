@@ -17,8 +17,8 @@ struct QuoteRequest {
     NodeName home;
     uint32_t uid = 0;
     JobTerms terms;
-    Nanos runtime;     // of the whole job on a standard machine (speed 100); 0: not known
     int32_t jobs = 1;  // so many of it at once, at most quote_jobs_max
+    bool compare = false;  // Quote::strategies
 };
 inline constexpr int32_t quote_jobs_max = 1'000;
 
@@ -56,7 +56,7 @@ struct Quote {
     int32_t running = 0;        // how many these are
     bool runs = false;          // all of them
     bool others_first = false;  // when others have left some place
-    Money bid;                  // the maximum price, or less with --pace
+    Money bid;                  // the maximum price, or less by its strategy
     std::string why;            // why the first that waits does
     std::string code;           // of `why` (reason.hpp)
     std::optional<Money>
@@ -69,6 +69,14 @@ struct Quote {
     std::optional<Nanos> span;          // until the last ends there
     std::optional<Nanos> budget_lasts;  // if all run: how long that of each at the prices now
     Outlook day;                        // of one of them by the prices of the last day
+    // The same of each strategy that the terms have all for, if that was asked: of what it bids
+    // now, as if it went on to bid that.
+    struct Compared {
+        std::string strategy;
+        Money bid;
+        Outlook day;
+    };
+    std::vector<Compared> strategies;
 };
 
 }  // namespace souk::market

@@ -6,18 +6,39 @@
 
 #include "kernel/base/check.hpp"
 #include "market/core/account.hpp"
-#include "market/core/pace.hpp"
+#include "market/core/strategy.hpp"
 
 namespace souk::market {
 namespace {
 using Wide = __int128;
 constexpr int64_t day_minutes = 1'440;
 
+// What a job with these terms, submitted now, bids.
+Bid first_bid(const JobTerms& terms, const PriceRows& prices, int64_t minute) {
+    Standing standing;
+    standing.left = terms.finish;
+    standing.minute = minute;
+    standing.usual = usual_price(prices, minute - usual_minutes);
+    return bid_of(terms, standing, prices);
+}
+
+// Of each strategy that can be had with these terms.
+std::vector<JobTerms> by_strategies(JobTerms terms) {
+    std::vector<JobTerms> all;
+    for (const Strategy s :
+         {Strategy::truthful, Strategy::pace, Strategy::deadline, Strategy::patient}) {
+        terms.strategy = to_string(s);
+        terms.pace = s == Strategy::pace;
+        if (strategy_of(terms) == s) all.push_back(terms);
+    }
+    return all;
+}
+
 // What the jobs, which all run, cost, and how long their budgets last.
 void add_costs(const QuoteRequest& q, Quote& quote) {
     for (const Quote::Place& place : quote.places) {
-        if (q.runtime.ns > 0) {
-            const Nanos span{static_cast<int64_t>(Wide{q.runtime.ns} * 100 / place.speed)};
+        if (q.terms.runtime.ns > 0) {
+            const Nanos span{static_cast<int64_t>(Wide{q.terms.runtime.ns} * 100 / place.speed)};
             const Wide rate = Wide{place.price.micro} * q.terms.cpus;
             quote.span = std::max(span, quote.span.value_or(span));
             quote.cost = quote.cost.value_or(Money{}) +
@@ -163,7 +184,9 @@ Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
     if (view_.settling)
         return fail(
             "the market has just started and waits for its nodes: ask again in a few seconds");
-    Quote quote = quote_of(q, paced_bid(q.terms, {}, q.terms.finish), now);
+    const PriceRows& prices = view_.prices.rows();
+    const int64_t minute = minute_of(now + view_.calendar);
+    Quote quote = quote_of(q, first_bid(q.terms, prices, minute).price, now);
     if (q.jobs > 1) {
         quote.winning_bid = least_bid_for_all(q, quote, now);
     } else {
@@ -177,9 +200,15 @@ Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
     // The prices are those of one CPU: of a size that no machine has they say nothing.
     const bool none_holds = !view_.places.supply().empty() &&
                             !view_.places.supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
-    const Money bid = none_holds ? Money{-1} : quote.bid;
-    quote.day = outlook(view_.prices.rows(), minute_of(now + view_.calendar) - day_minutes, bid,
-                        q.terms.cpus, q.runtime, q.terms.finish, !quote.runs);
+    const auto day = [&](Money bid) {
+        return outlook(prices, minute - day_minutes, none_holds ? Money{-1} : bid, q.terms.cpus,
+                       q.terms.runtime, q.terms.finish, !quote.runs);
+    };
+    quote.day = day(quote.bid);
+    for (JobTerms& terms : q.compare ? by_strategies(q.terms) : std::vector<JobTerms>{}) {
+        const Money bid = first_bid(terms, prices, minute).price;
+        quote.strategies.push_back({std::move(terms.strategy), bid, day(bid)});
+    }
     return quote;
 }
 

@@ -31,10 +31,10 @@ constexpr auto words = std::to_array<ReasonWords>({
      "`bid` "
      "on if that is told"},
     {pace_below_every_reserve, "pace_below_every_reserve",
-     "what its budget bids now, {own} is below every reservation price; {least} is the least[; "
-     "{bid} "
-     "would win a place]",
-     "srun --pace: the rest of its budget lasts until its time at so little only"},
+     "its bid of now, {own} is below every reservation price; {least} is the least[; {bid} would "
+     "win a place]",
+     "its strategy (srun -s) bids less than its maximum price: pace, what the rest of its budget "
+     "lasts for until its time; patient, the usual price; deadline, what is enough to be in time"},
     {no_place_worth_it, "no_place_worth_it",
      "no place is worth its price to it now[; {bid} would win it back]",
      "welfare: every place costs more than it is worth to the job; it starts from `bid` on"},
@@ -171,6 +171,11 @@ constexpr auto words = std::to_array<ReasonWords>({
     {account_empty, "account_empty", "the account of {user} is empty",
      "the market is metered (metered of marketd.conf): it goes on with the next allowance, or a "
      "deposit (marketctl deposit)"},
+    {deadline_unsure, "deadline_unsure",
+     "by the prices of the last day its chance to be done by its time is {chance} %[; it runs on "
+     "{node}]",
+     "srun -s deadline: no bid up to its maximum price makes it 95 % sure; a higher price or more "
+     "time (srun -J ID -p PRICE, -f TIME) does"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -199,6 +204,7 @@ constexpr auto figures_known = std::to_array<FigureWords>({
     {Figure::about, "about", FigureKind::time},
     {Figure::standing, "standing", FigureKind::text},
     {Figure::cause_code, "cause_code", FigureKind::text},
+    {Figure::chance, "chance", FigureKind::count},
 });
 
 constexpr bool in_order() {
@@ -208,7 +214,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == account_empty, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == deadline_unsure, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -104,6 +104,7 @@ enum class ReasonCode : uint16_t {
     paused_by_owner,
     closes_soon,
     account_empty,
+    deadline_unsure,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,
@@ -134,6 +135,7 @@ enum class Figure : uint16_t {
     about,       // time: an estimate
     standing,    // text: how a node that has what is needed stands: "off", "disconnected"
     cause_code,  // text: the code of `cause` (kernel/base/cause.hpp)
+    chance,      // count: in percent
 };
 
 struct ReasonFigure {

@@ -64,7 +64,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("comment", &market::JobRecord::comment),
             field("reason", &market::JobRecord::reason, rule::unless_same),
             field("stays", &market::JobRecord::stays, rule::at_most(64, {}, true)),
-            field("ran_since", &market::JobRecord::ran_since, rule::time));
+            field("ran_since", &market::JobRecord::ran_since, rule::time),
+            field("done", &market::JobRecord::done, rule::span));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

@@ -134,8 +134,12 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));
     if (r.terms.finish.ns > 0) w.field("finish_s", r.terms.finish.seconds());
-    if (r.terms.pace) w.field("pace", true).field("bid", job.bid);
+    if (r.terms.pace) w.field("pace", true);
     if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
+    if (r.terms.pace || job.bid != r.terms.max_price) w.field("bid", job.bid);
+    if (r.terms.runtime.ns > 0)
+        w.field("work_s", r.terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
+    if (job.in_time) w.field("in_time_chance", *job.in_time);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (job.sending) write_sending(w, *job.sending);
     write_cause(w, "last_failed", job.last_failed);

@@ -5,6 +5,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/strategy.hpp"
 
 namespace souk {
 namespace {
@@ -58,16 +59,21 @@ Result<QuoteRequest> parse(const NodeName& home, const wire::CtlRequest& request
         } else if (key == "finish_ns") {
             TRY_ASSIGN(q.terms.finish.ns, whole(key, value, 0, span_ns_max));
         } else if (key == "runtime_ns") {
-            TRY_ASSIGN(q.runtime.ns, whole(key, value, 0, span_ns_max));
+            TRY_ASSIGN(q.terms.runtime.ns, whole(key, value, 0, span_ns_max));
         } else if (key == "jobs") {
             TRY_ASSIGN(const int64_t jobs, whole(key, value, 1, market::quote_jobs_max));
             q.jobs = static_cast<int32_t>(jobs);
         } else if (key == "pace") {
             q.terms.pace = value == "yes";
+        } else if (key == "strategy") {
+            if (!market::strategy_named(value)) return fail("quote: no strategy " + value);
+            q.terms.strategy = value;
+        } else if (key == "compare") {
+            q.compare = value == "yes";
         } else {
             return fail("quote: '" + word +
-                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns "
-                        "and pace");
+                        "' is none of price, budget, memory, cpus, jobs, finish_ns, runtime_ns, "
+                        "pace, strategy and compare");
         }
     }
     if (q.terms.max_price.micro <= 0) return fail("quote: the price is missing");
@@ -86,6 +92,13 @@ void write_places(JsonWriter& w, const Quote& q) {
     w.end_array();
 }
 
+void write_outlook(JsonWriter& w, const market::Outlook& day) {
+    if (day.minutes > 0) w.field("place_share", day.place_share);
+    if (day.frozen) w.field("frozen_chance", *day.frozen);
+    if (day.cost) w.field("expected_cost", *day.cost).field("expected_span_s", day.span->seconds());
+    if (day.in_time) w.field("in_time_chance", *day.in_time);
+}
+
 std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
     JsonWriter w;
     w.begin_object().field("runs", q.runs).field("bid", q.bid);
@@ -101,11 +114,14 @@ std::string quote_json(const Quote& q, int32_t jobs, bool by_program) {
     if (q.cost) w.field("cost_now", *q.cost).field("span_now_s", q.span->seconds());
     if (q.budget_lasts) w.field("budget_lasts_s", q.budget_lasts->seconds());
     w.field("history_s", q.day.minutes * minute_s);
-    if (q.day.minutes > 0) w.field("place_share", q.day.place_share);
-    if (q.day.frozen) w.field("frozen_chance", *q.day.frozen);
-    if (q.day.cost)
-        w.field("expected_cost", *q.day.cost).field("expected_span_s", q.day.span->seconds());
-    if (q.day.in_time) w.field("in_time_chance", *q.day.in_time);
+    write_outlook(w, q.day);
+    if (!q.strategies.empty()) w.key("strategies").begin_array();
+    for (const Quote::Compared& s : q.strategies) {
+        w.begin_object().field("strategy", s.strategy).field("bid", s.bid);
+        write_outlook(w, s.day);
+        w.end_object();
+    }
+    if (!q.strategies.empty()) w.end_array();
     if (by_program) w.field("decided_by_program", true);
     w.end_object();
     return w.take();

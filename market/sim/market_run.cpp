@@ -10,6 +10,7 @@
 
 #include "kernel/base/check.hpp"
 #include "market/core/allocator.hpp"
+#include "market/core/strategy.hpp"
 
 namespace souk::sim {
 namespace {
@@ -23,6 +24,10 @@ using market::ProviderKey;
 
 constexpr int64_t never = INT64_MAX;
 constexpr uint32_t steps_without_progress_max = 10'000;
+constexpr int64_t minute_s = 60;
+// After so long without an event no bid changes any more: all prices that a strategy looks at are
+// of now.
+constexpr int64_t still_s = market::PriceHistory::kept_minutes * minute_s;
 
 // Where a job stands. Operations: moving, freezing, thawing.
 enum class Phase : uint8_t { away, waiting, running, moving, freezing, frozen, thawing, finished };
@@ -99,6 +104,7 @@ class MarketRun {
             tell_providers();
             tell_arrivals();
             if (now_ >= rebid_at_) rebid();
+            if (now_ >= bids_at_) bid_anew();
             TRY(decide());
             for (const Change& change : changes_) make(change);
             changes_.clear();
@@ -215,6 +221,8 @@ class MarketRun {
         if (next_arrival_ < arrivals_.size())
             t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
         t = std::min(t, rebid_at_);
+        if (!options_.terms.empty() && (unfinished_ > 0 || t != never))
+            t = std::min(t, next_bids());
         // Joining and leaving alone changes nothing once every job is done.
         if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
             if (next_provider_ < provider_events_.size())
@@ -272,12 +280,21 @@ class MarketRun {
         rates_.clear();
         for (const market::Payment& payment : solver_.payments()) {
             const auto i = static_cast<uint32_t>(payment.job.n - 1);
-            const Money worth = *solver_.worth(payment.job);
+            const Money worth = worth_of(payment.job, i);
             rates_.push_back(
                 {i, payment.price,
                  Money{worth.micro / 1000 * goes_on(i) + worth.micro % 1000 * goes_on(i) / 1000},
                  providers_[payment.provider.n - 1].reserve});
         }
+    }
+
+    // Of its place to its user, whatever it bids.
+    Money worth_of(JobKey key, uint32_t i) const {
+        const Money worth = *solver_.worth(key);
+        if (options_.terms.empty()) return worth;
+        const Money bid = solver_.job(key)->value;
+        return {static_cast<int64_t>(static_cast<__int128>(worth.micro) * specs_[i].value.micro /
+                                     std::max<int64_t>(1, bid.micro))};
     }
 
     // What every job that is here would gain more at the best place of another, from now_ on.
@@ -300,6 +317,32 @@ class MarketRun {
             }
             if (most > 1'000) envy_ += Money{most * specs_[i].cpus};
         }
+    }
+    // Bids follow the prices once a minute, while anything happens.
+    int64_t next_bids() {
+        bids_at_ = now_ - last_event_s_ > still_s ? never : (now_ / minute_s + 1) * minute_s;
+        return bids_at_;
+    }
+    void bid_anew() {
+        std::vector<market::Offer> offers;
+        for (size_t p = 0; p < providers_.size(); ++p)
+            if (const auto spec = solver_.provider(provider_key(p)); spec && spec->accepting)
+                offers.push_back({spec->speed, solver_.next_price(provider_key(p))});
+        if (steps_without_progress_ > 0) --steps_without_progress_;  // this step
+        const int64_t minute = now_ / minute_s;
+        if (!offers.empty()) prices_.add(market::record_of(minute, std::move(offers)));
+        usual_ = market::usual_price(prices_.rows(), minute - market::usual_minutes);
+        std::erase_if(bidders_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
+        for (const uint32_t i : bidders_) MUST(solver_.change_value(job_key(i), bid_of(i)));
+    }
+    Money bid_of(uint32_t i) const {
+        market::Standing standing;
+        standing.spent = out_.jobs[i].paid.money();
+        standing.left = Nanos::from_s(specs_[i].start_s - now_) + options_.terms[i].finish;
+        standing.done = Nanos{done_by(i, now_) * 10'000'000};
+        standing.minute = now_ / minute_s;
+        standing.usual = usual_;
+        return market::bid_of(options_.terms[i], standing, prices_.rows()).price;
     }
     void rebid() {
         rebid_at_ = never;
@@ -328,7 +371,7 @@ class MarketRun {
         if (job.since_s == now_ + 1) --out_.jobs[i].lost_s;
         if (now_ <= job.since_s) return;
         job.work -= (now_ - job.since_s) * pace_of(i);
-        steps_without_progress_ = 0;
+        progress();
     }
 
     void pin(uint32_t i, Pin pin) {
@@ -345,6 +388,11 @@ class MarketRun {
             open_stay_.resize(jobs_.size());
             open_stay_[i] = now_;
         }
+    }
+
+    void progress() {
+        steps_without_progress_ = 0;
+        last_event_s_ = now_;
     }
 
     void release(uint32_t i) {
@@ -382,7 +430,7 @@ class MarketRun {
         ++jobs_[i].version;
         out_.jobs[i].end_s = now_;
         --unfinished_;
-        steps_without_progress_ = 0;
+        progress();
     }
 
     void begin_operation(uint32_t i, Phase phase, int64_t seconds) {
@@ -408,6 +456,7 @@ class MarketRun {
                provider_events_[next_provider_].at_s <= now_;
              ++next_provider_) {
             const auto [at_s, p, joins] = provider_events_[next_provider_];
+            last_event_s_ = now_;
             const SimProvider& provider = providers_[p];
             if (joins) {
                 MUST(solver_.add_provider(provider_key(p), {.reserve = provider.reserve,
@@ -443,7 +492,10 @@ class MarketRun {
             jobs_[i].phase = Phase::waiting;
             jobs_[i].work = job.run_s * 100;
             JobSpec spec;
-            spec.value = job.value;
+            spec.value = options_.terms.empty() ? job.value : bid_of(i);
+            if (!options_.terms.empty() &&
+                market::strategy_of(options_.terms[i]) != market::Strategy::truthful)
+                bidders_.push_back(i);
             spec.memory_mb = job.memory_mb;
             spec.cpus = job.cpus;
             spec.user = job.user;
@@ -454,7 +506,7 @@ class MarketRun {
             if (decider_) live_.push_back(i);
             if (options_.envy) here_.push_back(i);
             ++unfinished_;
-            steps_without_progress_ = 0;
+            progress();
         }
     }
 
@@ -519,7 +571,11 @@ class MarketRun {
     int64_t busy_cpus_ = 0, offered_cpus_ = 0;
     uint32_t moves_now_ = 0, freezes_now_ = 0;
     uint32_t steps_without_progress_ = 0;
-    int64_t rebid_at_ = never;
+    int64_t rebid_at_ = never, bids_at_ = never;
+    int64_t last_event_s_ = 0;       // that was no new bid
+    std::vector<uint32_t> bidders_;  // whose bid follows the prices
+    market::PriceHistory prices_;    // with terms
+    std::optional<Money> usual_;
     Money envy_;                  // since now_
     std::vector<uint32_t> here_;  // for envy: jobs by arrival
     std::vector<Change> changes_;

@@ -36,6 +36,7 @@
 
 #include "kernel/base/money.hpp"
 #include "kernel/base/result.hpp"
+#include "market/core/messages.hpp"
 #include "market/core/solver.hpp"
 #include "market/sim/decider.hpp"
 #include "market/sim/market_files.hpp"
@@ -64,6 +65,9 @@ struct MarketRunOptions {
     // most what the place is worth to it. 0: the price itself, as the market does.
     int64_t price_window_s = 0;
     std::optional<Rebid> rebid;
+    // Of each job, by index, how it bids (market/core/strategy.hpp): once a minute, by the prices
+    // of this run. What it is worth to its user stays SimJob::value. Empty: all bid their value.
+    std::vector<JobTerms> terms;
     // The run ends when these jobs, by index, have; empty: when all have.
     std::vector<uint32_t> until;
     int64_t stop_s = INT64_MAX;  // or at this second

@@ -74,3 +74,21 @@ def test_prices_are_kept_and_outlive_the_market(market):
     assert rows()[0] == first
     text = market.tool("marketctl", "prices").stdout.splitlines()
     assert text[0].split()[:3] == ["From", "For", "Least"] and len(text) >= 2, text
+
+
+def test_strategies_are_compared_and_a_deadline_bids_what_is_enough(market):
+    terms = ("-p", "40", "-s", "deadline", "-f", "1h", "--runtime", "1m")
+    q = quote(market, *terms)
+    rows = {s["strategy"]: s for s in q["strategies"]}
+    assert list(rows) == ["truthful", "deadline", "patient"]  # pace would need a budget
+    assert rows["truthful"]["bid"] == 40 and q["bid"] == rows["deadline"]["bid"] < 40
+    assert rows["deadline"]["in_time_chance"] == 1
+    assert "patient" in market.tool("srun", "--quote", *terms, "true").stdout
+    job = market.srun(*terms, "sleep", 1000)
+    known = market.until_runs(job.id)
+    assert known["strategy"] == "deadline" and known["work_s"] == 60 and known["bid"] < 40
+    assert known["in_time_chance"] == 1
+    # What it can no longer reach it says.
+    market.tool("srun", "-J", job.id, "--runtime", "30h")
+    known = market.until_job(job.id, "is told", lambda j: j.get("in_time_chance", 1) < 1)
+    assert known["bid"] == 40 and known["reason"]["code"] == "deadline_unsure"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What jobs pay: the exact account, and the market's billing by the time that homes report.
 #include "kernel/base/rng.hpp"
-#include "market/core/pace.hpp"
+#include "market/core/strategy.hpp"
 #include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
 
@@ -213,7 +213,7 @@ START_TEST(a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_w
     t.budget = Money::units(20);
     t.finish = hours(2);
     t.cpus = 2;
-    ck_assert(paced_bid(t, {}, hours(2)) == Money::units(100));  // it does not pace itself
+    ck_assert(bid_of(t, {{}, hours(2), {}, 0, {}}, {}).price == Money::units(100));  // it does not
     t.pace = true;
     ck_assert(paced_bid(t, {}, hours(2)) == Money::units(5));
     ck_assert(paced_bid(t, Money::units(10), hours(2)) == Money{2'500'000});

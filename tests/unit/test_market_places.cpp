@@ -147,7 +147,7 @@ START_TEST(why_no_node_can_hold_a_job_is_said_by_what_is_missing) {
     for (auto& [name, node] : hall.book.nodes()) node.record.report.reserve = Money::units(15);
     hall.places.changed();
     ck_assert_text(why(),
-                   "what its budget bids now, 10 is below every reservation price; 15 is "
+                   "its bid of now, 10 is below every reservation price; 15 is "
                    "the least");
     ck_assert(hall.places.supply_is_right());
     for (auto& [name, node] : hall.book.nodes()) node.connected = false;

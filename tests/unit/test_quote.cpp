@@ -134,7 +134,7 @@ START_TEST(a_quote_with_a_run_time_says_what_it_costs_and_when_it_ends) {
     w.add_node("n1", 200, 20, 4);
     w.run_for(s(600));
     QuoteRequest r = asked("n1", 50, 2);
-    r.runtime = s(7'200);
+    r.terms.runtime = s(7'200);
     r.terms.budget = Money::units(20);
     r.terms.finish = s(3'600);
     const auto q = w.market->quote(r, w.now);
@@ -313,7 +313,7 @@ START_TEST(a_quote_for_several_adds_up_what_they_cost_and_counts_limits) {
     w.run_for(s(600));
     QuoteRequest r = asked("n1", 50);
     r.jobs = 5;
-    r.runtime = s(7'200);
+    r.terms.runtime = s(7'200);
     auto q = w.market->quote(r, w.now);
     ck_assert(q.has_value() && q->runs && !q->others_first && q->places.size() == 2);
     ck_assert_text(q->places[0].node + " " + q->places[1].node, "n1 n2");

@@ -37,6 +37,8 @@ struct Options {
     std::vector<std::vector<int64_t>> solver_options{market::solver_option_table().size()};
     std::vector<int64_t> networks{100}, disks{100};
     int64_t alpha_s = 10;
+    std::vector<std::string> strategies;
+    double slack = 6;
     unsigned threads = 0;
 };
 
@@ -68,6 +70,16 @@ std::vector<Parameter> parameters_of(const Options& o) {
     return all;
 }
 
+// With each mix of strategies that is tried.
+void add_mixes(Variant one, const Options& o, std::vector<Variant>& to) {
+    if (o.strategies.empty()) return to.push_back(std::move(one));
+    for (const std::string& name : o.strategies) {
+        Variant& mixed = to.emplace_back(one);
+        if (auto mix = parse_mix(name)) mixed.mix = std::move(*mix);  // it was checked
+        mixed.name += " " + name;
+    }
+}
+
 // Every combination; the last parameter changes fastest.
 std::vector<Variant> variants_of(const Options& o) {
     const std::vector<Parameter> parameters = parameters_of(o);
@@ -95,7 +107,7 @@ std::vector<Variant> variants_of(const Options& o) {
                     }
                 some = std::move(more);
             }
-            for (Variant& v : some) out.push_back(std::move(v));
+            for (Variant& v : some) add_mixes(std::move(v), o, out);
         }
     return out;
 }
@@ -159,7 +171,10 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
     const size_t runs = variants.size() * workloads.size();
     Progress progress(runs);
     std::vector<std::string> errors(runs);
-    for (Variant& v : variants) v.reports.resize(workloads.size());
+    for (Variant& v : variants) {
+        v.reports.resize(workloads.size());
+        v.strategies.resize(workloads.size());
+    }
     std::atomic<size_t> next{0};
     const auto work = [&] {
         for (size_t i; (i = next++) < runs;) {
@@ -168,9 +183,12 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
             const Imported& w = workloads[seed];
             MarketRunOptions run = v.run;
             run.record = v.run.record && seed == 0;
+            if (!v.mix.of.empty()) run.terms = terms_of(w.jobs, v.mix, options.slack, seed + 1);
             Result<RunOutcome> outcome = run_market(w.jobs, w.providers, run);
             if (outcome) {
                 v.reports[seed] = report_of(w.jobs, w.providers.size(), *outcome, options.alpha_s);
+                if (!v.mix.of.empty())
+                    v.strategies[seed] = by_strategy(w.jobs, run.terms, *outcome, options.alpha_s);
                 if (seed == 0) v.outcome = std::move(*outcome);
             } else {
                 errors[i] = outcome.error().message;
@@ -192,8 +210,9 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
     TRY_ASSIGN(const std::vector<Imported> workloads, workloads_of(options));
     run_all(variants, workloads, options);
     const Imported& first = workloads.front();
-    const std::string text = workloads.size() > 1 ? estimates_table(variants, workloads.size())
-                                                  : table(variants, value_classes_of(first.jobs));
+    std::string text = workloads.size() > 1 ? estimates_table(variants, workloads.size())
+                                            : table(variants, value_classes_of(first.jobs));
+    text += strategies_table(variants);
     const std::string json = json_text(variants, options.alpha_s);
     OutputFiles files;
     for (const std::string& input : {options.jobs, options.providers, options.import})
@@ -247,6 +266,20 @@ void add_options(CLI::App& app, Options& options) {
     app.add_option("--pricings", options.pricings, "pricings, with commas")
         ->delimiter(',')
         ->transform(is_named(market::Solver::pricing_named))
+        ->capture_default_str();
+    app.add_option(
+           "--strategies", options.strategies,
+           "with commas: mixes of srun's strategies, each a name or several with + between "
+           "them (truthful, pace, deadline, patient), or all; each job draws one of its mix")
+        ->delimiter(',')
+        ->check([](const std::string& name) {
+            const auto mix = parse_mix(name);
+            return mix ? std::string() : mix.error().message;
+        });
+    app.add_option(
+           "--slack", options.slack,
+           "with --strategies: a job's time is drawn from 1.2 to so many times its run time")
+        ->check(CLI::Range(1.2, 1'000.0))
         ->capture_default_str();
     app.add_flag("--coallocation")
         ->description(

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "market/sim/estimate.hpp"
@@ -91,6 +93,56 @@ std::string table(const std::vector<Variant>& variants, const std::vector<ValueC
     return out;
 }
 
+namespace {
+
+// Of one strategy over the seeds in which a job had it.
+struct StrategyFigures {
+    Estimate jobs, unfinished, price, slowdown, in_time;
+};
+std::map<market::Strategy, StrategyFigures> strategies_of(const Variant& v) {
+    std::map<market::Strategy, std::array<std::vector<double>, 5>> values;
+    for (const auto& seed : v.strategies)
+        for (const ByStrategy& row : seed) {
+            auto& to = values[row.strategy];
+            const double figures[] = {double(row.jobs), double(row.unfinished), row.price,
+                                      row.bounded_slowdown, row.in_time};
+            for (size_t i = 0; i < to.size(); ++i) to[i].push_back(figures[i]);
+        }
+    std::map<market::Strategy, StrategyFigures> all;
+    for (const auto& [strategy, of] : values)
+        all[strategy] = {estimate(of[0]), estimate(of[1]), estimate(of[2]), estimate(of[3]),
+                         estimate(of[4])};
+    return all;
+}
+
+}  // namespace
+
+std::string strategies_table(const std::vector<Variant>& variants) {
+    size_t width = 8;
+    for (const Variant& v : variants) width = std::max(width, v.name.size());
+    std::string out;
+    for (const Variant& v : variants) {
+        if (v.mix.of.empty() || !v.error.empty()) continue;
+        if (out.empty())
+            out = fmt::format(
+                "\nby strategy: paid for a standard CPU-hour, in time of all\n"
+                "{:<{}} {:<9} {:>9} {:>10} {:>22} {:>22} {:>22}\n",
+                "variant", width, "strategy", "jobs", "unfinished", "price", "bounded slowdown",
+                "in time");
+        for (const auto& [strategy, f] : strategies_of(v)) {
+            const auto with_half = [](const Estimate& e, int digits) {
+                return e.half ? fmt::format("{:.{}f} +- {:.{}f}", e.mean, digits, *e.half, digits)
+                              : fmt::format("{:.{}f}", e.mean, digits);
+            };
+            out += fmt::format("{:<{}} {:<9} {:>9.0f} {:>10.0f} {:>22} {:>22} {:>22}\n", v.name,
+                               width, to_string(strategy), f.jobs.mean, f.unfinished.mean,
+                               with_half(f.price, 3), with_half(f.slowdown, 2),
+                               with_half(f.in_time, 3));
+        }
+    }
+    return out;
+}
+
 std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const Variant& v : variants) {
@@ -106,6 +158,22 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
                 over_seeds[f.name] = {{"mean", e.mean}, {"ci95", *e.half}};
             }
             one["over_seeds"] = over_seeds;
+        }
+        if (v.error.empty() && !v.mix.of.empty()) {
+            nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+            const auto figure = [](const Estimate& e) {
+                nlohmann::ordered_json json = {{"mean", e.mean}};
+                if (e.half) json["ci95"] = *e.half;
+                return json;
+            };
+            for (const auto& [strategy, f] : strategies_of(v))
+                rows.push_back({{"strategy", to_string(strategy)},
+                                {"jobs", figure(f.jobs)},
+                                {"unfinished", figure(f.unfinished)},
+                                {"price", figure(f.price)},
+                                {"bounded_slowdown", figure(f.slowdown)},
+                                {"in_time", figure(f.in_time)}});
+            one["by_strategy"] = rows;
         }
         json.push_back(one);
     }

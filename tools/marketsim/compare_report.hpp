@@ -8,6 +8,7 @@
 
 #include "market/sim/market_run.hpp"
 #include "market/sim/report.hpp"
+#include "market/sim/strategies.hpp"
 #include "market/sim/value_classes.hpp"
 
 namespace souk::tools {
@@ -18,6 +19,8 @@ struct Variant {
     sim::MarketRunOptions run;
     sim::RunOutcome outcome;              // of the first seed
     std::vector<sim::RunReport> reports;  // one for each seed
+    sim::Mix mix;  // of the strategies of its jobs; none: all bid their value
+    std::vector<std::vector<sim::ByStrategy>> strategies;  // for each seed
     std::string error;
     const sim::RunReport& report() const { return reports.front(); }
 };
@@ -27,6 +30,8 @@ struct Variant {
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds);
 // A line for each variant: each figure, and the half width of its interval (empty with one seed).
 std::string csv_text(const std::vector<Variant>& variants);
+// What each strategy paid, and how it fared, in each mix; empty if none was tried.
+std::string strategies_table(const std::vector<Variant>& variants);
 std::string table(const std::vector<Variant>& variants,
                   const std::vector<sim::ValueClass>& classes);
 std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s);

@@ -7,6 +7,7 @@
 #include "agentd/core/files_choice.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
+#include "market/core/strategy.hpp"
 #include "tools/srun/array.hpp"
 #include "tools/srun/script.hpp"
 
@@ -29,10 +30,10 @@ bool named(std::string_view name, Enum last, Enum& to) {
     return false;
 }
 
-// What a job does with its money: bids its maximum price, or paces itself.
+// How a job bids.
 Status set_strategy(SrunOptions& o, std::string_view name) {
-    if (name != "fixed" && name != "pace")
-        return fail("'" + std::string(name) + "' is neither fixed nor pace");
+    if (!market::strategy_named(name))
+        return fail("'" + std::string(name) + "' is none of truthful, pace, deadline and patient");
     o.terms.strategy = name;
     o.terms.pace = name == "pace";
     o.given |= wire::Change::strategy | wire::Change::pace;
@@ -96,7 +97,10 @@ std::vector<Option> term_options(SrunOptions& o) {
         {'c', "cpus", "N", "CPUs that it may use, on one machine (default 1)",
          term(o, Change::cpus, whole(o.terms.cpus, 65'536))},
         {'s', "strategy", "NAME",
-         "fixed (the default): it bids its price; or pace: the same as --pace",
+         "how it bids: truthful (the default): its price; pace: the same as --pace; deadline: what "
+         "is "
+         "enough to be done by --finish, 95 % sure; needs --runtime; patient: at most the usual "
+         "price",
          [&o](const char* t) { return set_strategy(o, t); }},
     };
 }
@@ -190,10 +194,9 @@ std::vector<Option> quote_options(SrunOptions& o) {
          set_span(o.check_for, Nanos::from_s(1), hour)},
         {'n', "jobs", "N", "with --quote: N such jobs at once (default 1)", whole(o.jobs, 1'000)},
         {0, "runtime", "TIME",
-         "with --quote: how long it runs on a machine of speed 100, all its CPUs at work (a "
-         "number\n"
-         "                              alone: hours)",
-         set_span(o.runtime, hour, span_max)},
+         "how long all of it runs on a machine of speed 100, all its CPUs at work (a number alone: "
+         "hours): for --quote and -s deadline",
+         term(o, wire::Change::runtime, set_span(o.terms.runtime, hour, span_max))},
     };
 }
 
@@ -403,7 +406,6 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     }
     if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
         return usage("--array and --after are for a new job");
-    if (!quotes && o.runtime.ns > 0) return usage("--runtime is for --quote");
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
@@ -430,6 +432,9 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--max-price is missing: say what you pay per CPU-hour at most");
     if (o.terms.pace && (o.terms.budget.micro == 0 || o.terms.finish.ns == 0))
         return usage("--pace needs --budget and --finish: what to spread, and until when");
+    if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
+        return usage(
+            "-s deadline needs --finish and --runtime: until when, and how much work it is");
     if (o.program.empty() && !quotes) return usage("the program to run is missing");
     return Parsed::go;
 }

@@ -41,7 +41,6 @@ struct SrunOptions {
     std::string after;                   // --after: a job, and :ok
     std::vector<uint32_t> array;         // its indexes; empty: one job
     uint32_t at_once = 0;                // of these; 0: any number
-    Nanos runtime;                       // --quote
     Nanos check_for = Nanos::from_s(2);  // --check
     int32_t jobs = 1;                    // --quote
     Nanos patience = Nanos::from_s(300);

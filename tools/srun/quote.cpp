@@ -58,7 +58,10 @@ void add_now(const Json& q, const SrunOptions& o, Rows& rows) {
     } else {
         rows.emplace_back("Now", "waits: " + field(q, "why"));
     }
-    if (o.terms.pace) rows.emplace_back("Bid", field(q, "bid") + " now, to last until the finish");
+    if (o.terms.pace)
+        rows.emplace_back("Bid", field(q, "bid") + " now, to last until the finish");
+    else if (!o.terms.strategy.empty())
+        rows.emplace_back("Bid", field(q, "bid") + " now, by its strategy: " + o.terms.strategy);
     rows.emplace_back(o.jobs > 1 ? "All for" : "At once for",
                       q.contains("winning_bid") ? "a bid of " + field(q, "winning_bid") : "no bid");
     if (q.contains("cost_now")) {
@@ -75,13 +78,35 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.value("history_s", 0) == 0) return;
     rows.emplace_back("  a place", chance(q, "place_share") + " of the time, at this bid");
     if (q.contains("frozen_chance"))
-        rows.emplace_back(
-            "  frozen",
-            chance(q, "frozen_chance") + (o.runtime.ns > 0 ? " before it is done" : " in an hour"));
+        rows.emplace_back("  frozen",
+                          chance(q, "frozen_chance") +
+                              (o.terms.runtime.ns > 0 ? " before it is done" : " in an hour"));
     if (!q.contains("expected_cost")) return;
     rows.emplace_back("  cost", rounded_money(q, "expected_cost") + ", expected");
     rows.emplace_back("  finish", until(q, "expected_span_s") + ", expected");
     if (q.contains("in_time_chance")) rows.emplace_back("  in time", chance(q, "in_time_chance"));
+}
+
+// What each strategy bids now, and what the prices of the last day say of that bid.
+Status compare(const Json& q) {
+    if (!q.contains("strategies")) return {};
+    Table table({{"STRATEGY"},
+                 {"BID", true},
+                 {"PLACE", true},
+                 {"COST", true},
+                 {"FINISH", true},
+                 {"IN TIME", true}});
+    for (const Json& s : q["strategies"]) {
+        const auto if_known = [&](const char* key, const std::string& text) {
+            return s.contains(key) ? text : std::string("-");
+        };
+        table.add({field(s, "strategy"), field(s, "bid"),
+                   if_known("place_share", chance(s, "place_share")),
+                   if_known("expected_cost", rounded_money(s, "expected_cost")),
+                   if_known("expected_span_s", duration(s, "expected_span_s")),
+                   if_known("in_time_chance", chance(s, "in_time_chance"))});
+    }
+    return print("\n" + table.text());
 }
 
 }  // namespace
@@ -91,8 +116,12 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     std::vector<std::string> args = {
         "price=" + format_money(t.max_price),       "budget=" + format_money(t.budget),
         "memory=" + std::to_string(t.memory_mb),    "cpus=" + std::to_string(t.cpus),
-        "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(o.runtime.ns)};
+        "finish_ns=" + std::to_string(t.finish.ns), "runtime_ns=" + std::to_string(t.runtime.ns)};
     if (t.pace) args.emplace_back("pace=yes");
+    if (!t.strategy.empty()) {
+        args.push_back("strategy=" + t.strategy);
+        args.emplace_back("compare=yes");
+    }
     if (o.jobs > 1) args.push_back("jobs=" + std::to_string(o.jobs));
     const auto here = [&] { return Result<std::string>(socket); };
     TRY_ASSIGN(const Answer answer,
@@ -106,7 +135,8 @@ Status quote(const SrunOptions& o, const std::string& socket) {
     add_day(q, o, rows);
     if (q.value("decided_by_program", false))
         rows.emplace_back("Note", "this market's solver is a program, which may decide otherwise");
-    return print(lines(rows));
+    TRY(print(lines(rows)));
+    return compare(q);
 }
 
 }  // namespace souk::tools
