@@ -162,9 +162,9 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
         if (v.error.empty() && !v.mix.of.empty()) {
             nlohmann::ordered_json rows = nlohmann::ordered_json::array();
             const auto figure = [](const Estimate& e) {
-                nlohmann::ordered_json json = {{"mean", e.mean}};
-                if (e.half) json["ci95"] = *e.half;
-                return json;
+                nlohmann::ordered_json found = {{"mean", e.mean}};
+                if (e.half) found["ci95"] = *e.half;
+                return found;
             };
             for (const auto& [strategy, f] : strategies_of(v))
                 rows.push_back({{"strategy", to_string(strategy)},
