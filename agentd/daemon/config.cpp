@@ -279,10 +279,6 @@ void Reading::add_jobs(Settings& all) {
         {"deleted_mb", megabytes(c.deleted_mb, 1, 4'095),
          "The longest file that a job has deleted and still has open, and that moves with it.",
          "256"},
-        {"contents_mb", megabytes(c.contents_mb, 0, int64_t{1} << 30),
-         "How much of the disk may hold programs and libraries of other homes (docs/files.md), so "
-         "that they come once, not with each job. 0: none.",
-         "\"4G\""},
         {"private_tmp", boolean(c.private_tmp), "Each job has a /tmp of its own here.", "true"},
         {"run_keep", text(c.run_keep),
          "Names below /run that jobs see, parted by blanks, besides those that find hosts by name; "
@@ -331,6 +327,10 @@ void Reading::add_files(Settings& all) {
     const std::vector<std::string> wishes = {"local", "home", "auto"},
                                    tmps = {"home", "node", "private"};
     const Settings some = {
+        {"contents_mb", megabytes(c.contents_mb, 0, int64_t{1} << 30),
+         "How much of the disk may hold programs and libraries of other homes (docs/files.md), so "
+         "that they come once, not with each job. 0: none.",
+         "\"4G\""},
         {"files", one_of(files, wishes),
          "Whose files jobs of this home see that do not say (srun --files, docs/files.md): those "
          "of "

@@ -30,7 +30,7 @@ struct JobTerms {
     // with budget and finish: bid what the rest of the one lasts for until the other
     bool pace = false;
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
-    Nanos runtime = {};  // of all of it on a standard machine (speed 100); 0 = unknown
+    Nanos runtime = {};              // of all of it on a standard machine (speed 100); 0 = unknown
     bool operator==(const JobTerms&) const = default;
 };
 

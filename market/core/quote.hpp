@@ -17,7 +17,7 @@ struct QuoteRequest {
     NodeName home;
     uint32_t uid = 0;
     JobTerms terms;
-    int32_t jobs = 1;  // so many of it at once, at most quote_jobs_max
+    int32_t jobs = 1;      // so many of it at once, at most quote_jobs_max
     bool compare = false;  // Quote::strategies
 };
 inline constexpr int32_t quote_jobs_max = 1'000;

@@ -8,8 +8,8 @@
 // pace      what is left of its budget, spread over the time that is left: while it runs for less
 //           it saves, and may bid more later; while it waits its bid rises.
 // deadline  the bid with the least expected cost of those with which the prices of the last day
-//           would have had it done by its time from at least 95 of 100 moments of that day on. Where
-//           none is so sure, its maximum price; in_time says how sure that is.
+//           would have had it done by its time from at least 95 of 100 minutes of that day on.
+//           Where none is so sure, its maximum price; in_time says how sure that is.
 // patient   the usual price: the median over the last week of the least price of a place.
 #pragma once
 

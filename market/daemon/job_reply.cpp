@@ -66,6 +66,18 @@ void write_sending(JsonWriter& w, const JobSend& s) {
     w.field("sent_bytes_per_s", static_cast<uint64_t>(rate));
 }
 
+// How it bids, and how far that has come.
+void write_bidding(JsonWriter& w, const Job& job) {
+    const JobTerms& terms = job.record.report.terms;
+    if (terms.finish.ns > 0) w.field("finish_s", terms.finish.seconds());
+    if (terms.pace) w.field("pace", true);
+    if (!terms.strategy.empty()) w.field("strategy", terms.strategy);
+    if (terms.pace || job.bid != terms.max_price) w.field("bid", job.bid);
+    if (terms.runtime.ns > 0)
+        w.field("work_s", terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
+    if (job.in_time) w.field("in_time_chance", *job.in_time);
+}
+
 }  // namespace
 
 std::string hold_of(const Job& job) {
@@ -133,13 +145,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));
-    if (r.terms.finish.ns > 0) w.field("finish_s", r.terms.finish.seconds());
-    if (r.terms.pace) w.field("pace", true);
-    if (!r.terms.strategy.empty()) w.field("strategy", r.terms.strategy);
-    if (r.terms.pace || job.bid != r.terms.max_price) w.field("bid", job.bid);
-    if (r.terms.runtime.ns > 0)
-        w.field("work_s", r.terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
-    if (job.in_time) w.field("in_time_chance", *job.in_time);
+    write_bidding(w, job);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (job.sending) write_sending(w, *job.sending);
     write_cause(w, "last_failed", job.last_failed);

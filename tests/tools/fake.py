@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An agentd of the tests' own: frames and protobuf by hand, scripted by the test. Every wait has a limit."""
+"""An agentd of the tests' own: frames and protobuf by hand, scripted by the test. Every
+wait has a limit."""
 import os
 import select
 import socket

@@ -121,6 +121,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
         std::string(verbs));
 }
 
+// Long: the list of its verbs.
 int run(int argc, char** argv) {
     Options options;
     return run_ctl(

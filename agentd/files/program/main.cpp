@@ -5,8 +5,8 @@
 //                                         +DIRECTORY in place of a SEALED: of programs (cache.hpp)
 //   client UID GID                        at the guest: fd 3 /dev/fuse, fd 4 the requests, fd 5
 //                                         its keeper
-//   store BYTES                           at the guest: fd 3 the directory of contents, fd 4 agentd,
-//                                         which brings clients (store.hpp)
+//   store BYTES                           at the guest: fd 3 the directory of contents, fd 4
+//                                         agentd, which brings clients (store.hpp)
 //   append UID GID GROUPS UMASK DIRECTORY OUT ERR
 //                                         at the home: what a job writes into files; fd 3 is
 //                                         agentd, fd 4 the note of how far it is (append.hpp)
