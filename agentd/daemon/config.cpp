@@ -327,7 +327,7 @@ void Reading::add_files(Settings& all) {
     const std::vector<std::string> wishes = {"local", "home", "auto"},
                                    tmps = {"home", "node", "private"};
     const Settings some = {
-        {"contents_mb", megabytes(c.contents_mb, 0, int64_t{1} << 30),
+        {"contents_mb", megabytes(config.contents_mb, 0, int64_t{1} << 30),
          "How much of the disk may hold programs and libraries of other homes (docs/files.md), so "
          "that they come once, not with each job. 0: none.",
          "\"4G\""},
