@@ -134,7 +134,7 @@ START_TEST(a_size_that_no_machine_has_never_had_a_place) {
     q.home = "n1";
     q.uid = 1000;
     q.terms.max_price = Money::units(50);
-    q.runtime = s(60);
+    q.terms.runtime = s(60);
     ck_assert(w.market->quote(q, w.now)->day.place_share > 0.5);
     q.terms.cpus = 64;
     const auto quote = w.market->quote(q, w.now);
