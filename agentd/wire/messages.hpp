@@ -146,8 +146,8 @@ struct Change {
         finish = 16,
         strategy = 32,
         pace = 64,
-        runtime = 256,
-        all = 127 | 256
+        runtime = 128,  // field 9: the eighth is the home's own
+        all = 255
     };
     JobId id;
     uint32_t fields = 0;
