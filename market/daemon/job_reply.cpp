@@ -72,7 +72,8 @@ void write_bidding(JsonWriter& w, const Job& job) {
     if (terms.finish.ns > 0) w.field("finish_s", terms.finish.seconds());
     if (terms.pace) w.field("pace", true);
     if (!terms.strategy.empty()) w.field("strategy", terms.strategy);
-    if (terms.pace || job.bid != terms.max_price) w.field("bid", job.bid);
+    if (terms.pace || !terms.strategy.empty() || job.bid != terms.max_price)
+        w.field("bid", job.bid);
     if (terms.runtime.ns > 0)
         w.field("work_s", terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
     if (job.in_time) w.field("in_time_chance", *job.in_time);

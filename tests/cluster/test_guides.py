@@ -26,8 +26,8 @@ PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mm
 NOT_HERE = ("apt ", "systemctl ", "systemd-sysusers", "systemd-tmpfiles", "make")
 # What the market of these tests has done, or still needs; a log that is fetched.
 DONE = ("souk up", "souk down", "SOUK_LOG=debug souk up", "marketsim coallocation --log")
-# What needs a market with certificates, or somebody who ends it: how it begins, the file that runs
-# it, and the words there.
+# What needs a market with certificates, a guest, or somebody who ends it: how it begins, the file
+# that runs it, and the words there.
 ELSEWHERE = [
     ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
     ("souk setup node --join", "cluster/test_trust.py", '"setup", "node", "--join"'),
@@ -36,6 +36,8 @@ ELSEWHERE = [
     ("marketctl --cert ~/ada", "cluster/test_operators.py", "--cert"),
     ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
+    ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
+    ("pvdctl watch", "tools/test_ctl.py", '"pvdctl", "watch"'),
     ("marketctl web-token", "cluster/test_web_orders.py", "web-token"),
 ]
 ALL_ELSEWHERE = ("docs/certificates", "docs/web")

@@ -197,7 +197,7 @@ def test_with_the_tmp_of_its_node_it_moves_when_it_holds_nothing_there(market, a
     refused = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id, "n3",
                           check=False)
     assert refused.returncode == 1, refused.stdout
-    said = re.sub(r"process \d+", "process N", refused.stderr)
+    said = re.sub(r"process \d+ \((sh|mv|sleep)\)", "process N (sh)", refused.stderr)
     assert "cannot move: process N (sh) has a file of this node's /tmp open (file 3)" in said
     counts(apart)
     (apart / "hold").unlink()

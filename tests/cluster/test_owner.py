@@ -105,7 +105,7 @@ def test_market_off_waits_until_guests_have_left(market):
     job = market.srun("-p", 2, "sleep", "1000")
     at = market.until_runs(job.id)["where"]
     said = market.tool("pvdctl", "--node", at, "market", "off").stdout
-    assert "no guest is left" in said or "frozen to the disk" in said, said
+    assert "empty: you may switch off" in said or "frozen to the disk" in said, said
     # A source that has given its job away does not run, and is dropped when that runs elsewhere.
     until("nothing of it is there", lambda: not market.capsules(job.id, at))
 

@@ -46,7 +46,7 @@ def test_how_far_a_drain_is_with_its_guest_is_said_everywhere(market, web, slow)
     assert "Sent so far" in page and " MB of " in page
     assert "off, 0 of 1 guests have left" in web.page("/node/n2")
     assert " MB of " in market.tool("mmon", "--once").stdout
-    assert off.communicate(timeout=60)[0] == "n2 is off the market; no guest is left\n"
+    assert off.communicate(timeout=60)[0] == "n2 is off the market; empty: you may switch off\n"
     ended = market.until_job(job.id, "is elsewhere", lambda j: j["status"] in ("run", "suspend"))
     assert "sent_bytes" not in ended
     market.tool("pvdctl", "--node", "n2", "market", "on")
