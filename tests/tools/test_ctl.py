@@ -709,7 +709,7 @@ def test_the_market_and_a_job_are_lines(start, agentd):
     assert (out[0] == "Hostname:           h" and
             out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0")
     assert out[-4:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5",
-                       "Providers Surplus:  2", "Social Welfare:     3.5"]
+                        "Providers Surplus:  2", "Social Welfare:     3.5"]
     process = start("marketctl", "job", "n1.1")
     answer(agentd, process,
            {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
