@@ -17,6 +17,7 @@ import cluster
 import taken_over
 from client import Connection, Refused, command, hello
 from cluster import read_text, until
+from no_rights import check_rights, echoes, ends_well, goes_with_its_agentd, write
 from records import Records
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,28 +43,13 @@ def kill(market, node):
 
 def test_it_has_no_rights(market):
     pid = of(market, "n1")
-    status = read_text(f"/proc/{pid}/status")
-    fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", status, re.M))
-    assert "0" not in fields["Uid"].split() and "0" not in fields["Gid"].split()
-    assert fields["Groups"].strip() == ""
-    assert {fields[f"Cap{one}"] for one in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
-    assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
-    assert os.listdir(f"/proc/{pid}/root/") == []
+    _, limits = check_rights(market, pid, "anon_inode:[eventpoll]")
     assert os.statvfs(f"/proc/{pid}/root/").f_flag & os.ST_RDONLY
-    for ns in ("net", "mnt", "ipc", "uts"):
-        assert os.readlink(f"/proc/{pid}/ns/{ns}") != os.readlink(
-            f"/proc/{market.daemon('n1')['pid']}/ns/{ns}"), ns
-    limits = read_text(f"/proc/{pid}/limits")
-    assert re.search(r"^Max file size +0 +0 ", limits, re.M)
     assert re.search(r"^Max core file size +0 +0 ", limits, re.M)
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        kind = os.readlink(f"/proc/{pid}/fd/{fd}")
-        assert kind.startswith(("socket:", "anon_inode:[eventpoll]", "/dev/null")), kind
 
 
 def test_it_dies_alone_and_never_outlives_agentd(market):
-    job = market.srun("-p", 50, "/bin/sh", "-c", "while read x; do echo got $x; done",
-                      stdin=subprocess.PIPE)
+    job = echoes(market)
     where = market.until_runs(job.id)["where"]
     for node in ("n1", "n2"):
         kill(market, node)
@@ -73,19 +59,10 @@ def test_it_dies_alone_and_never_outlives_agentd(market):
     there = "n2" if where == "n1" else "n1"
     market.tool("marketctl", "--hold", "move", job.id, there)
     market.until_runs(job.id, there)
-    agent, own = market.daemon("n1")["pid"], of(market, "n1")
-    market.kill_daemon("n1")
-    assert market.daemon("n1")["pid"] != agent
-    until("it has gone with its agentd", lambda: not cluster.alive(own))
+    goes_with_its_agentd(market, "n1", of(market, "n1"))
     write(job, b"again\n")
     job.printed(2)
-    job.process.stdin.close()
-    assert job.wait() == 0 and bytes(job.out) == b"got still\ngot again\n"
-
-
-def write(job, line):
-    job.process.stdin.write(line)
-    job.process.stdin.flush()
+    ends_well(job, "still", "again")
 
 
 # ---- taken over

@@ -37,7 +37,7 @@ ELSEWHERE = [
     ("pvdctl --cert ~/olga", "cluster/test_operators.py", "--machine"),
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
-    ("pvdctl watch", "tools/test_ctl.py", '"pvdctl", "watch"'),
+    ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
     ("marketctl web-token", "cluster/test_web_orders.py", "web-token"),
 ]
 ALL_ELSEWHERE = ("docs/certificates", "docs/web")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """An agentd of the tests' own: frames and protobuf by hand, scripted by the test. Every
 wait has a limit."""
+import json
 import os
 import select
 import socket
@@ -21,6 +22,10 @@ NAMES = {number: name for name, number in TYPES.items()}
 # home::Tell::What
 STARTED, FROZEN, MOVED, COMMENT, STOPPED, CONTINUED, FINISHED = range(7)
 WAITING, RUNNING, FINISHED_PHASE = 1, 3, 8
+PROVIDER = {"node": "n1", "status": "on market, busy", "on_market": True, "reserve": 24.5,
+            "current_price": 100, "next_price": 0.25, "speed": 100, "cpus": 2, "memory_mb": 4096,
+            "free_mb": 1000, "guests": 1, "earned": 3.5, "load_permille": 415, "wait_permille": 4,
+            "load_source": "bpf", "frames": "always", "cannot": "", "market": True}
 
 
 class Connection:
@@ -109,6 +114,26 @@ class Agentd:
             connection.close()
         self.connections.clear()
         self.sock.close()
+
+
+def answer(agentd, process, reply=None, error=None, parts=None):
+    """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer
+    that comes in several."""
+    connection = agentd.accept()
+    connection.welcome()
+    after = ""
+    while True:
+        request = connection.expect("ctl_request")
+        assert request.get(5, [b""]) == [after.encode()]
+        if parts:
+            reply, after = parts[after]
+        if error:
+            connection.send("ctl_reply", {1: request[1][0], 3: error})
+        else:
+            connection.send("ctl_reply",
+                            {1: request[1][0], 2: True, 4: json.dumps(reply), 5: after})
+        if not after:
+            return [request[3][0].decode(), *(arg.decode() for arg in request.get(4, []))]
 
 
 def read_until(fd, wanted, limit=LIMIT):

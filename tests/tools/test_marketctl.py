@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""marketctl: how it shows what the market says."""
+import csv
+import hashlib
+import json
+import os
+import time
+
+from fake import LIMIT, PROVIDER, answer
+
+
+def test_marketctl_dump_shows_what_the_market_holds(start, agentd):
+    process = start("marketctl", "dump")
+    assert answer(agentd, process, [
+        {"kind": "market", "jobs": 1, "settling": False},
+        {"kind": "node", "node": "n1", "state": "busy", "used_cpus": 1, "cpus": 2,
+         "used_mb": 64, "memory_mb": 1000, "room_mb": 900, "jobs": ["n1.7"]},
+        {"kind": "job", "job": "n1.7", "phase": "running", "where": "n1",
+         "claims": ["n1", "n2"], "bid": 50, "flags": ["reported"],
+         "order": {"kind": "run", "node": "n2", "age_s": 1.5, "why": "faster"},
+         "comment": "goes to n2"}]) == ["dump"]
+    told = process.communicate(timeout=LIMIT)[0].decode()
+    assert "settling:  no" in told
+    assert ("Node  State  CPUs            Memory    Room  Jobs\n"
+            "n1    busy    1/2  64 MB of 1000 MB  900 MB  n1.7\n" in told)
+    assert "n1.7  running  n1     run n2 1.5s  n1, n2  none   50  reported  goes to n2\n" in told
+
+
+def test_a_story_is_told_in_lines(start, agentd):
+    steps = [{"at_unix_s": 1700000000.25, "step": "submitted", "price": 50},
+             {"at_unix_s": 1700000001.5, "step": "priced", "node": "n2", "price": 0.25, "count": 3},
+             {"at_unix_s": 1700000002, "step": "started", "node": "n2"},
+             {"at_unix_s": 1700000003.999, "step": "moved", "node": "n3", "from": "n2",
+              "bytes": 1_200_000, "form": "pre-copy", "ahead_bytes": 45_000_000, "pause_ms": 12,
+              "sent_ms": 5, "restored_ms": 4, "decided_ms": 1, "running_ms": 2, "total_ms": 112},
+             {"at_unix_s": 1700000005, "step": "frozen", "node": "n3", "bytes": 999},
+             {"at_unix_s": 1700000006, "step": "finished", "node": "n3", "why": "cancelled"}]
+    process = start("marketctl", "job", "n1.7", "--story", env={**os.environ, "TZ": "UTC"})
+    assert answer(agentd, process,
+                  {"id": "n1.7", "left_out": 0, "steps": steps}) == ["story", "n1.7"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "2023-11-14 22:13:20.250  submitted, at most 50 per CPU-hour\n"
+        "2023-11-14 22:13:21.500  priced on n2 at 0.25 per CPU-hour (the last of 3)\n"
+        "2023-11-14 22:13:22.000  started on n2\n"
+        "2023-11-14 22:13:23.999  moved from n2 to n3: pre-copy, 45.0 MB ahead, 1.2 MB while it "
+        "stood, pause 12.0 ms "
+        "(sent 5.0 ms, restored 4.0 ms, decided 1.0 ms, running 2.0 ms), 112.0 ms in all\n"
+        "2023-11-14 22:13:25.000  frozen on n3, 999 bytes\n"
+        "2023-11-14 22:13:26.000  finished on n3: cancelled\n")
+    process = start("marketctl", "job", "n1.7", "--story")
+    answer(agentd, process, {"id": "n1.7", "left_out": 12, "steps": [steps[2]] * 10})
+    assert (process.communicate(timeout=LIMIT)[0].decode().splitlines()[8] ==
+            "... 12 steps are left out ...")
+
+
+def test_jobs_are_a_table(start, agentd):
+    jobs = [{"id": "n1.1", "user": "ann", "status": "finish", "value": 100, "exit": 3,
+             "name": "", "command": "./simulate --grün --of 2026 --all",
+             "runtime_s": 725.2, "market_runtime_s": 3.24, "where": "n2", "comment": ""},
+            {"id": "n1.12", "user": "jürgen", "status": "suspend", "value": 20.5,
+             "name": "night", "command": "sh",
+             "runtime_s": 18_420, "market_runtime_s": 0, "where": "n3",
+             "comment": "outbid by n1.1"}, {"id": "n2.1"}]
+    process = start("marketctl", "lj")
+    assert answer(agentd, process, jobs) == ["list-jobs", "state=live"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "ID     User    Name                      Status   Exit     V  T-runtime  M-runtime  "
+        "Where  Comment\n"
+        "n1.1   ann     ./simulate --grün --of..  finish      3   100     12m05s       3.2s  "
+        "n2     none\n"
+        "n1.12  jürgen  night                     suspend  none  20.5      5h07m       0.0s  "
+        "n3     outbid by n1.1\n"
+        "n2.1   none    none                      none     none  none       none       none  "
+        "none   none\n")
+
+
+def test_why_is_said_in_words_with_the_code_of_each(start, agentd):
+    why = {"job": "n1.7", "user": "ann", "status": "wait", "reasons": [
+        {"code": "outbid", "text": "outbid; 41 would win a place", "bid": 41},
+        {"code": "by_yesterday", "text": "at about 14:30", "about": 1_795_348_683}]}
+    process = start("marketctl", "why", "n1.7")
+    assert answer(agentd, process, why) == ["why", "n1.7"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "job n1.7 (wait)\n  outbid; 41 would win a place  [outbid]\n"
+        "  at about 14:30  [by_yesterday]\n")
+    process = start("marketctl", "why", "n1.7")
+    answer(agentd, process, {"job": "n1.7", "user": "ann", "status": "run"})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "job n1.7 (run) belongs to user ann, who alone is told more of it, beside root\n")
+    process = start("marketctl", "why", "n3")
+    answer(agentd, process, {"node": "n3", "status": "off", "reasons": [
+        {"code": "node_off", "text": "is not on the market"}]})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "node n3 (off)\n  is not on the market  [node_off]\n")
+
+
+def test_history_is_a_table_or_values_with_commas(start, agentd):
+    jobs = [{"id": "n1.1", "user": "ann", "name": "a, \"b\"", "submitted_unix_s": 1_795_348_600,
+             "ended_unix_s": 1_795_348_683, "runtime_s": 61, "wait_s": 22, "migrations": 1,
+             "freezes": 0, "places": ["n1", "n2"], "cost": 0.25, "exit": 0, "command": "sleep 61"}]
+    process = start("marketctl", "history", "--provider", "n2", "--user", "ann",
+                    env={**os.environ, "TZ": "UTC"})
+    assert answer(agentd, process, jobs) == ["list-jobs", "state=finish", "user=ann", "node=n2",
+                                             "limit=100"]
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1].split() == (
+        'n1.1 ann a, "b" 2026-11-22 11:56:40 2026-11-22 11:58:03 1m01s 22.0s 1 0 n1, n2 0.25 0 '
+        "sleep 61").split()
+    process = start("marketctl", "history", "--csv", "--limit", "3")
+    assert answer(agentd, process, jobs)[-1] == "limit=3"
+    header, row = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert header.startswith("id,user,uid,name,command,submitted_unix_s,ended_unix_s,runtime_s,")
+    assert row.startswith('n1.1,ann,,"a, ""b""",sleep 61,1795348600,1795348683,61,22,')
+    assert len(next(csv.reader([row]))) == len(header.split(","))
+
+
+def test_a_report_has_a_row_for_each_user_node_or_day(start, agentd):
+    row = {"user": "ann", "cpu_asked_s": 7200, "cpu_used_s": 3600, "efficiency": 0.5, "paid": 3,
+           "earned": 3, "jobs": 2, "failed": 1, "moves": 4, "freezes": 0, "wait_mean_s": 45,
+           "slowdown_mean": 2.5}
+    process = start("marketctl", "report")
+    assert answer(agentd, process, [row]) == ["report", "by=user"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "User  Jobs  Failed  CPU-hours  Used  Efficiency  Mean wait  Slowdown  Moves  Freezes  "
+        "Paid  Earned\n"
+        "ann      2       1       2.00  1.00         50%      45.0s      2.50      4        0  "
+        "   3       3\n")
+    process = start("marketctl", "report", "--by", "day", "--csv")
+    assert answer(agentd, process, [{**row, "day": "1728086400"}]) == ["report", "by=day"]
+    assert process.communicate(timeout=LIMIT)[0].decode().splitlines()[1] == (
+        "ann,,1728086400,2,1,7200,3600,0.5,45,2.5,4,0,,3,3")
+
+
+def test_an_array_is_one_line_that_opens(start, agentd):
+    jobs = [{"id": f"n1.{n}", "user": "ann", "name": "sweep", "value": 3, "array": "n1.7",
+             "array_index": n - 6, "status": "run" if n < 9 else "wait", "runtime_s": 60,
+             "market_runtime_s": 60} for n in (7, 8, 9)] + [{"id": "n2.1", "status": "run"}]
+    process = start("marketctl", "lj")
+    answer(agentd, process, jobs)
+    lines = process.communicate(timeout=LIMIT)[0].decode().splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["n1.7[3]", "n2.1"]
+    assert "2 run, 1 wait" in lines[0] and "3m00s" in lines[0]
+    process = start("marketctl", "lj", "--open")
+    answer(agentd, process, jobs)
+    assert [line.split()[0] for line in process.communicate(timeout=LIMIT)[0].decode().splitlines()
+            ] == ["ID", "n1.7", "n1.8", "n1.9", "n2.1"]
+    process = start("marketctl", "cancel", "--array", "n1.7")
+    assert answer(agentd, process, {"count": 3}) == ["cancel", "array=n1.7"]
+    assert process.communicate(timeout=LIMIT)[0] == b"3 jobs are being cancelled\n"
+
+
+def test_a_ledger_that_may_lack_something_is_shown_and_fails(start, agentd):
+    process = start("marketctl", "ledger", "verify")
+    assert answer(agentd, process,
+                  {"receipts": 2, "warning": "it may lack the rest"}) == ["ledger-verify"]
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode == 1 and b"Receipts:  2" in out and
+            err == b"marketctl: it may lack the rest\n")
+
+
+def test_providers_are_a_table(start, agentd):
+    process = start("marketctl", "list-providers")
+    assert answer(agentd, process, [{**PROVIDER, "address": "10.0.0.1:7"}]) == ["list-providers"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "Node  Address     Status            Min  Curr  Next  Speed  CPUs  Memory     Free  Load  "
+        "Guests  Earned  Version\n"
+        "n1    10.0.0.1:7  on market, busy  24.5   100  0.25    100     2    4 GB  1000 MB   42%"
+        "       1     3.5  none\n")
+
+
+def test_a_node_of_another_version_than_the_market_is_named_below_the_table(start, agentd):
+    process = start("marketctl", "list-providers")
+    there = {**PROVIDER, "address": "a:7"}
+    other = {**there, "market_version": "0.2 (b)"}
+    nodes = ([{**there, "version": "0.2 (b)"}, {**other, "node": "n2", "far": False}] +
+             [{**other, "node": f"m{i}", "version": "0.3 (c)", "far": False} for i in range(10)] +
+             [{**other, "node": "n4", "version": "0.9", "far": True}])
+    answer(agentd, process, nodes)
+    out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert [line.split()[-1] for line in out[1:14]] == ["0.2", "none"] + 10 * ["0.3"] + ["0.9"]
+    assert out[14:] == [
+        "agentd of a version before 0.1, the market 0.2 (b): n2",
+        "agentd 0.3 (c), the market 0.2 (b): m0 m1 m2 m3 m4 m5 m6 m7 and 2 more",
+        "agentd 0.9, the market 0.2 (b): n4 (more than one step apart: bring both to one version)"]
+
+
+def test_the_market_and_a_job_are_lines(start, agentd):
+    process = start("marketctl", "status")
+    answer(agentd, process,
+           {"hostname": "h", "ports": [7700], "home_nodes": 3,
+            "market_type": "central", "solver": "greedy-migration", "pricing": "k-th",
+            "jobs": {"total": 6, "wait": 1, "run": 2, "suspend": 3, "finish": 0}, "providers": 3,
+            "clusters": 1, "next_run_s": 0.4, "consumers_surplus": 1.5,
+            "providers_surplus": 2, "social_welfare": 3.5})
+    out = process.communicate(timeout=LIMIT)[0].decode().splitlines()
+    assert (out[0] == "Hostname:           h" and
+            out[6] == "Jobs:               6, wait 1, run 2, suspend 3, finish 0")
+    assert out[-4:] == ["Next run in:        0.4s", "Consumers Surplus:  1.5",
+                        "Providers Surplus:  2", "Social Welfare:     3.5"]
+    process = start("marketctl", "job", "n1.1")
+    answer(agentd, process,
+           {"id": "n1.1", "runtime_s": 61, "places": ["n1", "n2"], "hold": False, "why": None})
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "id:       n1.1\nruntime:  1m01s\nplaces:   n1, n2\n")
+
+
+def test_a_job_is_shown_as_people_read_it(start, agentd):
+    job = {"id": "n1.1", "user": "ann", "uid": 7, "status": "finish", "value": 30, "budget": 0,
+           "memory_mb": 256, "cpus": 1, "runtime_s": 61, "market_runtime_s": 61, "where": "n1",
+           "comment": "cancelled", "reason": {"code": "cancelled", "text": "cancelled"},
+           "name": "", "cost": 1e-05, "price": 7.4, "freezes": 0, "migrations": 3,
+           "longest_pause_ms": 217.369827, "image_bytes": 123_852,
+           "can_move": True, "last_pause_ms": 0.04, "forecast_dirty_bytes_per_s": 1_500_000,
+           "finish_s": 7200, "hold": "", "exit": 0, "cancelled": False, "why": "cancelled",
+           "ended_unix_s": 1_795_348_683, "places": []}
+    process = start("marketctl", "job", "n1.1", env={**os.environ, "TZ": "UTC"})
+    answer(agentd, process, job)
+    assert process.communicate(timeout=LIMIT)[0].decode() == (
+        "id:              n1.1\nuser:            ann (7)\nstatus:          finish\n"
+        "value:           30 per CPU-hour\n"
+        "memory:          256 MB\ncpus:            1\nruntime:         1m01s\nwhere:           n1\n"
+        "comment:         cancelled\nreason:          cancelled\n"
+        "cost:            0.00001\nprice:           7.4 per CPU-hour\nmigrations:      3\n"
+        "longest pause:   217.4 ms\n"
+        "image:           123.9 kB\nlast pause:      0.0 ms\nforecast dirty:  1.5 MB/s\n"
+        "finish:          2h00m after it was submitted\nexit:            0\n"
+        "ended:           2026-11-22 11:58:03\n")
+
+
+def test_marketctl_exports_the_log_of_decisions_as_it_is(start, agentd, tmp_path):
+    parts = {"": (["S 1 1 5 00\nD 1 5 start\n"], "d1:30"), "d1:30": (["# ab\nE\n"], "")}
+    whole = "S 1 1 5 00\nD 1 5 start\n# ab\nE\n"
+    process = start("marketctl", "decisions", "export", "-", "--user", "me")
+    assert answer(agentd, process, parts=parts) == ["decisions", "-", "-", "me"]
+    assert process.communicate(timeout=LIMIT)[0].decode() == whole
+    process = start("marketctl", "decisions", "export", tmp_path / "log", "--from", "1h")
+    asked = answer(agentd, process, parts=parts)
+    assert process.communicate(timeout=LIMIT)[0] == b"" and process.returncode == 0
+    assert (tmp_path / "log").read_text() == whole
+    assert abs(int(asked[1]) - time.time() + 3600) < 60 and asked[2:] == ["-", "-"]
+
+
+def test_marketctl_why_price_says_which_bid_sets_it(start, agentd):
+    name = hashlib.sha256(b"salt n1.7").hexdigest()[:12]
+    log = f"""S 1 1 0 {'0' * 64}
+D 1 1000000000 start
+o solver=greedy_migration pricing=critical users=0 program=0
+n 0 id=n1 k=1 r=2000000 s=100 c=1 m=10
+j 0 id={name} k=2 u=u1 v=20000000 s=r0
+j 1 id=b0b k=3 u=u2 v=9000000
+P
+p 0 9000000
+# {'0' * 12}
+N j {name} salt n1.7
+E
+"""
+    for args, said in [
+            (["n1.7"], "n1.7 pays 9 on n1: below 9 it loses its place on n1 to b0b (bid 9)\n"),
+            (["n1"], "n1 asks at least 2; n1.7 holds 1 CPU and pays 9 (bid 20); to have its place "
+                     "another must bid more than 20, the bid of n1.7\n"),
+            (["b0b"], "b0b has no place, and pays nothing now\n")]:
+        process = start("marketctl", "why-price", *args)
+        asked = answer(agentd, process, [log])
+        assert asked[0] == "decisions" and asked[1] == asked[2] and asked[3] == "-"
+        assert process.communicate(timeout=LIMIT)[0].decode() == said
+    process = start("marketctl", "why-price", "--json", "n1.7")
+    answer(agentd, process, [log])
+    told = json.loads(process.communicate(timeout=LIMIT)[0])
+    assert (told["price"], told["reserve"], told["bid"], told["decision"]) == (9, 2, 20, 1)
+    assert told["steps"] == [{"below": 9, "speed": 100, "speed_then": 0, "node": "n1",
+                              "job": "b0b", "bid": 9}]
+    process = start("marketctl", "why-price", "n9.9")
+    answer(agentd, process, [log])
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and out == b"" and b"n9.9 is no node, and no job" in err
