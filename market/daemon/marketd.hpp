@@ -120,12 +120,15 @@ class Marketd {
     template <class T>
     void send(uint64_t number, const T& message);
 
-    void wake();  // a step at the end of this iteration
+    // marketd_step.cpp
+    static Nanos calendar();  // what to add to the loop's time for Unix time
+    void wake();              // a step at the end of this iteration
     void step();
     void store(const std::vector<market::StoreOp>& ops);
     void flush();
     void release();
     void solver_answered(Result<std::vector<market::Solver::Assignment>> allocation);
+
     MarketFace face() const;
     // marketd_metrics.cpp
     std::vector<Metric> metrics() const;
