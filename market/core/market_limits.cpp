@@ -115,7 +115,8 @@ void Market::reckon_days(Nanos now) {
     Homes homes(*this);
     for (const uint32_t uid : days_.take_due()) {
         const User& user = book_.users().at(uid);
-        days_.reckon(user, claiming(user), day_is_spent(user), homes, now);
+        days_.reckon(user, days_.looks_at_jobs(user) ? claiming(user) : std::vector<Job*>{},
+                     day_is_spent(user), homes, now);
     }
 }
 

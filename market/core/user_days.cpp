@@ -31,6 +31,11 @@ std::optional<uint32_t> UserDays::take_ended(Nanos now) {
     return uid;
 }
 
+bool UserDays::looks_at_jobs(const User& user) const {
+    const auto state = users_.find(user.record.uid);
+    return user.is_counted() || (state != users_.end() && state->second.shared);
+}
+
 void UserDays::reckon(const User& user, const std::vector<Job*>& claiming, bool spent, Homes& homes,
                       Nanos now) {
     const uint32_t uid = user.record.uid;

@@ -33,8 +33,11 @@ class UserDays {
     void nothing_left(uint32_t uid) { over_.insert(uid); }
     // Those of whom something changed, once.
     std::vector<uint32_t> take_due();
-    // One of them. `claiming`: its jobs that run or are on their way to. `spent`: its day is over
-    // already.
+    // Whether its jobs matter to reckon(): it has a limit, or its jobs' homes know of one that it
+    // had.
+    bool looks_at_jobs(const User& user) const;
+    // One of them. `claiming`: its jobs that run or are on their way to, if they matter. `spent`:
+    // its day is over already.
     void reckon(const User& user, const std::vector<Job*>& claiming, bool spent, Homes& homes,
                 Nanos now);
 

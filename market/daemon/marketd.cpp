@@ -456,6 +456,7 @@ void Marketd::drain() {
     step();
     if (decision_log_) decision_log_->close();
     timer_.cancel();
+    rest_.cancel();
     renew_timer_.cancel();
     retry_.cancel();
     walk_timer_.cancel();

@@ -122,7 +122,7 @@ class Marketd {
 
     // marketd_step.cpp
     static Nanos calendar();  // what to add to the loop's time for Unix time
-    void wake();              // a step at the end of this iteration
+    void wake();              // a step at the end of this iteration, or when the market has rested
     void step();
     void store(const std::vector<market::StoreOp>& ops);
     void flush();
@@ -221,11 +221,12 @@ class Marketd {
     SystemAccounts accounts_;
     std::vector<std::string> warnings_;  // of this process's life, for people
     bool step_due_ = false, release_waits_ = false;
+    Nanos rests_until_ = Nanos{};
     Nanos input_at_ = Nanos::never();  // when the first thing came that is not decided on yet
     DecisionTimes decisions_;
     uint16_t port_ = 0;
     Listener agents_listener_, tools_listener_;
-    Timer timer_, retry_, walk_timer_, trim_timer_, usage_timer_, wait_timer_, renew_timer_,
+    Timer timer_, rest_, retry_, walk_timer_, trim_timer_, usage_timer_, wait_timer_, renew_timer_,
         insecure_timer_;
     // nodes without a certificate: when their list was told last
     Nanos told_insecure_ = Nanos::never();

@@ -11,12 +11,19 @@ namespace souk {
 
 Nanos Marketd::calendar() { return unix_now() - Loop::now(); }
 
+// After a long step the market rests as long as it took: what comes in meanwhile is decided at
+// once, so that a market with more events than it could decide one by one is late by two steps at
+// most, and has half of its time for its connections.
 void Marketd::wake() {
     if (std::exchange(step_due_, true)) return;
-    loop_.defer([this] {
+    const auto take = [this] {
         step_due_ = false;
         step();
-    });
+    };
+    if (Loop::now() < rests_until_)
+        rest_ = loop_.at(rests_until_, take);
+    else
+        loop_.defer(take);
 }
 
 void Marketd::store(const std::vector<market::StoreOp>& ops) {
@@ -74,6 +81,8 @@ void Marketd::trim_usage() {
 }
 
 void Marketd::step() {
+    constexpr Nanos long_step = Nanos::from_ms(2), rest_max = Nanos::from_ms(25);
+    const Nanos began = Loop::now();
     market::Outputs out;
     market_.set_calendar(calendar());
     market_.solve(Loop::now(), out);
@@ -92,6 +101,8 @@ void Marketd::step() {
         timer_.cancel();
     else
         timer_ = loop_.at(next, [this] { wake(); });
+    const Nanos took = Loop::now() - began;
+    rests_until_ = took < long_step ? Nanos{} : Loop::now() + std::min(Nanos{took.ns / 2}, rest_max);
 }
 
 void Marketd::flush() {

@@ -60,7 +60,7 @@ def test_output_goes_into_files_named_by_the_jobs_id(start, agentd, tmp_path):
 
 def test_a_file_that_cannot_be_written_leaves_the_job_and_says_so(start, agentd, tmp_path):
     process = start("srun", "-p", "3", "-o", "none/out", "true", cwd=tmp_path)
-    agentd.accept().accept_job()
+    agentd.accept().accept_job(running=False)
     err = process.communicate(timeout=LIMIT)[1].decode()
     assert process.returncode == 1 and err.count("\n") == 1
     assert "none/out: No such file or directory; job n1.7 goes on: srun --attach n1.7" in err

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "kernel/sys/process/cgroup.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
@@ -250,6 +251,39 @@ START_TEST(a_group_has_the_cpus_that_it_is_given) {
 }
 END_TEST
 
+// A v1 kernel divides the time for real-time policies among groups, and refuses a part that is no
+// longer there: of many that take theirs at once each gets some.
+START_TEST(groups_that_are_made_at_once_all_have_time_for_real_time_policies) {
+    if (!need_root("dividing real-time")) return;
+    constexpr int makers = 8;
+    CgroupFixture cgroups;
+    for (int round = 0; round < 10; ++round) {
+        Pipe start = std::move(*make_pipe());
+        std::vector<pid_t> children;
+        for (int i = 0; i < makers; ++i) {
+            const pid_t child = ::fork();
+            ck_assert_int_ge(child, 0);
+            children.push_back(child);
+            if (child > 0) continue;
+            cgroups.let_go();
+            start.write_end.reset();
+            char byte;
+            (void)!::read(start.read_end.get(), &byte, 1);
+            const auto job = cgroups->create("n" + std::to_string(i) + "/jobs/1", {.cpu = true});
+            ::_exit(job && job->allows_realtime() ? 0 : 1);
+        }
+        start.write_end.reset();
+        for (const pid_t child : children) {
+            int status = 0;
+            ck_assert_int_eq(::waitpid(child, &status, 0), child);
+            ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "round %d", round);
+        }
+        for (int i = 0; i < makers; ++i)
+            ck_assert(cgroups->remove("n" + std::to_string(i), wait_max));
+    }
+}
+END_TEST
+
 START_TEST(names_that_could_leave_the_root_are_refused) {
     const Cgroups cgroups =
         std::move(*Cgroups::open(detect_cgroups("1 1 0:1 / /nowhere rw - cgroup2 cgroup2 rw\n")));
@@ -269,4 +303,6 @@ UNIT_SUITE(cgroup, mountinfo_says_where_each_controller_lives,
            without_cgroup_v2_the_v1_freezer_does_the_same,
            limits_reach_the_kernel_and_the_cpu_time_is_its_own,
            a_limit_that_is_lowered_below_what_is_held_kills_nobody,
-           a_group_has_the_cpus_that_it_is_given, names_that_could_leave_the_root_are_refused);
+           a_group_has_the_cpus_that_it_is_given,
+           groups_that_are_made_at_once_all_have_time_for_real_time_policies,
+           names_that_could_leave_the_root_are_refused);

@@ -73,13 +73,18 @@ int64_t realtime_us(const std::string& group) {
     return text ? leading_number<int64_t>(*text).value_or(0) : 0;
 }
 
-// Half of what the parent has left. In vain if another takes of it just now.
+// Half of what the parent has left. The kernel refuses the write if another took of it since it was
+// read: then with what is left now. Nothing if another has given this group its part meanwhile.
 void halve_realtime(const std::string& parent, const std::string& group) {
-    int64_t left = realtime_us(parent);
-    const auto siblings = groups_in(parent);
-    if (left <= 0 || !siblings) return;
-    for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
-    if (left > 1) (void)write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2));
+    constexpr int tries = 16;
+    for (int i = 0; i < tries && realtime_us(group) == 0; ++i) {
+        int64_t left = realtime_us(parent);
+        const auto siblings = groups_in(parent);
+        if (left <= 0 || !siblings) return;
+        for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
+        if (left <= 1) return;
+        if (write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2))) return;
+    }
 }
 }  // namespace
 
@@ -96,14 +101,13 @@ bool Cgroup::allows_realtime() const {
 // nothing: to look at all of them would cost each job that starts.
 void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
     const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
-    const auto known = realtime_.find(parent);
-    int64_t all = known == realtime_.end() ? 0 : known->second;
-    if (known == realtime_.end()) {
+    int64_t& all = realtime_[parent];
+    if (all == 0) {  // not known, or there was none: others may have given theirs back
         for (size_t at = 0; (at = path.find('/', at)) != path.npos; ++at) {
             const std::string above = mount + "/" + path.substr(0, at);
             if (realtime_us(above) == 0) halve_realtime(above.substr(0, above.rfind('/')), above);
         }
-        all = realtime_[parent] = realtime_us(parent);
+        all = realtime_us(parent);
     }
     for (int64_t part = all / 4; part > 0 && part >= all / 64; part /= 2)
         if (write_file(AT_FDCWD, group + realtime_file, std::to_string(part))) return;
