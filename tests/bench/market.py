@@ -132,3 +132,19 @@ class Watched:
         for pipe in (self.srun.stdin, self.srun.stdout, self.srun.stderr):
             if pipe:
                 pipe.close()
+
+
+def usage_of(pid):
+    """(CPU ns, voluntary switches) of all its threads."""
+    ns = switches = 0
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{task}/schedstat') as f:
+            ns += int(f.read().split()[0])
+        with open(f'/proc/{pid}/task/{task}/status') as f:
+            switches += int(f.read().split('\nvoluntary_ctxt_switches:')[1].split()[0])
+    return ns, switches
+
+
+def resident_mib(pid):
+    with open(f'/proc/{pid}/status') as f:
+        return int(f.read().split('\nVmRSS:')[1].split()[0]) / 1024
