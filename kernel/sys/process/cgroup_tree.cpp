@@ -45,15 +45,25 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids) {
     });
 }
 
+namespace {
+
+// 0 or errno. The kernel counts a v1 group's time for real-time policies for a moment after it has
+// gone, unless it is given back first.
+int remove_group(const std::string& path) {
+    (void)write_file(AT_FDCWD, path + "/cpu.rt_runtime_us", "0");
+    return ::rmdir(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+}  // namespace
+
 Status remove_tree(const std::string& path, Nanos wait_max) {
     Backoff backoff(wait_max);
     while (true) {
         // Mostly it is empty: then that is all.
-        if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+        if (remove_group(path) == 0) return {};
         Status done = for_each_below(path, [](const std::string& group) -> Status {
-            if (::rmdir(group.c_str()) < 0 && errno != ENOENT)
-                return fail_errno("remove cgroup " + group, errno);
-            return {};
+            const int error = remove_group(group);
+            return error == 0 ? Status{} : fail_errno("remove cgroup " + group, error);
         });
         if (done || done.error().code != EBUSY) return done;
         std::vector<pid_t> pids;

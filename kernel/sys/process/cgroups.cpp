@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cgroups: the groups below one root, in each hierarchy that is mounted. See cgroup.hpp.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -73,18 +75,31 @@ int64_t realtime_us(const std::string& group) {
     return text ? leading_number<int64_t>(*text).value_or(0) : 0;
 }
 
-// Half of what the parent has left. The kernel refuses the write if another took of it since it was
-// read: then with what is left now. Nothing if another has given this group its part meanwhile.
+// What the other groups leave of the parent's.
+int64_t realtime_left(const std::string& parent, const std::string& group) {
+    const auto siblings = groups_in(parent);
+    int64_t left = siblings ? realtime_us(parent) : 0;
+    for (const std::string& sibling : siblings.value_or(std::vector<std::string>{}))
+        if (const std::string other = parent + "/" + sibling; other != group)
+            left -= realtime_us(other);
+    return left;
+}
+
+// Half of what the others leave, or less: the kernel counts a group that was just removed by others
+// for a moment more.
 void halve_realtime(const std::string& parent, const std::string& group) {
-    constexpr int tries = 16;
-    for (int i = 0; i < tries && realtime_us(group) == 0; ++i) {
-        int64_t left = realtime_us(parent);
-        const auto siblings = groups_in(parent);
-        if (left <= 0 || !siblings) return;
-        for (const std::string& sibling : *siblings) left -= realtime_us(parent + "/" + sibling);
-        if (left <= 1) return;
-        if (write_file(AT_FDCWD, group + realtime_file, std::to_string(left / 2))) return;
-    }
+    const int64_t half = realtime_us(group) == 0 ? realtime_left(parent, group) / 2 : 0;
+    for (int64_t part = half; part > half / 1'024; part /= 2)
+        if (write_file(AT_FDCWD, group + realtime_file, std::to_string(part))) return;
+}
+
+// Two that take half at the same time leave nothing for a third one: so one after another. Anybody
+// may hold this lock; then it goes on without, and the group has no time at worst.
+Fd realtime_lock(const std::string& mount, int tries) {
+    auto lock = open_at(AT_FDCWD, mount, O_RDONLY | O_DIRECTORY);
+    if (!lock) return {};
+    for (; ::flock(lock->get(), LOCK_EX | LOCK_NB) < 0 && tries > 1; --tries) ::usleep(1'000);
+    return std::move(*lock);
 }
 }  // namespace
 
@@ -101,11 +116,14 @@ bool Cgroup::allows_realtime() const {
 // nothing: to look at all of them would cost each job that starts.
 void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
     const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
-    int64_t& all = realtime_[parent];
-    if (all == 0) {  // not known, or there was none: others may have given theirs back
+    constexpr int tries = 200;
+    const auto [known, first] = realtime_.try_emplace(parent, 0);
+    int64_t& all = known->second;
+    if (all == 0) {  // there was none before: others may have given theirs back
+        const Fd lock = realtime_lock(mount, first ? tries : 1);
         for (size_t at = 0; (at = path.find('/', at)) != path.npos; ++at) {
             const std::string above = mount + "/" + path.substr(0, at);
-            if (realtime_us(above) == 0) halve_realtime(above.substr(0, above.rfind('/')), above);
+            halve_realtime(above.substr(0, above.rfind('/')), above);
         }
         all = realtime_us(parent);
     }
