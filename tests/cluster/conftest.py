@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -30,6 +31,9 @@ LIMIT = float(os.environ.get("SOUK_TEST_LIMIT", 40))
 for word in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
     os.environ.pop(word, None)
 _serial = itertools.count(1)
+# Takes a market down if the test that brought it up is killed: then the pipe ends without a word.
+GUARD = """import subprocess, sys
+sys.stdin.read() or subprocess.run([sys.argv[1], "down", "--force"])"""
 
 
 class Late(AssertionError):
@@ -161,18 +165,29 @@ class Market:
         self.env.pop("SOUK_NODE", None)
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
+        self.guard = None
 
     # Life
 
     def up(self):
+        self.end_guard()
+        self.guard = subprocess.Popen(
+            [sys.executable, "-c", GUARD, f"{BIN}/souk"], env=self.env, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.tool("souk", "up", *self.options)
         self.tag = self.daemons()["market"]["netns"].removesuffix("-fabric")
         until("all agents connected", lambda: all(p["connected"] for p in self.providers()) and
               len(self.providers()) == len(self.nodes()))
         return self
 
+    def end_guard(self):
+        if self.guard:
+            self.guard.communicate(b"down", timeout=LIMIT)
+            self.guard = None
+
     def down(self):
         """Takes the market down and says what is left of it."""
+        self.end_guard()
         for job in self.jobs_here:
             job.end()
         self.note_family()

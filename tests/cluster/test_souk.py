@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from conftest import BIN, LIMIT, Market, alive, bring_up, mount_points, read_text, until
+from conftest import BIN, HERE, LIMIT, Market, alive, bring_up, mount_points, read_text, until
 
 
 def daemons_of(m):
@@ -241,3 +241,18 @@ def test_one_user_s_idle_connections_lock_nobody_else_out(fit, daemon):
                 holder.stdin.close()
                 holder.wait(LIMIT)
                 holder.stdout.close()
+
+
+KILLED = """import os, signal, sys
+from conftest import Market
+market = Market("--nodes", "1").up()
+print(market.run_dir, market.daemons()["market"]["pid"], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)"""
+
+
+def test_a_market_of_a_test_that_is_killed_goes():
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=HERE, stdout=subprocess.PIPE,
+                          text=True, timeout=LIMIT, env={**os.environ, "SOUK_BIN": BIN})
+    run_dir, pid = done.stdout.split()
+    assert done.returncode == -signal.SIGKILL
+    until("it is taken down", lambda: not alive(int(pid)) and not os.path.exists(run_dir))
