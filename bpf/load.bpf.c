@@ -23,26 +23,19 @@
 //
 // There are kernels that hide the switches from some tasks of their own, so that a task runs and
 // nobody has said that it was switched in: the same table tells what it ran and waited.
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed char __s8;
-typedef short __s16;
-typedef int __s32;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_RINGBUF = 27 };
-enum { BPF_F_MMAPABLE = 1024 };
+//
+// Bytes of the network are counted at the sockets of the node's group: packets with their IP
+// headers, by the group in which the socket was made. Load.cpp leaves these two programs out where
+// the kernel does not take them.
+#include <linux/bpf.h>
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/load.h"
+
+typedef _Bool bool;
 
 #define RELOCATED __attribute__((preserve_access_index))
 
@@ -358,5 +351,27 @@ int BPF_PROG(on_exit, struct task_struct* task) {
     add_life(task, 0);
     return 0;
 }
+
+// Packets come in interrupts, which may come in the middle of a packet that goes.
+static __always_inline int add_packet(struct __sk_buff* packet, bool sent) {
+    struct bpf_sock* sock = packet->sk;
+    struct load_cpu* cpu = this_cpu();
+    if (!sock || !cpu) return 1;
+    const __u64 job = bpf_sk_ancestor_cgroup_id(sock, job_level);
+    const __u32* found = job ? bpf_map_lookup_elem(&slots, &job) : 0;
+    const __u32 slot = found ? *found : 0;
+    struct load_counter* c = counter_of(cpu, slot);
+    __sync_fetch_and_add(sent ? &c->sent_bytes : &c->received_bytes, packet->len);
+    if (slot == 0) return 1;
+    c = &cpu->counters[0];
+    __sync_fetch_and_add(sent ? &c->sent_bytes : &c->received_bytes, packet->len);
+    return 1;
+}
+
+SEC("cgroup_skb/ingress")
+int on_received(struct __sk_buff* packet) { return add_packet(packet, 0); }
+
+SEC("cgroup_skb/egress")
+int on_sent(struct __sk_buff* packet) { return add_packet(packet, 1); }
 
 char LICENSE[] SEC("license") = "GPL";

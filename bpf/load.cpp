@@ -18,7 +18,6 @@
 
 #include "bpf/load.h"
 #include "bpf/load.skel.h"
-#include "kernel/base/number.hpp"
 #include "kernel/sys/loop/backoff.hpp"
 
 namespace souk {
@@ -50,15 +49,6 @@ T look(const T& value) {
 
 int quiet(libbpf_print_level, const char*, va_list) { return 0; }
 
-// schedstat: "run_ns wait_ns slices". -1 if the thread is gone.
-int64_t thread_wait_ns(int proc, const std::string& thread) {
-    const auto text = read_file(proc, thread + "/schedstat");
-    if (!text) return -1;
-    const size_t blank = text->find(' ');
-    if (blank == std::string::npos) return -1;
-    return leading_number<int64_t>(std::string_view(*text).substr(blank + 1)).value_or(-1);
-}
-
 // Called by take_notices.
 int noticed(void* on_notice, void* data, size_t bytes) {
     load_notice n{};
@@ -74,36 +64,65 @@ int noticed(void* on_notice, void* data, size_t bytes) {
 
 }  // namespace
 
-// Everything of libbpf goes again once the programs run; what stays open are the links, one map,
-// one mapping, and the ring of notices.
-Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Options& options) {
-    libbpf_set_print(quiet);
+// As the node is, with or without what counts packets.
+Status LoadProbe::load_object(load_bpf& skeleton, const Cgroup& node, Levels levels,
+                              const Options& options) {
     const int cpus = libbpf_num_possible_cpus();
     if (cpus <= 0) return fail_errno("count CPUs", -cpus);
-    const std::unique_ptr<load_bpf, void (*)(load_bpf*)> skeleton(load_bpf__open(),
-                                                                  load_bpf__destroy);
-    if (!skeleton) return fail_errno("open the load programs", errno);
-    skeleton->rodata->node_id = node_id;
-    skeleton->rodata->node_level = node_level;
-    skeleton->rodata->job_level = job_level;
-    skeleton->rodata->daemon_tgid = options.daemon;
-    if (const int error =
-            bpf_map__set_max_entries(skeleton->maps.cpus, static_cast<uint32_t>(cpus));
+    cpu_count_ = static_cast<size_t>(cpus);
+    skeleton.rodata->node_id = node.id();
+    skeleton.rodata->node_level = levels.node;
+    skeleton.rodata->job_level = levels.job;
+    skeleton.rodata->daemon_tgid = options.daemon;
+    for (bpf_program* const program : {skeleton.progs.on_received, skeleton.progs.on_sent})
+        bpf_program__set_autoload(program, why_no_network_.empty());
+    if (const int error = bpf_map__set_max_entries(skeleton.maps.cpus, static_cast<uint32_t>(cpus));
         error != 0)
         return fail_errno("size the load map", -error);
-    if (const int error = load_bpf__load(skeleton.get()); error != 0)
+    if (const int error = load_bpf__load(&skeleton); error != 0)
         return fail_errno("load the load programs", -error);
+    return {};
+}
+
+// Of the node's group with all below it, beside what others have attached there.
+Status LoadProbe::attach_network(load_bpf& skeleton, const Cgroup& node) {
+    for (bpf_program* const program : {skeleton.progs.on_received, skeleton.progs.on_sent}) {
+        const std::unique_ptr<bpf_link, int (*)(bpf_link*)> link(
+            bpf_program__attach_cgroup(program, node.entry().v2), bpf_link__destroy);
+        if (!link) return fail_errno("count the packets of cgroup " + node.name(), errno);
+        TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link.get())));
+        links_.push_back(std::move(kept));
+    }
+    return {};
+}
+
+// Everything of libbpf goes again once the programs run; what stays open are the links, one map,
+// one mapping, and the ring of notices. Programs that are not loaded for packets are no reason to
+// go without the others.
+Status LoadProbe::load(const Cgroup& node, Levels levels, const Options& options) {
+    using Skeleton = std::unique_ptr<load_bpf, void (*)(load_bpf*)>;
+    libbpf_set_print(quiet);
+    why_no_network_ = options.count_network ? "" : "switched off";
+    Skeleton skeleton(load_bpf__open(), load_bpf__destroy);
+    if (!skeleton) return fail_errno("open the load programs", errno);
+    Status loaded = load_object(*skeleton, node, levels, options);
+    if (!loaded && why_no_network_.empty()) {
+        why_no_network_ = loaded.error().message;
+        skeleton.reset(load_bpf__open());
+        if (!skeleton) return fail_errno("open the load programs", errno);
+        loaded = load_object(*skeleton, node, levels, options);
+    }
+    TRY(loaded);
 
     // The kernel lays array elements out at multiples of 8 bytes and maps whole pages.
     static_assert(sizeof(load_cpu) % 8 == 0);
     static_assert(std::tuple_size_v<decltype(LoadSample::waits)> == LOAD_WAITS);
     const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-    const size_t bytes = (sizeof(load_cpu) * static_cast<size_t>(cpus) + page - 1) / page * page;
+    const size_t bytes = (sizeof(load_cpu) * cpu_count_ + page - 1) / page * page;
     void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                                 bpf_map__fd(skeleton->maps.cpus), 0);
     if (mapped == MAP_FAILED) return fail_errno("map the load counters", errno);
     cpus_ = static_cast<load_cpu*>(mapped);
-    cpu_count_ = static_cast<size_t>(cpus);
     bytes_ = bytes;
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].slot = LOAD_NONE;
 
@@ -123,6 +142,9 @@ Status LoadProbe::load(uint64_t node_id, int node_level, int job_level, const Op
         TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
         links_.push_back(std::move(kept));
     }
+    if (!why_no_network_.empty()) return {};
+    if (const Status counts = attach_network(*skeleton, node); !counts)
+        why_no_network_ = counts.error().message;
     return {};
 }
 
@@ -139,12 +161,13 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
         probe.why_not_bpf_ = "this is not the initial cgroup namespace";
     } else {
         const int node_level = 1 + level_of(node);  // the root directory is level 1
-        const Status loaded = probe.load(group.id(), node_level, node_level + job_depth, options);
+        const Status loaded = probe.load(group, {node_level, node_level + job_depth}, options);
         ::malloc_trim(0);  // the kernel's BTF was read into some megabytes of heap
         if (loaded) return probe;
         probe.close();
         probe.why_not_bpf_ = loaded.error().message;
     }
+    probe.why_no_network_ = probe.why_not_bpf_;
     Followed followed{std::move(group), {}, {}, {}};
     TRY_ASSIGN(followed.start.run, followed.group.cpu_time());
     probe.followed_.emplace("", std::move(followed));
@@ -166,6 +189,7 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     close();
     cgroups_ = other.cgroups_;
     why_not_bpf_ = std::move(other.why_not_bpf_);
+    why_no_network_ = std::move(other.why_no_network_);
     cpus_ = std::exchange(other.cpus_, nullptr);
     cpu_count_ = other.cpu_count_;
     bytes_ = other.bytes_;
@@ -261,35 +285,13 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
         total.major_faults += look(counter.major_faults);
         total.read_bytes += look(counter.read_bytes);
         total.write_bytes += look(counter.write_bytes);
+        total.received_bytes += look(counter.received_bytes);
+        total.sent_bytes += look(counter.sent_bytes);
         for (size_t w = 0; w < LOAD_WAITS; ++w) total.waits[w] += look(counter.waits[w]);
     }
     total.run = std::max(last.run, total.run);
     total.wait = std::max(last.wait, total.wait);
     return last = total;
-}
-
-Result<LoadSample> LoadProbe::follow(Followed& followed) {
-    TRY_ASSIGN(const Nanos run, followed.group.cpu_time());
-    followed.total.run = std::max(followed.total.run, run - followed.start.run);
-    TRY_ASSIGN(const std::vector<pid_t> pids, followed.group.pids());
-    std::map<pid_t, int64_t> seen;
-    for (const pid_t pid : pids) {
-        const auto tasks =
-            open_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/task", O_RDONLY | O_DIRECTORY);
-        if (!tasks) continue;  // it has just ended
-        const auto threads = list_dir(tasks->get(), ".");
-        if (!threads) continue;
-        for (const std::string& thread : *threads) {
-            const int64_t wait_ns = thread_wait_ns(tasks->get(), thread);
-            if (wait_ns < 0) continue;
-            const pid_t tid = whole_number<pid_t>(thread).value_or(0);
-            seen[tid] = wait_ns;
-            if (const auto before = followed.wait_ns.find(tid); before != followed.wait_ns.end())
-                followed.total.wait.ns += std::max<int64_t>(0, wait_ns - before->second);
-        }
-    }
-    followed.wait_ns = std::move(seen);
-    return followed.total;
 }
 
 Result<LoadSample> LoadProbe::read(const std::string& job) {

@@ -22,6 +22,8 @@ struct load_counter {
     unsigned long long major_faults; /* of guests alone, as what follows */
     unsigned long long read_bytes;   /* fetched from storage for them */
     unsigned long long write_bytes;
+    unsigned long long received_bytes; /* packets at their sockets, with IP headers */
+    unsigned long long sent_bytes;
     unsigned int waits[LOAD_WAITS]; /* how long each wait was */
 };
 

@@ -30,6 +30,7 @@
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 
+struct load_bpf;
 struct load_cpu;
 struct ring_buffer;
 
@@ -41,6 +42,8 @@ struct LoadSample {
     // on; processes; of guests, what storage gave and took.
     uint64_t gave_up = 0, preempted = 0, births = 0, deaths = 0;
     uint64_t major_faults = 0, read_bytes = 0, write_bytes = 0;
+    // Likewise, packets with their IP headers; why_no_network() says why there are none.
+    uint64_t received_bytes = 0, sent_bytes = 0;
     // How long each wait for a CPU was: waits[i] of below 1024 << i ns.
     std::array<uint64_t, 32> waits{};
     // Of what came since `before`: no more than this share of the waits were longer than the
@@ -61,6 +64,7 @@ class LoadProbe {
     // For bpf alone.
     struct Options {
         bool allow_bpf = true;
+        bool count_network = true;
         pid_t daemon = ::getpid();  // it and its children outside of the node are no owner's
         // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
         // long. 0: it is not noticed.
@@ -81,6 +85,8 @@ class LoadProbe {
 
     const char* source() const { return cpus_ != nullptr ? "bpf" : "proc"; }
     const std::string& why_not_bpf() const { return why_not_bpf_; }
+    // Empty: bytes of the network are counted.
+    const std::string& why_no_network() const { return why_no_network_; }
 
     // Begins to count a job's group, by its full name; at most 253 at a time (ENOSPC). The group
     // exists; `lived`: its processes have run before, which counts too, but for the CPU time that
@@ -120,13 +126,19 @@ class LoadProbe {
         Nanos before;  // that it had run when it was added
     };
     LoadProbe() = default;
-    Status load(uint64_t node_id, int node_level, int job_level, const Options& options);
+    struct Levels {
+        int node, job;
+    };
+    Status load(const Cgroup& node, Levels levels, const Options& options);
+    Status load_object(load_bpf& skeleton, const Cgroup& node, Levels levels,
+                       const Options& options);
+    Status attach_network(load_bpf& skeleton, const Cgroup& node);
     LoadSample sum(uint32_t slot, LoadSample& last) const;
     static Result<LoadSample> follow(Followed& followed);
     void close();
 
     const Cgroups* cgroups_ = nullptr;
-    std::string why_not_bpf_;
+    std::string why_not_bpf_, why_no_network_;
     load_cpu* cpus_ = nullptr;  // mapped, one per CPU
     size_t cpu_count_ = 0, bytes_ = 0;
     Fd slots_;  // map: cgroup id -> slot

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LoadProbe without BPF: what the machine, threads of the kernel and the daemon have run, of /proc.
+// LoadProbe without BPF: what groups, the machine, threads of the kernel and the daemon have run,
+// of /proc.
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -55,6 +56,15 @@ Nanos used(int who) {
     return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
+// schedstat: "run_ns wait_ns slices". -1 if the thread is gone.
+int64_t thread_wait_ns(int proc, const std::string& thread) {
+    const auto text = read_file(proc, thread + "/schedstat");
+    if (!text) return -1;
+    const size_t blank = text->find(' ');
+    if (blank == std::string::npos) return -1;
+    return leading_number<int64_t>(std::string_view(*text).substr(blank + 1)).value_or(-1);
+}
+
 }  // namespace
 
 // What all CPUs have run since the machine started; interrupts are nobody's.
@@ -72,6 +82,30 @@ Nanos system_run() {
     for (const pid_t pid : kernel_threads()) all += process_run(pid);
     for (const pid_t pid : children_of("self")) all += process_run(pid);
     return all;
+}
+
+Result<LoadSample> LoadProbe::follow(Followed& followed) {
+    TRY_ASSIGN(const Nanos run, followed.group.cpu_time());
+    followed.total.run = std::max(followed.total.run, run - followed.start.run);
+    TRY_ASSIGN(const std::vector<pid_t> pids, followed.group.pids());
+    std::map<pid_t, int64_t> seen;
+    for (const pid_t pid : pids) {
+        const auto tasks =
+            open_at(AT_FDCWD, "/proc/" + std::to_string(pid) + "/task", O_RDONLY | O_DIRECTORY);
+        if (!tasks) continue;  // it has just ended
+        const auto threads = list_dir(tasks->get(), ".");
+        if (!threads) continue;
+        for (const std::string& thread : *threads) {
+            const int64_t wait_ns = thread_wait_ns(tasks->get(), thread);
+            if (wait_ns < 0) continue;
+            const pid_t tid = whole_number<pid_t>(thread).value_or(0);
+            seen[tid] = wait_ns;
+            if (const auto before = followed.wait_ns.find(tid); before != followed.wait_ns.end())
+                followed.total.wait.ns += std::max<int64_t>(0, wait_ns - before->second);
+        }
+    }
+    followed.wait_ns = std::move(seen);
+    return followed.total;
 }
 
 }  // namespace souk

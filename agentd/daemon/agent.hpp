@@ -189,6 +189,8 @@ class Agent final : private ToolHost, private OwnHome {
     std::string history_json(size_t limit) const;
     wire::CtlReply history_request(const wire::CtlRequest& request) const;
     std::vector<Metric> promise_metrics() const;
+    Result<std::string> guest_load_json(const JobId& id) const;
+    std::vector<Metric> guest_metrics() const;
     // By hand: all guests stand.
     Status pause(bool on);
     std::string why_paused() const;                   // empty: nobody is

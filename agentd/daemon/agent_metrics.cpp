@@ -62,6 +62,7 @@ std::vector<Metric> Agent::metrics() const {
         gauge("souk_node_wait_ratio", "Time that its jobs wait for a CPU, of all its CPUs.",
               r.wait_permille / 1e3)};
     for (Metric& m : promise_metrics()) all.push_back(std::move(m));
+    for (Metric& m : guest_metrics()) all.push_back(std::move(m));
     return all;
 }
 

@@ -49,9 +49,10 @@ bool in_a_capsule(pid_t pid) {
 }
 
 // Thousandths of all CPUs of the machine.
-void write_load(JsonWriter& j, const LoadReading& load, const std::string& why_not_bpf) {
+void write_load(JsonWriter& j, const LoadReading& load, const LoadMeter& meter) {
     j.field("load_source", load.source);
-    if (!why_not_bpf.empty()) j.field("load_trouble", why_not_bpf);
+    if (!meter.why_not_bpf().empty()) j.field("load_trouble", meter.why_not_bpf());
+    if (!meter.why_no_network().empty()) j.field("network_trouble", meter.why_no_network());
     j.field("owner_permille", load.owner_permille)
         .field("owner_wait_permille", load.owner_wait_permille)
         .field("owner_wait_p99_us", load.owner_wait_p99.ns / 1'000)
@@ -279,7 +280,7 @@ std::string Agent::provider_json() const {
     j.field("earned", provider_note_.earned)
         .field("load_permille", r.load_permille)
         .field("wait_permille", r.wait_permille);
-    write_load(j, provider_->load(), load_.why_not_bpf());
+    write_load(j, provider_->load(), load_);
     j.field("frames", provider_->record().frames).field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());

@@ -106,10 +106,17 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
         reply.json = std::move(*held);
         return reply;
     }
-    if (request.verb != "story" || request.args.size() != 1)
+    if ((request.verb != "story" && request.verb != "load") || request.args.size() != 1)
         return refuse("unknown request " + request.verb);
     const auto id = parse_job_id(request.args[0]);
     if (!id) return refuse(id.error().message);
+    if (request.verb == "load") {
+        auto load = by_market ? guest_load_json(*id) : fail("load: the market asks for that");
+        if (!load) return refuse(load.error().message);
+        reply.ok = true;
+        reply.json = std::move(*load);
+        return reply;
+    }
     const HomeJob* job = home_.find(*id);
     if (!job)
         return refuse("job " + id->text() +

@@ -86,6 +86,8 @@ class GuestHost {
     pid_t pid(const GuestKey& key) const;
     // How long guests have run here, for the market (guest_use.cpp). `all`: it has just connected.
     UseReport use(bool all);
+    // All that is counted of a guest since it came here; nothing: it is not.
+    std::optional<LoadSample> load(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
     // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.

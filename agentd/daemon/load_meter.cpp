@@ -31,6 +31,8 @@ Status LoadMeter::open(const Cgroups& cgroups, const std::string& node,
     probe_ = std::make_unique<LoadProbe>(std::move(probe));
     if (!probe_->why_not_bpf().empty())
         log_.notice("load is read from /proc", {{"WHY", probe_->why_not_bpf()}});
+    else if (!probe_->why_no_network().empty())
+        log_.notice("bytes of the network are not counted", {{"WHY", probe_->why_no_network()}});
     (void)read(1);  // what was before is nobody's use of now
     return {};
 }
@@ -50,9 +52,15 @@ void LoadMeter::tell(const Cgroup& capsule, const Status& done) {
 }
 
 std::optional<Nanos> LoadMeter::cpu_time(const std::string& capsule) {
-    const auto load = probe_ ? probe_->read(capsule) : Result<LoadSample>(fail(""));
-    if (!load) return std::nullopt;
-    return load->run;
+    const auto all = load(capsule);
+    if (!all) return std::nullopt;
+    return all->run;
+}
+
+std::optional<LoadSample> LoadMeter::load(const std::string& capsule) {
+    const auto read = probe_ ? probe_->read(capsule) : Result<LoadSample>(fail(""));
+    if (!read) return std::nullopt;
+    return *read;
 }
 
 LoadReading LoadMeter::read(int32_t cpus) {

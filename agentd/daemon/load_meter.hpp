@@ -37,11 +37,15 @@ class LoadMeter {
     void capsule_went(const Cgroup& capsule);
     // Nothing: it is not measured.
     std::optional<Nanos> cpu_time(const std::string& capsule);
+    // All that is counted of it, since it came.
+    std::optional<LoadSample> load(const std::string& capsule);
 
     // Since the last reading; guests of so many CPUs.
     LoadReading read(int32_t cpus);
     // Why what is measured comes from /proc; empty: it does not.
     std::string why_not_bpf() const { return probe_ ? probe_->why_not_bpf() : ""; }
+    // Likewise of bytes of the network, which are counted by BPF alone.
+    std::string why_no_network() const { return probe_ ? probe_->why_no_network() : ""; }
 
   private:
     void tell(const Cgroup& capsule, const Status& done);

@@ -276,7 +276,7 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
     if (f.type == wire::frame::ctl_request) return question(number, c, f);
-    if (f.type == wire::frame::ctl_reply) return home_answers(c.node, f);
+    if (f.type == wire::frame::ctl_reply) return node_answers(c.node, f);
     if (f.type == wire::frame::renew) return certify(number, c, f);
     if (f.type == wire::frame::use_report) {
         TRY_ASSIGN(const UseReport use, wire::unpack<UseReport>(f.body));
@@ -359,8 +359,8 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
-    if (request.verb == "story") {
-        if (const Status asked = ask_home(number, request); !asked)
+    if (request.verb == "story" || request.verb == "load") {
+        if (const Status asked = ask_node(number, request); !asked)
             replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
         wake();
         return {};

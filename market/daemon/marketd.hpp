@@ -140,8 +140,9 @@ class Marketd {
     Status await_order(uint64_t connection, const wire::CtlRequest& request);
     void answer_waiters();
     // marketd_relay.cpp
-    Status ask_home(uint64_t connection, const wire::CtlRequest& request);
-    Status home_answers(const NodeName& node, const wire::Frame& frame);
+    Result<NodeName> node_to_ask(const wire::CtlRequest& request, const JobId& id) const;
+    Status ask_node(uint64_t connection, const wire::CtlRequest& request);
+    Status node_answers(const NodeName& node, const wire::Frame& frame);
     void end_relay(uint64_t number, wire::CtlReply reply);
     void relays_lost(const NodeName& node);
     void begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: questions that only a job's home node can answer. They are passed on to its agentd, and
-// its answer back. An agentd says in its hello whether it can be asked. See marketd.hpp.
+// Marketd: questions that only one node can answer: the home of a job (its story), or the node on
+// which it runs (its load). They are passed on to that agentd, and its answer back. An agentd says
+// in its hello whether it can be asked. See marketd.hpp.
 #include "market/daemon/marketd.hpp"
 #include "market/wire/codec.hpp"
 
@@ -17,7 +18,17 @@ wire::CtlReply no_answer(std::string why) {
 
 }  // namespace
 
-Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
+// Nothing of it is there once it has ended.
+Result<NodeName> Marketd::node_to_ask(const wire::CtlRequest& request, const JobId& id) const {
+    if (request.verb != "load") return id.home;
+    const market::Job* const job = market_.find(id);
+    if (!job || job->record.report.phase != JobPhase::running)
+        return fail("job " + id.text() +
+                    " does not run now: what it uses is counted where it runs");
+    return job->record.report.where;
+}
+
+Status Marketd::ask_node(uint64_t connection, const wire::CtlRequest& request) {
     if (request.args.size() != 1) return fail(request.verb + " takes a job's id");
     TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
     if (request.uid != market::root_uid) {  // the home takes the market's word for who asks
@@ -29,22 +40,24 @@ Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
         const JobReport* report = job ? &job->record.report : ended ? &ended->report : nullptr;
         if (!report) return fail("no such job: " + id.text());
         if (report->uid != request.uid)
-            return fail("job " + id.text() + " is another user's: its story is that user's own");
+            return fail("job " + id.text() + " is another user's: its " + request.verb +
+                        " is that user's own");
     }
-    const auto agent = agents_.find(id.home);
+    TRY_ASSIGN(const NodeName node, node_to_ask(request, id));
+    const auto agent = agents_.find(node);
     if (agent == agents_.end())
-        return fail("the home node " + id.home + " of job " + id.text() +
+        return fail("the node " + node + " of job " + id.text() +
                     " is not connected: it has what is asked for");
     if (!connections_.at(agent->second).answers)
-        return fail("the agentd of node " + id.home + " is of a version that cannot be asked");
-    if (relays_.size() >= relays_max) return fail("too many questions to home nodes are under way");
+        return fail("the agentd of node " + node + " is of a version that cannot be asked");
+    if (relays_.size() >= relays_max) return fail("too many questions to nodes are under way");
     const uint64_t number = next_relay_++;
     wire::CtlRequest question = request;
     question.request = number;
     Relay& relay = relays_[number];
-    relay = {connection, request.request, id.home, {}};
-    relay.limit = loop_.after(answer_within, [this, number] {
-        end_relay(number, no_answer("its home node did not answer within 5 s"));
+    relay = {connection, request.request, node, {}};
+    relay.limit = loop_.after(answer_within, [this, number, node] {
+        end_relay(number, no_answer("node " + node + " did not answer within 5 s"));
     });
     Status sent = connections_.at(agent->second)
                       .channel->send(wire::frame::ctl_request, wire::pack(question));
@@ -53,7 +66,7 @@ Status Marketd::ask_home(uint64_t connection, const wire::CtlRequest& request) {
 }
 
 // Only from the node that was asked.
-Status Marketd::home_answers(const NodeName& node, const wire::Frame& f) {
+Status Marketd::node_answers(const NodeName& node, const wire::Frame& f) {
     TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
     const uint64_t number = reply.request;
     const auto it = relays_.find(number);
@@ -75,7 +88,7 @@ void Marketd::relays_lost(const NodeName& node) {
     for (const auto& [number, relay] : relays_)
         if (relay.node == node) lost.push_back(number);
     for (const uint64_t number : lost)
-        end_relay(number, no_answer("the connection to its home node " + node + " broke"));
+        end_relay(number, no_answer("the connection to node " + node + " broke"));
 }
 
 }  // namespace souk

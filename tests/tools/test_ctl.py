@@ -20,6 +20,8 @@ from fake import LIMIT, PROVIDER, Agentd, answer
     ("pvdctl", ["guests", "n1"], "'n1' is not a job id"),
     ("pvdctl", ["guests", "n1.1", "x"], "unexpected argument 'x'"),
     ("marketctl", ["lj", "--story"], "--story is for job"),
+    ("marketctl", ["lj", "--load"], "--load is for job"),
+    ("marketctl", ["job", "n1.1", "--load", "--story"], "--load is for job, without --story"),
     ("marketctl", ["dump", "n1.1"], "unexpected argument 'n1.1'"),
     ("marketctl", ["job", "--story"], "a job's id is missing"),
     ("pvdctl", ["market"], "on or off is wanted"),

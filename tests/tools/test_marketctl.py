@@ -6,6 +6,8 @@ import json
 import os
 import time
 
+import pytest
+
 from fake import LIMIT, PROVIDER, answer
 
 
@@ -51,6 +53,27 @@ def test_a_story_is_told_in_lines(start, agentd):
     answer(agentd, process, {"id": "n1.7", "left_out": 12, "steps": [steps[2]] * 10})
     assert (process.communicate(timeout=LIMIT)[0].decode().splitlines()[8] ==
             "... 12 steps are left out ...")
+
+
+LOAD = {"id": "n1.7", "node": "n2", "epoch": 2, "source": "bpf", "run_s": 12.5, "wait_s": 0.25,
+        "wait_p99_us": 1048, "gave_up": 7, "preempted": 3, "births": 5, "deaths": 2,
+        "major_faults": 4, "read_bytes": 1_200_000, "write_bytes": 0, "received_bytes": 40_000_000,
+        "sent_bytes": 999}
+PROC = {k: LOAD[k] for k in ("id", "node", "epoch", "run_s", "wait_s")}
+
+
+@pytest.mark.parametrize("load, words", [
+    (LOAD, ["on n2 since it came there, as counted by bpf", "12.5s; it waited 250.0 ms for a CPU",
+            "7 to wait for something, 3 while it could go on", "5 began, 2 ended",
+            "1.2 MB read, 0 bytes written, 4 pages", "40.0 MB received, 999 bytes sent"]),
+    ({**{k: v for k, v in LOAD.items() if not k.endswith(("received_bytes", "sent_bytes"))},
+      "network_trouble": "no such program"}, ["1.2 MB read", "not counted: no such program"]),
+    ({**PROC, "source": "proc", "trouble": "no BTF"}, ["by proc", "counted: no BTF"])])
+def test_what_a_job_uses_is_lines(start, agentd, load, words):
+    process = start("marketctl", "job", "n1.7", "--load")
+    assert answer(agentd, process, load) == ["load", "n1.7"]
+    out = process.communicate(timeout=LIMIT)[0].decode()
+    assert process.returncode == 0 and all(word in out for word in words), out
 
 
 def test_jobs_are_a_table(start, agentd):

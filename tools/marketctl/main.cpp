@@ -72,7 +72,7 @@ Result<std::string> absolute(std::string_view file) {
 }
 
 struct OrderOptions {
-    bool hold = false, no_wait = false, story = false, verbose = false;
+    bool hold = false, no_wait = false, story = false, verbose = false, load = false;
     std::string wait;
 };
 
@@ -86,6 +86,12 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     if (o.story && question.verb != "job") return fail(question.verb + ": --story is for job");
     if (o.verbose && !o.story)
         return fail(question.verb + ": --verbose is for job ID --story: what CRIU said of itself");
+    if (o.load && (question.verb != "job" || o.story))
+        return fail(question.verb + ": --load is for job, without --story");
+    if (o.load) {
+        question.verb = "load";
+        question.text = load_text;
+    }
     if (o.story) {
         question.verb = "story";
         question.text = o.verbose ? verbose_story_text : story_text;
@@ -245,7 +251,7 @@ const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider"},
-    {"job ID", "all about one job; with --story the steps of its life"},
+    {"job ID", "all about one job; with --story the steps of its life, with --load what it uses"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
     {"cancel ID", "end a job; with --name, --user or --all several"},
     {"move ID NODE", "move a job to a node"},
@@ -298,6 +304,9 @@ std::vector<Option> options_of(Given& given) {
         {0, "story", nullptr,
          "with job: the steps of its life with times, as its home node keeps them",
          set_flag(order.story)},
+        {0, "load", nullptr,
+         "with job: what it has used of the node on which it runs, as the kernel counts it there",
+         set_flag(order.load)},
         {0, "verbose", nullptr, "with job --story: also what CRIU itself said of a failure",
          set_flag(order.verbose)},
         {0, "wait", "SPAN",

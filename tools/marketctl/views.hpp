@@ -19,6 +19,7 @@ Result<std::string> job_text(const Answer& answer);
 Result<std::string> reasons_text(const Answer& answer);
 Result<std::string> story_text(const Answer& answer);
 Result<std::string> verbose_story_text(const Answer& answer);  // with the words of CRIU
+Result<std::string> load_text(const Answer& answer);
 Result<std::string> dump_text(const Answer& answer);
 Result<std::string> accounts_text(const Answer& answer);
 Result<std::string> receipts_text(const Answer& answer);
