@@ -9,6 +9,9 @@
 namespace souk::market {
 namespace {
 
+// What an account holds or owes at most: a tenth of what the number could say.
+constexpr Money account_max = {1'000 * money_max.micro};
+
 constexpr int64_t weekday_of_epoch = 3;  // 1970-01-01 was a Thursday; weeks begin on Monday
 
 // Of the civil calendar (eras of 400 years).
@@ -124,6 +127,12 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     if (!o.outside) r.paid = pays ? o.amount : Money{-o.amount.micro};
     if (o.kind == Kind::payout) r.node = o.node, r.earned = Money{-o.amount.micro};
     if (o.kind == Kind::transfer) r.other = o.other, r.other_user = o.other_user;
+    for (const Posting& p : postings(r)) {
+        const Money then = ledger_.balance(p.holder) + p.amount;
+        if (then > account_max || then.micro < -account_max.micro)
+            return fail("the account of " + p.holder.text() + " would pass " +
+                        format_money(account_max));
+    }
     ledger_.post(r);
     for (const Posting& p : postings(r)) {
         const auto user = book_.users().find(p.holder.uid);

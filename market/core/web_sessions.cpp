@@ -92,7 +92,7 @@ void WebSessions::end(const std::string& session, const Speaker& web) {
 Status web_may_ask(const std::string& verb, const std::vector<std::string>& args) {
     constexpr std::string_view shown[] = {"status", "list-jobs", "list-providers", "job",
                                           "why",    "story",     "account",        "receipts",
-                                          "report", "prices"};
+                                          "report", "prices",    "statement"};
     constexpr std::string_view orders[] = {"cancel", "move", "freeze", "thaw", "release"};
     const auto among = [&](const auto& verbs) {
         return std::find(std::begin(verbs), std::end(verbs), verb) != std::end(verbs);

@@ -158,12 +158,16 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
         return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
     // What the daemon asks for itself.
     if (request.verb == "ledger-seen") return request.uid;
+    // Of a token that names users: of no other, whatever he would ask.
+    const trust::Peer* const peer = c.channel->peer();
+    if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
     const bool operates = !tls_ || config_.nodes_operate;
     return request.uid == 0 && !operates ? no_uid : request.uid;
 }
 
 // A home speaks for the users that its token names (souk token create --users), and for all if it
-// names none. The job of another one is not let in; its user hears why it waits.
+// names none, also of their money. The job of another one is not let in; its user hears why it
+// waits.
 bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
     const trust::Peer* const peer = c.channel->peer();
     if (!enrolment_ || !peer || enrolment_->may_vouch(peer->key, report.uid)) return true;
@@ -183,9 +187,9 @@ bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& r
 // What an operator orders from another host is on record, with his name, and what anybody orders by
 // a page, with the user whose souk-web it is.
 void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) {
-    constexpr std::string_view orders[] = {"cancel",      "move",       "freeze", "thaw",
-                                           "release",     "user-limit", "backup", "node",
-                                           "node-forget", "set"};
+    constexpr std::string_view orders[] = {
+        "cancel", "move", "freeze",  "thaw",     "release",  "user-limit", "backup",
+        "node",   "set",  "deposit", "withdraw", "transfer", "payout",     "node-forget"};
     if ((!by_page && (c.local || c.kind != Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;

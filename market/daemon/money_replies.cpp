@@ -41,6 +41,8 @@ Status name_user(const Market& market, const std::string& who, uint32_t& uid, st
 // NODE AMOUNT-or-all USER-or-"-" NOTE
 Result<MoneyOrder> order_of(const Market& market, const std::string& verb,
                             const std::vector<std::string>& args, uint32_t uid) {
+    if (uid != root_uid && verb != "transfer")
+        return fail("only root may do that with money that is not its own");
     const bool two = verb == "transfer" || verb == "payout";
     if (args.size() != (two ? 4 : 3))
         return fail(verb + " takes " + (two ? "4" : "3") + " arguments, not " +
@@ -153,12 +155,14 @@ Result<std::string> statement_reply(const Market& market, const ReceiptBook& boo
                                     uint32_t uid, std::string& next) {
     ReceiptBook::Filter filter;
     Mark mark;
+    uint64_t part = page_entries_max;
     TRY_ASSIGN(filter.holder, holder_of(market, args.empty() ? "-" : args[0], uid));
     for (size_t i = 1; i < args.size(); ++i) {
         const auto [key, value] = parse_setting(args[i]);
         const auto n = whole_number<uint64_t>(value);
-        if ((key != "since" && key != "limit") || !n)
-            return fail("statement: '" + args[i] + "' is neither since=UNIX_SECONDS nor limit=N");
+        if ((key != "since" && key != "limit" && key != "page") || !n)
+            return fail("statement: '" + args[i] + "' is no since=UNIX_SECONDS, limit=N or page=N");
+        if (key == "page") part = std::clamp<uint64_t>(*n, 1, page_entries_max);
         if (key == "limit") mark.left = *n;
         if (key == "since")
             filter.since = Nanos::from_s(
@@ -169,8 +173,7 @@ Result<std::string> statement_reply(const Market& market, const ReceiptBook& boo
     } else {
         TRY_ASSIGN(mark, parse_mark(after));
     }
-    TRY_ASSIGN(const auto page,
-               book.page(filter, mark.before, std::min<uint64_t>(mark.left, page_entries_max)));
+    TRY_ASSIGN(const auto page, book.page(filter, mark.before, std::min(mark.left, part)));
     JsonWriter w;
     w.begin_array();
     for (const auto& entry : page.entries) {

@@ -7,6 +7,8 @@ import by_stranger
 import by_user
 import by_node
 import by_page
+import by_money
 from stage import ATTEMPTS, Stage, begun, ended
 
-__all__ = ["ATTEMPTS", "Stage", "begun", "ended", "by_stranger", "by_user", "by_node", "by_page"]
+__all__ = ["ATTEMPTS", "Stage", "begun", "ended", "by_stranger", "by_user", "by_node", "by_page",
+           "by_money"]

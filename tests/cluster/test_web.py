@@ -76,6 +76,13 @@ def test_the_pages_show_a_job_from_its_start_to_its_end(market, web):
     assert len(paid) == 2 and re.findall(r'"Receipt" class="number"><span>(\d+)', ledger) == [
         str(r["receipt"]) for r in paid]
     assert "<span>user root</span>" in w.page("/ledger")
+    market.tool("marketctl", "deposit", "root", "2.5", "--note", "for <tests>")
+    statement = w.page("/statement?of=root")
+    assert "for &lt;tests&gt;" in statement and "<span>deposit</span>" in statement
+    entries = market.ctl("marketctl", "statement", "root", "--limit", "50")
+    assert re.findall(r'"Receipt" class="number"><span>(\d+)', statement) == [
+        str(e["receipt"]) for e in entries]
+    assert 'href="/statement?of=root"' in w.page("/ledger?user=root")
     for by in ("user", "node", "day"):
         until(f"the report by {by} has it", lambda: "<tbody>" in w.page("/report?by=" + by))
     until("its end is told",
@@ -135,7 +142,7 @@ def test_what_is_no_request_for_a_page_is_refused(market, web):
     for path, want in (("/job/n1.99999", 404), ("/job/x", 400), ("/node/n9", 404), ("/none", 404),
                        ("/node/%2e%2e", 400), ("/jobs?state=odd", 400), ("/prices?span=1y", 400),
                        ("/time?span=1y", 400), ("/report?by=all", 400), ("/ledger?job=x", 400),
-                       ("/ledger?user=nobody-here", 400),
+                       ("/ledger?user=nobody-here", 400), ("/statement?of=nobody-here", 400),
                        ("/jobs?user=" + "a" * 65, 400), ("/../../etc/passwd", 404)):
         assert w.ask(path)[0] == want, path
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):

@@ -172,6 +172,22 @@ START_TEST(money_moves_by_the_word_of_whose_it_is_or_of_root_and_never_more_than
 }
 END_TEST
 
+START_TEST(no_account_comes_near_to_what_a_number_holds) {
+    Books w;
+    MoneyOrder o;
+    o.uid = ann;
+    o.user = "ann";
+    o.amount = money_max;
+    for (int i = 0; i < 1'000; ++i) ck_assert(w.market->move_money(o, root_uid, w.now).has_value());
+    const auto refused = w.moves(o);
+    ck_assert_text(refused.error().message, "the account of user 1000 would pass 1000000000000");
+    ck_assert_int_eq(w.has(of_ann).micro, 1'000 * money_max.micro);
+    o.kind = Kind::withdrawal;
+    ck_assert(w.moves(o).has_value());
+    ck_assert_int_eq(w.market->ledger().sum().micro, 0);
+}
+END_TEST
+
 START_TEST(what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_market) {
     Books w;
     ck_assert(w.gives(Kind::deposit, ann, 10).has_value());
@@ -278,6 +294,7 @@ UNIT_SUITE(market_funds, each_movement_of_money_has_two_sides_and_reads_as_it_wa
            in_a_market_that_is_not_metered_nothing_ends_at_an_account,
            credit_lets_an_account_fall_so_far_below_nothing_and_cannot_be_given_away,
            money_moves_by_the_word_of_whose_it_is_or_of_root_and_never_more_than_there_is,
+           no_account_comes_near_to_what_a_number_holds,
            what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_market,
            an_allowance_comes_once_in_its_time_and_what_is_left_of_it_goes_back_if_it_expires,
            who_waits_for_an_allowance_goes_on_when_it_comes,

@@ -115,7 +115,8 @@ START_TEST(a_users_seventeenth_session_ends_his_first_one_and_there_is_a_bound_f
 END_TEST
 
 START_TEST(a_page_asks_what_it_shows_and_orders_one_job_about) {
-    for (const char* verb : {"status", "list-jobs", "job", "why", "story", "receipts", "prices"})
+    for (const char* verb :
+         {"status", "list-jobs", "job", "why", "story", "receipts", "prices", "statement"})
         ck_assert(web_may_ask(verb, {}));
     for (const char* verb : {"cancel", "freeze", "move", "thaw", "release"}) {
         ck_assert(web_may_ask(verb, {"n1.7"}));

@@ -237,6 +237,17 @@ PageAnswer show_ledger(Asker& asker, const Query& query) {
                    *receipts, view)};
 }
 
+PageAnswer show_statement(Asker& asker, const Query& query) {
+    const StatementView view{param(query, "of")};
+    const std::string after = param(query, "after");
+    if (!fit(view.of) || !fit(after)) return wrong("a name has at most 64 characters");
+    auto entries = listed(asker, "statement", {view.of.empty() ? "-" : view.of}, page_rows, after);
+    if (!entries && asker.ask("status", {})) return wrong(entries.error().message);
+    if (!entries) return away(entries.error());
+    lead_on(*entries, query, {"of"});
+    return {200, "Statement", statement(*entries, view)};
+}
+
 PageAnswer show_report(Asker& asker, const Query& query) {
     const std::string by = param(query, "by").empty() ? "user" : param(query, "by");
     if (by != "user" && by != "node" && by != "day")
@@ -256,6 +267,7 @@ constexpr AnswerRoute all_routes[] = {{"/", "/", show_board},
                                       {"/prices", "/prices", show_prices},
                                       {"/time", "/time", show_time},
                                       {"/ledger", "/ledger", show_ledger},
+                                      {"/statement", "/ledger", show_statement},
                                       {"/report", "/report", show_report}};
 
 }  // namespace

@@ -60,6 +60,11 @@ struct LedgerView {
 // `accounts`: a list, or null with `trouble`.
 Html ledger(const Json& accounts, const std::string& trouble, const Listed& receipts,
             const LedgerView& view);
+struct StatementView {
+    std::string of;  // a user or a node; empty: who looks
+};
+// Each entry of one account, with what it held then.
+Html statement(const Listed& entries, const StatementView& view);
 // Sums by `by` (user, node or day) of the last `span`.
 Html report(const Json& rows, const std::string& by, const std::string& span);
 // Why there is nothing to show.

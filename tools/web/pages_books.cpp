@@ -149,8 +149,31 @@ Html ledger(const Json& accounts, const std::string& trouble, const Listed& rece
     text_input(h, "user", "User", view.user);
     text_input(h, "node", "Node", view.node);
     h.markup("<button>Show</button></form>");
+    h.markup("<p><a href=\"/statement");
+    if (const std::string& of = view.user.empty() ? view.node : view.user; !of.empty())
+        h.markup("?of=").in_address(of);
+    h.markup("\">Statement of this account</a></p>");
     h.add(table("Receipts, the newest first", receipt_columns, receipts.rows, "No receipt here."));
     return h.add(pager(receipts, "/ledger")), h;
+}
+
+Html statement(const Listed& entries, const StatementView& view) {
+    static const std::vector<Column> columns = {
+        number_column("Receipt", "receipt"),
+        text_column("When", [](const Json& e) { return local_time(e, "at_unix_s"); }),
+        plain_column("What", "kind"),
+        plain_column("With", "with"),
+        {"Job", false, job_cell},
+        number_column("Amount", "amount"),
+        number_column("Balance", "balance"),
+        plain_column("Note", "note"),
+    };
+    Html h;
+    h.markup("<h1>Statement</h1><form method=\"get\" action=\"/statement\" role=\"search\">");
+    text_input(h, "of", "User or node", view.of);
+    h.markup("<button>Show</button></form>");
+    h.add(table("What came and went, the newest first", columns, entries.rows, "No entry."));
+    return h.add(pager(entries, "/statement")), h;
 }
 
 Html report(const Json& rows, const std::string& by, const std::string& span) {
