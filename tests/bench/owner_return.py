@@ -1,0 +1,206 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""owner_return.py [--returns N] [--sizes 64,1024,4096] [--json]: what an owner waits for when he
+comes back to a machine with a guest of so many MB on it.
+
+A market of two nodes on this host; the guest writes to all its memory all along. Each return is a
+program of the owner that computes for 2 ms every 10 ms, and measures how late it is woken and how
+long the 2 ms take. Times are from its start: `detected` (the first answer of pvdctl status that
+says so: a look each few ms), then as agentd measures them itself (pvdctl history): `lowered`,
+`frozen` (no guest runs), `gone` (no guest holds memory), `empty` (no image is there either).
+
+Both nodes are this one machine, so a guest that has left still runs beside the owner. What he feels
+of guests is therefore measured where they stay and are lowered: the p99 of the same program beside
+such a guest, and without guests; the goal is 1.05 of that at most. Prints a table; with --json all
+figures instead."""
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import market as souk
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
+CONFIGURATION = '''
+owner_return = "{rung}"
+owner_cpu_percent = 10
+owner_wait_ms = 5
+owner_stop_s = 0
+owner_leave_s = 0
+owner_away_s = 2
+'''
+STEPS = ('detected', 'lowered', 'frozen', 'gone', 'empty')
+KEYS = {'lowered': 'free_cpu_ms', 'frozen': 'stopped_ms', 'gone': 'free_memory_ms',
+        'empty': 'empty_ms'}
+GUEST = '''
+import sys, time
+held = bytearray(int(sys.argv[1]) << 20)
+while True:
+    for at in range(0, len(held), 4096):
+        held[at] = (held[at] + 1) & 255
+'''
+OWNER = '''
+import signal, sys, time
+late = []
+end = []
+signal.signal(signal.SIGTERM, lambda *_: end.append(1))
+while not end and len(late) < 100_000:
+    due = time.perf_counter() + 0.008
+    time.sleep(0.008)
+    woken = time.perf_counter()
+    while time.perf_counter() - woken < 0.002:
+        pass
+    late.append((time.perf_counter() - due - 0.002) * 1e3)
+print(*late)
+'''
+GOAL = 1.05
+
+
+def quantile(values, part):
+    s = sorted(values)
+    return s[min(len(s) - 1, int(len(s) * part))] if s else None
+
+
+class Owner:
+    """The interactive program; its delays in ms when it has ended."""
+
+    def __init__(self):
+        self.began = time.monotonic()
+        self.process = subprocess.Popen([sys.executable, '-c', OWNER], stdout=subprocess.PIPE,
+                                        text=True)
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        return [float(word) for word in self.process.communicate(timeout=60)[0].split()]
+
+
+def pvdctl(market, node, *words):
+    return json.loads(market.tool('pvdctl', '--json', '--node', node, *words))
+
+
+def configure(market, node, rung):
+    path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
+    with open(path) as f:
+        text = f.read().split('\nowner_return')[0]
+    with open(path, 'w') as f:
+        f.write(text + CONFIGURATION.format(rung=rung))
+    status = json.loads(market.tool('souk', 'status', '--json'))
+    os.kill(next(n['pid'] for n in status['nodes'] if n['name'] == node), signal.SIGHUP)
+    market.wait(lambda: 'presence' in pvdctl(market, node, 'status'), 10, 'the keys are not taken')
+
+
+def presence(market, node):
+    return pvdctl(market, node, 'status').get('presence', {})
+
+
+def goes_to(market, job, node):
+    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
+    if market.ctl('job', job).get('where') != node:
+        market.tool('marketctl', '--hold', '--wait', '120s', 'move', job, node, seconds=150)
+        market.tool('marketctl', 'release', job)
+
+
+def beside_lowered(market, job, node, seconds):
+    """The owner's p99 while the guest stays, and is lowered."""
+    configure(market, node, 'lower')
+    goes_to(market, job, node)
+    owner = Owner()
+    try:
+        market.wait(lambda: presence(market, node).get('guests') == 'lowered', 20, 'not lowered')
+        time.sleep(seconds)
+    finally:
+        late = owner.end()
+    return quantile(late, 0.99)
+
+
+def one_return(market, job, node, limit):
+    """Until the machine is empty: {step: ms}, and the owner's delays."""
+    goes_to(market, job, node)
+    before = [r['number'] for r in pvdctl(market, node, 'history', '1')['returns']]
+    owner = Owner()
+    try:
+        market.wait(lambda: presence(market, node)['here'], 20, 'the owner is not noticed')
+        times = {'detected': (time.monotonic() - owner.began) * 1e3}
+
+        def newest():
+            returns = pvdctl(market, node, 'history', '1')['returns']
+            return returns[0] if returns and [returns[0]['number']] != before else {}
+        market.wait(lambda: 'empty_ms' in newest(), limit, f'{node} does not get empty')
+        times.update({step: newest().get(key) for step, key in KEYS.items()})
+    finally:
+        late = owner.end()
+    return times, late
+
+
+def measure(market, size, returns, limit):
+    node = market.nodes[1]
+    submitted = json.loads(market.tool(
+        'srun', '--node', market.nodes[0], '--detach', '--json', '-p', '100', '-m',
+        str(size + 64), '/usr/bin/python3', '-c', GUEST, str(size)))
+    job = submitted['id']
+    steps, late = {step: [] for step in STEPS}, []
+    try:
+        market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
+        lowered = beside_lowered(market, job, node, 10)
+        configure(market, node, 'leave')
+        for _ in range(returns):
+            times, delays = one_return(market, job, node, limit)
+            for step, ms in times.items():
+                if ms is not None:
+                    steps[step].append(ms)
+            late += delays
+    finally:
+        market.tool('marketctl', 'cancel', job, check=False)
+    return {'mb': size, 'p99_ms': quantile(late, 0.99), 'lowered_p99_ms': lowered,
+            'steps': {step: {'median_ms': quantile(ms, 0.5), 'worst_ms': max(ms, default=None),
+                             'n': len(ms)} for step, ms in steps.items()}}
+
+
+def alone(seconds):
+    owner = Owner()
+    try:
+        time.sleep(seconds)
+    finally:
+        late = owner.end()
+    return quantile(late, 0.99)
+
+
+def show(base, rows):
+    def shown(value):
+        return '-' if value is None else f'{value:.0f}'
+    print(f'{"guest":>8}', *(f'{step:>16}' for step in STEPS), f'{"owner p99":>12}',
+          f'{"beside lowered":>15}')
+    for row in rows:
+        print(f'{row["mb"]:>5} MB', *(
+            f'{shown(s["median_ms"]) + " / " + shown(s["worst_ms"]):>16}'
+            for s in row['steps'].values()), f'{row["p99_ms"]:>9.2f} ms',
+            f'{row["lowered_p99_ms"]:>12.2f} ms')
+    print(f'median / worst, in ms; p99 without guests: {base:.2f} ms (goal: {GOAL} of it at most)')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--returns', type=int, default=20)
+    parser.add_argument('--sizes', default='64,1024,4096', help='MB of the guest')
+    parser.add_argument('--limit', type=float, default=300, help='seconds for one return')
+    parser.add_argument('--json', action='store_true')
+    args = parser.parse_args()
+    market = souk.Market(BIN, nodes=2)
+    try:
+        base = alone(10)
+        rows = [measure(market, int(size), args.returns, args.limit)
+                for size in args.sizes.split(',')]
+    finally:
+        market.close()
+    if args.json:
+        json.dump({'p99_alone_ms': base, 'rows': rows}, sys.stdout, indent=1)
+    else:
+        show(base, rows)
+
+
+if __name__ == '__main__':
+    main()
