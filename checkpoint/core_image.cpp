@@ -40,6 +40,11 @@ Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>
     return {};
 }
 
+rlimit bounded(int resource, const rlimit& wish, uint64_t most) {
+    if (resource == RLIMIT_CORE && most == no_core_bytes) return {no_core_bytes, no_core_bytes};
+    return {std::min<rlim_t>(wish.rlim_cur, most), std::min<rlim_t>(wish.rlim_max, most)};
+}
+
 Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
     for (const auto& [resource, most] : limits_max) {
         rlimit now{};
@@ -47,9 +52,11 @@ Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
         const std::string what =
             "limit " + std::to_string(resource) + " of process " + std::to_string(pid);
         if (::prlimit(pid, which, nullptr, &now) != 0) return fail_errno("read " + what, errno);
-        if (now.rlim_max <= most) continue;
-        now = {std::min<rlim_t>(now.rlim_cur, most), most};
-        if (::prlimit(pid, which, &now, nullptr) != 0) return fail_errno("lower " + what, errno);
+        const rlimit may = bounded(resource, now, most);
+        if (may.rlim_cur == now.rlim_cur && may.rlim_max == now.rlim_max) continue;
+        // Where this daemon may not raise a limit of 0 to that, it stays.
+        if (::prlimit(pid, which, &may, nullptr) != 0 && now.rlim_max > may.rlim_max)
+            return fail_errno("lower " + what, errno);
     }
     return {};
 }

@@ -12,21 +12,30 @@
 #include <cerrno>
 
 #include "agentd/core/files_choice.hpp"
+#include "checkpoint/core_image.hpp"
 
 namespace souk {
 namespace {
 
 constexpr Nanos still_limit = Nanos::from_ms(500);  // of a job, between rounds of pre-copy
 
-// Its home took its word for them; what this node allows is its owner's. Root's own jobs may have
-// all.
+// Its home took its word for them; what this node allows is its owner's. A limit that the home does
+// not tell would be this daemon's. Root's own jobs may have all.
 LaunchSpec allowed(const CellSite& site, LaunchSpec launch) {
     if (launch.uid == 0) return launch;
-    for (ResourceLimit& r : launch.rlimits) {
-        const auto max = site.limits_max.find(r.resource);
-        if (max == site.limits_max.end()) continue;
-        r.soft = std::min(r.soft, max->second);
-        r.hard = std::min(r.hard, max->second);
+    for (const auto& [resource, most] : site.limits_max) {
+        bool told = false;
+        for (ResourceLimit& r : launch.rlimits) {
+            if (r.resource != resource) continue;
+            const rlimit may = bounded(resource, {r.soft, r.hard}, most);
+            r = {resource, may.rlim_cur, may.rlim_max};
+            told = true;
+        }
+        if (told) continue;
+        rlimit own{};
+        ::getrlimit(static_cast<__rlimit_resource>(resource), &own);
+        const rlimit may = bounded(resource, own, most);
+        launch.rlimits.push_back({resource, may.rlim_cur, may.rlim_max});
     }
     return launch;
 }
@@ -176,6 +185,7 @@ void Cell::create_capsule() {
         options.private_tmp = site_.private_tmp || own_tmp;
         options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;
+        if (key_.id.home != site_.node) options.hidden = site_.hidden;
         std::pair<Fd, Fd> files;
         TRY_ASSIGN(served_, needs_server());
         options.home_tree = job_.spec.files == FilesMode::home && !served_;

@@ -16,6 +16,13 @@
 namespace souk {
 namespace {
 constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
+
+// As souk-init has it for a job that begins; an image may come from a node of before that.
+void die_first(pid_t pid) {
+    (void)write_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/oom_score_adj",
+                     std::to_string(SOUK_OOM_FIRST));
+}
+
 }  // namespace
 
 void Cell::make_place() {
@@ -141,8 +148,10 @@ void Cell::begin_early() {
 Status Cell::check_files() const {
     if (!job_group_) return {};  // a machine without control groups does not say which are its
     TRY_ASSIGN(const auto all, pids());
-    if (job_.spec.launch.uid != 0)
-        for (const pid_t pid : all) TRY(lower_limits(pid, site_.limits_max));
+    for (const pid_t pid : all) {
+        die_first(pid);
+        if (job_.spec.launch.uid != 0) TRY(lower_limits(pid, site_.limits_max));
+    }
     return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec));
 }
 

@@ -39,10 +39,11 @@ struct CellSite {
     int64_t pids_max = 0;  // 0: no limit
     // RLIMIT_... of jobs that are not root's: no more than that; others as they asked
     std::map<int, uint64_t> limits_max;
-    Fd filter;                 // of jobs' system calls (syscall_filter.hpp); none: no limit
-    bool filter_root = false;  // of root's jobs, too
-    bool private_tmp = false;  // of all capsules
-    std::string run_keep;      // names below /run that jobs see
+    Fd filter;                        // of jobs' system calls (syscall_filter.hpp); none: no limit
+    bool filter_root = false;         // of root's jobs, too
+    bool private_tmp = false;         // of all capsules
+    std::string run_keep;             // names below /run that jobs see
+    std::vector<std::string> hidden;  // directories that are empty for jobs of other homes
     std::vector<std::string> local_paths;  // that may lie over the tree of a home
     std::string guests;                    // directory of the capsules' directories
     Fd images, ram;                        // parents of images: on disk, in memory

@@ -35,6 +35,13 @@ std::string kind_of(const std::string& why) {
     return kind;
 }
 
+// Of one that is evicted: from when it first stood, or should have. The market may let it go on in
+// between.
+Nanos stays_since(const Leaving& l, Nanos leave) {
+    const Nanos due = l.evicted + leave;
+    return std::max(l.evicted, l.stood_at.ns > 0 ? std::min(l.stood_at, due) : due);
+}
+
 }  // namespace
 
 void Guest::note_trouble(Entry& e, const Trouble& why) const {
@@ -175,9 +182,11 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     // Not for trouble of the node's own, such as a full disk: that job may move when it is over.
     // Where nothing can be stopped in place, its time counts from when the owner left the market.
     const bool stands = in_place(e);
-    const bool stays = stands ? immovable(e) || evicted(e)
-                              : !can_stop_ && must_go(e) && l.stood_at.ns > 0 && immovable(e);
-    const Nanos since = stands && !evicted(e) ? l.stood_at : std::max(l.stood_at, off_since(e));
+    const bool waits = evicted(e) ? l.tries > 0 : !can_stop_ && must_go(e) && l.stood_at.ns > 0;
+    const bool stays = stands ? immovable(e) || evicted(e) : waits && immovable(e);
+    const Nanos since = evicted(e) ? stays_since(l, policy_.leave)
+                        : stands   ? l.stood_at
+                                   : std::max(l.stood_at, off_since(e));
     if ((policy_.kill || evicted(e)) && stays &&
         reached(since + policy_.stand, stands ? steady : goes_on))
         return kill_for_owner(e, out);

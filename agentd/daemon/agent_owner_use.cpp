@@ -20,6 +20,7 @@ constexpr Nanos notice_window = Nanos::from_ms(40);
 
 LoadProbe::Options Agent::load_options() const {
     LoadProbe::Options options;
+    options.allow_bpf = config_.bpf;
     if (config_.presence.on_return == OwnerUsePolicy::Return::nothing) return options;
     options.notice_run = Nanos{notice_window.ns * config_.owner_cpu_percent / 100};
     options.notice_wait = config_.owner_wait;

@@ -139,6 +139,9 @@ Status check(Config& c) {
     offer.zone = c.frames_zone;
     offer.curve = c.price_curve;
     if (auto known = known_zone(c.frames_zone); !known) return wrap("frames_zone", known.error());
+    // As of pvdctl: else one of them is mistyped.
+    if (auto apart = TimeFrames::parse_apart(c.frames); !apart)
+        return wrap("frames", apart.error());
     TRY(Provider::create(c.node, Hardware{}, offer));
     TRY(load_user_map(c, "souk"));
     return {};
@@ -151,12 +154,21 @@ Result<std::vector<std::string>> offered_paths(const std::string& words) {
     return paths;
 }
 
+Result<std::vector<std::string>> hidden_directories(const std::string& words) {
+    constexpr size_t most = 64;
+    TRY_ASSIGN(auto paths, directories_of(words));
+    if (paths.size() > most) return fail("more than " + std::to_string(most) + " directories");
+    for (const std::string& path : paths)
+        if (path.find_first_not_of('/') == path.npos) return fail("a job cannot do without '/'");
+    return paths;
+}
+
 // What the settings are written into.
 struct Reading {
     Config config;
     NetworkKeys network;
     std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
-                files = "local", tmp = "home", local_paths, on_return = "nothing",
+                files = "local", tmp = "home", local_paths, hidden, on_return = "nothing",
                 owner_sessions = "none", owner_programs;
 
     Reading() { config.home.memory_default_mb = -1; }
@@ -244,6 +256,11 @@ void Reading::add_place(Settings& all) {
         {"cpu_weight", number(c.cpu_weight, 1, 10'000),
          "The share of the processors of all jobs together, against the rest of the machine's 100.",
          "20"},
+        {"bpf", boolean(c.bpf),
+         "Count what guests and the owner use at the kernel's tracepoints, by BPF. false: from "
+         "/proc and the control groups, as where the kernel has no BTF; that tells less, and the "
+         "owner's use later.",
+         "false"},
         {"criu", text(c.criu),
          "The prefix of the CRIU that moves and freezes jobs; \"/\": the system's.",
          "\"/opt/souk/criu\"",
@@ -268,6 +285,10 @@ void Reading::add_jobs(Settings& all) {
         {"nofile_max", number(c.nofile_max, 64, 1 << 30), "The same for open files.", "65536"},
         {"memlock_mb_max", megabytes(c.memlock_mb_max, 0, int64_t{1} << 40),
          "The same for memory that is locked.", "\"1G\""},
+        {"core_mb_max", megabytes(c.core_mb_max, 0, int64_t{1} << 40),
+         "The same for core files. 0: none is written, and none is given to a program that "
+         "collects them.",
+         "64"},
         {"system_calls", one_of(filter, filters),
          "Whose jobs are kept from calls that programs do not need and attackers do (keyrings, "
          "BPF, "
@@ -284,6 +305,10 @@ void Reading::add_jobs(Settings& all) {
          "Names below /run that jobs see, parted by blanks, besides those that find hosts by name; "
          "with souk a job can submit jobs.",
          "\"munge souk\""},
+        {"hidden", text(hidden),
+         "Directories of this machine, parted by blanks, that are empty for jobs of other homes, "
+         "whatever rights their users have. Jobs that are submitted on this node see them.",
+         "\"/home /srv/private\"", "none"},
         {"ram_mb", megabytes(c.ram_mb, 1, int64_t{1} << 30),
          "How much memory images on their way may take here.", "\"4G\"",
          "half of the machine's memory"},
@@ -393,7 +418,7 @@ void Reading::add_offer(Settings& all) {
         {"frames", text(c.frames),
          "When the node is on the market by itself, in local time: \"always\", or frames such as "
          "\"daily 20:00-08:00\".",
-         "\"mon-fri 18:00-08:00; sat,sun 00:00-24:00\""},
+         "\"mon-thu 18:00-08:00; fri 18:00-24:00; sat,sun 00:00-24:00\""},
         {"frames_zone", text(c.frames_zone), "The time zone of frames and price_curve.",
          "\"Europe/Berlin\"", "this machine's"},
         {"frames_warning_s", seconds(c.frames_warning, 0, 86'400),
@@ -534,6 +559,9 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     auto offered = offered_paths(reading.local_paths);
     if (!offered) return wrap(path + ": local_paths", offered.error());
     c.local_paths = std::move(*offered);
+    auto hidden = hidden_directories(reading.hidden);
+    if (!hidden) return wrap(path + ": hidden", hidden.error());
+    c.hidden = std::move(*hidden);
     c.tickets = reading.tickets == "accepted" ? TicketRule::accepted : TicketRule::required;
     if (auto good = check_network(reading.network, c); !good) return wrap(path, good.error());
     if (effective) *effective = settings::effective(settings, sources, path);

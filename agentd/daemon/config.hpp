@@ -46,12 +46,14 @@ struct Config {
     std::string owners;                // besides root (agentd/core/owner_names.hpp)
     std::string cgroup = "souk/node";  // below each hierarchy's root: ROOT/NODE
     int64_t cpu_weight = 100;          // of all jobs here, against the rest of the machine
+    bool bpf = true;                   // what guests use is counted by the kernel's tracepoints
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)
     std::string criu;
     int64_t pids_max = 4096;  // processes and threads of one job; 0: no limit
     // Of jobs that are not root's: the most that a hard limit may be, whatever its user has at
     // home.
     int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
+    int64_t core_mb_max = 0;  // 0: no core, also not for a program that collects them
     // Whose jobs may not make every system call (kernel/sys/process/syscall_filter.hpp).
     enum class Filter : uint8_t { none, users, all } filter = Filter::users;
     bool job_io_uring = false;   // such jobs may use it
@@ -65,8 +67,9 @@ struct Config {
     FilesTmp files_tmp = FilesTmp::home;  // of jobs of this home
     // Directories of this node that jobs of other homes may have over their home's files.
     std::vector<std::string> local_paths;
-    std::string run_keep;  // names below /run that jobs see, parted by spaces
-    int64_t ram_mb = 0;    // for images on their way; 0: half of the machine's memory
+    std::string run_keep;             // names below /run that jobs see, parted by spaces
+    std::vector<std::string> hidden;  // directories that are empty for jobs of other homes
+    int64_t ram_mb = 0;               // for images on their way; 0: half of the machine's memory
     // For jobs with a network of their own (srun --net=own). network: where such a job is reached,
     // through this bridge of the namespace that the daemon is in; without it none comes here.
     // home.addresses: what this node gives to jobs that are submitted here; a part of the network

@@ -17,6 +17,7 @@
 
 #include "agentd/daemon/guest_host.hpp"
 #include "agentd/store/records.hpp"
+#include "checkpoint/core_image.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/version.hpp"
@@ -148,10 +149,12 @@ void GuestHost::examine_node() {
     site_.init_path = program_path("souk-init");
     site_.node = node_;
     configured();
-    site_.limits_max = {{RLIMIT_RTPRIO, config_.rtprio_max},
-                        {RLIMIT_NICE, config_.nice_max},
-                        {RLIMIT_NOFILE, config_.nofile_max},
-                        {RLIMIT_MEMLOCK, config_.memlock_mb_max << 20}};
+    site_.limits_max = {
+        {RLIMIT_RTPRIO, config_.rtprio_max},
+        {RLIMIT_NICE, config_.nice_max},
+        {RLIMIT_NOFILE, config_.nofile_max},
+        {RLIMIT_MEMLOCK, config_.memlock_mb_max << 20},
+        {RLIMIT_CORE, config_.core_mb_max > 0 ? config_.core_mb_max << 20 : no_core_bytes}};
     site_.filter_root = config_.filter == Config::Filter::all;
     if (config_.filter != Config::Filter::none) {
         auto filter = make_syscall_filter({config_.job_io_uring});
@@ -162,6 +165,7 @@ void GuestHost::examine_node() {
     }
     site_.private_tmp = config_.private_tmp;
     site_.run_keep = config_.run_keep;
+    site_.hidden = config_.hidden;
     site_.network = config_.network;
     if (share_ != nullptr) {
         site_.groups = &share_->capsules();

@@ -108,7 +108,7 @@ long read_number(const char* path);              // -errno
 int write_number(const char* path, long value);  // errno
 void set_nonblocking(int fd);
 
-constexpr size_t overs_max = 32;
+constexpr size_t overs_max = 32, hidden_max = 64;
 
 // setup.cpp: namespaces are fresh; mounts, network, control socket. What fails ends the program.
 struct Wishes {
@@ -122,6 +122,8 @@ struct Wishes {
     // Directories of this node that lie over that root.
     const char* over[overs_max] = {};
     size_t overs = 0;
+    const char* hide[hidden_max] = {};  // directories that are empty for it
+    size_t hidden = 0;
 };
 void set_up(const Wishes& wishes);
 const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)

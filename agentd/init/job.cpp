@@ -149,6 +149,7 @@ bool set_filter(int file) {
         if (dup2(s->tty ? g.slave : g.job_end[i], i) < 0) child_failed(report, in_stdio);
     for (uint32_t i = 0; i < s->rlimits; ++i)
         if (!set_limit(v.rlimits[i])) child_failed(report, in_limits);
+    (void)write_number("/proc/self/oom_score_adj", SOUK_OOM_FIRST);  // of root: no job lowers it
     // Daemons that leave their parent stay below the job's root, so that they move with it.
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     umask(s->umask);

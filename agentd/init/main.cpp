@@ -91,6 +91,8 @@ int main(int argc, char** argv) {
         if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
         if (strcmp(argv[i], "over") == 0 && wishes.overs < overs_max)
             wishes.over[wishes.overs++] = argv[++i];
+        if (strcmp(argv[i], "hide") == 0 && wishes.hidden < hidden_max)
+            wishes.hide[wishes.hidden++] = argv[++i];
         if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
     }
     syscall(SYS_close_range, SOUK_FILES_FD + (wishes.files ? 2U : 0U), ~0U, 0U);

@@ -222,9 +222,18 @@ void set_up_files(const Wishes& wishes, int tree) {
     g.files = true;
 }
 
+// An empty directory lies over it, also where others are laid over the job's root later.
+void hide(const char* path) {
+    if (mount("souk", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=555") !=
+            0 &&
+        errno != ENOENT)
+        give_up(path);
+}
+
 void set_up_mounts(const Wishes& wishes) {
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         give_up("make mounts private");
+    for (size_t i = 0; i < wishes.hidden; ++i) hide(wishes.hide[i]);
     const int tree = wishes.tree ? take_tree("/") : -1;
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
         give_up("mount /proc");

@@ -13,6 +13,9 @@ sys.modules["cluster"] = cluster
 sys.path[:0] = [CLUSTER, HERE]  # what it names to pytest; attack_place.py
 _spec.loader.exec_module(cluster)
 
-BIN, LIMIT, alive = cluster.BIN, cluster.LIMIT, cluster.alive  # for files_tree.py
+# For files_tree.py, and for what tests/cluster has that a test here uses.
+BIN, LIMIT, alive = cluster.BIN, cluster.LIMIT, cluster.alive
+Market, bring_up = cluster.Market, cluster.bring_up
+mount_points, read_text, until = cluster.mount_points, cluster.read_text, cluster.until
 fit, standing, market = cluster.fit, cluster.standing, cluster.market
 pytest_runtest_makereport = cluster.pytest_runtest_makereport

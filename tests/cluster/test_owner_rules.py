@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The owner's rules on real daemons: frames, zones, prices by the hour, evictions and bans."""
 import os
+import re
+import signal
 import subprocess
 import time
 
-from conftest import until
+import pytest
+
+from conftest import read_text, until
 
 NODES = ["n1", "n2", "n3"]
 # Forks twice, leaves its session, ignores what it can, and leaves each child behind.
@@ -50,6 +54,75 @@ def test_frames_are_listed_added_and_removed_and_bad_ones_change_nothing(market)
     finally:
         market.tool("pvdctl", "--node", "n3", "unset", "frames")
         market.tool("pvdctl", "--node", "n3", "unset", "zone")
+
+
+@pytest.mark.parametrize("args, words", [
+    (("set", "frames", "daily 8:00-12:00; mon 11:00-13:00"), ("frames", "overlap")),
+    (("set", "frames", "sat 22:00-6:00; sun 5:00-7:00"), ("frames", "overlap")),
+    (("set", "frames", "mon 9:00-9:00"), ("ends when it begins", "frames")),
+    (("set", "frames", "someday 9:00-10:00"), ("frames", "'someday' is no day")),
+    (("set", "frames", "25:00-26:00"), ("frames", "no time of day")),
+    (("frames", "zone", "Mars/Phobos"), ("zone", "is no time zone")),
+    (("frames", "zone", "../../etc/passwd"), ("zone",)),
+    (("frames", "warning", "90d"), ("warning",)),
+    (("price", "curve", "daily 8:00-9:00 = 2000000000"), ("price curve", "1000000000")),
+    (("price", "curve", "daily 8:00-9:00 = -1"), ("price curve", "-1")),
+    (("price", "curve", "daily 8:00-9:00 = 4; mon 8:30-8:45 = 5"), ("price curve", "overlap")),
+    (("price", "curve", "daily 9:00-9:00 = 4"), ("price curve", "ends when it begins")),
+    (("set", "price", "2000000000"), ("price", "1000000000")),
+    (("set", "price", "auto", "--floor", "2000000000"), ("floor", "1000000000")),
+    (("set", "cpus", "100000"), ("cpus",)),
+    (("set", "memory", "999999G"), ("memory",)),
+    (("set", "speed", "99999999999"), ("speed",)),
+], ids=lambda v: "_".join(v[:2]) if isinstance(v, tuple) else "")
+def test_a_rule_that_cannot_be_is_refused_by_its_name_and_changes_nothing(market, args, words):
+    def state():
+        told = [market.ctl("pvdctl", "--node", "n2", verb)
+                for verb in ("frames", "price", "limits", "why")]
+        return told, market.ctl("pvdctl", "--node", "n2", "status")["speed"]
+    before = state()
+    done = market.tool("pvdctl", "--node", "n2", *args, check=False)
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1 and not done.stdout, done
+    assert all(word in done.stderr for word in words), done.stderr
+    assert state() == before
+
+
+@pytest.mark.parametrize("line, words", [
+    ('frames = "daily 8:00-12:00; mon 11:00-13:00"', ("frames", "overlap")),
+    ('frames = "mon 9:00-9:00"', ("frames", "ends when it begins")),
+    ('frames_zone = "Mars/Phobos"', ("frames_zone", "is no time zone")),
+    ('price_curve = "daily 8:00-9:00 = 4; mon 8:30-8:45 = 5"', ("price curve", "overlap")),
+    ('price = "2000000000"', ("price", "1000000000")),
+    ('price = "-1"', ("price",)),
+    ('owner_cpu_percent = 101', ("owner_cpu_percent", "from 1 to 100")),
+    ('budget_warn_permille = 1001', ("budget_warn_permille", "from 0 to 1000")),
+    ('cpu_weight = 10001', ("cpu_weight", "from 1 to 10000")),
+    ('cpus = 0', ("cpus",)),
+    ('hidden = "private"', ("hidden", "private")),
+    ('hidden = "/"', ("hidden", "/")),
+], ids=lambda v: v.split()[0] if isinstance(v, str) else "")
+def test_a_configuration_that_cannot_be_is_refused_by_its_key_and_the_old_one_holds(
+        market, tmp_path, line, words):
+    path, log = f"{market.run_dir}/n2/agentd.conf", f"{market.run_dir}/n2/log"
+    before, told = read_text(path), market.ctl("pvdctl", "--node", "n2", "why")
+    key = line.split(" = ")[0]
+    text = line + "\n" + re.sub(rf"^{key} = .*\n", "", before, flags=re.M)
+    (tmp_path / "agentd.conf").write_text(text)
+    done = market.tool("agentd", "--check-config", "--config", tmp_path / "agentd.conf",
+                       check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+    assert all(word in done.stderr for word in words), done.stderr
+    pid, seen = market.daemon("n2")["pid"], len(read_text(log))
+    try:
+        with open(path, "w") as f:
+            f.write(text)
+        os.kill(pid, signal.SIGHUP)
+        until("it is refused", lambda: all(w in read_text(log)[seen:] for w in words))
+        assert market.daemon("n2")["pid"] == pid
+        assert market.ctl("pvdctl", "--node", "n2", "why") == told
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
 
 
 def test_a_price_curve_is_what_the_market_is_told(market):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """While the owner of a node uses it, guests are lowered, and then leave."""
+import os
 import re
 import subprocess
 
-from conftest import until
+from conftest import mount_points, read_text, until
 from test_checkpoints import configured
 from test_owner import group_file, stands
 from test_wake import reloaded
@@ -100,6 +101,49 @@ def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(ma
     finally:
         hog.kill()
         hog.wait()
+
+
+def test_a_share_that_cannot_be_written_is_logged_tried_again_and_then_in_force(market):
+    """The control group's files are as on a full device, for that agentd."""
+    job = market.srun("-p", 50, "sleep", "1000")
+    at = market.until_runs(job.id)["where"]
+    log = f"{market.run_dir}/{at}/log"
+    controller = "cpu.weight" if group_file_path(market, at, "cpu.weight") else "cpu.shares"
+    covered = [path for name in (controller, "cpu.idle")
+               if (path := group_file_path(market, at, name))]
+
+    hog = subprocess.Popen(HOG)
+    try:
+        for path in covered:
+            subprocess.run(["mount", "--bind", "/dev/full", path], check=True)
+        try:
+            with configured(market, at, lambda text: 'owner_return = "lower"\n'
+                            'owner_cpu_percent = 10\nowner_away_s = 600\n' + text):
+                market.until_up()
+                said = until("it is said", lambda: next(
+                    (line for line in read_text(log).splitlines()
+                     if "guests have another share than they should" in line), None))
+                assert "No space left on device" in said, said
+                assert status(market, at)["presence"]["guests"] == "lowered"
+                uncover(covered)
+                until("they have their share",
+                      lambda: "guests have their share" in read_text(log))
+                assert int(group_file(market, at, "", "cpu.weight", "cpu.shares")) < 103
+        finally:
+            uncover(covered)
+    finally:
+        hog.kill()
+        hog.wait()
+
+
+def uncover(paths):
+    while paths:
+        subprocess.run(["umount", paths.pop()], check=True)
+
+
+def group_file_path(market, node, name):
+    return next((path for root in mount_points(("cgroup", "cgroup2"))
+                 if os.path.exists(path := f"{root}/{market.tag}/{node}/{name}")), None)
 
 
 def test_an_owner_pauses_all_guests_and_sees_how_his_returns_were(market):

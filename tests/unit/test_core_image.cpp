@@ -123,6 +123,8 @@ START_TEST(limits_above_the_nodes_are_lowered_and_others_stay) {
     ck_assert(limit(RLIMIT_CORE).rlim_max == 300 && limit(RLIMIT_CORE).rlim_cur == 200);
     ck_assert(lower_limits(child, {{RLIMIT_NOFILE, 50}}).has_value());
     ck_assert(limit(RLIMIT_NOFILE).rlim_max == 50 && limit(RLIMIT_NOFILE).rlim_cur == 50);
+    ck_assert(lower_limits(child, {{RLIMIT_CORE, no_core_bytes}}).has_value());
+    ck_assert(limit(RLIMIT_CORE).rlim_max == 1 && limit(RLIMIT_CORE).rlim_cur == 1);
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     ck_assert(!lower_limits(child, {{RLIMIT_NOFILE, 10}}));

@@ -35,9 +35,10 @@ struct CapsuleOptions {
     bool home_tree = false;
     // With either: directories of this node that lie over that root, each where it has them.
     std::vector<std::string> laid_over;
-    std::string run_keep;        // names below /run that its job sees, parted by spaces
-    int cgroup = -1;             // directory fd of a cgroup v2 group; -1 = stay
-    std::vector<int> cgroup_v1;  // open cgroup.procs files of v1 groups
+    std::string run_keep;             // names below /run that its job sees, parted by spaces
+    std::vector<std::string> hidden;  // directories that are empty in it, where they are
+    int cgroup = -1;                  // directory fd of a cgroup v2 group; -1 = stay
+    std::vector<int> cgroup_v1;       // open cgroup.procs files of v1 groups
 };
 
 class Capsule {

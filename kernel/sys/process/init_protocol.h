@@ -24,6 +24,9 @@ enum {
     SOUK_KEPT_MAX = 4096,
     SOUK_STREAMS = 2,  // outputs: 1 stdout (or the terminal), 2 stderr
 };
+// oom_score_adj of every process of a job: where the machine has no memory left, the kernel ends
+// one of them before any other.
+#define SOUK_OOM_FIRST 1000
 // Of a capsule whose root is its home's: /dev/fuse, and after it the requests of the clients. Where
 // that root is, as PID 1 and CRIU see it.
 #define SOUK_FILES_FD 5
