@@ -2,7 +2,6 @@
 #include "agentd/files/slots.hpp"
 
 #include <fcntl.h>
-#include <linux/fuse.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,8 +40,7 @@ Result<Slots> Slots::open(int file) {
         Slot& slot = all.at(n);
         if (slot.state != Slot::reading) continue;
         // The client before was at it: has its kernel given it something?
-        fuse_in_header head{};
-        std::memcpy(&head, all.data(n), sizeof head);
+        const fuse_in_header head = all.head(n);
         if (head.len < sizeof head || head.len > request_bytes_max) {
             slot.state = Slot::free;
             continue;
@@ -59,6 +57,19 @@ Slots::Slots(Slots&& other) noexcept
 
 Slots::~Slots() {
     if (map_) ::munmap(map_, total_bytes);
+}
+
+fuse_in_header Slots::head(uint32_t n) {
+    fuse_in_header head{};
+    std::memcpy(&head, data(n), sizeof head);
+    return head;
+}
+
+void Slots::take(uint32_t n, int64_t now_ns) {
+    Slot& slot = at(n);
+    slot.seq = next_seq();
+    slot.state = Slot::taken;
+    slot.since_ns = now_ns;
 }
 
 int Slots::find_free() {

@@ -7,6 +7,8 @@
 // Who works with them holds a lock of the file, so there is never more than one client of a mount.
 #pragma once
 
+#include <linux/fuse.h>
+
 #include <cstdint>
 #include <span>
 
@@ -39,6 +41,10 @@ class Slots {
     Slot& at(uint32_t n) { return table()->slot[n]; }
     // Where the request of a slot lies; room for request_bytes_max.
     uint8_t* data(uint32_t n) { return map_ + head_bytes + size_t{n} * slot_bytes; }
+    // Of the request that lies there.
+    fuse_in_header head(uint32_t n);
+    // It gets its number.
+    void take(uint32_t n, int64_t now_ns);
     // Nothing: all are taken.
     int find_free();
     uint64_t next_seq() { return table()->next_seq++; }

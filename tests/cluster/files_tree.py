@@ -4,11 +4,13 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 
-from conftest import BIN, LIMIT, alive
+from conftest import BIN, LIMIT, alive, until
 
 needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"),
                                 reason="mounting needs root and /dev/fuse")
@@ -50,6 +52,60 @@ class Tree:
             for pid in (self.process.pid, self.clients[-1], int(self.server)):
                 os.kill(pid, signal.SIGKILL)
             self.process.wait(LIMIT)
+
+
+class Link:
+    """A unix socket that leads to another, `to`, as long as it is not cut; `bytes`: how much came
+    from there."""
+
+    def __init__(self, path):
+        self.path, self.to, self.up, self.pairs, self.bytes = path, None, True, [], 0
+        self.lock = threading.Lock()  # a pair is cut, or is made after the link is up again
+        self.door = socket.socket(socket.AF_UNIX)
+        self.door.bind(str(path))
+        self.door.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near = self.door.accept()[0]
+            except OSError:
+                return
+            until("its server", lambda: self.to)
+            with self.lock:
+                if not self.up:
+                    near.close()
+                    continue
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self.to)
+                self.pairs += [near, far]
+            for pair in ((near, far, False), (far, near, True)):
+                threading.Thread(target=self.carry, args=pair, daemon=True).start()
+
+    def carry(self, source, to, counts):
+        try:
+            while data := source.recv(1 << 20):
+                if counts:
+                    self.bytes += len(data)
+                to.sendall(data)
+        except OSError:
+            pass
+        self.shut((source, to))
+
+    @staticmethod
+    def shut(sockets):
+        for s in sockets:
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        with self.lock:
+            self.up = False
+            self.shut(self.pairs)
+            self.pairs.clear()
 
 
 def module_tree(tmp_path_factory):

@@ -9,13 +9,12 @@ import socket
 import stat
 import struct
 import subprocess
-import threading
 import time
 
 import pytest
 
 from conftest import BIN, LIMIT, until
-from files_tree import Tree, needs_fuse
+from files_tree import Link, Tree, needs_fuse
 
 pytestmark = needs_fuse
 MB = 1 << 20
@@ -23,46 +22,6 @@ ASK, SAYS, ID = struct.Struct("<IIQ"), struct.Struct("<IIQ32s"), struct.Struct("
 MEMORY, FIND, PUT, PART, CANCEL = range(1, 6)
 BEGIN, FOUND, MISSING, MORE, KEPT, REFUSED = range(1, 7)
 PART_BYTES = 256 * 1024
-
-
-class Relay:
-    """What a server sends through it is counted."""
-
-    def __init__(self, path):
-        self.path, self.target, self.bytes = str(path), None, 0
-        self.door = socket.socket(socket.AF_UNIX)
-        self.door.bind(self.path)
-        self.door.listen()
-        threading.Thread(target=self.serve, daemon=True).start()
-
-    def serve(self):
-        while True:
-            try:
-                one = self.door.accept()[0]
-            except OSError:
-                return
-            other = socket.socket(socket.AF_UNIX)
-            until("a target", lambda: self.target)
-            other.connect(self.target)
-            for pair in ((one, other, False), (other, one, True)):
-                threading.Thread(target=self.carry, args=pair, daemon=True).start()
-
-    def carry(self, source, to, counts):
-        while True:
-            try:
-                got = source.recv(MB)
-                if not got:
-                    break
-                if counts:
-                    self.bytes += len(got)
-                to.sendall(got)
-            except OSError:
-                break
-        for s in (source, to):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
 
 class Node:
@@ -77,11 +36,11 @@ class Node:
     def mount(self):
         here = self.path / f"mount{len(self.trees)}"
         here.mkdir()
-        relay = Relay(here / "relay")
+        link = Link(here / "link")
         tree = Tree(here, home=self.home, quiet=self.home / "bin", contents=self.contents,
-                    env=self.env, via=relay.path)
-        relay.target = tree.socket
-        tree.relay = relay
+                    env=self.env, via=link.path)
+        link.to = tree.socket
+        tree.link = link
         self.trees.append(tree)
         until("the mount", lambda: os.path.isdir(tree.here / "bin"))
         return tree
@@ -97,9 +56,9 @@ class Node:
 
     def read(self, tree, name):
         """What of it came from the home; it is what the home has."""
-        before = tree.relay.bytes
+        before = tree.link.bytes
         assert (tree.here / "bin" / name).read_bytes() == (self.home / "bin" / name).read_bytes()
-        return tree.relay.bytes - before
+        return tree.link.bytes - before
 
     def entry(self, name):
         digest = hashlib.sha256((self.home / "bin" / name).read_bytes()).hexdigest()
@@ -112,7 +71,7 @@ class Node:
         for tree in self.trees:
             if tree.process.poll() is None:
                 tree.end()
-            tree.relay.door.close()
+            tree.link.door.close()
 
 
 @pytest.fixture
@@ -142,12 +101,12 @@ def test_a_program_comes_once(node):
     (second.here / "bin" / "big").open("rb").close()
 
     def is_known():
-        second_bytes = second.relay.bytes
+        second_bytes = second.link.bytes
         with open(second.here / "bin" / "big", "rb") as f:
             os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             f.seek(random.randrange(5 * MB))
             f.read(1)
-        return second.relay.bytes - second_bytes < 3000
+        return second.link.bytes - second_bytes < 3000
     until("the content known", is_known)
     assert node.read(second, "big") < 20000
 

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The files of a home when something dies: a client, the link, the server."""
 import signal
-import socket
 import subprocess
-import threading
 
 import pytest
 
 from conftest import LIMIT, until
-from files_tree import Tree, directory_of, module_tree, needs_fuse
+from files_tree import Link, Tree, directory_of, module_tree, needs_fuse
 
 pytestmark = needs_fuse
 tree = pytest.fixture(scope="module")(module_tree)
@@ -52,58 +50,6 @@ def test_a_killed_client_is_replaced_and_nobody_notices(tree, here):
         kills += 1
     finish_work(work, tree.home / here.name, rounds)
     assert kills > 1
-
-
-class Link:
-    """A unix socket that leads to another as long as it is not cut."""
-
-    def __init__(self, path):
-        self.path, self.to, self.up, self.pairs = path, None, True, []
-        self.lock = threading.Lock()  # a pair is cut, or is made after the link is up again
-        self.door = socket.socket(socket.AF_UNIX)
-        self.door.bind(str(path))
-        self.door.listen()
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near = self.door.accept()[0]
-            except OSError:
-                return
-            until("its server", lambda: self.to)
-            with self.lock:
-                if not self.up:
-                    near.close()
-                    continue
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(self.to)
-                self.pairs += [near, far]
-            for a, b in ((near, far), (far, near)):
-                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
-
-    @staticmethod
-    def pump(a, b):
-        try:
-            while data := a.recv(65536):
-                b.sendall(data)
-        except OSError:
-            pass
-        for s in (a, b):
-            try:
-                s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def cut(self):
-        with self.lock:
-            self.up = False
-            for s in self.pairs:
-                try:
-                    s.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
-            self.pairs.clear()
 
 
 @pytest.fixture
