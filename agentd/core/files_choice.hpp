@@ -40,6 +40,16 @@ inline bool may_lie_over(std::string_view path) {
     return true;
 }
 
+// Of a node, what it says of itself; an older one would show the job its home's directory and say
+// nothing.
+inline constexpr uint32_t knows_local_paths = 1;
+
+// The first directory that the job asks for and such a node would not show; empty: none.
+inline std::string path_not_known(const JobSpec& spec, uint32_t knows) {
+    const bool asks = spec.files == FilesMode::home && !spec.local_paths.empty();
+    return asks && (knows & knows_local_paths) == 0 ? spec.local_paths.front() : std::string();
+}
+
 // What lies over the tree of a job with its home's files, by where it lies.
 inline std::vector<std::string> laid_over(const JobSpec& spec) {
     std::vector<std::string> all;

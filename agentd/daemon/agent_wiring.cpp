@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: wiring. What each part tells the others through it, and nothing else.
+#include <cerrno>
+
 #include "agentd/daemon/agent.hpp"
 
 namespace souk {
@@ -17,6 +19,18 @@ void Agent::wire_peers() {
     };
     peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
         home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
+    };
+    peers.too_old = [this](const NodeName& node, const GuestCommand& c, const std::string& path) {
+        GuestEvent refused;
+        refused.id = c.id;
+        refused.epoch = c.epoch;
+        refused.state = GuestState::failed;
+        if (c.verb == GuestVerb::start) {  // as of a program that is not there
+            refused.error = ENOENT;
+            refused.program_error = true;
+        }
+        refused.why = because(CauseCode::path_not_offered, {{"path", path}});
+        guest_event(node, refused);
     };
     peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {
         return from_guest(node, f);

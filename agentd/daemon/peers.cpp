@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "agentd/core/files_choice.hpp"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/log.hpp"
 
@@ -40,12 +41,22 @@ void Peers::command(const Peer& peer, const GuestCommand& command) {
     need(peer);
     Outgoing& o = outgoing_[peer.node];
     if (o.welcomed) {
-        if (o.channel->send(wire::frame_type<GuestCommand>, wire::pack(command))) return;
+        if (deliver(peer.node, o, command)) return;
         // A home that cannot get its commands through starts afresh: everything is asked for again.
         return lost(peer.node, "its queue is full");
     }
     if (o.waiting.size() >= waiting_max) return handlers_.undelivered(peer.node, command);
     o.waiting.push_back(command);
+}
+
+// False: its queue is full.
+bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& command) {
+    const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
+    const std::string path = comes ? path_not_known(command.spec, to.knows) : std::string();
+    if (path.empty())
+        return to.channel->send(wire::frame_type<GuestCommand>, wire::pack(command)).has_value();
+    loop_.defer([this, node, command, path] { handlers_.too_old(node, command, path); });
+    return true;
 }
 
 void Peers::connect(const NodeName& node) {
@@ -103,8 +114,8 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     o.welcomed = true;
     o.pause = Nanos{};
     const auto waiting = std::exchange(o.waiting, {});
-    for (const GuestCommand& c : waiting)
-        (void)o.channel->send(wire::frame_type<GuestCommand>, wire::pack(c));
+    o.knows = welcome->knows;
+    for (const GuestCommand& c : waiting) (void)deliver(node, o, c);
     handlers_.guest_up(node);
 }
 
@@ -235,8 +246,9 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     in.channel->allow(tool                           ? wire::owner_to_agent
                       : in.role == wire::Role::agent ? wire::home_to_agent
                                                      : wire::source_to_agent);
-    (void)in.channel->send(wire::frame::welcome,
-                           wire::pack(wire::Welcome{wire::protocol_version, node_, {}, true}));
+    wire::Welcome welcome{wire::protocol_version, node_, {}, true};
+    welcome.knows = knows_local_paths;
+    (void)in.channel->send(wire::frame::welcome, wire::pack(welcome));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.
     const auto old = incoming_.find(in.node);

@@ -33,6 +33,8 @@ class Peers {
         // This node as a home.
         std::function<void(const NodeName&)> guest_up;
         std::function<void(const NodeName&, const GuestCommand&)> undelivered;
+        // Of so old a version that it would not show that directory; it is not told the command.
+        std::function<void(const NodeName&, const GuestCommand&, const std::string& path)> too_old;
         std::function<Status(const NodeName&, const wire::Frame&)> from_guest;
         std::function<bool(const NodeName&)> guest_needed;
         std::function<void(const NodeName&)> guest_drained;
@@ -93,6 +95,7 @@ class Peers {
         Connect connecting;
         std::unique_ptr<wire::Channel> channel;
         bool welcomed = false;
+        uint32_t knows = 0;                // Welcome::knows
         std::deque<GuestCommand> waiting;  // for the connection that is being made
         Timer retry;
         Nanos pause;
@@ -105,6 +108,7 @@ class Peers {
         std::string from;  // its address
     };
 
+    bool deliver(const NodeName& node, Outgoing& to, const GuestCommand& command);
     void connect(const NodeName& node);
     void connected(const NodeName& node, Result<Fd> socket);
     void frame_from_guest(const NodeName& node, const wire::Frame& frame);

@@ -21,7 +21,8 @@ SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
             field("address", &wire::Welcome::address, rule::address),
             field("tags", &wire::Welcome::tags), field("takes_use", &wire::Welcome::takes_use),
             field("time", &wire::Welcome::time, rule::time),
-            field("program", &wire::Welcome::program, rule::name));
+            field("program", &wire::Welcome::program, rule::name),
+            field("knows", &wire::Welcome::knows));
 
 SOUK_FIELDS(wire::ErrorText, field("text", &wire::ErrorText::text));
 

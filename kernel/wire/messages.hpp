@@ -49,6 +49,7 @@ struct Welcome {
     bool takes_use = false;  // the market: it knows use_report
     Nanos time = {};         // Unix time, by the clock of who says it; 0: an older version
     std::string program = souk::version();  // as in Hello
+    uint32_t knows = 0;  // an agent: what older versions would pass over (bits; files_choice.hpp)
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {

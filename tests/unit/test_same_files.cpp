@@ -140,10 +140,23 @@ START_TEST(what_lies_over_a_home_is_what_its_job_asks_for) {
 }
 END_TEST
 
+START_TEST(a_node_of_a_version_before_local_paths_is_not_asked_to_show_them) {
+    JobSpec spec;
+    spec.files = FilesMode::home;
+    ck_assert_text(path_not_known(spec, 0), "");
+    spec.local_paths = {"/scratch", "/data"};
+    ck_assert_text(path_not_known(spec, 0), "/scratch");
+    ck_assert_text(path_not_known(spec, knows_local_paths), "");
+    spec.files = FilesMode::local;
+    ck_assert_text(path_not_known(spec, 0), "");
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE(same_files, nodes_of_one_machine_have_the_same_and_two_machines_do_not,
            a_share_of_one_server_is_the_same_on_two_machines,
            of_a_directory_that_file_system_counts_that_holds_it_and_what_lies_below,
            names_of_directories_are_absolute, a_home_settles_whose_files_a_job_sees,
-           what_lies_over_a_home_is_what_its_job_asks_for);
+           what_lies_over_a_home_is_what_its_job_asks_for,
+           a_node_of_a_version_before_local_paths_is_not_asked_to_show_them);
