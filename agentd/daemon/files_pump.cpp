@@ -118,6 +118,12 @@ void FilesPump::write_local() {
     channel_.resume_reading();
 }
 
+std::string group_words(const std::vector<uint32_t>& groups) {
+    std::string words;
+    for (const uint32_t group : groups) words += (words.empty() ? "" : ",") + std::to_string(group);
+    return words;
+}
+
 Result<Pidfd> start_files(const std::vector<std::string>& words, const std::vector<int>& fds,
                           bool session) {
     return start_program("souk-files", words, fds, session);

@@ -165,7 +165,9 @@ Status HomeFiles::begin(const Key& key, Link& link) {
         Link* const now = find(key);
         if (!now || !now->pump) return;
         Job& job = jobs_.at(key.first);
+        const uint64_t known = now->requests.known();
         job.use.requests += now->requests.feed(bytes);
+        job.use.known += now->requests.known() - known;
         tell_soon(key.first, job, told_every);
         now->pump->take(bytes);
     });
@@ -262,13 +264,10 @@ Status HomeFiles::start_server(const Job& job, const std::string& path) {
         ::chmod(path.c_str(), 0600) != 0 || ::listen(listener.get(), 16) != 0)
         return fail_errno("listen on " + path, errno);
     TRY_ASSIGN(const Fd name, open_at(AT_FDCWD, path, O_PATH));
-    std::string groups;
-    for (const uint32_t group : job.groups)
-        groups += (groups.empty() ? "" : ",") + std::to_string(group);
     TRY_ASSIGN([[maybe_unused]] const Pidfd server,
-               start_files({"serve", "/", std::to_string(job.uid), std::to_string(job.gid), groups,
-                            "/proc", "/sys", "/dev", "/run", "+/usr", "+/opt", "+/lib", "+/lib64",
-                            "+/bin", "+/sbin"},
+               start_files({"serve", "/", std::to_string(job.uid), std::to_string(job.gid),
+                            group_words(job.groups), "/proc", "/sys", "/dev", "/run", "+/usr",
+                            "+/opt", "+/lib", "+/lib64", "+/bin", "+/sbin"},
                            {listener.get(), name.get()}, true));
     return {};
 }

@@ -154,6 +154,7 @@ Status Client::take_request(uint32_t n, size_t bytes) {
         return {};
     } else if (Bytes known; cache_.answer({slots_.data(n), bytes}, now_ns(), known)) {
         slots_.drop(n);
+        upstream_.knew();
         return to_kernel(known.data(), known.size());
     }
     slots_.take(n, now_ns());

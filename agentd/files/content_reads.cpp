@@ -56,6 +56,7 @@ Status ContentReads::read(uint32_t n) {
     std::memcpy(answer.data(), &out, sizeof out);
     if (!slots_.at(n).dropped) TRY(to_kernel_(answer.data(), out.len));
     slots_.drop(n);
+    upstream_.knew();
     return {};
 }
 

@@ -120,7 +120,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             c.greeted = true;
             c.recalls = (hello.can & 1) != 0;
             session->second->session().shown_as(hello.uid, hello.gid);
-            const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 2U};
+            const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 6U};
             const size_t at = c.out.size();
             c.out.resize(at + sizeof(Head));
             put(c.out, welcome);
@@ -134,6 +134,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             session->second->session().contents().begin(prove);
             return true;
         }
+        case Kind::known: return c.greeted;
         case Kind::request:
             return c.greeted && session != sessions_.end() &&
                    session->second->answer(m.head, m.body, c.out);

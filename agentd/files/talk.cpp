@@ -11,6 +11,7 @@ Status check(const Head& head) {
     switch (head.kind) {
         case Kind::attach:
         case Kind::leave:
+        case Kind::known:
             if (head.bytes == 0) return {};
             break;
         case Kind::hello:
@@ -84,6 +85,7 @@ uint64_t RequestCount::feed(ByteView bytes) {
         left_ = head.bytes;
         held_ = 0;
         if (head.kind == Kind::request) ++requests;
+        if (head.kind == Kind::known) known_ = std::max(known_, head.seq);
     }
     return requests;
 }

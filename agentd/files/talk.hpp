@@ -36,6 +36,8 @@ enum class Kind : uint32_t {
     recall,      // server, to a client that can: Recall and a name (Cache::recall)
     prove,       // client, to a server that can: Prove; the server then says `content`
     content,     // server: Content, of a file that is opened next, or open
+    known,       // client, to a server that can: since the stream began it has answered `seq`
+                 // requests itself (now and then; for RequestCount)
 };
 
 struct Head {
@@ -56,7 +58,8 @@ struct Hello {
 };
 struct Welcome {
     uint32_t version = talk_version;
-    uint32_t known = 0;  // 1: the server has this session's files; else it begins. 2: it can prove
+    uint32_t known = 0;  // 1: the server has this session's files; else it begins. 2: it can prove;
+                         // 4: it takes `known`
 };
 struct Recall {
     uint64_t directory = 0;  // 0: everything
@@ -105,11 +108,14 @@ class RequestCount {
   public:
     // How many begin in these.
     uint64_t feed(ByteView bytes);
+    // How many the client has answered itself, as far as it has said.
+    uint64_t known() const { return known_; }
 
   private:
     uint8_t head_[sizeof(Head)];
     size_t held_ = 0;
     uint64_t left_ = 0;  // of the present body
+    uint64_t known_ = 0;
 };
 
 }  // namespace souk::files

@@ -13,7 +13,8 @@ namespace souk::files {
 Status Upstream::connect(Fd stream, const Hello& hello) {
     stream_ = std::move(stream);
     talk_ = Talk();
-    welcomed_ = can_prove_ = false;
+    welcomed_ = can_prove_ = can_count_ = false;
+    known_ = known_told_ = 0;
     sent_ = 0;
     say_.clear();
     // What has no answer, in the order in which it was taken.
@@ -48,6 +49,17 @@ void Upstream::prove(const Prove& by) {
     std::memcpy(say_.data() + sizeof first, &by, sizeof by);
 }
 
+// Not with each request.
+void Upstream::tell_known() {
+    constexpr uint64_t worth_telling = 100;
+    const bool news = known_ - known_told_ >= (known_told_ == 0 ? 1 : worth_telling);
+    if (!news || !can_count_ || !say_.empty() || to_send_.empty()) return;
+    known_told_ = known_;
+    const Head head{0, Kind::known, known_, slots_.acked()};
+    say_.resize(sizeof head);
+    std::memcpy(say_.data(), &head, sizeof head);
+}
+
 // Between two requests.
 Status Upstream::send_said() {
     while (sent_ == 0 && !say_.empty()) {
@@ -62,6 +74,7 @@ Status Upstream::send_said() {
 Status Upstream::send() {
     const auto later = [](int code) { return code == EAGAIN || code == EINTR; };
     if (!welcomed_) return {};
+    tell_known();
     if (Status said = send_said(); !said) return later(said.error().code) ? Status{} : said;
     while (!to_send_.empty()) {
         const uint32_t n = to_send_.front();
@@ -97,6 +110,7 @@ Status Upstream::take_welcome(const Talk::Message& message) {
                     ", this node's " + std::to_string(talk_version));
     welcomed_ = true;
     can_prove_ = (welcome.known & 2) != 0;
+    can_count_ = (welcome.known & 4) != 0;
     return {};
 }
 

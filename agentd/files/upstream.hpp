@@ -36,6 +36,8 @@ class Upstream {
     // A request of the client's own, of which its kernel does not know, in a slot that is free. Its
     // number.
     uint64_t ask(uint32_t n, ByteView request);
+    // One more request of the kernel was answered without the server, which hears of it later.
+    void knew() { ++known_; }
     // Ahead of the next request.
     void prove(const Prove& by);
     Status send();
@@ -46,11 +48,13 @@ class Upstream {
   private:
     Status take_welcome(const Talk::Message& message);
     Status send_said();
+    void tell_known();
 
     Slots& slots_;
     Fd stream_;  // none while the home is away
     Talk talk_;
-    bool welcomed_ = false, can_prove_ = false;
+    bool welcomed_ = false, can_prove_ = false, can_count_ = false;
+    uint64_t known_ = 0, known_told_ = 0;  // since the stream began
     Bytes say_;
     std::deque<uint32_t> to_send_;
     // of the first of them: its head, and how much of head and body has left

@@ -48,7 +48,8 @@ SOUK_FIELDS(FilesUse,  //
             field("requests", &FilesUse::requests, rule::count), field("waits", &FilesUse::waits),
             field("bytes_per_s", &FilesUse::bytes_per_s, rule::count),
             field("requests_per_s", &FilesUse::requests_per_s, rule::count),
-            field("round_trip", &FilesUse::round_trip, rule::span));
+            field("round_trip", &FilesUse::round_trip, rule::span),
+            field("known", &FilesUse::known, rule::count));
 
 SOUK_FIELDS(
     JobReport,  //

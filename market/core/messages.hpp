@@ -76,6 +76,7 @@ struct FilesUse {
     // minute there. And the round trip between the two.
     uint64_t bytes_per_s = 0, requests_per_s = 0;
     Nanos round_trip = {};
+    uint64_t known = 0;  // requests that its nodes have answered themselves, as far as they say
     bool operator==(const FilesUse&) const = default;
 };
 

@@ -34,6 +34,9 @@ void write_files(JsonWriter& w, const FilesUse& files) {
     if (!files.served) return;
     w.field("files", "home").field("files_sent_bytes", files.out_bytes);
     w.field("files_received_bytes", files.in_bytes).field("files_requests", files.requests);
+    if (files.known > 0)
+        w.field("files_hit_rate", static_cast<double>(files.known) /
+                                      static_cast<double>(files.known + files.requests));
     if (!files.waits.empty()) w.field("files_wait", files.waits);
     if (files.bytes_per_s == 0 && files.requests_per_s == 0) return;
     w.field("files_bytes_per_s", files.bytes_per_s)

@@ -65,7 +65,9 @@ def test_a_program_crosses_the_network_once(market, top):
         assert bytes(job.out) == program.read_bytes()
         seen = market.until_job(job.id, "was counted", lambda j: j.get("files_requests", 0) > 0)
         assert seen["places"] == ["n2"]
+        rates.append(seen.get("files_hit_rate", 0))
         return seen["files_sent_bytes"]
+    rates = []
     first = run()
     assert first > 4_000_000
     kept = pathlib.Path(market.run_dir) / "state"
@@ -74,6 +76,7 @@ def test_a_program_crosses_the_network_once(market, top):
     assert hashlib.sha256(found[0].read_bytes()).hexdigest() == digest
     least = min(run() for _ in range(4))  # a big one is known a little after it is opened
     assert least < first / 2, (first, least)
+    assert 0 < max(rates) < 1
 
 
 def test_it_moves_each_second_freezes_and_thaws(market, top):

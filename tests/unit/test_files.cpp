@@ -146,6 +146,19 @@ START_TEST(requests_are_counted_wherever_the_stream_is_cut) {
 }
 END_TEST
 
+START_TEST(what_the_client_answered_itself_is_counted_as_it_says) {
+    Bytes stream;
+    for (const auto& [kind, seq] : {std::pair(Kind::known, uint64_t{7}),
+                                    {Kind::request, 1},
+                                    {Kind::known, 9},
+                                    {Kind::known, 8}})
+        put(stream, Head{0, kind, seq, 0});
+    RequestCount count;
+    ck_assert_uint_eq(count.feed(stream), 1);
+    ck_assert_uint_eq(count.known(), 9);
+}
+END_TEST
+
 START_TEST(a_message_longer_than_its_kind_may_be_is_refused_at_its_head) {
     const Head wrong[] = {{request_bytes_max + 1, Kind::request, 1, 0},
                           {1, Kind::attach, 1, 0},
@@ -509,6 +522,7 @@ namespace souk {
 using namespace souk::files;
 UNIT_SUITE(files, a_message_that_comes_in_pieces_is_taken_whole,
            requests_are_counted_wherever_the_stream_is_cut,
+           what_the_client_answered_itself_is_counted_as_it_says,
            a_message_longer_than_its_kind_may_be_is_refused_at_its_head,
            a_file_is_made_written_read_and_is_there_at_home,
            a_name_that_leads_out_of_its_directory_is_refused,
