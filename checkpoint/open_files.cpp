@@ -208,13 +208,16 @@ bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBL
 
 bool is_deleted(const OpenFile& f) { return f.path.ends_with(" (deleted)"); }
 
-bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel) {
+// `put_back`: what lies below it is as it was, whichever inode it has; empty: nothing.
+bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel,
+               const std::string& put_back) {
     if (was.kind != is.kind) return false;
     if (is_device(was)) return was.rdev == is.rdev;
     if (was.capsules) {
         if (!is.capsules || is_deleted(was)) return is.capsules;
         // Of the job's home, wherever the job is: each of its inodes has one number.
-        return was.path == is.path && (was.type != home_type || was.inode == is.inode);
+        const bool by_name = !put_back.empty() && was.path.starts_with(put_back + "/");
+        return was.path == is.path && (was.type != home_type || by_name || was.inode == is.inode);
     }
     const bool one_server = is_network_filesystem(was.type) && was.type == is.type &&
                             was.source == is.source && !was.type.starts_with("fuse");
@@ -318,7 +321,7 @@ Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids) {
     return {};
 }
 
-Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
+Status same_files(const OpenFiles& dumped, const OpenFiles& restored, const std::string& put_back) {
     const bool one_kernel = dumped.boot == restored.boot;
     std::map<std::pair<pid_t, std::string>, const OpenFile*> places;
     std::map<pid_t, std::vector<const OpenFile*>> maps, mapped;
@@ -335,20 +338,21 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
         }
         const auto is = places.find({was.pid, was.place});
         if (is == places.end()) return is_another(was, nullptr);
-        if (!same_file(was, *is->second, one_kernel)) return is_another(was, is->second);
+        if (!same_file(was, *is->second, one_kernel, put_back)) return is_another(was, is->second);
     }
     for (const auto& [pid, list] : maps)
         for (const OpenFile* was : list)
             if (std::ranges::none_of(mapped[pid], [&](const OpenFile* is) {
-                    return same_file(*was, *is, one_kernel);
+                    return same_file(*was, *is, one_kernel, put_back);
                 }))
                 return is_another(*was, nullptr);
     if (!one_kernel) return {};  // almost any file could be one of them
     for (const auto& [pid, list] : maps)
         for (const OpenFile* is : mapped[pid])
             if (!is_deleted(*is) &&  // it came out of the image, and CRIU has not cleaned up yet
-                std::ranges::none_of(
-                    list, [&](const OpenFile* was) { return same_file(*was, *is, true); }))
+                std::ranges::none_of(list, [&](const OpenFile* was) {
+                    return same_file(*was, *is, true, put_back);
+                }))
                 return fail("process " + std::to_string(pid) + " maps " + told(*is) +
                             ", which is another file than any that it had mapped");
     return {};
@@ -356,6 +360,10 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored) {
 
 Status save_open_files(int image, const OpenFiles& files) {
     return create_file(image, open_files_name, files.encode());
+}
+
+Status save_put_back(int image, const std::string& directory) {
+    return create_file(image, put_back_name, SOUK_FILES_ROOT + directory);
 }
 
 Status check_open_files(int image, std::map<pid_t, pid_t> pids,
@@ -368,7 +376,10 @@ Status check_open_files(int image, std::map<pid_t, pid_t> pids,
     for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
     std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
     TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid));
-    if (auto same = same_files(dumped, restored); !same)
+    const auto put_back = read_file(image, put_back_name, PATH_MAX);
+    if (!put_back && put_back.error().code != ENOENT)
+        return wrap("what was put back", put_back.error());
+    if (auto same = same_files(dumped, restored, put_back.value_or("")); !same)
         return wrap("a file was swapped since it stood", same.error());
     return {};
 }

@@ -10,7 +10,8 @@
 //                     inode; else nothing (criu_user.c: the job's user could open the file)
 //   in the capsule's own file systems (/dev/shm)   that it is in one of them
 //   a file of the job's home (srun --files=home)   the path, and the inode at home; of a directory
-//                     of the node that lies over the home's tree, as any other of the node
+//                     of the node that lies over the home's tree, as any other of the node; of what
+//                     its home has put back (srun --files-snapshot) the path
 //   a device          its number
 // Deleted files come from the image; pipes, sockets and the files of /proc are of the capsule.
 #pragma once
@@ -28,6 +29,7 @@
 namespace souk {
 
 inline constexpr const char* open_files_name = "souk-files";
+inline constexpr const char* put_back_name = "souk-put-back";
 
 struct OpenFile {
     pid_t pid = 0;      // inside
@@ -58,12 +60,16 @@ Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
 // job's. `pids` as they were at the look.
 Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids);
 // Whether each file of the dump is the same after the restore, and no other is mapped. The error
-// names the file, and what it was and is. Pure.
-Status same_files(const OpenFiles& dumped, const OpenFiles& restored);
+// names the file, and what it was and is. `put_back`: the directory below which files of the home
+// are as they were, whichever inodes they have; empty: none. Pure.
+Status same_files(const OpenFiles& dumped, const OpenFiles& restored,
+                  const std::string& put_back = {});
 
 // In an image. An image without them was made by an earlier version: nothing to compare. Of `pids`
 // those are looked at that the image names: CRIU is among them, and has many files of its own.
 Status save_open_files(int image, const OpenFiles& files);
+// With a checkpoint goes a snapshot of that directory of the home, which is put back before a thaw.
+Status save_put_back(int image, const std::string& directory);
 Status check_open_files(int image, std::map<pid_t, pid_t> pids,
                         const std::vector<std::string>& laid = {});
 

@@ -113,7 +113,7 @@ FrozenSteps::Hooks Cell::steps_hooks() {
         .shared = [this] { pages_are_shared(); },
         .flushed =
             [this] {
-                if (dump_.for_checkpoint()) return write_image();
+                if (dump_.for_checkpoint()) return files_are_flushed();
                 dump_is_complete(dump_.live(), image_.bytes());
             },
         .written = [this](const ImageFile& pages) { finish_image(&pages); },

@@ -66,6 +66,8 @@ class Cell {
     bool sending_precopy() const { return rounds_.sending(); }
     bool dumping() const { return plan_ >= Plan::dumping && plan_ <= Plan::undoing; }
     // What the last transfers to its destination made; 0: not known, or no move.
+    // The dump that follows is of a checkpoint of that epoch.
+    void checkpoint_of(Epoch epoch) { checkpoint_ = epoch; }
     void dump(double link_bytes_per_s);
     void finish_dump();
     void undo_dump();
@@ -243,6 +245,7 @@ class Cell {
     Status begin_image(bool for_restore);
     void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
     void held_after_dump();
+    void files_are_flushed();
     void dump_is_read(const Result<ImageFacts>& facts);
     void note_files();
     Status note_what_it_has(const ImageFacts& facts);
@@ -304,6 +307,8 @@ class Cell {
     CriuBeside criu_;
     DumpCourse dump_;
     FrozenSteps steps_;
+    Epoch checkpoint_;
+    std::shared_ptr<void> snapshot_;  // of its files, under way
     inspect::Inspection inspection_;  // of its image, made here or come
     RestoreTurn restore_;
     GuestKey local_source_;  // of the image that it is thawed from, if that lies here

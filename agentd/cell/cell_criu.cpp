@@ -119,6 +119,7 @@ void Cell::begin_criu() {
 void Cell::close_criu() {
     criu_.close();
     steps_.stop();
+    snapshot_.reset();
     inspection_.stop();
     facts_.reset();
     rounds_.drop();

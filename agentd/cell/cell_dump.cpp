@@ -202,8 +202,31 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (plan_ != Plan::draining) return;
     plan_ = Plan::dumping;
     if (e.value != 0) return fail_dump(e.trouble());
-    if (image_.on_disk()) return write_image();  // the end of what is frozen to disk sends it
+    // the end of what is frozen to disk sends it
+    if (image_.on_disk()) return dump_.for_checkpoint() ? files_are_flushed() : write_image();
     steps_.flush();
+}
+
+// Of a checkpoint.
+void Cell::files_are_flushed() {
+    if (!job_.spec.files_snapshot || job_.spec.files != FilesMode::home) return write_image();
+    const auto begin = [&]() -> Status {
+        TRY_ASSIGN(const auto all, pids());
+        if (all.empty()) return fail("no process of it is there");
+        TRY_ASSIGN(const Fd root,
+                   open_at(AT_FDCWD, "/proc/" + std::to_string(all.front()) + "/root",
+                           O_PATH | O_DIRECTORY));
+        TRY_ASSIGN(snapshot_,
+                   site_.files_snapshot(job_, checkpoint_, root.get(), [this](const Status& taken) {
+                       snapshot_.reset();
+                       const Status noted =
+                           taken ? save_put_back(image_.fd(), job_.spec.launch.cwd) : taken;
+                       if (noted) return write_image();
+                       fail_dump(Trouble("a snapshot of its files: " + noted.error().message));
+                   }));
+        return {};
+    };
+    if (auto begun = begin(); !begun) fail_dump(begun.error());
 }
 
 // Of an image that stays.
@@ -268,6 +291,7 @@ void Cell::undo_dump() {
     }
     plan_ = Plan::undoing;
     steps_.stop();
+    snapshot_.reset();
     inspection_.stop();
     (void)link_.tell(&CapsuleClient::undrain);
     (void)lease_.let_run();

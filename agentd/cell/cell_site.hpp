@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,6 +75,11 @@ struct CellSite {
     std::function<void(const GuestKey&)> files_end;
     // Of a capsule that shows this node's own tree in their place: its home need not serve it.
     std::function<void(const GuestKey&)> files_own;
+    // Of a checkpoint that is being dumped, to that epoch: with it goes a snapshot of the job's
+    // working directory, found below `root`. Who drops what is returned hears nothing of it.
+    std::function<Result<std::shared_ptr<void>>(const GuestJob&, Epoch to, int root,
+                                                std::function<void(const Status&)> done)>
+        files_snapshot;
     // Whether this node has the file systems that a home names (JobSpec::file_systems).
     std::function<bool(const std::string&)> has_file_systems;
     std::function<void(const GuestKey&, guest::Event)> event;

@@ -75,7 +75,9 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
     }
     if (aim != Aim::move) {
         r.motion = motion::Making{aim};
-        return effect(e, aim == Aim::disk ? What::dump_to_disk : What::dump_to_keep, out);
+        if (aim == Aim::disk) return effect(e, What::dump_to_disk, out);
+        out.push_back(Do{What::dump_to_keep, e.job.key, e.checkpoint.epoch, {}, 0, false});
+        return;
     }
     r.motion = motion::Precopy{e.shipment.epoch};
     out.push_back(Do{What::send_precopy, e.job.key, e.shipment.epoch, e.shipment.dest, 0, false});

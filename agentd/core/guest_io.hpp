@@ -91,8 +91,9 @@ struct Do {
         pause,
     } what;
     GuestKey key;
-    Epoch other_epoch;  // ship, send_precopy: new epoch; restore_local: the source's
-    Peer dest;          // ship, send_precopy, dump_for_move
+    // ship, send_precopy, dump_to_keep: new epoch; restore_local: the source's
+    Epoch other_epoch;
+    Peer dest;  // ship, send_precopy, dump_for_move
     int32_t signal = 0;
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
     bool to_keep = false;  // ready_criu: for a dump_to_keep

@@ -149,12 +149,16 @@ Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
 }
 
 void Home::spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end,
-                   Outputs& out) {
+                   const std::string& files, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::spliced, id); });
     HomeJob* job = records_.find(id);
     if (!job || !job->splice.due) return;
-    splice(*job, output_end, input_end);
-    Step(*this, Nanos{}, out).turn.persist(*job);
+    const Reindex indexed(*this, id.seq);
+    const Step step(*this, now, out);
+    const bool waited = HomeOrders::files_come_first(*job);
+    splice(*job, output_end, input_end, files);
+    step.turn.persist(*job);
+    if (waited) steady(*job, step.turn);  // what the market ordered meanwhile
 }
 
 // -------------------------------------------------------------------------------------------------

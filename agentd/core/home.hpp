@@ -133,8 +133,9 @@ class Home {
     // may run any more.
     void node_lost(const NodeName& node, Nanos now, home::Outputs& out);
     // As long are the job's streams here, and so much of its input it has been given in all.
+    // `files`: what is to be said of its files, which are as they are to be.
     void spliced(const JobId& id, const uint64_t output_end[2], uint64_t input_end,
-                 home::Outputs& out);
+                 const std::string& files, Nanos now, home::Outputs& out);
     // As much of its files was asked for from other nodes, in all; `waits`: why it is not reached.
     void files_used(const JobId& id, const FilesUse& use, Nanos now, home::Outputs& out);
 

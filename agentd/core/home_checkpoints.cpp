@@ -63,6 +63,7 @@ void HomeCheckpoints::begin(HomeJob& job, const HomeTurn& turn) {
                       turn);
     job.last_epoch = job.last_epoch.next();
     job.saving = {{turn.node, limits_.address}, job.last_epoch};
+    s.began = {};
     s.save_limit = turn.now + limits_.transfer_patience;
     HomeClock::fold(job, turn.now);
     turn.persist(job);
@@ -126,6 +127,7 @@ void HomeCheckpoints::from_keeper(HomeJob& job, const GuestEvent& e, const HomeT
         c.new_epoch = job.saving.epoch;
         c.dest = job.saving.peer.node;
         c.dest_address = job.saving.peer.address;
+        jobs_[job.id.seq].began = e.heard;
         return turn.send(job.at, std::move(c));
     }
     if (e.state == GuestState::frozen) whole(job, e, turn);
@@ -138,7 +140,8 @@ void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeTurn& t
                       e.heard,
                       e.image_bytes,
                       {e.output_end[0], e.output_end[1]},
-                      e.input_end};
+                      e.input_end,
+                      jobs_[job.id.seq].began};
     job.saving = {};
     StoryStep saved = turn.step(StoryStep::What::checkpoint, job.checkpoint.at.node);
     saved.bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));

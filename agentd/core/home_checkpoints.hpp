@@ -66,6 +66,7 @@ class HomeCheckpoints {
     struct State {
         Nanos save_at = Nanos::never();     // the next one is due
         Nanos save_limit = Nanos::never();  // of the one that is being made
+        Nanos began = {};                   // of that: Checkpoint::began
         Cause trouble;
     };
     void begin(HomeJob& job, const HomeTurn& turn);

@@ -42,6 +42,7 @@ struct Checkpoint {
     int64_t bytes = 0;
     // what it had written and read by then, as its capsule counts
     uint64_t output_end[2] = {0, 0}, input_end = 0;
+    Nanos began = {};  // Unix time at which its node was told to make it; 0: not known
     bool operator==(const Checkpoint&) const = default;
 };
 

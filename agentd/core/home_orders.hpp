@@ -33,6 +33,10 @@ class HomeOrders {
     };
     static How how(const HomeJob& job, const Order& order, bool node_is_silent);
 
+    // It has gone back, and the files that it had then are being put back: orders wait for that.
+    static bool files_come_first(const HomeJob& job) {
+        return job.splice.due && job.spec.files_snapshot && job.phase == JobPhase::frozen;
+    }
     // The order that waited for the end of a step, once.
     std::optional<Order> take_pending(const HomeJob& job);
     const Order* pending(const HomeJob& job) const;

@@ -5,7 +5,8 @@
 
 namespace souk {
 
-void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end) {
+void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end,
+            const std::string& files) {
     Splice& s = job.splice;
     const Checkpoint& c = job.checkpoint;
     // What its capsule will write first: no later than what has come here, as that is all that it
@@ -23,7 +24,7 @@ void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end) {
              " (its node was lost); of what stands above, " + std::to_string(after[0]) + " bytes" +
              (tty ? "" : " of stdout") +
              (tty ? "" : " and " + std::to_string(after[1]) + " of stderr") +
-             " were written after that and may come again";
+             " were written after that and may come again" + (files.empty() ? "" : "; " + files);
     s.text = (tty ? "\r\n" : "\n") + s.text + (tty ? "\r\n" : "\n");
     s.at = output_end[stream];
     for (int i = 0; i < 2; ++i)

@@ -9,7 +9,9 @@
 namespace souk {
 
 // As long are the job's streams at home (stdout or the terminal, stderr), and so much of its input
-// it has been given in all. Afterwards its splice is not due any more.
-void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end);
+// it has been given in all. Afterwards its splice is not due any more. `files`: what is to be said
+// of the files that it has written since.
+void splice(HomeJob& job, const uint64_t output_end[2], uint64_t input_end,
+            const std::string& files = {});
 
 }  // namespace souk

@@ -83,7 +83,8 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     runs_.step_ended(job);
     moves_.step_ended(job);
     job.ticket.clear();  // durable with what is written next
-    std::optional<Order> pending = orders_.take_pending(job);
+    std::optional<Order> pending;
+    if (!HomeOrders::files_come_first(job)) pending = orders_.take_pending(job);
     if (pending && wakes_.keeps(job, *pending, turn.now)) {
         HomeOrders::not_taken(job, *pending);
         pending.reset();

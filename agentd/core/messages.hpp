@@ -47,6 +47,9 @@ struct JobSpec {
     // whose /tmp it is.
     std::vector<std::string> local_paths;
     FilesTmp tmp = FilesTmp::home;
+    // Of files = home: with each checkpoint goes a snapshot of its working directory, to which the
+    // job goes back, too (srun --files-snapshot)
+    bool files_snapshot = false;
     bool operator==(const JobSpec&) const = default;
 };
 

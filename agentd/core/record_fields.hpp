@@ -22,7 +22,8 @@ SOUK_FIELDS(Checkpoint,  //
             field("bytes", &Checkpoint::bytes, rule::bytes),
             element("stdout_end", &Checkpoint::output_end, 0, rule::count),
             element("stderr_end", &Checkpoint::output_end, 1, rule::count),
-            field("input_end", &Checkpoint::input_end, rule::count));
+            field("input_end", &Checkpoint::input_end, rule::count),
+            field("began", &Checkpoint::began, rule::time));
 
 SOUK_FIELDS(Splice,  //
             field("due", &Splice::due), element("stdout_shift", &Splice::shift, 0, rule::count),

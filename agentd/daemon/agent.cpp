@@ -61,7 +61,10 @@ void Agent::apply(home::Output& output) {
     if (auto* p = std::get_if<home::Persist>(&output)) {
         if (p->job.spec.files == FilesMode::home)
             after_commit([this, id = p->job.id] {
-                if (const HomeJob* job = home_.find(id)) files_->job(*job);
+                const HomeJob* job = home_.find(id);
+                if (!job) return;
+                files_->job(*job);
+                snapshots_.job(*job);
             });
         if (p->job.phase != JobPhase::finished && terminals_->attended(p->job.id))
             terminals_->meter(p->job.id, meter(p->job));
@@ -74,6 +77,7 @@ void Agent::apply(home::Output& output) {
             output_files_->forget(id);
             terminals_->erase(id);
             files_->forget(id);
+            snapshots_.forget(id);
         });
     }
     if (auto* m = std::get_if<home::ToMarketMsg>(&output)) return market_->send(m->message);

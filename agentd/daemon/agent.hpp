@@ -23,6 +23,7 @@
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_host.hpp"
 #include "agentd/daemon/home_files.hpp"
+#include "agentd/daemon/job_snapshots.hpp"
 #include "agentd/daemon/leave_waits.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
@@ -117,6 +118,7 @@ class Agent final : private ToolHost, private OwnHome {
     void from_market(const FromMarket& message);
     void tell(const home::Tell& tell);
     void gone_back(const JobId& id);
+    void splice(const JobId& id, const std::string& files);
     void finish_terminals(const JobId& id);
     std::string why_waits(const HomeJob& job) const override;
     wire::Meter meter(const HomeJob& job) const override;
@@ -242,6 +244,7 @@ class Agent final : private ToolHost, private OwnHome {
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<OutputFiles> output_files_;
     std::unique_ptr<HomeFiles> files_;
+    JobSnapshots snapshots_{loop_, log_};
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share

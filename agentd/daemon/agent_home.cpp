@@ -195,11 +195,19 @@ void Agent::from_market(const FromMarket& message) {
     if (const auto* note = std::get_if<ProviderNote>(&message)) provider_note_ = *note;
 }
 
-// Where its output goes on, and what is said there; both follow from what is on disk by now.
+// Its files first.
 void Agent::gone_back(const JobId& id) {
+    if (const HomeJob* job = home_.find(id))
+        snapshots_.go_back(*job, [this, id](const std::string& files) { splice(id, files); });
+}
+
+// Where its output goes on, and what is said there; both follow from what is on disk by now.
+void Agent::splice(const JobId& id, const std::string& files) {
     uint64_t output_end[2], input_end = 0;
     if (!terminals_->lengths(id, output_end, input_end)) return;
-    home_step([&](Home& h, home::Outputs& out) { h.spliced(id, output_end, input_end, out); });
+    home_step([&](Home& h, home::Outputs& out) {
+        h.spliced(id, output_end, input_end, files, Loop::now(), out);
+    });
     after_commit([this, id] {
         if (const HomeJob* job = home_.find(id)) terminals_->splice(*job);
     });

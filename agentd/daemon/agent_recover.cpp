@@ -24,6 +24,7 @@ Status Agent::recover_home() {
     // This node as its own guest is always there.
     home_step([&](Home& h, home::Outputs& out) { h.guest_up(config_.node, Loop::now(), out); });
     files_->recovered(home_.jobs());
+    snapshots_.recovered(home_.jobs());
     output_files_->recovered(home_.jobs());
     for (const auto& [seq, job] : home_.jobs()) {
         if (job.phase == JobPhase::finished)

@@ -131,6 +131,14 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
                  config_.files_tmp);
     if (s.spec.files == FilesMode::local && !s.spec.local_paths.empty())
         return fail("--local-path is for --files=home or auto: this job sees all of its node");
+    if (s.spec.files_snapshot && s.spec.files == FilesMode::local)
+        return fail("--files-snapshot is for --files=home or auto: this job sees its node's files");
+    if (s.spec.files_snapshot && lies_below(s.spec.launch.cwd, laid_over(s.spec)))
+        return fail("--files-snapshot: " + s.spec.launch.cwd +
+                    " is not its home's, where the job runs");
+    if (s.spec.files_snapshot && s.spec.checkpoint_every.ns == 0 &&
+        config_.home.checkpoint_every.ns == 0)
+        return fail("--files-snapshot needs --checkpoint-every: it is taken with each checkpoint");
     s.token = request.token;
     s.group = request.group;
     s.out_file = request.out_file;

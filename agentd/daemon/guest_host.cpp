@@ -215,7 +215,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::ready_criu: return c->ready_criu(effect.to_disk, effect.to_keep);
         case What::send_precopy: return send_precopy(*c, effect);
         case What::dump_for_move: transfers_->reach(effect.key, effect.dest); [[fallthrough]];
-        case What::dump_to_keep:
+        case What::dump_to_keep: c->checkpoint_of(effect.other_epoch); [[fallthrough]];
         case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
         case What::ship:
             return transfers_->send(

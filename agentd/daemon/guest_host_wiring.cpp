@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // GuestHost: wiring. What the cells, the transfers and the memory that goes ahead tell each other.
 #include "agentd/daemon/file_systems.hpp"
+#include "agentd/daemon/files_task.hpp"
 #include "agentd/daemon/guest_host.hpp"
+#include "agentd/daemon/job_snapshots.hpp"
 
 namespace souk {
+namespace {
+constexpr Nanos snapshot_limit = Nanos::from_s(20);  // the job stands meanwhile
+}  // namespace
 
 void GuestHost::wire_cells() {
     site_.loop = &loop_;
@@ -146,6 +151,18 @@ void GuestHost::wire_files() {
     };
     site_.files_end = [this](const GuestKey& key) { files_->end(key); };
     site_.files_own = [this](const GuestKey& key) { files_->own(key); };
+    site_.files_snapshot =
+        [this](const GuestJob& job, Epoch to, int root,
+               const std::function<void(const Status&)>& done) -> Result<std::shared_ptr<void>> {
+        TRY_ASSIGN(
+            auto task,
+            FilesTask::start(
+                loop_, {"take", JobSnapshots::name(job.key.id, to.n), job.spec.launch.cwd},
+                job.spec.launch, root, snapshot_limit, [done](const Result<std::string>& said) {
+                    done(said ? Status{} : tl::unexpected(said.error()));
+                }));
+        return std::shared_ptr<FilesTask>(std::move(task));
+    };
     site_.has_file_systems = [](const std::string& named) { return has_file_systems(named); };
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "agentd/files/session.hpp"
+#include "agentd/files/snapshot.hpp"
 
 namespace souk::files {
 namespace {
@@ -183,6 +184,10 @@ Session::Done Session::set_extended(uint64_t id, Words& words) {
     const int fd = nodes_.fd_of(id);
     if (fd < 0) return fd;
     if (nodes_.find(id)->kind == S_IFLNK) return -EOPNOTSUPP;
+    if (std::strcmp(name, snapshot_attribute) == 0) {
+        const Status taken = take_snapshot(fd, std::string(value.begin(), value.end()));
+        return taken ? 0 : -(taken.error().code > 0 ? taken.error().code : EIO);
+    }
     const int done =
         ::setxattr(ProcPath(fd).text, name, value.data(), value.size(), static_cast<int>(in.flags));
     return done == 0 ? 0 : -errno;

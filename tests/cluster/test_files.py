@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The files of a home, without a market: a directory served by souk-files and mounted beside it.
 What programs do there they do in the directory. What dies meanwhile: test_files_faults.py."""
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import threading
 
@@ -94,6 +96,21 @@ def test_odd_files_are_as_on_a_disk(here):
             os.chdir("/")
     for fd in (sparse, nameless, fds, reader, writer):
         os.close(fd)
+
+
+def test_inotify_tells_what_a_program_does_here(here):
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.inotify_init1(os.O_NONBLOCK)
+    made, moved, gone = 0x100, 0x80, 0x200  # IN_CREATE, IN_MOVED_TO, IN_DELETE
+    assert libc.inotify_add_watch(fd, str(here).encode(), made | moved | gone) == 1
+    run("sh", "-c", "touch a; mv a b; rm b", cwd=here)
+    seen, told = [], os.read(fd, 65536)
+    while told:
+        _, mask, _, size = struct.unpack_from("iIII", told)
+        seen.append((mask, told[16:16 + size].rstrip(b"\0").decode()))
+        told = told[16 + size:]
+    os.close(fd)
+    assert seen == [(made, "a"), (moved, "b"), (gone, "b")]
 
 
 def test_locks_hold_between_processes(here):

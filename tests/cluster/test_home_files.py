@@ -44,6 +44,19 @@ print(n, os.getcwd(), flush=True)
 """
 
 
+# Holds 200 files, and writes to each at its end what it has read from it.
+HOLDS = r"""
+import os, time
+files = [open(f"f{i}", "r+") for i in range(200)]
+print("open", flush=True)
+while not os.path.exists("enough"): time.sleep(0.01)
+for f in files:
+    text = f.read()
+    f.write(text)
+    f.close()
+"""
+
+
 @pytest.fixture(scope="module")
 def standing(fit, tmp_path_factory):
     real, bin = tmp_path_factory.mktemp("real"), tmp_path_factory.mktemp("bin")
@@ -128,6 +141,24 @@ def test_what_it_writes_is_at_home_and_it_moves_freezes_and_thaws(market, top):
             market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
     check_end(market, job, top)
     assert market.job(job.id)["failed_moves"] == 0
+
+
+def test_a_job_with_200_open_files_moves_and_freezes(market, top):
+    for i in range(200):
+        (top / f"f{i}").write_text(str(i))
+    (top / "holds.py").write_text(HOLDS)
+    job = market.srun("-p", 50, "--files=home", "--node", "n3", "/usr/bin/python3",
+                      top / "holds.py", cwd=top)
+    job.printed(1)
+    for verb, node in (("move", "n2"), ("move", "n1"), ("freeze", None), ("thaw", "n2")):
+        market.tool("marketctl", "--hold", verb, job.id, *([node] if node else []))
+        if node:
+            market.until_runs(job.id, node)
+        else:
+            market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
+    (top / "enough").touch()
+    assert job.wait() == 0, job.told
+    assert [(top / f"f{i}").read_text() for i in range(200)] == [f"{i}{i}" for i in range(200)]
 
 
 def test_other_jobs_see_their_own_nodes_files(market, top):

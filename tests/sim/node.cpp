@@ -202,7 +202,7 @@ void Cluster::gone_back(Node& n, const JobId& id) {
     say("  job ", id.text(), " goes back");
     world_.go_back(id, c.epoch.n == 0 ? nullptr : &checkpoint);
     const uint64_t none[2] = {0, 0};
-    home_step(n, [&](Home& h, home::Outputs& out) { h.spliced(id, none, 0, out); });
+    home_step(n, [&](Home& h, home::Outputs& out) { h.spliced(id, none, 0, {}, now_, out); });
 }
 
 // What the home node holds for the job's end must be what happened.

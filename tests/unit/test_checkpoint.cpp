@@ -8,13 +8,14 @@ using namespace souk::unit;
 
 namespace {
 // Runs on n2 as epoch 1; due for a checkpoint every minute.
-Bench saving_job(bool restart = false, bool tty = false) {
+Bench saving_job(bool restart = false, bool tty = false, bool snapshot = false) {
     Bench b;
     Submission s;
     s.spec.launch.argv = {"/bin/job"};
     s.spec.checkpoint_every = Nanos::from_s(60);
     s.spec.restart = restart;
     s.spec.launch.tty = tty;
+    s.spec.files_snapshot = snapshot;
     s.terms.max_price = Money::units(1);
     ck_assert(b.h.submit(s, b.now, b.out).has_value());
     b.run_on("n2").event("n2", 1, GuestState::running);
@@ -40,8 +41,8 @@ Bench& lost(Bench& b, const char* node) {
     return b;
 }
 // With a checkpoint of epoch 2.
-Bench saved(bool restart = false, bool tty = false) {
-    Bench b = saving_job(restart, tty);
+Bench saved(bool restart = false, bool tty = false, bool snapshot = false) {
+    Bench b = saving_job(restart, tty, snapshot);
     b.wait(Nanos::from_s(60)).event("n1", 2, GuestState::prepared);
     kept(b, 2, 100, 10, 5);
     return b;
@@ -131,7 +132,7 @@ START_TEST(what_it_wrote_after_its_checkpoint_stays_and_what_it_writes_then_come
     ck_assert(b.job().splice.due);
     const uint64_t ends[2] = {150, 10};
     b.out.clear();
-    b.h.spliced(id, ends, 9, b.out);
+    b.h.spliced(id, ends, 9, {}, {}, b.out);
     ck_assert_text(b.text(), "P");
     const Splice& s = b.job().splice;
     ck_assert(!s.due && s.at == 10);
@@ -144,7 +145,7 @@ START_TEST(what_it_wrote_after_its_checkpoint_stays_and_what_it_writes_then_come
     b.event("n3", 3, GuestState::held).event("n3", 3, GuestState::running);
     lost(b, "n3");
     const uint64_t first = s.text.size(), then[2] = {180, 10 + first + 5};
-    b.h.spliced(id, then, 9, b.out);
+    b.h.spliced(id, then, 9, {}, {}, b.out);
     ck_assert_uint_eq(s.shift[0], 80);
     ck_assert_uint_eq(s.shift[1], then[1] + s.text.size() - 10);
     ck_assert(s.text.find("30 bytes of stdout and 5 of stderr") != std::string::npos);
@@ -155,7 +156,7 @@ START_TEST(output_that_had_not_come_before_the_node_was_lost_comes_with_the_chec
     Bench b = saved(false, true);
     lost(b, "n2");
     const uint64_t ends[2] = {60, 0};  // of 100 that it had written by then
-    b.h.spliced(id, ends, 0, b.out);
+    b.h.spliced(id, ends, 0, {}, {}, b.out);
     const Splice& s = b.job().splice;
     ck_assert(s.at == 60 && s.text.starts_with("\r\n"));
     ck_assert_uint_eq(s.shift[0], s.text.size());
@@ -171,6 +172,21 @@ START_TEST(a_home_that_dies_before_it_knows_where_the_output_goes_on_asks_again)
 }
 END_TEST
 
+START_TEST(it_goes_on_when_its_files_are_as_they_were_and_the_mark_says_what_was_done) {
+    Bench b = saved(false, false, true);
+    lost(b, "n2");
+    const std::string before = b.run_on("n3").text();
+    ck_assert_msg(before.find("prepare") == std::string::npos, "%s", before.c_str());
+    ck_assert(b.job().phase == JobPhase::frozen);
+    const uint64_t ends[2] = {100, 10};
+    b.out.clear();
+    b.h.spliced(id, ends, 5, "2 files put back", b.now, b.out);
+    ck_assert(b.text().find("prepare n3.3") != std::string::npos);
+    ck_assert(b.job().phase == JobPhase::thawing && !b.job().splice.due);
+    ck_assert(b.job().splice.text.find("; 2 files put back") != std::string::npos);
+}
+END_TEST
+
 UNIT_SUITE(checkpoint, a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk,
            the_last_checkpoint_stays_until_the_next_is_whole,
            a_checkpoint_under_way_gives_way_to_an_order,
@@ -179,4 +195,5 @@ UNIT_SUITE(checkpoint, a_checkpoint_is_dumped_when_its_place_is_there_and_its_ep
            a_job_that_its_own_node_says_is_gone_goes_back_too,
            what_it_wrote_after_its_checkpoint_stays_and_what_it_writes_then_comes_behind_the_mark,
            output_that_had_not_come_before_the_node_was_lost_comes_with_the_checkpoint,
-           a_home_that_dies_before_it_knows_where_the_output_goes_on_asks_again);
+           a_home_that_dies_before_it_knows_where_the_output_goes_on_asks_again,
+           it_goes_on_when_its_files_are_as_they_were_and_the_mark_says_what_was_done);

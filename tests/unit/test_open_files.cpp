@@ -46,6 +46,14 @@ START_TEST(on_one_kernel_a_file_is_its_device_and_inode) {
     ck_assert(!same(was, file("fd 3", "/etc/passwd", 9, 100)));
     ck_assert(same(was, file("fd 3", "/home/a/passwd", 9, 7)));  // mounted anew
     ck_assert(!same(was, file("fd 4", "/home/a/passwd", 8, 100)));
+    // Put back by its home: another inode of that name will do.
+    OpenFile then = file("fd 3", "/run/souk-root/home/ann/state", 8, 5), now = then;
+    then.type = now.type = "fuse.souk";
+    then.capsules = now.capsules = true;
+    now.inode = 6;
+    ck_assert(!same_files(list({then}), list({now})));
+    ck_assert(same_files(list({then}), list({now}), "/run/souk-root/home/ann"));
+    ck_assert(!same_files(list({then}), list({now}), "/run/souk-root/home/an"));
     const Status why = same_files(list({was}), list({file("fd 3", "/etc/passwd", 8, 5)}));
     ck_assert_text(why.error().message,
                    "process 2, fd 3: /home/a/passwd (device 0:8, inode 100) is another file now: "

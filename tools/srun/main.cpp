@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // srun: submits a job to the market and stays attached as its terminal; changes a job's terms;
 // attaches to a job.
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <vector>
 
@@ -182,6 +186,21 @@ int submit_array(const SrunOptions& options, const std::string& socket, Link& li
     return greatest;
 }
 
+// As its home will: with these rights, in this directory.
+Status can_take_snapshots() {
+    const std::string option = "--files-snapshot: ";
+    const Fd one(::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    const Fd other(::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    const bool none = !one || !other;
+    if (none && errno != EOPNOTSUPP && errno != EISDIR)
+        return fail_errno(option + "cannot write in this directory", errno);
+    if (none || ::write(one.get(), "", 1) != 1 || ::ioctl(other.get(), FICLONE, one.get()) != 0)
+        return fail(option +
+                    "the file system of this directory cannot copy files by reference; btrfs can, "
+                    "and xfs");
+    return {};
+}
+
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
     auto launch = capture_launch(options.program);
@@ -205,6 +224,9 @@ int submit(const SrunOptions& options, const std::string& socket) {
         if (struct stat st{}; ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
             return failed({0, "--local-path " + path +
                                   ": there is no such directory here, where a node's could lie"});
+    request.spec.files_snapshot = options.files_snapshot;
+    if (options.files_snapshot)
+        if (const Status can = can_take_snapshots(); !can) return failed(can.error());
     const bool many = !options.array.empty();
     const bool leaves = options.detach || options.wait;
     request.attach = !leaves && !many;

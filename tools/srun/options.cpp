@@ -162,6 +162,15 @@ std::vector<Option> form_options(SrunOptions& o) {
          "                              here (several times: several); it runs only on nodes that "
          "offer it",
          [&o](const char* t) { return add_local_path(o, t); }},
+        {0, "files-snapshot", nullptr,
+         "with --files=home or auto and --checkpoint-every: a job that goes back to a checkpoint "
+         "finds its\n"
+         "                              working directory, and all below it, as it was then "
+         "(btrfs, xfs)",
+         [&o](const char*) -> Status {
+             o.form_given = o.files_snapshot = true;
+             return {};
+         }},
         {0, "tcp", "WHAT",
          "with --net=host, when it moves, its established TCP connections: close (the default), "
          "or\n"
@@ -415,7 +424,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
-                "--detach, --name, --move, --net, --files, --local-path, --tcp, "
+                "--detach, --name, --move, --net, --files, --local-path, --files-snapshot, "
+                "--tcp, "
                 "--checkpoint-every, "
                 "--must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)

@@ -26,6 +26,7 @@ struct SrunOptions {
     NetMode net = NetMode::host;
     std::optional<FilesWish> files;
     std::vector<std::string> local_paths;
+    bool files_snapshot = false;
     Nanos checkpoint_every;  // 0: as the node is configured
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp

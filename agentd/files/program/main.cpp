@@ -10,6 +10,9 @@
 //   append UID GID GROUPS UMASK DIRECTORY OUT ERR
 //                                         at the home: what a job writes into files; fd 3 is
 //                                         agentd, fd 4 the note of how far it is (append.hpp)
+//   snapshot TASK UID GID GROUPS NAME DIRECTORY
+//                                         at the home, or where its job is: fd 3 is agentd, fd 4
+//                                         the root directory (snapshots.hpp)
 //   try ROOT MOUNTPOINT [SOCKET [+DIRECTORY...] [=DIRECTORY]]   both, of one directory, until it is
 //                                         unmounted; SOCKET: what leads to the server, if it is not
 //                                         its own; =DIRECTORY: with a store of contents there
@@ -38,6 +41,7 @@
 
 #include "agentd/files/client.hpp"
 #include "agentd/files/program/append.hpp"
+#include "agentd/files/program/snapshots.hpp"
 #include "agentd/files/server.hpp"
 #include "agentd/files/store.hpp"
 #include "kernel/base/number.hpp"
@@ -156,6 +160,15 @@ Status append(const std::vector<std::string>& words) {
     TRY(become(uid, gid, groups));
     ::umask(*umask & 0777);
     return append_output(3, 4, words[4], words[5], words[6]);
+}
+
+Status snapshot(const std::vector<std::string>& words) {
+    TRY_ASSIGN(const uint32_t uid, number_of_user(words[1]));
+    TRY_ASSIGN(const uint32_t gid, number_of_user(words[2]));
+    TRY_ASSIGN(const std::vector<gid_t> groups, groups_of(words[3]));
+    (void)limits();
+    TRY(become(uid, gid, groups));
+    return do_snapshot_task({words[0], words[4], words[5]}, 4, 3);
 }
 
 // ---- try
@@ -344,11 +357,9 @@ struct Verb {
     size_t words_min, words_max;
     Status (*run)(const std::vector<std::string>&);
 };
-constexpr Verb verbs[] = {{"serve", 4, 64, serve},
-                          {"client", 2, 2, relay},
-                          {"store", 1, 1, store},
-                          {"append", 7, 7, append},
-                          {"try", 2, 16, try_it}};
+constexpr Verb verbs[] = {{"serve", 4, 64, serve},      {"client", 2, 2, relay},
+                          {"store", 1, 1, store},       {"append", 7, 7, append},
+                          {"snapshot", 6, 6, snapshot}, {"try", 2, 16, try_it}};
 
 int run(int argc, char** argv) {
     if (version_asked("souk-files", argc, argv)) return 0;
