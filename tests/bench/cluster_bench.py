@@ -16,6 +16,7 @@ import time
 import certificates
 import market as souk
 import moving
+import open_files
 import slurm as peers
 import starting
 from book import FAILURES, Book, say
@@ -50,7 +51,7 @@ def options():
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
     parser.add_argument('--parts',
                         default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk,'
-                        'certificates')
+                        'certificates,files')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--small-jobs', type=int, default=300, help='at once, of the smallest')
@@ -99,6 +100,7 @@ def main():
             'disk': lambda: [moving.disk_of(book, market, int(mb), o.moves)
                              for mb in o.live_sizes.split(',')],
             'certificates': lambda: certificates.prices(book, market, o.trips, o.moves),
+            'files': lambda: open_files.moves_of(book, market, 200, o.moves),
             'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),
         }
         for part, run in plan.items():

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: three ways to a directory, and what is measured of each.
 """files_bench.py [--quick] [--only FIGURE,...]: a home's files over a link, by souk-files and by
-sshfs, and the directory itself beside them. JSON on standard output.
+sshfs, and the directory itself beside them; of sequential reads and writes also a bare stream over
+that link. JSON on standard output. Part of `make bench`.
 
 Both ends run on this machine, with a link between them that delays each byte by half of the round
 trip (delay_link.c). sshfs speaks to sftp-server without ssh, so it pays for no encryption, as
@@ -49,6 +51,25 @@ def link(where, target, one_way_us, path=None):
         process.wait()
 
 
+def cpu_s(pids):
+    """That these processes, and those that they have started, have used by now."""
+    ticks, parents = {}, {}
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/stat') as f:
+                words = f.read().rpartition(')')[2].split()
+        except OSError:
+            continue
+        parents[int(pid)], ticks[int(pid)] = int(words[1]), int(words[11]) + int(words[12])
+    total = 0
+    for pid in ticks:
+        top = pid
+        while top in parents and top not in pids:
+            top = parents[top]
+        total += ticks[pid] if top in pids else 0
+    return total / os.sysconf('SC_CLK_TCK')
+
+
 def unmount(path, process):
     subprocess.run(['umount', path], check=False, stderr=subprocess.DEVNULL)
     try:
@@ -65,7 +86,7 @@ class Souk:
     name = 'souk-files'
 
     def __init__(self, where, home, one_way_us):
-        self.where, self.home, self.us = where, home, one_way_us
+        self.where, self.home, self.us, self.pids = where, home, one_way_us, set()
 
     @contextlib.contextmanager
     def mounted(self):
@@ -79,6 +100,7 @@ class Souk:
         process = subprocess.Popen([f'{BIN}/souk-files', 'try', self.home, here, path, *programs],
                                    stdout=subprocess.PIPE, text=True,
                                    env={**os.environ, 'TMPDIR': self.where})
+        self.pids = {process.pid}
         server = process.stdout.readline().split()[3]
         with link(self.where, server, self.us):
             try:
@@ -93,7 +115,7 @@ class Sshfs:
     name = 'sshfs'
 
     def __init__(self, where, home, one_way_us):
-        self.where, self.home, self.us = where, home, one_way_us
+        self.where, self.home, self.us, self.pids = where, home, one_way_us, set()
 
     def serve(self, door):
         while True:
@@ -101,7 +123,7 @@ class Sshfs:
                 s = door.accept()[0]
             except OSError:
                 return
-            subprocess.Popen([SFTP], stdin=s.fileno(), stdout=s.fileno())
+            self.pids.add(subprocess.Popen([SFTP], stdin=s.fileno(), stdout=s.fileno()).pid)
             s.close()
 
     @contextlib.contextmanager
@@ -115,6 +137,7 @@ class Sshfs:
             process = subprocess.Popen(
                 ['sshfs', '-f', '-o', f'directport={port},allow_other',
                  f'127.0.0.1:{self.home}', here])
+            self.pids.add(process.pid)
             end = time.monotonic() + 20
             while not os.path.ismount(here) and time.monotonic() < end:
                 time.sleep(0.01)
@@ -132,7 +155,7 @@ class Disk:
     name = 'the directory'
 
     def __init__(self, where, home, one_way_us):
-        self.home = home
+        self.home, self.pids = home, set()
 
     @contextlib.contextmanager
     def mounted(self):
@@ -165,11 +188,13 @@ def sequential(way, size):
         with open(f'{top}/big', 'rb', buffering=0) as f:
             while f.read(1 << 20):
                 pass
-    with way.mounted() as top:
-        yield 'sequential write of 1 MB at a time', 'MB/s', megabytes / timed(lambda: write(top))
-    with way.mounted() as top:
-        yield 'sequential read', 'MB/s', megabytes / timed(lambda: read(top))
-        os.unlink(f'{top}/big')
+    for name, what in (('sequential write of 1 MB at a time', write), ('sequential read', read)):
+        with way.mounted() as top:
+            before = cpu_s(way.pids)
+            yield name, 'MB/s', megabytes / timed(lambda: what(top))
+            used = cpu_s(way.pids) - before
+            yield f'{name}: CPU time of its processes', 's/GB', used / megabytes * 1024
+    os.unlink(f'{way.home}/big')
 
 
 def small_writes(way, size):
@@ -271,6 +296,27 @@ QUICK = {'megabytes': 32, 'small_writes': 100, 'stats': 50, 'untar': 60, 'source
 SLOW = {'megabytes': 64, 'small_writes': 100, 'stats': 100, 'untar': 100, 'sources': 6}
 
 
+def raw_stream(where, one_way_us, megabytes):
+    """MB/s of bytes that are sent over the link, and come."""
+    path = os.path.join(where, 'raw')
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.create_server(('127.0.0.1', 0)) as door, link(
+            where, door.getsockname()[1], one_way_us, path), socket.socket(
+                socket.AF_UNIX) as sender:
+        sender.connect(path)
+        taker = door.accept()[0]
+        piece, left = bytes(1 << 20), megabytes << 20
+        begin = time.perf_counter()
+        threading.Thread(target=lambda: [sender.sendall(piece) for _ in range(megabytes)],
+                         daemon=True).start()
+        while left > 0:
+            left -= len(taker.recv(1 << 20))
+        took = time.perf_counter() - begin
+        taker.close()
+    return megabytes / took
+
+
 def measure(way, figure, size, times):
     seen = {}
     for _ in range(times):
@@ -296,17 +342,22 @@ def main():
         home = os.path.join(where, 'home')
         os.mkdir(home)
         for name in given.links.split(','):
+            raw = {}
             size = QUICK if given.quick else SLOW if LINKS[name] > 1000 else FULL
             for figure in given.only.split(','):
+                if figure == 'sequential':
+                    raw['MB/s'] = raw_stream(where, LINKS[name], size['megabytes'])
                 said = [measure(kind(where, home, LINKS[name]), figure, size, given.times)
                         for kind in [*peers, Disk]]
                 for n, (key, ours) in enumerate(said[0].items()):
                     rows.append({'link': name, 'figure': key[0], 'unit': key[1], 'ours': ours,
                                  'sshfs': said[1].get(key) if len(peers) > 1 else None,
-                                 'directory': said[-1].get(key)})
+                                 'directory': said[-1].get(key),
+                                 'raw': raw.get(key[1]) if figure == 'sequential' else None})
                     print(f'{name:7} {key[0]:36} {ours:10.1f} {key[1]:10}'
                           f' sshfs {rows[-1]["sshfs"] or 0:10.1f}'
-                          f' directory {rows[-1]["directory"] or 0:10.1f}', file=sys.stderr)
+                          f' directory {rows[-1]["directory"] or 0:10.1f}'
+                          f' raw {rows[-1]["raw"] or 0:10.1f}', file=sys.stderr)
     print(json.dumps({'rows': rows, 'notes': notes}))
 
 
