@@ -288,6 +288,33 @@ START_TEST(an_evicted_job_is_told_to_leave_then_frozen_and_what_cannot_be_is_kil
 }
 END_TEST
 
+// Where it cannot go elsewhere, the market has it go on whenever it stands.
+START_TEST(an_evicted_job_that_goes_on_again_and_again_ends_no_later) {
+    OwnerPolicy policy;
+    policy.leave = Nanos::from_s(10);
+    policy.stand = Nanos::from_s(30);
+    for (const bool goes_on : {false, true}) {
+        Host h(policy);
+        h.running();
+        h.looked(queue);
+        h.end([](Guest& m, guest::Outputs& o) { m.evict(unit::guests::job, "evicted", o); });
+        h.wait(Nanos::from_s(11));
+        h.stood();
+        for (int i = 0; i < 4; ++i) {
+            h.wait(Nanos::from_s(5));
+            h.command(GuestVerb::resume);
+            h.undone();
+            h.wait(Nanos::from_s(1));
+            if (goes_on && i == 3) break;
+            h.freeze();
+            h.stood();
+        }
+        ck_assert_text(h.wait(Nanos::from_s(6)).text(),
+                       goes_on ? "P:running stand kill_capsule" : "finish_dump");
+    }
+}
+END_TEST
+
 START_TEST(a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there) {
     unit::Bench b;
     b.running().suspend();
@@ -419,6 +446,7 @@ UNIT_SUITE(
     a_restart_finds_what_stands_and_what_does_not,
     an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_homes_do,
     an_evicted_job_is_told_to_leave_then_frozen_and_what_cannot_be_is_killed,
+    an_evicted_job_that_goes_on_again_and_again_ends_no_later,
     an_owner_may_have_what_stands_killed_after_a_bound,
     a_home_takes_what_stands_for_frozen_there_and_lets_it_go_on_there,
     what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_image,
