@@ -62,7 +62,9 @@ Cell::Cell(CellSite& site, GuestJob job)
       rounds_(log_, site.check_precopy, rounds_hooks()),
       criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
       steps_(*site.loop, steps_hooks()),
-      inspection_(*site.loop) {}
+      inspection_(*site.loop) {
+    released_ = job_.spec.hold && job_.state == GuestState::running;  // by a daemon that is gone
+}
 
 Cell::~Cell() = default;
 
@@ -298,6 +300,11 @@ void Cell::client_event(CapsuleClient::Event& e) {
             tell(guest::JobStarted{});
             return look_soon();
         }
+        case InitEventKind::held: {
+            root_.is(e.value);
+            if (released_) return release_job();  // it was lost on the way
+            return tell(guest::JobHeld{});
+        }
         case InitEventKind::exec_failed:
             return tell(guest::JobNotStarted{e.value, e.stream == 1, e.trouble()});
         case InitEventKind::output: return stdio_.output(e.stream, e.offset, e.bytes);
@@ -321,12 +328,20 @@ void Cell::client_event(CapsuleClient::Event& e) {
     }
 }
 
-void Cell::start_job() {
+// A component, up to its program.
+void Cell::hold_job() { start_job(true); }
+
+void Cell::release_job() {
+    released_ = true;
+    (void)link_.tell(&CapsuleClient::release);
+}
+
+void Cell::start_job(bool hold) {
     if (set_limits()) site_.groups->job_begins(cgroup_name_);
     const bool filtered = job_.spec.launch.uid != 0 || site_.filter_root;
     if (auto sent = link_.tell(&CapsuleClient::start, allowed(site_, job_.spec.launch),
                                job_group_ ? job_group_->entry().v2 : -1,
-                               filtered ? site_.filter.get() : -1);
+                               filtered ? site_.filter.get() : -1, hold);
         !sent)
         tell(guest::JobNotStarted{0, false, sent.error()});
 }

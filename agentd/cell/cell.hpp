@@ -46,7 +46,9 @@ class Cell {
 
     // guest::Do, one by one.
     void create_capsule();
-    void start_job();
+    void start_job(bool hold = false);
+    void hold_job();
+    void release_job();
     void ready_criu(bool to_disk, bool to_keep);
     // For the image of a checkpoint, and when it is here.
     void make_place();
@@ -292,7 +294,8 @@ class Cell {
     bool served_ = false;  // its root comes from its home
     Watch exit_watch_;
     Life life_ = Life::lives;
-    bool has_job_ = false;  // started, restored or found running
+    bool has_job_ = false;   // started, restored or found running
+    bool released_ = false;  // a component: its program was let run
 
     // The parts, each with its own state.
     Group group_{job_group_};

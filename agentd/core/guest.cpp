@@ -134,6 +134,10 @@ void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
     for (auto& [key, e] : jobs_) {
         e.leaving.tries = 0;
         expel(e, out);
+        // A component that is held has no more to wait for here.
+        if (const auto* s = e.in<state::Starting>();
+            s && !accepting && s->step == state::Starting::Step::held)
+            not_started(e, why_not_.or_code(CauseCode::off_market), {}, out);
     }
 }
 
@@ -317,6 +321,8 @@ void Guest::on_resume(Entry& e, Outputs& out) const {
 
 void Guest::on_release(Entry& e, Outputs& out) {
     using Release = state::Held::Release;
+    auto* s = e.in<state::Starting>();
+    if (s && s->step == state::Starting::Step::held) return on_release_held(e, *s, out);
     auto* h = e.in<state::Held>();
     if (!h) return tell(e, out);
     if (h->release == Release::under_way) return still_over(e, out) ? void() : tell(e, out);

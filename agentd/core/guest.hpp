@@ -6,6 +6,7 @@
 // killed).
 //
 //   start    --> starting --> running --> exited
+//   start    --> starting --> held --release--> starting --> running: a component (JobSpec::hold)
 //   prepare  --> starting --> prepared --image here--> (restoring) --> held --release--> running
 //   running  --prepare_dump--> dump_ready --ship--> (memory is sent ahead, while it runs)
 //                --> dumping --> shipped
@@ -318,6 +319,8 @@ class Guest {
     void on(Entry& e, guest::CapsuleReady, guest::Outputs& out);
     void on(Entry& e, guest::CapsuleFailed x, guest::Outputs& out);
     void on(Entry& e, guest::JobStarted, guest::Outputs& out);
+    void on(Entry& e, guest::JobHeld, guest::Outputs& out);
+    void on_release_held(Entry& e, guest::state::Starting& s, guest::Outputs& out);
     void on(Entry& e, guest::JobNotStarted x, guest::Outputs& out);
     void on(Entry& e, guest::CriuReady, guest::Outputs& out);
     void on(Entry& e, guest::CriuFailed x, guest::Outputs& out);

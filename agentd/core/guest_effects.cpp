@@ -56,6 +56,8 @@ void Guest::recovered_run(Entry& e, const Found& found, Outputs& out) {
         end_capsule(e, Ending::to_failed, What::kill_capsule, out);
     };
     const GuestState kept = e.job.state;
+    if (e.job.spec.hold && kept == GuestState::starting)
+        return give_up({CauseCode::agentd_ended, "the daemon ended before the job was released"});
     if (kept == GuestState::frozen && !found.job_alive)
         return give_up(because(CauseCode::image_incomplete));
     if (e.job.from_image && kept == GuestState::starting)
@@ -123,6 +125,10 @@ void Guest::on(Entry& e, CapsuleReady, Outputs& out) {
         s->step = Step::criu;
         return ask_criu(e, Aim::move, out);
     }
+    if (e.job.spec.hold) {
+        s->step = Step::holding;
+        return effect(e, What::hold_job, out);
+    }
     if (may_begin(e)) return start_now(e, *s, out);
     s->step = Step::answer;
     need_heartbeat(e.job.key.id.home);
@@ -135,7 +141,26 @@ void Guest::start_now(Entry& e, state::Starting& s, Outputs& out) const {
     GuestJob told = e.job;
     told.state = GuestState::running;
     out.push_back(Persist{std::move(told)});
-    effect(e, What::start_job, out);
+    effect(e, e.job.spec.hold ? What::release_job : What::start_job, out);
+}
+
+void Guest::on(Entry& e, JobHeld, Outputs& out) {
+    auto* s = e.in<state::Starting>();
+    if (!s || s->step != state::Starting::Step::holding) return;
+    s->step = state::Starting::Step::held;
+    s->held_at = clock_;
+    owner_due_ = {};
+    if (!accepting_) return not_started(e, why_not_.or_code(CauseCode::off_market), {}, out);
+    e.job.state = GuestState::held;  // on disk it is starting: a restart ends it
+    tell(e, out);
+}
+
+// Its home has decided that all of its gang run.
+void Guest::on_release_held(Entry& e, state::Starting& s, Outputs& out) {
+    s.released = true;
+    if (!may_begin(e)) return need_heartbeat(e.job.key.id.home);
+    e.job.state = GuestState::starting;
+    start_now(e, s, out);
 }
 
 void Guest::on(Entry& e, CapsuleFailed x, Outputs& out) {
@@ -177,7 +202,8 @@ void Guest::on(Entry& e, JobStarted, Outputs& out) {
 
 void Guest::on(Entry& e, JobNotStarted x, Outputs& out) {
     const auto* s = e.in<state::Starting>();
-    if (!s || s->step != state::Starting::Step::job) return;
+    using Step = state::Starting::Step;
+    if (!s || (s->step != Step::job && s->step != Step::holding && s->step != Step::held)) return;
     if (x.program_error) x.why.code = CauseCode::program_failed;
     not_started(e, std::move(x.why), {x.error, x.program_error}, out);
 }

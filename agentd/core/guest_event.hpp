@@ -25,6 +25,10 @@ struct CapsuleFailed {
 struct JobStarted {
     static constexpr Input input = Input::job_started;
 };
+// A component stands before its program.
+struct JobHeld {
+    static constexpr Input input = Input::job_held;
+};
 struct JobNotStarted {
     static constexpr Input input = Input::job_not_started;
     static constexpr CauseCode otherwise = CauseCode::start_failed;
@@ -166,7 +170,7 @@ using Event =
                  SentPrecopy, DumpFroze, DumpHeld, DumpFailed, DumpUndone, Stood, Shipped,
                  ShipFailed, ImageReceived, ImageFailed, CheckpointSent, CheckpointFailed,
                  PagesWhole, PagesLost, RestoreHeld, RestoreFailed, RestoreRunning, CapsuleGone,
-                 Removed, Exited, Stopped, Movable, Lapsed, LeaseFound, Paused>;
+                 Removed, Exited, Stopped, Movable, Lapsed, LeaseFound, Paused, JobHeld>;
 Input input_of(const Event& event);
 // The reason of what failed or died; empty where there is none.
 Trouble why_of(const Event& event);

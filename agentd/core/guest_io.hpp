@@ -89,6 +89,9 @@ struct Do {
         // `on`: its control group is frozen for the owner of the node, but while it is dumped;
         // else it is not any more -> paused
         pause,
+        // a component: its process, up to its program -> job_held | job_not_started
+        hold_job,
+        release_job,  // ... which runs now -> job_started | job_not_started
     } what;
     GuestKey key;
     // ship, send_precopy, dump_to_keep: new epoch; restore_local: the source's
@@ -164,6 +167,7 @@ enum class Input : uint8_t {
     pause,
     go_on,
     paused,
+    job_held,
 };
 const char* to_string(Input input);
 // persist, erase, to_home, do, keep_mark, audit

@@ -148,6 +148,8 @@ void Guest::answered(Entry& e, Outputs& out) {
     if (in_lease(e)) keep_lease(e, out);
     if (!e.lease.over() && !(r && r->want == Want::freeze)) e.lease.stage = Stage::good;
     if (s && s->step == state::Starting::Step::answer) return start_now(e, *s, out);
+    if (s && s->step == state::Starting::Step::held && s->released)
+        return on_release_held(e, *s, out);
     if (e.lease.over()) e.lease.stage = Stage::renewed;
     // Whatever it said of these may be old: it says it again.
     const bool waits = h && h->release == state::Held::Release::waits;

@@ -17,6 +17,7 @@ constexpr Nanos look_again = Nanos::from_s(1);         // at what could not be d
 constexpr Nanos dump_again_after = Nanos::from_s(10);  // of what stands, twice as long each time
 constexpr Nanos doubt_after = Nanos::from_s(300), doubt_after_max = Nanos::from_s(3'600);
 constexpr int doublings_max = 6;
+constexpr Nanos held_max = Nanos::from_s(600);  // of a component whose home says nothing more
 
 Nanos doubled(Nanos span, int times) {
     return Nanos{span.ns << std::clamp(times, 0, doublings_max)};
@@ -154,8 +155,18 @@ void Guest::freeze_for_owner(Entry& e, Running& r, Outputs& out) const {
 void Guest::owner_tick(Nanos now, Outputs& out) {
     owner_due_ = Nanos::never();
     Nanos due = Nanos::never();
-    for (auto& [key, e] : jobs_)
+    for (auto& [key, e] : jobs_) {
         if (auto* r = e.in<Running>(); r && !r->retained) owner_looks(e, *r, now, due, out);
+        const auto* s = e.in<state::Starting>();
+        if (!s || s->step != state::Starting::Step::held) continue;
+        if (now >= s->held_at + held_max)
+            not_started(e,
+                        because(CauseCode::components_late,
+                                {{"seconds", std::to_string(held_max.ns / 1'000'000'000)}}),
+                        {}, out);
+        else
+            due = std::min(due, s->held_at + held_max);
+    }
     owner_due_ = std::min(owner_due_, due);
 }
 

@@ -4,6 +4,7 @@
 // how far it may run, what its owner knows of it).
 //
 //   start    Starting(capsule, answer, job) --> Running --> Ended
+//            Starting(capsule, holding, held, job) --> Running: a component
 //   prepare  Starting(capsule, criu) --> Prepared --> Restoring --> Held --> (Filling) --> Running
 //   keep     Starting(capsule) --> Prepared --> Frozen
 //   Running  --> Closing --> Frozen, Ended, Failed, or nothing
@@ -87,10 +88,13 @@ const char* to_string(Ending ending);
 
 namespace state {
 // Nothing has run. answer: waits for its home's next answer to a heartbeat; job: was told to start;
-// criu: it comes into the empty capsule.
+// criu: it comes into the empty capsule. Of a component: holding: it is started up to its program;
+// held: it stands there, until its home releases it.
 struct Starting {
-    enum class Step : uint8_t { capsule, answer, job, criu } step = Step::capsule;
+    enum class Step : uint8_t { capsule, answer, job, criu, holding, held } step = Step::capsule;
     Early early;
+    bool released = false;  // held: so, and waits for its home's next answer to a heartbeat
+    Nanos held_at;          // held
 };
 // An image may come.
 struct Prepared {};

@@ -55,6 +55,7 @@ const char* to_string(Input input) {
         case Input::pause: return "pause";
         case Input::go_on: return "go_on";
         case Input::paused: return "paused";
+        case Input::job_held: return "job_held";
     }
     MUST(false);
 }

@@ -23,7 +23,8 @@ Home::Home(const NodeName& node, Limits limits)
                     limits_.address_known}),
       budget_(limits_.warn_permille, limits_.warn_span),
       expels_(limits_.expel_patience),
-      wakes_(node, limits_.wake) {}
+      wakes_(node, limits_.wake),
+      gangs_(limits_.step_patience) {}
 
 void Home::configured(const Limits& limits) {
     limits_.memory_default_mb = limits.memory_default_mb;
@@ -35,6 +36,7 @@ void Home::load(HomeJob job) {
     clock_.loaded(job, limits_.boot);
     HomeJob& kept = records_.load(std::move(job));
     groups_.add(kept);
+    gangs_.add(kept);
     reindex(kept.id.seq);
 }
 
@@ -52,6 +54,7 @@ void Home::restarted(Nanos now, Outputs& out) {
         runs_.restarted(job, now);
         checkpoints_.restarted(job, now);
         if (job.splice.due) out.push_back(GoneBack{job.id});
+        restarted_gang(job, step.turn);
     }
     records_.trim(step.turn);
 }
@@ -104,10 +107,16 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     record.disk_secret = std::move(s.disk_secret);
     TRY(name_output(record, s));
     TRY(HomeGroups::check(record, records_.all()));
+    TRY(HomeGangs::check(record, records_.all()));
     TRY_ASSIGN(HomeJob* const job, records_.add(std::move(record)));
     groups_.add(*job);
-    step.turn.persist(*job);
-    step.turn.report(*job);
+    gangs_.add(*job);
+    std::vector<uint64_t> told = gangs_.complete(*job, records_.all());
+    if (told.empty()) told.push_back(job->id.seq);
+    for (const uint64_t seq : told) {
+        step.turn.persist(records_.at(seq));
+        step.turn.report(records_.at(seq));
+    }
     return job->id;
 }
 
@@ -118,6 +127,10 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
         return fail("job " + id.text() + " has started: its CPUs cannot change");
+    if (HomeGangs::is_component(*job))
+        return fail("job " + id.text() +
+                    " is of several components: its terms cannot change yet; cancel it, and submit "
+                    "it with others");
     const Reindex indexed(*this, id.seq);
     const Step step(*this, now, out);
     job->terms = terms;
@@ -134,7 +147,7 @@ Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
     if (!job) return fail("no job " + id.text() + " on this node");
     if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
     const Reindex indexed(*this, id.seq);
-    cancel(*job, Step(*this, now, out).turn);
+    cancel_all(*job, Step(*this, now, out).turn);
     return {};
 }
 
@@ -206,7 +219,7 @@ void Home::carry_out(const Order& order, Nanos now, Outputs& out) {
         case HomeOrders::Deed::nothing: return;
         case HomeOrders::Deed::report: return step.turn.report(*job);
         case HomeOrders::Deed::take: return take(*job, order, step.turn);
-        case HomeOrders::Deed::cancel: return cancel(*job, step.turn);
+        case HomeOrders::Deed::cancel: return cancel_all(*job, step.turn);
         case HomeOrders::Deed::give_up:
             return conclude(*job, runs_.give_up(*job, step.turn), step.turn);
     }

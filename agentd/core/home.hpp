@@ -35,6 +35,8 @@
 //   HomeExpels       when it is frozen for the owner of its node
 //   HomeWakes        how many frozen jobs wake at one time, and whose turn it is
 //   HomeSignals      signals that wait until it can take them
+//   HomeGroups       jobs that wait for others of this home
+//   HomeGangs        jobs of several components: started, cancelled and ended as one
 //   HomeReports      how it is, for the market
 #pragma once
 
@@ -47,6 +49,7 @@
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_expels.hpp"
+#include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_io.hpp"
 #include "agentd/core/home_leases.hpp"
@@ -173,7 +176,8 @@ class Home {
     // One input: the turn that the machines are handed.
     struct Step {
         Step(const Home& home, Nanos now, home::Outputs& out)
-            : reports(home.runs_, home.checkpoints_, home.clock_, home.groups_),
+            : reports(home.runs_, home.checkpoints_, home.clock_, home.groups_, home.gangs_,
+                      home.records_),
               turn{now, home.unix_now_, home.node_, home.limits_.boot, reports, out} {}
         Step(const Step&) = delete;
         HomeReports reports;
@@ -230,6 +234,14 @@ class Home {
     void forget(uint64_t seq);
     void free_others(const HomeJob& ended, const HomeTurn& turn);
 
+    // home_gang_steps.cpp: what the step of one component means for the others
+    void cancel_all(HomeJob& job, const HomeTurn& turn);
+    void release_if_all_held(HomeJob& job, const HomeTurn& turn);
+    void take_others_back(HomeJob& job, const HomeTurn& turn);
+    void not_in_time(HomeJob& job, const HomeTurn& turn);
+    void end_others(const HomeJob& ended, const HomeTurn& turn);
+    void restarted_gang(HomeJob& job, const HomeTurn& turn);
+
     Tracer tracer_;
     Nanos unix_now_;
     NodeName node_;
@@ -246,6 +258,7 @@ class Home {
     HomeWakes wakes_;
     HomeSignals signals_;
     HomeGroups groups_;
+    HomeGangs gangs_;
     std::vector<uint64_t> ended_;  // whose end others still have to hear of
     bool freeing_ = false;
 };

@@ -12,6 +12,7 @@ namespace souk {
 using namespace home;
 
 Nanos HomeCheckpoints::every(const HomeJob& job) const {
+    if (job.group.components > 0) return {};  // one of several cannot go back alone
     return job.spec.checkpoint_every.ns > 0 ? job.spec.checkpoint_every : limits_.every;
 }
 

@@ -6,16 +6,16 @@
 namespace souk {
 namespace {
 
+bool has_ended(const HomeJob& job) { return job.phase == JobPhase::finished; }
+
+}  // namespace
+
 void set_variable(std::vector<std::string>& env, const std::string& name,
                   const std::string& value) {
     const std::string begin = name + "=";
     std::erase_if(env, [&](const std::string& v) { return v.starts_with(begin); });
     env.push_back(begin + value);
 }
-
-bool has_ended(const HomeJob& job) { return job.phase == JobPhase::finished; }
-
-}  // namespace
 
 bool ended_well(const HomeJob& job) {
     return has_ended(job) && !job.cancelled && job.why.empty() && job.wait_status == 0;

@@ -33,6 +33,8 @@ class HomeGroups {
     std::map<uint64_t, std::set<uint64_t>> arrays_;  // which of it are unfinished
 };
 
+// Of an environment: NAME=VALUE, in place of what it had.
+void set_variable(std::vector<std::string>& env, const std::string& name, const std::string& value);
 // It ran to its own end, and exited with 0.
 bool ended_well(const HomeJob& job);
 

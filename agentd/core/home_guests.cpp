@@ -155,7 +155,7 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
 Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
-                     budget_.due(job), leases_.due(job)});
+                     budget_.due(job), leases_.due(job), gangs_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -197,6 +197,7 @@ void Home::tick(HomeJob& job, const HomeTurn& turn) {
     if (checkpoints_.due(job) <= turn.now) checkpoints_.tick(job, turn);
     if (budget_.due(job) <= turn.now && budget_.ends(job, turn)) freeze(job, turn);
     if (leases_.due(job) <= turn.now) lease_over(job, turn);
+    if (gangs_.due(job) <= turn.now) not_in_time(job, turn);
 }
 
 }  // namespace souk

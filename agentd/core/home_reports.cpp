@@ -3,7 +3,9 @@
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
+#include "agentd/core/home_records.hpp"
 #include "agentd/core/home_runs.hpp"
 #include "agentd/core/lease.hpp"
 
@@ -54,6 +56,12 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     if (job.group.array != 0) r.array = JobId{job.id.home, job.group.array}.text();
     r.array_index = job.group.index;
     r.waits_for = groups_.waits(job);
+    if (HomeGangs::is_component(job)) {
+        r.gang = JobId{job.id.home, job.group.gang}.text();
+        r.component = job.group.component;
+        r.components = gangs_.left(job, records_.all());
+        if (r.waits_for.empty()) r.waits_for = gangs_.waits(job);
+    }
     r.files = job.files_use;
     r.files.served = job.spec.files == FilesMode::home;
     if (!runs) r.files.waits.clear();

@@ -9,14 +9,21 @@ namespace souk {
 
 class HomeCheckpoints;
 class HomeClock;
+class HomeGangs;
 class HomeGroups;
+class HomeRecords;
 class HomeRuns;
 
 class HomeReports final : public JobReporter {
   public:
     HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock,
-                const HomeGroups& groups)
-        : runs_(runs), checkpoints_(checkpoints), clock_(clock), groups_(groups) {}
+                const HomeGroups& groups, const HomeGangs& gangs, const HomeRecords& records)
+        : runs_(runs),
+          checkpoints_(checkpoints),
+          clock_(clock),
+          groups_(groups),
+          gangs_(gangs),
+          records_(records) {}
     JobReport report_of(const HomeJob& job, Nanos now) const override;
 
   private:
@@ -24,6 +31,8 @@ class HomeReports final : public JobReporter {
     const HomeCheckpoints& checkpoints_;
     const HomeClock& clock_;
     const HomeGroups& groups_;
+    const HomeGangs& gangs_;
+    const HomeRecords& records_;
 };
 
 }  // namespace souk

@@ -60,9 +60,13 @@ HomeNext HomeRuns::starting(HomeJob& job, const GuestEvent& e, const HomeTurn& t
             if (job.cancelled) return Finished{9, because(CauseCode::cancelled)};
             if (e.program_error) return program_lacks(job, e, turn);
             return start_undelivered(job, e.why, turn);
+        case GuestState::held:
+            if (job.spec.hold) return Held{};
+            return send(job, GuestVerb::release, turn);  // it was said, and has not arrived
         case GuestState::running:
         case GuestState::exited:
         case GuestState::killed:
+            if (job.spec.hold) return not_held(job, e, turn);
             has_started();
             HomeClock::start(job, turn);
             tell_started(job, turn);
@@ -72,12 +76,24 @@ HomeNext HomeRuns::starting(HomeJob& job, const GuestEvent& e, const HomeTurn& t
         case GuestState::dumping:  // it has run there, and its lease was over before this node
                                    // heard of it
         case GuestState::frozen:
+            if (job.spec.hold) return not_held(job, e, turn);
             has_started();
             turn.persist(job);
             step_ended(job);
             return running(job, e, turn, beside);
         default: return Nothing{};
     }
+}
+
+// A component that was to be held has run, or was killed before it did: none of it counts.
+HomeNext HomeRuns::not_held(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    const std::string at = job.at.node;
+    Trouble why = e.why;
+    if (why.empty() || e.state != GuestState::killed)
+        why = because(CauseCode::components_not_held,
+                      {{"text", "node " + at + " did not hold it until all were ready"}});
+    take_back(job, why, turn);
+    return Steady{};
 }
 
 HomeNext HomeRuns::running(HomeJob& job, const GuestEvent& e, const HomeTurn& turn, Beside beside) {

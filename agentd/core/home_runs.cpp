@@ -31,7 +31,8 @@ void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     job.boot = turn.boot;
     state(job).deadline = turn.now + limits_.step_patience;
     HomeJob record = job;
-    record.running_since = turn.now;  // for a daemon that comes back and finds it running
+    // for a daemon that comes back and finds it running
+    if (!job.spec.hold) record.running_since = turn.now;
     turn.persist(record);
     turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
 }
@@ -61,6 +62,23 @@ HomeNext HomeRuns::start_undelivered(HomeJob& job, const Trouble& why, const Hom
     turn.persist(job);
     turn.send(at, job.id, job.epoch, GuestVerb::drop);
     return Steady{};
+}
+
+void HomeRuns::take_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
+    const Peer at = std::exchange(job.at, Peer{});
+    job.phase = JobPhase::waiting;
+    turn.fail_order(job, at.node, why);
+    HomeRecords::add_orphan(job, at, job.epoch);
+    turn.persist(job);
+    turn.send(at, job.id, job.epoch, GuestVerb::kill);
+}
+
+void HomeRuns::release(HomeJob& job, const HomeTurn& turn) {
+    job.spec.hold = false;
+    HomeJob record = job;
+    record.running_since = turn.now;  // as of a start
+    turn.persist(record);
+    turn.send(job.at, job.id, job.epoch, GuestVerb::release);
 }
 
 HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {

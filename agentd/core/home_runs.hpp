@@ -36,6 +36,10 @@ class HomeRuns {
     void go_on_in_place(HomeJob& job, const HomeTurn& turn);
     // No byte of the command has left this node: as if it had not been ordered.
     HomeNext start_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    // A component that its node holds, or is to hold, is not to run there: likewise, and it waits.
+    static void take_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    // One that its node holds may run.
+    static void release(HomeJob& job, const HomeTurn& turn);
     HomeNext freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     // No node is left that could execute its program.
     HomeNext give_up(HomeJob& job, const HomeTurn& turn);
@@ -103,6 +107,7 @@ class HomeRuns {
     HomeNext freezing(HomeJob& job, const GuestEvent& event, const HomeTurn& turn, Beside beside);
     HomeNext frozen(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     std::optional<HomeNext> in_place(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    static HomeNext not_held(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext program_lacks(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     void note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn);
     void note_movable(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -21,7 +21,10 @@ Cases(F...) -> Cases<F...>;
 void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
     switch (HomeOrders::how(job, order, leases_.is_silent(order.node))) {
         case HomeOrders::How::as_it_is: return turn.report(job);
-        case HomeOrders::How::start: return runs_.start(job, order, turn);
+        case HomeOrders::How::start:
+            if (HomeGangs::is_unreleased(job) && !order.hold) break;
+            runs_.start(job, order, turn);
+            return gangs_.started(job, turn.now);
         case HomeOrders::How::go_on:
             expels_.forget_wish(job);
             runs_.go_on_in_place(job, turn);
@@ -32,10 +35,14 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             return moves_.begin(job, order, turn);
         case HomeOrders::How::freeze: return freeze(job, turn);
         case HomeOrders::How::refuse:
-            return turn.fail_order(
+            turn.fail_order(
                 job, order.node,
                 Cause(CauseCode::node_not_heard, "node " + order.node + " is not heard from"));
+            return take_others_back(job, turn);
     }
+    turn.fail_order(job, order.node,
+                    because(CauseCode::components_not_held,
+                            {{"text", "the market is of a version that starts single jobs only"}}));
 }
 
 void Home::freeze(HomeJob& job, const HomeTurn& turn) {
@@ -55,6 +62,8 @@ void Home::cancel(HomeJob& job, const HomeTurn& turn) {
 
 // In a steady phase: ends the job. In a step: that step's end comes back here through steady().
 void Home::end_by_cancel(HomeJob& job, const HomeTurn& turn) {
+    if (job.phase == JobPhase::starting && job.spec.hold)
+        HomeRuns::take_back(job, because(CauseCode::cancelled), turn);
     if (job.phase == JobPhase::waiting) return finish(job, 9, because(CauseCode::cancelled), turn);
     if (job.step != MoveStep::none) return;
     turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
@@ -74,6 +83,7 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
                    [&](const Finished& f) { finish(job, f.wait_status, f.why, turn); },
                    [&](const Killed& k) { killed(job, k.why, turn); },
                    [&](const Gone& g) { go_back(job, g.why, turn); },
+                   [&](const Held&) { release_if_all_held(job, turn); },
                },
                next);
 }
@@ -82,6 +92,7 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
 void Home::steady(HomeJob& job, const HomeTurn& turn) {
     runs_.step_ended(job);
     moves_.step_ended(job);
+    gangs_.step_ended(job);
     job.ticket.clear();  // durable with what is written next
     std::optional<Order> pending;
     if (!HomeOrders::files_come_first(job)) pending = orders_.take_pending(job);
@@ -92,6 +103,8 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     turn.report(job);
     if (job.phase == JobPhase::finished) return;
     if (job.cancelled) return end_by_cancel(job, turn);
+    if (job.phase == JobPhase::waiting) take_others_back(job, turn);
+    if (job.phase == JobPhase::finished) return;
     if (job.phase == JobPhase::running) {
         signals_.send(job, turn);
         expels_.arm(job, turn.now);
@@ -120,9 +133,11 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     checkpoints_.end_saving(job, turn);
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
     job.checkpoint = {};
-    HomeRuns::finish(job, wait_status, why, turn);
+    const Trouble others = job.cancelled ? gangs_.why_ended(job, records_.all()) : Trouble();
+    HomeRuns::finish(job, wait_status, others.empty() ? why : others, turn);
     steady(job, turn);
     free_others(job, turn);
+    end_others(job, turn);
 }
 
 // Who waited for its end may begin, or is ended itself: also those that wait for that, one after
@@ -166,6 +181,10 @@ void Home::go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     // it is the checkpoint that is lost
     if (HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) job.checkpoint = {};
     if (job.cancelled) return finish(job, 9, because(CauseCode::cancelled), turn);
+    if (job.phase == JobPhase::starting && job.spec.hold) {  // nothing of it has run
+        HomeRuns::take_back(job, why, turn);
+        return steady(job, turn);
+    }
     if (job.checkpoint.epoch.n == 0 && !job.spec.restart) {
         const bool had_none = checkpoints_.every(job).ns > 0;
         return finish(job, 9, why.within("", had_none ? ", and it had no checkpoint" : ""), turn);
@@ -209,6 +228,7 @@ void Home::forget(uint64_t seq) {
     expels_.forget(seq);
     wakes_.forget(seq);
     signals_.forget(seq);
+    gangs_.forget(seq);
 }
 
 }  // namespace souk

@@ -79,10 +79,12 @@ struct Killed {
 struct Gone {
     Trouble why;
 };
+// Of a component: its node has started it, and holds it.
+struct Held {};
 }  // namespace home
 using HomeNext =
     std::variant<home::Nothing, home::Steady, home::Arrived, home::Cancelled, home::Frozen,
-                 home::Standing, home::Finished, home::Killed, home::Gone>;
+                 home::Standing, home::Finished, home::Killed, home::Gone, home::Held>;
 
 // What the end of a job means, as its node says it.
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -13,7 +13,9 @@ inline constexpr Rule guest_state_rule = rule::one_of(GuestState::unknown, Guest
 SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("after_ok", &JobTies::after_ok), field("array", &JobTies::array, rule::count),
             field("first", &JobTies::first), field("index", &JobTies::index),
-            field("at_once", &JobTies::at_once));
+            field("at_once", &JobTies::at_once), field("gang", &JobTies::gang, rule::count),
+            field("components", &JobTies::components), field("component", &JobTies::component),
+            field("whole", &JobTies::whole), field("tries", &JobTies::tries));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),
@@ -30,7 +32,7 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("local_paths", &JobSpec::local_paths,
                   rule::at_most(local_paths_max, rule::text(TextRule::line, 255))),
             field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::own)),
-            field("files_snapshot", &JobSpec::files_snapshot));
+            field("files_snapshot", &JobSpec::files_snapshot), field("hold", &JobSpec::hold));
 
 SOUK_FIELDS(GuestCommand,  //
             field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),

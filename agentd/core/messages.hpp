@@ -50,6 +50,8 @@ struct JobSpec {
     // Of files = home: with each checkpoint goes a snapshot of its working directory, to which the
     // job goes back, too (srun --files-snapshot)
     bool files_snapshot = false;
+    // Of a component: it is started, and runs no byte of its program before its home releases it.
+    bool hold = false;
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -62,6 +64,13 @@ struct JobTies {
     bool first = false;     // it is that
     uint32_t index = 0;     // in it
     uint32_t at_once = 0;   // jobs of the array that may run at once; 0: any number
+    // Of a component of a gang (home_gangs.hpp): the gang's first one, how many it has, and which
+    // of them this is. `whole`: all of them have come. `tries`, of the first: starts that failed.
+    uint64_t gang = 0;
+    uint32_t components = 0;  // 0: it is of no gang
+    uint32_t component = 0;
+    bool whole = false;
+    uint32_t tries = 0;
     bool operator==(const JobTies&) const = default;
 };
 
@@ -77,7 +86,7 @@ enum class GuestVerb : uint8_t {
     freeze,        // dump to disk, then kill what ran: the image is the job
     commit,        // source: the destination owns the job now: kill what runs here, keep the image
     resume,        // source: the move is off: go on as before (running, or frozen)
-    release,       // destination: run
+    release,       // destination, or a component that is held: run
     restore_here,  // like ship with this node as destination: thaw from the image that lies here
     drop,          // forget (job, epoch) and remove its image; never while it runs
     kill,          // end the job: every process of the capsule
@@ -122,7 +131,7 @@ enum class GuestState : uint8_t {
     shipped,     // source: image (and memory) sent, the job held
     frozen,      // only the image exists
     prepared,    // destination: empty capsule, CRIU ready
-    held,        // destination: restored whole, not yet running
+    held,        // destination: restored whole; a component: started; not yet running
     exited,      // ended by itself; wait_status
     killed,      // ended by `kill`
     failed,      // could not start, prepare or restore: nothing of it is left here

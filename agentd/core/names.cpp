@@ -59,6 +59,8 @@ const char* to_string(Do::What what) {
         case Do::What::keep_lease: return "keep_lease";
         case Do::What::stand: return "stand";
         case Do::What::pause: return "pause";
+        case Do::What::hold_job: return "hold_job";
+        case Do::What::release_job: return "release_job";
     }
     MUST(false);
 }

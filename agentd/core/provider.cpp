@@ -147,6 +147,7 @@ ProviderReport Provider::report() const {
     r.cannot = cannot_.empty() ? resting_ : cannot_;
     r.restriction = machine_.restriction;
     r.version = machine_.version;
+    r.holds = true;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);
     return r;

@@ -212,6 +212,8 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::create_capsule:
         case What::make_place: return;
         case What::start_job: return c->start_job();
+        case What::hold_job: return c->hold_job();
+        case What::release_job: return c->release_job();
         case What::ready_criu: return c->ready_criu(effect.to_disk, effect.to_keep);
         case What::send_precopy: return send_precopy(*c, effect);
         case What::dump_for_move: transfers_->reach(effect.key, effect.dest); [[fallthrough]];

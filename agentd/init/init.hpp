@@ -62,6 +62,7 @@ static_assert(sizeof(souk_residue) <= SOUK_WHAT_MAX);
 
 struct Init {
     int dir, listen, conn, child_signals, exec_pipe;
+    int gate;  // of what is held before its program: a byte there lets it run; else -1
     // a mount of the capsule's POSIX message queues, once somebody has looked; else -1
     int queues;
     bool own_net, private_tmp;
@@ -73,7 +74,7 @@ struct Init {
     char freezer_word[16];
     souk_state state;
     bool tty, durable, stopped, stop_told, started_told, failure_told, exit_told, greeted,
-        welcome_told;
+        welcome_told, held_told;
     bool children_left;
     bool blocked;  // a record waits for the socket
     Answer answer;
@@ -134,7 +135,9 @@ bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset
 
 // job.cpp
 // cgroup: the job's own group, or -1; filter: of its system calls, or -1
-void start_job(int spec_fd, int cgroup, int filter);
+// hold: it waits before its program for release_job().
+void start_job(int spec_fd, int cgroup, int filter, bool hold);
+void release_job();
 void on_exec_pipe();
 void on_child();     // reaps
 void finish_root();  // the root is dead and not by a dump: ends the job

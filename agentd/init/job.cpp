@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The job's first start, its signals and its end.
+// Long: one process from its fork to its exit record.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ enum Step : int {
     in_credentials,
     in_cwd,
     in_filter,
-    in_exec
+    in_exec,
+    is_held  // no error: it waits before its program
 };
 const char* const step_names[] = {"take the terminal",
                                   "set up stdio",
@@ -46,7 +48,8 @@ const char* const step_names[] = {"take the terminal",
                                   "set credentials",
                                   "go to",
                                   "limit its system calls",
-                                  "run"};
+                                  "run",
+                                  "wait"};
 struct StepError {
     int step, code;
 };
@@ -140,7 +143,20 @@ bool set_filter(int file) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-[[noreturn]] void run_child(int report, int filter) {
+// Whether there is a program, and this user may execute it, is known before all others run; then a
+// byte, or the end of souk-init.
+void wait_for_release(int report, int gate) {
+    if (faccessat(AT_FDCWD, launch.view.path, X_OK, AT_EACCESS) != 0) child_failed(report, in_exec);
+    const StepError here = {is_held, 0};
+    (void)!write(report, &here, sizeof here);
+    char go;
+    ssize_t n;
+    do n = read(gate, &go, 1);
+    while (n < 0 && errno == EINTR);
+    if (n != 1) _exit(127);
+}
+
+[[noreturn]] void run_child(int report, int filter, int gate) {
     const SpecView& v = launch.view;
     const souk_spec* s = v.head;
     setsid();
@@ -162,6 +178,7 @@ bool set_filter(int file) {
     // Programs with a set-user-ID or set-group-ID bit gain nothing.
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) child_failed(report, in_credentials);
     if (chdir(v.cwd) != 0) child_failed(report, in_cwd);
+    if (gate >= 0) wait_for_release(report, gate);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -215,7 +232,7 @@ bool others_are_here() {
 }
 }  // namespace
 
-void start_job(int spec_fd, int cgroup, int filter) {
+void start_job(int spec_fd, int cgroup, int filter, bool hold) {
     if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
     const char* wrong = read_launch(spec_fd);
     const souk_spec* s = launch.view.head;
@@ -233,15 +250,22 @@ void start_job(int spec_fd, int cgroup, int filter) {
                                                              : say("chown the terminal", errno);
     for (const int fd : g.job_end)
         if (fd >= 0 && fchown(fd, s->uid, s->gid) != 0) say("chown a pipe", errno);
-    int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0)
+    int report[2], gate[2] = {-1, -1};
+    if (pipe2(report, O_CLOEXEC) != 0 || (hold && pipe2(gate, O_CLOEXEC) != 0))
         return not_started(errno, false, "make a pipe", ""), forget_launch();
     const pid_t pid = fork_into(cgroup);
     const int code = errno;
-    if (pid == 0) run_child(report[1], filter);
+    if (pid == 0) {
+        if (hold) close(gate[1]);
+        run_child(report[1], filter, gate[0]);
+    }
     close(report[1]);
+    if (hold) close(gate[0]);
+    g.gate = gate[1];
     close_job_ends();
     if (pid < 0) {
+        if (hold) close(g.gate);
+        g.gate = -1;
         close(report[0]);
         return not_started(code, false, "start a process", ""), forget_launch();
     }
@@ -252,10 +276,24 @@ void start_job(int spec_fd, int cgroup, int filter) {
     g.children_left = true;
 }
 
+void release_job() {
+    if (g.state != SOUK_HELD_STATE) return;
+    g.state = SOUK_STARTING;
+    const char go = 0;
+    if (write(g.gate, &go, 1) != 1) say("release the job", errno);
+    close(g.gate);
+    g.gate = -1;
+}
+
 void on_exec_pipe() {
     StepError e;
     const ssize_t n = read(g.exec_pipe, &e, sizeof e);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n == sizeof e && e.step == is_held) {
+        g.state = SOUK_HELD_STATE;
+        g.held_told = false;
+        return;
+    }
     close(g.exec_pipe);
     g.exec_pipe = -1;
     if (n == sizeof e && e.step >= 0 && e.step <= in_exec) {
@@ -263,6 +301,10 @@ void on_exec_pipe() {
                               : e.step == in_cwd ? launch.view.cwd
                                                  : "";
         not_started(e.code, e.step == in_exec, step_names[e.step], subject);
+    } else if (g.gate >= 0) {
+        close(g.gate);
+        g.gate = -1;
+        not_started(0, false, "it was killed before it was released", "");
     } else {
         g.state = SOUK_RUNNING;
     }
@@ -270,7 +312,9 @@ void on_exec_pipe() {
 }
 
 void finish_root() {
-    if (g.state == SOUK_STARTING) on_exec_pipe();
+    for (int steps = 0; steps < 2 && (g.state == SOUK_STARTING || g.state == SOUK_HELD_STATE);
+         ++steps)
+        on_exec_pipe();
     if (g.state == SOUK_NOT_STARTED) return;
     // The job is its root: what it left behind ends with it. Mostly there is nothing, and the
     // kernel would look at each process of the machine for it.
@@ -315,7 +359,8 @@ void on_child() {
         g.root_usage = usage;
         // Killed by the dump, or dead between a restore and its word: agentd decides what that
         // means.
-        if (g.state == SOUK_STARTING || g.state == SOUK_RUNNING) finish_root();
+        if (g.state == SOUK_STARTING || g.state == SOUK_RUNNING || g.state == SOUK_HELD_STATE)
+            finish_root();
     }
 }
 

@@ -23,11 +23,11 @@ void begin() {
     g.conn = 4;
     fcntl(g.dir, F_SETFD, FD_CLOEXEC);
     fcntl(g.conn, F_SETFD, FD_CLOEXEC);
-    g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.queues =
+    g.gate = g.exec_pipe = g.master = g.slave = g.in.fd = g.in.kept_read = g.affinity = g.queues =
         g.lease_timer = g.freezer = -1;
     for (int& fd : g.job_end) fd = -1;
     g.in.eof_at = UINT64_MAX;
-    g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = true;
+    g.in.told = g.started_told = g.stop_told = g.failure_told = g.exit_told = g.held_told = true;
     bool good = queue_open(&g.in.wait, SOUK_INPUT_WINDOW, 0);
     for (Output& o : g.out) {
         o.fd = -1;

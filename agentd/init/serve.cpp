@@ -29,7 +29,7 @@ void hello(const souk_msg* m) {
     g.safe_from[1] = m->limit;
     for (int i = 0; i < SOUK_STREAMS; ++i) send_from(&g.out[i], g.safe_from[i]);
     g.in.told = g.started_told = g.failure_told = g.exit_told = g.welcome_told = g.lease_told =
-        false;
+        g.held_told = false;
     g.stop_told = !g.stopped;
     g.greeted = true;
 }
@@ -102,7 +102,7 @@ void let_go() {
 void start(const souk_msg* m, const int* fds, int count) {
     const int filters = m->value == 1 && count > 1 ? 1 : 0;
     start_job(count > 0 ? fds[0] : -1, count - filters > 1 ? fds[1] : -1,
-              filters ? fds[count - 1] : -1);
+              filters ? fds[count - 1] : -1, m->stream == 1);
 }
 
 void handle(const souk_msg* m, const char* bytes, size_t n, const int* fds, int count) {
@@ -135,6 +135,7 @@ void handle(const souk_msg* m, const char* bytes, size_t n, const int* fds, int 
         case SOUK_KEEP: return keep(fd);
         case SOUK_LET_GO: return let_go();
         case SOUK_LEASE: return keep_lease(m->offset, fd, bytes, n);
+        case SOUK_RELEASE: return release_job();
         case SOUK_QUIT: _exit(0);
     }
     say("ignored an unknown message", 0);
@@ -230,6 +231,8 @@ void flush() {
     if (g.state == SOUK_NOT_STARTED && !g.failure_told)
         g.failure_told = send_record(SOUK_EXEC_FAILED, g.failure_program, g.failure_code, 0, 0,
                                      g.failure, strlen(g.failure));
+    if (!g.held_told && g.state == SOUK_HELD_STATE)
+        g.held_told = send_record(SOUK_HELD, 0, g.root, 0, 0, nullptr, 0);
     if (!g.started_told && (g.state == SOUK_RUNNING || g.state == SOUK_ENDED))
         g.started_told =
             send_record(SOUK_STARTED, g.tty, g.root, g.tty_rdev, g.tty_dev, nullptr, 0);

@@ -182,6 +182,19 @@ constexpr auto words = std::to_array<CauseWords>({
      "cannot move: {process} has a file of this node's {path} open (file {file})",
      "/tmp is each node's own (`files_tmp` of the home's agentd.conf); it can move when the file "
      "is closed"},
+    {components_taken_back, "components_taken_back",
+     "component {component} could not start: the start of the others is taken back",
+     "a job of several components starts with all of them, or not yet; it is tried again"},
+    {components_late, "components_late", "not all components were ready within {seconds} s",
+     "the start of a job of several components is taken back, and tried again"},
+    {components_not_started, "components_not_started",
+     "its components could not start together in {count} tries, the last time since {text}",
+     "a job of several components is ended then; `marketctl job ID --story` has each try"},
+    {component_ended, "component_ended", "component {component} of the job has ended: {text}",
+     "a job of several components ends as one: the others are ended, too"},
+    {components_not_held, "components_not_held", "{text}",
+     "a market or a node of an older version does not hold the components of a job until all are "
+     "ready: none of them is started"},
 });
 
 constexpr bool in_order() {
@@ -189,7 +202,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == holds_node_file, "a code has no line");
+static_assert(in_order() && words.back().code == components_not_held, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -103,6 +103,12 @@ enum class CauseCode : uint16_t {
     owner_uses,
     path_not_offered,
     holds_node_file,
+    // jobs of several components, said by their home
+    components_taken_back,
+    components_late,
+    components_not_started,
+    component_ended,
+    components_not_held,
 };
 
 struct CauseWords {

@@ -37,6 +37,11 @@ class Book {
     // The jobs that have not finished, in the order of their submission: each is to be numbered.
     std::vector<Job*> begin();
     void number(Job& job);
+    // Another key, behind all others.
+    void number_again(Job& job) {
+        job_by_key_.erase(job.key.n);
+        number(job);
+    }
 
     // The job that a home reports: the one that is known, or a new one.
     Result<Job*> admit(const JobReport& report);

@@ -368,6 +368,14 @@ class Market {
     void sync_jobs();
     void sync_nodes();
     void take_changes(std::span<const Change> changes);
+    // market_gangs.cpp: jobs of several components
+    static bool of_gang(const Job& job) { return !job.record.report.gang.empty(); }
+    std::vector<Job*> gang_of(const Job& job);
+    void list_in_gang(const Job& job);
+    bool enter_gang(Job& job);
+    void wake_gang(const Job& job);
+    bool place_gang(Job& job, Nanos now, Outputs& out);
+    Reason why_gang_waits(const Job& job) const;
     void place(Nanos now, Outputs& out);
     bool place_one(Job& job, Nanos now, Outputs& out);
     const Node* target_of(const Job& job) const;
@@ -427,6 +435,9 @@ class Market {
     Marked<Node, &Node::touched> touched_nodes_;
     uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
     std::vector<Differ> differ_;
+    std::map<std::string, std::set<JobId>> gangs_;      // components that have not finished
+    std::map<std::string, souk::Error> gangs_refused_;  // why the solver does not place them
+    std::set<std::string> gangs_seen_;                  // in this round of orders
     std::set<JobId> lacking_;  // jobs that wait and whose program some nodes lack
     Notes notes_;
     Alarms alarms_;

@@ -59,6 +59,7 @@ std::optional<Money> Market::starting_bid(const Job& job, const Solver& solver) 
 
 // Why a job that is free to run has no place.
 Reason Market::why_waiting(const Job& job, const Solver& solver) const {
+    if (Reason gang = why_gang_waits(job); !gang.empty()) return gang;
     Reason impossible = places_.why_no_provider(job);
     const auto least = impossible.amount(Figure::least);  // a bid would mend it, if one wins
     if (!impossible.empty() && !least) return impossible;

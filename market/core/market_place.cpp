@@ -20,6 +20,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reaso
     if (kind == Order::Kind::run) {
         const Node& to = book_.nodes().at(node);
         order.address = to.record.address;
+        order.hold = of_gang(job) && job.phase() == JobPhase::waiting;
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
         if (log_) log_->ordered(job, order.price);
         // it does not pay any other now
@@ -61,6 +62,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     }
     if ((running && job.record.report.where == target->id()) || !places_.may_run_at(job, *target))
         return true;
+    if (of_gang(job) && !running) return place_gang(job, now, out);
     if (!Admission::has_room(job)) {
         pending_.insert(job);
         return true;
@@ -78,6 +80,7 @@ void Market::place(Nanos now, Outputs& out) {
         if (a->bid != b->bid) return a->bid > b->bid;
         return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
     });
+    gangs_seen_.clear();
     std::vector<Job*> blocked;
     for (Job* job : order)
         if (!place_one(*job, now, out)) {

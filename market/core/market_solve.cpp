@@ -118,14 +118,22 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     if (const Node* const home = find_node(job.id().home);
         home && r.files.served && solver_.options().horizon.ns > 0)
         spec.files = traffic_of(r.files, home->key);
+    // Of a gang, whose components bid and rank as one.
+    if (const auto known = of_gang(job) && job.in_solver ? solver_.job(job.key) : std::nullopt) {
+        spec.value = known->value;
+        spec.arrival = known->arrival;
+        spec.user = known->user;
+    }
     return spec;
 }
 
 void Market::sync_jobs() {
+    gangs_seen_.clear();
     for (Job* const one : touched_.take()) {
         Job& job = *one;
         if (job.phase() == JobPhase::finished) {
             if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
+            list_in_gang(job);
             if (log_) log_->gone(job);
             book_.forget_key(job);
             admission_.unlist(job);
@@ -138,11 +146,19 @@ void Market::sync_jobs() {
             touch(node_of(w.place));
             sync_nodes();
         }
+        list_in_gang(job);
+        if (of_gang(job) && !job.in_solver) {
+            (void)enter_gang(job);
+            notes_.of(job);
+            pending_.insert(job);
+            continue;
+        }
         const JobSpec spec = spec_of(job, w);
         if (job.in_solver)
             MUST(solver_.change_job(job.key, spec));
         else
             job.in_solver = solver_.add_job(job.key, spec);
+        if (of_gang(job)) wake_gang(job);
         if (log_) log_->told(job, spec);
         notes_.of(job);
         if (!r.where.empty()) notes_.of(node_of(r.where));

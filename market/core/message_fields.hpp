@@ -80,7 +80,9 @@ SOUK_FIELDS(
     field("array", &JobReport::array, rule::name), field("array_index", &JobReport::array_index),
     field("waits_for", &JobReport::waits_for, rule::name),
     field("files", &JobReport::files, rule::unless_same), field("paused", &JobReport::paused),
-    part("paused_code", &JobReport::paused, &Cause::code, cause_rule));
+    part("paused_code", &JobReport::paused, &Cause::code, cause_rule),
+    field("gang", &JobReport::gang, rule::name), field("component", &JobReport::component),
+    field("components", &JobReport::components));
 
 SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),
@@ -110,7 +112,8 @@ SOUK_FIELDS(ProviderReport,  //
             flat(&ProviderReport::machine), field("cannot", &ProviderReport::cannot),
             field("restriction", &ProviderReport::restriction),
             field("opens", &ProviderReport::opens, rule::time),
-            field("version", &ProviderReport::version, rule::name));
+            field("version", &ProviderReport::version, rule::name),
+            field("holds", &ProviderReport::holds));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
@@ -118,7 +121,7 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("node", &Order::node, rule::node_or_none),
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price), field("reason", &Order::reason),
-            field("ticket", &Order::ticket, sealed_ticket_rule));
+            field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

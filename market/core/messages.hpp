@@ -124,6 +124,10 @@ struct JobReport {
     FilesUse files = {};
     // stands: since the owner of its node stops it there, and why; empty: not for that
     Cause paused = {};
+    // the id of the first component of its gang, empty: it is of none; which one this is; and how
+    // many of them have not ended
+    std::string gang = {};
+    uint32_t component = 0, components = 0;
     bool operator==(const JobReport&) const = default;
 };
 
@@ -145,6 +149,7 @@ struct ProviderReport {
     std::string restriction = {};
     Nanos opens;  // off: when its frames begin next, on: end soon, Unix time; 0: not known, or not
     std::string version = {};  // of its agentd; empty: one that does not say
+    bool holds = false;  // it holds components that are started until their home releases them
     bool operator==(const ProviderReport&) const = default;
 };
 
@@ -187,6 +192,7 @@ struct Order {
     Money price;          // run: what it pays per CPU-hour at first
     std::string reason;   // for people
     std::string ticket;   // run: sealed (ticket.hpp); empty: the market gives none
+    bool hold = false;    // run, of a component that waits: that node holds it until it is released
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -97,6 +97,9 @@ void Orders::refused(Job& job, const Order& order, const NodeName& blame, const 
     const JobReport& r = job.record.report;
     job.via.clear();
     job.once.reset();
+    // Another component of its gang could not start: its own place is as good as before.
+    if (why.code == CauseCode::components_taken_back || why.code == CauseCode::components_late)
+        return;
     ++job.failures;
     // Its report may still be on the way.
     const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving ||

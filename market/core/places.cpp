@@ -70,7 +70,14 @@ bool Places::may_run_at(const Job& job, const NodeName& name) const {
 bool Places::may_run_at(const Job& job, const Node& node) const {
     const auto bar = job.bars.find(node.id());
     return usable(node) && !lacks(job, node.id()) &&
-           (bar == job.bars.end() || !bar->second.active) && machine_takes(job, node).has_value();
+           (bar == job.bars.end() || !bar->second.active) && holds_for(job, node) &&
+           machine_takes(job, node).has_value();
+}
+
+// A component begins where it can be held until all are ready.
+bool Places::holds_for(const Job& job, const Node& node) {
+    return job.record.report.gang.empty() || job.phase() != JobPhase::waiting ||
+           node.record.report.holds;
 }
 
 std::vector<ProviderKey> Places::barred(const Job& job) const {
@@ -81,6 +88,9 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
     for (const auto* nodes : {&job.record.report.lacking, &job.record.report.no_user})
         for (const NodeName& name : *nodes)
             if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
+    if (!job.record.report.gang.empty())
+        for (const auto& [name, node] : book_.nodes())
+            if (!holds_for(job, node)) keys.push_back(node.key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
         for (const auto& [name, node] : book_.nodes())
@@ -107,6 +117,8 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
     if (!r.cannot.empty()) return "takes nobody new (" + r.cannot + ")";
     if (const auto takes = machine_takes(job, *node); !takes)
         return "cannot take it (" + takes.error().message + ")";
+    if (!holds_for(job, *node))
+        return "is of a version that does not start jobs of several components";
     const auto bar = job.bars.find(name);
     if (bar != job.bars.end() && bar->second.active)
         return "could not take it: " + bar->second.why + "; tried again later";

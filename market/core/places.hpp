@@ -67,6 +67,8 @@ class Places {
     static bool fits(const Job& job, const Node& node, int32_t before = 0);
     bool may_run_at(const Job& job, const Node& node) const;
     bool may_run_at(const Job& job, const NodeName& name) const;
+    // Of a component that waits: that node holds it until all of its gang are ready.
+    static bool holds_for(const Job& job, const Node& node);
     // Of all nodes those where it may not run, for the solver.
     std::vector<ProviderKey> barred(const Job& job) const;
     // Empty: it may run there.

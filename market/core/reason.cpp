@@ -176,6 +176,15 @@ constexpr auto words = std::to_array<ReasonWords>({
      "{node}]",
      "srun -s deadline: no bid up to its maximum price makes it 95 % sure; a higher price or more "
      "time (srun -J ID -p PRICE, -f TIME) does"},
+    {components_coming, "components_coming",
+     "waits until the market knows all components of the job, {count} of them",
+     "a job of several components is placed as one: its home reports them one after the other"},
+    {components_refused, "components_refused", "is not placed: {cause}",
+     "only greedy_migration places jobs of several components (marketctl set solver "
+     "greedy_migration), and no `solver_program` does"},
+    {components_too_large, "components_too_large",
+     "its components need {cpus} CPUs at once; all nodes on the market have {most}",
+     "a job of several components runs with all of them or not at all"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -214,7 +223,8 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == deadline_unsure, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == components_too_large,
+              "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

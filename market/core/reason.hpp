@@ -105,6 +105,10 @@ enum class ReasonCode : uint16_t {
     closes_soon,
     account_empty,
     deadline_unsure,
+    // jobs of several components
+    components_coming,
+    components_refused,
+    components_too_large,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -315,6 +315,8 @@ std::optional<Solver::GangView> Solver::gang(JobKey key) const {
     return view;
 }
 
+size_t Solver::gangs() const { return impl_->market.gang_count(); }
+
 bool Solver::change_job(JobKey key, const JobSpec& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;

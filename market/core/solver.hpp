@@ -82,6 +82,7 @@ class Solver {
     };
     // Of the gang that has this component; nullopt: no such job, or none of a gang.
     std::optional<GangView> gang(JobKey component) const;
+    size_t gangs() const;
     bool add_provider(ProviderKey key, const ProviderSpec& spec);
     bool change_provider(ProviderKey key, const ProviderSpec& spec);
     bool remove_provider(ProviderKey key);

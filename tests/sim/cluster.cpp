@@ -49,7 +49,8 @@ const char* mutation_name(Mutation m) {
                                         "full_disk_lies",
                                         "disk_forgets",
                                         "tickets_unchecked",
-                                        "ticket_mark_lost"};
+                                        "ticket_mark_lost",
+                                        "hold_does_not_hold"};
     return names[static_cast<size_t>(m)];
 }
 
@@ -132,6 +133,7 @@ void Cluster::submit_job() {
     s.terms.max_price = Money::units(rng_.between(1, 100));
     // up to some minutes
     if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};
+    if (size_.components > 0) return submit_gang(n, std::move(s));
     home_step(n, [&](Home& h, home::Outputs& out) {
         const auto id = h.submit(s, now_, out);
         MUST(id.has_value());
@@ -144,6 +146,47 @@ void Cluster::submit_job() {
                                   : rng_.between(1'000'000'000, 120'000'000'000);
         ++counts_.jobs;
     });
+}
+
+// All at once: what srun sends one after the other.
+void Cluster::submit_gang(Node& n, Submission s) {
+    s.spec.restart = false;
+    s.group.components = static_cast<uint32_t>(size_.components);
+    const bool lacks = rng_.chance(0.2);
+    home_step(n, [&](Home& h, home::Outputs& out) {
+        for (uint32_t i = 0; i < s.group.components; ++i) {
+            s.group.component = i;
+            const auto id = h.submit(s, now_, out);
+            MUST(id.has_value());
+            if (i == 0) s.group.gang = id->seq;
+            Truth& t = world_.truths[*id];
+            for (const NodeName& name : names_)
+                if (lacks && rng_.chance(0.3)) t.lacking.insert(name);
+            t.cannot_dump = rng_.chance(undumpable_);
+            t.work = rng_.between(1'000'000'000, 60'000'000'000);
+            ++counts_.jobs;
+        }
+    });
+}
+
+// What its home writes down: one that is ended for another's sake has been cancelled.
+void Cluster::check_gang(const HomeJob& job) {
+    if (!HomeGangs::is_component(job)) return;
+    Truth& t = world_.truths[job.id];
+    if (job.cancelled || job.why.code == CauseCode::components_not_started) t.cancelled = true;
+    if (job.spec.hold && t.ran) world_.fail(job.id, "has run, and is not released");
+}
+
+// Its program is about to run: all of its gang have been released, on the disk of their home.
+void Cluster::check_released(const JobId& id) {
+    const Node& home = node(id.home);
+    const auto own = home_record(home, id);
+    if (!own || !HomeGangs::is_component(*own)) return;
+    ++counts_.released;
+    for (const HomeJob& one : home_records(home))
+        if (one.group.gang == own->group.gang && one.spec.hold && !one.cancelled &&
+            one.phase != JobPhase::finished)
+            world_.fail(id, "runs, and " + one.id.text() + " of its gang is not released");
 }
 
 void Cluster::random_user() {
@@ -377,6 +420,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
     order.node = names_[rng_.below(names_.size())];
     order.address = order.node + ":1";
     order.price = market_.at(id).report.terms.max_price;
+    order.hold = true;
     give_ticket(order);
     if (!n.market_up) return;
     n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));

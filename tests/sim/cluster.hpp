@@ -79,6 +79,7 @@ enum class Mutation : uint8_t {
     disk_forgets,          // a crash takes the newest commit back
     tickets_unchecked,     // a guest asks for no ticket
     ticket_mark_lost,      // which tickets a guest has seen is forgotten in a crash
+    hold_does_not_hold,    // a component runs as soon as it is started
     count_
 };
 const char* mutation_name(Mutation m);
@@ -111,6 +112,7 @@ struct Faults {
 };
 struct ClusterSize {  // 0: as the seed has it, a handful
     int64_t nodes = 0, jobs = 0;
+    int64_t components = 0;  // of each job; 0: it is a job of its own
 };
 
 class Cluster {
@@ -131,6 +133,7 @@ class Cluster {
     struct Counts {
         uint64_t faults = 0;
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
+        uint64_t released = 0;  // components
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -217,6 +220,9 @@ class Cluster {
     static std::string text(uint64_t n) { return std::to_string(n); }
     bool run_until(Nanos end);
     void submit_job();
+    void submit_gang(Node& n, Submission s);
+    void check_gang(const HomeJob& job);
+    void check_released(const JobId& id);
     void random_fault();
     void random_owner();
     void machine_dies(Node& n);
@@ -315,6 +321,7 @@ class Cluster {
     void tell_guest(const NodeName& name, const GuestKey& key, uint64_t token, guest::Event event);
     void do_stand(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
+    void do_hold(const NodeName& name, const GuestKey& key, uint64_t t);
     void do_dump(const NodeName& name, const GuestKey& key, uint64_t token,
                  const guest::DumpHeld& held, bool in_ram, bool stays);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);

@@ -49,6 +49,9 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 world_.create(at);
                 tell_guest(name, key, t, guest::CapsuleReady{});
             });
+        case What::hold_job:
+            return stage(name, key, t, delay, [=, this] { do_hold(name, key, t); });
+        case What::release_job:
         case What::start_job:
             return stage(name, key, t, delay, [=, this] { do_start(name, key, t); });
         case What::ready_criu:
@@ -143,12 +146,26 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     }
 }
 
+// Up to its program.
+void Cluster::do_hold(const NodeName& name, const GuestKey& key, uint64_t t) {
+    const Capsule* c = world_.capsule({name, key});
+    const bool by_program = world_.truths[key.id].lacking.contains(name);
+    if (!c || !c->alive || by_program || fails(name))
+        return tell_guest(name, key, t, guest::JobNotStarted{2, by_program, "cannot be executed"});
+    if (mutation_ == Mutation::hold_does_not_hold) {
+        check_released(key.id);
+        world_.start({name, key}, now_);
+    }
+    tell_guest(name, key, t, guest::JobHeld{});
+}
+
 void Cluster::do_start(const NodeName& name, const GuestKey& key, uint64_t t) {
     const World::At at{name, key};
     const Capsule* c = world_.capsule(at);
     const bool by_program = world_.truths[key.id].lacking.contains(name);
     if (!c || !c->alive || by_program || fails(name))
         return tell_guest(name, key, t, guest::JobNotStarted{2, by_program, "cannot be executed"});
+    check_released(key.id);
     born_stopped(at);
     world_.start(at, now_);
     schedule_exit(name, key);

@@ -177,6 +177,7 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
         n.journal->put("home", std::to_string(job.id.seq), wire::pack(job), p->when);
         if (const auto back = n.goes_back.extract(job.id))
             n.back_when_durable.insert_or_assign(job.id, back.mapped());
+        check_gang(job);
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
         n.journal->erase("home", std::to_string(e->id.seq), Durable::now);

@@ -54,12 +54,32 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
 }
 END_TEST
 
+// Gangs of three: see Cluster::check_released.
+START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
+    const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
+    uint64_t released = 0, crashes = 0;
+    for (uint64_t seed = first; seed < first + seeds; ++seed) {
+        Cluster cluster(seed, Mutation::none, false, {0, 0, 3});
+        const std::string failure = cluster.run();
+        ck_assert_msg(failure.empty(), "seed %lu: %s", static_cast<unsigned long>(seed),
+                      failure.c_str());
+        released += cluster.counts().released;
+        crashes += cluster.counts().crashes;
+    }
+    ck_assert_uint_gt(released, seeds);
+    ck_assert_uint_gt(crashes, seeds / 10);
+}
+END_TEST
+
 START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
         for (; seed <= 2000 && failure.empty(); ++seed)
-            failure = Cluster(seed, static_cast<Mutation>(m), false).run();
+            failure =
+                Cluster(seed, static_cast<Mutation>(m), false,
+                        {0, 0, m == static_cast<uint8_t>(Mutation::hold_does_not_hold) ? 3 : 0})
+                    .run();
         if (std::getenv("SOUK_SIM_SEEDS"))
             std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)),
                          seed - 1, failure.c_str());
@@ -68,4 +88,6 @@ START_TEST(every_deliberate_bug_is_found) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job, every_deliberate_bug_is_found);
+UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job,
+                all_components_run_or_none_and_nobody_is_held_for_ever,
+                every_deliberate_bug_is_found);

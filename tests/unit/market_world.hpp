@@ -92,6 +92,7 @@ struct World {
         p.speed = speed;
         p.cpus = cpus;
         p.memory_mb = p.free_mb = memory_mb;
+        p.holds = true;
         providers[node] = p;
         connect(node);
     }

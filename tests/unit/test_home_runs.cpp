@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: each state of a job with each word of its node.
 // HomeMoves and HomeRuns by themselves: what each word of a node means, and what is durable before
 // what is sent.
 #include <cerrno>
 
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_moves.hpp"
+#include "agentd/core/home_records.hpp"
 #include "agentd/core/home_reports.hpp"
 #include "agentd/core/home_runs.hpp"
 #include "tests/unit/home_rig.hpp"
@@ -350,7 +353,9 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     Run r;
     HomeClock clock;
     const HomeGroups groups;
-    const HomeReports reports(r.runs, r.checkpoints, clock, groups);
+    const HomeGangs gangs(s(60));
+    const HomeRecords records("n1", {});
+    const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records);
     GuestEvent e = HomeRig::event(GuestState::running);
     e.pid = 77;
     e.cannot_move = "a queue is open";

@@ -103,6 +103,7 @@ struct Dice {
         s.file_systems = flag() ? line() : "";
         if (flag()) s.local_paths = {"/scratch", "/data/" + node()};
         s.tmp = any(FilesTmp::home, FilesTmp::own);
+        s.hold = flag();
         s.launch.path = "/bin/" + bytes(20, 1);
         s.launch.cwd = "/" + bytes(20, 1);
         s.launch.umask = static_cast<uint32_t>(rng.below(01000));
@@ -214,8 +215,8 @@ for (auto& send : v.sends)
 return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
-return {d.id(),   d.counter(), kind, d.node(), d.address(), {d.up_to(money_max.micro)},
-        d.line(), d.bytes(500)};
+return {d.id(),   d.counter(),  kind,    d.node(), d.address(), {d.up_to(money_max.micro)},
+        d.line(), d.bytes(500), d.flag()};
 END SAMPLE(Ticket) Ticket v{d.id(),
                             d.counter(),
                             d.u32(),
@@ -318,11 +319,12 @@ END SAMPLE(Submit) return {d.spec(),
                            d.flag(),
                            r.next(),
                            d.flag(),
-                           {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32()},
+                           {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32(),
+                            d.counter(), d.u32(), d.u32(), d.flag(), d.u32()},
                            d.line(),
                            d.line(),
                            d.flag()};
-END SAMPLE(Submitted) return {d.id(), d.line()};
+END SAMPLE(Submitted) return {d.id(), d.line(), d.flag()};
 END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}, d.flag()};
 END SAMPLE(Attached) return {d.id(),
                              d.any(JobPhase::waiting, JobPhase::finished),

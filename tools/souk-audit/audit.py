@@ -15,7 +15,7 @@ class Audit(Replay):
         super().__init__(lines)
         self.seen, self.receipts = seen, receipts
         self.prices, self.forces, self.receipts_found = 0, 0, {}
-        self.new_forces = []
+        self.new_forces, self.unconfirmed = [], 0
 
     def run(self):
         super().run()
@@ -33,11 +33,23 @@ class Audit(Replay):
         for force in self.new_forces:
             self.check_force(*force, reserves, bids)
 
+    def has_gangs(self):
+        """There are jobs of several components, whose places and prices are not reckoned here."""
+        return self.market.options.get("gangs") == "1"
+
     def placed(self):
+        if self.has_gangs():
+            if not self.unconfirmed:
+                self.notes.append(f"decision {self.decision} and others place jobs of several "
+                                  "components: their places and prices are not confirmed")
+            self.unconfirmed += 1
+            return
         for job, what in self.market.misplaced():
             self.complain(what, job)
 
     def told_to_start(self, job):
+        if self.has_gangs():
+            return
         node = self.market.nodes.get(job.slot)
         due = self.market.price(job, job.offered) if node else None
         if node and job.offered not in (node.r, due):
@@ -63,6 +75,8 @@ class Audit(Replay):
             yield f"... and {len(self.wrong) - DIFFERENCES_SHOWN} more"
 
     def priced(self, job):
+        if self.has_gangs():
+            return
         self.prices += 1
         if job.slot is None or job.slot not in self.market.nodes:
             self.complain("a price of a job without a place", job)

@@ -16,6 +16,7 @@
 #include "tools/common/link.hpp"
 #include "tools/common/paths.hpp"
 #include "tools/srun/check.hpp"
+#include "tools/srun/gang.hpp"
 #include "tools/srun/options.hpp"
 #include "tools/srun/output_file.hpp"
 #include "tools/srun/quote.hpp"
@@ -201,6 +202,22 @@ Status can_take_snapshots() {
     return {};
 }
 
+int submit_gang(const SrunOptions& options, const std::string& socket, Link& link,
+                wire::Submit& request) {
+    const auto ids = submit_components(options, link, request);
+    if (!ids) return failed(ids.error());
+    if (!options.detach && !options.wait) {
+        if (!options.quiet)
+            say("job " + ids->front().text() + ": " + std::to_string(ids->size()) + " components");
+        return attach_components(options, socket, *ids);
+    }
+    const int printed = print_id(options, ids->front().text(), ids->size());
+    if (printed != 0 || !options.wait) return printed;
+    std::vector<int> statuses;
+    for (const JobId& id : *ids) statuses.push_back(wait_for(options, socket, {id}));
+    return gang_status(statuses);
+}
+
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
     auto launch = capture_launch(options.program);
@@ -227,7 +244,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.files_snapshot = options.files_snapshot;
     if (options.files_snapshot)
         if (const Status can = can_take_snapshots(); !can) return failed(can.error());
-    const bool many = !options.array.empty();
+    const bool many = !options.array.empty() || options.components > 0;
     const bool leaves = options.detach || options.wait;
     request.attach = !leaves && !many;
     if (leaves) {
@@ -239,6 +256,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
         if (!link) return failed(link.error());
         if (const Status known = take_after(*link, options.after, request); !known)
             return failed(known.error());
+        if (options.components > 0) return submit_gang(options, socket, *link, request);
         if (many) return submit_array(options, socket, *link, request);
         if (leaves) return detach(options, socket, *link, request);
     }

@@ -14,6 +14,7 @@
 namespace souk::tools {
 namespace {
 
+constexpr int32_t gang_components_max = 1'024;  // HomeGangs::components_max
 constexpr Nanos hour = Nanos::from_s(3'600), span_max = Nanos{hour.ns * 250'000};
 
 Result<Money> positive_money(const char* text) {
@@ -141,7 +142,7 @@ std::vector<Option> form_options(SrunOptions& o) {
          "its\n"
          "                              own that moves with it, and its connections with that)",
          [&o](const char* t) -> Status {
-             o.form_given = true;
+             o.form_given = o.net_given = true;
              if (named(t, NetMode::own, o.net)) return {};
              return fail("'" + std::string(t) + "' is neither host nor own");
          }},
@@ -251,6 +252,15 @@ Status set_wait(SrunOptions& o, const char* ids) {
 // What a job has around it: others, files, and what is said of it.
 std::vector<Option> around_options(SrunOptions& o) {
     return {
+        {'N', "components", "N",
+         "one job of N components, each with the memory and CPUs asked for: they start together, "
+         "on "
+         "any\n"
+         "                              nodes, and end as one; each finds its own in "
+         "$SOUK_COMPONENT",
+         whole(o.components, gang_components_max)},
+        {'l', "label", nullptr, "with -N: each line of output begins with its component",
+         set_flag(o.labels)},
         {0, "array", "LIST",
          "as many jobs as the list has indexes (1-100, 1,3,7-9), at most N at once (1-100%N); "
          "each\n"
@@ -381,6 +391,18 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
     return parse(line, argc, argv, o.program);
 }
 
+// What a job of several components does not do (yet).
+std::string gang_conflict(const SrunOptions& o) {
+    if (o.components == 0) return {};
+    if (!o.array.empty() || !o.after.empty()) return "--array or --after";
+    if (o.restart || o.checkpoint_every.ns > 0) return "--restart or --checkpoint-every";
+    if (o.files_snapshot) return "--files-snapshot";
+    if (o.terms.pace || !(o.terms.strategy.empty() || o.terms.strategy == "truthful"))
+        return "--pace or a strategy";
+    if (!o.json_file.empty() || !o.log_file.empty()) return "--json=FILE or --log";
+    return {};
+}
+
 }  // namespace
 
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
@@ -416,6 +438,11 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
         return usage("--array and --after are for a new job");
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
+    if (o.components > 0 && (quotes || !(change + attach).empty()))
+        return usage("--components is for a new job");
+    if (const std::string with = gang_conflict(o); !with.empty())
+        return usage("a job of several components (--components) is not possible with " + with);
+    if (o.labels && o.components == 0) return usage("--label is for --components");
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
@@ -434,6 +461,7 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage("--attach changes no terms: use --job");
         return Parsed::go;
     }
+    if (o.components > 0 && !o.net_given && !o.tcp_given) o.net = NetMode::own;
     if (o.net == NetMode::own && o.tcp_given)
         return usage(
             "--tcp is for --net=host: connections of a job with a network of its own go along");

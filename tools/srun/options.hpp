@@ -37,11 +37,14 @@ struct SrunOptions {
     bool wait = false;                  // --wait: until the job has ended
     std::vector<std::string> wait_for;  // jobs that are there already
     bool detach = false, json = false, quiet = false, verbose = false;
-    std::string log_file;                // empty: none
-    std::string json_file;               // empty: stderr (an attached job) or stdout
-    std::string after;                   // --after: a job, and :ok
-    std::vector<uint32_t> array;         // its indexes; empty: one job
-    uint32_t at_once = 0;                // of these; 0: any number
+    std::string log_file;         // empty: none
+    std::string json_file;        // empty: stderr (an attached job) or stdout
+    std::string after;            // --after: a job, and :ok
+    std::vector<uint32_t> array;  // its indexes; empty: one job
+    uint32_t at_once = 0;         // of these; 0: any number
+    int32_t components = 0;       // -N; 0: it is a job of its own
+    bool labels = false;          // -l
+    bool net_given = false;
     Nanos check_for = Nanos::from_s(2);  // --check
     int32_t jobs = 1;                    // --quote
     Nanos patience = Nanos::from_s(300);

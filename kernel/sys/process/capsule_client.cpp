@@ -49,10 +49,10 @@ Status CapsuleClient::on_writable() {
     return {};
 }
 
-Status CapsuleClient::start(const LaunchSpec& spec, int cgroup, int filter) {
+Status CapsuleClient::start(const LaunchSpec& spec, int cgroup, int filter, bool hold) {
     TRY_ASSIGN(const std::string text, encode_spec(spec));
     TRY_ASSIGN(const Fd file, memory_file("souk-spec", text));
-    return send(SOUK_START, 0, filter >= 0, 0, 0, {}, file.get(), cgroup, filter);
+    return send(SOUK_START, hold, filter >= 0, 0, 0, {}, file.get(), cgroup, filter);
 }
 
 Result<std::vector<CapsuleClient::Event>> CapsuleClient::on_readable(size_t records_max) {

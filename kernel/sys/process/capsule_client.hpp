@@ -40,7 +40,9 @@ class CapsuleClient {
     }
     // `cgroup`: a v2 group of the job's own, below or beside that of souk-init, which must stay
     // awake when it is frozen. `filter`: of its system calls (syscall_filter.hpp).
-    Status start(const LaunchSpec& spec, int cgroup = -1, int filter = -1);
+    // `hold`: up to its program, which waits for release().
+    Status start(const LaunchSpec& spec, int cgroup = -1, int filter = -1, bool hold = false);
+    Status release() { return send(SOUK_RELEASE); }
     Status ack(uint32_t stream, uint64_t offset) { return send(SOUK_ACK, stream, 0, offset); }
     // At most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or welcome):
     // those would be lost.

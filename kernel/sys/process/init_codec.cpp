@@ -91,7 +91,7 @@ Result<InitEvent> decode_init_event(std::string_view record) {
                     std::to_string(SOUK_INIT_VERSION));
     if (m.length != record.size() || record.size() > sizeof m + SOUK_DATA_MAX)
         return fail("souk-init sent a record of a wrong length");
-    if (m.type < SOUK_WELCOME || m.type > SOUK_LEASED)
+    if (m.type < SOUK_WELCOME || m.type > SOUK_HELD)
         return fail("souk-init sent an unknown record, type " + std::to_string(m.type));
     const std::string_view bytes = record.substr(sizeof m);
     InitEvent e;

@@ -36,6 +36,7 @@ enum class InitEventKind : uint8_t {
     loaded = SOUK_LOADED,
     failed = SOUK_FAILED,
     leased = SOUK_LEASED,
+    held = SOUK_HELD,
     closed,  // the connection ended (made by CapsuleClient)
 };
 

@@ -51,7 +51,9 @@ enum souk_type {
     SOUK_HELLO = 1,
     // + fd: launch specification (souk_spec); + fd, if given: the job's own cgroup v2
     // group, so that freezing the job leaves souk-init awake; value = 1: + fd, the last one: the
-    // filter of its system calls (struct sock_filter[]). Answer: STARTED or EXEC_FAILED
+    // filter of its system calls (struct sock_filter[]). Answer: STARTED or EXEC_FAILED. stream =
+    // 1:
+    // up to its program, which waits for RELEASE. Answer: HELD or EXEC_FAILED
     SOUK_START,
     SOUK_ACK,  // stream, offset: everything before offset is safe
     // offset +bytes; bytes before what was taken and after the limit are ignored
@@ -79,6 +81,7 @@ enum souk_type {
     // offset: until then (CLOCK_BOOTTIME, ns) the job may run; + fd: the file that freezes its
     // group +what to write there. Replaces the one before
     SOUK_LEASE,
+    SOUK_RELEASE,  // what is HELD runs. Answer: STARTED or EXEC_FAILED
     // souk-init to agentd
     SOUK_WELCOME = 64,  // + souk_welcome: answer to HELLO
     // value = pid of the root inside; stream = 1: with the terminal offset, limit = RDEV, DEV
@@ -101,6 +104,7 @@ enum souk_type {
     // after a WELCOME: offset of the last LEASE, if there was one. value = 1: at that one it has
     // just stopped the job
     SOUK_LEASED,
+    SOUK_HELD,  // value = pid of the root inside: it stands before its program
 };
 
 // SOUK_NETWORK_NAME, of a job with a network of its own: the text of each of these, or nothing.
@@ -119,6 +123,7 @@ enum souk_state {
     SOUK_LOADED_STATE,    // residue loaded, waits for RESTORED
     SOUK_ENDED,           // exit record written
     SOUK_NOT_STARTED,     // EXEC_FAILED
+    SOUK_HELD_STATE,      // forked, waits for RELEASE
 };
 
 struct souk_msg {

@@ -150,6 +150,9 @@ int run_main(int argc, char** argv) {
         ->check(CLI::Range(2, 1000));
     app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")
         ->check(CLI::Range(1, 100'000));
+    app.add_option("--components", size.components,
+                   "of each job, which start together (default: it is a job of its own)")
+        ->check(CLI::Range(2, 100));
     app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
     app.add_flag("--json", json, "the last line as JSON");
     app.add_flag("--fault-table", fault_rows,

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: jobs of several components. Each component is a job with a record, a price and receipts
+// of its own; the solver is told of all of them as one gang when the market knows all, and a set of
+// orders leaves for all of them or for none. See market.hpp and docs/gangs.md.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+
+namespace {
+
+// A home speaks for its own gangs alone.
+std::string gang_name(const Job& job) { return job.id().home + "/" + job.record.report.gang; }
+
+}  // namespace
+
+void Market::list_in_gang(const Job& job) {
+    if (!of_gang(job)) return;
+    const std::string name = gang_name(job);
+    if (job.phase() != JobPhase::finished) {
+        gangs_[name].insert(job.id());
+        return;
+    }
+    const auto gang = gangs_.find(name);
+    if (gang == gangs_.end()) return;
+    gang->second.erase(job.id());
+    if (!gang->second.empty()) return;
+    gangs_refused_.erase(name);
+    gangs_.erase(gang);
+}
+
+// Those of its gang that have not finished, itself included, in the order of their numbers.
+std::vector<Job*> Market::gang_of(const Job& job) {
+    std::vector<Job*> all;
+    const auto gang = gangs_.find(gang_name(job));
+    if (gang == gangs_.end()) return all;
+    for (const JobId& id : gang->second) {
+        Job* const one = book_.find(id);
+        const bool is_one = one && one->phase() != JobPhase::finished && of_gang(*one) &&
+                            gang_name(*one) == gang->first;
+        if (is_one) all.push_back(one);
+    }
+    std::sort(all.begin(), all.end(), [](const Job* a, const Job* b) {
+        return std::pair(a->record.report.component, a->id()) <
+               std::pair(b->record.report.component, b->id());
+    });
+    return all;
+}
+
+// The solver is told of all, with keys one after the other. False: not all are known, or it does
+// not take them.
+bool Market::enter_gang(Job& job) {
+    const std::string name = gang_name(job);
+    const std::vector<Job*> all = gang_of(job);
+    uint32_t left = UINT32_MAX;
+    for (const Job* one : all) left = std::min(left, one->record.report.components);
+    if (all.size() < left) return false;
+    if (outside_.is_used()) {
+        gangs_refused_[name] = {0, "a program beside the market decides, for single jobs only"};
+        return false;
+    }
+    Money least = job.bid;
+    for (const Job* one : all) least = std::min(least, one->bid);
+    std::vector<JobSpec> specs;
+    for (Job* one : all) {
+        admission_.unlist(*one);
+        if (std::exchange(one->in_solver, false)) {
+            solver_.remove_job(one->key);
+            if (log_) log_->gone(*one);
+        }
+        book_.number_again(*one);
+        const Wish w = wish(*one);
+        if (!w.place.empty() && !node_of(w.place).in_solver) {
+            touch(node_of(w.place));
+            sync_nodes();
+        }
+        specs.push_back(spec_of(*one, w));
+        specs.back().value = least;
+        specs.back().arrival = specs.front().arrival;
+    }
+    const Status taken = solver_.add_gang(all.front()->key, specs, specs.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+        admission_.list(*all[i]);
+        notes_.of(*all[i]);
+        if (!taken) continue;
+        all[i]->in_solver = true;
+        if (log_) log_->told(*all[i], specs[i]);
+        pending_.insert(*all[i]);
+    }
+    gangs_refused_.erase(name);
+    if (!taken) gangs_refused_[name] = taken.error();
+    return taken.has_value();
+}
+
+// What became of one lets others go; and none pays more than any of them bids.
+void Market::wake_gang(const Job& job) {
+    if (!gangs_seen_.insert(gang_name(job)).second) return;
+    Money least = job.bid;
+    const std::vector<Job*> all = gang_of(job);
+    for (Job* one : all) {
+        least = std::min(least, one->bid);
+        pending_.insert(*one);
+    }
+    if (const auto known = solver_.job(job.key); known && known->value != least)
+        (void)solver_.change_value(job.key, least);
+}
+
+// Orders for all that do not run, or none: nobody is held for one that has no place yet.
+bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
+    if (!gangs_seen_.insert(gang_name(job)).second) return true;
+    std::map<const Node*, std::pair<int64_t, int64_t>> taken;  // CPUs, MB
+    std::vector<Job*> begin;
+    bool fit = true;
+    for (Job* one : gang_of(job)) {
+        if (!one->in_solver || !one->reported || one->record.cancel || in_transit(*one))
+            return true;
+        if (one->phase() == JobPhase::running) continue;
+        const Node* const target = target_of(*one);
+        if (!target || !places_.may_run_at(*one, *target)) return true;
+        if (!Admission::has_room(*one)) {
+            pending_.insert(job);
+            return true;
+        }
+        const JobTerms& t = one->record.report.terms;
+        auto& [cpus, mb] = taken[target];
+        cpus += t.cpus;
+        const bool stands_there =
+            Places::is_rooted(*one) && one->record.report.where == target->id();
+        if (!stands_there) mb += t.memory_mb;
+        fit = fit && target->used_cpus + cpus <= target->record.report.cpus &&
+              target->used_mb + mb <= Places::memory_of(*target);
+        begin.push_back(one);
+    }
+    if (!fit) return false;
+    for (Job* one : begin)
+        issue(*one, Order::Kind::run, target_of(*one)->id(), one->reason, now, out);
+    return true;
+}
+
+// Why the solver is not told of its gang, or what no bid would mend. Empty: neither.
+Reason Market::why_gang_waits(const Job& job) const {
+    if (!of_gang(job)) return {};
+    const std::string name = gang_name(job);
+    if (const auto refused = gangs_refused_.find(name); refused != gangs_refused_.end())
+        return Reason(ReasonCode::components_refused).with(Figure::cause, refused->second.message);
+    const auto gang = gangs_.find(name);
+    if (!job.in_solver || gang == gangs_.end())
+        return Reason(ReasonCode::components_coming)
+            .with(Figure::count, std::to_string(job.record.report.components));
+    int64_t cpus = 0, most = 0;
+    for (const JobId& id : gang->second)
+        if (const Job* one = book_.find(id)) cpus += one->record.report.terms.cpus;
+    for (const auto& [node_name, node] : book_.nodes())
+        if (Places::usable(node)) most += node.record.report.cpus;
+    if (cpus <= most) return {};
+    return Reason(ReasonCode::components_too_large)
+        .with(Figure::cpus, cpus)
+        .with(Figure::most, most);
+}
+
+}  // namespace souk::market

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Jobs of several components (srun -N) on real daemons: all start together or none does, and they
+end as one."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import BIN, until
+
+
+@pytest.fixture(scope="module")
+def two_cpus(standing):
+    """Nodes of two CPUs each, so that four components have room."""
+    for node in standing.nodes():
+        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
+    until("all nodes offer two CPUs",
+          lambda: all(p["cpus"] == 2 for p in standing.providers()))
+
+
+@pytest.fixture
+def wide(two_cpus, market):
+    return market
+
+
+def gang(market, first):
+    """Its jobs, in the order of their components."""
+    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
+                  key=lambda j: j["component"])
+
+
+def submit(market, *args, count=4):
+    return market.tool("srun", "-p", "40", "-N", count, "-d", *args).stdout.split()[0]
+
+
+def states(market, first):
+    return [j["status"] for j in gang(market, first)]
+
+
+def until_gang(market, first, what, probe):
+    return until(what, lambda: (lambda jobs: jobs if probe(jobs) else None)(gang(market, first)))
+
+
+def story(market, job):
+    return json.loads(market.tool("marketctl", "--json", "job", job, "--story").stdout)
+
+
+def test_four_components_run_on_three_nodes_and_know_each_other(wide):
+    done = wide.tool("srun", "-p", "40", "-N", "4", "-l", "sh", "-c",
+                     "echo $SOUK_COMPONENT of $SOUK_COMPONENTS in $SOUK_JOB with $SOUK_HOSTS")
+    lines = sorted(done.stdout.splitlines())
+    assert len(lines) == 4, done.stderr
+    job, hosts = lines[0].split()[5], lines[0].split()[7]
+    assert lines == [f"{n}: {n} of 4 in {job} with {hosts}" for n in range(4)]
+    assert len(set(hosts.split(","))) == 4
+    jobs = gang(wide, job)
+    assert [j["component"] for j in jobs] == [0, 1, 2, 3]
+    assert [j["address"] for j in jobs] == hosts.split(",")
+    assert len({j["where"] for j in jobs if j.get("where")} |
+               {n for j in jobs for n in j["places"]}) >= 2
+
+
+def test_the_exit_status_is_that_of_the_first_that_failed_and_the_others_are_ended(wide):
+    done = wide.tool("srun", "-p", "40", "-N", "3", "sh", "-c",
+                     "[ $SOUK_COMPONENT = 1 ] && exit 7; exec sleep 1000", check=False)
+    assert done.returncode == 7, done.stderr
+    jobs = gang(wide, done.stderr.split()[2].rstrip(":"))
+    assert [j["status"] for j in jobs] == ["finish"] * 3
+    for j in (jobs[0], jobs[2]):
+        assert j["why"] == "component 1 of the job has ended: exit status 7"
+
+
+def test_the_first_component_reads_stdin(wide):
+    done = subprocess.run([f"{BIN}/srun", "-p", "40", "-N", "2", "-l", "cat"], env=wide.env,
+                          input="one\ntwo\n", capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "0: one\n0: two\n"), done.stderr
+
+
+def test_nothing_runs_while_one_component_has_no_room_and_all_do_when_it_has(wide, tmp_path):
+    blocks = wide.srun("-p", "90", "-c", "2", "sleep", "1000")
+    wide.until_runs(blocks.id)
+    mark = tmp_path / "ran"
+    first = submit(wide, "sh", "-c", f"echo x >> {mark}; exec sleep 1000", count=5)
+    until_gang(wide, first, "waits", lambda jobs: len(jobs) == 5 and all(
+        j["status"] == "wait" and j.get("reason") for j in jobs))
+    assert not mark.exists()
+    wide.tool("marketctl", "cancel", blocks.id)
+    until_gang(wide, first, "runs", lambda jobs: all(j["status"] == "run" for j in jobs))
+    until("all have run", lambda: mark.exists() and len(mark.read_text()) == 10)
+    wide.tool("marketctl", "cancel", gang(wide, first)[3]["id"])
+    until_gang(wide, first, "is cancelled as one",
+               lambda jobs: all(j["status"] == "finish" for j in jobs))
+
+
+def test_a_gang_that_can_never_fit_says_so(wide):
+    first = submit(wide, "sleep", "1000", count=9)
+    jobs = until_gang(wide, first, "says so", lambda jobs: len(jobs) == 9 and all(
+        j.get("reason", {}).get("code") == "components_too_large" for j in jobs))
+    assert jobs[0]["reason"]["text"] == (
+        "its components need 9 CPUs at once; all nodes on the market have 6")
+    wide.tool("marketctl", "cancel", first)
+
+
+def test_a_component_that_cannot_start_leaves_none(wide, tmp_path):
+    """Its program is there when it is submitted, and nowhere when it is to start."""
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho x >> {tmp_path}/ran\n")
+    program.chmod(0o755)
+    blocks = [wide.srun("-p", "90", "-c", "2", "sleep", "1000") for _ in wide.nodes()]
+    for job in blocks:
+        wide.until_runs(job.id)
+    first = submit(wide, str(program), count=2)
+    program.unlink()
+    for job in blocks:
+        wide.tool("marketctl", "cancel", job.id)
+    jobs = until_gang(wide, first, "ends", lambda jobs: len(jobs) == 2 and all(
+        j["status"] == "finish" for j in jobs))
+    assert 127 in [j["exit"] for j in jobs], jobs
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("who", ["home", "guest", "market"])
+def test_a_daemon_that_dies_around_the_release_leaves_all_or_none(wide, who):
+    """It is killed as soon as the home has told a component to start."""
+    nodes = wide.nodes()
+    victim = {"home": nodes[0], "guest": nodes[1], "market": "market"}[who]
+    env = dict(wide.env, SOUK_NODE=nodes[0])
+    first = subprocess.run([f"{BIN}/srun", "-p", "40", "-N", "5", "-d", "sleep", "1000"], env=env,
+                           check=True, capture_output=True, text=True, timeout=60).stdout.split()[0]
+    until_gang(wide, first, "is under way", lambda jobs: any(
+        j["status"] != "wait" for j in jobs))
+    wide.kill_daemon(victim)
+    until_gang(wide, first, "runs as a whole", lambda jobs: len(jobs) == 5 and all(
+        j["status"] == "run" for j in jobs))
+    wide.tool("marketctl", "cancel", first)
+    until_gang(wide, first, "ends", lambda jobs: all(j["status"] == "finish" for j in jobs))
+
+
+def test_ctrl_c_ends_all(wide):
+    srun = subprocess.Popen([f"{BIN}/srun", "-p", "40", "-N", "3", "sleep", "1000"], env=wide.env,
+                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        first = srun.stderr.readline().split()[2].rstrip(":")
+        until_gang(wide, first, "runs", lambda jobs: len(jobs) == 3 and all(
+            j["status"] == "run" for j in jobs))
+        os.killpg(srun.pid, signal.SIGINT)
+        assert srun.wait(60) == 130
+        until_gang(wide, first, "ends", lambda jobs: all(j["status"] == "finish" for j in jobs))
+    finally:
+        srun.kill()
+        srun.wait()
+        srun.stderr.close()
+
+
+def test_an_owner_who_comes_back_has_his_machine_and_the_gang_goes_on_or_is_frozen(wide):
+    first = submit(wide, "sleep", "1000", count=3)
+    jobs = until_gang(wide, first, "runs", lambda jobs: len(jobs) == 3 and all(
+        j["status"] == "run" for j in jobs))
+    node = jobs[0]["where"]
+    wide.tool("pvdctl", "--node", node, "market", "off")
+    try:
+        until_gang(wide, first, "runs elsewhere", lambda jobs: all(
+            j["status"] == "run" and j["where"] != node for j in jobs))
+    finally:
+        wide.tool("pvdctl", "--node", node, "market", "on")
+        wide.tool("marketctl", "cancel", first)
+    until_gang(wide, first, "ends", lambda jobs: all(j["status"] == "finish" for j in jobs))
+
+
+def test_what_a_gang_cannot_be_is_said_in_one_line(wide):
+    for args, said in (
+            (["-N", "10000", "true"], "--components"),
+            (["-N", "0", "true"], "--components"),
+            (["-N", "2", "--array", "1-3", "true"], "is not possible with --array or --after"),
+            (["-N", "2", "--restart", "true"], "is not possible with --restart"),
+            (["-N", "2", "-s", "patient", "true"], "is not possible with --pace or a strategy"),
+            (["-l", "true"], "--label is for --components")):
+        done = wide.tool("srun", "-p", "40", *args, check=False)
+        assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
+        assert len(done.stderr.strip().splitlines()) == 1
+    first = submit(wide, "sleep", "1000", count=2)
+    done = wide.tool("srun", "-J", first, "-p", "50", check=False)
+    assert done.returncode == 1 and "its terms cannot change yet" in done.stderr
+    wide.tool("marketctl", "cancel", first)

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A component on the node that holds it: started up to its program, and no further before its home
+// says so.
+#include "tests/unit/guest_bench.hpp"
+
+using namespace souk;
+using namespace souk::unit::guests;
+
+namespace {
+
+struct Held : Bench {
+    Held& start() {
+        GuestCommand c;
+        c.id = job;
+        c.epoch = {1};
+        c.verb = GuestVerb::start;
+        c.spec.hold = true;
+        out.clear();
+        g.command("n1", c, out);
+        return *this;
+    }
+    Held& held() {
+        start();
+        ended(guest::CapsuleReady{});
+        ended(guest::JobHeld{});
+        return *this;
+    }
+};
+GuestJob record(GuestState state) {
+    GuestJob r;
+    r.key = key;
+    r.state = state;
+    r.spec.hold = true;
+    return r;
+}
+
+}  // namespace
+
+START_TEST(a_component_is_held_before_its_program_until_it_is_released) {
+    Held b;
+    ck_assert_text(b.start().text(), "p:starting create_capsule");
+    ck_assert_text(b.ended(guest::CapsuleReady{}).text(), "hold_job");
+    ck_assert_text(b.command(GuestVerb::release).text(), ">starting");  // not before it is held
+    ck_assert_text(b.ended(guest::JobHeld{}).text(), ">held");
+    ck_assert_text(b.command(GuestVerb::query).text(), ">held");
+    // On disk first: a capsule that is found later may have run it.
+    ck_assert_text(b.command(GuestVerb::release).text(), "P:running release_job");
+    ck_assert_text(b.command(GuestVerb::release).text(), ">starting");
+    ck_assert_text(b.ended(guest::JobStarted{}).text(), ">running");
+}
+END_TEST
+
+START_TEST(a_component_that_cannot_start_or_is_not_wanted_leaves_nothing) {
+    Held lacks;
+    lacks.start().ended(guest::CapsuleReady{});
+    ck_assert_text(lacks.ended(guest::JobNotStarted{2, true, "no such program"}).text(),
+                   "P:starting kill_capsule");
+    ck_assert_text(lacks.gone().text(), "remove E >failed(no such program)");
+    Held killed;
+    ck_assert_text(killed.held().command(GuestVerb::kill).text(), "kill_capsule");
+    ck_assert_text(killed.gone().text(), "P:killed >killed");
+    Held owner;  // he needs his machine
+    owner.held().end([](Guest& g, guest::Outputs& o) { g.set_accepting(false, {}, o); });
+    ck_assert(owner.text().find("kill_capsule") != std::string::npos);
+    ck_assert(owner.gone().state() == GuestState::failed);
+    Held died;
+    ck_assert_text(died.held().gone().text(), "remove E >failed(its capsule ended unexpectedly)");
+}
+END_TEST
+
+START_TEST(a_restart_ends_what_was_held_and_lets_go_on_what_was_released) {
+    Held b;
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = true;
+    b.end(
+        [&](Guest& g, guest::Outputs& o) { g.recovered(record(GuestState::starting), found, o); });
+    ck_assert_text(b.text(), "kill_capsule");
+    Held released;
+    released.end(
+        [&](Guest& g, guest::Outputs& o) { g.recovered(record(GuestState::running), found, o); });
+    ck_assert_text(released.text(), "");
+    ck_assert(released.state() == GuestState::running);
+}
+END_TEST
+
+START_TEST(a_node_does_not_hold_a_component_for_ever) {
+    Held b;
+    b.held();
+    b.end([](Guest& g, guest::Outputs& o) { (void)g.tick(Nanos::from_s(599), o); });
+    ck_assert(b.state() == GuestState::held);
+    b.end([](Guest& g, guest::Outputs& o) { (void)g.tick(Nanos::from_s(601), o); });
+    ck_assert_text(b.text(), "P:starting kill_capsule");
+}
+END_TEST
+
+UNIT_SUITE(guest_gangs, a_component_is_held_before_its_program_until_it_is_released,
+           a_component_that_cannot_start_or_is_not_wanted_leaves_nothing,
+           a_restart_ends_what_was_held_and_lets_go_on_what_was_released,
+           a_node_does_not_hold_a_component_for_ever);

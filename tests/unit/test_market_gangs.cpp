@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jobs of several components in a market: told to the solver as one, ordered as one set. World
+// (market_world.hpp) checks places, money and records after each step.
+#include "tests/unit/market_world.hpp"
+
+using namespace souk;
+using namespace souk::market;
+
+namespace {
+
+constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
+
+// Components of one CPU each, or of `cpus`.
+std::vector<JobId> gang(World& w, const NodeName& home, int64_t price, uint32_t of,
+                        int32_t cpus = 1, Nanos work = Nanos::never()) {
+    std::vector<JobId> ids;
+    for (uint32_t i = 0; i < of; ++i) {
+        const JobId id{home, ++w.next_id[home]};
+        ids.push_back(id);
+        auto& job = w.jobs[id];
+        job.report.id = id;
+        job.report.uid = 1000;
+        job.report.user = "u1000";
+        job.report.terms.max_price = Money::units(price);
+        job.report.terms.cpus = cpus;
+        job.report.terms.memory_mb = 100;
+        job.report.submitted = w.now;
+        job.report.gang = ids[0].text();
+        job.report.component = i;
+        job.report.components = of;
+        job.work = work;
+        w.tell(job);
+    }
+    return ids;
+}
+std::string where(World& w, const std::vector<JobId>& ids) {
+    std::string text;
+    for (const JobId& id : ids) text += (text.empty() ? "" : " ") + w.where(id);
+    return text;
+}
+void three(World& w) {
+    w.add_node("n1", 100, 1, 2);
+    w.add_node("n2", 90, 1, 2);
+    w.add_node("n3", 80, 1, 1);
+    w.run_for(s(4));
+}
+std::string why(World& w, const JobId& id) { return w.market->comment(*w.market->find(id)); }
+
+}  // namespace
+
+START_TEST(all_components_run_or_none_and_nobody_is_held_for_them) {
+    World w;
+    three(w);
+    const JobId single = w.submit("n1", 50);
+    w.run_for(s(1));
+    const auto four = gang(w, "n1", 40, 4);
+    w.run_for(s(2));
+    ck_assert(where(w, four).find("waiting") == std::string::npos);
+    ck_assert_text(w.where(single), "n1");
+    // A better bid for all of n2: the gang leaves it as a whole.
+    const JobId rich = w.submit("n2", 90, Nanos::never(), 2);
+    w.run_for(s(5));
+    ck_assert(w.where(rich) != "waiting");
+    for (const JobId& id : four) ck_assert(w.jobs.at(id).report.phase == JobPhase::frozen);
+    w.market->cancel(rich, 0);
+    w.run_for(s(5));
+    for (const JobId& id : four) ck_assert(w.jobs.at(id).report.phase == JobPhase::running);
+}
+END_TEST
+
+START_TEST(a_gang_is_placed_when_all_of_it_is_known) {
+    World w;
+    three(w);
+    {
+        const auto two = gang(w, "n1", 40, 1);
+        w.jobs.at(two[0]).report.components = 2;
+        w.tell(w.jobs.at(two[0]));
+        w.run_for(s(2));
+        ck_assert_text(where(w, two), "waiting");
+        ck_assert_text(why(w, two[0]),
+                       "waits until the market knows all components of the job, 2 of them");
+        ck_assert(w.market->reason(*w.market->find(two[0])).code == ReasonCode::components_coming);
+    }
+    const auto all = gang(w, "n2", 40, 3);
+    w.run_for(s(2));
+    ck_assert(where(w, all).find("waiting") == std::string::npos);
+    for (const Order& order : w.orders) ck_assert(order.hold);
+}
+END_TEST
+
+START_TEST(a_gang_that_fits_nowhere_says_so) {
+    World w;
+    three(w);
+    const auto six = gang(w, "n1", 40, 6);
+    w.run_for(s(2));
+    ck_assert_text(where(w, six), "waiting waiting waiting waiting waiting waiting");
+    ck_assert_text(why(w, six[0]),
+                   "its components need 6 CPUs at once; all nodes on the market have 5");
+    ck_assert(w.market->reason(*w.market->find(six[0])).code == ReasonCode::components_too_large);
+    ck_assert(w.orders.empty());
+    const auto wide = gang(w, "n1", 40, 2, 3);
+    w.run_for(s(2));
+    ck_assert(w.market->reason(*w.market->find(wide[0])).code == ReasonCode::components_too_large ||
+              w.market->reason(*w.market->find(wide[0])).code == ReasonCode::too_many_cpus);
+}
+END_TEST
+
+START_TEST(a_node_of_an_older_version_gets_no_component) {
+    World w;
+    three(w);
+    for (const char* node : {"n2", "n3"}) {
+        ProviderReport p = w.providers.at(node);
+        p.holds = false;
+        w.set_provider(p);
+    }
+    const auto two = gang(w, "n1", 40, 2), more = gang(w, "n1", 30, 2);
+    const JobId single = w.submit("n1", 20);
+    w.run_for(s(2));
+    ck_assert_text(where(w, two), "n1 n1");
+    ck_assert_text(where(w, more), "waiting waiting");
+    ck_assert_text(w.where(single), "n2");
+}
+END_TEST
+
+START_TEST(an_algorithm_that_places_no_gangs_says_so_and_is_not_chosen_while_there_is_one) {
+    World w;
+    w.options.solver.algorithm = "balance";
+    w.restart();
+    three(w);
+    const auto two = gang(w, "n1", 40, 2);
+    w.run_for(s(2));
+    ck_assert_text(where(w, two), "waiting waiting");
+    ck_assert_text(why(w, two[0]),
+                   "is not placed: the solver balance places no jobs of several components");
+    ck_assert(w.market->reason(*w.market->find(two[0])).code == ReasonCode::components_refused);
+    ck_assert(w.market->set_option("solver", "greedy_migration", "", 0, w.now).has_value());
+    w.run_for(s(2));
+    ck_assert(where(w, two).find("waiting") == std::string::npos);
+    const auto back = w.market->set_option("solver", "balance", "", 0, w.now);
+    ck_assert(!back.has_value());
+    ck_assert_text(back.error().message,
+                   "the solver balance places no jobs of several components, "
+                   "and there are some");
+}
+END_TEST
+
+START_TEST(a_component_whose_start_is_taken_back_may_go_to_the_same_node_again) {
+    World w;
+    three(w);
+    int failures = 1;
+    w.refuse = [&](const Order& order) -> std::optional<OrderFailed> {
+        if (order.id.seq == 2 && failures > 0) {
+            --failures;
+            return OrderFailed{order.id, order.seq, order.node, {CauseCode::start_failed, "no"}};
+        }
+        return std::nullopt;
+    };
+    const auto four = gang(w, "n1", 40, 4);
+    w.run_for(s(30));
+    for (const JobId& id : four) ck_assert(w.jobs.at(id).report.phase == JobPhase::running);
+    // Its home takes back what was held: the market blames no node for it.
+    w.refuse = [](const Order& order) -> std::optional<OrderFailed> {
+        return OrderFailed{order.id,
+                           order.seq,
+                           {},
+                           because(CauseCode::components_taken_back, {{"component", "1"}})};
+    };
+    const auto one = gang(w, "n2", 30, 1);
+    w.run_for(s(1));
+    w.refuse = {};
+    w.run_for(s(5));
+    ck_assert(where(w, one) != "waiting");
+}
+END_TEST
+
+START_TEST(a_market_that_is_restarted_knows_its_gangs_again) {
+    World w;
+    three(w);
+    const auto four = gang(w, "n1", 40, 4);
+    w.run_for(s(5));
+    const std::string before = where(w, four);
+    w.restart();
+    for (const char* node : {"n1", "n2", "n3"}) w.connect(node);
+    w.run_for(s(10));
+    ck_assert_text(where(w, four), before.c_str());
+    // One has ended: the others are a gang of three.
+    w.end(w.jobs.at(four[3]));
+    for (int i = 0; i < 3; ++i) {
+        w.jobs.at(four[static_cast<size_t>(i)]).report.components = 3;
+        w.tell(w.jobs.at(four[static_cast<size_t>(i)]));
+    }
+    w.run_for(s(2));
+    w.restart();
+    for (const char* node : {"n1", "n2", "n3"}) w.connect(node);
+    w.run_for(s(10));
+    for (int i = 0; i < 3; ++i)
+        ck_assert(w.jobs.at(four[static_cast<size_t>(i)]).report.phase == JobPhase::running);
+    ck_assert_uint_eq(w.market->solver().gangs(), 1);
+}
+END_TEST
+
+UNIT_SUITE(market_gangs, all_components_run_or_none_and_nobody_is_held_for_them,
+           a_gang_is_placed_when_all_of_it_is_known, a_gang_that_fits_nowhere_says_so,
+           a_node_of_an_older_version_gets_no_component,
+           an_algorithm_that_places_no_gangs_says_so_and_is_not_chosen_while_there_is_one,
+           a_component_whose_start_is_taken_back_may_go_to_the_same_node_again,
+           a_market_that_is_restarted_knows_its_gangs_again);
