@@ -98,7 +98,6 @@ def presence(market, node):
 
 
 def goes_to(market, job, node):
-    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
     if market.ctl('job', job).get('where') != node:
         market.tool('marketctl', '--hold', '--wait', '120s', 'move', job, node, seconds=150)
         market.tool('marketctl', 'release', job)
@@ -119,6 +118,7 @@ def beside_lowered(market, job, node, seconds):
 
 def one_return(market, job, node, limit):
     """Until the machine is empty: {step: ms}, and the owner's delays."""
+    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
     goes_to(market, job, node)
     before = [r['number'] for r in pvdctl(market, node, 'history', '1')['returns']]
     owner = Owner()
