@@ -9,7 +9,8 @@
 namespace souk {
 namespace {
 constexpr Nanos flush_limit = Nanos::from_s(5);  // the job stands meanwhile
-}
+constexpr size_t syncs_max = 64;                 // at once
+}  // namespace
 
 void FrozenSteps::look_at_mounts(bool (*is_network)(std::string_view)) {
     devices_.clear();
@@ -58,22 +59,23 @@ void FrozenSteps::flush_next() {
     const auto give_up = [this](const Trouble& why) {
         hooks_.failed(why.within("write its files: "));
     };
-    if (flush_->files.empty()) {
-        flush_.reset();
-        return hooks_.flushed();
-    }
     if (!flush_->limit.waiting())
         flush_->limit =
             loop_.after(flush_limit, [give_up] { give_up("their server does not answer"); });
-    auto begun =
-        loop_.sync(flush_->files.back().get(), 0, 0, [this, give_up](const Status& synced) {
-            flush_->files.pop_back();
-            synced ? flush_next() : give_up(synced.error());
-        });
-    if (begun)
-        flush_->sync = std::move(*begun);
-    else
-        give_up(begun.error());
+    // Each is a round trip to a file server.
+    while (flush_->syncs.size() < flush_->files.size() && flush_->under_way < syncs_max) {
+        auto begun = loop_.sync(flush_->files[flush_->syncs.size()].get(), 0, 0,
+                                [this, give_up](const Status& synced) {
+                                    --flush_->under_way;
+                                    synced ? flush_next() : give_up(synced.error());
+                                });
+        if (!begun) return give_up(begun.error());
+        flush_->syncs.push_back(std::move(*begun));
+        ++flush_->under_way;
+    }
+    if (flush_->under_way > 0) return;
+    flush_.reset();
+    hooks_.flushed();
 }
 
 // -------------------------------------------------------------------------------------------------

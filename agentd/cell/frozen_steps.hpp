@@ -46,7 +46,8 @@ class FrozenSteps {
   private:
     struct Flush {
         std::vector<Fd> files;
-        Sync sync;
+        std::vector<Sync> syncs;  // of the first of them
+        size_t under_way = 0;
         Timer limit;
     };
     void share_more();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Moves and freezes of a job that has many files open, which are its home's, and beside it, in the
-same rounds, of one whose files are its node's."""
+"""Moves and freezes of a job that has many files open, which are its home's, and of one whose files
+are its node's."""
 import os
 import tempfile
 
@@ -15,10 +15,29 @@ while True:
 """
 
 
+def one_job(market, kind, count, rounds, figures):
+    job = souk.Watched(market, '/usr/bin/python3', '-c', HOLDS, str(count),
+                       options=(f'--files={kind}',))
+    try:
+        for i in range(rounds + 1):
+            # never at the home, where a job of --files=home has the node's tree
+            to = market.nodes[1 + i % 2]
+            if job.where != to:
+                match, _ = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms', 'move',
+                                     job.id, to)
+                job.where = match.group(1)
+                if i > 0:
+                    figures['move'].append(float(match.group(2)))
+            figures['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
+            match, ms = job.order(r': goes on at (\S+)', 'thaw', job.id, job.where)
+            figures['thaw'].append(ms)
+    finally:
+        job.close()
+
+
 def measure(market, count, rounds):
     """{files: {verb: [ms]}} for files in home, local."""
     got = {kind: {'move': [], 'freeze': [], 'thaw': []} for kind in ('home', 'local')}
-    jobs = {}
     # Nodes of one machine: both jobs see the same directory.
     with tempfile.TemporaryDirectory(dir='/var/tmp') as where:
         for i in range(count):
@@ -27,25 +46,9 @@ def measure(market, count, rounds):
         before = os.getcwd()
         os.chdir(where)
         try:
-            for kind in got:
-                jobs[kind] = souk.Watched(market, '/usr/bin/python3', '-c', HOLDS, str(count),
-                                          options=(f'--files={kind}',))
-            for i in range(rounds):
-                for kind, job in jobs.items():
-                    # never at the home, where a job of --files=home has the node's tree
-                    to = market.nodes[1 + i % 2]
-                    if job.where != to:
-                        match, _ = job.order(r': moved from \S+ to (\S+), pause ([\d.]+) ms',
-                                             'move', job.id, to)
-                        job.where = match.group(1)
-                        if i > 0:
-                            got[kind]['move'].append(float(match.group(2)))
-                    got[kind]['freeze'].append(job.order(r': frozen on', 'freeze', job.id)[1])
-                    match, ms = job.order(r': goes on at (\S+)', 'thaw', job.id, job.where)
-                    got[kind]['thaw'].append(ms)
+            for kind, figures in got.items():
+                one_job(market, kind, count, rounds, figures)
         finally:
-            for job in jobs.values():
-                job.close()
             os.chdir(before)
     return got
 
