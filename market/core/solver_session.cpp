@@ -52,17 +52,25 @@ void SolverSession::list_providers(std::string& out) const {
     }
 }
 
+namespace {
+// What a job of its own and a component say alike: `terms` of the bid, `size` of what it needs.
+template <class Terms, class Size>
+JobSpec spec_of(const Terms& terms, const Size& size) {
+    JobSpec s;
+    s.value = terms.value;
+    s.memory_mb = size.memory_mb;
+    s.cpus = size.cpus;
+    s.user = terms.user;
+    s.arrival = Nanos::from_s(terms.start_s);
+    return s;
+}
+}  // namespace
+
 Status SolverSession::add_gang(const command::AddGang& a) {
     std::vector<JobSpec> components;
     size_t required = 0;
     for (const command::AddGang::Part& part : a.parts) {
-        JobSpec s;
-        s.value = a.value;
-        s.memory_mb = part.memory_mb;
-        s.cpus = part.cpus;
-        s.user = a.user;
-        s.arrival = Nanos::from_s(a.start_s);
-        components.insert(components.end(), static_cast<size_t>(part.count), s);
+        components.insert(components.end(), static_cast<size_t>(part.count), spec_of(a, part));
         if (!part.optional) required = components.size();
     }
     TRY(solver_.add_gang(a.id, components, required));
@@ -81,13 +89,7 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             return {};
         },
         [&](const AddJob& a) -> Status {
-            JobSpec s;
-            s.value = a.value;
-            s.memory_mb = a.memory_mb;
-            s.cpus = a.cpus;
-            s.user = a.user;
-            s.arrival = Nanos::from_s(a.start_s);
-            if (!solver_.add_job(a.id, s))
+            if (!solver_.add_job(a.id, spec_of(a, a)))
                 return fail("job " + id_text(a.id.n) +
                             (jobs_.contains(a.id) ? " is there already"
                                                   : ": the number is that of a component"));

@@ -8,6 +8,7 @@ import tempfile
 import pytest
 
 from fake import LIMIT, Agentd
+from workloads import JOBS, PROVIDERS, TRACE
 
 BIN = pathlib.Path(os.environ.get("SOUK_BIN", pathlib.Path(__file__).parents[2] / "build" / "bin"))
 
@@ -50,3 +51,13 @@ def tool():
                               timeout=LIMIT, **options)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
     return run
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """An empty directory to be in, with a workload of marketsim and a log."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").write_text(JOBS)
+    (tmp_path / "providers").write_text(PROVIDERS)
+    (tmp_path / "trace.swf").write_text(TRACE)
+    return tmp_path

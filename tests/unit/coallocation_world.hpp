@@ -81,6 +81,27 @@ inline World random_world(Rng& rng, const Placement*& placement, std::unique_ptr
     return world;
 }
 
+// Terms of moving and freezing, 40 jobs that bid, of those that `fits` takes, and what others run
+// on the clusters meanwhile.
+template <class Fits>
+void fill_market(World& world, Rng& rng, Fits&& fits) {
+    world.terms = {rng.between(10, 15) * 100, rng.between(0, 3), rng.between(0, 3),
+                   rng.between(0, 3)};
+    int64_t now = 0;
+    while (world.jobs.size() < 40) {
+        Job job = random_job(rng, world.clusters, 6);
+        if (!fits(job)) continue;
+        job.submit_ms = now += rng.between(0, 8);
+        job.estimate_ms = job.run_ms + rng.between(0, 10);
+        job.value = rng.between(1, 50);
+        world.jobs.push_back(job);
+    }
+    for (int64_t t = 0; t < now; t += rng.between(5, 30)) {
+        const auto c = static_cast<uint32_t>(rng.below(world.clusters.size()));
+        world.locals.push_back({t, rng.between(1, 20), c, rng.between(1, 2)});
+    }
+}
+
 // Everything that can be wrong with any schedule.
 inline void judge(const World& world, const Outcome& outcome, bool moves) {
     std::map<int64_t, Idle> change;

@@ -61,14 +61,18 @@ std::vector<Need> random_needs(Rng& rng, size_t count, int64_t cpus, int64_t sha
     return needs;
 }
 
+std::vector<Room> random_rooms(Rng& rng, uint64_t count, int64_t cpus, int64_t memory_mb) {
+    std::vector<Room> rooms;
+    for (; count > 0; --count) rooms.push_back({rng.between(0, cpus), rng.between(0, memory_mb)});
+    return rooms;
+}
+
 START_TEST(few_shapes_are_packed_whenever_there_is_a_way) {
     Rng rng(20);
     int fits = 0, refused = 0;
     for (int n = 0; n < 4000; ++n) {
         const std::vector<Need> needs = random_needs(rng, 1 + rng.below(5), 4, rng.between(1, 3));
-        std::vector<Room> rooms;
-        for (uint64_t i = 1 + rng.below(4); i > 0; --i)
-            rooms.push_back({rng.between(0, 7), rng.between(0, 8)});
+        const std::vector<Room> rooms = random_rooms(rng, 1 + rng.below(4), 7, 8);
         GangPacking packing(needs);
         const size_t taken = rooms_taken(packing, needs, rooms);
         size_t wanted = 0;
@@ -89,9 +93,7 @@ START_TEST(with_more_room_a_gang_is_never_packed_later) {
     for (int n = 0; n < 3000; ++n) {
         // Up to some 20 components of up to 12 shapes: more combinations than are counted exactly.
         const std::vector<Need> needs = random_needs(rng, 2 + rng.below(18), 9, rng.between(1, 12));
-        std::vector<Room> rooms;
-        for (uint64_t i = 3 + rng.below(12); i > 0; --i)
-            rooms.push_back({rng.between(0, 16), rng.between(0, 16)});
+        std::vector<Room> rooms = random_rooms(rng, 3 + rng.below(12), 16, 16);
         GangPacking packing(needs);
         const size_t before = rooms_taken(packing, needs, rooms);
         for (Room& r : rooms) {
@@ -142,29 +144,8 @@ void check_gangs(const Allocator& a, size_t& running) {
 }
 
 START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing) {
-    const Rules rules[] = {
-        {},
-        {Nanos::from_s(60), 100'000'000, {}, {}, 0, Nanos::from_s(60)},
-        {Nanos::from_s(5), 1'000'000, Money::units(3), Nanos::from_s(4), 0, Nanos::from_s(60)},
-        {{}, 100'000'000, {}, Nanos::from_s(7), 2, Nanos::from_s(20)},
-    };
     size_t running = 0;
-    for (const Rules& r : rules)
-        for (const Shape& base : shapes)
-            for (uint64_t seed = 1; seed <= 8; ++seed) {
-                Shape shape = base;
-                shape.jobs_max *= 4;
-                shape.providers_max *= 3;
-                World w(seed * 7919, shape);
-                Pair t;
-                t.both([&](Allocator& x) { x.set_rules(r); });
-                for (int step = 0; step < 250; ++step) {
-                    for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) gang_event(w, t);
-                    decide_alike(t, w,
-                                 {&r - rules, &base - shapes, static_cast<ptrdiff_t>(seed), step});
-                    check_gangs(t.a, running);
-                }
-            }
+    decide_alike_in_all(8, gang_event, [&](const Pair& t) { check_gangs(t.a, running); });
     ck_assert(running > 1000);
 }
 END_TEST

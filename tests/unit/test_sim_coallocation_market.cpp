@@ -15,21 +15,7 @@ World market_world(Rng& rng, std::unique_ptr<Placement>& near, size_t clusters_m
     for (int64_t i = 0; i < clusters; ++i) sizes.push_back(rng.between(3, 9));
     world.clusters = clusters_of(sizes);
     near = make_near_placement(world.clusters);
-    world.terms = {rng.between(10, 15) * 100, rng.between(0, 3), rng.between(0, 3),
-                   rng.between(0, 3)};
-    int64_t now = 0;
-    while (world.jobs.size() < 40) {
-        Job job = random_job(rng, world.clusters, 6);
-        if (!near->place(job, sizes)) continue;
-        job.submit_ms = now += rng.between(0, 8);
-        job.estimate_ms = job.run_ms + rng.between(0, 10);
-        job.value = rng.between(1, 50);
-        world.jobs.push_back(job);
-    }
-    for (int64_t t = 0; t < now; t += rng.between(5, 30)) {
-        const auto c = static_cast<uint32_t>(rng.below(sizes.size()));
-        world.locals.push_back({t, rng.between(1, 20), c, rng.between(1, 2)});
-    }
+    fill_market(world, rng, [&](const Job& job) { return near->place(job, sizes).has_value(); });
     return world;
 }
 

@@ -171,16 +171,23 @@ START_TEST(the_usual_price_is_what_half_of_all_minutes_do_not_pass) {
 }
 END_TEST
 
+// Worth 50 per CPU-hour, of two hours, done within that time.
+JobTerms& submit_with_deadline(World& w, JobId& id, Nanos finish) {
+    id = w.submit("n1", 50);
+    JobTerms& t = w.jobs[id].report.terms;
+    t.strategy = "deadline";
+    t.finish = finish;
+    t.runtime = hours(2);
+    w.tell(w.jobs[id]);
+    return t;
+}
+
 START_TEST(a_job_with_a_deadline_bids_what_is_enough_and_more_when_time_runs_out) {
     World w;
     w.add_node("n1", 100, 2);  // a reserve of 2
     w.run_for(hours(2));       // alone: 2 is enough at any minute
-    const JobId a = w.submit("n1", 50);
-    JobTerms& t = w.jobs[a].report.terms;
-    t.strategy = "deadline";
-    t.finish = hours(3);
-    t.runtime = hours(2);
-    w.tell(w.jobs[a]);
+    JobId a;
+    submit_with_deadline(w, a, hours(3));
     w.run_for(s(70));
     ck_assert_text(w.where(a), "n1");
     ck_assert_text(format_money(w.market->find(a)->bid), "2");
@@ -203,12 +210,8 @@ START_TEST(who_cannot_be_in_time_is_told_so_while_it_waits_and_while_it_runs) {
     World w;
     w.add_node("n1", 100, 2);
     w.run_for(hours(1));
-    const JobId a = w.submit("n1", 50);
-    JobTerms& t = w.jobs[a].report.terms;
-    t.strategy = "deadline";
-    t.finish = hours(1);
-    t.runtime = hours(2);
-    w.tell(w.jobs[a]);
+    JobId a;
+    JobTerms& t = submit_with_deadline(w, a, hours(1));
     w.run_for(s(5));
     const Job& job = *w.market->find(a);
     ck_assert(job.bid == Money::units(50) && job.in_time == 0.0);

@@ -130,6 +130,30 @@ Result<std::vector<SimProvider>> read_providers(const std::string& path) {
     return providers;
 }
 
+Result<int64_t> processors_of(const SwfTrace& trace, const std::string& path, int64_t said) {
+    const int64_t cpus = said > 0 ? said : trace.max_procs;
+    if (cpus == 0) return fail(path + ": its header has no MaxProcs: say --cpus");
+    return cpus;
+}
+
+void add_log_options(CLI::App& app, int64_t& cpus, Distribution& drawn) {
+    constexpr const char* usual = "uniform 10 60";
+    drawn = *parse_distribution(usual);
+    app.add_option("--cpus", cpus, "processors of the machine (default: MaxProcs of the log)")
+        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
+    app.add_option_function<std::string>(
+           "--values",
+           [&drawn](const std::string& text) {
+               if (const auto values = parse_distribution(text)) drawn = *values;
+           },
+           "what the jobs' values are drawn from")
+        ->check([](const std::string& text) {
+            const auto values = parse_distribution(text);
+            return values ? std::string() : values.error().message;
+        })
+        ->default_str(usual);
+}
+
 Result<ImportConfig> read_import_config(const std::string& path) {
     TRY_ASSIGN(const std::string text, read_text(path));
     Result<ImportConfig> config = parse_import_config(text);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "market/sim/distribution.hpp"
 #include "market/sim/import.hpp"
 #include "market/sim/report.hpp"
 
@@ -39,6 +40,12 @@ Status check_market_options(sim::MarketRunOptions& options);
 // Errors begin with the file's name.
 Result<std::vector<sim::SimJob>> read_jobs(const std::string& path);
 Result<std::vector<sim::SimProvider>> read_providers(const std::string& path);
+
+// A log's processors: `said`, or what its header says.
+Result<int64_t> processors_of(const sim::SwfTrace& trace, const std::string& path, int64_t said);
+// What the verbs over a log have in common: its processors (0: as its header says) and what the
+// values of its jobs are drawn from, which `drawn` holds after the parsing.
+void add_log_options(CLI::App& app, int64_t& cpus, sim::Distribution& drawn);
 
 // The configuration of an import, and the workload that it gives.
 Result<sim::ImportConfig> read_import_config(const std::string& path);

@@ -49,7 +49,6 @@ struct Options {
     std::string trace, json, csv, per_job;
     std::vector<std::string> policies{"easy"};
     std::string procs = "requested", estimates = "user";
-    std::string values = "uniform 10 60";
     Distribution distribution;
     int64_t cpus = 0, disk = 100, memory = 0, seed = 1;
     market::SolverOptions solver;  // of the policies that are the market's algorithms
@@ -170,8 +169,7 @@ std::string per_job_text(const SwfTrace& trace, const Workload& workload,
 
 Status replay(Options& options) {
     TRY_ASSIGN(const SwfTrace trace, read_swf(options.trace));
-    if (options.cpus == 0) options.cpus = trace.max_procs;
-    if (options.cpus == 0) return fail(options.trace + ": its header has no MaxProcs: say --cpus");
+    TRY_ASSIGN(options.cpus, processors_of(trace, options.trace, options.cpus));
     const Workload workload = workload_of(
         trace, options.cpus, options.procs == "requested" ? Procs::requested : Procs::allocated,
         options.estimates == "user" ? Estimates::user : Estimates::exact);
@@ -213,17 +211,12 @@ int marketsim_replay(int argc, char** argv) {
         ->delimiter(',')
         ->check(CLI::IsMember(known))
         ->capture_default_str();
-    app.add_option("--cpus", options.cpus,
-                   "processors of the machine (default: MaxProcs of the log)")
-        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
+    add_log_options(app, options.cpus, options.distribution);
     app.add_option("--procs", options.procs, "which number of processors a job has")
         ->check(CLI::IsMember({"requested", "allocated"}))
         ->capture_default_str();
     app.add_option("--estimates", options.estimates, "which run times the policy expects")
         ->check(CLI::IsMember({"user", "exact"}))
-        ->capture_default_str();
-    app.add_option("--values", options.values,
-                   "market policies: what the jobs' values are drawn from")
         ->capture_default_str();
     app.add_option("--seed", options.seed, "of the values")
         ->check(CLI::Range(int64_t{0}, INT64_MAX))
@@ -247,9 +240,6 @@ int marketsim_replay(int argc, char** argv) {
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (options.policies.size() > 1 && !options.per_job.empty())
         return usage_error(app, "--per-job takes one policy");
-    Result<Distribution> values = parse_distribution(options.values);
-    if (!values) return usage_error(app, "--values: " + values.error().message);
-    options.distribution = *values;
     if (const Status done = replay(options); !done) return failed(app, done.error());
     return 0;
 }

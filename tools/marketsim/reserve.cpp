@@ -9,6 +9,7 @@
 #include "market/sim/files.hpp"
 #include "market/sim/reserve_trial.hpp"
 #include "tools/marketsim/cli.hpp"
+#include "tools/marketsim/market_options.hpp"
 #include "tools/marketsim/verbs.hpp"
 
 namespace souk::tools {
@@ -28,7 +29,8 @@ draws of the values and of the rule's bonuses; the regret's greatest is shown to
 
 struct Options {
     std::vector<std::string> traces;
-    std::string values = "uniform 10 60", json;
+    std::string json;
+    Distribution values;
     int64_t cpus = 0, seeds = 5;
     double floor = 0, bonus = market::ReserveLearner::default_bonus;
 };
@@ -39,10 +41,9 @@ struct Row {
     double learned = 0, fixed = 0, fixed_price = 0, all = 0, regret = 0, worst = -1;
 };
 
-Result<Row> row_of(const std::string& path, const Options& options, const Distribution& values) {
+Result<Row> row_of(const std::string& path, const Options& options) {
     TRY_ASSIGN(const SwfTrace trace, read_swf(path));
-    const int64_t cpus = options.cpus > 0 ? options.cpus : trace.max_procs;
-    if (cpus == 0) return fail(path + ": its header has no MaxProcs: say --cpus");
+    TRY_ASSIGN(const int64_t cpus, processors_of(trace, path, options.cpus));
     const Workload workload = workload_of(trace, cpus, Procs::requested, Estimates::user);
     if (workload.jobs.empty()) return fail(path + ": no job is left");
     Row row;
@@ -51,7 +52,7 @@ Result<Row> row_of(const std::string& path, const Options& options, const Distri
     const auto n = static_cast<double>(options.seeds);
     for (int64_t seed = 1; seed <= options.seeds; ++seed) {
         const ReplayTerms terms =
-            terms_of(trace, workload, values, static_cast<uint64_t>(seed), 0, 0);
+            terms_of(trace, workload, options.values, static_cast<uint64_t>(seed), 0, 0);
         const Schedule schedule = replay_greedy_migration(workload.jobs, cpus, terms);
         const auto prices = hourly_prices(workload.jobs, schedule, terms, cpus);
         const ReserveOutcome o =
@@ -67,12 +68,12 @@ Result<Row> row_of(const std::string& path, const Options& options, const Distri
     return row;
 }
 
-Status reserve(const Options& options, const Distribution& values) {
+Status reserve(const Options& options) {
     auto json = nlohmann::ordered_json::array();
     std::string table = fmt::format("{:<36} {:>7} {:>12} {:>12} {:>8} {:>12} {:>8} {:>8}\n", "log",
                                     "hours", "learned", "fixed", "at", "all", "regret", "worst");
     for (const std::string& path : options.traces) {
-        TRY_ASSIGN(const Row r, row_of(path, options, values));
+        TRY_ASSIGN(const Row r, row_of(path, options));
         json.push_back({{"trace", r.trace},
                         {"hours", r.hours},
                         {"learned", r.learned},
@@ -102,10 +103,7 @@ int marketsim_reserve(int argc, char** argv) {
                  "marketsim reserve");
     app.add_option("traces", options.traces, "job logs: Standard Workload Format, text or gzip")
         ->required();
-    app.add_option("--values", options.values, "what the jobs' values are drawn from")
-        ->capture_default_str();
-    app.add_option("--cpus", options.cpus, "processors (default: MaxProcs of each log)")
-        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
+    add_log_options(app, options.cpus, options.values);
     app.add_option("--seeds", options.seeds, "how many draws")
         ->check(CLI::Range(int64_t{1}, int64_t{1'000}))
         ->capture_default_str();
@@ -118,9 +116,7 @@ int marketsim_reserve(int argc, char** argv) {
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
     app.footer(conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    const auto values = parse_distribution(options.values);
-    if (!values) return usage_error(app, "--values: " + values.error().message);
-    if (const Status done = reserve(options, *values); !done) return failed(app, done.error());
+    if (const Status done = reserve(options); !done) return failed(app, done.error());
     return 0;
 }
 
