@@ -164,6 +164,16 @@ class Guest {
         Cause paused = {};
     };
     std::vector<Left> left() const;
+    // What guests have of this node, for its owner. What comes, ends, or stays behind for a move
+    // counts as long as anything of it is here; what lies here of `self`'s own jobs is at home.
+    struct Here {
+        uint32_t running = 0;    // use CPUs, or may at any moment
+        uint32_t in_memory = 0;  // with those that stand
+        uint32_t all = 0;        // with capsules, and images on the disk
+        int64_t memory_mb = 0;
+        std::string who = {};  // holds things up, for people
+    };
+    Here here(const NodeName& self) const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
     bool expects_image(const GuestKey& key) const;
     // And from that node, or from anybody where nobody was named?
@@ -223,6 +233,8 @@ class Guest {
     static bool spare(const Running& r);
     static bool stops_in_place(const Running& r);
     static bool in_place(const Entry& e);
+    static bool runs(const Entry& e);
+    static bool in_memory(const Entry& e);
     static void end_as(Entry& e, GuestState how);
     static void want_now(Running& r, Want want);
     Entry* entry(const GuestKey& key);

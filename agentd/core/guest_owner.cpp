@@ -265,4 +265,50 @@ std::vector<Guest::Left> Guest::left() const {
     return all;
 }
 
+bool Guest::runs(const Entry& e) {
+    const auto* s = e.in<state::Starting>();
+    const auto* h = e.in<state::Held>();
+    const auto* r = e.in<Running>();
+    // Told to go on, it may do so before that is known.
+    const bool paused = e.pause_asked && !e.paused.empty();
+    return (r && !r->retained && !in_place(e) && !paused) || e.in<state::Filling>() ||
+           e.in<state::Closing>() ||  // until it is gone
+           (s && s->step == state::Starting::Step::job) ||
+           (h && h->release == state::Held::Release::under_way);
+}
+
+bool Guest::in_memory(const Entry& e) {
+    using Step = state::Starting::Step;
+    const auto* s = e.in<state::Starting>();  // of a component: its process waits
+    const bool waits = s && (s->step == Step::holding || s->step == Step::held);
+    return runs(e) || waits || e.in<Running>() || e.in<state::Restoring>() || e.in<state::Held>();
+}
+
+Guest::Here Guest::here(const NodeName& self) const {
+    Here here;
+    bool said = false;  // who has a reason
+    for (const auto& [key, e] : jobs_) {
+        const bool at_home = e.job.kept || (e.in<state::Frozen>() && key.id.home == self);
+        if (at_home || e.in<state::Failed>()) continue;
+        ++here.all;
+        here.running += runs(e);
+        if (!in_memory(e)) continue;
+        ++here.in_memory;
+        here.memory_mb += e.job.memory_mb;
+        const auto* r = e.in<Running>();
+        const Trouble& why = in_place(e) ? e.why : r ? why_immovable(e) : e.leaving.looked;
+        if (said || (!here.who.empty() && why.empty() && !runs(e))) continue;
+        said = !why.empty();
+        here.who = key.id.text() + ": " +
+                   (said                     ? static_cast<const std::string&>(why)
+                    : e.in<state::Closing>() ? "it is being ended"
+                    : r && r->retained       ? "a copy elsewhere needs its memory"
+                    : runs(e)                ? "it runs"
+                                             : "it stands in memory");
+    }
+    here.all += static_cast<uint32_t>(leaving_.size());
+    if (here.in_memory == 0 && here.all > 0) here.who = "images are on its disk";
+    return here;
+}
+
 }  // namespace souk

@@ -104,12 +104,13 @@ OwnerReturns::News OwnerReturns::began(Nanos now, Nanos unix_time, std::string c
     return keep({});
 }
 
-// A time counts once: what comes later is of later.
+// A time counts while it holds: what guests take again is not the owner's.
 void OwnerReturns::judge(Nanos now, const Guests& g, bool ends) {
     OwnerReturn& r = all_.back();
     const Nanos took = now - began_;
     const auto reached = [&](Nanos& at, bool is) {
         if (is && at.ns < 0) at = took;
+        if (!is && !ends) at = Nanos{-1};
     };
     reached(r.free_cpu, g.lowered || g.running == 0);
     reached(r.stopped, g.running == 0);

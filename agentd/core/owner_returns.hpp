@@ -5,7 +5,8 @@
 // changed. The newest `kept_max` returns are kept.
 //
 // A promise is missed by a time that is longer, and by one that never came though he stayed longer
-// than it. Who goes before has missed nothing.
+// than it; so is one that was kept and then broken while he is here. Who goes before has missed
+// nothing.
 #pragma once
 
 #include <array>

@@ -44,25 +44,14 @@ void Agent::keep(const OwnerReturns::News& news) {
         returns_timer_ = loop_.at(due, [this] { see_return(); });
 }
 
-// What lies here of this node's own jobs is at home.
 OwnerReturns::Guests Agent::guests_now() const {
+    Guest::Here here = guests_->machine().here(config_.node);
     OwnerReturns::Guests now;
-    const Guest& machine = guests_->machine();
-    for (const Guest::Left& guest : machine.left()) {
-        const bool runs = !guest.stands && guest.paused.empty();
-        now.running += runs;
-        ++now.in_memory;
-        now.memory_mb += guest.memory_mb;
-        if (!now.who.empty() && (guest.why.empty() || !runs)) continue;
-        now.who = guest.key.id.text() + ": " +
-                  (!guest.why.empty() ? static_cast<const std::string&>(guest.why)
-                   : runs             ? "it runs"
-                                      : "it stands in memory");
-    }
-    for (const auto& [key, e] : machine.all())
-        now.here += e.job.state == GuestState::frozen && !e.job.kept && key.id.home != config_.node;
-    if (now.in_memory == 0 && now.here > 0) now.who = "images are on its disk";
-    now.here += now.in_memory;
+    now.running = here.running;
+    now.in_memory = here.in_memory;
+    now.here = here.all;
+    now.memory_mb = here.memory_mb;
+    now.who = std::move(here.who);
     now.lowered = rung_ != OwnerUse::Rung::none && rank_trouble_.empty();
     now.trouble = rank_trouble_;
     return now;

@@ -15,45 +15,6 @@ constexpr Nanos fault_time = Nanos::from_s(180);
 constexpr Nanos heal_time = Nanos::from_s(1200);
 }  // namespace
 
-const char* mutation_name(Mutation m) {
-    static const char* const names[] = {"none",
-                                        "skip_commit_persist",
-                                        "skip_frozen_persist",
-                                        "send_before_persist",
-                                        "reuse_epoch",
-                                        "release_with_commit",
-                                        "read_old_connection",
-                                        "undelivered_after_send",
-                                        "thaw_on_restart",
-                                        "lose_exit_status",
-                                        "restore_does_not_hold",
-                                        "half_image_is_whole",
-                                        "killed_too_early",
-                                        "retained_is_killed",
-                                        "filling_is_running",
-                                        "lost_pages_unseen",
-                                        "skip_receipt",
-                                        "torn_ledger_commit",
-                                        "bill_frozen_time",
-                                        "half_checkpoint_is_whole",
-                                        "checkpoint_dropped_early",
-                                        "lost_too_early",
-                                        "forget_checkpoint",
-                                        "deadline_unwatched",
-                                        "longer_lease",
-                                        "thaw_past_lease",
-                                        "fenced_goes_on",
-                                        "any_source_is_fenced",
-                                        "told_before_it_runs",
-                                        "stands_untrue",
-                                        "full_disk_lies",
-                                        "disk_forgets",
-                                        "tickets_unchecked",
-                                        "ticket_mark_lost",
-                                        "hold_does_not_hold"};
-    return names[static_cast<size_t>(m)];
-}
-
 namespace {
 Book::Bug bug_of(Mutation m) {
     switch (m) {
@@ -72,7 +33,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       allowed_(std::move(faults)),
       rng_(seed),
       book_(seed, bug_of(mutation)),
-      hostile_(seed ^ 0x7469636b6574) {
+      hostile_(seed ^ 0x7469636b6574),
+      owners_(seed ^ 0x6f776e6572) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -98,6 +60,14 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     policy_.stand = ms(1'000, 60'000);
     for (const NodeName& name : names_) nodes_[name].clock_ppm = rng_.between(-490, 490);
     disks_fill_ = rng_.chance(0.4);
+    presence_.on_return = static_cast<OwnerUsePolicy::Return>(owners_.between(1, 3));
+    presence_.stop = owner_ms(0, 10'000);
+    presence_.leave = owner_ms(0, 30'000);
+    presence_.away = owner_ms(4'000, 15'000);
+    promise_.free_cpu = owner_ms(1, 200);
+    promise_.free_memory = owners_.chance(0.2) ? Nanos{} : owner_ms(1'000, 60'000);
+    promise_.empty = owners_.chance(0.2) ? Nanos{} : owner_ms(5'000, 90'000);
+    ranks_fail_ = fail_chance_ > 0;
 }
 
 void Cluster::after(Nanos delay, Call call) {
@@ -111,6 +81,7 @@ bool Cluster::run_until(Nanos end) {
         auto event = events_.extract(events_.begin());
         now_.ns = event.key().first;
         event.mapped()();
+        check_owners();
         if (++counts_.events > events_max && world_.failure.empty())
             world_.failure = "events without end";
         if (!world_.failure.empty()) return false;
@@ -367,7 +338,8 @@ void Cluster::check_charge(const JobId& id, const MarketJob& job) {
     const JobStats& s = job.report.stats;
     if (world_.truths[id].went_back) return;
     const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
-    const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs;
+    const int64_t stops =
+        s.freezes + s.thaws + s.migrations + s.failed_moves + epochs + world_.truths[id].pauses;
     Nanos ran{world_.truths[id].frontier};
     for (const auto* c : world_.capsules.of(id))
         ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
@@ -538,6 +510,7 @@ std::string Cluster::run() {
     // each job as often as in a small one
     const Nanos pace{std::max<int64_t>(ms(20, 3000).ns * few / jobs, 1'000'000)};
     const bool owners = rng_.chance(0.4);
+    owners_come_and_go();
     for (Nanos t = Nanos::from_s(1); t < fault_time;
          t += Nanos::from_ms(hostile_.between(10, 4000)))
         after(t, [this] { hostile_home(); });
@@ -558,6 +531,7 @@ std::string Cluster::run() {
     book_full_until_ = {};
     limits_.checkpoint_every = {};
     cut_.clear();
+    owners_are_gone();
     for (const NodeName& name : names_) {
         Node& n = node(name);
         provider_step(n, [&](Provider& p, provider::Outputs& out) { p.market(true, wall(), out); });
@@ -566,6 +540,7 @@ std::string Cluster::run() {
     }
     for (Nanos t = Nanos::from_s(5); t < heal_time; t += Nanos::from_s(5)) {
         if (!run_until(fault_time + t)) return world_.failure;
+        owners_are_gone();
         for (const NodeName& name : names_) {
             Node& n = node(name);
             if (n.up && !n.provider->record().on_market)

@@ -16,6 +16,8 @@
 //            killed, a job may exit
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
 //            connection; the real one keeps the books (book.hpp)
+//   owners   of every node come and go, say what share of it they lend and when, and were promised
+//            how soon it is theirs again; what came of that is judged by promise.hpp
 //   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
@@ -23,8 +25,7 @@
 // step, and more are checked here: an epoch names one (node, verb) for ever, what a home reports as
 // a job's end is what the world saw.
 //
-// Deliberate bugs (Mutation) sit in the shell and the world, never in the machines; each must be
-// found.
+// mutation.hpp has the deliberate bugs, each of which must be found.
 #pragma once
 
 #include <algorithm>
@@ -34,55 +35,18 @@
 #include <set>
 
 #include "agentd/core/home.hpp"
+#include "agentd/core/owner_returns.hpp"
+#include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/journal.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/sim/book.hpp"
 #include "tests/sim/disk.hpp"
+#include "tests/sim/mutation.hpp"
+#include "tests/sim/promise.hpp"
 #include "tests/sim/world.hpp"
 
 namespace souk::sim {
-
-enum class Mutation : uint8_t {
-    none = 0,
-    skip_commit_persist,  // the decision of a move is not written
-    skip_frozen_persist,  // the guest's "the image is the job" is not written
-    send_before_persist,  // messages leave before their step is durable
-    reuse_epoch,          // the newest epoch is forgotten in a crash
-    release_with_commit,  // the candidate runs before the source is dead
-    // commands of a connection that was replaced are still carried out, late
-    read_old_connection,
-    undelivered_after_send,    // "it never left" said of a command that did
-    thaw_on_restart,           // a daemon that starts lets every frozen job go on
-    lose_exit_status,          // the record of PID 1 is not read after a restart
-    restore_does_not_hold,     // CRIU refused at the wrong hook: the restored job runs at once
-    half_image_is_whole,       // a transfer that was cut counts as complete
-    killed_too_early,          // a capsule is called gone while its processes live
-    retained_is_killed,        // the source dies at the commit, and its memory is nowhere else yet
-    filling_is_running,        // a restarted daemon takes a copy that lacks memory for the job
-    lost_pages_unseen,         // a copy whose memory will not come goes on
-    skip_receipt,              // one in ten is not written
-    torn_ledger_commit,        // the market dies after a job's record and before its receipt
-    bill_frozen_time,          // the clock of a job goes on while it is frozen
-    half_checkpoint_is_whole,  // a checkpoint of which a part has come counts
-    checkpoint_dropped_early,  // the last one goes before the next is whole
-    lost_too_early,            // a node is called lost while it lives
-    forget_checkpoint,         // a job's last checkpoint is not in its record
-    deadline_unwatched,        // PID 1 lets a job run past its lease
-    longer_lease,              // a guest is told a longer lease than its home counts
-    thaw_past_lease,           // what is thawed after its deadline runs
-    fenced_goes_on,        // a source that only its home lets go on goes on when its daemon dies
-    any_source_is_fenced,  // its home takes each held source for such a one
-    told_before_it_runs,   // that a restored job runs is told, and CRIU fails then
-    stands_untrue,         // a job is said to be stopped where it is, and runs
-    full_disk_lies,        // a full disk says that it has taken a commit
-    disk_forgets,          // a crash takes the newest commit back
-    tickets_unchecked,     // a guest asks for no ticket
-    ticket_mark_lost,      // which tickets a guest has seen is forgotten in a crash
-    hold_does_not_hold,    // a component runs as soon as it is started
-    count_
-};
-const char* mutation_name(Mutation m);
 
 // What dies, in the one fault of Cluster::run_one_fault.
 enum class Victim : uint8_t {
@@ -133,7 +97,8 @@ class Cluster {
     struct Counts {
         uint64_t faults = 0;
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
-        uint64_t released = 0;  // components
+        uint64_t released = 0;                         // components
+        uint64_t returns = 0, pauses = 0, missed = 0;  // of owners
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -186,6 +151,18 @@ class Cluster {
         int64_t clock_ppm = 0;  // how much faster its clock goes
         Nanos guest_tick_at = Nanos::never();
         uint64_t mark_found = 0;  // of tickets, on disk, as this life began
+        // Its owner, whatever any daemon knows: until when he is here, if he is.
+        Nanos owner_until;
+        // What the kernel holds guests to, whether the daemon lives or not.
+        bool lowered = false;
+        int32_t cpus_bound = 0, cpus_said = 0;  // and what the owner was told is in force; 0: none
+        // Of this life of the daemon: what it makes of him.
+        std::optional<OwnerUse> use;
+        OwnerReturns returns;
+        OwnerUse::Rung rung = OwnerUse::Rung::none;
+        std::string rank_trouble;
+        std::set<GuestKey> paused;  // told to stand for him
+        Nanos use_at = Nanos::never(), return_at = Nanos::never(), frame_at = Nanos::never();
     };
     struct MarketJob {
         JobReport report;
@@ -196,6 +173,9 @@ class Cluster {
     // cluster.cpp: time, faults, the toy market, the checks at the end
     void after(Nanos delay, Call call);
     Nanos ms(int64_t lo, int64_t hi) { return Nanos::from_us(rng_.between(lo * 1000, hi * 1000)); }
+    Nanos owner_ms(int64_t lo, int64_t hi) {
+        return Nanos::from_us(owners_.between(lo * 1000, hi * 1000));
+    }
     bool happens() {
         return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1);
     }
@@ -252,6 +232,26 @@ class Cluster {
     void hostile_home();
     static bool is_remembered(const Node& guest, uint64_t life, uint64_t number);
 
+    // owner.cpp: who owns the nodes, and what a daemon's shell does for them
+    void owners_come_and_go();
+    void owner_comes(const NodeName& name, Nanos stays);
+    void owner_signs(const NodeName& name);
+    void owner_says(Node& n);
+    void owners_are_gone();
+    void boot_owner(Node& n);
+    void find_presence(Node& n);
+    void owner_used(Node& n);
+    void see_presence(Node& n);
+    void have_rung(Node& n);
+    void rank_guests(Node& n);
+    void see_return(Node& n);
+    void keep(Node& n, const OwnerReturns::News& news);
+    OwnerReturns::Guests guests_now(const Node& n) const;
+    void pause(Node& n, const GuestKey& key, bool on);
+    void run_or_pause(const World::At& at);
+    void arm_provider(Node& n);
+    void check_owners();
+
     // fault_table.cpp: one move, one fault
     bool at_moment(Moment moment, const JobId& id) const;
     void strike(Victim victim, const JobId& id);
@@ -261,7 +261,7 @@ class Cluster {
     Node& node(const NodeName& name);
     void boot(Node& n);
     void crash(Node& n);
-    Guest::Found found(const Node& n, const GuestKey& key) const;
+    Guest::Found found(Node& n, const GuestJob& job);
     void home_step(Node& n, const std::function<void(Home&, home::Outputs&)>& step);
     void guest_step(Node& n, const std::function<void(Guest&, guest::Outputs&)>& step);
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
@@ -351,6 +351,10 @@ class Cluster {
     bool disks_fill_ = false;
     double undumpable_ = 0;  // of jobs
     OwnerPolicy policy_;
+    OwnerUsePolicy presence_;
+    OwnerPromise promise_;
+    PromiseWatch promises_;
+    bool ranks_fail_ = false;
     NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;
     // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that
@@ -380,7 +384,7 @@ class Cluster {
         GuestCommand command;
     };
     std::vector<Overheard> overheard_;
-    Rng hostile_;
+    Rng hostile_, owners_;
     std::deque<std::string> trace_;
     Counts counts_;
 };

@@ -84,8 +84,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         }
         case What::ship: return do_ship(name, d, t);
         case What::stand: return do_stand(name, key, t);
-        case What::pause:  // no time passes in the simulator for which he might be here
-            return tell_guest(name, key, t, guest::Paused{d.on});
+        case What::pause: return pause(n, key, d.on);
         case What::finish_dump:
             if (d.by_owner) world_.truths[key.id].destroyed = true;
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
@@ -140,7 +139,9 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
-            if (c && c->progressing() && d.signal == SIGKILL) job_exits(name, key, SIGKILL);
+            const bool stands = c && c->job && c->paused && !c->frozen;  // a signal ends it too
+            if (c && (c->progressing() || stands) && d.signal == SIGKILL)
+                job_exits(name, key, SIGKILL);
             return;
         }
     }
@@ -177,7 +178,10 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         const World::At at{name, key};
         const Capsule* c = world_.capsule(at);
         const bool stops = c && c->job && !fails(name);
-        if (stops && mutation_ != Mutation::stands_untrue) world_.freeze(at, now_);
+        if (stops && mutation_ != Mutation::stands_untrue) {
+            world_.freeze(at, now_);
+            world_.capsule(at)->stood = true;
+        }
         counts_.stands += stops;
         tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});
     });
@@ -195,6 +199,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
     Capsule* c = world_.capsule(at);
     if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
+    c->paused = false;  // what CRIU has is the dump's alone
     c->dumped = true;
     c->stays = false;
     tell_guest(name, key, t, guest::DumpFroze{});

@@ -38,7 +38,7 @@ void Cluster::born_stopped(const World::At& at) {
 // What the kernel and PID 1 do, whatever becomes of the daemon.
 void Cluster::stop_past_lease(const World::At& at) {
     Capsule* c = world_.capsule(at);
-    if (!past_lease(at) || !c->progressing()) return;
+    if (!past_lease(at) || !(c->progressing() || (c->job && c->paused && !c->frozen))) return;
     say("  on ", at.first, " ", at.second, " is stopped: its lease is over");
     world_.freeze(at, now_);
     c->lapsed = true;
@@ -60,7 +60,7 @@ void Cluster::keep_lease(Node& n, const guest::Do& d) {
     if (!c || !c->alive) return;
     c->until = d.until;
     deadline(n.name, d.key, d.until);
-    if (!c->lapsed || d.stands) return;
+    if (!c->lapsed || d.stands || c->stood) return;
     if (c->dumped)
         c->lapsed = false;  // CRIU has it, or its group is the dump's
     else
@@ -75,9 +75,8 @@ void Cluster::thaw(const World::At& at) {
                       mutation_ != Mutation::thaw_past_lease;
     if (over && c->frozen) c->lapsed = true;
     if (over) return;
-    c->lapsed = false;
-    world_.thaw(at, now_);
-    schedule_exit(at.first, at.second);
+    c->lapsed = c->stood = false;
+    run_or_pause(at);
 }
 
 // What a home takes for over must be so; and it goes on from where it says, once that is on its

@@ -47,6 +47,7 @@ void Cluster::boot(Node& n) {
         n.guest->tell_to(n.trace.get());
         n.provider->tell_to(n.trace.get());
     }
+    boot_owner(n);
     for (auto& [at, c] : world_.capsules)
         if (at.first == n.name) c.unwatched = false;
     const auto records = guest_records(n);
@@ -64,7 +65,7 @@ void Cluster::boot(Node& n) {
     for (const auto& entry : records) {
         if (!n.up || n.life != life) return;
         const auto& job = entry.second;
-        const Guest::Found f = found(n, entry.first);
+        const Guest::Found f = found(n, job);
         guest_step(n, [&](Guest& g, guest::Outputs& out) {
             g.recovered(job, f, out);
             const Capsule* c = world_.capsule({n.name, job.key});
@@ -82,20 +83,28 @@ void Cluster::boot(Node& n) {
     // A job that ended while nobody watched is in what was found, and its capsule tells it again;
     // one that runs may end from now on.
     connect_market(n);
+    if (n.up && n.life == life) find_presence(n);
 }
 
-Guest::Found Cluster::found(const Node& n, const GuestKey& key) const {
+Guest::Found Cluster::found(Node& n, const GuestJob& job) {
     Guest::Found f;
-    const World::At at{n.name, key};
+    const World::At at{n.name, job.key};
     const Image* image = world_.complete_image(at);
     f.image_complete = image && image->form == MoveForm::stop_and_copy;
     const auto it = world_.capsules.find(at);
     if (it == world_.capsules.end()) return f;
-    const Capsule& c = it->second;
+    Capsule& c = it->second;
     f.capsule_alive = c.alive;
     f.job_alive = c.job;
-    f.held_by_dump = c.job && c.frozen;
+    f.held_by_dump = c.job && (c.frozen || c.paused);
     f.lapsed = f.held_by_dump && c.lapsed;
+    f.paused = c.job && c.paused;
+    if (f.paused) n.paused.insert(job.key);
+    // With a lease it does not go on before its home has answered; without, it is as what runs.
+    if (f.paused && !f.lapsed && !job.in_place) {
+        f.held_by_dump = f.lapsed = job.spec.lease.ns > 0;
+        c.frozen = c.frozen || f.held_by_dump;
+    }
     f.exited = c.exited && mutation_ != Mutation::lose_exit_status;
     f.wait_status = c.status;
     return f;
@@ -132,6 +141,9 @@ void Cluster::crash(Node& n) {
     n.tick_at = n.guest_tick_at = Nanos::never();
     disconnect_market(n);
     n.work.clear();
+    n.paused.clear();
+    n.use_at = n.return_at = n.frame_at = Nanos::never();
+    promises_.gone(n.name);
     n.journal.reset();
     n.goes_back.clear();
     n.back_when_durable.clear();
@@ -349,6 +361,7 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
             if (m && !doing) say_guest(n, *m);
             if (d && doing) let_go(n, [this, &n, d = *d] { effect(n, d); });
         }
+    see_return(n);
     arm(n);
     if (watch_) watch_();
     schedule_guest_tick(n, next);
@@ -360,6 +373,9 @@ void Cluster::say_guest(Node& n, const guest::ToHome& m) {
         e && e->in_place ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
     if (stands && stands->progressing())
         world_.fail(e->id, "is said to stand where it is, and runs");
+    const Capsule* c = e ? world_.capsule({n.name, {e->id, e->epoch}}) : nullptr;
+    if (c && c->progressing() && !e->paused.empty() && n.paused.contains({e->id, e->epoch}))
+        world_.fail(e->id, "is said to stand for the owner of " + n.name + ", and runs");
     const bool killed =
         mutation_ == Mutation::retained_is_killed && e && e->state == GuestState::retained;
     if (m.after_erase && n.journal->erases_wait())
@@ -375,23 +391,6 @@ void Cluster::say_guest(Node& n, const guest::ToHome& m) {
         }
         if (link(m.home, n.name).guest_gen == gen) to_home(n, m.home, m.message);
     });
-}
-
-void Cluster::provider_step(Node& n,
-                            const std::function<void(Provider&, provider::Outputs&)>& step) {
-    if (!n.up) return;
-    provider::Outputs out;
-    step(*n.provider, out);
-    for (const provider::Output& o : out) {
-        if (const auto* p = std::get_if<provider::Persist>(&o))
-            n.journal->put("provider", "record", wire::pack(p->record), Durable::now);
-        if (const auto* a = std::get_if<provider::Accepting>(&o))
-            guest_step(n, [&](Guest& g, guest::Outputs& to) {
-                g.set_accepting(a->accepting, a->why, to);
-            });
-        if (!n.up) return;
-    }
-    arm(n);
 }
 
 }  // namespace souk::sim

@@ -88,6 +88,17 @@ void World::thaw(const At& at, Nanos now) {
     begin(at, now);
 }
 
+void World::pause(const At& at, Nanos now, bool on) {
+    Capsule* c = capsule(at);
+    if (!c || c->paused == on) return;
+    if (on) {
+        stop(at, now);
+        ++truths[at.second.id].pauses;
+    }
+    c->paused = on;
+    begin(at, now);
+}
+
 void World::make_image(const At& at, Nanos now, bool complete) {
     images[at] = {complete, progress(capsules[at], now), false, MoveForm::stop_and_copy, {}, {}, 0,
                   0};
@@ -127,7 +138,7 @@ void World::kill_job(const At& at, Nanos now) {
     Capsule* c = capsule(at);
     if (!c || !c->job) return;
     stop(at, now);
-    c->job = c->frozen = c->restored = false;
+    c->job = c->frozen = c->restored = c->paused = false;
     c->exited = true;
     c->status = 9;
     check(at.second.id, now);
@@ -138,7 +149,7 @@ void World::kill_capsule(const At& at, Nanos now) {
     if (!c) return;
     stop(at, now);
     // what PID 1 wrote down stays until the directory goes
-    c->alive = c->job = c->frozen = c->restored = false;
+    c->alive = c->job = c->frozen = c->restored = c->paused = false;
     check(at.second.id, now);
 }
 

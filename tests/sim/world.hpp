@@ -41,10 +41,12 @@ struct Capsule {
     Nanos until;             // its lease, by its node's clock; 0: none
     bool lapsed = false;     // frozen because that was over
     bool dumped = false;     // held by CRIU, and then by its group: frozen until that is undone
+    bool paused = false;     // by its group too, for the owner of the node alone
+    bool stood = false;      // frozen because it was to stand in place, until it is let go on
     bool stays = false;      // dumped, and frozen whoever dies there
     bool unwatched = false;  // it has gone on since its daemon died, which does not know
     uint64_t run = 0;        // counts beginnings and ends of progress
-    bool progressing() const { return alive && job && !frozen && !restored; }
+    bool progressing() const { return alive && job && !frozen && !restored && !paused; }
 };
 
 struct Image {
@@ -69,6 +71,7 @@ struct Truth {
     // the market was told so by every machine there was, and said that it may end
     bool given_up = false;
     bool cannot_dump = false;      // no dump of it succeeds
+    int64_t pauses = 0;            // for owners of nodes
     int64_t work = 0;              // progress at which it ends by itself
     int64_t frontier = 0;          // the farthest that it ever came
     std::optional<int32_t> ended;  // its own end
@@ -129,6 +132,7 @@ class World {
     void start(const At& at, Nanos now);
     void freeze(const At& at, Nanos now);
     void thaw(const At& at, Nanos now);
+    void pause(const At& at, Nanos now, bool on);
     void make_image(const At& at, Nanos now, bool complete);
     void restore(const At& at, const Image& image);  // held
     void release(const At& at, Nanos now);           // held to running

@@ -71,6 +71,24 @@ START_TEST(who_goes_before_a_promise_ends_has_missed_nothing) {
 }
 END_TEST
 
+START_TEST(what_guests_take_again_while_he_is_here_is_not_his) {
+    OwnerReturns all;
+    all.configured(promise);
+    const Guests run{
+        .running = 1, .in_memory = 1, .here = 1, .lowered = true, .who = "n1.7: it runs"};
+    all.began(s(10), s(1'000), "load", "", {});
+    // One comes in time to be gone in time, and then one that is not.
+    ck_assert(all.see(s(20), run).kept->free_memory.ns < 0 && all.due() == s(40) + Nanos{1});
+    ck_assert(all.see(s(30), {}).kept->free_memory == s(20) && all.due() == Nanos::never());
+    const auto news = all.see(s(50), run);
+    ck_assert_text(news.kept->memory_missed, "n1.7: it runs");
+    ck_assert(news.kept->empty_missed.empty() && news.kept->free_cpu == Nanos{});
+    // He goes: what comes then is no matter of his.
+    all.see(s(55), {});
+    ck_assert(all.ended(s(60), run).kept->empty == s(45));
+}
+END_TEST
+
 START_TEST(the_newest_are_kept_and_figures_are_of_them) {
     OwnerReturns all;
     uint64_t forgotten = 0;
@@ -102,6 +120,7 @@ END_TEST
 UNIT_SUITE(owner_returns,
            each_return_is_measured_from_its_first_sign_and_what_is_promised_is_judged,
            who_goes_before_a_promise_ends_has_missed_nothing,
+           what_guests_take_again_while_he_is_here_is_not_his,
            the_newest_are_kept_and_figures_are_of_them);
 
 }  // namespace souk::unit

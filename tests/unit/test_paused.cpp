@@ -40,6 +40,58 @@ struct Run : HomeRig {
 
 }  // namespace
 
+START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
+    // How many may run, are in memory, and are here in any form.
+    const auto here = [](const Host& h) {
+        const Guest::Here now = h.g.here("n2");
+        return std::to_string(now.running) + std::to_string(now.in_memory) +
+               std::to_string(now.all);
+    };
+    Host h;
+    h.command(GuestVerb::start);
+    ck_assert_text(here(h), "001");
+    h.ended(guest::CapsuleReady{});  // it is told to start, and may run by now
+    ck_assert_text(here(h), "111");
+    h.ended(guest::JobStarted{});
+    ck_assert_text(here(h), "111");
+    h.command(GuestVerb::kill);
+    ck_assert_text(here(h), "111");
+    ck_assert_text(h.g.here("n2").who, "n1.1: it is being ended");
+    h.gone();
+    ck_assert_text(here(h), "001");
+    h.command(GuestVerb::drop);
+    ck_assert_text(here(h), "001");
+    ck_assert_text(h.g.here("n2").who, "images are on its disk");
+    h.ended(guest::Removed{});
+    ck_assert_text(here(h), "000");
+    // A destination: its memory comes before it runs.
+    Host there;
+    there.held();
+    ck_assert_text(here(there), "011");
+    there.command(GuestVerb::release);
+    ck_assert_text(here(there), "111");
+    // A source whose memory a copy elsewhere still needs.
+    Host source;
+    source.running();
+    source.command(GuestVerb::prepare_dump);
+    source.criu_ready();
+    source.command(GuestVerb::ship);
+    source.sent_precopy();
+    source.ended(guest::DumpFroze{});
+    source.ended(guest::DumpHeld{100, true, true});
+    source.ended(guest::Shipped{});
+    source.command(GuestVerb::commit);
+    ck_assert(source.told().state == GuestState::retained);
+    ck_assert_text(here(source), "011");
+    ck_assert_text(source.g.here("n2").who, "n1.1: a copy elsewhere needs its memory");
+    // An image lies here for another home; its own home keeps what is its own.
+    Host disk;
+    disk.recovered(GuestState::frozen, false, {.image_complete = true});
+    ck_assert_text(here(disk), "001");
+    ck_assert_uint_eq(disk.g.here("n1").all, 0);
+}
+END_TEST
+
 START_TEST(an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why) {
     const Cause why(CauseCode::owner_uses, "its owner uses node n2");
     Host h;
@@ -114,7 +166,8 @@ START_TEST(whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why) {
 }
 END_TEST
 
-UNIT_SUITE(paused, an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why,
+UNIT_SUITE(paused, what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is,
+           an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why,
            whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why);
 
 }  // namespace souk::unit
