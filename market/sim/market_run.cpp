@@ -11,6 +11,7 @@
 #include "kernel/base/check.hpp"
 #include "market/core/allocator.hpp"
 #include "market/core/strategy.hpp"
+#include "market/sim/stopped_jobs.hpp"
 
 namespace souk::sim {
 namespace {
@@ -24,13 +25,23 @@ using market::ProviderKey;
 
 constexpr int64_t never = INT64_MAX;
 constexpr uint32_t steps_without_progress_max = 10'000;
-constexpr int64_t minute_s = 60;
+constexpr int64_t minute_s = 60, hour_s = 3'600;
 // After so long without an event no bid changes any more: all prices that a strategy looks at are
 // of now.
 constexpr int64_t still_s = market::PriceHistory::kept_minutes * minute_s;
 
-// Where a job stands. Operations: moving, freezing, thawing.
-enum class Phase : uint8_t { away, waiting, running, moving, freezing, frozen, thawing, finished };
+// Where a job stands. stopped: in memory. Operations: moving, freezing, thawing.
+enum class Phase : uint8_t {
+    away,
+    waiting,
+    running,
+    moving,
+    stopped,
+    freezing,
+    frozen,
+    thawing,
+    finished
+};
 
 struct Job {
     Phase phase = Phase::away;
@@ -48,7 +59,7 @@ struct Timer {
 
 // Of a job that holds a place, per CPU-hour.
 struct Rate {
-    uint32_t job;
+    uint32_t job, provider;
     Money price, worth, reserve;
 };
 
@@ -66,8 +77,19 @@ class MarketRun {
   public:
     MarketRun(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
               const MarketRunOptions& options)
-        : specs_(jobs), providers_(providers), options_(options), jobs_(jobs.size()) {
+        : specs_(jobs),
+          providers_(providers),
+          options_(options),
+          stopped_(jobs, providers, options.disk_mb_per_s),
+          jobs_(jobs.size()) {
         out_.jobs.resize(jobs.size());
+        out_.providers.resize(providers.size());
+        any_patient_ = std::any_of(options.terms.begin(), options.terms.end(), [](const auto& t) {
+            return market::strategy_of(t) == market::Strategy::patient;
+        });
+        for (uint32_t p = 0; p < options.asks.size(); ++p)
+            if (options.asks[p] == Asks::automatic)
+                asks_.try_emplace(p, providers[p].reserve, p + 1);
         arrivals_.resize(jobs.size());
         std::iota(arrivals_.begin(), arrivals_.end(), 0u);
         std::stable_sort(arrivals_.begin(), arrivals_.end(), [&](uint32_t a, uint32_t b) {
@@ -86,6 +108,8 @@ class MarketRun {
         market::SolverOptions solver = options_.solver;
         solver.link_bytes_per_s = options_.network_mb_per_s * 1'000'000;
         TRY(solver_.set_options(solver));
+        if (options_.decider && options_.two_stage)
+            return fail("two stages of a freeze are for the market's own solver");
         if (options_.decider) {
             TRY_ASSIGN(decider_, options_.decider(specs_, providers_));
         }
@@ -105,9 +129,12 @@ class MarketRun {
             tell_arrivals();
             if (now_ >= rebid_at_) rebid();
             if (now_ >= bids_at_) bid_anew();
+            if (now_ >= asks_at_) ask_anew();
             TRY(decide());
             for (const Change& change : changes_) make(change);
             changes_.clear();
+            if (options_.two_stage)
+                for (uint32_t p = 0; p < providers_.size(); ++p) make_room(p, false);
             if (options_.prices) agree_on_rates();
             if (options_.envy) agree_on_envy();
             if (options_.record) record_load();
@@ -223,6 +250,7 @@ class MarketRun {
         t = std::min(t, rebid_at_);
         if (!options_.terms.empty() && (unfinished_ > 0 || t != never))
             t = std::min(t, next_bids());
+        if (!asks_.empty() && unfinished_ > 0) t = std::min(t, next_asks());
         // Joining and leaving alone changes nothing once every job is done.
         if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
             if (next_provider_ < provider_events_.size())
@@ -254,6 +282,10 @@ class MarketRun {
             out_.jobs[rate.job].paid.add(price, cpus, advanced);
             out_.totals.consumers.add(rate.worth - price, cpus, advanced);
             out_.totals.providers.add(price - rate.reserve, cpus, advanced);
+            ProviderOutcome& lent = out_.providers[rate.provider];
+            lent.earned.add(price, cpus, advanced);
+            lent.surplus.add(price - rate.reserve, cpus, advanced);
+            lent.used_cpu_s += cpus * advanced;
             if (!at_home(rate.job))
                 out_.jobs[rate.job].files_mb += specs_[rate.job].files_mb_per_s * advanced;
         }
@@ -282,7 +314,7 @@ class MarketRun {
             const auto i = static_cast<uint32_t>(payment.job.n - 1);
             const Money worth = worth_of(payment.job, i);
             rates_.push_back(
-                {i, payment.price,
+                {i, static_cast<uint32_t>(payment.provider.n - 1), payment.price,
                  Money{worth.micro / 1000 * goes_on(i) + worth.micro % 1000 * goes_on(i) / 1000},
                  providers_[payment.provider.n - 1].reserve});
         }
@@ -323,15 +355,36 @@ class MarketRun {
         bids_at_ = now_ - last_event_s_ > still_s ? never : (now_ / minute_s + 1) * minute_s;
         return bids_at_;
     }
-    void bid_anew() {
+    std::vector<market::Offer> offers_now() const {
         std::vector<market::Offer> offers;
         for (size_t p = 0; p < providers_.size(); ++p)
             if (const auto spec = solver_.provider(provider_key(p)); spec && spec->accepting)
                 offers.push_back({spec->speed, solver_.next_price(provider_key(p))});
+        return offers;
+    }
+    // So do owners once an hour.
+    int64_t next_asks() {
+        asks_at_ = now_ - last_event_s_ > still_s ? never : (now_ / hour_s + 1) * hour_s;
+        return asks_at_;
+    }
+    void ask_anew() {
+        if (steps_without_progress_ > 0) --steps_without_progress_;  // this step
+        const std::vector<market::Offer> offers = offers_now();
+        for (auto& [p, price] : asks_) {
+            auto spec = solver_.provider(provider_key(p));
+            const auto seen = spec ? price_at(offers, spec->speed) : std::nullopt;
+            if (!seen || price.saw(*seen) == spec->reserve) continue;
+            spec->reserve = price.asked();
+            MUST(solver_.change_provider(provider_key(p), *spec));
+        }
+    }
+    void bid_anew() {
+        std::vector<market::Offer> offers = offers_now();
         if (steps_without_progress_ > 0) --steps_without_progress_;  // this step
         const int64_t minute = now_ / minute_s;
         if (!offers.empty()) prices_.add(market::record_of(minute, std::move(offers)));
-        usual_ = market::usual_price(prices_.rows(), minute - market::usual_minutes);
+        if (any_patient_)
+            usual_ = market::usual_price(prices_.rows(), minute - market::usual_minutes);
         std::erase_if(bidders_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
         for (const uint32_t i : bidders_) MUST(solver_.change_value(job_key(i), bid_of(i)));
     }
@@ -383,6 +436,7 @@ class MarketRun {
 
     void hold(uint32_t i, uint32_t provider) {
         jobs_[i].provider = provider;
+        stopped_.holds(i, provider);
         busy_cpus_ += specs_[i].cpus;
         if (options_.record) {
             open_stay_.resize(jobs_.size());
@@ -396,6 +450,7 @@ class MarketRun {
     }
 
     void release(uint32_t i) {
+        stopped_.leaves(i, jobs_[i].provider);
         busy_cpus_ -= specs_[i].cpus;
         if (options_.record && now_ > open_stay_[i])
             out_.stays.push_back({i, jobs_[i].provider, open_stay_[i], now_});
@@ -407,6 +462,9 @@ class MarketRun {
             if (version != jobs_[i].version) continue;
             if (jobs_[i].phase == Phase::running) {
                 finish(i);
+            } else if (jobs_[i].phase == Phase::stopped) {
+                stopped_.goes_to_disk(i);
+                go_to_disk(i);
             } else {
                 const bool frozen = jobs_[i].phase == Phase::freezing;
                 end_operation(i, now_);
@@ -478,6 +536,7 @@ class MarketRun {
                 jobs_[i].since_s = never;
             }
             MUST(solver_.remove_provider(provider_key(p)));
+            make_room(p, true);
             tell(Told::What::provider_left, p);
             std::erase(present_, p);
             offered_cpus_ -= provider.cpus;
@@ -514,11 +573,13 @@ class MarketRun {
         const auto i = static_cast<uint32_t>(change.job.n - 1);
         const int64_t memory = specs_[i].memory_mb;
         JobOutcome& outcome = out_.jobs[i];
+        stood_at_ = jobs_[i].provider;
         if (change.kind == ChangeKind::freeze || change.kind == ChangeKind::move) {
             stop(i);
             release(i);
         }
         if (change.kind != ChangeKind::freeze) hold(i, static_cast<uint32_t>(change.to.n - 1));
+        if (options_.two_stage && stop_or_resume(i, change)) return;
         if (change.kind != ChangeKind::start) outcome.moved_mb += memory;
         const int64_t rate =
             change.kind == ChangeKind::move ? options_.network_mb_per_s : options_.disk_mb_per_s;
@@ -546,6 +607,51 @@ class MarketRun {
                         seconds);
     }
 
+    // What its memory holds on a provider that it has left, or that has left itself.
+    void go_to_disk(uint32_t i) {
+        const int64_t memory = specs_[i].memory_mb;
+        ++out_.jobs[i].freezes;
+        out_.jobs[i].moved_mb += memory;
+        if (memory > 0)
+            return begin_operation(i, Phase::freezing, ceil_div(memory, options_.disk_mb_per_s));
+        jobs_[i].phase = Phase::frozen;
+        ++jobs_[i].version;
+    }
+    void make_room(uint32_t provider, bool all) {
+        for (const uint32_t i : stopped_.wanted(provider, all, now_)) go_to_disk(i);
+    }
+    // The first stage: true if the change is made by that.
+    bool stop_or_resume(uint32_t i, const Change& change) {
+        Job& job = jobs_[i];
+        if (change.kind == ChangeKind::freeze) {
+            const bool there = solver_.provider(provider_key(job.provider)).has_value();
+            if (!there) return false;
+            ++out_.jobs[i].stops;
+            job.phase = Phase::stopped;
+            ++job.version;
+            const int64_t patience_s = stopped_.stops(i, job.provider, now_);
+            if (patience_s >= 0) set_timer(i, now_ + patience_s);
+            return true;
+        }
+        if (change.kind != ChangeKind::thaw) return false;
+        const bool stood = job.phase == Phase::stopped, stays = stood && stood_at_ == job.provider;
+        stopped_.wins(i, now_);
+        if (!stood) return false;
+        if (stays) {
+            ++out_.jobs[i].resumes;
+            run_from(i, now_);
+            return true;
+        }
+        const int64_t memory = specs_[i].memory_mb;
+        ++out_.jobs[i].moves;
+        out_.jobs[i].moved_mb += memory;
+        if (memory == 0)
+            run_from(i, now_);
+        else
+            begin_operation(i, Phase::moving, ceil_div(memory, options_.network_mb_per_s));
+        return true;
+    }
+
     void record_load() {
         const Load load{now_, busy_cpus_, offered_cpus_};
         if (!out_.loads.empty() && out_.loads.back().busy_cpus == load.busy_cpus &&
@@ -561,6 +667,8 @@ class MarketRun {
     std::unique_ptr<Decider> decider_;      // none: the solver decides
     std::vector<Told> told_;                // what the decider has not heard yet
     std::vector<uint32_t> live_, present_;  // for the decider: jobs by arrival, providers
+    StoppedJobs stopped_;
+    uint32_t stood_at_ = 0;  // before the change that is made: the provider
     std::vector<Job> jobs_;
     std::vector<uint32_t> arrivals_;              // job indices by start
     std::vector<ProviderEvent> provider_events_;  // by time
@@ -571,11 +679,13 @@ class MarketRun {
     int64_t busy_cpus_ = 0, offered_cpus_ = 0;
     uint32_t moves_now_ = 0, freezes_now_ = 0;
     uint32_t steps_without_progress_ = 0;
-    int64_t rebid_at_ = never, bids_at_ = never;
-    int64_t last_event_s_ = 0;       // that was no new bid
-    std::vector<uint32_t> bidders_;  // whose bid follows the prices
-    market::PriceHistory prices_;    // with terms
+    int64_t rebid_at_ = never, bids_at_ = never, asks_at_ = never;
+    std::map<uint32_t, AutoPrice> asks_;  // by provider
+    int64_t last_event_s_ = 0;            // that was no new bid
+    std::vector<uint32_t> bidders_;       // whose bid follows the prices
+    market::PriceHistory prices_;         // with terms
     std::optional<Money> usual_;
+    bool any_patient_ = false;
     Money envy_;                  // since now_
     std::vector<uint32_t> here_;  // for envy: jobs by arrival
     std::vector<Change> changes_;

@@ -19,8 +19,10 @@
 //      after that: the step of the telling is lost. (So in the published example job 4, frozen at
 //      10, thawed at 50 for 1 s, runs its 40 s from 52: 92 s.)
 //    - without memory there is nothing to carry: no time, no step lost.
-// Until such an operation ends the solver takes no other decision about the job (it is pinned).
-// When its provider leaves meanwhile, the operation is given up and the solver decides anew.
+// With `two_stage` a suspended job stands in memory, which takes no time, and goes on at once where
+// it stands; elsewhere it is moved. What has to go to disk is frozen from then on. Until such an
+// operation ends the solver takes no other decision about the job (it is pinned). When its provider
+// leaves meanwhile, the operation is given up and the solver decides anew.
 //
 // As in the market itself, a job pays for each second in which it advances, its CPUs x the price of
 // the solver's pricing, and for none in which it is carried. Surplus is reckoned over the same
@@ -40,6 +42,7 @@
 #include "market/core/solver.hpp"
 #include "market/sim/decider.hpp"
 #include "market/sim/market_files.hpp"
+#include "market/sim/owners.hpp"
 
 namespace souk::sim {
 
@@ -56,6 +59,9 @@ struct MarketRunOptions {
     std::string decided_by;  // its name, for reports
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
+    // What is suspended first only stands in memory, and goes to disk when that is wanted or is not
+    // worth it any more (stopped_jobs.hpp). For the solver alone.
+    bool two_stage = false;
     Nanos round_trip = Nanos::from_ms(1);  // of a request of a job that is away from its files
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
@@ -68,6 +74,9 @@ struct MarketRunOptions {
     // Of each job, by index, how it bids (market/core/strategy.hpp): once a minute, by the prices
     // of this run. What it is worth to its user stays SimJob::value. Empty: all bid their value.
     std::vector<JobTerms> terms;
+    // Of each provider, by index, how its owner asks: once an hour, by the prices of this run.
+    // Empty: all ask their reserve.
+    std::vector<Asks> asks;
     // The run ends when these jobs, by index, have; empty: when all have.
     std::vector<uint32_t> until;
     int64_t stop_s = INT64_MAX;  // or at this second
@@ -98,8 +107,14 @@ struct JobOutcome {
     int64_t moved_mb = 0;     // carried by moves, freezes and thaws
     int64_t files_mb = 0;     // read and written through the network; wants prices
     uint32_t moves = 0, freezes = 0, thaws = 0;
+    uint32_t stops = 0, resumes = 0;  // in memory
     MoneySeconds paid;
     bool operator==(const JobOutcome&) const = default;
+};
+
+struct ProviderOutcome {
+    MoneySeconds earned, surplus;
+    int64_t used_cpu_s = 0;  // in which a job advanced; wants prices
 };
 
 // How far a job was at some second.
@@ -134,6 +149,7 @@ struct Load {
 
 struct RunOutcome {
     std::vector<JobOutcome> jobs;  // in the order of the jobs given
+    std::vector<ProviderOutcome> providers;
     RunTotals totals;
     std::vector<Stay> stays;  // only with record
     std::vector<Load> loads;

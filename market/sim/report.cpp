@@ -68,6 +68,8 @@ RunReport report_of(std::span<const SimJob> jobs, size_t providers, const RunOut
         const JobOutcome& o = outcome.jobs[i];
         r.moves_total += o.moves;
         r.freezes_total += o.freezes + o.thaws;
+        r.stops += o.stops;
+        r.resumes += o.resumes;
         r.moved_mb += o.moved_mb;
         r.files_mb += o.files_mb;
         paid.micro_s += o.paid.micro_s;

@@ -39,7 +39,8 @@ struct RunReport {
     double moves = 0, freezes = 0, operation_s = 0;                    // averages
     uint64_t moves_total = 0, freezes_total = 0;                       // thaws among the freezes
     int64_t moved_mb = 0;
-    int64_t files_mb = 0;  // read and written through the network
+    uint64_t stops = 0, resumes = 0;  // in memory, with two stages
+    int64_t files_mb = 0;             // read and written through the network
     uint32_t concurrent_moves_max = 0, concurrent_freezes_max = 0;
     double weighted_completion_s = 0, weighted_stay_s = 0, weighted_bounded_slowdown = 0;
     double utilisation = 0;

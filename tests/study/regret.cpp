@@ -11,18 +11,16 @@
 //   gains), and told on the other half; then the other way round. A split is not among these: who
 //   can be split is another job than who cannot, and says so by it. It has a column of its own.
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <set>
 #include <thread>
 
-#include "tests/study/lies.hpp"
+#include "market/sim/lies.hpp"
+#include "tests/study/study.hpp"
 
 namespace souk::study {
 namespace {
+
+using namespace sim;
 
 struct Market {
     const char* algorithm;
@@ -38,40 +36,6 @@ struct Market {
         return o;
     }
 };
-
-// A mean, or the quotient of two sums, over cases of which those of one workload belong together.
-class Mean {
-  public:
-    void add(size_t workload, double value, double weight = 1) {
-        value_ += value, weight_ += weight, ++cases_;
-        by_workload_[workload].first += value, by_workload_[workload].second += weight;
-    }
-    bool empty() const { return cases_ == 0; }
-    double mean() const { return weight_ > 0 ? value_ / weight_ : 0; }
-    // Half the width of the 95 % confidence interval (normal approximation, by workload).
-    double half_width() const {
-        const auto n = static_cast<double>(by_workload_.size());
-        if (n < 2 || weight_ <= 0) return 0;
-        double sum = 0;
-        for (const auto& [workload, one] : by_workload_)
-            sum += std::pow(one.first - mean() * one.second, 2);
-        return 1.96 * std::sqrt(sum * n / (n - 1)) / weight_;
-    }
-    std::string text() const {
-        return empty() ? "" : number(mean(), 2) + " ± " + number(half_width(), 2);
-    }
-
-  private:
-    double value_ = 0, weight_ = 0;
-    size_t cases_ = 0;
-    std::map<size_t, std::pair<double, double>> by_workload_;
-};
-
-using Cases = std::vector<Case>;
-
-double percent(const Case& c, const Gains& gains, size_t measure) {
-    return 100 * gains[measure] / c.paid;
-}
 
 // The best of all changes, or none of them, for each job.
 template <class Changes>
@@ -91,48 +55,6 @@ Mean best_of(const Cases& cases, size_t measure, Changes changes) {
     return best;
 }
 
-std::array<Mean, std::size(lies)> by_lie(const Cases& cases, size_t measure) {
-    std::array<Mean, std::size(lies)> all;
-    for (const Case& c : cases)
-        for (const Told& told : c.by_lies)
-            all[told.lie].add(c.workload, percent(c, told.gains, measure));
-    return all;
-}
-
-bool splits(size_t lie) { return std::strcmp(lies[lie].kind, "split") == 0; }
-
-// What a lie gains that is chosen beforehand.
-struct Chosen {
-    std::set<std::string> names;
-    Mean percent_of_job, percent_of_sum;
-};
-
-Chosen chosen(const Cases& cases, size_t measure) {
-    Chosen r;
-    for (const size_t told_half : {0U, 1U}) {
-        std::array<Cases, 2> halves;
-        for (const Case& c : cases) halves[c.workload % 2].push_back(c);
-        auto means = by_lie(halves[1 - told_half], measure);
-        for (size_t n = 0; n < means.size(); ++n)
-            if (splits(n)) means[n] = {};
-        const auto best =
-            std::max_element(means.begin(), means.end(),
-                             [](const Mean& a, const Mean& b) { return a.mean() < b.mean(); });
-        const bool lies_at_all = best->mean() > 0;
-        const auto lie = static_cast<size_t>(best - means.begin());
-        if (!halves[told_half].empty())
-            r.names.insert(lies_at_all ? lies[lie].name() : "the truth");
-        for (const Case& c : halves[told_half]) {
-            const auto told = std::find_if(c.by_lies.begin(), c.by_lies.end(),
-                                           [&](const Told& t) { return t.lie == lie; });
-            const double gain = lies_at_all && told != c.by_lies.end() ? told->gains[measure] : 0;
-            r.percent_of_job.add(c.workload, 100 * gain / c.paid);
-            r.percent_of_sum.add(c.workload, 100 * gain, c.paid);
-        }
-    }
-    return r;
-}
-
 std::vector<std::string> row(const Market& market, const Cases& cases, size_t measure) {
     const Chosen all = chosen(cases, measure);
     std::string names;
@@ -145,7 +67,7 @@ std::vector<std::string> row(const Market& market, const Cases& cases, size_t me
     for (size_t q = 0; q < quarters.size(); ++q) {
         Cases some;
         for (const Case& c : cases)
-            if (c.value == q) some.push_back(c);
+            if (quarter_of(c.value) == q) some.push_back(c);
         const Mean one = chosen(some, measure).percent_of_job;
         if (worst.empty() || one.mean() > worst.mean())
             worst = one, worst_class = quarters[q] + std::string(": ");
@@ -180,7 +102,7 @@ Cases all_cases(const std::vector<sim::Imported>& workloads, const Market& marke
     const auto work = [&] {
         for (size_t w = next++; w < workloads.size(); w = next++) {
             if (workloads[w].jobs.empty()) continue;
-            parts[w] = cases_of(workloads[w], options, asked, controls, w + 1);
+            parts[w] = cases_of(workloads[w], options, run, asked, controls, w + 1);
             for (Case& c : parts[w]) c.workload = w;
         }
     };
@@ -234,7 +156,7 @@ Table each_lie(const Kind& kind, const std::vector<Cases>& by_market) {
             for (const size_t m : {0U, 1U}) cells.push_back(by_lie(cases, m)[lie].text());
             Mean of_sum;
             for (const Case& c : cases)
-                for (const Told& told : c.by_lies)
+                for (const LieTold& told : c.by_lies)
                     if (told.lie == lie) of_sum.add(c.workload, 100 * told.gains[2], c.paid);
             cells.push_back(of_sum.text());
         }

@@ -71,6 +71,49 @@ def test_seeds_give_means_with_confidence_intervals_as_table_json_and_csv(tool, 
         assert (status, out, err.count("\n")) == (2, "", 1), err
 
 
+def test_owners_prices_and_lies_are_compared_over_seeds(tool, files):
+    (files / "config").write_text("use_swf = no\njobs = 15\nproviders = 2\nseed = 7\n"
+                                  "reservation = uniform 1 8\n"
+                                  "interarrival = uniform 0 300\nrun = uniform 60 3000\n")
+    base = ["compare", "-i", "config", "-s", "welfare", "--seeds", "2", "--json", "-", "--owners"]
+    status, out, err = tool("marketsim", *base, "fixed,auto,fixed+auto", "--lies", "4")
+    rows = json.loads(out)
+    assert (status, err) == (0, "") and [row["variant"] for row in rows] == [
+        f"welfare/critical owners={owners}" for owners in ("fixed", "auto", "fixed+auto")]
+    for row in rows:
+        told = row["by_owners"]
+        assert {one["asks"] for one in told["by_owner"]} <= {"fixed", "auto"}
+        assert all(one["earned"]["mean"] >= one["surplus"]["mean"] >= 0 for one in told["by_owner"])
+        assert told["price"]["mean"] > 0 and told["envy_percent"]["mean"] >= 0
+        assert told["welfare"]["ci95"] > 0 and told["lie_chosen_beforehand"]["cases"] > 0
+        assert {"bid x 0.20", "late 60 s"} <= {one["lie"] for one in told["each_lie"]}
+    status, out, err = tool("marketsim", *base, "fixed,auto", "--strategies", "truthful")
+    assert (status, err) == (0, "") and [row["variant"] for row in json.loads(out)] == [
+        "welfare/critical truthful owners=fixed", "welfare/critical truthful owners=auto"]
+    text = tool("marketsim", "compare", "-i", "config", "--owners", "auto")[1]
+    assert "proportional_share/critical owners=auto" in text and "earned" in text
+    for wrong in ([*base, "free"], ["compare", "-i", "config", "--lies", "3"]):
+        status, out, err = tool("marketsim", *wrong)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+
+
+def test_what_is_suspended_stands_in_memory_first(tool, files):
+    (files / "config").write_text("use_swf = no\njobs = 40\nproviders = 2\nmemory = fix 100\n"
+                                  "interarrival = uniform 0 60\nrun = uniform 20 400\nseed = 7\n")
+    figures = []
+    for more in ([], ["--two-stage"]):
+        status, out, err = tool("marketsim", "compare", "-i", "config", "-s", "proportional_share",
+                                *more, "--json", "-")
+        assert (status, err) == (0, "")
+        figures += json.loads(out)
+    disk, memory = figures
+    assert "stops" not in disk and memory["two_stage"] and memory["resumes"] <= memory["stops"]
+    assert memory["moved_mb"] < disk["moved_mb"] / 2 and memory["freezes"] < disk["freezes"] / 2
+    status, out, err = tool("marketsim", "run", "-j", "jobs", "-p", "providers", "-s", "fcfs",
+                            "--two-stage")
+    assert status != 0 and "not the market's own solver" in err and err.count("\n") == 1
+
+
 def test_a_comparison_is_drawn_where_there_is_gnuplot(tool, files):
     if shutil.which("gnuplot") is None:
         pytest.skip("gnuplot is not installed")

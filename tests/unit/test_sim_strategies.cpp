@@ -3,35 +3,24 @@
 // promises is seen in what becomes of its jobs.
 #include <algorithm>
 
-#include "market/sim/import.hpp"
 #include "market/sim/strategies.hpp"
-#include "tests/unit/unit.hpp"
+#include "tests/unit/sim_world.hpp"
 
 using namespace souk;
 using namespace souk::sim;
+using unit::drawn, unit::run;
 
 namespace {
 
 // More work than the machines can do at once, in waves.
 Imported workload(uint64_t seed) {
-    ImportConfig config;
-    config.use_swf = false;
-    config.jobs_max = 150;
-    config.providers = 4;
-    config.reservation = {Distribution::Kind::uniform, {1, 8}};
-    config.speed = {Distribution::Kind::uniform, {50, 200}};
-    config.interarrival = {Distribution::Kind::uniform, {0, 700}};
-    config.memory = {Distribution::Kind::fix, {10}};
-    config.seed = seed;
-    auto drawn = draw_workload(config);
-    ck_assert(drawn.has_value());
-    return std::move(*drawn);
-}
-
-RunOutcome run(const Imported& w, const MarketRunOptions& options) {
-    auto outcome = run_market(w.jobs, w.providers, options);
-    ck_assert_msg(outcome.has_value(), "%s", outcome ? "" : outcome.error().message.c_str());
-    return std::move(*outcome);
+    return drawn(seed, [](ImportConfig& config) {
+        config.jobs_max = 150;
+        config.providers = 4;
+        config.reservation = {Distribution::Kind::uniform, {1, 8}};
+        config.speed = {Distribution::Kind::uniform, {50, 200}};
+        config.interarrival = {Distribution::Kind::uniform, {0, 700}};
+    });
 }
 
 Mix mix_of(const char* name) {

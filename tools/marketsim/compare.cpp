@@ -37,8 +37,10 @@ struct Options {
     std::vector<std::vector<int64_t>> solver_options{market::solver_option_table().size()};
     std::vector<int64_t> networks{100}, disks{100};
     int64_t alpha_s = 10;
-    std::vector<std::string> strategies;
+    std::vector<std::string> strategies, owners;
+    int64_t lies = 0;
     double slack = 6;
+    bool two_stage = false;
     unsigned threads = 0;
 };
 
@@ -70,13 +72,23 @@ std::vector<Parameter> parameters_of(const Options& o) {
     return all;
 }
 
-// With each mix of strategies that is tried.
-void add_mixes(Variant one, const Options& o, std::vector<Variant>& to) {
-    if (o.strategies.empty()) return to.push_back(std::move(one));
+// With each mix of strategies, and each of owners' prices, that is tried.
+void add_mixes(const Variant& one, const Options& o, std::vector<Variant>& to) {
+    std::vector<Variant> some;
     for (const std::string& name : o.strategies) {
-        Variant& mixed = to.emplace_back(one);
+        Variant& mixed = some.emplace_back(one);
         if (auto mix = parse_mix(name)) mixed.mix = std::move(*mix);  // it was checked
         mixed.name += " " + name;
+    }
+    if (o.strategies.empty()) some.push_back(one);
+    for (const Variant& v : some) {
+        for (const std::string& name : o.owners) {
+            Variant& mixed = to.emplace_back(v);
+            if (auto mix = parse_owner_mix(name)) mixed.owners = std::move(*mix);  // likewise
+            mixed.run.envy = true;
+            mixed.name += " owners=" + name;
+        }
+        if (o.owners.empty()) to.push_back(v);
     }
 }
 
@@ -92,6 +104,7 @@ std::vector<Variant> variants_of(const Options& o) {
             one.name = name + "/" + pricing;
             one.run.solver.pricing = pricing;
             one.run.record = !o.plot.empty();
+            one.run.two_stage = o.two_stage;
             std::vector<Variant> some{one};
             for (const Parameter& p : parameters) {
                 const bool matters = p.of.empty() || p.of == name || p.of == pricing;
@@ -107,7 +120,7 @@ std::vector<Variant> variants_of(const Options& o) {
                     }
                 some = std::move(more);
             }
-            for (Variant& v : some) add_mixes(std::move(v), o, out);
+            for (const Variant& v : some) add_mixes(v, o, out);
         }
     return out;
 }
@@ -164,6 +177,26 @@ Result<std::vector<Imported>> workloads_of(const Options& o) {
     return out;
 }
 
+// What jobs that the seed draws gain by lies.
+Result<Cases> lies_told(const Imported& w, const MarketRunOptions& options, int64_t jobs,
+                        size_t seed) {
+    std::string error;
+    const Runs runs = [&](const Imported& workload, const MarketRunOptions& run) {
+        auto outcome = run_market(workload.jobs, workload.providers, run);
+        if (outcome) return std::move(*outcome);
+        error = outcome.error().message;
+        RunOutcome none;
+        none.jobs.resize(workload.jobs.size());
+        return none;
+    };
+    MarketRunOptions plain = options;
+    plain.record = plain.envy = false;
+    Cases cases = cases_of(w, plain, runs, jobs, false, seed + 1);
+    if (!error.empty()) return fail("while a job lies: " + error);
+    for (Case& c : cases) c.workload = seed;
+    return cases;
+}
+
 void run_all(std::vector<Variant>& variants, const std::vector<Imported>& workloads,
              const Options& options) {
     const size_t cores =
@@ -174,6 +207,7 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
     for (Variant& v : variants) {
         v.reports.resize(workloads.size());
         v.strategies.resize(workloads.size());
+        v.standings.resize(workloads.size());
     }
     std::atomic<size_t> next{0};
     const auto work = [&] {
@@ -184,11 +218,19 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
             MarketRunOptions run = v.run;
             run.record = v.run.record && seed == 0;
             if (!v.mix.of.empty()) run.terms = terms_of(w.jobs, v.mix, options.slack, seed + 1);
+            if (!v.owners.of.empty()) run.asks = asks_of(w.providers.size(), v.owners, seed + 1);
             Result<RunOutcome> outcome = run_market(w.jobs, w.providers, run);
             if (outcome) {
                 v.reports[seed] = report_of(w.jobs, w.providers.size(), *outcome, options.alpha_s);
                 if (!v.mix.of.empty())
                     v.strategies[seed] = by_strategy(w.jobs, run.terms, *outcome, options.alpha_s);
+                if (!v.owners.of.empty())
+                    v.standings[seed] = standing_of(w, run, *outcome, options.alpha_s);
+                if (options.lies > 0) {
+                    auto told = lies_told(w, run, options.lies, seed);
+                    if (!told) errors[i] = told.error().message;
+                    if (told) v.standings[seed].cases = std::move(*told);
+                }
                 if (seed == 0) v.outcome = std::move(*outcome);
             } else {
                 errors[i] = outcome.error().message;
@@ -212,7 +254,7 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
     const Imported& first = workloads.front();
     std::string text = workloads.size() > 1 ? estimates_table(variants, workloads.size())
                                             : table(variants, value_classes_of(first.jobs));
-    text += strategies_table(variants);
+    text += strategies_table(variants) + owners_table(variants);
     const std::string json = json_text(variants, options.alpha_s);
     OutputFiles files;
     for (const std::string& input : {options.jobs, options.providers, options.import})
@@ -277,6 +319,19 @@ void add_options(CLI::App& app, Options& options) {
             return mix ? std::string() : mix.error().message;
         });
     app.add_option(
+           "--owners", options.owners,
+           "with commas: how the owners ask: fixed (their reserve), auto (what pvdctl set price "
+           "auto learns, at least their reserve), fixed+auto (each draws one)")
+        ->delimiter(',')
+        ->check([](const std::string& name) {
+            const auto mix = parse_owner_mix(name);
+            return mix ? std::string() : mix.error().message;
+        });
+    app.add_option("--lies", options.lies,
+                   "with --owners: so many jobs of each seed tell each lie, one at a time, and "
+                   "what they gain is said")
+        ->check(CLI::Range(int64_t{1}, int64_t{1'000}));
+    app.add_option(
            "--slack", options.slack,
            "with --strategies: a job's time is drawn from 1.2 to so many times its run time")
         ->check(CLI::Range(1.2, 1'000.0))
@@ -286,6 +341,7 @@ void add_options(CLI::App& app, Options& options) {
             "as the first option: jobs of several components, the reference's policies beside the "
             "market (the same as marketsim coallocation, with its options)");
     add_varied(app, options);
+    add_two_stage(app, options.two_stage);
     app.add_option("--alpha", options.alpha_s,
                    "seconds (or 10m) below which a run does not count in bounded slowdown")
         ->transform(as_seconds())
@@ -325,6 +381,8 @@ int marketsim_compare(int argc, char** argv) {
         return usage_error(app, "--coallocation comes first, and options of its own after it");
     if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
         return usage_error(app, "needs --jobs and --providers, or --import");
+    if (options.lies > 0 && options.owners.empty())
+        return usage_error(app, "--lies needs --owners");
     if (options.seeds > 1 && options.import.empty())
         return usage_error(
             app, "--seeds needs --import: job and provider files are the same for every seed");

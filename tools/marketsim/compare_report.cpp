@@ -175,6 +175,7 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
                                 {"in_time", figure(f.in_time)}});
             one["by_strategy"] = rows;
         }
+        if (v.error.empty() && !v.owners.of.empty()) one["by_owners"] = owners_json(v);
         json.push_back(one);
     }
     return json.dump(2) + "\n";

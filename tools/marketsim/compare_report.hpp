@@ -3,15 +3,28 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "market/sim/lies.hpp"
 #include "market/sim/market_run.hpp"
+#include "market/sim/owners.hpp"
 #include "market/sim/report.hpp"
 #include "market/sim/strategies.hpp"
 #include "market/sim/value_classes.hpp"
 
 namespace souk::tools {
+
+// What users and owners had of one run.
+struct Standing {
+    double price = 0;  // paid for a CPU-hour of work on a standard machine
+    double wait_s = 0, slowdown = 0, welfare = 0, envy = 0;  // means; envy: % of welfare
+    std::vector<sim::ByOwner> owners;
+    sim::Cases cases;  // of jobs that lie
+};
+Standing standing_of(const sim::Imported& workload, const sim::MarketRunOptions& run,
+                     const sim::RunOutcome& outcome, int64_t alpha_s);
 
 // One combination, and what came of it.
 struct Variant {
@@ -21,6 +34,8 @@ struct Variant {
     std::vector<sim::RunReport> reports;  // one for each seed
     sim::Mix mix;  // of the strategies of its jobs; none: all bid their value
     std::vector<std::vector<sim::ByStrategy>> strategies;  // for each seed
+    sim::OwnerMix owners;             // none: all ask their reserve, and nothing of it is said
+    std::vector<Standing> standings;  // likewise
     std::string error;
     const sim::RunReport& report() const { return reports.front(); }
 };
@@ -32,6 +47,9 @@ std::string estimates_table(const std::vector<Variant>& variants, size_t seeds);
 std::string csv_text(const std::vector<Variant>& variants);
 // What each strategy paid, and how it fared, in each mix; empty if none was tried.
 std::string strategies_table(const std::vector<Variant>& variants);
+// What users and owners had in each mix of owners; empty if none was tried.
+std::string owners_table(const std::vector<Variant>& variants);
+nlohmann::ordered_json owners_json(const Variant& variant);
 std::string table(const std::vector<Variant>& variants,
                   const std::vector<sim::ValueClass>& classes);
 std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s);

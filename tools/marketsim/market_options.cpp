@@ -108,10 +108,19 @@ void add_market_options(CLI::App& app, MarketRunOptions& options) {
     };
     speed("--network", options.network_mb_per_s, "MB/s of a migration");
     speed("--disk", options.disk_mb_per_s, "MB/s of a freeze and of a thaw");
+    add_two_stage(app, options.two_stage);
+}
+
+void add_two_stage(CLI::App& app, bool& two_stage) {
+    app.add_flag("--two-stage", two_stage,
+                 "what is suspended stands in memory first, and goes to disk when that is wanted, "
+                 "or is not worth it any more by the record of such cases");
 }
 
 Status check_market_options(MarketRunOptions& options) {
     if (!options.decided_by.empty()) TRY(set_decider(options, options.decided_by));
+    if (options.two_stage && options.decider)
+        return fail("--two-stage: " + options.decided_by + " is not the market's own solver");
     market::Solver solver;
     return solver.set_options(options.solver);
 }
@@ -210,6 +219,11 @@ std::string report_json(const RunReport& r, const MarketRunOptions& options, int
                                        {"makespan_s", r.end_s},
                                        {"by_value", by_value}});
     if (r.files_mb > 0) json["files_mb"] = r.files_mb;
+    if (options.two_stage) {
+        json["two_stage"] = true;
+        json["stops"] = r.stops;
+        json["resumes"] = r.resumes;
+    }
     return json.dump(2) + "\n";
 }
 

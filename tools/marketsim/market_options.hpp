@@ -34,6 +34,7 @@ nlohmann::ordered_json solver_json(const market::SolverOptions& options);
 // Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the
 // parsing.
 void add_market_options(CLI::App& app, sim::MarketRunOptions& options);
+void add_two_stage(CLI::App& app, bool& two_stage);
 // Whether the solver takes them; sets who decides.
 Status check_market_options(sim::MarketRunOptions& options);
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// StoppedJobs: which suspended jobs of a simulated market stand in memory, and where; and the
+// record that says how long that is worth it (market/core/stop_record.hpp). What stands has its
+// memory until somebody who has a place there needs it; then those with the lowest bids go to disk
+// first, of equal ones who stopped last. Pure; jobs and providers by index.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "market/core/stop_record.hpp"
+#include "market/sim/market_files.hpp"
+
+namespace souk::sim {
+
+class StoppedJobs {
+  public:
+    StoppedJobs(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
+                int64_t disk_mb_per_s);
+
+    // It has a place, and its memory, there; or no more.
+    void holds(uint32_t job, uint32_t provider) { placed_mb_[provider] += memory(job); }
+    void leaves(uint32_t job, uint32_t provider) { placed_mb_[provider] -= memory(job); }
+    // It stands there. Returns after how many seconds it goes to disk; below 0: never.
+    int64_t stops(uint32_t job, uint32_t provider, int64_t now_s);
+    // Its bid has won a place again.
+    void wins(uint32_t job, int64_t now_s);
+    // It goes to disk: its time is over.
+    void goes_to_disk(uint32_t job) { forget(job); }
+    // Who has to go for those who have places there; all, where it leaves.
+    std::vector<uint32_t> wanted(uint32_t provider, bool all, int64_t now_s);
+
+  private:
+    struct One {
+        int64_t since_s = -1;   // below 0: what became of it is in the record
+        int32_t provider = -1;  // in whose memory it stands; below 0: in none
+    };
+    int64_t memory(uint32_t job) const { return jobs_[job].memory_mb; }
+    Nanos write_of(uint32_t job) const;
+    void forget(uint32_t job);
+
+    std::span<const SimJob> jobs_;
+    std::span<const SimProvider> providers_;
+    int64_t disk_mb_per_s_;
+    market::StopRecord record_;
+    std::vector<One> ones_;
+    std::vector<std::set<uint32_t>> standing_;  // by provider
+    std::vector<int64_t> placed_mb_, standing_mb_;
+};
+
+}  // namespace souk::sim
