@@ -103,8 +103,9 @@ Guest::Found Cluster::found(Node& n, const GuestJob& job) {
     // With a lease it does not go on before its home has answered; without, it is as what runs.
     if (f.paused && !f.lapsed && !job.in_place) {
         f.held_by_dump = f.lapsed = job.spec.lease.ns > 0;
-        c.frozen = c.frozen || f.held_by_dump;
     }
+    c.frozen = c.frozen || f.held_by_dump;
+    c.stood = c.stood || (f.held_by_dump && job.in_place);
     f.exited = c.exited && mutation_ != Mutation::lose_exit_status;
     f.wait_status = c.status;
     return f;
