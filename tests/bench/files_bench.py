@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: three ways to a directory, and what is measured of each.
 """files_bench.py [--quick] [--only FIGURE,...]: a home's files over a link, by souk-files and by
 sshfs, and the directory itself beside them; of sequential reads and writes also a bare stream over
 that link. JSON on standard output. Part of `make bench`.

@@ -451,10 +451,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
-                "--detach, --name, --move, --net, --files, --local-path, --files-snapshot, "
-                "--tcp, "
-                "--checkpoint-every, "
-                "--must-migrate and --restart are only for a new job");
+                "--detach, --name, --move, --net, --files, --local-path, --files-snapshot, --tcp, "
+                "--checkpoint-every, --must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)
             return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given)
