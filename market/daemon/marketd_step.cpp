@@ -102,7 +102,8 @@ void Marketd::step() {
     else
         timer_ = loop_.at(next, [this] { wake(); });
     const Nanos took = Loop::now() - began;
-    rests_until_ = took < long_step ? Nanos{} : Loop::now() + std::min(Nanos{took.ns / 2}, rest_max);
+    const Nanos rest = std::min(Nanos{took.ns / 2}, rest_max);
+    rests_until_ = took < long_step ? Nanos{} : Loop::now() + rest;
 }
 
 void Marketd::flush() {
