@@ -269,6 +269,7 @@ void Reading::add_place(Settings& all) {
     all.insert(all.end(), some.begin(), some.end());
 }
 
+// Long: one table.
 void Reading::add_jobs(Settings& all) {
     Config& c = config;
     const std::vector<std::string> wakes = {"all", "fit", "one"};

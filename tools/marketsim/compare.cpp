@@ -290,6 +290,7 @@ void add_varied(CLI::App& app, Options& options) {
     list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
 }
 
+// Long: an option each.
 void add_options(CLI::App& app, Options& options) {
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
