@@ -170,6 +170,7 @@ class Guest {
         uint32_t running = 0;    // use CPUs, or may at any moment
         uint32_t in_memory = 0;  // with those that stand
         uint32_t all = 0;        // with capsules, and images on the disk
+        uint32_t going = 0;      // of these: what a copy elsewhere needs, or is being removed
         int64_t memory_mb = 0;
         std::string who = {};  // holds things up, for people
     };

@@ -292,10 +292,11 @@ Guest::Here Guest::here(const NodeName& self) const {
         if (at_home || e.in<state::Failed>()) continue;
         ++here.all;
         here.running += runs(e);
+        const auto* r = e.in<Running>();
+        here.going += (r && r->retained) || e.in<state::Closing>();
         if (!in_memory(e)) continue;
         ++here.in_memory;
         here.memory_mb += e.job.memory_mb;
-        const auto* r = e.in<Running>();
         const Trouble& why = in_place(e) ? e.why : r ? why_immovable(e) : e.leaving.looked;
         if (said || (!here.who.empty() && why.empty() && !runs(e))) continue;
         said = !why.empty();
@@ -306,6 +307,7 @@ Guest::Here Guest::here(const NodeName& self) const {
                     : runs(e)                ? "it runs"
                                              : "it stands in memory");
     }
+    here.going += static_cast<uint32_t>(leaving_.size());
     here.all += static_cast<uint32_t>(leaving_.size());
     if (here.in_memory == 0 && here.all > 0) here.who = "images are on its disk";
     return here;

@@ -63,6 +63,7 @@ void Agent::write_guests(JsonWriter& j) const {
 
 void Agent::when_guests_left(const std::string& job, std::function<void()> done) {
     const auto gone = [this, job] {
+        if (job.empty() && guests_->machine().here(config_.node).going > 0) return false;
         const auto left = guests_->machine().left();
         return std::all_of(left.begin(), left.end(), [&](const Guest::Left& l) {
             return job.empty() ? l.stands : l.key.id.text() != job;

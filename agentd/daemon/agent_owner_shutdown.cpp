@@ -35,6 +35,7 @@ bool Agent::is_empty() const { return guests_now().here == 0; }
 
 void Agent::see_empty() {
     if (!shutting_down_ || !shutdown_ || !shutdown_->held()) return;
+    if (guests_->machine().here(config_.node).going > 0) return;
     for (const Guest::Left& guest : guests_->machine().left())
         if (!guest.stands) return;
     log_.notice(is_empty() ? "empty: the machine may be switched off"

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Those that come first change no setting that a later one needs.
 GUIDES = ["docs/getting-started", "docs/user", "docs/owner", "docs/operator", "docs/decision-log",
           "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates", "docs/files",
-          "docs/mmon", "docs/web"]
+          "docs/gangs", "docs/mmon", "docs/web"]
 PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
             "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
             "systemd-tmpfiles", "grep")
@@ -38,6 +38,9 @@ ELSEWHERE = [
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
+    # Its files must lie where they can be copied by reference.
+    ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",
+     "cluster/test_files_snapshot.py", '"--files-snapshot"'),
     ("marketctl web-token", "cluster/test_web_orders.py", "web-token"),
 ]
 ALL_ELSEWHERE = ("docs/certificates", "docs/web")

@@ -43,8 +43,8 @@ CapsuleRig::~CapsuleRig() {
     (void)capsule.pidfd().reap();
 }
 
-void CapsuleRig::start(const LaunchSpec& spec, int cgroup) {
-    ck_assert(client.start(spec, cgroup).has_value());
+void CapsuleRig::start(const LaunchSpec& spec, int cgroup, bool hold) {
+    ck_assert(client.start(spec, cgroup, -1, hold).has_value());
 }
 
 void CapsuleRig::drop_connection() {
@@ -56,7 +56,7 @@ void CapsuleRig::connect_again() {
     auto again = Capsule::reconnect(dir.fd.get(), capsule.id());
     ck_assert_msg(again.has_value(), "%s", again ? "" : again.error().message.c_str());
     client = CapsuleClient(again->take_connection());
-    welcomed = closed = false;
+    welcomed = closed = held = false;
     ck_assert(client.hello(output.acknowledged[0], output.acknowledged[1]).has_value());
 }
 
@@ -108,6 +108,7 @@ void CapsuleRig::handle(CapsuleClient::Event& e) {
             root = e.value;
             if (e.stream == 1) terminal = tty_key(e.offset, e.limit);
             break;
+        case InitEventKind::held: held = true; break;
         case InitEventKind::exec_failed:
         case InitEventKind::failed:
             failure = e.trouble();

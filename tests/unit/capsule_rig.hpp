@@ -34,7 +34,7 @@ class CapsuleRig {
     // Handles what comes until `done` holds; false after `seconds`.
     bool until(const std::function<bool()>& done, double seconds = 30);
     void pump(int timeout_ms);
-    void start(const LaunchSpec& spec, int cgroup = -1);
+    void start(const LaunchSpec& spec, int cgroup = -1, bool hold = false);
     void drop_connection();
     void connect_again();
     bool ended() const { return exit.has_value() && output.eof[0] && output.eof[1]; }
@@ -46,7 +46,7 @@ class CapsuleRig {
     Capsule capsule;
     CapsuleClient client;
     bool closed = false, welcomed = false, started = false, helpers_ready = false, loaded = false,
-         prepared = false;
+         prepared = false, held = false;
     bool acknowledge = true;
     std::string terminal;  // of the started job, for CRIU
     int root = 0;

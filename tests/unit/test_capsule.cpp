@@ -119,6 +119,41 @@ START_TEST(a_program_that_does_not_exist_is_named_and_a_missing_directory_too) {
 }
 END_TEST
 
+START_TEST(a_held_program_runs_no_byte_until_it_is_released_and_a_new_agent_finds_it_so) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    for (const bool released : {true, false}) {
+        JobOutput output;
+        CapsuleRig rig(output);
+        rig.start(unit::shell("echo ran; exit 3"), -1, true);
+        ck_assert(rig.until([&] { return rig.held; }));
+        rig.drop_connection();
+        rig.connect_again();
+        ck_assert(rig.until([&] { return rig.held; }));
+        ck_assert(!rig.started && !rig.exit && output.text[0].empty());
+        ck_assert(released ? rig.client.release().has_value() : rig.capsule.kill());
+        ck_assert(rig.until([&] { return released ? rig.ended() : rig.closed; }));
+        ck_assert_int_eq(rig.started, released);
+        ck_assert_text(output.text[0], released ? "ran\n" : "");
+        if (released) ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 3);
+    }
+}
+END_TEST
+
+START_TEST(a_released_program_that_does_not_exist_is_named) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    LaunchSpec spec = unit::shell("true");
+    spec.path = "/no/such";
+    rig.start(spec, -1, true);
+    ck_assert(rig.until([&] { return rig.held || rig.failure.has_value(); }));
+    if (rig.held) ck_assert(rig.client.release().has_value());
+    ck_assert(rig.until([&] { return rig.failure.has_value(); }));
+    ck_assert_text(*rig.failure, "run /no/such: No such file or directory");
+    ck_assert(!rig.started && rig.program_failure);
+}
+END_TEST
+
 START_TEST(a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
@@ -464,6 +499,8 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,
+           a_held_program_runs_no_byte_until_it_is_released_and_a_new_agent_finds_it_so,
+           a_released_program_that_does_not_exist_is_named,
            a_connection_that_breaks_anywhere_loses_no_byte_in_either_direction,
            output_that_nobody_acknowledges_stops_the_job_and_nothing_is_lost,
            an_acknowledgement_that_is_lost_with_its_connection_is_made_up_for_by_the_next_hello,

@@ -62,8 +62,10 @@ START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
     h.command(GuestVerb::drop);
     ck_assert_text(here(h), "001");
     ck_assert_text(h.g.here("n2").who, "images are on its disk");
+    ck_assert_uint_eq(h.g.here("n2").going, 1);
     h.ended(guest::Removed{});
     ck_assert_text(here(h), "000");
+    ck_assert_uint_eq(h.g.here("n2").going, 0);
     // A destination: its memory comes before it runs.
     Host there;
     there.held();
@@ -83,11 +85,13 @@ START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
     source.command(GuestVerb::commit);
     ck_assert(source.told().state == GuestState::retained);
     ck_assert_text(here(source), "011");
+    ck_assert_uint_eq(source.g.here("n2").going, 1);
     ck_assert_text(source.g.here("n2").who, "n1.1: a copy elsewhere needs its memory");
     // An image lies here for another home; its own home keeps what is its own.
     Host disk;
     disk.recovered(GuestState::frozen, false, {.image_complete = true});
     ck_assert_text(here(disk), "001");
+    ck_assert_uint_eq(disk.g.here("n2").going, 0);  // it stays
     ck_assert_uint_eq(disk.g.here("n1").all, 0);
 }
 END_TEST
