@@ -84,7 +84,9 @@ END_TEST
 START_TEST(a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     std::vector<Fd> files;
-    for (int i = 0; i < 200; ++i) files.emplace_back(::open("/dev/null", O_RDWR));
+    constexpr int count = 200;
+    files.reserve(count);
+    for (int i = 0; i < count; ++i) files.emplace_back(::open("/dev/null", O_RDWR));
     JobOutput output;
     CapsuleRig rig(output);
     ck_assert(rig.until([&] { return rig.welcomed; }));
@@ -130,7 +132,7 @@ START_TEST(a_held_program_runs_no_byte_until_it_is_released_and_a_new_agent_find
         rig.connect_again();
         ck_assert(rig.until([&] { return rig.held; }));
         ck_assert(!rig.started && !rig.exit && output.text[0].empty());
-        ck_assert(released ? rig.client.release().has_value() : rig.capsule.kill());
+        ck_assert((released ? rig.client.release() : rig.capsule.kill()).has_value());
         ck_assert(rig.until([&] { return released ? rig.ended() : rig.closed; }));
         ck_assert_int_eq(rig.started, released);
         ck_assert_text(output.text[0], released ? "ran\n" : "");
