@@ -358,6 +358,7 @@ void GuestHost::guest_removed(const GuestKey& key) {
     forget_key(key);
     guest::Outputs none;
     guest_.ended(key, guest::Removed{}, none);
+    own_.guests_stepped();
 }
 
 bool GuestHost::cell_output(const GuestKey& key, uint32_t stream, uint64_t offset,

@@ -9,16 +9,19 @@ long the 2 ms take. Times are from its start: `detected` (the first answer of pv
 says so: a look each few ms), then as agentd measures them itself (pvdctl history): `lowered`,
 `frozen` (no guest runs), `gone` (no guest holds memory), `empty` (no image is there either).
 
-Both nodes are this one machine, so a guest that has left still runs beside the owner. What he feels
-of guests is therefore measured where they stay and are lowered: the p99 of the same program beside
+Both nodes are this one machine, so a guest that has left still runs beside the owner, and is use of
+his to the other node: it sleeps between returns, as long as a file is not there. What he feels of
+guests is therefore measured where they stay and are lowered: the p99 of the same program beside
 such a guest, and without guests; the goal is 1.05 of that at most. Prints a table; with --json all
 figures instead."""
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import market as souk
@@ -37,11 +40,13 @@ STEPS = ('detected', 'lowered', 'frozen', 'gone', 'empty')
 KEYS = {'lowered': 'free_cpu_ms', 'frozen': 'stopped_ms', 'gone': 'free_memory_ms',
         'empty': 'empty_ms'}
 GUEST = '''
-import sys, time
+import os, sys, time
 held = bytearray(int(sys.argv[1]) << 20)
 while True:
     for at in range(0, len(held), 4096):
         held[at] = (held[at] + 1) & 255
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.02)
 '''
 OWNER = '''
 import signal, sys, time
@@ -82,15 +87,17 @@ def pvdctl(market, node, *words):
     return json.loads(market.tool('pvdctl', '--json', '--node', node, *words))
 
 
-def configure(market, node, rung):
+def configure(market, node, rung=None):
+    """What an owner's use brings; none: nothing, so a guest may come at any time."""
     path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
     with open(path) as f:
         text = f.read().split('\nowner_return')[0]
     with open(path, 'w') as f:
-        f.write(text + CONFIGURATION.format(rung=rung))
+        f.write(text + (CONFIGURATION.format(rung=rung) if rung else ''))
     status = json.loads(market.tool('souk', 'status', '--json'))
     os.kill(next(n['pid'] for n in status['nodes'] if n['name'] == node), signal.SIGHUP)
-    market.wait(lambda: 'presence' in pvdctl(market, node, 'status'), 10, 'the keys are not taken')
+    market.wait(lambda: ('presence' in pvdctl(market, node, 'status')) is bool(rung), 10,
+                'the keys are not taken')
 
 
 def presence(market, node):
@@ -103,23 +110,44 @@ def goes_to(market, job, node):
         market.tool('marketctl', 'release', job)
 
 
-def beside_lowered(market, job, node, seconds):
+class Work:
+    """The guest computes while the file is there."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, 'work')
+
+    def begins(self):
+        with open(self.path, 'w'):
+            pass
+
+    def rests(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+
+def beside_lowered(market, job, work, node, seconds):
     """The owner's p99 while the guest stays, and is lowered."""
-    configure(market, node, 'lower')
+    configure(market, node)
     goes_to(market, job, node)
+    configure(market, node, 'lower')
+    work.begins()
     owner = Owner()
     try:
         market.wait(lambda: presence(market, node).get('guests') == 'lowered', 20, 'not lowered')
         time.sleep(seconds)
     finally:
+        work.rests()
         late = owner.end()
     return quantile(late, 0.99)
 
 
-def one_return(market, job, node, limit):
+def one_return(market, job, work, node, limit):
     """Until the machine is empty: {step: ms}, and the owner's delays."""
-    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
+    configure(market, node)
     goes_to(market, job, node)
+    work.begins()
+    configure(market, node, 'leave')
+    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
     before = [r['number'] for r in pvdctl(market, node, 'history', '1')['returns']]
     owner = Owner()
     try:
@@ -132,23 +160,23 @@ def one_return(market, job, node, limit):
         market.wait(lambda: 'empty_ms' in newest(), limit, f'{node} does not get empty')
         times.update({step: newest().get(key) for step, key in KEYS.items()})
     finally:
+        work.rests()
         late = owner.end()
     return times, late
 
 
-def measure(market, size, returns, limit):
+def measure(market, size, work, returns, limit):
     node = market.nodes[1]
     submitted = json.loads(market.tool(
         'srun', '--node', market.nodes[0], '--detach', '--json', '-p', '100', '-m',
-        str(size + 64), '/usr/bin/python3', '-c', GUEST, str(size)))
+        str(size + 64), '/usr/bin/python3', '-c', GUEST, str(size), work.path))
     job = submitted['id']
     steps, late = {step: [] for step in STEPS}, []
     try:
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
-        lowered = beside_lowered(market, job, node, 10)
-        configure(market, node, 'leave')
+        lowered = beside_lowered(market, job, work, node, 10)
         for _ in range(returns):
-            times, delays = one_return(market, job, node, limit)
+            times, delays = one_return(market, job, work, node, limit)
             for step, ms in times.items():
                 if ms is not None:
                     steps[step].append(ms)
@@ -191,9 +219,11 @@ def main():
     args = parser.parse_args()
     market = souk.Market(BIN, nodes=2)
     try:
-        base = alone(10)
-        rows = [measure(market, int(size), args.returns, args.limit)
-                for size in args.sizes.split(',')]
+        # Of each node, which the guest sees wherever it is.
+        with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
+            base = alone(10)
+            rows = [measure(market, int(size), Work(directory), args.returns, args.limit)
+                    for size in args.sizes.split(',')]
     finally:
         market.close()
     if args.json:

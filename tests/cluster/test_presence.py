@@ -41,6 +41,8 @@ def test_guests_are_lowered_and_leave_while_the_owner_uses_the_node(market):
             assert told["presence"]["guests"] in ("leaving", "evacuated"), told
             said = market.tool("pvdctl", "--node", at, "status").stdout
             assert "Your use:" in said and re.search("guests (leave|are gone)", said), said
+            until("nothing of it is there any more", lambda: "empty_ms" in market.ctl(
+                "pvdctl", "--node", at, "history", "1")["returns"][0])
     finally:
         hog.kill()
         hog.wait()
