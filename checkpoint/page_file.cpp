@@ -49,6 +49,7 @@ Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int imag
     TRY_ASSIGN(w->file_, open_at(to.directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
     const uint64_t plain = bytes_of(w->ranges_);
     const auto bytes = static_cast<off_t>(to.key ? ChunkCipher::stored_bytes(plain) : plain);
+    w->bytes_ = static_cast<uint64_t>(bytes);
     if (bytes > 0 && ::fallocate(w->file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP)
         return fail_errno("room for its memory", errno);
     if (to.key) {

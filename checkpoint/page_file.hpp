@@ -38,6 +38,9 @@ class PageFileWrite {
                                                         const Target& to,
                                                         const std::map<pid_t, pid_t>& pids,
                                                         Done done);
+    // In the file now, and when it is whole.
+    uint64_t written() const { return written_; }
+    uint64_t bytes() const { return bytes_; }
 
   private:
     PageFileWrite(Loop& loop, Done done) : loop_(loop), done_(std::move(done)) {}
@@ -58,7 +61,7 @@ class PageFileWrite {
     std::vector<PageRange> ranges_;
     size_t index_ = 0;         // of the range that is being written
     uint64_t index_done_ = 0;  // pages of it
-    uint64_t written_ = 0, sync_from_ = 0;
+    uint64_t written_ = 0, sync_from_ = 0, bytes_ = 0;
     Digest digest_;
     std::unique_ptr<char[]> buffer_;
     std::vector<Sync> syncs_;

@@ -145,6 +145,8 @@ class Cell {
         return {true, l.uid, l.gid, l.groups};
     }
     bool has_capsule() const { return capsule_.has_value() && life_ != Life::gone; }
+    // How far its memory is on the way to this node's disk.
+    std::optional<FrozenSteps::Progress> writing(Nanos now) const { return steps_.progress(now); }
     // Of its capsule, "n1/jobs/c7"; empty: there is none.
     const std::string& cgroup_name() const { return cgroup_name_; }
 

@@ -82,6 +82,7 @@ void FrozenSteps::flush_next() {
 // its memory
 
 void FrozenSteps::write(int image, const PageFileWrite::Target& to) {
+    writing_since_ = Loop::now();
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, hooks_.pids());
         TRY_ASSIGN(writing_, PageFileWrite::start(loop_, image, to, pids_inside(pids),
@@ -93,6 +94,11 @@ void FrozenSteps::write(int image, const PageFileWrite::Target& to) {
         return {};
     };
     if (auto started = start(); !started) hooks_.failed(started.error());
+}
+
+std::optional<FrozenSteps::Progress> FrozenSteps::progress(Nanos now) const {
+    if (!writing_) return std::nullopt;
+    return Progress{writing_->written(), writing_->bytes(), now - writing_since_};
 }
 
 void FrozenSteps::stop() {

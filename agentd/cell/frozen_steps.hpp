@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +41,12 @@ class FrozenSteps {
     void share(int image);
     void flush();
     void write(int image, const PageFileWrite::Target& to);
+    // How far that is; none: it is not under way.
+    struct Progress {
+        uint64_t written = 0, bytes = 0;
+        Nanos span;  // since it began
+    };
+    std::optional<Progress> progress(Nanos now) const;
     // Whatever is under way is over; no hook is called.
     void stop();
 
@@ -60,6 +67,7 @@ class FrozenSteps {
     Timer share_timer_;
     std::unique_ptr<Flush> flush_;
     std::unique_ptr<PageFileWrite> writing_;
+    Nanos writing_since_;
 };
 
 }  // namespace souk

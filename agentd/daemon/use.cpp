@@ -53,6 +53,9 @@ std::vector<JobSend> GuestHost::sends() const {
     std::vector<JobSend> all;
     precopy_->progress(Loop::now(), all);
     transfers_->progress(Loop::now(), all);
+    for (const auto& [key, cell] : cells_)
+        if (const auto p = cell->writing(Loop::now()))
+            all.push_back({key.id, key.epoch, node_, p->written, p->bytes, p->span});
     return all;
 }
 

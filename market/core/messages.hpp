@@ -163,7 +163,7 @@ struct JobUse {
     bool ended = false;  // it runs there no more: this is all
     bool operator==(const JobUse&) const = default;
 };
-// Source to market: how far it is with sending a job's image and memory to another node.
+// Source to market: how far it is with sending a job's memory to another node, or to its own disk.
 struct JobSend {
     JobId id;
     Epoch epoch;  // of the copy that is sent

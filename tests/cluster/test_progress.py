@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, until
 from test_three_questions import web  # noqa: F401 (a fixture)
 
 # As many MB as its argument, which no two pages share, and which do not shrink on the way.
@@ -50,6 +50,29 @@ def test_how_far_a_drain_is_with_its_guest_is_said_everywhere(market, web, slow)
     ended = market.until_job(job.id, "is elsewhere", lambda j: j["status"] in ("run", "suspend"))
     assert "sent_bytes" not in ended
     market.tool("pvdctl", "--node", "n2", "market", "on")
+    market.until_runs(job.id)
+    job.process.stdin.close()
+    assert job.wait() == 0
+
+
+def test_how_far_a_freeze_is_with_its_memory_is_said(market):
+    job = market.srun("--node", "n1", "-p", 50, "-m", "1G", "/usr/bin/python3", "-c", HOLDS, "700",
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    at = market.until_runs(job.id)["where"]
+    freeze = subprocess.Popen([f"{BIN}/marketctl", "--hold", "freeze", job.id], env=market.env)
+    seen = []
+
+    def looked():
+        here = market.ctl("pvdctl", "--node", at, "status")["here"]
+        seen.extend((g["sent_bytes"], g["sending_bytes"]) for g in here
+                    if g["job"] == job.id and "sending_bytes" in g)
+        return freeze.poll() is not None
+    until("it is frozen", looked)
+    assert freeze.returncode == 0 and seen, seen
+    assert seen == sorted(seen) and all(0 <= some <= all_ for some, all_ in seen), seen
+    assert 700 << 20 <= seen[0][1] < 800 << 20, seen
+    market.tool("marketctl", "release", job.id)
     market.until_runs(job.id)
     job.process.stdin.close()
     assert job.wait() == 0
