@@ -67,6 +67,7 @@ struct Init {
     int queues;
     bool own_net, private_tmp;
     bool files;                // the job's root is SOUK_FILES_ROOT
+    bool served;               // ... and SOUK_FILES_FD is its device
     int lease_timer, freezer;  // freezer: the file that stops the job, -1 without a lease
     uint64_t lease_until;      // 0: no lease
     uint64_t lease_stopped;    // the deadline at which it stopped the job, until that is told

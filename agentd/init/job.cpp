@@ -159,6 +159,9 @@ void wait_for_release(int report, int gate) {
 [[noreturn]] void run_child(int report, int filter, int gate) {
     const SpecView& v = launch.view;
     const souk_spec* s = v.head;
+    // With the mount's device open, it would wait for ever for a file that its home does not
+    // answer for, also when it is killed (setup.cpp, lay_all_over_served).
+    if (g.served) syscall(SYS_close_range, SOUK_FILES_FD, SOUK_FILES_FD + 1, 0U);
     setsid();
     if (s->tty && ioctl(g.slave, TIOCSCTTY, 0) != 0) child_failed(report, in_terminal);
     for (int i = 0; i < 3; ++i)

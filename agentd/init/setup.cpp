@@ -213,6 +213,7 @@ void set_up_files(const Wishes& wishes, int tree) {
     if (tree < 0) {
         mount_files(wishes.checks);
         lay_all_over_served(wishes, over);
+        g.served = true;
     } else {
         if (syscall(SYS_move_mount, tree, "", AT_FDCWD, SOUK_FILES_ROOT, move_from_fd) != 0)
             give_up("mount " SOUK_FILES_ROOT);

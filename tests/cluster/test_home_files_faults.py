@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What dies while a job sees its home's files."""
 import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 
-from conftest import alive, until
+from conftest import alive, read_text, until
+from files_tree import Tree
 from test_home_files import begin, check_end, servers, until_it_works
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
@@ -60,6 +62,37 @@ def test_a_job_that_is_cancelled_leaves_no_process(market, top):
     market.until_runs(job.id, "n1")
     until_it_works(top)
     market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    until("all have ended", lambda: not servers(market, "serve") and not servers(market, "client"))
+
+
+def waiting_for_files(market):
+    """Processes of souk-init that a file system of a job's home keeps waiting."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+            if "request_wait" in read_text(f"/proc/{pid}/wchan") and
+            "souk-init" in read_text(f"/proc/{pid}/cmdline")]
+
+
+def test_a_job_that_is_killed_while_it_waits_for_its_program_is_gone(market, top, tmp_path_factory):
+    far = Tree(tmp_path_factory.mktemp("far"), home=top)
+    shutil.copy2("/bin/true", top / "mine")
+    for node in market.nodes():
+        market.tool("pvdctl", "--node", node, "set", "price", "1000")
+    try:
+        job = market.srun("-p", 50, "--files=home", "--node", "n3", far.here / "mine", cwd="/")
+        id = job.id
+        os.kill(int(far.server), signal.SIGSTOP)  # now nobody says what its program is
+        market.tool("pvdctl", "--node", "n1", "set", "price", "1")
+        stuck = until("it waits", lambda: waiting_for_files(market))
+        for pid in servers(market, "client"):
+            os.kill(pid, signal.SIGKILL)
+        market.tool("marketctl", "cancel", id)
+        until("it has ended", lambda: not any(alive(pid) for pid in stuck))
+    finally:
+        os.kill(int(far.server), signal.SIGCONT)
+        for node in market.nodes():
+            market.tool("pvdctl", "--node", node, "set", "price", "1")
+        far.end()
     job.wait()
     until("all have ended", lambda: not servers(market, "serve") and not servers(market, "client"))
 
