@@ -40,14 +40,21 @@ inline bool may_lie_over(std::string_view path) {
     return true;
 }
 
-// Of a node, what it says of itself; an older one would show the job its home's directory and say
-// nothing.
-inline constexpr uint32_t knows_local_paths = 1;
+// Of a node, what it says of itself; an older one would show the job its home's directory, or take
+// no snapshots of it, and say nothing.
+inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2;
 
-// The first directory that the job asks for and such a node would not show; empty: none.
-inline std::string path_not_known(const JobSpec& spec, uint32_t knows) {
-    const bool asks = spec.files == FilesMode::home && !spec.local_paths.empty();
-    return asks && (knows & knows_local_paths) == 0 ? spec.local_paths.front() : std::string();
+// Why such a node cannot have the job; nothing: it can.
+inline Trouble not_known(const JobSpec& spec, uint32_t knows) {
+    if (spec.files != FilesMode::home) return {};
+    if (!spec.local_paths.empty() && (knows & knows_local_paths) == 0)
+        return because(CauseCode::path_not_offered, {{"path", spec.local_paths.front()}});
+    if (spec.files_snapshot && (knows & knows_files_snapshot) == 0)
+        return because(CauseCode::not_carried_out,
+                       {{"text",
+                         "this node is of an older version, which takes no snapshots of a "
+                         "job's files (srun --files-snapshot)"}});
+    return {};
 }
 
 // What lies over the tree of a job with its home's files, by where it lies.

@@ -20,7 +20,7 @@ void Agent::wire_peers() {
     peers.undelivered = [this](const NodeName& node, const GuestCommand& c) {
         home_step([&](Home& h, home::Outputs& out) { h.undelivered(node, c, Loop::now(), out); });
     };
-    peers.too_old = [this](const NodeName& node, const GuestCommand& c, const std::string& path) {
+    peers.too_old = [this](const NodeName& node, const GuestCommand& c, const Trouble& why) {
         GuestEvent refused;
         refused.id = c.id;
         refused.epoch = c.epoch;
@@ -29,7 +29,7 @@ void Agent::wire_peers() {
             refused.error = ENOENT;
             refused.program_error = true;
         }
-        refused.why = because(CauseCode::path_not_offered, {{"path", path}});
+        refused.why = why;
         guest_event(node, refused);
     };
     peers.from_guest = [this](const NodeName& node, const wire::Frame& f) {

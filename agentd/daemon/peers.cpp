@@ -52,10 +52,10 @@ void Peers::command(const Peer& peer, const GuestCommand& command) {
 // False: its queue is full.
 bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& command) {
     const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
-    const std::string path = comes ? path_not_known(command.spec, to.knows) : std::string();
-    if (path.empty())
+    const Trouble why = comes ? not_known(command.spec, to.knows) : Trouble();
+    if (why.empty())
         return to.channel->send(wire::frame_type<GuestCommand>, wire::pack(command)).has_value();
-    loop_.defer([this, node, command, path] { handlers_.too_old(node, command, path); });
+    loop_.defer([this, node, command, why] { handlers_.too_old(node, command, why); });
     return true;
 }
 
@@ -247,7 +247,7 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
                       : in.role == wire::Role::agent ? wire::home_to_agent
                                                      : wire::source_to_agent);
     wire::Welcome welcome{wire::protocol_version, node_, {}, true};
-    welcome.knows = knows_local_paths;
+    welcome.knows = knows_local_paths | knows_files_snapshot;
     (void)in.channel->send(wire::frame::welcome, wire::pack(welcome));
     if (in.role != wire::Role::agent) return;
     // The newest connection of a home counts: an older one is dead or about to be found so.

@@ -33,8 +33,8 @@ class Peers {
         // This node as a home.
         std::function<void(const NodeName&)> guest_up;
         std::function<void(const NodeName&, const GuestCommand&)> undelivered;
-        // Of so old a version that it would not show that directory; it is not told the command.
-        std::function<void(const NodeName&, const GuestCommand&, const std::string& path)> too_old;
+        // Of so old a version that it cannot have the job; it is not told the command.
+        std::function<void(const NodeName&, const GuestCommand&, const Trouble& why)> too_old;
         std::function<Status(const NodeName&, const wire::Frame&)> from_guest;
         std::function<bool(const NodeName&)> guest_needed;
         std::function<void(const NodeName&)> guest_drained;

@@ -140,15 +140,19 @@ START_TEST(what_lies_over_a_home_is_what_its_job_asks_for) {
 }
 END_TEST
 
-START_TEST(a_node_of_a_version_before_local_paths_is_not_asked_to_show_them) {
+START_TEST(a_node_of_an_older_version_is_not_asked_for_what_it_would_leave_out) {
     JobSpec spec;
     spec.files = FilesMode::home;
-    ck_assert_text(path_not_known(spec, 0), "");
+    ck_assert(not_known(spec, 0).empty());
     spec.local_paths = {"/scratch", "/data"};
-    ck_assert_text(path_not_known(spec, 0), "/scratch");
-    ck_assert_text(path_not_known(spec, knows_local_paths), "");
+    ck_assert(not_known(spec, 0).code == CauseCode::path_not_offered);
+    ck_assert(not_known(spec, 0).find("/scratch") != std::string::npos);
+    ck_assert(not_known(spec, knows_local_paths).empty());
+    spec.files_snapshot = true;
+    ck_assert(not_known(spec, knows_local_paths).code == CauseCode::not_carried_out);
+    ck_assert(not_known(spec, knows_local_paths | knows_files_snapshot).empty());
     spec.files = FilesMode::local;
-    ck_assert_text(path_not_known(spec, 0), "");
+    ck_assert(not_known(spec, 0).empty());
 }
 END_TEST
 
@@ -159,4 +163,4 @@ UNIT_SUITE(same_files, nodes_of_one_machine_have_the_same_and_two_machines_do_no
            of_a_directory_that_file_system_counts_that_holds_it_and_what_lies_below,
            names_of_directories_are_absolute, a_home_settles_whose_files_a_job_sees,
            what_lies_over_a_home_is_what_its_job_asks_for,
-           a_node_of_a_version_before_local_paths_is_not_asked_to_show_them);
+           a_node_of_an_older_version_is_not_asked_for_what_it_would_leave_out);
