@@ -232,6 +232,7 @@ class Cell {
     Status can_be_dumped() const;
     void enter_capsule();
     void begin_criu();
+    void expect_files();
     void criu_event(const CriuEvent& e);
     void criu_failed(const Trouble& why, bool of_job = false, bool image_refused = false);
     void criu_ended_badly(const CriuEvent& e);
@@ -323,6 +324,7 @@ class Cell {
     Decided decided_ = Decided::nothing;
     std::map<pid_t, pid_t> stopped_;   // by a dump, as of pids_inside
     std::optional<OpenFiles> files_;   // of those
+    std::string expected_;             // of its home's files, before it was stopped
     std::optional<ImageFacts> facts_;  // of the image that is to be restored
     bool helpers_in_ = false;          // the capsule has made way for CRIU
     Timer look_;                       // at a job that has just begun to run here

@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "agentd/cell/cell.hpp"
+#include "checkpoint/expected_files.hpp"
 #include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/movable.hpp"
 
@@ -92,11 +93,20 @@ void Cell::enter_capsule() {
     }
 }
 
+// While it still runs.
+void Cell::expect_files() {
+    expected_.clear();
+    if (job_.spec.files != FilesMode::home || !job_group_) return;
+    if (const auto all = pids()) expected_ = expected_files(*all);
+    if (served_ && site_.files_expected) site_.files_expected(key_, expected_, false);
+}
+
 void Cell::begin_criu() {
     if (plan_ != Plan::coming || criu_) return;
     const bool for_restore = restore_.is_prepared();
     // Remove a stale image left by a crashed daemon: it must not pass for this one.
     if (!for_restore) drop_image();
+    if (!for_restore) expect_files();
     if (auto made = begin_image(for_restore); !made) return criu_failed(made.error());
     // Of a dump of root's nothing is looked at (held_after_dump).
     if (for_restore || job_.spec.launch.uid != 0)

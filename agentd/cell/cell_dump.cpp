@@ -8,6 +8,7 @@
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
+#include "checkpoint/expected_files.hpp"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
 
@@ -178,6 +179,7 @@ Status Cell::note_what_it_has(const ImageFacts& facts) {
     } else {
         TRY_ASSIGN(files_, open_files_of(inside, laid_over(job_.spec)));
     }
+    save_expected_files(image_.fd(), expected_);
     return save_open_files(image_.fd(), *std::exchange(files_, std::nullopt));
 }
 

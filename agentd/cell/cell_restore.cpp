@@ -11,6 +11,7 @@
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
+#include "checkpoint/expected_files.hpp"
 #include "checkpoint/restored.hpp"
 
 namespace souk {
@@ -107,6 +108,8 @@ void Cell::load_image() {
     if (!criu_ || !link_) return criu_failed(because(CauseCode::criu_ended));
     if (auto listening = intake_.listen(image_.fd()); !listening)
         return criu_failed(listening.error());
+    if (served_ && site_.files_expected)
+        site_.files_expected(key_, read_expected_files(image_.fd()), true);
     if (auto loading = link_.tell(&CapsuleClient::load, image_.fd()); !loading)
         return criu_failed(loading.error());
     plan_ = Plan::loading;

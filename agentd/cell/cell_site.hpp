@@ -73,6 +73,8 @@ struct CellSite {
     std::function<Result<std::pair<Fd, Fd>>()> files_made;
     std::function<void(const GuestJob&, const Capsule&)> files_begin;
     std::function<void(const GuestKey&)> files_end;
+    // CRIU is about to look at these files of the home, and to open them (`opens`).
+    std::function<void(const GuestKey&, const std::string& list, bool opens)> files_expected;
     // Of a capsule that shows this node's own tree in their place: its home need not serve it.
     std::function<void(const GuestKey&)> files_own;
     // Of a checkpoint that is being dumped, to that epoch: with it goes a snapshot of the job's

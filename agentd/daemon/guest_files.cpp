@@ -49,6 +49,14 @@ void GuestFiles::refuse(const GuestKey& key) {
                                                          "this node has its home's files itself"}));
 }
 
+// What a client does not hear of, its kernel asks for one after the other.
+void GuestFiles::expect(const GuestKey& key, const std::string& list, bool opens) {
+    const auto it = clients_.find(key);
+    if (it == clients_.end() || !it->second.control || list.empty()) return;
+    if (const auto file = memory_file("souk-expected", list))
+        (void)files::give_expected(it->second.control.get(), file->get(), opens);
+}
+
 void GuestFiles::end(const GuestKey& key) {
     if (own_.erase(key) > 0) drop_connection(key);
     const auto it = clients_.find(key);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "agentd/core/guest_io.hpp"
@@ -31,6 +32,9 @@ class GuestFiles {
     void begin(const GuestJob& job, const Capsule& capsule);
     // Of a capsule that has this node's own tree instead: its home hears that it need not serve it.
     void own(const GuestKey& key);
+    // These files are about to be looked up (checkpoint/expected_files.hpp), and to be opened
+    // (`opens`): the client asks its home for all of them at once.
+    void expect(const GuestKey& key, const std::string& list, bool opens);
     // Its client is killed, and so the mount ends with the capsule.
     void end(const GuestKey& key);
 

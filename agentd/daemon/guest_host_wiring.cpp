@@ -150,6 +150,9 @@ void GuestHost::wire_files() {
         files_->begin(job, capsule);
     };
     site_.files_end = [this](const GuestKey& key) { files_->end(key); };
+    site_.files_expected = [this](const GuestKey& key, const std::string& list, bool opens) {
+        files_->expect(key, list, opens);
+    };
     site_.files_own = [this](const GuestKey& key) { files_->own(key); };
     site_.files_snapshot =
         [this](const GuestJob& job, Epoch to, int root,

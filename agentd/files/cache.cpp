@@ -51,9 +51,38 @@ bool Cache::answer_lookup(uint64_t parent, const char* name, int64_t now_ns, Byt
             known->second.name != it->first)
             return false;
         entry.attr = known->second.attr.attr;
-        ++uncounted_[entry.nodeid];
+        if (++uncounted_[entry.nodeid] == 0) uncounted_.erase(entry.nodeid);
     }
     add(body, entry);
+    return true;
+}
+
+uint64_t Cache::node_of(uint64_t directory, const std::string& name, int64_t until_ns) const {
+    const auto it = names_.find({directory, name});
+    if (it == names_.end() || it->second.until_ns <= until_ns) return 0;
+    const uint64_t node = it->second.entry.nodeid;
+    return node != 0 && is_known(node, until_ns) ? node : 0;
+}
+
+void Cache::offer(uint64_t node, uint32_t flags, const fuse_open_out& opened, int64_t until_ns) {
+    offered_.insert({node, {node, flags, opened, until_ns}});
+}
+
+void Cache::learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t until_ns) {
+    if (statfs_.size() >= parked_max * 16) statfs_.clear();
+    statfs_[node] = {said, until_ns};
+}
+
+bool Cache::answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body) {
+    if ((flags & O_TRUNC) != 0) return false;
+    const auto [from, to] = offered_.equal_range(node);
+    const auto it = std::find_if(from, to, [&](const auto& one) {
+        return one.second.flags == (flags & (O_ACCMODE | O_APPEND)) && one.second.until_ns > now_ns;
+    });
+    if (it == to) return false;
+    add(body, it->second.opened);
+    offered_.erase(it);
+    if (!reads_only(flags)) drop_node(node);
     return true;
 }
 
@@ -74,6 +103,12 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
             if (!is_known(head.nodeid, now_ns)) return false;
             add(body, attributes_.at(head.nodeid).attr);
             break;
+        case FUSE_STATFS: {
+            const auto it = statfs_.find(head.nodeid);
+            if (it == statfs_.end() || it->second.second <= now_ns) return false;
+            add(body, it->second.first);
+            break;
+        }
         case FUSE_GETXATTR: {
             // Of these the server knows none (Session::get_extended).
             fuse_getxattr_in in{};
@@ -88,8 +123,10 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
         case FUSE_OPEN:
         case FUSE_OPENDIR: {
             fuse_open_in in{};
-            if (!take(rest, in) || !reads_only(in.flags) || parked == opens_.end() ||
-                !parked->second.parked || !is_known(head.nodeid, now_ns))
+            if (!take(rest, in)) return false;
+            if (head.opcode == FUSE_OPEN && answer_open(head.nodeid, in.flags, now_ns, body)) break;
+            if (!reads_only(in.flags) || parked == opens_.end() || !parked->second.parked ||
+                !is_known(head.nodeid, now_ns))
                 return false;
             parked->second.parked = false;
             fuse_open_out opened{};
@@ -251,6 +288,9 @@ void Cache::drop_all() {
         open_of_.erase(it->second.fh);
         it = opens_.erase(it);
     }
+    statfs_.clear();
+    for (const auto& [node, one] : offered_) unwanted_.emplace_back(node, one.opened.fh);
+    offered_.clear();
 }
 
 // Attributes that are not known here the kernel has from an answer that is good for a second only.
@@ -280,7 +320,12 @@ void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
     for (const Name& known : all) drop(known);
 }
 
-uint64_t Cache::take_unwanted(uint64_t& node) {
+uint64_t Cache::take_unwanted(uint64_t& node, int64_t now_ns) {
+    std::erase_if(offered_, [&](const auto& one) {
+        if (one.second.until_ns > now_ns) return false;
+        unwanted_.emplace_back(one.first, one.second.opened.fh);
+        return true;
+    });
     while (unwanted_.empty() && opens_.size() > parked_max) {
         const auto some =
             std::ranges::find_if(opens_, [](const auto& o) { return o.second.parked; });
@@ -300,8 +345,8 @@ uint64_t Cache::take_unwanted(uint64_t& node) {
 uint64_t Cache::forget(uint64_t node, uint64_t count) {
     const auto own = uncounted_.find(node);
     if (own != uncounted_.end()) {
-        const uint64_t taken = std::min(own->second, count);
-        count -= taken;
+        const int64_t taken = std::min(own->second, static_cast<int64_t>(count));
+        count -= static_cast<uint64_t>(taken);
         own->second -= taken;
         if (own->second == 0) uncounted_.erase(own);
     }

@@ -46,11 +46,19 @@ class Cache {
     // Nodes whose attributes the kernel was told from here, too, and has to forget.
     std::vector<uint64_t> take_stale() { return std::exchange(stale_, {}); }
     // A file that stays open at home and is of no use any more; 0: none.
-    uint64_t take_unwanted(uint64_t& node);
+    uint64_t take_unwanted(uint64_t& node, int64_t now_ns);
     // Of a file, while they are leased; null: they are not.
     const fuse_attr* attributes(uint64_t node, int64_t now_ns) const {
         return is_known(node, now_ns) ? &attributes_.at(node).attr.attr : nullptr;
     }
+    // By that name, if it may be answered until then; 0: it may not, or there is none.
+    uint64_t node_of(uint64_t directory, const std::string& name, int64_t until_ns) const;
+    // The client itself has looked that up: the server counts a reference that the kernel has not.
+    void hold(uint64_t node) { --uncounted_[node]; }
+    // The client itself has opened that: the next open with these flags is answered by it.
+    void offer(uint64_t node, uint32_t flags, const fuse_open_out& opened, int64_t until_ns);
+    // The client itself has asked for that: good for a moment.
+    void learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t until_ns);
     size_t lines() const { return names_.size() + attributes_.size(); }
 
   private:
@@ -64,6 +72,12 @@ class Cache {
         Name name;  // by which it is watched
         int64_t until_ns = 0;
     };
+    struct Offered {
+        uint64_t node = 0;
+        uint32_t flags = 0;
+        fuse_open_out opened{};
+        int64_t until_ns = 0;
+    };
     struct Open {
         uint64_t fh = 0;
         bool parked = false;
@@ -71,6 +85,7 @@ class Cache {
 
     bool answer_lookup(uint64_t parent, const char* name, int64_t now_ns, Bytes& body);
     bool is_known(uint64_t node, int64_t now_ns) const;
+    bool answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body);
     void drop_name(const Name& name);
     void drop_node(uint64_t node);
     void stale(uint64_t node);
@@ -82,7 +97,10 @@ class Cache {
     std::map<Name, Entry> names_;
     std::unordered_map<uint64_t, Attributes> attributes_;
     std::unordered_map<uint64_t, Name> last_name_;  // of a node, of those in names_
-    std::unordered_map<uint64_t, uint64_t> uncounted_;
+    // of a node: references that the kernel has more than the server counts, or less
+    std::unordered_map<uint64_t, int64_t> uncounted_;
+    std::multimap<uint64_t, Offered> offered_;  // by node
+    std::unordered_map<uint64_t, std::pair<fuse_statfs_out, int64_t>> statfs_;
     std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
     std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file
     std::list<std::pair<uint64_t, uint64_t>> unwanted_ = {};  // node, number

@@ -14,7 +14,9 @@
 
 #include "agentd/files/cache.hpp"
 #include "agentd/files/content_reads.hpp"
+#include "agentd/files/expected.hpp"
 #include "agentd/files/own_requests.hpp"
+#include "agentd/files/unsynced.hpp"
 #include "agentd/files/upstream.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/descriptors.hpp"
@@ -36,6 +38,8 @@ class Client {
         : options_(options),
           slots_(std::move(requests)),
           upstream_(slots_),
+          unsynced_(!slots_.used()),
+          expected_(slots_, cache_, upstream_),
           contents_(slots_, cache_, upstream_,
                     [this](const void* bytes, size_t size) { return to_kernel(bytes, size); }) {}
 
@@ -63,6 +67,8 @@ class Client {
     Slots slots_;
     Cache cache_;
     Upstream upstream_;
+    Unsynced unsynced_;
+    Expected expected_;
     ContentReads contents_;
     bool ended_ = false;
 };
@@ -148,16 +154,20 @@ Status Client::take_request(uint32_t n, size_t bytes) {
         slots_.drop(n);
         return refuse(h.unique, 0);
     }
+    const ByteView whole(slots_.data(n), bytes);
+    if (unsynced_.is_synced(whole)) return slots_.drop(n), refuse(h.unique, 0);
     if (grants_nothing(h.opcode)) {
+        unsynced_.asked(whole, 0);
         if (!cache_.forgotten(slots_.data(n), bytes)) return slots_.drop(n), Status{};
     } else if (h.opcode == FUSE_READ && contents_.takes(n, now_ns())) {
         return {};
-    } else if (Bytes known; cache_.answer({slots_.data(n), bytes}, now_ns(), known)) {
+    } else if (Bytes known; cache_.answer(whole, now_ns(), known)) {
         slots_.drop(n);
         upstream_.knew();
         return to_kernel(known.data(), known.size());
     }
     slots_.take(n, now_ns());
+    unsynced_.asked(whole, slots_.at(n).seq);
     upstream_.queue(n);
     return {};
 }
@@ -239,6 +249,7 @@ Status Client::answered(const Talk::Message& message) {
             return fail("an answer to another question");
         cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
                      lease_said(message.head.acked), now_ns());
+        unsynced_.answered({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.seq);
         if (::write(options_.fuse, message.body.data(), message.body.size()) < 0) {
             TRY(not_taken(errno, asked, message.body));
         }
@@ -246,7 +257,11 @@ Status Client::answered(const Talk::Message& message) {
     if (dropped && asked.opcode == FUSE_GETATTR && asked.unique == 0)  // renew
         cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
                      lease_said(message.head.acked), now_ns());
+    const bool was_expected =
+        dropped && expected_.took(message.head.seq, {slots_.data(n), slots_.at(n).bytes},
+                                  message.body, lease_said(message.head.acked), now_ns());
     slots_.drop(n);
+    if (was_expected) return {};
     if (dropped && contents_.took(message.head.seq, message.body)) return {};
     if (dropped) undo(asked.opcode, asked.nodeid, message.body);
     return {};
@@ -267,6 +282,11 @@ Status Client::hear_keeper() {
         contents_.connect(std::move((*received)->descriptors[0]));
         return {};
     }
+    if (word == 'n' || word == 'o') {
+        expected_.begin((*received)->descriptors[0], word == 'o');
+        return {};
+    }
+    expected_.forget();
     cache_.recall(0, {});  // recalls may have been lost with the stream before
     tell_kernel();
     contents_.forget();
@@ -300,7 +320,7 @@ bool Client::signal_waits() {
 void Client::close_unwanted() {
     uint64_t node = 0;
     for (int n = slots_.find_free(); n >= 0; n = slots_.find_free()) {
-        const uint64_t fh = cache_.take_unwanted(node);
+        const uint64_t fh = cache_.take_unwanted(node, now_ns());
         if (fh == 0) return;
         (void)upstream_.ask(static_cast<uint32_t>(n), release_request(FUSE_RELEASE, node, fh));
     }
@@ -309,6 +329,7 @@ void Client::close_unwanted() {
 Status Client::run() {
     (void)::fcntl(options_.fuse, F_SETFL, O_NONBLOCK);
     while (!ended_) {
+        expected_.ask(now_ns());
         const bool late = signal_waits(), room = slots_.find_free() >= 0;
         pollfd ready[4] = {
             {room ? options_.fuse : -1, POLLIN, 0},

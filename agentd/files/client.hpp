@@ -33,6 +33,8 @@ Status run_client(const ClientOptions& options);
 Status give_stream(int control, int stream);
 // The same of a socket to the node's store of contents (store.hpp).
 Status give_store(int control, int store);
+// The same of a list of files that are about to be looked up, and to be opened (`opens`).
+Status give_expected(int control, int list, bool opens);
 
 // The answer to FUSE_INIT. Nothing: a kernel that is too old (before 4.20).
 Result<Bytes> answer_init(ByteView request);

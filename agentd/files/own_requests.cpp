@@ -33,6 +33,33 @@ Bytes attributes_request(uint64_t node) {
     return request_of(FUSE_GETATTR, node, fuse_getattr_in{});
 }
 
+Bytes lookup_request(uint64_t directory, std::string_view name) {
+    fuse_in_header head{};
+    head.opcode = FUSE_LOOKUP;
+    head.nodeid = directory;
+    head.len = static_cast<uint32_t>(sizeof head + name.size() + 1);
+    Bytes bytes(head.len);  // the last byte ends the name
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, name.data(), name.size());
+    return bytes;
+}
+
+Bytes open_request(uint64_t node, uint32_t flags) {
+    fuse_open_in in{};
+    in.flags = flags;
+    return request_of(FUSE_OPEN, node, in);
+}
+
+Bytes statfs_request(uint64_t node) {
+    fuse_in_header head{};
+    head.opcode = FUSE_STATFS;
+    head.nodeid = node;
+    head.len = sizeof head;
+    Bytes bytes(sizeof head);
+    std::memcpy(bytes.data(), &head, sizeof head);
+    return bytes;
+}
+
 Bytes undoing_request(uint32_t opcode, uint64_t node, ByteView answer) {
     const ByteView body = answer.subspan(std::min(answer.size(), sizeof(fuse_out_header)));
     const bool names = opcode == FUSE_LOOKUP || opcode == FUSE_CREATE || opcode == FUSE_MKDIR ||

@@ -47,6 +47,7 @@ class Slots {
     void take(uint32_t n, int64_t now_ns);
     // Nothing: all are taken.
     int find_free();
+    bool used() { return table()->next_seq > 1; }
     uint64_t next_seq() { return table()->next_seq++; }
     // All numbers below have their answers.
     uint64_t acked();

@@ -91,7 +91,7 @@ struct Fixture {
     }
     uint64_t unwanted() {
         uint64_t node = 0;
-        return cache.take_unwanted(node);
+        return cache.take_unwanted(node, now);
     }
 };
 
