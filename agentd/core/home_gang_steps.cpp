@@ -26,7 +26,7 @@ void Home::release_if_all_held(HomeJob& job, const HomeTurn& turn) {
     if (!gangs_.held(job, records_.all())) return;
     for (const uint64_t seq : gangs_.all_of(job)) {
         HomeJob* const one = records_.find({node_, seq});
-        if (!one || one->phase != JobPhase::starting) continue;
+        if (!one || !gangs_.is_held(*one)) continue;
         const Reindex indexed(*this, seq);
         HomeRuns::release(*one, turn);
         gangs_.step_ended(*one);
@@ -35,7 +35,7 @@ void Home::release_if_all_held(HomeJob& job, const HomeTurn& turn) {
 
 // This one waits: nobody is held for its sake.
 void Home::take_others_back(HomeJob& job, const HomeTurn& turn) {
-    if (!HomeGangs::is_unreleased(job)) return;
+    if (!HomeGangs::is_unreleased(job) || HomeGangs::is_optional(job)) return;
     const Trouble why = because(CauseCode::components_taken_back,
                                 {{"component", std::to_string(job.group.component)}});
     if (job.comment.code == why.code) return;  // it was itself taken back
@@ -56,10 +56,13 @@ void Home::take_others_back(HomeJob& job, const HomeTurn& turn) {
         }
     }
     const Cause last = job.comment;
-    if (++first->group.tries < HomeGangs::tries_max) return turn.persist(*first);
+    const bool required = HomeGangs::is_required(job);
+    HomeJob& counts = required ? *first : job;
+    const uint32_t most = required ? HomeGangs::tries_max : HomeGangs::interactive_tries_max;
+    if (++counts.group.tries < most) return turn.persist(counts);
     finish(job, 1 << 8,
            because(CauseCode::components_not_started,
-                   {{"count", std::to_string(HomeGangs::tries_max)}, {"text", last}}),
+                   {{"count", std::to_string(most)}, {"text", last}}),
            turn);
 }
 
@@ -79,10 +82,15 @@ void Home::end_others(const HomeJob& ended, const HomeTurn& turn) {
         HomeJob* const other = records_.find({node_, seq});
         if (!other || other->phase == JobPhase::finished || other->cancelled) continue;
         const Reindex indexed(*this, seq);
-        if (go_on)
+        if (go_on && gangs_.why_ended(*other, records_.all()).empty())
             turn.report(*other);
         else
             cancel(*other, turn);
+    }
+    // An interactive one that has ended is not waited for any more.
+    for (const uint64_t seq : gangs_.others_of(ended)) {
+        HomeJob* const other = records_.find({node_, seq});
+        if (other && gangs_.is_held(*other)) return release_if_all_held(*other, turn);
     }
 }
 

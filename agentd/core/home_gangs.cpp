@@ -26,6 +26,7 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     job.spec.hold = g.components > 0;
     if (g.components == 0) {
         g.gang = g.component = 0;
+        g.role = ComponentClass::required;
         return {};
     }
     const std::string of_several = "a job of several components ";
@@ -35,6 +36,9 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     if (g.component >= g.components || (g.gang == 0) != (g.component == 0))
         return fail("component " + component_number(job) + " of " + std::to_string(g.components) +
                     " comes out of turn");
+    if (g.component == 0 && g.role != ComponentClass::required)
+        return fail("the first component of a job is required, not " +
+                    std::string(to_string(g.role)));
     if (g.array != 0 || g.first || g.after != 0)
         return fail(of_several + "is neither part of an array nor waits for another job");
     if (job.spec.restart || job.spec.checkpoint_every.ns > 0)
@@ -133,16 +137,23 @@ void HomeGangs::started(const HomeJob& job, Nanos now) {
     if (is_unreleased(job)) waits_[job.id.seq] = {{}, now + patience_};
 }
 
+bool HomeGangs::is_held(const HomeJob& job) const {
+    const auto waits = waits_.find(job.id.seq);
+    return job.phase == JobPhase::starting && job.spec.hold && !job.cancelled &&
+           waits != waits_.end() && waits->second.held.n > 0 && waits->second.held == job.epoch;
+}
+
+// Of an interactive one that has ended nothing is expected.
 bool HomeGangs::held(const HomeJob& job, const Jobs& jobs) {
     if (!is_unreleased(job)) return false;
     waits_[job.id.seq].held = job.epoch;
     const auto all = all_of(job);
     return std::all_of(all.begin(), all.end(), [&](uint64_t seq) {
-        const auto one = jobs.find(seq);
-        const auto waits = waits_.find(seq);
-        return one != jobs.end() && one->second.phase == JobPhase::starting &&
-               !one->second.cancelled && waits != waits_.end() && waits->second.held.n > 0 &&
-               waits->second.held == one->second.epoch;
+        const auto it = jobs.find(seq);
+        if (it == jobs.end()) return true;  // it ended well long ago
+        const HomeJob& one = it->second;
+        if (is_optional(one) || is_held(one)) return true;
+        return !one.spec.hold || (!is_required(one) && one.phase == JobPhase::finished);
     });
 }
 
@@ -173,7 +184,7 @@ bool HomeGangs::lacks_as_well(HomeJob& other, const HomeJob& job) {
 
 // One that was ended for another's sake says nothing of its own.
 Trouble HomeGangs::verdict(const HomeJob& ended) const {
-    if (!is_component(ended) || ended.phase != JobPhase::finished) return {};
+    if (!is_component(ended) || ended.phase != JobPhase::finished || !is_required(ended)) return {};
     if (ended.why.code == CauseCode::component_ended) return {};
     if (ended_well(ended) && !ended.spec.hold) return {};
     if (ended.cancelled || ended.why.code == CauseCode::cancelled)
@@ -195,7 +206,22 @@ Trouble HomeGangs::why_ended(const HomeJob& job, const Jobs& jobs) const {
         found = why;
         if (why.code != CauseCode::cancelled) return why;
     }
-    return found;
+    return found.empty() ? none_required(job, jobs) : found;
+}
+
+// A component that is not required is ended with the last one that is.
+Trouble HomeGangs::none_required(const HomeJob& job, const Jobs& jobs) const {
+    if (!is_component(job) || is_required(job)) return {};
+    const HomeJob* last = nullptr;
+    for (const uint64_t seq : all_of(job)) {
+        const auto it = jobs.find(seq);
+        if (it == jobs.end() || !is_required(it->second)) continue;
+        if (it->second.phase != JobPhase::finished) return {};
+        last = &it->second;
+    }
+    if (!last) return {};
+    return because(CauseCode::component_ended, {{"component", component_number(*last)},
+                                                {"text", how_it_ended(last->wait_status)}});
 }
 
 }  // namespace souk

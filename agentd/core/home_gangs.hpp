@@ -10,6 +10,11 @@
 //                     after tries_max such starts they end
 //   one has ended     otherwise than with 0, or before they were released: the others are ended
 //
+// That is so for required components. An interactive one is held like them, but when it could not
+// start several times it ends, and the others go on without it; an optional one is not waited for:
+// it is released with the others, or at once if they run already. The end of neither ends others;
+// what is left of them ends with the last required one.
+//
 // What is held here follows from the records and from what guests say again (`held`): an index.
 // Pure; part of Home.
 #pragma once
@@ -27,11 +32,17 @@ class HomeGangs {
   public:
     using Jobs = std::map<uint64_t, HomeJob>;
     static constexpr uint32_t components_max = 1024;  // what the solver takes
-    static constexpr uint32_t tries_max = 20;
+    static constexpr uint32_t tries_max = 20, interactive_tries_max = 3;
 
     explicit HomeGangs(Nanos patience) : patience_(patience) {}
 
     static bool is_component(const HomeJob& job) { return job.group.components > 0; }
+    static bool is_required(const HomeJob& job) {
+        return job.group.role == ComponentClass::required;
+    }
+    static bool is_optional(const HomeJob& job) {
+        return job.group.role == ComponentClass::optional;
+    }
     // It waits, or is held: no byte of its program has run.
     static bool is_unreleased(const HomeJob& job) { return is_component(job) && job.spec.hold; }
 
@@ -55,8 +66,11 @@ class HomeGangs {
 
     // It was told to start: by then all must be held.
     void started(const HomeJob& job, Nanos now);
-    // Its node holds it. True: so are all, and they may be released.
+    // Its node holds it. True: so are all that it waits for, and those that are held may be
+    // released.
     bool held(const HomeJob& job, const Jobs& jobs);
+    // It is the copy that its node holds.
+    bool is_held(const HomeJob& job) const;
     // It is not on its way to be held any more.
     void step_ended(const HomeJob& job);
     // never(): it is not held, and need not be soon.
@@ -69,10 +83,13 @@ class HomeGangs {
 
     // Why the others are to end, now that this one has; empty: they go on.
     Trouble verdict(const HomeJob& ended) const;
-    // Of a component that is being ended: the verdict of the one that ended first; empty: none.
+    // Of a component that is being ended: the verdict of the one that ended first, or that no
+    // required one is left; empty: neither.
     Trouble why_ended(const HomeJob& job, const Jobs& jobs) const;
 
   private:
+    Trouble none_required(const HomeJob& job, const Jobs& jobs) const;
+
     struct Waits {
         Epoch held;  // of the copy that its node holds; 0: none
         Nanos due = Nanos::never();

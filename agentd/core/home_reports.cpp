@@ -60,6 +60,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
         r.gang = JobId{job.id.home, job.group.gang}.text();
         r.component = job.group.component;
         r.components = gangs_.left(job, records_.all());
+        r.optional = HomeGangs::is_optional(job);
         if (r.waits_for.empty()) r.waits_for = gangs_.waits(job);
     }
     r.files = job.files_use;

@@ -15,7 +15,9 @@ SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("first", &JobTies::first), field("index", &JobTies::index),
             field("at_once", &JobTies::at_once), field("gang", &JobTies::gang, rule::count),
             field("components", &JobTies::components), field("component", &JobTies::component),
-            field("whole", &JobTies::whole), field("tries", &JobTies::tries));
+            field("whole", &JobTies::whole), field("tries", &JobTies::tries),
+            field("role", &JobTies::role,
+                  rule::one_of(ComponentClass::required, ComponentClass::optional)));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),

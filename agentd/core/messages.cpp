@@ -16,6 +16,15 @@ std::string output_file_name(std::string pattern, const JobId& id, std::optional
     return pattern;
 }
 
+const char* to_string(ComponentClass c) {
+    switch (c) {
+        case ComponentClass::required: return "required";
+        case ComponentClass::interactive: return "interactive";
+        case ComponentClass::optional: return "optional";
+    }
+    MUST(false);
+}
+
 const char* to_string(GuestVerb verb) {
     switch (verb) {
         case GuestVerb::query: return "query";

@@ -55,6 +55,14 @@ struct JobSpec {
     bool operator==(const JobSpec&) const = default;
 };
 
+// What becomes of a gang that lacks this component (home_gangs.hpp).
+enum class ComponentClass : uint8_t {
+    required,     // it does not run without it
+    interactive,  // it waits for it as well, until that has failed to start several times
+    optional      // it runs without it
+};
+const char* to_string(ComponentClass c);
+
 // What a job waits for before the market may place it, and of which array it is. Numbers are those
 // of jobs of the same home; 0: none.
 struct JobTies {
@@ -65,12 +73,14 @@ struct JobTies {
     uint32_t index = 0;     // in it
     uint32_t at_once = 0;   // jobs of the array that may run at once; 0: any number
     // Of a component of a gang (home_gangs.hpp): the gang's first one, how many it has, and which
-    // of them this is. `whole`: all of them have come. `tries`, of the first: starts that failed.
+    // of them this is. `whole`: all of them have come. `tries`: starts that failed, of the first
+    // those of all required ones.
     uint64_t gang = 0;
     uint32_t components = 0;  // 0: it is of no gang
     uint32_t component = 0;
     bool whole = false;
     uint32_t tries = 0;
+    ComponentClass role = ComponentClass::required;
     bool operator==(const JobTies&) const = default;
 };
 

@@ -84,7 +84,8 @@ SOUK_FIELDS(wire::Submit,  //
             field("files_said", &wire::Submit::files_said));
 
 SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
-            field("waits", &wire::Submitted::waits), field("gangs", &wire::Submitted::gangs));
+            field("waits", &wire::Submitted::waits), field("gangs", &wire::Submitted::gangs),
+            field("classes", &wire::Submitted::classes));
 
 SOUK_FIELDS(wire::Attach,  //
             field("id", &wire::Attach::id), field("resume", &wire::Attach::resume),

@@ -118,6 +118,7 @@ struct Submitted {
     std::string waits;  // why it will, as far as this node knows now
     bool gangs =
         false;  // this node starts jobs of several components as one; versions before do not
+    bool classes = false;  // likewise: components that are not required
     bool operator==(const Submitted&) const = default;
 };
 // resume: the caller has each stream up to its offset and wants the rest; else it takes what is

@@ -12,8 +12,31 @@ namespace souk::market {
 
 namespace {
 
+bool is_optional(const Job& job) { return job.record.report.optional; }
+
 // A home speaks for its own gangs alone.
 std::string gang_name(const Job& job) { return job.id().home + "/" + job.record.report.gang; }
+
+// Of a gang that is to begin: what its components take on each node.
+class GangRoom {
+  public:
+    // It fits there beside those that were put before.
+    bool put(const Job& job, const Node& target) {
+        const JobTerms& t = job.record.report.terms;
+        auto& [cpus, mb] = taken_[&target];
+        const bool stands_there = Places::is_rooted(job) && job.record.report.where == target.id();
+        const int64_t more_mb = stands_there ? 0 : t.memory_mb;
+        if (target.used_cpus + cpus + t.cpus > target.record.report.cpus ||
+            target.used_mb + mb + more_mb > Places::memory_of(target))
+            return false;
+        cpus += t.cpus;
+        mb += more_mb;
+        return true;
+    }
+
+  private:
+    std::map<const Node*, std::pair<int64_t, int64_t>> taken_;  // CPUs, MB
+};
 
 }  // namespace
 
@@ -54,10 +77,13 @@ std::vector<Job*> Market::gang_of(const Job& job) {
 // not take them.
 bool Market::enter_gang(Job& job) {
     const std::string name = gang_name(job);
-    const std::vector<Job*> all = gang_of(job);
+    std::vector<Job*> all = gang_of(job);
     uint32_t left = UINT32_MAX;
     for (const Job* one : all) left = std::min(left, one->record.report.components);
     if (all.size() < left) return false;
+    const auto required = std::stable_partition(all.begin(), all.end(),
+                                                [](const Job* one) { return !is_optional(*one); });
+    if (required == all.begin()) return false;  // its home ends what is left of it
     if (outside_.is_used()) {
         gangs_refused_[name] = {0, "a program beside the market decides, for single jobs only"};
         return false;
@@ -81,7 +107,8 @@ bool Market::enter_gang(Job& job) {
         specs.back().value = least;
         specs.back().arrival = specs.front().arrival;
     }
-    const Status taken = solver_.add_gang(all.front()->key, specs, specs.size());
+    const Status taken =
+        solver_.add_gang(all.front()->key, specs, static_cast<size_t>(required - all.begin()));
     for (size_t i = 0; i < all.size(); ++i) {
         admission_.list(*all[i]);
         notes_.of(*all[i]);
@@ -108,33 +135,36 @@ void Market::wake_gang(const Job& job) {
         (void)solver_.change_value(job.key, least);
 }
 
-// Orders for all that do not run, or none: nobody is held for one that has no place yet.
+// Orders for all required components that do not run, or none: nobody is held for one that has no
+// place yet. With them, or later, for each optional one that has one.
 bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
     if (!gangs_seen_.insert(gang_name(job)).second) return true;
-    std::map<const Node*, std::pair<int64_t, int64_t>> taken;  // CPUs, MB
-    std::vector<Job*> begin;
-    bool fit = true;
-    for (Job* one : gang_of(job)) {
-        if (!one->in_solver || !one->reported || one->record.cancel || in_transit(*one))
-            return true;
-        if (one->phase() == JobPhase::running) continue;
-        const Node* const target = target_of(*one);
-        if (!target || !places_.may_run_at(*one, *target)) return true;
-        if (!Admission::has_room(*one)) {
-            pending_.insert(job);
+    std::vector<Job*> all = gang_of(job), begin;
+    std::stable_partition(all.begin(), all.end(),
+                          [](const Job* one) { return !is_optional(*one); });
+    if (all.empty() || is_optional(*all.front())) return true;
+    GangRoom room;
+    for (Job* one : all) {
+        const bool settled =
+            one->in_solver && one->reported && !one->record.cancel && !in_transit(*one);
+        if (settled && one->phase() == JobPhase::running) continue;
+        const Node* const target = settled ? target_of(*one) : nullptr;
+        if (!target || !places_.may_run_at(*one, *target)) {
+            if (is_optional(*one)) continue;
             return true;
         }
-        const JobTerms& t = one->record.report.terms;
-        auto& [cpus, mb] = taken[target];
-        cpus += t.cpus;
-        const bool stands_there =
-            Places::is_rooted(*one) && one->record.report.where == target->id();
-        if (!stands_there) mb += t.memory_mb;
-        fit = fit && target->used_cpus + cpus <= target->record.report.cpus &&
-              target->used_mb + mb <= Places::memory_of(*target);
-        begin.push_back(one);
+        if (!Admission::has_room(*one)) {
+            pending_.insert(*one);
+            if (is_optional(*one)) continue;
+            return true;
+        }
+        if (room.put(*one, *target))
+            begin.push_back(one);
+        else if (is_optional(*one))
+            pending_.insert(*one);
+        else
+            return false;
     }
-    if (!fit) return false;
     for (Job* one : begin)
         issue(*one, Order::Kind::run, target_of(*one)->id(), one->reason, now, out);
     return true;
@@ -152,7 +182,8 @@ Reason Market::why_gang_waits(const Job& job) const {
             .with(Figure::count, std::to_string(job.record.report.components));
     int64_t cpus = 0, most = 0;
     for (const JobId& id : gang->second)
-        if (const Job* one = book_.find(id)) cpus += one->record.report.terms.cpus;
+        if (const Job* one = book_.find(id); one && !is_optional(*one))
+            cpus += one->record.report.terms.cpus;
     for (const auto& [node_name, node] : book_.nodes())
         if (Places::usable(node)) most += node.record.report.cpus;
     if (cpus <= most) return {};

@@ -82,7 +82,7 @@ SOUK_FIELDS(
     field("files", &JobReport::files, rule::unless_same), field("paused", &JobReport::paused),
     part("paused_code", &JobReport::paused, &Cause::code, cause_rule),
     field("gang", &JobReport::gang, rule::name), field("component", &JobReport::component),
-    field("components", &JobReport::components));
+    field("components", &JobReport::components), field("optional", &JobReport::optional));
 
 SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),

@@ -128,6 +128,7 @@ struct JobReport {
     // many of them have not ended
     std::string gang = {};
     uint32_t component = 0, components = 0;
+    bool optional = false;  // the others of its gang run without it
     bool operator==(const JobReport&) const = default;
 };
 

@@ -130,6 +130,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     if (s.resumes > 0) w.field("resumes", s.resumes);
     if (!r.array.empty()) w.field("array", r.array).field("array_index", r.array_index);
     if (!r.gang.empty()) w.field("gang", r.gang).field("component", r.component);
+    if (r.optional) w.field("optional", true);
     if (!r.checkpoint_node.empty()) {
         w.field("checkpoint_node", r.checkpoint_node).field("checkpoint_bytes", r.checkpoint_bytes);
         w.field("checkpoint_age_s",

@@ -4,95 +4,12 @@
 
 #include <algorithm>
 
-#include "agentd/core/home.hpp"
-#include "tests/unit/home_rig.hpp"
-#include "tests/unit/unit.hpp"
+#include "tests/unit/gang_rig.hpp"
 
 using namespace souk;
 using namespace souk::unit;
 
 namespace {
-
-struct Gang {
-    Home h{"n1", {}};
-    home::Outputs out;
-    Nanos now = Nanos::from_s(1'000);
-    uint64_t order_seq = 0;
-
-    static Submission component(uint32_t i, uint32_t of, uint64_t first = 1) {
-        Submission s;
-        s.spec.launch.argv = {"/bin/job"};
-        s.terms.max_price = Money::units(1);
-        s.group.components = of;
-        s.group.component = i;
-        s.group.gang = i == 0 ? 0 : first;
-        return s;
-    }
-    std::string refused(Submission s) {
-        const auto id = h.submit(std::move(s), now, out);
-        return id ? "" : id.error().message;
-    }
-    // Components n1.1 to n1.N.
-    Gang& submit(uint32_t of) {
-        out.clear();
-        for (uint32_t i = 0; i < of; ++i) ck_assert_text(refused(component(i, of)), "");
-        return *this;
-    }
-    Gang& run(uint64_t seq, const char* node, bool hold = true) {
-        Order o;
-        o.id = {"n1", seq};
-        o.seq = ++order_seq;
-        o.node = node;
-        o.address = std::string(node) + ":1";
-        o.hold = hold;
-        out.clear();
-        h.order(o, now, out);
-        return *this;
-    }
-    Gang& said(uint64_t seq, const char* node, uint64_t epoch, GuestState state, int32_t status = 0,
-               const char* why = "") {
-        GuestEvent e;
-        e.id = {"n1", seq};
-        e.epoch = {epoch};
-        e.state = state;
-        e.wait_status = status;
-        e.why = why;
-        out.clear();
-        h.guest_event(node, e, now, out);
-        return *this;
-    }
-    Gang& all_run(uint32_t of) {
-        submit(of);
-        for (uint32_t i = 1; i <= of; ++i) run(i, "n2");
-        for (uint32_t i = 1; i <= of; ++i) said(i, "n2", 1, GuestState::held);
-        for (uint32_t i = 1; i <= of; ++i) said(i, "n2", 1, GuestState::running);
-        return *this;
-    }
-    const HomeJob& job(uint64_t seq) const { return *h.find({"n1", seq}); }
-    std::string text() const { return text_of(out); }
-    std::string phases(uint32_t of) const {
-        std::string s;
-        for (uint32_t i = 1; i <= of; ++i)
-            s += (i > 1 ? " " : "") + std::string(to_string(job(i).phase));
-        return s;
-    }
-    JobReport reported(uint64_t seq) const {
-        JobReport found;
-        for (const auto& o : out)
-            if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
-                if (const auto* r = std::get_if<JobReport>(&m->message); r && r->id.seq == seq)
-                    found = *r;
-        return found;
-    }
-    // As after a crash: what was persisted, read back.
-    Gang again(uint32_t of) const {
-        Gang g;
-        g.order_seq = order_seq;
-        for (uint32_t i = 1; i <= of; ++i) g.h.load(job(i));
-        g.h.restarted(g.now, g.out);
-        return g;
-    }
-};
 
 bool has(const HomeJob& job, const std::string& variable) {
     const auto& env = job.spec.launch.env;

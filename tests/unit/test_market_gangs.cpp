@@ -10,9 +10,10 @@ namespace {
 
 constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
 
-// Components of one CPU each, or of `cpus`.
+// Components of one CPU each, or of `cpus`; those from `required` on are optional.
 std::vector<JobId> gang(World& w, const NodeName& home, int64_t price, uint32_t of,
-                        int32_t cpus = 1, Nanos work = Nanos::never()) {
+                        int32_t cpus = 1, Nanos work = Nanos::never(),
+                        uint32_t required = UINT32_MAX) {
     std::vector<JobId> ids;
     for (uint32_t i = 0; i < of; ++i) {
         const JobId id{home, ++w.next_id[home]};
@@ -28,6 +29,7 @@ std::vector<JobId> gang(World& w, const NodeName& home, int64_t price, uint32_t 
         job.report.gang = ids[0].text();
         job.report.component = i;
         job.report.components = of;
+        job.report.optional = i >= required;
         job.work = work;
         w.tell(job);
     }
@@ -199,9 +201,55 @@ START_TEST(a_market_that_is_restarted_knows_its_gangs_again) {
 }
 END_TEST
 
+START_TEST(an_optional_component_runs_beside_the_required_ones_when_it_has_a_place) {
+    World w;
+    three(w);
+    const JobId single = w.submit("n1", 50);
+    w.run_for(s(1));
+    const auto five = gang(w, "n1", 40, 5, 1, Nanos::never(), 4);
+    w.run_for(s(3));
+    for (size_t i = 0; i < 4; ++i) ck_assert(w.jobs.at(five[i]).report.phase == JobPhase::running);
+    ck_assert_text(w.where(five[4]), "waiting");
+    w.market->cancel(single, 0);
+    w.run_for(s(3));
+    ck_assert(w.jobs.at(five[4]).report.phase == JobPhase::running);
+    ck_assert_int_eq(std::count_if(w.orders.begin(), w.orders.end(),
+                                   [](const Order& order) { return order.hold; }),
+                     5);
+    // Somebody who bids more displaces it, and the required ones go on.
+    const JobId better = w.submit("n2", 90);
+    w.run_for(s(5));
+    ck_assert(w.where(better) != "waiting");
+    ck_assert(w.jobs.at(five[4]).report.phase == JobPhase::frozen);
+    for (size_t i = 0; i < 4; ++i) ck_assert(w.jobs.at(five[i]).report.phase == JobPhase::running);
+    // Without them it has no place.
+    const JobId best = w.submit("n2", 95, Nanos::never(), 2);
+    w.run_for(s(5));
+    ck_assert(w.where(best) != "waiting");
+    for (const JobId& id : five) ck_assert(w.jobs.at(id).report.phase != JobPhase::running);
+}
+END_TEST
+
+START_TEST(an_optional_component_may_stand_before_required_ones_and_need_more_than_there_is) {
+    World w;
+    three(w);
+    auto ids = gang(w, "n1", 40, 3);
+    JobReport& wide = w.jobs.at(ids[1]).report;
+    wide.optional = true;
+    wide.terms.cpus = 9;
+    w.tell(w.jobs.at(ids[1]));
+    w.run_for(s(5));
+    ck_assert_text(w.where(ids[1]), "waiting");
+    ck_assert(w.where(ids[0]) != "waiting");
+    ck_assert(w.where(ids[2]) != "waiting");
+}
+END_TEST
+
 UNIT_SUITE(market_gangs, all_components_run_or_none_and_nobody_is_held_for_them,
            a_gang_is_placed_when_all_of_it_is_known, a_gang_that_fits_nowhere_says_so,
            a_node_of_an_older_version_gets_no_component,
            an_algorithm_that_places_no_gangs_says_so_and_is_not_chosen_while_there_is_one,
            a_component_whose_start_is_taken_back_may_go_to_the_same_node_again,
-           a_market_that_is_restarted_knows_its_gangs_again);
+           a_market_that_is_restarted_knows_its_gangs_again,
+           an_optional_component_runs_beside_the_required_ones_when_it_has_a_place,
+           an_optional_component_may_stand_before_required_ones_and_need_more_than_there_is);

@@ -46,6 +46,7 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(What::create_capsule, What::stand), 22);
     ck_assert_text(to_string(What::keep_lease), "keep_lease");
     ck_assert_uint_eq(names(GuestVerb::query, GuestVerb::checkpoint), 15);
+    ck_assert_uint_eq(names(ComponentClass::required, ComponentClass::optional), 3);
     ck_assert_uint_eq(names(GuestState::unknown, GuestState::filling), 14);
     ck_assert_uint_eq(names(MoveStep::none, MoveStep::release), 5);
     ck_assert_uint_eq(names(home::Tell::What::started, home::Tell::What::warning), 8);

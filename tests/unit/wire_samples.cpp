@@ -313,18 +313,19 @@ return v;
 END SAMPLE(FilesBegin) return {d.id(), d.epoch()};
 END SAMPLE(PrecopyBegin) return {d.id(), d.epoch(), d.node(), d.counter()};
 END SAMPLE(ImageResult) return {d.id(), d.epoch(), d.flag(), d.line()};
-END SAMPLE(Submit) return {d.spec(),
-                           d.terms(),
-                           d.line(255),
-                           d.flag(),
-                           r.next(),
-                           d.flag(),
-                           {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32(),
-                            d.counter(), d.u32(), d.u32(), d.flag(), d.u32()},
-                           d.line(),
-                           d.line(),
-                           d.flag()};
-END SAMPLE(Submitted) return {d.id(), d.line(), d.flag()};
+END SAMPLE(Submit) return {
+    d.spec(),
+    d.terms(),
+    d.line(255),
+    d.flag(),
+    r.next(),
+    d.flag(),
+    {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32(), d.counter(), d.u32(), d.u32(),
+     d.flag(), d.u32(), d.any(ComponentClass::required, ComponentClass::optional)},
+    d.line(),
+    d.line(),
+    d.flag()};
+END SAMPLE(Submitted) return {d.id(), d.line(), d.flag(), d.flag()};
 END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}, d.flag()};
 END SAMPLE(Attached) return {d.id(),
                              d.any(JobPhase::waiting, JobPhase::finished),

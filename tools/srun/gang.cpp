@@ -16,6 +16,7 @@
 
 #include "kernel/sys/host/fd.hpp"
 #include "tools/srun/session.hpp"
+#include "tools/srun/spec.hpp"
 
 namespace souk::tools {
 namespace {
@@ -28,6 +29,8 @@ constexpr int ended_by_market = 255;
 struct Part {
     pid_t pid = -1;
     Fd streams[2];  // stdout, stderr
+    Fd input;       // with --stdin=all: what it reads
+    std::string unread;
 };
 
 bool write_all(int fd, std::string_view text) {
@@ -44,38 +47,89 @@ bool write_all(int fd, std::string_view text) {
     return true;
 }
 
+// Where a part reads: srun's own stdin, a pipe, or nowhere.
+enum class Reads { nothing, own, pipe };
+
+// The end for the part is of that pipe, or no file.
+Result<Fd> input_of(Part& part, Reads reads) {
+    if (reads == Reads::nothing) return open_at(AT_FDCWD, "/dev/null", O_RDONLY);
+    if (reads == Reads::own) return Fd();
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno("make a pipe", errno);
+    part.input = Fd(ends[1]);
+    ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    return Fd(ends[0]);
+}
+
 // Never returns in the child, but with its exit status.
 Result<Part> begin_part(const SrunOptions& options, const std::string& socket, const JobId& id,
-                        bool takes_input, const sigset_t& mask) {
-    int out[2], err[2];
-    if (::pipe2(out, O_CLOEXEC) != 0) return fail_errno("make a pipe", errno);
-    if (::pipe2(err, O_CLOEXEC) != 0) {
-        ::close(out[0]);
-        ::close(out[1]);
-        return fail_errno("make a pipe", errno);
-    }
+                        Reads reads, const sigset_t& mask) {
     Part part;
-    part.pid = ::fork();
-    if (part.pid == 0) {
-        ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-        ::dup2(out[1], STDOUT_FILENO);
-        ::dup2(err[1], STDERR_FILENO);
-        if (!takes_input)
-            if (const int none = ::open("/dev/null", O_RDONLY); none > 0) ::dup2(none, 0);
-        ::syscall(SYS_close_range, 3U, ~0U, 0U);
-        SrunOptions own = options;
-        own.status = StatusMode::never;
-        own.json = false;
-        ::_exit(Session(own, socket).attach(id));
+    Fd theirs[2];
+    for (int i = 0; i < 2; ++i) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno("make a pipe", errno);
+        part.streams[i] = Fd(ends[0]);
+        theirs[i] = Fd(ends[1]);
     }
-    const int error = errno;
-    part.streams[0] = Fd(out[0]);
-    part.streams[1] = Fd(err[0]);
-    ::close(out[1]);
-    ::close(err[1]);
-    if (part.pid < 0) return fail_errno("start a process", error);
-    return part;
+    TRY_ASSIGN(const Fd input, input_of(part, reads));
+    part.pid = ::fork();
+    if (part.pid < 0) return fail_errno("start a process", errno);
+    if (part.pid > 0) return part;
+    ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+    ::dup2(theirs[0].get(), STDOUT_FILENO);
+    ::dup2(theirs[1].get(), STDERR_FILENO);
+    if (input) ::dup2(input.get(), STDIN_FILENO);
+    ::syscall(SYS_close_range, 3U, ~0U, 0U);
+    SrunOptions own = options;
+    own.status = StatusMode::never;
+    own.json = false;
+    ::_exit(Session(own, socket).attach(id));
 }
+
+// srun's stdin for all parts: what one has not taken yet is waited for, so that the slowest sets
+// the pace. A part that reads no more is passed over.
+class Feed {
+  public:
+    explicit Feed(std::vector<Part>& parts) : parts_(parts) {
+        for (const Part& part : parts) ended_ = ended_ && !part.input;
+    }
+    // From which descriptors something is waited for; a part's is the input'th of its own.
+    pollfd own() const { return {!ended_ && all_taken() ? STDIN_FILENO : -1, POLLIN, 0}; }
+    static pollfd of(const Part& part) {
+        return {part.input ? part.input.get() : -1,
+                static_cast<short>(part.unread.empty() ? 0 : POLLOUT), 0};
+    }
+    void read() {
+        char buffer[65'536];
+        const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+        ended_ = n <= 0;
+        for (Part& part : parts_) {
+            if (part.input && n > 0) part.unread.assign(buffer, static_cast<size_t>(n));
+            write(part);
+        }
+    }
+    void write(Part& part) const {
+        if (!part.input) return;
+        if (!part.unread.empty()) {
+            const ssize_t n = ::write(part.input.get(), part.unread.data(), part.unread.size());
+            if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+            if (n < 0) part.unread.clear();
+            if (n < 0) return part.input.reset();
+            part.unread.erase(0, static_cast<size_t>(n));
+        }
+        if (part.unread.empty() && ended_) part.input.reset();
+    }
+
+  private:
+    bool all_taken() const {
+        return std::all_of(parts_.begin(), parts_.end(),
+                           [](const Part& part) { return part.unread.empty(); });
+    }
+    std::vector<Part>& parts_;
+    bool ended_ = true;
+};
 
 // A signal from the terminal reaches every process of srun; one that was sent to srun alone is
 // passed on.
@@ -105,35 +159,59 @@ bool copy_from(Fd& from, int stream, int32_t component, Merged& merged) {
     return n > 0;
 }
 
-void reap(std::vector<Part>& parts, std::vector<int>& ended) {
-    for (Part& part : parts) {
+// Returns how many have ended now.
+size_t reap(const SrunOptions& options, std::vector<Part>& parts, std::vector<int>& ended) {
+    size_t count = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+        Part& part = parts[i];
         int status = 0;
         if (part.pid <= 0 || part.streams[0] || part.streams[1]) continue;
         if (::waitpid(part.pid, &status, 0) != part.pid) status = 1 << 8;
-        ended.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
         part.pid = -1;
+        ++count;
+        if (is_required(options, i))
+            ended.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
+    return count;
 }
 
-int stay(std::vector<Part>& parts, int signals, bool labels) {
-    const auto count = static_cast<int32_t>(parts.size());
-    Merged merged{{labels, count}, {labels, count}};
+// What stands before the lines of each: its number, or its label if it has one.
+std::vector<std::string> labels_of(const SrunOptions& options, size_t count) {
+    std::vector<std::string> labels;
+    for (size_t i = 0; options.labels && i < count; ++i) {
+        const bool named = i < options.plan.size() && !options.plan[i].label.empty();
+        labels.push_back(named ? options.plan[i].label : std::to_string(i));
+    }
+    return labels;
+}
+
+int stay(std::vector<Part>& parts, int signals, const SrunOptions& options) {
+    const auto labels = labels_of(options, parts.size());
+    Merged merged{LineMerge(labels), LineMerge(labels)};
     std::vector<int> ended;
-    while (ended.size() < parts.size()) {
+    size_t gone = 0;
+    Feed feed(parts);
+    while (gone < parts.size()) {
         std::vector<pollfd> polled{{signals, POLLIN, 0}};
         for (const Part& part : parts)
             for (const Fd& stream : part.streams)
                 polled.push_back({stream ? stream.get() : -1, POLLIN, 0});
+        const size_t outputs = polled.size();
+        for (const Part& part : parts) polled.push_back(Feed::of(part));
+        polled.push_back(feed.own());
         if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) break;
         if (polled[0].revents) pass_on(signals, parts);
-        for (size_t i = 1; i < polled.size(); ++i) {
+        if (polled.back().revents) feed.read();
+        for (size_t i = outputs; i + 1 < polled.size(); ++i)
+            if (polled[i].revents) feed.write(parts[i - outputs]);
+        for (size_t i = 1; i < outputs; ++i) {
             Fd& stream = parts[(i - 1) / 2].streams[(i - 1) % 2];
             const auto component = static_cast<int32_t>((i - 1) / 2);
             if (polled[i].revents &&
                 !copy_from(stream, static_cast<int>((i - 1) % 2), component, merged))
                 stream.reset();
         }
-        reap(parts, ended);
+        gone += reap(options, parts, ended);
         if (merged.broken)
             for (const Part& part : parts)
                 if (part.pid > 0) ::kill(part.pid, SIGTERM);
@@ -156,19 +234,27 @@ void cancel_all(Link& link, const JobId& first) {
 
 }  // namespace
 
-Result<Money> share_of_budget(Money budget, int32_t components) {
+Result<Money> share_of_budget(Money budget, int32_t cpus, int64_t all) {
     if (budget.micro == 0) return budget;
-    const Money share{budget.micro / components};
+    const Money share{static_cast<int64_t>(static_cast<__int128>(budget.micro) * cpus / all)};
     if (share.micro > 0) return share;
-    return fail("--budget: nothing is left for each of " + std::to_string(components) +
-                " components");
+    return fail("--budget: nothing is left for each component");
 }
 
-std::string LineMerge::label(int32_t component) const {
-    if (!labels_) return {};
-    const std::string number = std::to_string(component);
-    const size_t width = std::to_string(of_ - 1).size();
-    return std::string(width - std::min(width, number.size()), ' ') + number + ": ";
+bool is_required(const SrunOptions& options, size_t component) {
+    return component >= options.plan.size() ||
+           options.plan[component].role == ComponentClass::required;
+}
+
+LineMerge::LineMerge(std::vector<std::string> labels) : labels_(std::move(labels)) {
+    size_t width = 0;
+    for (const std::string& label : labels_) width = std::max(width, label.size());
+    for (std::string& label : labels_)
+        label = std::string(width - label.size(), ' ') + label + ": ";
+}
+
+std::string LineMerge::label(size_t component) const {
+    return component < labels_.size() ? labels_[component] : std::string();
 }
 
 std::string LineMerge::add(int32_t component, std::string_view bytes) {
@@ -181,7 +267,7 @@ std::string LineMerge::add(int32_t component, std::string_view bytes) {
         open_[at].append(bytes.substr(0, n));
         bytes.remove_prefix(n);
         if (end == std::string_view::npos && open_[at].size() < line_max) break;
-        whole += label(component) + std::exchange(open_[at], {});
+        whole += label(at) + std::exchange(open_[at], {});
     }
     return whole;
 }
@@ -189,7 +275,7 @@ std::string LineMerge::add(int32_t component, std::string_view bytes) {
 std::string LineMerge::end(int32_t component) {
     const auto at = static_cast<size_t>(component);
     if (open_.size() <= at || open_[at].empty()) return {};
-    return label(component) + std::exchange(open_[at], {}) + (labels_ ? "\n" : "");
+    return label(at) + std::exchange(open_[at], {}) + (labels_.empty() ? "" : "\n");
 }
 
 int gang_status(const std::vector<int>& ended) {
@@ -201,28 +287,80 @@ int gang_status(const std::vector<int>& ended) {
     return by_market;
 }
 
-Result<std::vector<JobId>> submit_components(const SrunOptions& options, Link& link,
-                                             wire::Submit& request) {
-    TRY_ASSIGN(request.terms.budget, share_of_budget(options.terms.budget, options.components));
+namespace {
+
+// As the command line says, but for what its plan says otherwise.
+Status describe(const SrunOptions& options, size_t component, wire::Submit& request) {
+    request.terms = options.terms;
+    if (component < options.plan.size()) {
+        const ComponentPlan& plan = options.plan[component];
+        LaunchWish wish{
+            {options.program.begin(), options.program.end()}, plan.directory, plan.environment};
+        if (!plan.program.empty()) wish.argv = {plan.program};
+        if (plan.arguments) {
+            wish.argv.resize(1);
+            wish.argv.insert(wish.argv.end(), plan.arguments->begin(), plan.arguments->end());
+        }
+        auto launch = capture_launch(wish);
+        if (!launch) return wrap(plan.at, launch.error());
+        request.spec.launch = std::move(*launch);
+        if (plan.cpus > 0) request.terms.cpus = plan.cpus;
+        if (plan.memory_mb > 0) request.terms.memory_mb = plan.memory_mb;
+        request.group.role = plan.role;
+    }
+    return {};
+}
+
+int64_t cpus_of_all(const std::vector<wire::Submit>& requests) {
+    int64_t all = 0;
+    for (const wire::Submit& one : requests) all += one.terms.cpus;
+    return all;
+}
+
+Status can_take(const wire::Submitted& submitted, const wire::Submit& request) {
+    if (!submitted.gangs)
+        return fail("the agentd here is of an older version: it starts single jobs only");
+    if (request.group.role != ComponentClass::required && !submitted.classes)
+        return fail("the agentd here is of an older version: each component is required by it");
+    return {};
+}
+
+}  // namespace
+
+Result<std::vector<wire::Submit>> describe_components(const SrunOptions& options,
+                                                      const wire::Submit& common) {
+    const auto count = static_cast<size_t>(options.components);
+    std::vector<wire::Submit> requests(count, common);
+    std::string names;
+    for (const std::string& name : component_names(options.plan, count))
+        names += (names.empty() ? "" : ",") + name;
+    for (size_t i = 0; i < count; ++i) {
+        TRY(describe(options, i, requests[i]));
+        set_in_environment(requests[i].spec.launch.env, "SOUK_NAMES", names);
+        requests[i].group.components = static_cast<uint32_t>(count);
+        requests[i].group.component = static_cast<uint32_t>(i);
+    }
+    const int64_t all = cpus_of_all(requests);
+    for (wire::Submit& one : requests) {
+        TRY_ASSIGN(one.terms.budget, share_of_budget(options.terms.budget, one.terms.cpus, all));
+    }
+    return requests;
+}
+
+Result<std::vector<JobId>> submit_components(Link& link, std::vector<wire::Submit>& requests) {
     std::vector<JobId> ids;
-    for (int32_t i = 0; i < options.components; ++i) {
+    for (wire::Submit& request : requests) {
         request.group.gang = ids.empty() ? 0 : ids[0].seq;
-        request.group.components = static_cast<uint32_t>(options.components);
-        request.group.component = static_cast<uint32_t>(i);
         if (::getrandom(&request.token, sizeof request.token, 0) != sizeof request.token)
             request.token = 0;
         link.queue(request);
-        auto submitted = link.expect<wire::Submitted>(answer_max);
-        if (submitted && !submitted->gangs) {
-            ids.push_back(submitted->id);
-            submitted = fail("the agentd here is of an older version: it starts single jobs only");
-        }
-        if (submitted) {
-            ids.push_back(submitted->id);
-            continue;
-        }
+        const auto submitted = link.expect<wire::Submitted>(answer_max);
+        Status taken = submitted ? Status() : tl::unexpected(submitted.error());
+        if (submitted) ids.push_back(submitted->id);
+        if (submitted) taken = can_take(*submitted, request);
+        if (taken) continue;
         if (!ids.empty()) cancel_all(link, ids[0]);
-        return tl::unexpected(submitted.error());
+        return tl::unexpected(taken.error());
     }
     return ids;
 }
@@ -238,7 +376,11 @@ int attach_components(const SrunOptions& options, const std::string& socket,
     const Fd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     std::vector<Part> parts;
     for (const JobId& id : ids) {
-        auto part = begin_part(options, socket, id, parts.empty(), before);
+        const auto number = static_cast<int32_t>(parts.size());
+        const Reads reads = options.reader == options.components ? Reads::pipe
+                            : options.reader == number           ? Reads::own
+                                                                 : Reads::nothing;
+        auto part = begin_part(options, socket, id, reads, before);
         if (!part) {
             say(part.error().message + "; the job goes on: marketctl cancel " + ids[0].text());
             for (const Part& one : parts) ::kill(one.pid, SIGKILL);
@@ -246,7 +388,7 @@ int attach_components(const SrunOptions& options, const std::string& socket,
         }
         parts.push_back(std::move(*part));
     }
-    return stay(parts, signals.get(), options.labels);
+    return stay(parts, signals.get(), options);
 }
 
 }  // namespace souk::tools

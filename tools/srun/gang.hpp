@@ -13,34 +13,38 @@
 
 namespace souk::tools {
 
-// What each component may spend of the budget of all: the same for like ones. Error: nothing is
-// left for each.
-Result<Money> share_of_budget(Money budget, int32_t components);
+// What a component of so many CPUs may spend of the budget of all, who have `all` CPUs. Error:
+// nothing.
+Result<Money> share_of_budget(Money budget, int32_t cpus, int64_t all);
 
 // The lines of several streams in one: whole lines, each with its label; a line that has no end yet
 // waits, up to a bound.
 class LineMerge {
   public:
-    LineMerge(bool labels, int32_t of) : labels_(labels), of_(of) {}
+    // Of each component its label; none: lines have none.
+    explicit LineMerge(std::vector<std::string> labels);
     // What is to be written now that these bytes came from that component.
     std::string add(int32_t component, std::string_view bytes);
     std::string end(int32_t component);
 
   private:
-    std::string label(int32_t component) const;
-    bool labels_;
-    int32_t of_;
+    std::string label(size_t component) const;
+    std::vector<std::string> labels_;
     std::vector<std::string> open_;
 };
 
-// Of the statuses of srun for its components, in the order in which they ended: the first that is
-// the component's own and not 0.
+// Of the statuses of srun for its required components, in the order in which they ended: the first
+// that is the component's own and not 0.
 int gang_status(const std::vector<int>& ended);
+bool is_required(const SrunOptions& options, size_t component);
 
+// The request of each, by the command line and the plan; `common` is what all have. Errors: a
+// program or a directory that is not there, a budget too small.
+Result<std::vector<wire::Submit>> describe_components(const SrunOptions& options,
+                                                      const wire::Submit& common);
 // Submits all components, or none: on a failure those that are there already are cancelled.
 // Returns the ids.
-Result<std::vector<JobId>> submit_components(const SrunOptions& options, Link& link,
-                                             wire::Submit& request);
+Result<std::vector<JobId>> submit_components(Link& link, std::vector<wire::Submit>& requests);
 // Stays until all have ended. Returns srun's exit status; errors are already said.
 int attach_components(const SrunOptions& options, const std::string& socket,
                       const std::vector<JobId>& ids);

@@ -65,7 +65,8 @@ Result<JobId> known_job(const std::string& socket, const std::string& text) {
 }
 
 int attach(const SrunOptions& options, const std::string& socket) {
-    const auto id = known_job(socket, options.job);
+    const auto id = names_component(options.job) ? component_named(options, options.job)
+                                                 : known_job(socket, options.job);
     if (!id) return failed(id.error());
     if (const Status file = check_summary_file(options.json_file); !file)
         return failed(file.error());
@@ -204,7 +205,9 @@ Status can_take_snapshots() {
 
 int submit_gang(const SrunOptions& options, const std::string& socket, Link& link,
                 wire::Submit& request) {
-    const auto ids = submit_components(options, link, request);
+    auto requests = describe_components(options, request);
+    if (!requests) return failed(requests.error());
+    const auto ids = submit_components(link, *requests);
     if (!ids) return failed(ids.error());
     if (!options.detach && !options.wait) {
         if (!options.quiet)
@@ -214,15 +217,19 @@ int submit_gang(const SrunOptions& options, const std::string& socket, Link& lin
     const int printed = print_id(options, ids->front().text(), ids->size());
     if (printed != 0 || !options.wait) return printed;
     std::vector<int> statuses;
-    for (const JobId& id : *ids) statuses.push_back(wait_for(options, socket, {id}));
+    for (size_t i = 0; i < ids->size(); ++i)
+        if (const int status = wait_for(options, socket, {(*ids)[i]}); is_required(options, i))
+            statuses.push_back(status);
     return gang_status(statuses);
 }
 
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
-    auto launch = capture_launch(options.program);
-    if (!launch) return failed(launch.error());
-    request.spec.launch = std::move(*launch);
+    if (options.plan.empty()) {
+        auto launch = capture_launch(options.program);
+        if (!launch) return failed(launch.error());
+        request.spec.launch = std::move(*launch);
+    }
     request.terms = options.terms;
     request.name = options.name;
     request.spec.move = options.move;
@@ -280,7 +287,9 @@ int run(int argc, char** argv) {
         case Parsed::failed: return 2;
         case Parsed::go: break;
     }
-    if (!options.job.empty())
+    const bool component =
+        options.mode == SrunOptions::Mode::attach && names_component(options.job);
+    if (!options.job.empty() && !component)
         if (const auto id = parse_job_id(options.job, "x"); !id) return usage(id.error());
     if (options.mode == SrunOptions::Mode::check) {
         const auto verdict = check_program(options);

@@ -249,6 +249,49 @@ Status set_wait(SrunOptions& o, const char* ids) {
     }
 }
 
+// A number, or a file.
+Status set_components(SrunOptions& o, const char* text) {
+    o.plan.clear();
+    if (const auto number = parse_whole(text, INT64_MIN, INT64_MAX); number) {
+        TRY_ASSIGN(o.components, parse_whole(text, 1, gang_components_max));
+        return {};
+    }
+    TRY_ASSIGN(o.plan, read_components(text, gang_components_max));
+    o.components = static_cast<int32_t>(o.plan.size());
+    return {};
+}
+
+// As small as they may be: then they fit wherever there is room.
+Status set_flexible(SrunOptions& o, std::string_view text) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    TRY_ASSIGN(const int64_t all, parse_whole(text.substr(0, colon), 1, 65'536));
+    int64_t each = 1;
+    if (colon < text.size()) {
+        TRY_ASSIGN(each, parse_whole(text.substr(colon + 1), 1, all));
+    }
+    const int64_t count = (all + each - 1) / each;
+    if (count > gang_components_max)
+        return fail(std::to_string(count) + " components are more than " +
+                    std::to_string(gang_components_max) + ": give a greater MIN");
+    o.components = static_cast<int32_t>(count);
+    o.plan.assign(static_cast<size_t>(count), {});
+    for (ComponentPlan& one : o.plan) one.cpus = static_cast<int32_t>(each);
+    o.plan.back().cpus = static_cast<int32_t>(all - each * (count - 1));
+    return {};
+}
+
+// Which component --stdin means; the number of components: all; below 0: none.
+Result<int32_t> reader_of_input(const SrunOptions& o) {
+    if (o.input.empty()) return 0;
+    if (o.input == "all") return o.components;
+    if (o.input == "none") return -1;
+    for (size_t i = 0; i < o.plan.size(); ++i)
+        if (o.plan[i].label == o.input) return static_cast<int32_t>(i);
+    const auto number = parse_whole(o.input, 0, o.components - 1);
+    if (!number) return fail("--stdin: there is no component '" + o.input + "'");
+    return static_cast<int32_t>(*number);
+}
+
 // What a job has around it: others, files, and what is said of it.
 std::vector<Option> around_options(SrunOptions& o) {
     return {
@@ -257,10 +300,27 @@ std::vector<Option> around_options(SrunOptions& o) {
          "on "
          "any\n"
          "                              nodes, and end as one; each finds its own in "
-         "$SOUK_COMPONENT",
-         whole(o.components, gang_components_max)},
+         "$SOUK_COMPONENT. Or of those\n"
+         "                              that the file of this name describes",
+         [&o](const char* text) { return set_components(o, text); }},
         {'l', "label", nullptr, "with -N: each line of output begins with its component",
          set_flag(o.labels)},
+        {0, "stdin", "WHICH",
+         "with -N: which component reads srun's stdin: its number or label (default 0), all, or "
+         "none",
+         set_text(o.input)},
+        {0, "total", "N", "all N CPUs on one machine: the same as -N 1 -c N",
+         [&o](const char* text) -> Status {
+             TRY_ASSIGN(o.terms.cpus, parse_whole(text, 1, 65'536));
+             o.plan.clear();
+             o.components = 1;
+             return {};
+         }},
+        {0, "flexible", "N[:MIN]",
+         "N CPUs on any machines: components of MIN CPUs each (default 1), the last of what is "
+         "left,\n"
+         "                              as many of them on one machine as find room",
+         [&o](const char* text) { return set_flexible(o, text); }},
         {0, "array", "LIST",
          "as many jobs as the list has indexes (1-100, 1,3,7-9), at most N at once (1-100%N); "
          "each\n"
@@ -294,7 +354,8 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
          "                              are there already (their terminal is somebody else's)",
          [&o](const char* t) { return set_wait(o, t); }},
         {'J', "job", "ID", "change the terms of this job", set_text(change)},
-        {0, "attach", "ID", "become the terminal of this job", set_text(attach)},
+        {0, "attach", "ID", "become the terminal of this job, or of a component of it (ID.C)",
+         set_text(attach)},
         {0, "node", "NAME", "the node to stand on (default $SOUK_NODE, then this machine's)",
          set_text(o.node)},
         {0, "socket", "PATH", "the agentd's socket", set_text(o.socket)},
@@ -442,7 +503,13 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--components is for a new job");
     if (const std::string with = gang_conflict(o); !with.empty())
         return usage("a job of several components (--components) is not possible with " + with);
-    if (o.labels && o.components == 0) return usage("--label is for --components");
+    if (o.components == 0 && (o.labels || !o.input.empty()))
+        return usage(o.labels ? "--label is for --components" : "--stdin is for --components");
+    if (o.components > 0) {
+        const auto reader = reader_of_input(o);
+        if (!reader) return usage(reader.error().message);
+        o.reader = *reader;
+    }
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
@@ -471,7 +538,10 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
         return usage(
             "-s deadline needs --finish and --runtime: until when, and how much work it is");
-    if (o.program.empty() && !quotes) return usage("the program to run is missing");
+    const bool has_all = !o.plan.empty() && std::ranges::all_of(o.plan, [](const auto& one) {
+        return !one.program.empty();
+    });
+    if (o.program.empty() && !quotes && !has_all) return usage("the program to run is missing");
     return Parsed::go;
 }
 

@@ -10,6 +10,7 @@
 #include "agentd/wire/messages.hpp"
 #include "kernel/base/time.hpp"
 #include "tools/common/args.hpp"
+#include "tools/srun/components.hpp"
 #include "tools/srun/status.hpp"
 
 namespace souk::tools {
@@ -43,7 +44,12 @@ struct SrunOptions {
     std::vector<uint32_t> array;  // its indexes; empty: one job
     uint32_t at_once = 0;         // of these; 0: any number
     int32_t components = 0;       // -N; 0: it is a job of its own
-    bool labels = false;          // -l
+    // --components FILE: what each is; empty: all as the command line says
+    std::vector<ComponentPlan> plan;
+    bool labels = false;  // -l
+    // --stdin: which component reads srun's: its number or label, all or none; empty: the first
+    std::string input;
+    int32_t reader = 0;  // as a number; that of components: all, below 0: none
     bool net_given = false;
     Nanos check_for = Nanos::from_s(2);  // --check
     int32_t jobs = 1;                    // --quote

@@ -56,23 +56,48 @@ Result<std::string> find_program(const std::string& name, const std::string& cwd
     return fail(name + ": no such program in PATH");
 }
 
-Result<std::string> working_directory() {
+Result<std::string> working_directory(const std::string& wish) {
     char buffer[PATH_MAX];
-    if (!getcwd(buffer, sizeof buffer)) return fail_errno("the working directory", errno);
-    if (buffer[0] != '/') return fail("the working directory cannot be reached from /");
-    if (faccessat(AT_FDCWD, buffer, X_OK, AT_EACCESS) < 0)
-        return fail_errno(std::string("the working directory ") + buffer, errno);
-    return std::string(buffer);
+    if (wish.empty() && !getcwd(buffer, sizeof buffer))
+        return fail_errno("the working directory", errno);
+    const std::string path = wish.empty() ? std::string(buffer) : wish;
+    if (path[0] != '/') return fail("the working directory cannot be reached from /");
+    struct stat st {};
+    if (stat(path.c_str(), &st) < 0 || faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) < 0)
+        return fail_errno("the working directory " + path, errno);
+    if (!S_ISDIR(st.st_mode)) return fail_errno("the working directory " + path, ENOTDIR);
+    return path;
+}
+
+// What names the siblings of a component that submits another job.
+bool is_of_a_component(std::string_view variable) {
+    for (const std::string_view name :
+         {"SOUK_COMPONENT=", "SOUK_COMPONENTS=", "SOUK_HOSTS=", "SOUK_NAMES="})
+        if (variable.starts_with(name)) return true;
+    return false;
 }
 
 }  // namespace
 
+void set_in_environment(std::vector<std::string>& env, const std::string& name,
+                        const std::string& value) {
+    const std::string begin = name + "=";
+    std::erase_if(env, [&](const std::string& one) { return one.starts_with(begin); });
+    env.push_back(begin + value);
+}
+
 Result<LaunchSpec> capture_launch(std::span<char*> program) {
+    return capture_launch(LaunchWish{{program.begin(), program.end()}, {}, {}});
+}
+
+Result<LaunchSpec> capture_launch(const LaunchWish& wish) {
     LaunchSpec spec;
-    TRY_ASSIGN(spec.cwd, working_directory());
-    TRY_ASSIGN(spec.path, find_program(program[0], spec.cwd));
-    spec.argv.assign(program.begin(), program.end());
-    for (char** entry = environ; entry && *entry; ++entry) spec.env.emplace_back(*entry);
+    TRY_ASSIGN(spec.cwd, working_directory(wish.directory));
+    TRY_ASSIGN(spec.path, find_program(wish.argv[0], spec.cwd));
+    spec.argv = wish.argv;
+    for (char** entry = environ; entry && *entry; ++entry)
+        if (!is_of_a_component(*entry)) spec.env.emplace_back(*entry);
+    for (const auto& [name, value] : wish.environment) set_in_environment(spec.env, name, value);
     size_t bytes = spec.path.size() + spec.cwd.size();
     for (const auto& text : spec.argv) bytes += text.size() + 1;
     for (const auto& text : spec.env) bytes += text.size() + 1;

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <optional>
 
+#include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -99,6 +100,30 @@ Result<Ended> wait_for(const SrunOptions& options, const std::string& socket, co
     }
 }
 
+using Numbered = std::vector<std::pair<uint64_t, JobId>>;
+
+// The jobs since `first` in whose `of` its id stands, by that number.
+Result<Numbered> listed(const SrunOptions& options, const Json& first,
+                        std::vector<std::string> words, const char* of, const char* number) {
+    const auto find = [&] { return wire::find_market(options.socket, options.node); };
+    const bool unfiltered = words.empty();
+    words.insert(words.begin(), "state=all");
+    words.push_back("since=" + std::to_string(first.value("submitted_unix_s", int64_t{0})));
+    TRY_ASSIGN(const Answer parts, ask(find, "list-jobs", words, options.patience));
+    Numbered found;
+    for (const std::string& part : parts) {
+        const Json rows = Json::parse(part, nullptr, false);
+        if (!rows.is_array()) return fail("the market's list of jobs is not understood");
+        for (const Json& row : rows) {
+            if (unfiltered && row.value(of, "") != first.value(of, "")) continue;
+            TRY_ASSIGN(JobId job, parse_job_id(row.value("id", "")));
+            found.emplace_back(row.value(number, uint64_t{0}), std::move(job));
+        }
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
 }  // namespace
 
 Result<std::vector<JobId>> jobs_of_array(const SrunOptions& options, const JobId& id) {
@@ -106,24 +131,31 @@ Result<std::vector<JobId>> jobs_of_array(const SrunOptions& options, const JobId
     TRY_ASSIGN(const Answer answer, ask(find, "job", {id.text()}, options.patience));
     TRY_ASSIGN(const Json first, parse_object(answer));
     if (first.value("array", "") != id.text()) return std::vector{id};
-    const std::string since = std::to_string(first.value("submitted_unix_s", int64_t{0}));
-    TRY_ASSIGN(const Answer parts,
-               ask(find, "list-jobs", {"state=all", "array=" + id.text(), "since=" + since},
-                   options.patience));
-    std::vector<std::pair<uint64_t, JobId>> found;
-    for (const std::string& part : parts) {
-        const Json rows = Json::parse(part, nullptr, false);
-        if (!rows.is_array()) return fail("the market's list of jobs is not understood");
-        for (const Json& row : rows) {
-            TRY_ASSIGN(JobId job, parse_job_id(row.value("id", "")));
-            found.emplace_back(row.value("array_index", uint64_t{0}), std::move(job));
-        }
-    }
-    std::sort(found.begin(), found.end());
+    TRY_ASSIGN(const Numbered found,
+               listed(options, first, {"array=" + id.text()}, "array", "array_index"));
     std::vector<JobId> jobs;
     jobs.reserve(found.size());
-    for (auto& [index, job] : found) jobs.push_back(std::move(job));
+    for (const auto& [index, job] : found) jobs.push_back(job);
     return jobs;
+}
+
+bool names_component(const std::string& text) {
+    const size_t point = std::min(text.rfind('.'), text.size());
+    return parse_job_id(text.substr(0, point)).has_value() && point < text.size() &&
+           whole_number<uint64_t>(std::string_view(text).substr(point + 1)).has_value();
+}
+
+Result<JobId> component_named(const SrunOptions& options, const std::string& text) {
+    const size_t point = text.rfind('.');
+    const std::string id = text.substr(0, point), component = text.substr(point + 1);
+    const auto find = [&] { return wire::find_market(options.socket, options.node); };
+    TRY_ASSIGN(const Answer answer, ask(find, "job", {id}, options.patience));
+    TRY_ASSIGN(const Json first, parse_object(answer));
+    if (first.value("gang", "") != id) return fail("job " + id + " is not of several components");
+    TRY_ASSIGN(const Numbered found, listed(options, first, {}, "gang", "component"));
+    for (const auto& [number, job] : found)
+        if (std::to_string(number) == component) return job;
+    return fail("job " + id + " has no component " + component);
 }
 
 Result<int> wait_for_jobs(const SrunOptions& options, const std::string& socket,

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// srun --components FILE: the components of one job, each with what it needs (docs/gangs.md). The
+// file is TOML, or a multi-request of the co-allocator's that srun's users may have
+// (components_request.cpp): both become a list of attributes, which is checked here. Errors are one
+// line that names file, line and component.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agentd/core/messages.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+// What the file says of one component; what it does not say is as srun's command line has it.
+struct ComponentPlan {
+    std::string label;  // its name in the job; empty: c and its number
+    ComponentClass role = ComponentClass::required;
+    std::string program;  // empty: the command line's
+    std::optional<std::vector<std::string>> arguments;
+    std::vector<std::pair<std::string, std::string>> environment;
+    std::string directory;
+    int32_t cpus = 0;
+    int64_t memory_mb = 0;
+    std::string at;  // FILE:LINE
+};
+
+// All of them: at least one, at most `most`; the first is required, no two have one label.
+Result<std::vector<ComponentPlan>> read_components(const std::string& file, size_t most);
+// Of its text. Pure.
+Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const std::string& file,
+                                                    size_t most);
+// Their names, in order: its label, or c and its number. Pure.
+std::vector<std::string> component_names(const std::vector<ComponentPlan>& plan, size_t count);
+
+namespace components {
+
+// A text with names in it that stand for other texts: "$(DIR)/x".
+struct Piece {
+    bool name = false;
+    std::string text;
+};
+using Text = std::vector<Piece>;
+// A text, or a list of values.
+struct Value {
+    Text text;
+    std::vector<Value> list;
+    bool is_list = false;
+    uint32_t line = 0;
+};
+struct Request {
+    uint32_t line = 0;
+    std::vector<std::pair<std::string, Value>> attributes;  // by the names of TOML
+    std::map<std::string, Text> names;                      // over those of the file
+};
+struct File {
+    std::vector<Request> requests;
+    std::map<std::string, Text> names;
+};
+
+// components_toml.cpp, components_request.cpp. Errors begin with the line: "7: ...".
+Result<File> parse_toml(std::string_view text);
+Result<File> parse_request(std::string_view text);
+
+}  // namespace components
+}  // namespace souk::tools
