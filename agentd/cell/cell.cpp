@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "agentd/core/files_choice.hpp"
+#include "agentd/core/gang_hosts.hpp"
 #include "checkpoint/core_image.hpp"
 
 namespace souk {
@@ -169,6 +170,16 @@ std::vector<int> Cell::v1_tasks() const {
 // -------------------------------------------------------------------------------------------------
 // the capsule
 
+// The names of its siblings behind those of this node. False: it has none.
+Result<bool> Cell::write_hosts() const {
+    const std::string names = hosts_of_gang(job_.spec);
+    if (names.empty()) return false;
+    std::string text = read_file(AT_FDCWD, "/etc/hosts").value_or("");
+    if (!text.empty() && !text.ends_with('\n')) text += '\n';
+    TRY(create_file(dir_fd_.get(), "hosts", text + names));
+    return true;
+}
+
 void Cell::create_capsule() {
     if (!job_.from_image) image_.has_none();
     const auto make = [&]() -> Status {
@@ -187,6 +198,7 @@ void Cell::create_capsule() {
         options.private_tmp = site_.private_tmp || own_tmp;
         options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;
+        TRY_ASSIGN(options.hosts, write_hosts());
         if (key_.id.home != site_.node) options.hidden = site_.hidden;
         std::pair<Fd, Fd> files;
         TRY_ASSIGN(served_, needs_server());

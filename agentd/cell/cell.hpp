@@ -212,6 +212,7 @@ class Cell {
     // Its control groups.
     CgroupUse cgroup_use() const;
     Status take_groups();
+    Result<bool> write_hosts() const;
     void use_groups(CapsuleGroup groups);
     bool set_limits();  // false: not all of them
     bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }

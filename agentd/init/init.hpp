@@ -126,6 +126,7 @@ struct Wishes {
     size_t overs = 0;
     const char* hide[hidden_max] = {};  // directories that are empty for it
     size_t hidden = 0;
+    bool hosts = false;  // the file `hosts` beside the control socket is its /etc/hosts
 };
 void set_up(const Wishes& wishes);
 const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS] [tmp] [files | tree] [over DIRECTORY]... [run NAMES]: started by agentd as
-// PID 1 of fresh namespaces, with the state directory as fd 3 and the first connection as fd 4. It
-// is of no use elsewhere.
+// souk-init [net GROUPS] [tmp] [hosts] [files | tree] [over DIRECTORY]... [run NAMES]: started by
+// agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first connection as
+// fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
         if (strcmp(argv[i], "files") == 0) wishes.files = true;
         if (strcmp(argv[i], "checks") == 0) wishes.checks = true;
         if (strcmp(argv[i], "tree") == 0) wishes.tree = true;
+        if (strcmp(argv[i], "hosts") == 0) wishes.hosts = true;
         if (i + 1 == argc) continue;
         if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
         if (strcmp(argv[i], "over") == 0 && wishes.overs < overs_max)

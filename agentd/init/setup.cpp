@@ -122,6 +122,31 @@ void set_up_run(const char* keep) {
     }
 }
 
+// Names that mean something among the components of its job alone. A file below /run, so that it is
+// the capsule's own; a job without it goes on.
+constexpr const char* hosts_file = "/run/souk.hosts";
+
+bool copy_hosts() {
+    const int from = openat(g.dir, "hosts", O_RDONLY | O_CLOEXEC);
+    const int to = open(hosts_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    bool good = from >= 0 && to >= 0 && fchmod(to, 0644) == 0;
+    char bytes[4096];
+    for (ssize_t n = 1; good && n > 0;) {
+        n = read(from, bytes, sizeof bytes);
+        good = n >= 0 && write_all(to, bytes, static_cast<size_t>(n));
+    }
+    if (from >= 0) close(from);
+    if (to >= 0) close(to);
+    return good;
+}
+
+void set_up_hosts() {
+    if (!copy_hosts() || mount(hosts_file, "/etc/hosts", nullptr, MS_BIND, nullptr) != 0 ||
+        mount(nullptr, "/etc/hosts", nullptr,
+              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, nullptr) != 0)
+        say("/etc/hosts", errno);
+}
+
 // Of <linux/mount.h>, which cannot stand beside <sys/mount.h>: the numbers of open_tree(2),
 // move_mount(2) and mount_setattr(2).
 constexpr unsigned tree_clone = 1, tree_cloexec = O_CLOEXEC, tree_recursive = 0x8000,
@@ -148,20 +173,26 @@ int take_tree(const char* path) {
     return tree;
 }
 
-// The home says what is there: a link on the way would lead out of the job's root.
-void lay_over(const char* path, int tree) {
+// The home says what is there: a link on the way would lead out of the job's root. False: nothing
+// of that kind is there.
+bool lay_over_if_there(const char* path, int tree, uint64_t kind) {
     constexpr uint64_t no_links = 0x04 | 0x02;  // RESOLVE_NO_SYMLINKS, RESOLVE_NO_MAGICLINKS
     constexpr unsigned to_empty_path = 0x40;
-    const struct {
-        uint64_t flags, mode, resolve;
-    } how = {O_PATH | O_DIRECTORY | O_CLOEXEC, 0, no_links};
+    const struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_CLOEXEC | kind, 0, no_links};
     char over[sizeof SOUK_FILES_ROOT + 256];
     snprintf(over, sizeof over, SOUK_FILES_ROOT "%s", path);
     const long to = syscall(SYS_openat2, AT_FDCWD, over, &how, sizeof how);
-    if (to < 0 || syscall(SYS_move_mount, tree, "", to, "", move_from_fd | to_empty_path) != 0)
-        give_up(over);
-    close(static_cast<int>(to));
+    const bool laid =
+        to >= 0 && syscall(SYS_move_mount, tree, "", to, "", move_from_fd | to_empty_path) == 0;
+    const int error = errno;
+    if (to >= 0) close(static_cast<int>(to));
     close(tree);
+    errno = error;
+    return laid;
+}
+
+void lay_over(const char* path, int tree) {
+    if (!lay_over_if_there(path, tree, O_DIRECTORY)) give_up(path);
 }
 
 // What is of the machine, not of the home, lies over the home's tree.
@@ -183,6 +214,9 @@ void lay_all_over(const Wishes& wishes, const int* over) {
     if (umount2(SOUK_FILES_ROOT SOUK_FILES_ROOT, MNT_DETACH) != 0)  // it came with /run
         give_up("umount " SOUK_FILES_ROOT SOUK_FILES_ROOT);
     for (size_t i = 0; i < wishes.overs; ++i) lay_over(wishes.over[i], over[i]);
+    if (wishes.hosts && access(hosts_file, F_OK) == 0 &&
+        !lay_over_if_there("/etc/hosts", clone_tree(hosts_file, 0), 0))
+        say("/etc/hosts", errno);
 }
 
 // Where the home serves, each name that is looked up waits for it, also when this process is
@@ -241,6 +275,7 @@ void set_up_mounts(const Wishes& wishes) {
     if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
         give_up("mount /dev/shm");
     set_up_run(wishes.run_keep);
+    if (wishes.hosts) set_up_hosts();
     if (wishes.private_tmp)
         if (const char* failed = mount_tmp()) give_up(failed);
     set_up_terminals();

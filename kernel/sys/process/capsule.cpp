@@ -138,6 +138,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (options.home_tree) words.emplace_back("tree");
     for (const std::string& path : options.laid_over) words.insert(words.end(), {"over", path});
     for (const std::string& path : options.hidden) words.insert(words.end(), {"hide", path});
+    if (options.hosts) words.emplace_back("hosts");
     if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -35,6 +35,7 @@ struct CapsuleOptions {
     bool home_tree = false;
     // With either: directories of this node that lie over that root, each where it has them.
     std::vector<std::string> laid_over;
+    bool hosts = false;               // the file `hosts` of its directory is its /etc/hosts
     std::string run_keep;             // names below /run that its job sees, parted by spaces
     std::vector<std::string> hidden;  // directories that are empty in it, where they are
     int cgroup = -1;                  // directory fd of a cgroup v2 group; -1 = stay
