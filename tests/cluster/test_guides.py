@@ -127,8 +127,8 @@ def test_every_command_of_the_guide_does_what_it_says(guide, market, tmp_path, l
     config.write_text('market = "192.0.2.1:7070"\n')
     env = {**os.environ, **market.env, "PATH": f"{BIN}:{os.environ['PATH']}"}
     (tmp_path / "big.tar").write_bytes(bytes(1 << 20))
-    components = re.search(r"```toml\n(\[names\].*?)```", (ROOT / "docs/gangs.md").read_text(), re.S)
-    (tmp_path / "job.toml").write_text(components[1])
+    gangs = (ROOT / "docs/gangs.md").read_text()
+    (tmp_path / "job.toml").write_text(re.search(r"```toml\n(.*?)```", gangs, re.S)[1])
     for program, seconds in (("simulate", 600), ("mine", 1), ("worker", 1)):
         (tmp_path / program).write_text(f"#!/bin/sh\nexec sleep {seconds}\n")
         (tmp_path / program).chmod(0o755)

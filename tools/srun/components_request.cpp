@@ -3,7 +3,8 @@
 // its time took it:
 //
 //   + ( &(label="a") (count=8) (subjobStartType=strict-barrier) (environment=(X 1) (Y 2))
-//        (rslSubstitution=(DIR /data)) (directory=$(DIR)/run) (executable=/bin/solve) (arguments=4 4) )
+//        (rslSubstitution=(DIR /data)) (directory=$(DIR)/run) (executable=/bin/solve)
+//        (arguments=4 4) )
 //     ( & ... )
 //
 // count is what it needs of processors. Names of attributes are of any case, with _ or without.

@@ -464,6 +464,21 @@ std::string gang_conflict(const SrunOptions& o) {
     return {};
 }
 
+// What is wrong with what was said of several components, and sets who reads; empty: nothing.
+std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
+    if (o.components == 0)
+        return o.labels           ? "--label is for --components"
+               : !o.input.empty() ? "--stdin is for --components"
+                                  : "";
+    if (no_new_job) return "--components is for a new job";
+    if (const std::string with = gang_conflict(o); !with.empty())
+        return "a job of several components (--components) is not possible with " + with;
+    const auto reader = reader_of_input(o);
+    if (!reader) return reader.error().message;
+    o.reader = *reader;
+    return {};
+}
+
 }  // namespace
 
 Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
@@ -499,17 +514,9 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
         return usage("--array and --after are for a new job");
     if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
-    if (o.components > 0 && (quotes || !(change + attach).empty()))
-        return usage("--components is for a new job");
-    if (const std::string with = gang_conflict(o); !with.empty())
-        return usage("a job of several components (--components) is not possible with " + with);
-    if (o.components == 0 && (o.labels || !o.input.empty()))
-        return usage(o.labels ? "--label is for --components" : "--stdin is for --components");
-    if (o.components > 0) {
-        const auto reader = reader_of_input(o);
-        if (!reader) return usage(reader.error().message);
-        o.reader = *reader;
-    }
+    if (const std::string wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
+        !wrong.empty())
+        return usage(wrong);
     if (!change.empty() && !attach.empty()) return usage("--job and --attach exclude each other");
     if (!change.empty() || !attach.empty()) {
         o.mode = !change.empty() ? SrunOptions::Mode::change : SrunOptions::Mode::attach;
@@ -538,10 +545,9 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
     if (o.terms.strategy == "deadline" && (o.terms.finish.ns == 0 || o.terms.runtime.ns == 0))
         return usage(
             "-s deadline needs --finish and --runtime: until when, and how much work it is");
-    const bool has_all = !o.plan.empty() && std::ranges::all_of(o.plan, [](const auto& one) {
-        return !one.program.empty();
-    });
-    if (o.program.empty() && !quotes && !has_all) return usage("the program to run is missing");
+    const auto has_program = [](const ComponentPlan& one) { return !one.program.empty(); };
+    const bool all_have = !o.plan.empty() && std::ranges::all_of(o.plan, has_program);
+    if (o.program.empty() && !quotes && !all_have) return usage("the program to run is missing");
     return Parsed::go;
 }
 
