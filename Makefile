@@ -188,7 +188,12 @@ check-files: test-deps all     ## others' suites of file systems, as jobs; FILES
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
-demo: all            ## the story: a market of three machines on this host
+# Simulators, monitor and pages are not built for it.
+DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-init souk-files souk-handshake \
+               souk-inspect srun marketctl pvdctl testload)
+
+demo: deps           ## the story: a market of three machines on this host
+	@$(MAKE) --no-print-directory $(PARALLEL) $(DEMO_BINS)
 	@$(PYTHON) scripts/demo $(BUILD)/bin
 
 fuzzers: $(FUZZERS)
