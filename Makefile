@@ -15,12 +15,12 @@ CRIU_ROOT ?= /opt/souk/criu
 
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
-             agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect \
+             agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect agentd/root \
              agentd/cell bpf tools/common tools/web
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
-               souk-inspect=agentd/inspect/program \
+               souk-inspect=agentd/inspect/program souk-root=agentd/root/program \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
 # $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "checkpoint/criu.hpp"
 
-#include <linux/sched.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +18,8 @@
 namespace souk {
 namespace {
 // inside CRIU
-constexpr int socket_fd = 3, preload_fd = 198, ended_fd = 199, images_fd = 200, first_end_fd = 201;
+constexpr int socket_fd = criu_fds::socket, ended_fd = criu_fds::ended,
+              images_fd = criu_fds::images, first_end_fd = criu_fds::first_end;
 constexpr size_t record_max = 64 * 1024;
 constexpr const char* facts_name = "criu.kdat";
 // Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever
@@ -41,79 +39,6 @@ Status send_request(int socket, const CriuReq& request) {
     if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         return fail_errno("ask CRIU", errno);
     return {};
-}
-
-// In the new process, already in the capsule's pid namespace and in the cgroups: the other
-// namespaces, fds, exec. System calls only. CRIU must hold nothing but its own end of the socket,
-// or it would never notice that agentd is gone.
-struct CriuExec {
-    int capsule, socket, images;
-    int preload;
-    int ended;  // -1 for a restore
-    const int* ends;
-    size_t end_count;
-    const int* cgroup_v1;
-    size_t cgroup_count;
-    char* const* argv;
-    char* user;  // SOUK_AS
-};
-
-void become_criu(const CriuExec& e) {
-    for (size_t i = 0; i < e.cgroup_count; ++i)
-        if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
-    if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
-    constexpr int high = 400;  // out of the way of the final numbers
-    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
-    const int preload = ::fcntl(e.preload, F_DUPFD, high),
-              ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
-    int ends[8];
-    for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
-    const int null = ::open("/dev/null", O_RDWR);
-    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
-    if (::dup2(socket, socket_fd) < 0 || ::dup2(images, images_fd) < 0) ::_exit(126);
-    if (::dup2(preload < 0 ? null : preload, preload_fd) < 0 ||
-        ::dup2(ended < 0 ? null : ended, ended_fd) < 0)
-        ::_exit(126);
-    for (size_t i = 0; i < e.end_count; ++i)
-        if (::dup2(ends[i], first_end_fd + static_cast<int>(i)) < 0) ::_exit(126);
-    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(preload_fd - 1), 0U);
-    ::syscall(SYS_close_range,
-              static_cast<unsigned>(first_end_fd) + static_cast<unsigned>(e.end_count), ~0U, 0U);
-    ::setsid();
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
-    // a sixth of its start, and it never speaks TLS here
-    char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";
-    static_assert(preload_fd == 198);
-    char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
-    char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
-    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps, nullptr};
-    ::execve(e.argv[0], e.argv, environment);
-    ::_exit(127);
-}
-
-// A child of ours inside the capsule's pid namespace: children go where the pid namespace of the
-// moment is set.
-Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
-    TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/self/ns/pid", O_RDONLY));
-    if (::setns(capsule, CLONE_NEWPID) != 0) return fail_errno("enter the capsule", errno);
-    int pidfd = -1;
-    clone_args args{};
-    args.flags = CLONE_PIDFD;
-    args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
-    args.exit_signal = SIGCHLD;
-    if (cgroup >= 0) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = static_cast<uint64_t>(cgroup);
-    }
-    const long pid = ::syscall(SYS_clone3, &args, sizeof args);
-    if (pid == 0) become_criu(exec);
-    const int code = errno;
-    MUST(::setns(own.get(), CLONE_NEWPID) == 0);
-    if (pid < 0) return fail_errno("start CRIU: clone3", code);
-    return Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
 }
 
 // What dump and restore have in common. Strings must outlive the packing.
@@ -136,7 +61,7 @@ void common_options(CriuOpts& o, const CriuTool& tool, char* images, char* log, 
 }  // namespace
 
 Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
-    MUST(how.job_ends.size() <= 8);
+    MUST(how.job_ends.size() <= criu_ends_max);
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return fail_errno("socketpair", errno);
@@ -158,25 +83,17 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
         if (!create_file(s.run_.get(), facts_name, tool.kernel_facts, O_EXCL))
             ::unlinkat(s.run_.get(), facts_name, 0);  // no cache then
     }
-    std::vector<std::string> words = tool.command;
-    words.insert(words.end(), {"swrk", std::to_string(socket_fd)});
-    std::vector<char*> argv;
-    argv.reserve(words.size() + 1);
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    std::string user = criu_user_words(how.user);
-    const CriuExec exec{how.capsule->pidfd().get(),
-                        theirs.get(),
-                        how.images,
-                        tool.preload.get(),
-                        ended.get(),
-                        how.job_ends.data(),
-                        how.job_ends.size(),
-                        how.cgroup_v1.data(),
-                        how.cgroup_v1.size(),
-                        argv.data(),
-                        user.data()};
-    TRY_ASSIGN(s.pidfd_, clone_into(how.capsule->pidfd().get(), how.cgroup, exec));
+    CriuLaunch launch;
+    launch.capsule = how.capsule->pidfd().get();
+    launch.socket = theirs.get();
+    launch.images = how.images;
+    launch.ended = ended.get();
+    launch.cgroup = how.cgroup;
+    launch.cgroup_v1 = how.cgroup_v1;
+    launch.job_ends = how.job_ends;
+    launch.user = how.user;
+    TRY_ASSIGN(s.pidfd_, tool.launch ? tool.launch(launch)
+                                     : launch_criu(tool.command, tool.preload.get(), launch));
     // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its
     // socket open for ever.
     s.epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/launch.hpp"
 #include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
@@ -43,15 +44,11 @@ struct CriuTool {
                    // it
     // of a file that a job has deleted and still open, which goes along in the image
     uint32_t deleted_bytes_max = 64U << 20;
+    // Who starts it; nobody: this process does.
+    std::function<Result<Pidfd>(const CriuLaunch&)> launch{};
 };
 // CRIU in the private prefix, else the system's ("/": that at once). Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = criu_root());
-
-// Whose job it is, as far as files are concerned: uid 0 is root.
-struct CriuUser {
-    uint32_t uid = 0, gid = 0;
-    std::vector<uint32_t> groups;
-};
 
 struct CriuStart {
     const Capsule* capsule = nullptr;  // souk-init must have answered helpers_ready
@@ -158,8 +155,6 @@ class CriuSession {
     bool needs_preload_ = false;
 };
 
-// For criu_user.c, in CRIU's environment.
-std::string criu_user_words(const CriuUser& user);
 // Whether that CRIU has loaded what it was given.
 bool has_criu_preload(pid_t criu);
 

@@ -209,7 +209,7 @@ void Cell::create_capsule() {
             options.slots = files.second.get();
             options.check_access = job_.spec.launch.uid == 0;
         }
-        TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
+        TRY_ASSIGN(Capsule capsule, site_.make_capsule(options));
         capsule_ = std::move(capsule);
         begin_files();
         TRY(network_.make(*capsule_, job_.from_image));

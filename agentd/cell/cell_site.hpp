@@ -50,6 +50,7 @@ struct CellSite {
     Fd images, ram;                        // parents of images: on disk, in memory
     Fd refused;                            // of those that were refused, on that disk
     std::string init_path;
+    std::function<Result<Capsule>(const CapsuleOptions&)> make_capsule = Capsule::spawn;
     CriuTool* criu = nullptr;
     inspect::Inspectors* inspectors = nullptr;  // who read images
     CpuAwake* awake = nullptr;                  // null: its owner wants processors to sleep

@@ -11,10 +11,11 @@
 
 namespace souk {
 
-Agent::Agent(Loop& loop, Log& log, Config config)
+Agent::Agent(Loop& loop, Log& log, Config config, root::Helper& root)
     : loop_(loop),
       log_(log),
       config_(std::move(config)),
+      root_(root),
       home_(config_.node, config_.home),
       owner_use_(config_.presence),
       rank_pause_(Nanos::from_s(1), Nanos::from_s(60), config_.home.boot) {}

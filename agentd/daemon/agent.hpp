@@ -50,7 +50,8 @@ namespace souk {
 
 class Agent final : private ToolHost, private OwnHome {
   public:
-    Agent(Loop& loop, Log& log, Config config);
+    // `root` outlives it.
+    Agent(Loop& loop, Log& log, Config config, root::Helper& root);
     ~Agent() override;
     // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the
     // market has answered or was found away: from then on the daemon does all it can.
@@ -73,6 +74,7 @@ class Agent final : private ToolHost, private OwnHome {
 
     // agent_start.cpp
     Status open_directories();
+    StartFiles start_files();
     Status open_share();
     Status open_provider();
     ProviderRecord offered(const Config& config) const;
@@ -232,6 +234,7 @@ class Agent final : private ToolHost, private OwnHome {
     Log& log_;
     LogTrace trace_{log_};
     Config config_;
+    root::Helper& root_;
     std::unique_ptr<Commits> state_;
     std::unique_ptr<handshake::Handshakes> handshakes_;  // null: insecure
     std::unique_ptr<wire::Tls> tls_;                     // likewise
@@ -244,7 +247,7 @@ class Agent final : private ToolHost, private OwnHome {
     std::unique_ptr<Terminals> terminals_;
     std::unique_ptr<OutputFiles> output_files_;
     std::unique_ptr<HomeFiles> files_;
-    JobSnapshots snapshots_{loop_, log_};
+    JobSnapshots snapshots_{loop_, log_, start_files()};
     std::unique_ptr<LedgerMark> ledger_;
     std::unique_ptr<NodeShare> share_;  // null: this machine has no control groups
     LoadMeter load_{log_};              // of groups of the share

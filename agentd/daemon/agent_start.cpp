@@ -32,7 +32,6 @@ Status make_dir(const std::string& path) {
 
 Status Agent::begin(std::function<void()> on_ready) {
     on_ready_ = std::move(on_ready);
-    TRY(Capsule::prepare());
     TRY(open_directories());
     TRY(open_trust());
     TRY(open_share());
@@ -44,16 +43,18 @@ Status Agent::begin(std::function<void()> on_ready) {
         loop_, log_, *terminals_,
         OutputFiles::Host{[this](const JobId& id) { return home_.find(id); },
                           [this](const JobId& id) { attached_to_finished(id); },
-                          [this](std::function<void()> fn) { after_commit(std::move(fn)); }});
+                          [this](std::function<void()> fn) { after_commit(std::move(fn)); },
+                          start_files()});
     wire_peers();
     files_ = std::make_unique<HomeFiles>(
-        loop_, log_, BulkIdentity{config_.node, config_.address, tls_.get()},
+        loop_, log_, start_files(), BulkIdentity{config_.node, config_.address, tls_.get()},
         config_.state + "/files", [this](const JobId& id, const FilesUse& use) {
             home_step(
                 [&](Home& h, home::Outputs& out) { h.files_used(id, use, Loop::now(), out); });
         });
     guests_ = std::make_unique<GuestHost>(GuestHostParts{.loop = loop_,
                                                          .log = log_,
+                                                         .root = root_,
                                                          .trace = trace_,
                                                          .config = config_,
                                                          .tls = tls_.get(),
@@ -84,6 +85,13 @@ Status Agent::begin(std::function<void()> on_ready) {
     tick_use();
     market_->start();
     return {};
+}
+
+StartFiles Agent::start_files() {
+    return
+        [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
+            return root_.program(root::Program::files, words, fds, session);
+        };
 }
 
 Status Agent::open_directories() {

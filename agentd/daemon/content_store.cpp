@@ -7,7 +7,6 @@
 
 #include <cerrno>
 
-#include "agentd/daemon/files_pump.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 
 namespace souk {
@@ -25,8 +24,8 @@ Status ContentStore::start() {
         return fail_errno("socketpair", errno);
     Fd ours(pair[0]);
     const Fd theirs(pair[1]);
-    TRY_ASSIGN(process_, start_files({"store", std::to_string(options_.bytes_max)},
-                                     {directory.get(), theirs.get()}, false));
+    TRY_ASSIGN(process_, options_.start({"store", std::to_string(options_.bytes_max)},
+                                        {directory.get(), theirs.get()}, false));
     control_ = std::move(ours);
     TRY_ASSIGN(watch_, loop_.watch(control_.get(), POLLIN, [this](short) { ended(); }));
     return {};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "agentd/daemon/files_pump.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
@@ -15,6 +16,7 @@ namespace souk {
 struct ContentStoreOptions {
     std::string directory;   // is made, for root alone
     uint64_t bytes_max = 0;  // 0: none
+    StartFiles start;
 };
 
 class ContentStore {

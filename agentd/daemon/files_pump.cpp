@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "kernel/sys/process/program.hpp"
-
 namespace souk {
 namespace {
 
@@ -122,11 +120,6 @@ std::string group_words(const std::vector<uint32_t>& groups) {
     std::string words;
     for (const uint32_t group : groups) words += (words.empty() ? "" : ",") + std::to_string(group);
     return words;
-}
-
-Result<Pidfd> start_files(const std::vector<std::string>& words, const std::vector<int>& fds,
-                          bool session) {
-    return start_program("souk-files", words, fds, session);
 }
 
 }  // namespace souk

@@ -50,8 +50,8 @@ class FilesPump {
 
 // As souk-files takes groups.
 std::string group_words(const std::vector<uint32_t>& groups);
-// Starts souk-files with these descriptors from 3 on; `session`: of its own.
-Result<Pidfd> start_files(const std::vector<std::string>& words, const std::vector<int>& fds,
-                          bool session);
+// Who starts souk-files with these descriptors from 3 on; `session`: of its own.
+using StartFiles = std::function<Result<Pidfd>(const std::vector<std::string>& words,
+                                               const std::vector<int>& fds, bool session)>;
 
 }  // namespace souk

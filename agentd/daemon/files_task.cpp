@@ -7,22 +7,21 @@
 
 #include <cerrno>
 
-#include "agentd/daemon/files_pump.hpp"
-
 namespace souk {
 namespace {
 constexpr size_t said_max = 4096;
 }  // namespace
 
-Result<std::unique_ptr<FilesTask>> FilesTask::start(Loop& loop, const FilesTaskWords& words,
+Result<std::unique_ptr<FilesTask>> FilesTask::start(Loop& loop, const StartFiles& start,
+                                                    const FilesTaskWords& words,
                                                     const LaunchSpec& user, int root, Nanos limit,
                                                     Done done) {
     TRY_ASSIGN(Pipe pipe, make_pipe());
     auto task = std::unique_ptr<FilesTask>(new FilesTask(loop, std::move(done)));
-    TRY_ASSIGN(task->process_, start_files({"snapshot", words.what, std::to_string(user.uid),
-                                            std::to_string(user.gid), group_words(user.groups),
-                                            words.name, words.directory},
-                                           {pipe.write_end.get(), root}, true));
+    TRY_ASSIGN(task->process_,
+               start({"snapshot", words.what, std::to_string(user.uid), std::to_string(user.gid),
+                      group_words(user.groups), words.name, words.directory},
+                     {pipe.write_end.get(), root}, true));
     task->answer_ = std::move(pipe.read_end);
     FilesTask* const self = task.get();
     TRY_ASSIGN(task->watch_,

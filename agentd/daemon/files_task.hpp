@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "agentd/daemon/files_pump.hpp"
 #include "kernel/base/launch.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
@@ -22,7 +23,8 @@ class FilesTask {
     using Done = std::function<void(const Result<std::string>& said)>;
     // `root`: below which its directory is found. `done` comes later, once; the task may be dropped
     // in it.
-    static Result<std::unique_ptr<FilesTask>> start(Loop& loop, const FilesTaskWords& words,
+    static Result<std::unique_ptr<FilesTask>> start(Loop& loop, const StartFiles& start,
+                                                    const FilesTaskWords& words,
                                                     const LaunchSpec& user, int root, Nanos limit,
                                                     Done done);
     ~FilesTask();

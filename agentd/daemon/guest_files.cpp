@@ -85,8 +85,8 @@ Status GuestFiles::start_now(const GuestKey& key, Client& client) {
     Fd ours(pair[0]);
     const Fd theirs(pair[1]);
     TRY_ASSIGN(client.process,
-               start_files({"client", std::to_string(client.uid), std::to_string(client.gid)},
-                           {kept.first.get(), kept.second.get(), theirs.get()}, false));
+               start_({"client", std::to_string(client.uid), std::to_string(client.gid)},
+                      {kept.first.get(), kept.second.get(), theirs.get()}, false));
     client.watch.close();
     client.control = std::move(ours);
     give_contents(client);

@@ -25,6 +25,7 @@ class GuestFiles {
         : loop_(loop),
           log_(log),
           peers_(peers),
+          start_(contents.start),
           contents_(loop, log, std::move(contents), [this] { give_contents(); }) {}
 
     // For a capsule that is made: /dev/fuse and the table of requests.
@@ -65,6 +66,7 @@ class GuestFiles {
     Loop& loop_;
     Log& log_;
     Peers& peers_;
+    const StartFiles start_;
     ContentStore contents_;
     std::map<GuestKey, Client> clients_;
     // Of each capsule the connection that its home made last; of some the capsule is yet to come.

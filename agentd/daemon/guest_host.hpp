@@ -27,6 +27,7 @@
 #include "agentd/daemon/precopy.hpp"
 #include "agentd/daemon/ticket_desk.hpp"
 #include "agentd/daemon/transfer.hpp"
+#include "agentd/root/helper.hpp"
 #include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/log_trace.hpp"
@@ -50,6 +51,7 @@ class OwnHome {
 struct GuestHostParts {
     Loop& loop;
     Log& log;
+    root::Helper& root;
     LogTrace& trace;
     const Config& config;
     wire::Tls* tls;             // null: insecure
@@ -129,6 +131,7 @@ class GuestHost {
     void wire_transfers();
     void wire_precopy();
     void wire_files();
+    StartFiles start_files();
     Status image_came(const GuestKey& key, const Manifest& m, MoveForm form);
 
     void apply(guest::Output& output);
@@ -159,6 +162,7 @@ class GuestHost {
 
     Loop& loop_;
     Log& log_;
+    root::Helper& root_;
     const Config& config_;
     wire::Tls* tls_;
     const TicketDesk* tickets_;
@@ -176,7 +180,9 @@ class GuestHost {
     Guest guest_;
     Timer timer_;
     CriuTool criu_;
-    inspect::Inspectors inspectors_;
+    inspect::Inspectors inspectors_{[this](Fd socket) {
+        return root_.program(root::Program::inspect, {}, {socket.get()}, false);
+    }};
     CpuAwake awake_{loop_};
     CellSite site_;
     // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it

@@ -72,6 +72,7 @@ int64_t memory_total_mb() {
 GuestHost::GuestHost(const GuestHostParts& parts)
     : loop_(parts.loop),
       log_(parts.log),
+      root_(parts.root),
       config_(parts.config),
       tls_(parts.tls),
       tickets_(parts.tickets),
@@ -125,6 +126,7 @@ Status GuestHost::open_criu() {
     auto criu = config_.criu.empty() ? find_criu() : find_criu(config_.criu);
     if (!criu) return tl::unexpected(criu.error());
     criu->deleted_bytes_max = static_cast<uint32_t>(config_.deleted_mb << 20);
+    criu->launch = [this](const CriuLaunch& how) { return root_.criu(how); };
     criu_ = std::move(*criu);
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));

@@ -14,6 +14,7 @@ void GuestHost::wire_cells() {
     site_.loop = &loop_;
     site_.log = &log_;
     site_.criu = &criu_;
+    site_.make_capsule = [this](const CapsuleOptions& how) { return root_.capsule(how); };
     site_.inspectors = &inspectors_;
     site_.disk_secret = [this](const GuestKey& key) { return secrets_.find(key); };
     site_.image_refused = [this](const GuestKey& key, const std::string& why) {
@@ -140,11 +141,18 @@ void GuestHost::wire_precopy() {
                                               std::move(h));
 }
 
+StartFiles GuestHost::start_files() {
+    return
+        [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
+            return root_.program(root::Program::files, words, fds, session);
+        };
+}
+
 void GuestHost::wire_files() {
     files_ = std::make_unique<GuestFiles>(
         loop_, log_, peers_,
-        ContentStoreOptions{config_.state + "/contents", static_cast<uint64_t>(config_.contents_mb)
-                                                             << 20});
+        ContentStoreOptions{config_.state + "/contents",
+                            static_cast<uint64_t>(config_.contents_mb) << 20, start_files()});
     site_.files_made = [] { return GuestFiles::make(); };
     site_.files_begin = [this](const GuestJob& job, const Capsule& capsule) {
         files_->begin(job, capsule);
@@ -159,11 +167,12 @@ void GuestHost::wire_files() {
                const std::function<void(const Status&)>& done) -> Result<std::shared_ptr<void>> {
         TRY_ASSIGN(
             auto task,
-            FilesTask::start(
-                loop_, {"take", JobSnapshots::name(job.key.id, to.n), job.spec.launch.cwd},
-                job.spec.launch, root, snapshot_limit, [done](const Result<std::string>& said) {
-                    done(said ? Status{} : tl::unexpected(said.error()));
-                }));
+            FilesTask::start(loop_, start_files(),
+                             {"take", JobSnapshots::name(job.key.id, to.n), job.spec.launch.cwd},
+                             job.spec.launch, root, snapshot_limit,
+                             [done](const Result<std::string>& said) {
+                                 done(said ? Status{} : tl::unexpected(said.error()));
+                             }));
         return std::shared_ptr<FilesTask>(std::move(task));
     };
     site_.has_file_systems = [](const std::string& named) { return has_file_systems(named); };

@@ -256,7 +256,7 @@ Result<Fd> HomeFiles::reach_server(const Key& key) {
 }
 
 // It listens before it is there.
-Status HomeFiles::start_server(const Job& job, const std::string& path) {
+Status HomeFiles::start_server(const Job& job, const std::string& path) const {
     sockaddr_un address{};
     TRY_ASSIGN(const Fd listener, unix_socket(path, address));
     ::unlink(path.c_str());
@@ -265,10 +265,10 @@ Status HomeFiles::start_server(const Job& job, const std::string& path) {
         return fail_errno("listen on " + path, errno);
     TRY_ASSIGN(const Fd name, open_at(AT_FDCWD, path, O_PATH));
     TRY_ASSIGN([[maybe_unused]] const Pidfd server,
-               start_files({"serve", "/", std::to_string(job.uid), std::to_string(job.gid),
-                            group_words(job.groups), "/proc", "/sys", "/dev", "/run", "+/usr",
-                            "+/opt", "+/lib", "+/lib64", "+/bin", "+/sbin"},
-                           {listener.get(), name.get()}, true));
+               start_({"serve", "/", std::to_string(job.uid), std::to_string(job.gid),
+                       group_words(job.groups), "/proc", "/sys", "/dev", "/run", "+/usr", "+/opt",
+                       "+/lib", "+/lib64", "+/bin", "+/sbin"},
+                      {listener.get(), name.get()}, true));
     return {};
 }
 

@@ -24,9 +24,11 @@ class HomeFiles {
     // `directory`: of the sockets of the servers.
     // `used` hears now and then how much each job has used, and when it is not reached.
     using Used = std::function<void(const JobId&, const FilesUse&)>;
-    HomeFiles(Loop& loop, Log& log, BulkIdentity own, std::string directory, Used used)
+    HomeFiles(Loop& loop, Log& log, StartFiles start, BulkIdentity own, std::string directory,
+              Used used)
         : loop_(loop),
           log_(log),
+          start_(std::move(start)),
           own_(std::move(own)),
           directory_(std::move(directory)),
           used_(std::move(used)) {}
@@ -73,11 +75,12 @@ class HomeFiles {
     void waits(const Key& key, const std::string& why);
     Link* find(const Key& key);
     Result<Fd> reach_server(const Key& key);
-    Status start_server(const Job& job, const std::string& path);
+    Status start_server(const Job& job, const std::string& path) const;
     std::string path_of(const JobId& id) const { return directory_ + "/" + std::to_string(id.seq); }
 
     Loop& loop_;
     Log& log_;
+    const StartFiles start_;
     BulkIdentity own_;
     std::string directory_;
     Used used_;

@@ -71,8 +71,9 @@ void JobSnapshots::next() {
     };
     auto root = open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
     const Work& work = work_.front();
-    auto task = root ? FilesTask::start(loop_, work.words, work.user, root->get(), limit, ended)
-                     : Result<std::unique_ptr<FilesTask>>(tl::unexpected(root.error()));
+    auto task =
+        root ? FilesTask::start(loop_, start_, work.words, work.user, root->get(), limit, ended)
+             : Result<std::unique_ptr<FilesTask>>(tl::unexpected(root.error()));
     if (task)
         task_ = std::move(*task);
     else

@@ -18,7 +18,8 @@ namespace souk {
 
 class JobSnapshots {
   public:
-    JobSnapshots(Loop& loop, Log& log) : loop_(loop), log_(log) {}
+    JobSnapshots(Loop& loop, Log& log, StartFiles start)
+        : loop_(loop), log_(log), start_(std::move(start)) {}
     // As the record of a job is now.
     void job(const HomeJob& job);
     void forget(const JobId& id) { kept_.erase(id); }
@@ -42,6 +43,7 @@ class JobSnapshots {
 
     Loop& loop_;
     Log& log_;
+    const StartFiles start_;
     std::map<JobId, uint64_t> kept_;  // the epoch below which they are gone
     std::deque<Work> work_;           // the first is being done
     std::unique_ptr<FilesTask> task_;

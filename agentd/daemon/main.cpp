@@ -11,7 +11,9 @@
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/daemon.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/notify.hpp"
+#include "kernel/sys/process/own_rights.hpp"
 #include "kernel/trust/openssl.hpp"
 
 namespace souk {
@@ -116,21 +118,31 @@ Status serve(Log& log, Config& config, ConfigText& text, const std::string& file
     TRY_ASSIGN(Loop loop, Loop::open());
     const Watchdog watchdog(loop);
     const InsecureTime without(loop, log, config);
-    Agent agent(loop, log, config);
+    bool lost = false;
+    root::Helper root(loop, [&](const std::string& why) {
+        log.error("souk-root is lost, and agentd ends with it", {{"WHY", why}});
+        lost = true;
+        loop.stop();
+    });
+    Agent agent(loop, log, config, root);
     const auto end = [&](std::string_view signal) {
         log.info("asked to end", {{"signal", signal}});
         loop.stop();
     };
     TRY_ASSIGN(const EndSignals signals,
                watch_end_signals(loop, end, [&] { reload(log, agent, text, file); }));
+    TRY(root.start(config.criu.empty() ? criu_root() : config.criu));
     TRY(agent.begin([&] {
         if (auto told = notify_ready(); !told)
             log.warning("the service manager is not told", {{"WHY", told.error()}});
         log.info("ready",
                  {{"NODE", config.node}, {"listen", config.listen}, {"configuration", file}});
     }));
+    if (auto given = give_up_starting(); !given)
+        log.warning("agentd keeps rights that it does not need", {{"WHY", given.error()}});
     Status ran = loop.run();
     (void)notify_stopping();
+    if (ran && lost) return fail("without souk-root no job can be started or moved");
     return ran;
 }
 

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agentd/daemon/files_pump.hpp"
-
 namespace souk {
 namespace {
 
@@ -34,11 +32,11 @@ class OutputFiles::Writer : public TerminalSession {
         TRY_ASSIGN(const Fd note, owner_.terminals_.written_note(id_));
         const LaunchSpec& launch = job.spec.launch;
         user_ = launch.uid;
-        TRY_ASSIGN(process_,
-                   start_files({"append", std::to_string(launch.uid), std::to_string(launch.gid),
-                                group_words(launch.groups), std::to_string(launch.umask),
-                                launch.cwd, job.out_file, job.err_file},
-                               {theirs.get(), note.get()}, true));
+        TRY_ASSIGN(process_, owner_.host_.start(
+                                 {"append", std::to_string(launch.uid), std::to_string(launch.gid),
+                                  group_words(launch.groups), std::to_string(launch.umask),
+                                  launch.cwd, job.out_file, job.err_file},
+                                 {theirs.get(), note.get()}, true));
         TRY_ASSIGN(watch_, owner_.loop_.watch(socket_.get(), POLLIN, [this](short) { heard(); }));
         return {};
     }

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "agentd/core/home_io.hpp"
+#include "agentd/daemon/files_pump.hpp"
 #include "agentd/daemon/terminals.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -26,6 +27,7 @@ class OutputFiles {
         // Somebody is attached to a finished job: what its terminals wait for may be there.
         std::function<void(const JobId&)> attached_to_finished;
         std::function<void(std::function<void()>)> after_commit;
+        StartFiles start;
     };
     OutputFiles(Loop& loop, Log& log, Terminals& terminals, Host host);
     ~OutputFiles();

@@ -9,6 +9,14 @@ from cluster import alive, read_text, until
 ECHO = ("/bin/sh", "-c", "while read x; do echo got $x; done")
 
 
+def root_of(market, node):
+    """The number of that node's souk-root, whose children all others are; 0: it is not there."""
+    agent = market.daemon(node)["pid"]
+    found = [int(p) for p in read_text(f"/proc/{agent}/task/{agent}/children").split()
+             if read_text(f"/proc/{p}/comm").startswith("souk-root")]
+    return found[0] if found else 0
+
+
 def check_rights(market, pid, *descriptors):
     """It has no identity, no capability, no files, no network. Its descriptors are sockets,
     /dev/null, and those that are named. Returns its status and its limits."""

@@ -6,6 +6,7 @@ it names ("NAME ROLES"), with keys that he knows. Without that file it is the re
 `market` beside it, whom agentd connects to is the market, and the certificates that this one brings
 are good, and of whom that file names ("NAME ROLES KEY"). It shares no code with Souk."""
 import os
+import re
 import socket
 import struct
 import sys
@@ -34,7 +35,10 @@ def read(name):
 
 
 def main():
-    with open(f"/proc/{os.getppid()}/cmdline") as f:
+    # souk-root starts it, which agentd has started.
+    with open(f"/proc/{os.getppid()}/status") as f:
+        agent = re.search(r"^PPid:\t(\d+)$", f.read(), re.M)[1]
+    with open(f"/proc/{agent}/cmdline") as f:
         mine = "/n2/" in f.read()
     if not mine or not os.path.exists(f"{HERE}/claim"):
         os.execv(f"{HERE}/souk-handshake.real", ["souk-handshake"])

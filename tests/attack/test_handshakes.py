@@ -17,7 +17,7 @@ import cluster
 import taken_over
 from client import Connection, Refused, command, hello
 from cluster import read_text, until
-from no_rights import check_rights, echoes, ends_well, goes_with_its_agentd, write
+from no_rights import check_rights, echoes, ends_well, goes_with_its_agentd, root_of, write
 from records import Records
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,10 +26,10 @@ HOME, PROVIDER, MARKET, OWNER = 1, 2, 4, 16
 
 def of(market, node):
     """The number of that node's souk-handshake; 0: it is not there."""
-    agent = market.daemon(node)["pid"]
+    root = root_of(market, node)
     found = [int(p) for p in os.listdir("/proc") if p.isdigit()
              and read_text(f"/proc/{p}/comm").startswith("souk-handshake")
-             and f"\nPPid:\t{agent}\n" in read_text(f"/proc/{p}/status")]
+             and f"\nPPid:\t{root}\n" in read_text(f"/proc/{p}/status")]
     return found[0] if found else 0
 
 

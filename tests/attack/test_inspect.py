@@ -8,19 +8,19 @@ import signal
 
 import by_node
 from cluster import read_text, until
-from no_rights import check_rights, echoes, ends_well, goes_with_its_agentd, write
+from no_rights import check_rights, echoes, ends_well, goes_with_its_agentd, root_of, write
 from stage import Stage
 
 
 def all_of(market, node):
     """The numbers of that node's: the first, and those that read an image."""
-    agent = str(market.daemon(node)["pid"])
+    root = str(root_of(market, node))
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if read_text(f"/proc/{pid}/comm").startswith("souk-inspect"):
             parent = re.search(r"^PPid:\t(\d+)$", read_text(f"/proc/{pid}/status"), re.M)
             found[pid] = parent and parent[1]
-    first = [pid for pid, parent in found.items() if parent == agent]
+    first = [pid for pid, parent in found.items() if parent == root]
     return [int(p) for p in first], [int(p) for p, parent in found.items() if parent in first]
 
 

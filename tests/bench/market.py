@@ -10,6 +10,11 @@ import time
 RUN_DIR = '/run/souk-bench'
 
 
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
 class Market:
     """Up when constructed. RuntimeError with souk's own words when it does not come up."""
 
@@ -25,6 +30,9 @@ class Market:
             self.state = status['nodes'][0]['state_dir']
             self.daemons = {'marketd': [status['market']['pid']],
                             'agentd': [n['pid'] for n in status['nodes']]}
+            # Who starts, and reaps, what each agentd asks for.
+            self.daemons['souk-root'] = [int(pid) for agent in self.daemons['agentd'] for pid in
+                                         read(f'/proc/{agent}/task/{agent}/children').split()]
             self.wait(lambda: len(self.providers()) == nodes, 20, 'not every node is on the market')
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             self.close()

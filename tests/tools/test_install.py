@@ -58,7 +58,7 @@ def test_what_comes_along_is_there(prefix):
                  "lib/tmpfiles.d/souk.conf", "include/souk.h", "lib/libsouk.so.0",
                  "lib/pkgconfig/souk.pc", "lib/python3/dist-packages/souk.py",
                  "lib/souk/souk-init", "lib/souk/souk-files",
-                 "lib/souk/souk-handshake", "lib/souk/souk-inspect"):
+                 "lib/souk/souk-handshake", "lib/souk/souk-inspect", "lib/souk/souk-root"):
         assert (prefix / path).exists(), path
     units = sorted((prefix / "lib/systemd/system").iterdir())
     assert [u.name for u in units] == ["souk-agentd.service", "souk-backup.service",

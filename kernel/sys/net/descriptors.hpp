@@ -11,7 +11,7 @@
 
 namespace souk {
 
-inline constexpr size_t descriptors_max = 8;  // with one message
+inline constexpr size_t descriptors_max = 24;  // with one message
 
 // One message, and copies of at most descriptors_max descriptors. False: the socket takes nothing
 // now (EAGAIN). The error's code is sendmsg(2)'s.

@@ -44,10 +44,14 @@ struct CapsuleOptions {
 
 class Capsule {
   public:
+    Capsule() = default;
     // For a daemon at its start, before it opens many files: spawn is the quicker for it.
     static Status prepare();
     // Does not wait for souk-init; its first words come over the connection.
     static Result<Capsule> spawn(const CapsuleOptions& options);
+    // One that another process has made for this one.
+    Capsule(ProcessId id, Pidfd pidfd, Fd connection)
+        : id_(id), pidfd_(std::move(pidfd)), connection_(std::move(connection)) {}
     // ESRCH if that process is gone (then its exit record, if it wrote one, is in the directory).
     static Result<Capsule> reconnect(int dir, ProcessId init);
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/root/helper.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/descriptors.hpp"
+#include "kernel/sys/process/program.hpp"
+
+namespace souk::root {
+namespace {
+
+constexpr Nanos start_limit = Nanos::from_s(10), answer_limit = Nanos::from_s(30);
+
+}  // namespace
+
+Status Helper::start(const std::string& criu) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return fail_errno("socketpair", errno);
+    socket_ = Fd(ends[0]);
+    {
+        const Fd theirs(ends[1]);
+        TRY_ASSIGN(process_, start_program("souk-root", {criu}, {theirs.get()}, false));
+    }
+    if (const auto begun = hear(start_limit); !begun)
+        return wrap("souk-root does not begin", begun.error());
+    TRY_ASSIGN(exit_, loop_.on_exit(process_.get(), [this] { end("it has ended"); }));
+    return {};
+}
+
+Result<Helper::Answer> Helper::hear(Nanos wait_max) const {
+    const Nanos limit = monotonic_now() + wait_max;
+    std::string room(packet_bytes_max, '\0');
+    for (;;) {
+        TRY_ASSIGN(auto packet, receive_descriptors(socket_.get(), room));
+        if (packet) {
+            if (packet->bytes == 0 || packet->truncated) return fail_errno("souk-root", EPIPE);
+            TRY_ASSIGN(const Told told, parse_told(std::string_view(room.data(), packet->bytes)));
+            if (const auto* const no = std::get_if<Refused>(&told))
+                return tl::unexpected(Error{no->code, no->why});
+            return Answer{std::get<Started>(told), std::move(packet->descriptors)};
+        }
+        pollfd p{socket_.get(), POLLIN, 0};
+        const int64_t left_ms = (limit - monotonic_now()).ns / 1'000'000;
+        if (left_ms <= 0) return fail_errno("souk-root", ETIMEDOUT);
+        if (::poll(&p, 1, static_cast<int>(left_ms)) < 0 && errno != EINTR)
+            return fail_errno("poll", errno);
+    }
+}
+
+Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& fds, size_t wanted) {
+    if (!socket_) return fail("souk-root is gone");
+    const std::string packet = pack(asked);
+    if (packet.size() > packet_bytes_max) return fail("too much for one request to souk-root");
+    const auto sent = send_descriptors(socket_.get(), packet, fds);
+    if (!sent || !*sent) {
+        end("it takes no request");
+        return sent ? Result<Answer>(fail_errno("ask souk-root", EAGAIN))
+                    : Result<Answer>(tl::unexpected(sent.error()));
+    }
+    auto answer = hear(answer_limit);
+    // It may be on its way: another request would get it.
+    if (!answer && (answer.error().code == ETIMEDOUT || answer.error().code == EPIPE))
+        end(answer.error().message);
+    if (answer && answer->descriptors.size() != wanted) {
+        end("it answers another question");
+        return fail("souk-root: not what was asked for");
+    }
+    return answer;
+}
+
+void Helper::end(const std::string& why) {
+    exit_.close();
+    socket_.reset();
+    if (const Lost lost = std::exchange(lost_, nullptr)) lost(why);
+}
+
+Result<Pidfd> Helper::program(Program program, const std::vector<std::string>& words,
+                              const std::vector<int>& fds, bool session) {
+    TRY_ASSIGN(Answer answer, ask(StartProgram{program, words, session}, fds, 1));
+    return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
+}
+
+Result<Capsule> Helper::capsule(const CapsuleOptions& o) {
+    std::vector<int> fds = {o.dir};
+    if (o.fuse >= 0) fds.insert(fds.end(), {o.fuse, o.slots});
+    if (o.cgroup >= 0) fds.push_back(o.cgroup);
+    fds.insert(fds.end(), o.cgroup_v1.begin(), o.cgroup_v1.end());
+    const MakeCapsule asked{.own_net = o.own_net,
+                            .private_tmp = o.private_tmp,
+                            .check_access = o.check_access,
+                            .home_tree = o.home_tree,
+                            .files = o.fuse >= 0,
+                            .cgroup = o.cgroup >= 0,
+                            .laid_over = o.laid_over,
+                            .hidden = o.hidden,
+                            .run_keep = o.run_keep};
+    TRY_ASSIGN(Answer answer, ask(asked, fds, 2));
+    const ProcessId id{answer.started.pid, answer.started.start_ticks};
+    return Capsule(id, Pidfd(std::move(answer.descriptors[0]), id.pid),
+                   std::move(answer.descriptors[1]));
+}
+
+Result<Pidfd> Helper::criu(const CriuLaunch& how) {
+    std::vector<int> fds = {how.capsule, how.socket, how.images};
+    const bool restores = how.ended < 0;
+    if (!restores) fds.push_back(how.ended);
+    if (how.cgroup >= 0) fds.push_back(how.cgroup);
+    fds.insert(fds.end(), how.job_ends.begin(), how.job_ends.end());
+    fds.insert(fds.end(), how.cgroup_v1.begin(), how.cgroup_v1.end());
+    const StartCriu asked{restores,     how.cgroup >= 0, static_cast<uint8_t>(how.job_ends.size()),
+                          how.user.uid, how.user.gid,    how.user.groups};
+    TRY_ASSIGN(Answer answer, ask(asked, fds, 1));
+    return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
+}
+
+}  // namespace souk::root

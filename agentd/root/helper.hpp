@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Helper: agentd's end of souk-root, which starts every process for it: capsules, CRIU, and the
+// programs beside it. So what agentd gives up, and what its own calls are limited to
+// (kernel/sys/process/own_rights.hpp), no job and no CRIU inherits. A request waits for its answer,
+// as the system calls did that it stands for. Owned by main; outlives the Agent.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agentd/root/requests.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/process/capsule.hpp"
+
+namespace souk::root {
+
+class Helper {
+  public:
+    // `lost`, once: it has ended, or does not answer. Nothing can be started from then on.
+    using Lost = std::function<void(const std::string& why)>;
+    Helper(Loop& loop, Lost lost) : loop_(loop), lost_(std::move(lost)) {}
+    // Before anything is read from the network. `criu`: where CRIU is installed.
+    Status start(const std::string& criu);
+
+    Result<Pidfd> program(Program program, const std::vector<std::string>& words,
+                          const std::vector<int>& fds, bool session);
+    Result<Capsule> capsule(const CapsuleOptions& options);
+    Result<Pidfd> criu(const CriuLaunch& how);
+
+  private:
+    struct Answer {
+        Started started;
+        std::vector<Fd> descriptors;
+    };
+    Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
+    Result<Answer> hear(Nanos wait_max) const;
+    void end(const std::string& why);
+
+    Loop& loop_;
+    Lost lost_;
+    Pidfd process_;
+    Fd socket_;
+    Watch exit_;
+};
+
+}  // namespace souk::root

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/root/requests.hpp"
+
+#include <algorithm>
+
+#include "kernel/base/number.hpp"
+#include "kernel/base/packing.hpp"
+#include "kernel/base/text.hpp"
+
+namespace souk::root {
+namespace {
+
+enum class Kind : uint8_t { program = 1, capsule = 2, criu = 3, started = 16, refused = 17 };
+
+struct Writer : PackWriter {
+    explicit Writer(Kind kind) { number(static_cast<uint8_t>(kind), 1); }
+    void words(const std::vector<std::string>& all) {
+        number(all.size(), 4);
+        for (const std::string& word : all) text(word);
+    }
+};
+
+struct Reader : PackReader {
+    explicit Reader(std::string_view packet) : PackReader{packet} {}
+    bool flag() {
+        const uint64_t value = number(1);
+        if (value > 1) whole = false;
+        return value == 1;
+    }
+    // As words of a program: none has a zero within.
+    std::string word() {
+        std::string read = text(word_bytes_max);
+        if (read.find('\0') != read.npos) whole = false;
+        return read;
+    }
+    std::vector<std::string> words() {
+        std::vector<std::string> all;
+        const uint64_t count = number(4);
+        if (count > words_max) whole = false;
+        for (uint64_t i = 0; i < count && whole; ++i) all.push_back(word());
+        return all;
+    }
+};
+
+tl::unexpected<Error> no_request() { return fail("a packet that is no request"); }
+
+// What each has at least; those of v1 groups follow.
+size_t descriptors_of(const MakeCapsule& c) { return 1U + (c.files ? 2U : 0U) + c.cgroup; }
+size_t descriptors_of(const StartCriu& c) { return 3U + !c.restores + c.cgroup + c.ends; }
+
+StartProgram read_program(Reader& r) {
+    StartProgram p;
+    const uint64_t program = r.number(1);
+    if (program < 1 || program > 3) r.whole = false;
+    p.program = static_cast<Program>(program);
+    p.words = r.words();
+    p.session = r.flag();
+    return p;
+}
+
+MakeCapsule read_capsule(Reader& r) {
+    MakeCapsule c;
+    for (bool* flag :
+         {&c.own_net, &c.private_tmp, &c.check_access, &c.home_tree, &c.files, &c.cgroup})
+        *flag = r.flag();
+    c.laid_over = r.words();
+    c.hidden = r.words();
+    c.run_keep = r.word();
+    return c;
+}
+
+StartCriu read_criu(Reader& r) {
+    StartCriu c;
+    c.restores = r.flag();
+    c.cgroup = r.flag();
+    c.ends = static_cast<uint8_t>(r.number(1));
+    c.uid = static_cast<uint32_t>(r.number(4));
+    c.gid = static_cast<uint32_t>(r.number(4));
+    const uint64_t groups = r.number(4);
+    if (groups > groups_max) r.whole = false;
+    for (uint64_t i = 0; i < groups && r.whole; ++i)
+        c.groups.push_back(static_cast<uint32_t>(r.number(4)));
+    return c;
+}
+
+Status check(const StartProgram& p, size_t descriptors) {
+    if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
+    if (!p.words.empty() || p.session || descriptors != 1)
+        return fail("a program that takes no words and one socket");
+    return {};
+}
+
+Status check(const MakeCapsule& c, size_t descriptors) {
+    if (descriptors < descriptors_of(c)) return fail("a capsule without its descriptors");
+    const auto absolute = [](const std::string& path) { return path.starts_with('/'); };
+    if (!std::ranges::all_of(c.laid_over, absolute) || !std::ranges::all_of(c.hidden, absolute))
+        return fail("a capsule over a path that does not begin at the root");
+    return {};
+}
+
+Status check(const StartCriu& c, size_t descriptors) {
+    constexpr uint32_t as_before = UINT32_MAX;  // to the kernel
+    if (descriptors < descriptors_of(c)) return fail("CRIU without its descriptors");
+    if (c.ends > criu_ends_max || (c.ends == 0) == c.restores)
+        return fail("CRIU with that many ends of a job");
+    if (c.uid == as_before || c.gid == as_before || std::ranges::count(c.groups, as_before) > 0)
+        return fail("CRIU as nobody in particular");
+    return {};
+}
+
+// A form of souk-files: u a user or group, g groups, n a number, t any text, / an absolute path
+// that may have a + before it; the last one may repeat (*).
+struct Form {
+    const char *verb, *words;
+    size_t descriptors;
+    bool session;
+};
+constexpr Form forms[] = {{"serve", "/uug/*", 2, true},
+                          {"client", "uu", 3, false},
+                          {"store", "n", 2, false},
+                          {"append", "uugnttt", 2, true},
+                          {"snapshot", "tuugtt", 2, true}};
+
+bool is_user(std::string_view word) {
+    const auto number = whole_number<uint32_t>(word);
+    return number && *number != UINT32_MAX;
+}
+
+bool is_groups(std::string_view words) {
+    while (!words.empty()) {
+        const size_t end = std::min(words.find(','), words.size());
+        if (!is_user(words.substr(0, end))) return false;
+        words.remove_prefix(std::min(end + 1, words.size()));
+    }
+    return true;
+}
+
+bool fits(char kind, std::string_view word) {
+    switch (kind) {
+        case 'u': return is_user(word);
+        case 'g': return is_groups(word);
+        case 'n': return whole_number<uint64_t>(word).has_value();
+        case '/': return word.substr(word.starts_with('+')).starts_with('/');
+        default: return true;
+    }
+}
+
+}  // namespace
+
+std::string pack(const Asked& asked) {
+    if (const auto* p = std::get_if<StartProgram>(&asked)) {
+        Writer w(Kind::program);
+        w.number(static_cast<uint8_t>(p->program), 1);
+        w.words(p->words);
+        w.number(p->session, 1);
+        return w.bytes;
+    }
+    if (const auto* c = std::get_if<MakeCapsule>(&asked)) {
+        Writer w(Kind::capsule);
+        for (const bool flag :
+             {c->own_net, c->private_tmp, c->check_access, c->home_tree, c->files, c->cgroup})
+            w.number(flag, 1);
+        w.words(c->laid_over);
+        w.words(c->hidden);
+        w.text(c->run_keep);
+        return w.bytes;
+    }
+    const auto& c = std::get<StartCriu>(asked);
+    Writer w(Kind::criu);
+    w.number(c.restores, 1);
+    w.number(c.cgroup, 1);
+    w.number(c.ends, 1);
+    w.number(c.uid, 4);
+    w.number(c.gid, 4);
+    w.number(c.groups.size(), 4);
+    for (const uint32_t group : c.groups) w.number(group, 4);
+    return w.bytes;
+}
+
+std::string pack(const Told& told) {
+    if (const auto* s = std::get_if<Started>(&told)) {
+        Writer w(Kind::started);
+        w.number(static_cast<uint32_t>(s->pid), 4);
+        w.number(s->start_ticks, 8);
+        return w.bytes;
+    }
+    const auto& r = std::get<Refused>(told);
+    Writer w(Kind::refused);
+    w.number(static_cast<uint32_t>(r.code), 4);
+    w.text(std::string_view(r.why).substr(0, why_bytes_max));
+    return w.bytes;
+}
+
+Result<Asked> parse_asked(std::string_view packet, size_t descriptors) {
+    Reader r(packet);
+    const auto kind = static_cast<Kind>(r.number(1));
+    Asked asked;
+    if (kind == Kind::program)
+        asked = read_program(r);
+    else if (kind == Kind::capsule)
+        asked = read_capsule(r);
+    else if (kind == Kind::criu)
+        asked = read_criu(r);
+    else
+        return no_request();
+    if (!r.good()) return no_request();
+    TRY(std::visit([&](const auto& what) { return check(what, descriptors); }, asked));
+    return asked;
+}
+
+Result<Told> parse_told(std::string_view packet) {
+    Reader r(packet);
+    const auto kind = static_cast<Kind>(r.number(1));
+    Told told;
+    if (kind == Kind::started) {
+        Started s;
+        s.pid = static_cast<int32_t>(r.number(4));
+        s.start_ticks = r.number(8);
+        if (s.pid <= 0) r.whole = false;
+        told = s;
+    } else {
+        const auto code = static_cast<int32_t>(r.number(4));
+        told = Refused{code, blank_controls(r.text(why_bytes_max))};
+        if (kind != Kind::refused) r.whole = false;
+    }
+    if (!r.good()) return fail("a packet that is not one of souk-root");
+    return told;
+}
+
+Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session) {
+    const auto wrong = [] { return fail("souk-files is not started so"); };
+    for (const Form& form : forms) {
+        if (words.empty() || words[0] != form.verb) continue;
+        std::string_view kinds = form.words;
+        const bool repeats = kinds.ends_with('*');
+        if (repeats) kinds.remove_suffix(1);
+        if (descriptors != form.descriptors || session != form.session) return wrong();
+        const size_t count = words.size() - 1;
+        if (repeats ? count + 1 < kinds.size() : count != kinds.size()) return wrong();
+        for (size_t i = 0; i < count; ++i)
+            if (!fits(kinds[std::min(i, kinds.size() - 1)], words[i + 1])) return wrong();
+        return {};
+    }
+    return wrong();
+}
+
+}  // namespace souk::root

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What agentd asks of souk-root, on a socket of packets (SOCK_SEQPACKET), one request at a time,
+// and what comes back:
+//
+//   agentd:     program, capsule, criu (each with the descriptors that it names, SCM_RIGHTS)
+//   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), refused
+//
+// The list is closed: souk-root does nothing else. It does not trust agentd, which reads what comes
+// over the network: a request is one of these in every byte and in the number of its descriptors,
+// or is refused as a whole. Both ends are of one build. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/launch.hpp"
+#include "kernel/base/result.hpp"
+
+namespace souk::root {
+
+inline constexpr size_t packet_bytes_max = 128 << 10, why_bytes_max = 4096;
+inline constexpr size_t words_max = 4096, word_bytes_max = 64 << 10, groups_max = 16384;
+
+// One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
+enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
+struct StartProgram {
+    Program program{};
+    std::vector<std::string> words;  // of `files` alone
+    bool session = false;            // it leads one
+    bool operator==(const StartProgram&) const = default;
+};
+
+// CapsuleOptions. Descriptors: its directory; with `files` /dev/fuse and the table of requests;
+// with `cgroup` the v2 group; those of v1.
+struct MakeCapsule {
+    bool own_net = false, private_tmp = false, check_access = false, home_tree = false;
+    bool files = false, cgroup = false;
+    std::vector<std::string> laid_over, hidden;
+    std::string run_keep;
+    bool operator==(const MakeCapsule&) const = default;
+};
+
+// CriuLaunch. Descriptors: souk-init's pidfd, the socket, the image's directory; unless it restores
+// the closed stream; with `cgroup` the v2 group; `ends` ends of the job; those of v1.
+struct StartCriu {
+    bool restores = false, cgroup = false;
+    uint8_t ends = 0;
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    bool operator==(const StartCriu&) const = default;
+};
+using Asked = std::variant<StartProgram, MakeCapsule, StartCriu>;
+
+struct Started {
+    int32_t pid = 0;
+    uint64_t start_ticks = 0;  // of a capsule's PID 1
+    bool operator==(const Started&) const = default;
+};
+struct Refused {
+    int32_t code = 0;
+    std::string why;  // one line
+    bool operator==(const Refused&) const = default;
+};
+using Told = std::variant<Started, Refused>;
+
+std::string pack(const Asked& asked);
+std::string pack(const Told& told);
+// With that many descriptors.
+Result<Asked> parse_asked(std::string_view packet, size_t descriptors);
+Result<Told> parse_told(std::string_view packet);
+
+// Whether souk-files may be started so: as one of its forms (agentd/files/program).
+Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session);
+
+}  // namespace souk::root

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "checkpoint/launch.hpp"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "kernel/base/check.hpp"
+
+namespace souk {
+namespace {
+
+// In the new process, already in the capsule's pid namespace and in the cgroups: the other
+// namespaces, fds, exec. System calls only. CRIU must hold nothing but its own end of the socket,
+// or it would never notice that agentd is gone.
+struct CriuExec {
+    int capsule, socket, images;
+    int preload;
+    int ended;  // -1 for a restore
+    const int* ends;
+    size_t end_count;
+    const int* cgroup_v1;
+    size_t cgroup_count;
+    char* const* argv;
+    char* user;  // SOUK_AS
+};
+
+void become_criu(const CriuExec& e) {
+    for (size_t i = 0; i < e.cgroup_count; ++i)
+        if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
+    if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
+    constexpr int high = 400;  // out of the way of the final numbers
+    const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
+    const int preload = ::fcntl(e.preload, F_DUPFD, high),
+              ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
+    int ends[criu_ends_max];
+    for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+    if (::dup2(socket, criu_fds::socket) < 0 || ::dup2(images, criu_fds::images) < 0) ::_exit(126);
+    if (::dup2(preload < 0 ? null : preload, criu_fds::preload) < 0 ||
+        ::dup2(ended < 0 ? null : ended, criu_fds::ended) < 0)
+        ::_exit(126);
+    for (size_t i = 0; i < e.end_count; ++i)
+        if (::dup2(ends[i], criu_fds::first_end + static_cast<int>(i)) < 0) ::_exit(126);
+    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(criu_fds::preload - 1), 0U);
+    ::syscall(SYS_close_range,
+              static_cast<unsigned>(criu_fds::first_end) + static_cast<unsigned>(e.end_count), ~0U,
+              0U);
+    ::setsid();
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
+    // a sixth of its start, and it never speaks TLS here
+    char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";
+    static_assert(criu_fds::preload == 198);
+    char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
+    char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
+    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps, nullptr};
+    ::execve(e.argv[0], e.argv, environment);
+    ::_exit(127);
+}
+
+// A child of ours inside the capsule's pid namespace: children go where the pid namespace of the
+// moment is set.
+Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
+    TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/self/ns/pid", O_RDONLY));
+    if (::setns(capsule, CLONE_NEWPID) != 0) return fail_errno("enter the capsule", errno);
+    int pidfd = -1;
+    clone_args args{};
+    args.flags = CLONE_PIDFD;
+    args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
+    args.exit_signal = SIGCHLD;
+    if (cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = static_cast<uint64_t>(cgroup);
+    }
+    const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0) become_criu(exec);
+    const int code = errno;
+    MUST(::setns(own.get(), CLONE_NEWPID) == 0);
+    if (pid < 0) return fail_errno("start CRIU: clone3", code);
+    return Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
+}
+
+}  // namespace
+
+Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
+                          const CriuLaunch& how) {
+    if (how.job_ends.size() > criu_ends_max) return fail("start CRIU: too many ends of its job");
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"swrk", std::to_string(criu_fds::socket)});
+    std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::string user = criu_user_words(how.user);
+    const CriuExec exec{how.capsule,
+                        how.socket,
+                        how.images,
+                        preload,
+                        how.ended,
+                        how.job_ends.data(),
+                        how.job_ends.size(),
+                        how.cgroup_v1.data(),
+                        how.cgroup_v1.size(),
+                        argv.data(),
+                        user.data()};
+    return clone_into(how.capsule, how.cgroup, exec);
+}
+
+}  // namespace souk

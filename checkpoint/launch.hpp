@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CRIU as a new process in a capsule: how it is started, with what open. What is said to it then is
+// CriuSession's (criu.hpp). Needs root.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk {
+
+// Whose job it is, as far as files are concerned: uid 0 is root.
+struct CriuUser {
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+};
+// For criu_user.c, in CRIU's environment.
+std::string criu_user_words(const CriuUser& user);
+
+inline constexpr size_t criu_ends_max = 8;
+
+// The numbers that it has them under.
+struct criu_fds {
+    static constexpr int socket = 3, preload = 198, ended = 199, images = 200, first_end = 201;
+};
+
+struct CriuLaunch {
+    int capsule = -1;  // a pidfd of souk-init
+    int socket = -1;   // of packets: its end of the RPC
+    int images = -1;   // directory
+    int ended = -1;    // a closed stream (CriuSession::start); -1: it restores
+    // As in CapsuleOptions: a restored job is born in CRIU's groups.
+    int cgroup = -1;
+    std::vector<int> cgroup_v1;
+    std::vector<int> job_ends;  // restore: at most criu_ends_max
+    CriuUser user;              // restore: as whom the job's paths are used (criu_user.c)
+};
+// `command`: words before "swrk". preload: what is loaded into it; -1: nothing.
+Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
+                          const CriuLaunch& how);
+
+}  // namespace souk

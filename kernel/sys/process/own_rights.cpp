@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "kernel/sys/process/own_rights.hpp"
+
+#include <linux/capability.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "kernel/sys/process/sandbox.hpp"
+
+namespace souk {
+namespace {
+
+constexpr int given_up[] = {CAP_SETUID,     CAP_SETGID,       CAP_SETPCAP,    CAP_SETFCAP,
+                            CAP_SYS_CHROOT, CAP_SYS_TIME,     CAP_SYS_MODULE, CAP_SYS_RAWIO,
+                            CAP_SYS_BOOT,   CAP_SYS_PACCT,    CAP_MKNOD,      CAP_AUDIT_CONTROL,
+                            CAP_MAC_ADMIN,  CAP_MAC_OVERRIDE, CAP_SYSLOG,     CAP_IPC_OWNER,
+                            CAP_LEASE,      CAP_AUDIT_READ,   CAP_WAKE_ALARM, CAP_SYS_TTY_CONFIG,
+                            CAP_AUDIT_WRITE};
+
+constexpr int refused[] = {
+    SCMP_SYS(execve),        SCMP_SYS(execveat),
+    SCMP_SYS(fork),          SCMP_SYS(vfork),
+    SCMP_SYS(unshare),       SCMP_SYS(ptrace),
+    SCMP_SYS(mount),         SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),    SCMP_SYS(chroot),
+    SCMP_SYS(open_tree),     SCMP_SYS(move_mount),
+    SCMP_SYS(fsopen),        SCMP_SYS(fsconfig),
+    SCMP_SYS(fsmount),       SCMP_SYS(fspick),
+    SCMP_SYS(mount_setattr), SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(setuid),        SCMP_SYS(setgid),
+    SCMP_SYS(setreuid),      SCMP_SYS(setregid),
+    SCMP_SYS(setresuid),     SCMP_SYS(setresgid),
+    SCMP_SYS(setgroups),     SCMP_SYS(setfsuid),
+    SCMP_SYS(setfsgid),      SCMP_SYS(process_vm_writev),
+    SCMP_SYS(init_module),   SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module), SCMP_SYS(kexec_load),
+    SCMP_SYS(reboot),        SCMP_SYS(kexec_file_load),
+    SCMP_SYS(swapon),        SCMP_SYS(swapoff),
+    SCMP_SYS(keyctl),        SCMP_SYS(add_key),
+    SCMP_SYS(request_key),   SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime), SCMP_SYS(acct),
+    SCMP_SYS(sethostname),   SCMP_SYS(setdomainname),
+};
+
+Status outcome(int code) {
+    // a call that this library's architecture has not
+    return code == 0 || code == -EDOM ? Status{} : Status(fail_errno("its own calls", -code));
+}
+
+Status drop_calls() {
+    using Filter = std::unique_ptr<void, decltype([](void* f) { seccomp_release(f); })>;
+    const Filter filter(seccomp_init(SCMP_ACT_ALLOW));
+    if (!filter) return fail("its own calls: no memory");
+    TRY(outcome(seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1)));
+    (void)seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    // Of another architecture, whose numbers mean other calls.
+    TRY(outcome(seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS))));
+    constexpr uint32_t no = SCMP_ACT_ERRNO(EPERM);
+    for (const int call : refused) TRY(outcome(seccomp_rule_add(filter.get(), no, call, 0)));
+    const scmp_arg_cmp process{0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0};
+    TRY(outcome(seccomp_rule_add_array(filter.get(), no, SCMP_SYS(clone), 1, &process)));
+    // Its flags lie in memory, where a filter cannot look; the C library takes clone(2) then.
+    TRY(outcome(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)));
+    const scmp_arg_cmp other{1, SCMP_CMP_NE, CLONE_NEWNET, 0};
+    TRY(outcome(seccomp_rule_add_array(filter.get(), no, SCMP_SYS(setns), 1, &other)));
+    return outcome(seccomp_load(filter.get()));
+}
+
+Status drop_capabilities() {
+    for (const int cap : given_up)
+        if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EINVAL)
+            return fail_errno("drop a capability", errno);
+    __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct own[2] = {};
+    if (::syscall(SYS_capget, &head, own) != 0) return fail_errno("capget", errno);
+    for (const int cap : given_up) {
+        const uint32_t bit = ~(1U << (cap % 32));
+        auto& word = own[cap / 32];
+        word.effective &= bit;
+        word.permitted &= bit;
+        word.inheritable &= bit;
+    }
+    if (::syscall(SYS_capset, &head, own) != 0) return fail_errno("capset", errno);
+    return {};
+}
+
+}  // namespace
+
+Status give_up_starting() {
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail_errno("no new privileges", errno);
+    TRY(drop_capabilities());
+    return sandbox_is_wide ? Status{} : drop_calls();
+}
+
+}  // namespace souk

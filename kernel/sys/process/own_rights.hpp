@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a daemon of root's gives up when it has begun, and starts no process itself any more: rights
+// and system calls that only its children would need. What it starts before keeps them.
+#pragma once
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+// From now on this process
+//   - starts no program and no process (threads it may), and enters no namespace but of a network
+//   - mounts nothing, traces nobody, changes to no other user or root directory, loads no module
+//   - lacks the capabilities for that, and can have none of them back
+// All its threads; for good. What is refused fails with EPERM. With a sanitizer, which starts a
+// process to look for leaks, the capabilities alone.
+Status give_up_starting();
+
+}  // namespace souk

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What agentd asks of souk-root, and what it has given up itself. What whoever plays agentd gets
+// from the real program is in tests/attack/test_root.py.
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "agentd/root/helper.hpp"
+#include "kernel/sys/net/packets.hpp"
+#include "kernel/sys/process/own_rights.hpp"
+#include "kernel/sys/process/sandbox.hpp"
+#include "tests/unit/capsule_rig.hpp"
+#include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+namespace {
+using namespace souk::root;
+
+struct Sample {
+    Asked asked;
+    size_t descriptors;
+};
+std::vector<Sample> samples() {
+    StartProgram serve{
+        Program::files, {"serve", "/", "1000", "1000", "5,6", "/proc", "+/usr"}, true};
+    StartProgram append{Program::files, {"append", "1", "1", "", "18", "/home/a", "out", ""}, true};
+    StartProgram snapshot{Program::files, {"snapshot", "take", "1", "1", "", "n1.7", "/a"}, true};
+    MakeCapsule capsule{true, false, true, false, true, true, {"/a b", "/c"}, {"/home"}, "munge"};
+    StartCriu dump{false, false, 0, 1000, 100, {4, 5}}, restore{true, true, 3, 0, 0, {}};
+    return {{StartProgram{Program::handshake, {}, false}, 1},
+            {serve, 2},
+            {append, 2},
+            {snapshot, 2},
+            {StartProgram{Program::files, {"client", "7", "8"}, false}, 3},
+            {StartProgram{Program::files, {"store", "1073741824"}, false}, 2},
+            {capsule, 4},
+            {capsule, 9},
+            {dump, 4},
+            {restore, 7},
+            {restore, 11}};
+}
+
+START_TEST(a_request_is_read_as_it_was_asked) {
+    for (const Sample& s : samples()) {
+        const auto read = parse_asked(pack(s.asked), s.descriptors);
+        ck_assert_msg(read.has_value(), "%s", read ? "" : read.error().message.c_str());
+        ck_assert(*read == s.asked);
+    }
+    for (const Told& told : {Told(Started{4711, 12345678901}), Told(Refused{EPERM, "so it is"})})
+        ck_assert(parse_told(pack(told)).value() == told);
+}
+END_TEST
+
+START_TEST(a_request_that_is_not_whole_is_refused_as_a_whole) {
+    for (const Sample& s : samples()) {
+        const std::string packet = pack(s.asked);
+        for (size_t n = 0; n < packet.size(); ++n)
+            ck_assert(!parse_asked(packet.substr(0, n), s.descriptors));
+        ck_assert(!parse_asked(packet + '\0', s.descriptors));
+        ck_assert(!parse_asked(packet, 0));
+    }
+    for (const Told& told : {Told(Started{1, 2}), Told(Refused{1, "why"})}) {
+        const std::string packet = pack(told);
+        for (size_t n = 0; n < packet.size(); ++n) ck_assert(!parse_told(packet.substr(0, n)));
+        ck_assert(!parse_told(packet + 'x'));
+    }
+    ck_assert(!parse_told(pack(Told(Started{0, 0}))));
+    ck_assert(!parse_told(pack(Told(Started{-1, 0}))));
+    const auto line = parse_told(pack(Told(Refused{0, "two\nlines"})));
+    ck_assert(std::get<Refused>(line.value()).why.find('\n') == std::string::npos);
+}
+END_TEST
+
+START_TEST(souk_files_is_started_in_its_own_forms_alone) {
+    using Words = std::vector<std::string>;
+    ck_assert(check_files_words({"serve", "/", "1", "1", "1,2", "+/usr"}, 2, true).has_value());
+    ck_assert(check_files_words({"serve", "/", "1", "1", ""}, 2, true).has_value());
+    for (const Words& words :
+         {Words{}, Words{"try", "/", "/mnt"}, Words{"serve"}, Words{"serve", "/", "1", "1"},
+          Words{"serve", "/", "1", "1", "", "usr"}, Words{"serve", "/", "4294967295", "1", ""},
+          Words{"serve", "/", "1", "1", "2,x"}, Words{"serve", "/", "1", "1", "2,4294967295"}})
+        ck_assert(!check_files_words(words, 2, true));
+    ck_assert(!check_files_words({"client", "1", "1"}, 2, false));
+    ck_assert(!check_files_words({"client", "1", "1"}, 3, true));
+    ck_assert(!check_files_words({"client", "1", "1", "1"}, 3, false));
+    ck_assert(!check_files_words({"store", "-1"}, 2, false));
+}
+END_TEST
+
+// A capsule that another process has made is as one of its own, and ends alone.
+START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
+    UNIT_SKIP_IF(capsules_impossible());
+    Loop loop = open_loop();
+    std::string lost;
+    TempDir dir;
+    Helper helper(loop, [&](const std::string& why) { lost = why; });
+    OK(helper.start("/"));
+    CapsuleOptions options;
+    options.dir = dir.fd.get();
+    auto made = helper.capsule(options);
+    ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
+    ck_assert(process_id(made->id().pid).value() == made->id());
+    CapsuleClient client(made->take_connection());
+    OK(client.hello(0, 0));
+    bool welcomed = false;
+    const Watch watch = loop.watch(client.fd(), POLLIN,
+                                   [&](short) {
+                                       const auto events = client.on_readable();
+                                       if (!events) return;
+                                       for (const auto& e : *events)
+                                           welcomed = welcomed || e.kind == InitEventKind::welcome;
+                                   })
+                            .value();
+    UNTIL(loop, welcomed);
+    OK(made->kill());
+    ck_assert(made->pidfd().exited_within(Nanos::from_s(10)).value());
+
+    int ends[2];
+    ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const Fd ours(ends[0]);
+    Fd theirs(ends[1]);
+    const auto inspect = helper.program(Program::inspect, {}, {theirs.get()}, false);
+    ck_assert_msg(inspect.has_value(), "%s", inspect ? "" : inspect.error().message.c_str());
+    theirs.reset();
+    ck_assert(wait_for_packet(ours.get(), 64, Nanos::from_s(10)).has_value());  // it has begun
+
+    options.dir = ours.get();  // refused, and told so; it goes on
+    ck_assert(!helper.capsule(options));
+    ck_assert(lost.empty());
+}
+END_TEST
+
+START_TEST(who_does_not_start_processes_any_more_cannot) {
+    UNIT_SKIP_IF(::geteuid() != 0 ? "only root gives anything up" : nullptr);
+    UNIT_SKIP_IF(sandbox_is_wide ? "a sanitizer keeps its calls" : nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (!give_up_starting()) ::_exit(100);
+        const auto refuses = [](long result) { return result == -1 && errno == EPERM; };
+        char sh[] = "/bin/true";
+        char* argv[] = {sh, nullptr};
+        if (!refuses(::execve(sh, argv, argv))) ::_exit(1);
+        if (!refuses(::fork())) ::_exit(2);
+        if (!refuses(::unshare(CLONE_NEWNS))) ::_exit(3);
+        if (!refuses(::mount("x", "/", "tmpfs", 0, nullptr))) ::_exit(4);
+        if (!refuses(::setuid(1000))) ::_exit(5);
+        if (!refuses(::ptrace(PTRACE_ATTACH, 1, nullptr, nullptr))) ::_exit(6);
+        if (!refuses(::chroot("/"))) ::_exit(7);
+        const int pid_ns = ::open("/proc/self/ns/pid", O_RDONLY);
+        const int net_ns = ::open("/proc/self/ns/net", O_RDONLY);
+        if (!refuses(::setns(pid_ns, CLONE_NEWPID)) || !refuses(::setns(pid_ns, 0))) ::_exit(8);
+        if (::setns(net_ns, CLONE_NEWNET) != 0 && errno == EPERM) ::_exit(9);
+        bool ran = false;  // threads it may have
+        std::thread([&] { ran = true; }).join();
+        ::_exit(ran ? 0 : 10);
+    }
+    int status = 0;
+    ck_assert_int_eq(::waitpid(child, &status, 0), child);
+    ck_assert_msg(status == 0, "exit %d", WEXITSTATUS(status));
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE(root, a_request_is_read_as_it_was_asked,
+           a_request_that_is_not_whole_is_refused_as_a_whole,
+           souk_files_is_started_in_its_own_forms_alone,
+           souk_root_makes_a_capsule_and_starts_a_program,
+           who_does_not_start_processes_any_more_cannot);
+
+}  // namespace souk::unit
