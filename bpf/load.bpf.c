@@ -139,6 +139,7 @@ static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
     return kept >> SUM_BITS == pid ? (sum - kept) & SUM_MASK : 0;
 }
 
+// The lookups of its ancestors, 3 reads each, are what a switch would cost most: see group_slot().
 static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
     __u64 id = 0;
     struct cgroup* ancestor = 0;
@@ -153,27 +154,47 @@ static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
 
 // A server of files outlives the daemon that has started it, and the next one is not its parent.
 static __always_inline bool serves_files(struct task_struct* task) {
-    char name[LOAD_NAME] = {};
     const char server[] = "souk-files";
-    bpf_probe_read_kernel_str(name, sizeof name, task->comm);
+#pragma unroll
     for (int i = 0; i < (int)sizeof server; ++i)
-        if (name[i] != server[i]) return 0;
+        if (task->comm[i] != server[i]) return 0;
     return 1;
 }
 
-static __always_inline __u32 slot_of(struct task_struct* task) {
-    if (task->pid == 0) return LOAD_NONE;
-    if (task->flags & KERNEL_THREAD) return LOAD_SYSTEM;
-    struct cgroup* group = task->cgroups->dfl_cgrp;
+// LOAD_OWNER: the group is not of the node.
+static __always_inline __u32 look_up(struct cgroup* group) {
     const int level = group->level;
-    if (level < node_level || ancestor_id(group, node_level) != node_id) {
-        const bool daemon = task->tgid == daemon_tgid || task->real_parent->tgid == daemon_tgid;
-        return daemon || serves_files(task) ? LOAD_SYSTEM : LOAD_OWNER;
-    }
+    if (level < node_level || ancestor_id(group, node_level) != node_id) return LOAD_OWNER;
     if (level < job_level) return 0;
     const __u64 job = ancestor_id(group, job_level);
     const __u32* slot = bpf_map_lookup_elem(&slots, &job);
     return slot ? *slot : 0;
+}
+
+// The same from what this CPU has looked up before. Groups keep their ancestors, and no number is
+// given twice; that another group has a slot now, user space says by `changes`. Read and written
+// while nothing else runs on this CPU: by on_switch alone.
+static __always_inline __u32 group_slot(struct load_cpu* cpu, struct cgroup* group) {
+    const __u64 id = group->kn->id;
+    struct load_group* const known = &cpu->groups[id % LOAD_GROUPS];
+    const __u32 changes = *(volatile __u32*)&cpu->changes;
+    if (known->id == id && known->changes == changes) return known->slot;
+    const __u32 slot = look_up(group);
+    known->id = id;
+    known->slot = slot;
+    known->changes = changes;
+    return slot;
+}
+
+// `cpu`: null where something else may run on this CPU meanwhile.
+static __always_inline __u32 slot_of(struct load_cpu* cpu, struct task_struct* task) {
+    if (task->pid == 0) return LOAD_NONE;
+    if (task->flags & KERNEL_THREAD) return LOAD_SYSTEM;
+    struct cgroup* group = task->cgroups->dfl_cgrp;
+    const __u32 slot = cpu ? group_slot(cpu, group) : look_up(group);
+    if (slot != LOAD_OWNER) return slot;
+    const bool daemon = task->tgid == daemon_tgid || task->real_parent->tgid == daemon_tgid;
+    return daemon || serves_files(task) ? LOAD_SYSTEM : LOAD_OWNER;
 }
 
 static __always_inline struct load_cpu* this_cpu(void) {
@@ -299,8 +320,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     if (!cpu) return 0;
     const __u64 now = bpf_ktime_get_ns();
     const bool seen = cpu->pid == prev->pid && cpu->slot != LOAD_NONE;
-    const __u32 before = seen ? cpu->slot : slot_of(prev);
-    const __u32 after = slot_of(next);
+    const __u32 before = seen ? cpu->slot : slot_of(cpu, prev);
+    const __u32 after = slot_of(cpu, next);
 
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
@@ -321,7 +342,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
 static __always_inline void add_life(struct task_struct* task, bool born) {
     struct load_cpu* cpu = this_cpu();
     if (!cpu || task->pid != task->tgid) return;
-    const __u32 slot = slot_of(task);
+    const __u32 slot = slot_of(0, task);
     struct load_counter* c = counter_of(cpu, slot);
     __sync_fetch_and_add(born ? &c->births : &c->deaths, 1);
     if (slot == 0 || slot >= LOAD_SLOTS) return;
@@ -340,7 +361,7 @@ int BPF_PROG(on_exec, struct task_struct* task) {
     char name[LOAD_NAME] = {};
     bpf_probe_read_kernel_str(name, sizeof name, task->comm);
     // bpf_probe_read_kernel_str leaves what follows the end as it was: zeros
-    if (!bpf_map_lookup_elem(&names, name) || slot_of(task) != LOAD_OWNER) return 0;
+    if (!bpf_map_lookup_elem(&names, name) || slot_of(0, task) != LOAD_OWNER) return 0;
     struct load_notice n = {LOAD_NOTICE_PROGRAM, task->tgid, 0};
     bpf_ringbuf_output(&notices, &n, sizeof n, 0);
     return 0;

@@ -239,8 +239,15 @@ Status LoadProbe::add(const std::string& job, bool lived, uint64_t id, Nanos use
     if (const int error = bpf_map_update_elem(slots_.get(), &added.id, &added.slot, BPF_ANY);
         error != 0)
         return fail_errno("follow " + job, -error);
+    slots_changed();
     jobs_.emplace(job, added);
     return {};
+}
+
+// From then on no CPU goes by what it has looked up before.
+void LoadProbe::slots_changed() {
+    for (size_t i = 0; i < cpu_count_; ++i)
+        __atomic_fetch_add(&cpus_[i].changes, 1, __ATOMIC_RELEASE);
 }
 
 Status LoadProbe::remove(const std::string& job) {
@@ -250,6 +257,7 @@ Status LoadProbe::remove(const std::string& job) {
     const uint64_t id = it->second.id;
     jobs_.erase(it);
     const int error = bpf_map_delete_elem(slots_.get(), &id);
+    slots_changed();
     if (error != 0 && error != -ENOENT) return fail_errno("forget " + job, -error);
     return {};
 }

@@ -27,6 +27,14 @@ struct load_counter {
     unsigned int waits[LOAD_WAITS]; /* how long each wait was */
 };
 
+/* What was looked up of a control group: its slot, or LOAD_OWNER, as long as `changes` is that of
+ * the CPU. */
+#define LOAD_GROUPS 64
+struct load_group {
+    unsigned long long id;
+    unsigned int slot, changes;
+};
+
 struct load_cpu {
     unsigned long long since_ns; /* CLOCK_MONOTONIC when the running task was switched in */
     unsigned long long
@@ -40,9 +48,11 @@ struct load_cpu {
     /* what is noticed of the owner's tasks here: that they ran so long within a window, that one
      * waited so long; 0: nothing is. Written by user space alone. */
     unsigned long long notice_run_ns, notice_wait_ns;
-    unsigned int unseen; /* switches out of tasks whose switch in was not seen */
+    unsigned int unseen;  /* switches out of tasks whose switch in was not seen */
+    unsigned int changes; /* how often a group has got a slot or lost it; written by user space */
     /* of the running task, when it was switched in */
     unsigned long long run_ns, major_faults, read_bytes, write_bytes;
+    struct load_group groups[LOAD_GROUPS];
     struct load_counter counters[LOAD_COUNTERS];
 };
 

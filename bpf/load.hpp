@@ -134,6 +134,7 @@ class LoadProbe {
                        const Options& options);
     Status attach_network(load_bpf& skeleton, const Cgroup& node);
     LoadSample sum(uint32_t slot, LoadSample& last) const;
+    void slots_changed();
     static Result<LoadSample> follow(Followed& followed);
     void close();
 

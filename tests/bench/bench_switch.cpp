@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What counting each switch between processes costs (bpf/load.bpf.c): two processes on one CPU hand
+// a byte to and fro through pipes, with no program at the switch, with an empty one, and with
+// Souk's, for processes of the owner's and of a job's; in turn, so that all have the same machine.
+// The kernel's own account of a run of each program (BPF run-time statistics) is taken in rounds of
+// its own, as taking it costs too; what it says of the empty program is what it says of nothing.
+// JSON on stdout, a table on stderr. Usage: bench_switch [ROUNDS [ROUND TRIPS of each]]; needs
+// root.
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "bpf/load.hpp"
+#include "kernel/base/json.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "tests/unit/cgroup_fixture.hpp"
+
+using namespace souk;
+using souk::unit::CgroupFixture;
+
+namespace {
+
+enum class With : uint8_t { nothing, empty, owner, guest };
+constexpr With all[] = {With::nothing, With::empty, With::owner, With::guest};
+constexpr const char* names[] = {"no program", "an empty program", "Souk, of the owner",
+                                 "Souk, of a job"};
+const char* name_of(With with) { return names[static_cast<size_t>(with)]; }
+
+[[noreturn]] void give_up(const std::string& why) {
+    std::fprintf(stderr, "bench_switch: %s\n", why.c_str());
+    std::exit(1);
+}
+
+Fd empty_program() {
+    const bpf_insn code[] = {{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 0},
+                             {BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};
+    LIBBPF_OPTS(bpf_prog_load_opts, how);
+    const int id = libbpf_find_vmlinux_btf_id("sched_switch", BPF_TRACE_RAW_TP);
+    if (id < 0) give_up("this kernel has no BTF of sched_switch");
+    how.expected_attach_type = BPF_TRACE_RAW_TP;
+    how.attach_btf_id = static_cast<uint32_t>(id);
+    Fd program(bpf_prog_load(BPF_PROG_TYPE_TRACING, "nothing", "GPL", code, std::size(code), &how));
+    if (program.get() < 0) give_up("the empty program does not load");
+    return program;
+}
+
+// The newest of that name.
+Fd program_named(std::string_view name) {
+    Fd newest;
+    for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+        Fd program(bpf_prog_get_fd_by_id(id));
+        bpf_prog_info info{};
+        uint32_t size = sizeof info;
+        if (program.get() < 0 || bpf_obj_get_info_by_fd(program.get(), &info, &size) != 0) continue;
+        if (name == info.name) newest = std::move(program);
+    }
+    return newest;
+}
+
+struct Runs {
+    uint64_t ns = 0, count = 0;
+};
+Runs runs_of(const Fd& program) {
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    if (bpf_obj_get_info_by_fd(program.get(), &info, &size) != 0)
+        give_up("no account of a program");
+    return {info.run_time_ns, info.run_cnt};
+}
+
+void pin() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(0, &set);
+    if (::sched_setaffinity(0, sizeof set, &set) != 0) give_up("no CPU 0");
+}
+
+void hand_on(const Fd& from, const Fd& to, int trips, bool first) {
+    char byte = 0;
+    for (int i = 0; i < trips; ++i) {
+        if (first && ::write(to.get(), &byte, 1) != 1) ::_exit(1);
+        if (::read(from.get(), &byte, 1) != 1) ::_exit(1);
+        if (!first && ::write(to.get(), &byte, 1) != 1) ::_exit(1);
+    }
+}
+
+// ns a switch.
+double measure(const CgroupFixture& groups, const Cgroup* group, int trips) {
+    Pipe there = std::move(*make_pipe()), back = std::move(*make_pipe()),
+         said = std::move(*make_pipe());
+    const auto other = [&] {
+        pin();
+        hand_on(there.read_end, back.write_end, trips, false);
+    };
+    const auto one = [&] {
+        pin();
+        hand_on(back.read_end, there.write_end, trips / 10, true);  // warm
+        const Nanos begin = monotonic_now();
+        hand_on(back.read_end, there.write_end, trips - trips / 10, true);
+        const int64_t took = (monotonic_now() - begin).ns;
+        if (::write(said.write_end.get(), &took, sizeof took) != sizeof took) ::_exit(1);
+    };
+    const auto start = [&](const auto& work) -> Pidfd {
+        if (group) return groups.spawn(*group, work);
+        const pid_t pid = ::fork();
+        if (pid == 0) {
+            work();
+            ::_exit(0);
+        }
+        return std::move(*Pidfd::open(pid));
+    };
+    Pidfd second = start(other), first = start(one);
+    int64_t took = 0;
+    if (::read(said.read_end.get(), &took, sizeof took) != sizeof took) give_up("no answer");
+    for (Pidfd* one_of : {&first, &second}) {
+        (void)one_of->exited_within(Nanos::from_s(60));
+        (void)one_of->reap();
+    }
+    return static_cast<double>(took) / (2.0 * (trips - trips / 10));
+}
+
+double median(std::vector<double> v) {
+    std::sort(v.begin(), v.end());
+    return v[v.size() / 2];
+}
+
+struct Bench {
+    CgroupFixture groups;
+    Cgroup job = std::move(*groups->create("n1/jobs/c1/job"));
+    std::map<With, std::vector<double>> pipe, account;
+
+    void round(With with, int trips, bool accounts) {
+        std::optional<LoadProbe> probe;
+        Fd program, link;
+        if (with == With::owner || with == With::guest) {
+            probe = std::move(*LoadProbe::open(*groups, "n1", 2, {}));
+            if (std::string(probe->source()) != "bpf") give_up("Souk's programs do not load");
+            if (!probe->add("n1/jobs/c1")) give_up("the job is not followed");
+            program = program_named("on_switch");
+        } else if (with == With::empty) {
+            program = empty_program();
+            link = Fd(bpf_raw_tracepoint_open(nullptr, program.get()));
+            if (link.get() < 0) give_up("the empty program is not attached");
+        }
+        const Fd stats(accounts ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1);
+        const Runs before = accounts && program ? runs_of(program) : Runs{};
+        const double ns = measure(groups, with == With::guest ? &job : nullptr, trips);
+        if (!accounts) return pipe[with].push_back(ns);
+        if (!program) return;
+        const Runs after = runs_of(program);
+        account[with].push_back(
+            static_cast<double>(after.ns - before.ns) /
+            static_cast<double>(std::max<uint64_t>(1, after.count - before.count)));
+    }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
+    const int trips = argc > 2 ? std::atoi(argv[2]) : 200'000;
+    if (!unit::need_root("bench_switch") || rounds < 1 || trips < 100) return 2;
+    Bench bench;
+    for (int i = 0; i < rounds; ++i)
+        for (const bool accounts : {false, true})
+            for (const With with : all) bench.round(with, trips, accounts);
+    JsonWriter j;
+    j.begin_object().field("rounds", rounds).field("round_trips", trips);
+    std::fprintf(stderr, "%-20s %14s %14s %18s\n", "", "ns a switch", "more", "a run, ns");
+    const double none = median(bench.pipe[With::nothing]);
+    j.key("switches").begin_array();
+    for (const With with : all) {
+        const double ns = median(bench.pipe[with]);
+        const bool runs = with != With::nothing;
+        const double run = runs ? median(bench.account[with]) : 0;
+        std::fprintf(stderr, "%-20s %14.0f %14.0f %18.0f\n", name_of(with), ns, ns - none, run);
+        j.begin_object().field("with", name_of(with)).field("switch_ns", ns);
+        j.field("more_ns", ns - none);
+        if (runs) j.field("run_ns", run);
+        j.end_object();
+    }
+    j.end_array().end_object();
+    std::printf("%s\n", j.take().c_str());
+    return 0;
+}
