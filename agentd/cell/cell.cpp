@@ -132,7 +132,8 @@ Result<std::vector<pid_t>> Cell::pids() const {
 CgroupUse Cell::cgroup_use() const {
     return {.cpu = limits_cpus(),
             .memory = site_.limits.memory && job_.memory_mb > 0,
-            .pids = site_.limits.pids && site_.pids_max > 0};
+            .pids = site_.limits.pids && site_.pids_max > 0,
+            .io = site_.limits.io && site_.disk_mb_per_s > 0};
 }
 
 Status Cell::take_groups() {

@@ -22,11 +22,16 @@ bool Cell::set_limits() {
     if (!cgroup_) return false;
     const auto set = [&]() -> Status {
         if (site_.limits.pids && site_.pids_max > 0) TRY(cgroup_->set_pids_max(site_.pids_max));
+        if (site_.limits.io && site_.disk_mb_per_s > 0)
+            TRY(cgroup_->set_io_max(site_.disks, site_.disk_mb_per_s << 20));
         if (!site_.limits.memory || job_.memory_mb <= 0) return {};
-        const int64_t wanted = job_.memory_mb << 20;
-        if (!job_.from_image && wanted >= capsule_bytes) return cgroup_->set_memory_max(wanted);
-        TRY_ASSIGN(const int64_t held, cgroup_->memory_bytes());
-        return cgroup_->set_memory_max(std::max(wanted, held));
+        int64_t most = job_.memory_mb << 20;
+        if (job_.from_image || most < capsule_bytes) {
+            TRY_ASSIGN(const int64_t held, cgroup_->memory_bytes());
+            most = std::max(most, held);
+        }
+        TRY(cgroup_->set_memory_max(most));
+        return site_.swap_mb < 0 ? Status{} : cgroup_->set_swap_max(site_.swap_mb << 20, most);
     };
     const Status done = set();
     if (!done)

@@ -37,7 +37,10 @@ struct CellSite {
     CgroupUse limits;                 // of a capsule that this machine has controllers for
     // of this machine: a job that may use all of them is not limited
     int32_t cpus = 1;
-    int64_t pids_max = 0;  // 0: no limit
+    int64_t pids_max = 0;            // 0: no limit
+    int64_t swap_mb = -1;            // that a job may have; below 0: any
+    int64_t disk_mb_per_s = 0;       // that it may read, and write, of each disk; 0: no limit
+    std::vector<std::string> disks;  // "254:0"
     // RLIMIT_... of jobs that are not root's: no more than that; others as they asked
     std::map<int, uint64_t> limits_max;
     Fd filter;                        // of jobs' system calls (syscall_filter.hpp); none: no limit

@@ -190,6 +190,7 @@ class Agent final : private ToolHost, private OwnHome {
     OwnerReturns::Guests guests_now() const;
     void see_return();
     void keep(const OwnerReturns::News& news);
+    void tell_missed(const OwnerReturn& now);
     std::string history_json(size_t limit) const;
     wire::CtlReply history_request(const wire::CtlRequest& request) const;
     std::vector<Metric> promise_metrics() const;
@@ -261,6 +262,7 @@ class Agent final : private ToolHost, private OwnHome {
     std::string rank_trouble_;  // told
     OwnerReturns returns_;
     Timer returns_timer_;
+    OwnerReturn told_missed_;  // of which the market has been told what was missed
     bool paused_ = false;  // by hand
     LeaveWaits leave_waits_{loop_};
     // What is learned from: rows of the market's prices, and what this node itself asked, by hour.

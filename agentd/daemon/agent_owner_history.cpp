@@ -2,6 +2,7 @@
 // Agent: how it was each time that the owner of this node came back
 // (agentd/core/owner_returns.hpp), in its database, and for him.
 #include <algorithm>
+#include <tuple>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
@@ -35,6 +36,7 @@ Status Agent::load_returns() {
 }
 
 void Agent::keep(const OwnerReturns::News& news) {
+    if (news.kept) tell_missed(*news.kept);
     if (news.kept)
         state_->put(kind_return, key_of(news.kept->number), wire::pack(*news.kept), Durable::later);
     for (const uint64_t number : news.forgotten)
@@ -42,6 +44,27 @@ void Agent::keep(const OwnerReturns::News& news) {
     returns_timer_.cancel();
     if (const Nanos due = returns_.due(); due != Nanos::never())
         returns_timer_ = loop_.at(due, [this] { see_return(); });
+}
+
+// The market may refund the owner for the job that was in the way (refund_permille): the one that
+// begins the reason ("n1.7: it stands in memory"). Told once; a market that is away does not hear.
+void Agent::tell_missed(const OwnerReturn& now) {
+    using Which = OwnerReturns::Which;
+    if (told_missed_.number != now.number) told_missed_ = {};
+    const std::tuple<Which, const std::string&, const std::string&> parts[] = {
+        {Which::free_cpu, told_missed_.cpu_missed, now.cpu_missed},
+        {Which::free_memory, told_missed_.memory_missed, now.memory_missed},
+        {Which::empty, told_missed_.empty_missed, now.empty_missed}};
+    for (const auto& [which, before, why] : parts) {
+        if (why.empty() || !before.empty()) continue;
+        const auto job = parse_job_id(why.substr(0, why.find(':')));
+        if (!job) continue;
+        wire::CtlRequest request;
+        request.verb = "promise-missed";
+        request.args = {job->text(), to_string(which)};
+        market_->ask(std::move(request), [](const wire::CtlReply&) {});
+    }
+    told_missed_ = now;
 }
 
 OwnerReturns::Guests Agent::guests_now() const {

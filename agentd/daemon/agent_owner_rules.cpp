@@ -47,6 +47,8 @@ void write_limits(JsonWriter& j, const Provider& p, const Config& config) {
     const Hardware& m = p.machine();
     j.field("cpus", r.cpus).field("machine_cpus", m.cpus);
     j.field("memory_mb", r.memory_mb).field("machine_memory_mb", m.memory_mb);
+    if (config.swap_mb >= 0) j.field("swap_mb_each", config.swap_mb);
+    if (config.disk_mb_per_s > 0) j.field("disk_mb_per_s_each", config.disk_mb_per_s);
     j.field("pids_each", config.pids_max).field("cpu_weight", config.cpu_weight);
     j.field("price", p.asked()).field("leave_s", config.policy.leave.ns / 1'000'000'000);
     j.field("immovable", config.policy.kill ? "kill" : "stop")

@@ -6,40 +6,24 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves",
-        "check_ahead",
-        "cpu_weight",
-        "cpus",
-        "empty_s",
-        "files",
-        "files_tmp",
-        "frames",
-        "frames_warning_s",
-        "frames_zone",
-        "free_cpu_ms",
-        "free_memory_s",
-        "guest_groups",
-        "local_paths",
-        "memory_default_mb",
-        "memory_mb",
-        "on_market",
-        "owner_away_s",
-        "owner_cpu_percent",
-        "owner_leave_s",
-        "owner_pressure_ms",
-        "owner_programs",
-        "owner_return",
-        "owner_sessions",
-        "owner_stop_s",
-        "owner_wait_ms",
-        "owners",
-        "pids_max",
-        "price",
-        "price_curve",
-        "shared_files",
-        "speed",
-        "user_map",
-        "wake",
+        "awake_for_moves", "check_ahead",
+        "cpu_weight",      "cpus",
+        "disk_mb_per_s",   "empty_s",
+        "files",           "files_tmp",
+        "frames",          "frames_warning_s",
+        "frames_zone",     "free_cpu_ms",
+        "free_memory_s",   "guest_groups",
+        "local_paths",     "memory_default_mb",
+        "memory_mb",       "on_market",
+        "owner_away_s",    "owner_cpu_percent",
+        "owner_leave_s",   "owner_pressure_ms",
+        "owner_programs",  "owner_return",
+        "owner_sessions",  "owner_stop_s",
+        "owner_wait_ms",   "owners",
+        "pids_max",        "price",
+        "price_curve",     "shared_files",
+        "speed",           "swap_mb",
+        "user_map",        "wake",
     };
     return keys;
 }
@@ -67,6 +51,8 @@ Status Agent::reload(const Config& config) {
     config_.on_market = config.on_market;
     config_.cpu_weight = config.cpu_weight;
     config_.pids_max = config.pids_max;
+    config_.swap_mb = config.swap_mb;
+    config_.disk_mb_per_s = config.disk_mb_per_s;
     config_.home.memory_default_mb = config.home.memory_default_mb;
     config_.home.wake = config.home.wake;
     home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });

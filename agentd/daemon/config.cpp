@@ -139,10 +139,9 @@ Status check(Config& c) {
     offer.zone = c.frames_zone;
     offer.curve = c.price_curve;
     if (auto known = known_zone(c.frames_zone); !known) return wrap("frames_zone", known.error());
-    // As of pvdctl: else one of them is mistyped.
-    if (auto apart = TimeFrames::parse_apart(c.frames); !apart)
-        return wrap("frames", apart.error());
     TRY(Provider::create(c.node, Hardware{}, offer));
+    if (auto apart = TimeFrames::parse_apart(c.frames); !apart)
+        c.frames_trouble = "frames: " + apart.error().message;
     TRY(load_user_map(c, "souk"));
     return {};
 }
@@ -277,6 +276,11 @@ void Reading::add_jobs(Settings& all) {
     const Settings some = {
         {"pids_max", number(c.pids_max, 0, 1 << 22),
          "How many processes and threads a job may have; 0: any number.", "10000"},
+        {"swap_mb", number(c.swap_mb, -1, 1 << 30),
+         "How much swap a job may have beside its memory, in MB; -1: as much as there is.", "0"},
+        {"disk_mb_per_s", number(c.disk_mb_per_s, 0, 1 << 20),
+         "How much a job may read of each disk, and write to it, in MB a second; 0: any number.",
+         "50"},
         {"rtprio_max", number(c.rtprio_max, 0, 99),
          "The most that a job's limit of real-time priority may be, unless it is root's, whatever "
          "its user has at home; as the next three.",

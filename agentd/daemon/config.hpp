@@ -49,7 +49,9 @@ struct Config {
     bool bpf = true;                   // what guests use is counted by the kernel's tracepoints
     // prefix of a private CRIU; "/": the system's; empty: whichever works (checkpoint/doctor.hpp)
     std::string criu;
-    int64_t pids_max = 4096;  // processes and threads of one job; 0: no limit
+    int64_t pids_max = 4096;    // processes and threads of one job; 0: no limit
+    int64_t swap_mb = -1;       // of one job; below 0: any
+    int64_t disk_mb_per_s = 0;  // of one job, of each disk; 0: no limit
     // Of jobs that are not root's: the most that a hard limit may be, whatever its user has at
     // home.
     int64_t rtprio_max = 0, nice_max = 0, nofile_max = 1 << 20, memlock_mb_max = 64;
@@ -93,6 +95,9 @@ struct Config {
     int32_t cpus = 0;       // 0: all
     int64_t memory_mb = 0;  // 0: all
     std::string frames = "always";
+    // why pvdctl would refuse them (time_frames.hpp): an older version took them, so a daemon that
+    // starts takes them, and whoever gives new ones is told
+    std::string frames_trouble;
     std::string frames_zone, price_curve;
     Nanos frames_warning;
     Nanos shutdown_wait = Nanos::from_s(20);

@@ -21,6 +21,7 @@
 #include "checkpoint/page_sink.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/version.hpp"
+#include "kernel/sys/host/disks.hpp"
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/probe.hpp"
@@ -136,6 +137,9 @@ Status GuestHost::open_criu() {
 void GuestHost::configured() {
     site_.awake = config_.awake_for_moves ? &awake_ : nullptr;
     site_.pids_max = config_.pids_max;
+    site_.swap_mb = config_.swap_mb;
+    site_.disk_mb_per_s = config_.disk_mb_per_s;
+    site_.disks = whole_disks();
     site_.check_precopy = config_.check_precopy;
     site_.local_paths = config_.local_paths;
 }

@@ -70,6 +70,7 @@ void reload(Log& log, Agent& agent, ConfigText& text, const std::string& file) {
     auto now = load_config(file, &read);
     if (now) now->speed = own_speed(log, *now);
     Status taken = now.map([](const Config&) {});
+    if (taken && !now->frames_trouble.empty()) taken = fail(file + ": " + now->frames_trouble);
     if (taken) taken = agent.reload(*now);
     if (taken) {
         tell_reload(log, file, config_change(text, read, Agent::reloaded()));
@@ -162,6 +163,10 @@ int run(int argc, char** argv) {
     }
     if (arguments.calibrate) return calibrate_anew(*config);
     if (arguments.check_only) {
+        if (!config->frames_trouble.empty()) {
+            std::fprintf(stderr, "agentd: %s: %s\n", file.c_str(), config->frames_trouble.c_str());
+            return 2;
+        }
         std::fputs((text.text + user_map_text(*config)).c_str(), stdout);
         return std::fflush(stdout) == 0 ? 0 : 1;
     }
@@ -169,6 +174,9 @@ int run(int argc, char** argv) {
     Log log({.fd = 2,
              .level_max = arguments.verbose ? Level::debug : Level::info,
              .program = "agentd"});
+    if (!config->frames_trouble.empty())
+        log.warning("the time frames hold together as they stand: write them apart",
+                    {{"configuration", file}, {"WHY", config->frames_trouble}});
     if (const Status served = serve(log, *config, text, file); !served) {
         log.error(served.error().message);
         return 1;

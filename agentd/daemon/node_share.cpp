@@ -50,6 +50,7 @@ NodeShare::NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string&
     limits_.memory = try_limit(jobs, &CgroupUse::memory, "memory");
     limits_.pids = try_limit(jobs, &CgroupUse::pids, "pids");
     limits_.cpu = try_limit(jobs, &CgroupUse::cpu, "cpu");
+    limits_.io = try_limit(jobs, &CgroupUse::io, cgroups_.layout().in_v2("io") ? "io" : "blkio");
     const std::string node = jobs.substr(0, jobs.rfind('/'));
     if (auto group = cgroups_.create(node, CgroupUse{.io = true});
         group && (group->has("io") || group->has("blkio")) && group->set_io_weight(100))

@@ -35,7 +35,8 @@ Sum fixed(const Admission::Jobs& jobs, const User& user) {
 }  // namespace
 
 std::string called(const User& u) {
-    return "user " + (u.record.name.empty() ? std::to_string(u.record.uid) : u.record.name);
+    return (is_project(u.record.uid) ? "project " : "user ") +
+           (u.record.name.empty() ? std::to_string(u.record.uid) : u.record.name);
 }
 
 Job::Held Admission::Decision::held_of(const Job& job) const {

@@ -56,13 +56,17 @@ Money charge(Job& job, Nanos ran, Nanos unix_now) {
     return cost;
 }
 
+const std::string& payer_name(const Job& job) {
+    return job.record.payer != 0 ? job.user->record.name : job.record.report.user;
+}
+
 std::optional<Receipt> close_tab(Job& job) {
     JobRecord& r = job.record;
     if (r.tab.empty()) return std::nullopt;
     Receipt receipt;
     receipt.job = job.id();
-    receipt.uid = r.report.uid;
-    receipt.user = r.report.user;
+    receipt.uid = job.user->record.uid;
+    receipt.user = payer_name(job);
     receipt.node = r.payee;
     receipt.from = r.tab.from;
     receipt.to = r.tab.to;

@@ -25,6 +25,8 @@ bool is_used_up(const Job& job);
 Money charge(Job& job, Nanos ran, Nanos unix_now);
 // What is open of the job becomes a receipt; nullopt: nothing is.
 std::optional<Receipt> close_tab(Job& job);
+// Of its user, or of the project that pays for it.
+const std::string& payer_name(const Job& job);
 // The tab is closed when a run ends, and else when it is that old: when the price changes, and at
 // any time.
 bool is_due_at_price(const Job& job);

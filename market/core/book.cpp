@@ -23,7 +23,8 @@ Job& Book::load(JobRecord record) {
                      ? reason
                      : Reason::said(job.record.comment);
     job.run_base = job.record.billed;
-    job.user = &user(job.record.report.uid);
+    const uint32_t payer = job.record.payer;
+    job.user = &user(payer != 0 ? payer : job.record.report.uid);
     return jobs_.insert_or_assign(id, std::move(job)).first->second;
 }
 
@@ -83,7 +84,8 @@ Result<Job*> Book::admit(const JobReport& report) {
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
     job.record.report.uid = report.uid;
-    job.user = &user(report.uid);
+    job.record.payer = project_for(report);
+    job.user = &user(job.record.payer != 0 ? job.record.payer : report.uid);
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
     job.record.tab.cpu = report.stats.cpu_time;
     number(job);
@@ -125,6 +127,19 @@ User& Book::user(uint32_t uid) {
     User& user = users_[uid];
     user.record.uid = uid;
     return user;
+}
+
+const User* Book::project(std::string_view name) const {
+    for (auto it = users_.lower_bound(project_first); it != users_.end() && is_project(it->first);
+         ++it)
+        if (it->second.record.name == name) return &it->second;
+    return nullptr;
+}
+
+uint32_t Book::project_for(const JobReport& report) const {
+    if (report.terms.project.empty()) return 0;
+    const User* const one = project(report.terms.project);
+    return one && one->record.has_member(report.uid) ? one->record.uid : 0;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -187,7 +202,7 @@ std::vector<Job*> Book::store(Outputs& out) {
     for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);
     for (const uint32_t uid : std::exchange(unsaved_users_, {})) {
         const UserRecord& record = users_.at(uid).record;
-        if (record.limits.any())
+        if (record.limits.any() || is_project(uid))
             out.store.push_back(record);
         else
             out.store.push_back(EraseUser{uid});

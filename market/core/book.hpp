@@ -54,6 +54,11 @@ class Book {
     // Its record is to be erased. Nothing names it any more, but for jobs that have finished.
     void forget(Node& node);
     User& user(uint32_t uid);
+    // Null: there is none of that name.
+    const User* project(std::string_view name) const;
+    // The number of the project that such a job names and may; 0: it names none, or its user is no
+    // member of it.
+    uint32_t project_for(const JobReport& report) const;
 
     std::map<JobId, Job>& jobs() { return jobs_; }
     const std::map<JobId, Job>& jobs() const { return jobs_; }

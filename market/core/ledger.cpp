@@ -36,7 +36,7 @@ bool number(std::string_view text, T& to) {
 }
 
 std::optional<Receipt::Kind> kind_of(std::string_view text) {
-    for (int k = int{1}; k <= static_cast<int>(Receipt::Kind::expiry); ++k)
+    for (int k = int{1}; k <= static_cast<int>(Receipt::Kind::refund); ++k)
         if (const auto kind = static_cast<Receipt::Kind>(k); text == to_string(kind)) return kind;
     return std::nullopt;
 }
@@ -254,7 +254,7 @@ Status LedgerCheck::add(const Receipt& r, bool of_job) {
         earned_ += r.earned;
     }
     for (const Posting& p : postings(r)) balances_[p.holder] += p.amount;
-    if (of_job) by_job_[r.job] += r.paid;
+    if (of_job && !r.moves()) by_job_[r.job] += r.paid;
     return {};
 }
 

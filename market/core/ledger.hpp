@@ -56,7 +56,8 @@ struct AccountRecord {
 // One posting. Its text is canonical: what is stored, and what the hash chain runs over.
 struct Receipt {
     // opening: brought forward from before there was a ledger; those behind it move money:
-    // expiry is what an allowance leaves at its end
+    // expiry is what an allowance leaves at its end, refund what a guest pays beside its price to
+    // an owner to whom it has made a promise be missed
     enum class Kind : uint8_t {
         use = 1,
         opening,
@@ -65,7 +66,8 @@ struct Receipt {
         transfer,
         payout,
         allowance,
-        expiry
+        expiry,
+        refund
     };
     uint64_t seq = 0;  // 1, 2, ... without a gap
     Kind kind = Kind::use;

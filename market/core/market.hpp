@@ -84,6 +84,9 @@ struct MarketOptions {
     SolverOptions solver;
     // Users spend what their accounts hold; else accounts are kept, and nothing ends at them.
     bool metered = false;
+    // Of what a job has paid at a place: what its owner gets beside that, once, if it has made a
+    // promise to him be missed.
+    int32_t refund_permille = 0;
     // after a restart: wait this long for agents before anything is moved
     Nanos settle = Nanos::from_s(3);
     Nanos grace = Nanos::from_s(60);  // a lost provider's jobs count as running for this long
@@ -174,9 +177,18 @@ class Market {
     // Replaces all limits of user `of`.
     Result<std::string> set_limits(uint32_t of, const std::string& name, const UserLimits& limits,
                                    uint32_t uid, Nanos now);
+    // A user comes to a project or leaves it; without one the project is made. Its number.
+    Result<uint32_t> set_member(const std::string& project, std::optional<uint32_t> member,
+                                bool comes, uint32_t uid, Nanos now);
+    // Whether a user may look at this account: its own, or that of a project of which it is.
+    bool may_look_at(uint32_t account, uint32_t uid) const;
     // The balance of the account that it was about, less what is used and not paid. Errors: who may
     // not, or more than is there; nothing changed.
     Result<Money> move_money(const MoneyOrder& order, uint32_t uid, Nanos now);
+    // A node says that it has missed what it promises its owner, for this job. What its user pays
+    // him for that.
+    Result<Money> promise_missed(const NodeName& node, const JobId& id, const std::string& promise,
+                                 Nanos now);
     // It will not come back: every home goes on without what is there. Kept until the node is
     // connected again.
     Result<std::string> write_off(const NodeName& name, uint32_t uid);
@@ -331,7 +343,15 @@ class Market {
     };
     std::vector<Job*> claiming(const User& user);
     static bool in_transit(const Job& job) { return Orders::in_transit(job); }
+    // It names a project for which its user may not spend.
+    bool lacks_project(const Job& job) const {
+        const JobReport& r = job.record.report;
+        return !r.terms.project.empty() && book_.project_for(r) == 0;
+    }
     Reason why_limited(const Job& job) const {
+        if (lacks_project(job))
+            return Reason(ReasonCode::no_project)
+                .with(Figure::cause, job.record.report.terms.project);
         return Admission::why(*job.user, job, job.held, day_is_spent(*job.user));
     }
     std::string audit_users() const;
@@ -340,6 +360,8 @@ class Market {
     void has_more(User& user);
     void grant(User& user, Nanos now);
     Money owned(uint32_t uid) const;
+    // market_projects.cpp
+    void choose_payer(Job& job, Nanos now);
 
     // market_trace.cpp
     void heard(Input input, const JobId& id = {}, const NodeName& node = {},

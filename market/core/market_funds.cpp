@@ -69,7 +69,7 @@ void Market::has_more(User& user) {
 Money Market::owned(uint32_t uid) const {
     Money owned = ledger_.balance(Holder::user(uid));
     for (const auto& [id, job] : book_.jobs())
-        if (job.record.report.uid == uid) owned -= job.record.tab.amount;
+        if (job.user->record.uid == uid) owned -= job.record.tab.amount;
     return owned;
 }
 
@@ -106,10 +106,11 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     begin_day(now);
     if (uid != root_uid && (o.kind != Kind::transfer || uid != o.uid))
         return fail("only root may do that with money that is not its own");
+    if (is_project(uid)) return fail("a project gives nothing away by itself");
     if (o.amount.micro <= 0 || o.amount > money_max) return fail("an amount above 0 is wanted");
     if (o.kind == Kind::transfer && o.uid == o.other) return fail("that is the same account");
     for (auto& [id, job] : book_.jobs())  // what was used before is paid before
-        if (job.record.report.uid == o.uid && job.run_since != Nanos::never())
+        if (job.user->record.uid == o.uid && job.run_since != Nanos::never())
             account_until(job, run_time(job, now), now);
     const bool pays = o.kind == Kind::withdrawal || o.kind == Kind::transfer;
     const Money has =
@@ -143,6 +144,43 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     }
     dirty_ = true;
     return o.kind == Kind::payout ? ledger_.balance(Holder::provider(o.node)) : owned(o.uid);
+}
+
+// A node that says so of each job gains no more than if its owner asked for that part more: once in
+// a stay, and of what the job has paid there.
+Result<Money> Market::promise_missed(const NodeName& node, const JobId& id,
+                                     const std::string& promise, Nanos now) {
+    heard(Input::move_money, id, node, promise);
+    Job* const job = mutable_job(id);
+    if (options_.refund_permille <= 0 || !job) return Money{};
+    begin_day(now);
+    if (job->run_since != Nanos::never()) account_until(*job, run_time(*job, now), now);
+    auto& stays = job->record.stays;
+    const auto stay = std::find_if(stays.rbegin(), stays.rend(), [&](const Stay& s) {
+        return s.node == node && !s.refunded && s.cost.micro > 0;
+    });
+    if (stay == stays.rend()) return Money{};
+    User& user = *job->user;
+    Money refund{static_cast<int64_t>(static_cast<__int128>(stay->cost.micro) *
+                                      options_.refund_permille / 1'000)};
+    if (user.funds) refund = std::clamp(*user.funds, Money{}, refund);
+    stay->refunded = true;
+    book_.save(*job);
+    dirty_ = true;
+    if (refund.micro == 0) return refund;
+    Receipt r;
+    r.kind = Receipt::Kind::refund;
+    r.job = id;
+    r.from = r.to = now + calendar_;
+    r.uid = user.record.uid;
+    r.user = bill::payer_name(*job);
+    r.node = node;
+    r.paid = r.earned = refund;
+    r.note = promise + " was missed";
+    ledger_.post(r);
+    if (user.funds) *user.funds -= refund;
+    days_.changed(user.record.uid);
+    return refund;
 }
 
 }  // namespace souk::market

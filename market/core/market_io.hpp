@@ -34,6 +34,7 @@ struct Stay {
     Nanos measured{-1};         // by the place; below 0: it has not said
     bool measured_all = false;  // the place has said that this was all
     bool over = false;          // the job is elsewhere now, or has ended
+    bool refunded = false;      // the place's owner has got a refund for it
     bool operator==(const Stay&) const = default;
 };
 
@@ -62,6 +63,7 @@ struct JobRecord {
     Nanos ran_since;
     // Of its work, as far as it is charged: each stretch as long as it took on a standard machine.
     Nanos done;
+    uint32_t payer = 0;  // the number of the project that pays for it; 0: its user does
 };
 
 struct NodeRecord {

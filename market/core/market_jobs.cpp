@@ -97,6 +97,9 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
 Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
     if (report.id.home != node)
         return fail("node " + node + " reports job " + report.id.text() + " of another home");
+    if (is_project(report.uid))
+        return fail("node " + node + " reports job " + report.id.text() +
+                    " of a user with the number of a project");
     TRY_ASSIGN(Job* const found, book_.admit(report));
     Job& job = *found;
     if (options_.metered && !job.user->funds) open_account(*job.user);
@@ -115,8 +118,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     JobReport before = std::exchange(job.record.report, report);
     if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending = nullptr;
     // a home that does not know it any more says no user
-    if (job.record.report.uid != job.user->record.uid) {
-        job.record.report.uid = job.user->record.uid;
+    if (job.record.report.uid != before.uid) {
+        job.record.report.uid = before.uid;
         job.record.report.user = before.user;
     }
     // its home does not know it: only the end of it is told
@@ -128,6 +131,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         finish(job, now);
         return {};
     }
+    choose_payer(job, now);
     // A larger budget wakes it. (That of now may have a rest too small to run for.)
     const Money budget = report.terms.budget;
     if (budget != before.terms.budget && (budget.micro == 0 || budget > job.record.account.amount))

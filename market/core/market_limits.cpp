@@ -165,7 +165,7 @@ void Market::decide(std::optional<Nanos> now) {
 std::string Market::audit_users() const {
     std::map<uint32_t, User> sums;
     for (const auto& [id, job] : book_.jobs()) {
-        const uint32_t uid = job.record.report.uid;
+        const uint32_t uid = job.record.payer != 0 ? job.record.payer : job.record.report.uid;
         User& sum = sums[uid];
         if (job.user != &book_.users().at(uid)) return id.text() + " is not listed with its user";
         sum.spent += job.record.tab.amount;

@@ -81,7 +81,7 @@ void Market::take_back(Job& job, const use_check::Difference& d, Nanos now) {
         Receipt receipt;
         receipt.job = job.id();
         receipt.uid = job.user->record.uid;
-        receipt.user = r.report.user;
+        receipt.user = bill::payer_name(job);
         receipt.node = d.node;
         receipt.from = receipt.to = now + calendar_;
         receipt.price = r.price;

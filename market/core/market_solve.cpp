@@ -40,7 +40,7 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
     w.state = phase == JobPhase::waiting  ? JobState::waiting
               : phase == JobPhase::frozen ? JobState::frozen
                                           : JobState::running;
-    if (held != Job::Held::none || day_is_spent(*job.user)) {
+    if (held != Job::Held::none || day_is_spent(*job.user) || lacks_project(job)) {
         w.pin = Pin::frozen;
         return w;
     }

@@ -24,7 +24,8 @@ SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, 
             field("strategy", &JobTerms::strategy, rule::text(TextRule::strategy)),
             field("pace", &JobTerms::pace),
             field("memory_by_default", &JobTerms::memory_by_default),
-            field("runtime", &JobTerms::runtime, rule::span));
+            field("runtime", &JobTerms::runtime, rule::span),
+            field("project", &JobTerms::project, rule::text(TextRule::label, 64)));
 
 SOUK_FIELDS(LastMove,  //
             field("forecast", &LastMove::forecast),

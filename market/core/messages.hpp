@@ -31,6 +31,7 @@ struct JobTerms {
     bool pace = false;
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
     Nanos runtime = {};              // of all of it on a standard machine (speed 100); 0 = unknown
+    std::string project = {};        // whose account pays for it; empty: its user's own
     bool operator==(const JobTerms&) const = default;
 };
 

@@ -82,6 +82,7 @@ const char* to_string(Receipt::Kind kind) {
         case Receipt::Kind::payout: return "payout";
         case Receipt::Kind::allowance: return "allowance";
         case Receipt::Kind::expiry: return "expiry";
+        case Receipt::Kind::refund: return "refund";
     }
     MUST(false);
 }

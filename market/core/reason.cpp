@@ -185,6 +185,9 @@ constexpr auto words = std::to_array<ReasonWords>({
     {components_too_large, "components_too_large",
      "its components need {cpus} CPUs at once; all nodes on the market have {most}",
      "a job of several components runs with all of them or not at all"},
+    {no_project, "no_project", "may not spend for project {cause}",
+     "srun --project: there is no such project in the market, or the job's user is no member of it "
+     "(marketctl project add)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -223,8 +226,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == components_too_large,
-              "a code or a figure has no line");
+static_assert(in_order() && words.back().code == no_project, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

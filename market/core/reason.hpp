@@ -109,6 +109,8 @@ enum class ReasonCode : uint16_t {
     components_coming,
     components_refused,
     components_too_large,
+    // its project (srun --project)
+    no_project,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

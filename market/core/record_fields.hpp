@@ -44,7 +44,8 @@ SOUK_FIELDS(market::Stay,  //
             field("run", &market::Stay::run, rule::span),
             field("cost", &market::Stay::cost, rule::balance),
             field("measured", &market::Stay::measured, rule::known_span),
-            field("measured_all", &market::Stay::measured_all), field("over", &market::Stay::over));
+            field("measured_all", &market::Stay::measured_all), field("over", &market::Stay::over),
+            field("refunded", &market::Stay::refunded));
 
 SOUK_FIELDS(market::JobRecord,  //
             packed("report", &market::JobRecord::report), flat(&market::JobRecord::account),
@@ -65,7 +66,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("reason", &market::JobRecord::reason, rule::unless_same),
             field("stays", &market::JobRecord::stays, rule::at_most(64, {}, true)),
             field("ran_since", &market::JobRecord::ran_since, rule::time),
-            field("done", &market::JobRecord::done, rule::span));
+            field("done", &market::JobRecord::done, rule::span),
+            field("payer", &market::JobRecord::payer));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),
@@ -106,7 +108,8 @@ SOUK_FIELDS(market::UserRecord,  //
             field("uid", &market::UserRecord::uid),
             field("name", &market::UserRecord::name, rule::name), flat(&market::UserRecord::limits),
             field("ended_day", &market::UserRecord::ended_day, market::day_rule),
-            field("granted", &market::UserRecord::granted, market::day_rule));
+            field("granted", &market::UserRecord::granted, market::day_rule),
+            field("members", &market::UserRecord::members, rule::at_most(market::members_max)));
 
 SOUK_FIELDS(market::PriceRecord::Speed,
             field("speed", &market::PriceRecord::Speed::speed, rule::between(1, market::speed_max)),

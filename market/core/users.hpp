@@ -14,6 +14,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
@@ -47,14 +49,26 @@ struct UserLimits {
     bool operator==(const UserLimits&) const = default;
 };
 
-// Stored while the user has a limit.
+// A project has an account, limits and allowances as a user has, and pays for the jobs of its
+// members that name it. Its number is one that no user of a machine has.
+inline constexpr uint32_t project_first = 0xf000'0000, project_last = 0xffff'fffd;
+constexpr bool is_project(uint32_t uid) { return uid >= project_first && uid <= project_last; }
+// A letter, then letters, digits, '-' and '_'; 32 at most.
+bool valid_project_name(std::string_view name);
+inline constexpr size_t members_max = 10'000;
+
+// Stored while the user has a limit; of a project for good.
 struct UserRecord {
     uint32_t uid = 0;
     std::string name;
     UserLimits limits;
     // the day of which all is spent; it stays so until the next one, or a higher limit
     int64_t ended_day = -1;
-    int64_t granted = -1;  // the day, week or month of which it has its allowance
+    int64_t granted = -1;                // the day, week or month of which it has its allowance
+    std::vector<uint32_t> members = {};  // of a project, in order
+    bool has_member(uint32_t of) const {
+        return std::binary_search(members.begin(), members.end(), of);
+    }
 };
 
 // One user as the market sees it. `claiming` and `spent` are kept for all, `order` for those who

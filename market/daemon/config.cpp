@@ -175,6 +175,11 @@ void Reading::add_limits(Settings& all) {
          "whose account is empty has its jobs frozen. false: the market is unmetered; accounts are "
          "kept, and nothing ends at them.",
          "true"},
+        {"refund_permille", number(c.market.refund_permille, 0, 1'000),
+         "What an owner gets of a job's user when the job has made a promise to him be missed "
+         "(pvdctl history), beside the price: so many thousandths of what it has paid there, once. "
+         "0: nothing.",
+         "100"},
         {"jobs_max", number(c.market.jobs_max, 1, 100'000'000),
          "How many unfinished jobs there may be.", "100000"},
         {"nodes_max", number(c.market.nodes_max, 1, 1'000'000),

@@ -73,6 +73,7 @@ void write_sending(JsonWriter& w, const JobSend& s) {
 void write_bidding(JsonWriter& w, const Job& job) {
     const JobTerms& terms = job.record.report.terms;
     if (terms.finish.ns > 0) w.field("finish_s", terms.finish.seconds());
+    if (!terms.project.empty()) w.field("project", terms.project);
     if (terms.pace) w.field("pace", true);
     if (!terms.strategy.empty()) w.field("strategy", terms.strategy);
     if (terms.pace || !terms.strategy.empty() || job.bid != terms.max_price)

@@ -5,6 +5,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/setting.hpp"
 #include "kernel/wire/messages.hpp"
+#include "market/core/bill.hpp"
 #include "market/core/market_io.hpp"
 #include "market/daemon/user_replies.hpp"
 
@@ -113,8 +114,8 @@ Result<std::string> account_reply(const Market& market, const std::string& who, 
     wanted[Holder{}];
     for (const auto& [id, job] : market.jobs()) {
         const market::JobRecord& r = job.record;
-        auto& user = wanted[Holder::user(r.report.uid)];
-        user.first = r.report.user;
+        auto& user = wanted[Holder::user(job.user->record.uid)];
+        user.first = market::bill::payer_name(job);
         if (r.tab.empty()) continue;
         user.second -= r.tab.amount;
         wanted[Holder::provider(r.payee)].second += r.tab.amount;

@@ -370,6 +370,11 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
+    if (request.verb == "promise-missed") {
+        replies_.push_back({number, promise_missed(c, request)});
+        wake();
+        return {};
+    }
     if (request.verb == "decisions") {
         replies_.push_back({number, decisions(request)});
         wake();

@@ -148,6 +148,7 @@ class Marketd {
     void begin_backup(uint64_t connection, const Connection& c, const wire::CtlRequest& request);
     void copy_on();
     void end_backup(Result<std::string> json);
+    wire::CtlReply promise_missed(const Connection& c, const wire::CtlRequest& request);
     wire::CtlReply compare_ledger(const Connection& c, const wire::CtlRequest& request);
     void warn(std::string text);
     // marketd_decisions.cpp

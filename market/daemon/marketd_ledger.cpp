@@ -221,4 +221,28 @@ wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlReque
     return reply;
 }
 
+// JOB, PROMISE: of a guest of that agent's node.
+wire::CtlReply Marketd::promise_missed(const Connection& c, const wire::CtlRequest& request) {
+    if (request.uid != 0 || c.kind != Kind::agent)
+        return refusal(request, "promise-missed is a word of agents");
+    if (request.args.size() != 2) return refusal(request, "promise-missed takes JOB and PROMISE");
+    const auto id = parse_job_id(request.args[0]);
+    if (!id) return refusal(request, id.error().message);
+    const std::string& promise = request.args[1];
+    if (promise != "free_cpu" && promise != "free_memory" && promise != "empty")
+        return refusal(request, "no promise has that name");
+    const auto refund = market_.promise_missed(c.node, *id, promise, Loop::now());
+    if (!refund) return refusal(request, refund.error().message);
+    if (refund->micro > 0)
+        log_.info("an owner has a refund", {{"NODE", c.node},
+                                            {"JOB", id->text()},
+                                            {"promise", promise},
+                                            {"amount", format_money(*refund)}});
+    wire::CtlReply reply;
+    reply.request = request.request;
+    reply.ok = true;
+    reply.json = format_money(*refund);
+    return reply;
+}
+
 }  // namespace souk

@@ -157,7 +157,7 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
     if (c.kind == Kind::tool)
         return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
     // What the daemon asks for itself.
-    if (request.verb == "ledger-seen") return request.uid;
+    if (request.verb == "ledger-seen" || request.verb == "promise-missed") return request.uid;
     // Of a token that names users: of no other, whatever he would ask.
     const trust::Peer* const peer = c.channel->peer();
     if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
@@ -188,8 +188,8 @@ bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& r
 // a page, with the user whose souk-web it is.
 void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) {
     constexpr std::string_view orders[] = {
-        "cancel", "move", "freeze",  "thaw",     "release",  "user-limit", "backup",
-        "node",   "set",  "deposit", "withdraw", "transfer", "payout",     "node-forget"};
+        "cancel", "move",    "freeze",   "thaw",     "release", "user-limit",  "backup", "node",
+        "set",    "deposit", "withdraw", "transfer", "payout",  "node-forget", "project"};
     if ((!by_page && (c.local || c.kind != Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;

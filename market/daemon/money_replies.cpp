@@ -85,8 +85,9 @@ Result<Holder> holder_of(const Market& market, const std::string& who, uint32_t 
         TRY_ASSIGN(const uint32_t of, user_of(market, who));
         holder = Holder::user(of);
     }
-    if (uid != root_uid && holder != Holder::user(uid))
-        return fail("only root may see the account of " + holder.text());
+    const bool may =
+        holder.kind == Holder::Kind::user ? market.may_look_at(holder.uid, uid) : uid == root_uid;
+    if (!may) return fail("only root may see the account of " + holder.text());
     return holder;
 }
 

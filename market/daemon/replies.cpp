@@ -293,6 +293,10 @@ Result<std::string> user_limit(const Context& c) {
     return limit_reply(c.market, c.args, c.uid, c.now);
 }
 
+Result<std::string> project(const Context& c) {
+    return project_reply(c.market, c.args, c.uid, c.now);
+}
+
 // what, value, why
 Result<std::string> set_option(const Context& c) {
     TRY_ASSIGN(const std::string said,
@@ -335,6 +339,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"prices", {2, prices}},
         {"user-show", {1, user_show}},
         {"user-limit", {any_args, user_limit}},
+        {"project", {3, project}},
         {"node", {2, node_lost}},
         {"node-forget", {1, node_forget}},
         {"set", {3, set_option}},

@@ -35,6 +35,14 @@ void write_user(JsonWriter& w, const Market& market, uint32_t uid, Nanos now) {
             spent += market.cost(*job, now) - job->record.account.amount;
     if (l.spend_per_day) spent = std::min(spent, std::max(*l.spend_per_day, user.spent));
     w.begin_object().field("user", name_of(market, uid)).field("uid", uid);
+    if (market::is_project(uid)) {
+        w.key("members").begin_array();
+        for (const uint32_t member : user.record.members) {
+            const std::string name = name_of(market, member);
+            w.value(name.empty() ? std::to_string(member) : name);
+        }
+        w.end_array();
+    }
     if (l.spend_per_day) w.field("spend_per_day", *l.spend_per_day);
     if (l.jobs) w.field("jobs", *l.jobs);
     if (l.cpus) w.field("cpus", *l.cpus);
@@ -97,6 +105,8 @@ std::string name_of(const Market& market, uint32_t uid) {
 
 Result<uint32_t> user_of(const Market& market, const std::string& who) {
     if (const auto uid = whole_number<uint32_t>(who)) return *uid;
+    for (const auto& [number, user] : market.users())
+        if (market::is_project(number) && user.record.name == who) return number;
     for (const auto& [holder, record] : market.ledger().accounts())
         if (holder.kind == Holder::Kind::user && record.name == who) return holder.uid;
     for (const auto& [number, user] : market.users())
@@ -115,13 +125,13 @@ Result<std::string> users_reply(const Market& market, const std::string& who, ui
         if (who != "-") {
             TRY_ASSIGN(of, user_of(market, who));
         }
-        if (uid != root_uid && of != uid) return fail("only root may see the limits of others");
+        if (!market.may_look_at(of, uid)) return fail("only root may see the limits of others");
         write_user(w, market, of, now);
         w.end_array();
         return w.take();
     }
     for (const auto& [of, user] : market.users()) {
-        if (!user.record.limits.any()) continue;
+        if (!user.record.limits.any() && !market::is_project(of)) continue;
         write_user(w, market, of, now);
         if (w.bytes() > wire::json_bytes_max - 4096)
             return fail("there are too many users for one answer: name one");
@@ -157,6 +167,26 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
     TRY(market.set_limits(of, by_name ? args[0] : name_of(market, of), limits, uid, now));
     JsonWriter w;
     write_user(w, market, of, now);
+    return w.take();
+}
+
+// add or remove, PROJECT, USER or "-"
+Result<std::string> project_reply(Market& market, const std::vector<std::string>& args,
+                                  uint32_t uid, Nanos now) {
+    const std::string &what = args[0], &name = args[1], &who = args[2];
+    if (what != "add" && what != "remove") return fail("project: add or remove is wanted");
+    if (uid != root_uid) return fail("only root may say who is of a project");
+    std::optional<uint32_t> member;
+    if (who != "-") {
+        TRY_ASSIGN(member, user_of(market, who));
+    } else if (what == "remove") {
+        return fail("project remove: a user is missing");
+    }
+    if (const auto other = user_of(market, name); other && !market::is_project(*other))
+        return fail("project " + name + ": a user has that name");
+    TRY_ASSIGN(const uint32_t number, market.set_member(name, member, what == "add", uid, now));
+    JsonWriter w;
+    write_user(w, market, number, now);
     return w.take();
 }
 

@@ -24,4 +24,8 @@ Result<std::string> users_reply(const market::Market& market, const std::string&
 Result<std::string> limit_reply(market::Market& market, const std::vector<std::string>& args,
                                 uint32_t uid, Nanos now);
 
+// Who is of a project: add or remove, its name, and a user or "-".
+Result<std::string> project_reply(market::Market& market, const std::vector<std::string>& args,
+                                  uint32_t uid, Nanos now);
+
 }  // namespace souk

@@ -3,12 +3,14 @@
 deposit; statements and the ledger agree with it; what a node has earned is paid out."""
 import csv
 import io
+import json
 import subprocess
 from decimal import Decimal
 
 import pytest
 
 from conftest import read_text, until
+from test_decisions import audit, exported
 
 
 @pytest.fixture
@@ -87,3 +89,46 @@ def test_a_job_runs_for_what_its_users_account_holds_and_the_statement_says_so(m
     assert shown["may_spend"] == 5.5 and not shown["account_is_empty"]
     market.tool("marketctl", "user", "unlimit", "65534")
     market.tool("marketctl", "ledger", "verify")
+
+
+def test_a_projects_allowance_pays_for_its_members_jobs_and_no_others(market, metered, tmp_path):
+    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    market.tool("marketctl", "project", "add", "physics")
+    market.tool("marketctl", "user", "limit", "physics", "--allowance", "2", "--every", "week",
+                "--expires")
+    shown = market.ctl("marketctl", "project", "show", "physics")[0]
+    assert shown["members"] == [] and shown["may_spend"] == 2 and shown["every"] == "week", shown
+    job = market.srun("--project", "physics", "-p", 50, "sleep", "1000", **nobody)
+    until("he is no member", lambda: code(market, job) == "no_project")
+    why = market.tool("marketctl", "why", job.id).stdout
+    assert "may not spend for project physics" in why, why
+    assert "has that name" in refused(market, "project", "add", "root")
+    assert "no name of a project" in refused(market, "project", "add", "9lives")
+    assert "no project" in refused(market, "project", "remove", "chemistry", "root")
+    market.tool("marketctl", "project", "add", "physics", "65534")
+    market.until_runs(job.id)
+    assert market.job(job.id)["project"] == "physics"
+    until("it has paid", lambda: market.job(job.id)["cost"] > 0)
+    market.tool("marketctl", "project", "remove", "physics", "65534")
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+    market.kill_daemon("market")  # a market that is started again knows
+    market.until_up()
+    assert code(market, job) == "no_project"
+    market.tool("marketctl", "project", "add", "physics", "65534")
+    market.until_runs(job.id)
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+    until("it is paid", lambda: market.ctl("marketctl", "statement", "physics", "--limit", "1")[0]
+          ["kind"] == "use")
+    entries = market.ctl("marketctl", "statement", "physics")
+    assert [e["kind"] for e in entries][-1] == "allowance", entries
+    assert {e["job"] for e in entries if e["kind"] == "use"} == {job.id}
+    spent = -sum(Decimal(str(e["amount"])) for e in entries if e["kind"] == "use")
+    assert abs(spent - Decimal(str(market.job(job.id)["cost"]))) < Decimal("0.000002")
+    assert Decimal(str(entries[0]["balance"])) == 2 - spent
+    mine = subprocess.run(["marketctl", "--json", "statement", "physics"], env=market.env,
+                          capture_output=True, text=True, **nobody)  # he is a member
+    assert mine.returncode == 0 and len(json.loads(mine.stdout)) == len(entries), mine
+    market.tool("marketctl", "ledger", "verify")
+    status, said = audit(*exported(market, tmp_path), tmp_path)
+    assert status == 0, said

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from conftest import mount_points, read_text, until
+from test_checkpoints import configured
 
 EATER = """
 import sys
@@ -77,6 +78,34 @@ def test_the_processes_of_a_job_are_counted_and_limited_wherever_it_is(market):
         assert limit_of(market, job.id, "pids.max") == "4096"
         assert int(limit_of(market, job.id, "pids.current")) == 2  # it and its PID 1
         move(market, job.id)
+
+
+def test_a_guest_has_the_swap_and_the_disk_that_the_owner_leaves_it_and_no_more(market):
+    with configured(market, "n1", lambda text: "swap_mb = 16\ndisk_mb_per_s = 7\n" + text):
+        market.until_up()
+        job = market.srun("--node", "n1", "-p", 50, "-m", 64, "sleep", 1000)
+        market.until_runs(job.id, "n1")
+        limits = market.ctl("pvdctl", "--node", "n1", "limits")
+        assert limits["swap_mb_each"] == 16 and limits["disk_mb_per_s_each"] == 7, limits
+        said = market.tool("pvdctl", "--node", "n1", "limits").stdout
+        assert "16 MB of one guest" in said and "7 MB/s of one guest" in said, said
+        swap = limit_of(market, job.id, "memory.swap.max", "memory.memsw.limit_in_bytes")
+        if swap is not None:
+            assert int(swap) >> 20 in (16, 64 + 16)  # v1: memory and swap together
+        disk = limit_of(market, job.id, "io.max", "blkio.throttle.write_bps_device")
+        if disk is not None and disks():
+            assert str(7 << 20) in disk and disk.split()[0] in disks(), disk
+        if (other := limit_of(market, job.id, "blkio.throttle.read_bps_device")) is not None:
+            assert other == disk
+        market.tool("marketctl", "--hold", "move", job.id, "n2")  # there is no such limit
+        market.until_runs(job.id, "n2")
+        assert limit_of(market, job.id, "io.max", "blkio.throttle.write_bps_device") in (None, "")
+    assert "swap_mb_each" not in market.ctl("pvdctl", "--node", "n1", "limits")
+
+
+def disks():
+    return [read_text(f"/sys/block/{name}/dev").strip() for name in os.listdir("/sys/block")
+            if not name.startswith(("loop", "ram", "zram"))]
 
 
 WHERE = "\nprint(open('/proc/self/cgroup').read(), flush=True)\n"

@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 
 import pytest
-from conftest import read_text
+from conftest import read_text, until
 
 ADDRESS = "127.0.0.1:7078"
 
@@ -44,3 +44,34 @@ def test_a_nodes_figures_are_what_prometheus_takes(market, page):
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True,
                               text=True, timeout=20)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_each_guests_use_is_in_the_figures_of_its_node_and_grows(market, page):
+    job = market.srun("--node", "n1", "-p", 50, "/usr/bin/python3", "-c", """
+import os
+for _ in range(3):
+    if os.fork() == 0: os._exit(0)
+    os.wait()
+print("born", flush=True)
+while True: pass
+""")
+    market.until_runs(job.id, "n1")
+    job.printed(1)
+
+    def figures():
+        found = re.findall(r'^souk_guest_(\w+)\{job="(\S+)",epoch="(\d+)"\} (\S+)$',
+                           page()[1], re.M)
+        return {name: float(value) for name, id, epoch, value in found
+                if id == job.id and int(epoch) > 0}
+
+    until("its CPU time is there", lambda: figures().get("cpu_seconds_total", 0) > 0.2)
+    before = figures()
+    until("it grows", lambda: figures()["cpu_seconds_total"] > before["cpu_seconds_total"] + 0.2)
+    after = figures()
+    assert set(after) == set(before) and "wait_seconds_total" in after
+    assert all(after[name] >= before[name] for name in before), (before, after)
+    if market.ctl("pvdctl", "--node", "n1", "status")["load_source"] != "bpf":
+        return
+    assert after["births_total"] >= 3 and after["deaths_total"] >= 3, after
+    for name in ("read_bytes", "write_bytes", "major_faults", "gave_up", "preempted"):
+        assert name + "_total" in after, after

@@ -125,6 +125,33 @@ def test_a_configuration_that_cannot_be_is_refused_by_its_key_and_the_old_one_ho
             f.write(before)
 
 
+def test_frames_that_an_older_version_took_hold_at_a_start_with_a_warning_and_not_by_a_reload(
+        market):
+    path, log = f"{market.run_dir}/n2/agentd.conf", f"{market.run_dir}/n2/log"
+    before = read_text(path)
+    two = ["daily 0:00-16:00", "daily 8:00-24:00"]
+    text = f'frames = "{"; ".join(two)}"\n' + re.sub(r"^frames = .*\n", "", before, flags=re.M)
+    try:
+        with open(path, "w") as f:
+            f.write(text)
+        os.kill(market.daemon("n2")["pid"], signal.SIGHUP)
+        until("it is refused", lambda: "not read again" in read_text(log))
+        assert market.ctl("pvdctl", "--node", "n2", "frames")["frames"] == []
+        seen = len(read_text(log))
+        market.kill_daemon("n2")
+        market.until_up()
+        said = [line for line in read_text(log)[seen:].splitlines() if "overlap" in line]
+        assert len(said) == 1 and "hold together" in said[0] and path in said[0], said
+        told = market.ctl("pvdctl", "--node", "n2", "frames")
+        assert [f["frame"] for f in told["frames"]] == two and told["on_market"], told
+        refused(market, "n2", "overlap", "frames", "add", "mon 9:00-10:00")
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+        market.kill_daemon("n2")
+        market.until_up()
+
+
 def test_a_price_curve_is_what_the_market_is_told(market):
     reserve = lambda: next(p["reserve"] for p in market.ctl("marketctl", "list-providers")
                            if p["node"] == "n2")

@@ -210,3 +210,39 @@ def test_an_owner_pauses_all_guests_and_sees_how_his_returns_were(market, counte
     finally:
         hog.kill()
         hog.wait()
+
+
+def test_an_owner_whose_promise_a_guest_breaks_gets_a_refund_if_the_operator_says_so(market,
+                                                                                     counted):
+    path = f"{market.run_dir}/market/marketd.conf"
+    before = read_text(path)
+
+    def restart(text):
+        with open(path, "w") as f:
+            f.write(text)
+        market.kill_daemon("market")
+        market.until_up()
+
+    restart("refund_permille = 500\n" + before)
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", COUNT, counted)
+    at = market.until_runs(job.id)["where"]
+    until("it has paid something", lambda: market.job(job.id)["cost"] > 0.0005)
+    hog = subprocess.Popen(HOG)
+    try:
+        with configured(market, at, lambda text: 'free_memory_s = 1\n' + STOP + text):
+            market.until_up()
+            entry = until("there is a refund", lambda: next(
+                (e for e in market.ctl("marketctl", "statement", at) if e["kind"] == "refund"),
+                None))
+            assert entry["job"] == job.id and entry["note"] == "free_memory was missed", entry
+            assert 0 < entry["amount"] <= market.job(job.id)["cost"] / 2 + 1e-6, entry
+            missed = market.ctl("pvdctl", "--node", at, "history")["returns"][0]["missed"]
+            assert missed[0]["why"].startswith(job.id + ":"), missed
+        market.tool("marketctl", "ledger", "verify")
+        refunds = [e for e in market.ctl("marketctl", "statement", "root")
+                   if e["kind"] == "refund"]
+        assert len(refunds) == 1 and refunds[0]["amount"] == -entry["amount"], refunds
+    finally:
+        hog.kill()
+        hog.wait()
+        restart(before)

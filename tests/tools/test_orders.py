@@ -33,6 +33,26 @@ def test_marketctl_user_asks_for_limits_and_shows_them(start, agentd, args, aske
                    "none       none\n")
 
 
+@pytest.mark.parametrize("args, asked", [
+    (["project", "add", "physics"], ["project", "add", "physics", "-"]),
+    (["project", "add", "physics", "ann"], ["project", "add", "physics", "ann"]),
+    (["project", "remove", "physics", "ann"], ["project", "remove", "physics", "ann"])])
+def test_marketctl_project_says_who_is_of_it(start, agentd, args, asked):
+    process = start("marketctl", *args)
+    assert answer(agentd, process, {"user": "physics", "members": ["ann"]}) == asked
+    assert process.communicate(timeout=LIMIT) == (b"", b"") and process.returncode == 0
+
+
+@pytest.mark.parametrize("args, words", [
+    (["project"], "show, add or remove"), (["project", "add"], "a project is missing"),
+    (["project", "remove", "physics"], "a user is missing"),
+    (["project", "show", "physics", "x"], "unexpected argument 'x'")])
+def test_marketctl_project_says_what_is_missing(start, args, words):
+    process = start("marketctl", *args)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2 and words in err.decode() and not out
+
+
 def test_a_token_for_souk_web_is_printed_alone(start, agentd):
     process = start("marketctl", "web-token")
     assert answer(agentd, process, {"token": "3f0c", "uid": 7, "lives_s": 120}) == ["web-token"]

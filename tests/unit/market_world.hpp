@@ -245,7 +245,7 @@ struct World {
                 stored_accounts[account->holder] = *account;
             if (const auto* receipt = std::get_if<Receipt>(&op)) {
                 receipts.push_back(*receipt);
-                paid[receipt->job] += receipt->paid;
+                if (!receipt->moves()) paid[receipt->job] += receipt->paid;
             }
         }
         for (const Send& send : out.send) {

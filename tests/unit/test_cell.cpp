@@ -6,6 +6,7 @@
 #include "agentd/cell/cell.hpp"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -448,10 +449,40 @@ START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_th
 }
 END_TEST
 
+// No number of processes is so large: the kernel refuses it.
+START_TEST(
+    a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own) {
+    Node n;
+    const Fd said(::memfd_create("log", MFD_CLOEXEC));
+    Log log{{.fd = said.get(), .level_max = Level::warning, .program = "test_cell"}};
+    n.site.log = &log;
+    n.site.limits.pids = true;
+    n.site.pids_max = int64_t{1} << 40;
+    Cell& c = n.running();
+    std::string text(4096, '\0');
+    const ssize_t bytes = ::pread(said.get(), text.data(), text.size(), 0);
+    ck_assert(bytes > 0);
+    text.resize(static_cast<size_t>(bytes));
+    ck_assert_msg(text.find("a job is not limited") != text.npos, "%s", text.c_str());
+    ck_assert_msg(text.find("pids.max") != text.npos, "%s", text.c_str());
+    n.counts_to(c, 2);
+    // What it was to be limited to may stand there: no other job gets the group.
+    const std::string group = c.cgroup_name();
+    c.remove();
+    n.await(c, Kind::removed);
+    n.cells.pop_back();
+    n.output.clear();
+    ck_assert(n.running().cgroup_name() != group);
+    n.site.log = &n.log;
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE_LONG(
-    cell, 60, what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
+    cell, 60,
+    a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own,
+    what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
     a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
     a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
     a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,

@@ -62,7 +62,7 @@ const Holder of_ann = Holder::user(ann), of_bob = Holder::user(bob);
 }  // namespace
 
 START_TEST(each_movement_of_money_has_two_sides_and_reads_as_it_was_written) {
-    for (int k = static_cast<int>(Kind::deposit); k <= static_cast<int>(Kind::expiry); ++k) {
+    for (int k = static_cast<int>(Kind::deposit); k <= static_cast<int>(Kind::refund); ++k) {
         Receipt r;
         r.seq = 7;
         r.kind = static_cast<Kind>(k);
@@ -70,6 +70,11 @@ START_TEST(each_movement_of_money_has_two_sides_and_reads_as_it_was_written) {
         r.user = "ann";
         r.paid = Money::units(-3);
         if (r.kind == Kind::payout) r.node = "n1", r.earned = Money::units(-3);
+        if (r.kind == Kind::refund) {
+            r.node = "n1";
+            r.job = {"n2", 7};
+            r.paid = r.earned = Money::units(3);
+        }
         r.other = bob;
         r.other_user = "bob";
         r.note = "for two months";
@@ -289,13 +294,62 @@ START_TEST(weeks_begin_on_monday_and_months_on_their_first_day) {
 }
 END_TEST
 
-UNIT_SUITE(market_funds, each_movement_of_money_has_two_sides_and_reads_as_it_was_written,
-           in_a_metered_market_a_job_runs_for_what_its_users_account_holds_and_no_longer,
-           in_a_market_that_is_not_metered_nothing_ends_at_an_account,
-           credit_lets_an_account_fall_so_far_below_nothing_and_cannot_be_given_away,
-           money_moves_by_the_word_of_whose_it_is_or_of_root_and_never_more_than_there_is,
-           no_account_comes_near_to_what_a_number_holds,
-           what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_market,
-           an_allowance_comes_once_in_its_time_and_what_is_left_of_it_goes_back_if_it_expires,
-           who_waits_for_an_allowance_goes_on_when_it_comes,
-           weeks_begin_on_monday_and_months_on_their_first_day);
+START_TEST(
+    an_owner_whose_promise_was_missed_gets_a_part_of_the_guests_price_once_if_the_market_says_so) {
+    for (const int32_t permille : {0, 100}) {
+        MarketOptions o = Books::with(true);
+        o.refund_permille = permille;
+        World w(o);
+        w.calendar = Nanos{some_friday * day_ns};
+        w.market->set_calendar(w.calendar);
+        w.add_node("n1", 100, 36, 8);  // 0.01 a second
+        w.run_for(s(4));
+        MoneyOrder d;
+        d.uid = ann;
+        d.user = "ann";
+        d.amount = Money::units(5);
+        ck_assert(w.market->move_money(d, root_uid, w.now).has_value());
+        w.decide();
+        const JobId a = w.submit("n1", 100);
+        w.run_for(s(100));
+        const auto missed = [&](const NodeName& node, const JobId& id) {
+            const Money refund = *w.market->promise_missed(node, id, "free_memory", w.now);
+            w.decide();
+            return refund;
+        };
+        ck_assert_int_eq(missed("n2", a).micro, 0);           // it has not run there
+        ck_assert_int_eq(missed("n1", {"n1", 77}).micro, 0);  // nor has this one
+        const Money cost = w.market->cost(*w.market->find(a), w.now);
+        ck_assert(cost.micro > 900'000);
+        const Money refund = missed("n1", a);
+        ck_assert_int_eq(refund.micro, cost.micro * permille / 1'000);
+        ck_assert_int_eq(missed("n1", a).micro, 0);  // once for a stay
+        ck_assert_int_eq(w.market->cost(*w.market->find(a), w.now).micro, cost.micro);
+        w.run_for(s(600));  // its account ends: what was refunded is gone from it
+        const Ledger& books = w.market->ledger();
+        ck_assert_int_eq(books.balance(of_ann).micro, 0);
+        ck_assert_int_eq(books.balance(Holder::provider("n1")).micro, 5'000'000);
+        ck_assert_int_eq(books.sum().micro, 0);
+        ck_assert_text(w.market->audit(), "");
+        LedgerCheck check;
+        for (const Receipt& r : w.receipts) ck_assert(check.add(r, true));
+        ck_assert(check.same_balances(books.accounts()));
+        const JobRecord& record = w.market->find(a)->record;
+        ck_assert(check.same_cost(a, record.account.amount, record.tab));
+    }
+}
+END_TEST
+
+UNIT_SUITE(
+    market_funds,
+    an_owner_whose_promise_was_missed_gets_a_part_of_the_guests_price_once_if_the_market_says_so,
+    each_movement_of_money_has_two_sides_and_reads_as_it_was_written,
+    in_a_metered_market_a_job_runs_for_what_its_users_account_holds_and_no_longer,
+    in_a_market_that_is_not_metered_nothing_ends_at_an_account,
+    credit_lets_an_account_fall_so_far_below_nothing_and_cannot_be_given_away,
+    money_moves_by_the_word_of_whose_it_is_or_of_root_and_never_more_than_there_is,
+    no_account_comes_near_to_what_a_number_holds,
+    what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_market,
+    an_allowance_comes_once_in_its_time_and_what_is_left_of_it_goes_back_if_it_expires,
+    who_waits_for_an_allowance_goes_on_when_it_comes,
+    weeks_begin_on_monday_and_months_on_their_first_day);

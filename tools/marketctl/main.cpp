@@ -189,6 +189,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         TRY_ASSIGN(question, reasons_question(words, given.decisions));
     } else if (name == "user") {
         TRY_ASSIGN(question, user_question(words, given.user));
+    } else if (name == "project") {
+        TRY_ASSIGN(question, project_question(words));
     } else if (name == "set") {
         TRY_ASSIGN(question, set_question(words));
     }
@@ -278,6 +280,11 @@ const std::vector<VerbHelp> verbs_help = {
     {"user show [USER]", "what users may have at most, and have now"},
     {"user limit USER", "set what this user may spend a day, and may have at once"},
     {"user unlimit USER", "all its limits are gone"},
+    {"project show PROJECT", "its members, and what it may have at most, and has now"},
+    {"project add PROJECT [USER]",
+     "a project, or a user who may have jobs paid by it (srun --project); user limit gives it an "
+     "allowance (root)"},
+    {"project remove PROJECT USER", "the user is no member any more: its jobs there are frozen"},
     {"set OPTION VALUE [WHY]",
      "how the market decides: solver, pricing, horizon, min-stay, quantum, moves-max, ... (root; "
      "'default': as configured)"},

@@ -88,6 +88,20 @@ Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& o) 
     return question;
 }
 
+Result<CtlQuestion> project_question(std::span<char*> words) {
+    const std::string_view what = words.empty() ? "" : words[0];
+    if (what != "show" && what != "add" && what != "remove")
+        return fail("project: show, add or remove is wanted");
+    if (words.size() < 2) return fail("project " + std::string(what) + ": a project is missing");
+    if (words.size() > (what == "show" ? 2U : 3U))
+        return fail("project " + std::string(what) + ": unexpected argument '" + words.back() +
+                    "'");
+    if (what == "remove" && words.size() < 3) return fail("project remove: a user is missing");
+    if (what == "show") return CtlQuestion{"user-show", {words[1]}, users_text};
+    const std::string who = words.size() > 2 ? words[2] : "-";
+    return CtlQuestion{"project", {std::string(what), words[1], who}, nullptr};
+}
+
 Result<std::string> web_token_text(const Answer& answer) {
     TRY_ASSIGN(const Json token, parse_object(answer));
     return field(token, "token");

@@ -114,6 +114,11 @@ Result<std::string> limits_text(const Answer& answer) {
         {"CPUs", field(p, "cpus") + " of " + field(p, "machine_cpus")},
         {"Memory", megabytes(p, "memory_mb") + " of " + megabytes(p, "machine_memory_mb")},
         {"Processes", field(p, "pids_each") + " of one guest"},
+        {"Swap",
+         p.contains("swap_mb_each") ? megabytes(p, "swap_mb_each") + " of one guest" : "any"},
+        {"Disk", p.contains("disk_mb_per_s_each")
+                     ? field(p, "disk_mb_per_s_each") + " MB/s of one guest, to each and from it"
+                     : "any"},
         {"CPU weight", field(p, "cpu_weight") + " of all guests"},
         {"Least price", field(p, "price")},
         {"Leave", "within " + field(p, "leave_s") + " s, then to the disk"},

@@ -8,6 +8,7 @@
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "market/core/strategy.hpp"
+#include "market/core/users.hpp"
 #include "tools/srun/array.hpp"
 #include "tools/srun/script.hpp"
 
@@ -121,9 +122,17 @@ Status add_local_path(SrunOptions& o, const char* text) {
     return {};
 }
 
-// What a new job is called, and how it moves.
+// What a new job is called, who pays for it, and how it moves.
 std::vector<Option> form_options(SrunOptions& o) {
     return {
+        {0, "project", "NAME", "whose account pays for it, of which you are a member",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             if (!market::valid_project_name(t))
+                 return fail("'" + std::string(t) + "' is no name of a project");
+             o.terms.project = t;
+             return {};
+         }},
         {0, "name", "NAME", "what to call the job in lists",
          [&o](const char* t) -> Status {
              o.name = t;

@@ -9,6 +9,7 @@
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/disks.hpp"
 
 namespace souk {
 namespace {
@@ -24,7 +25,7 @@ constexpr int64_t peak_bytes_max = 64 << 20;
 constexpr Nanos empty_group_limit = Nanos::from_s(1);
 
 bool same(const CgroupUse& a, const CgroupUse& b) {
-    return a.cpu == b.cpu && a.memory == b.memory && a.pids == b.pids;
+    return a.cpu == b.cpu && a.memory == b.memory && a.pids == b.pids && a.io == b.io;
 }
 
 // "c7" -> 7
@@ -36,7 +37,10 @@ std::optional<uint64_t> number_of(std::string_view name) {
 // If a limit of the next job could not be set, it would have the one of the job before.
 Status lift_limits(const Cgroup& group) {
     if (group.has("cpu")) TRY(group.set_cpus_max(0));
+    // A machine without swap has no such limit.
+    if (group.has("memory")) (void)group.set_swap_max(-1, 0);
     if (group.has("memory")) TRY(group.set_memory_max(0));
+    if (group.has("io") || group.has("blkio")) TRY(group.set_io_max(whole_disks(), 0));
     if (group.has("pids")) TRY(group.set_pids_max(0));
     return {};
 }

@@ -43,8 +43,8 @@ CgroupLayout detect_cgroups(const std::string& mountinfo);
 // What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers,
 // for use after a fork.
 struct CgroupEntry {
-    int v2 = -1;                                  // directory fd for CLONE_INTO_CGROUP
-    std::array<int, 4> v1_tasks{-1, -1, -1, -1};  // open `tasks` files
+    int v2 = -1;                                          // directory fd for CLONE_INTO_CGROUP
+    std::array<int, 6> v1_tasks{-1, -1, -1, -1, -1, -1};  // open `tasks` files
 };
 // In the new, single-threaded process: enters the v1 hierarchies. Async-signal-safe; 0 or an errno.
 int enter_v1(const CgroupEntry& entry);
@@ -105,8 +105,14 @@ class Cgroup {
     bool allows_realtime() const;
     // In bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
-    // The same, but kills nobody: what is held beyond that and can be given back is. False: it
-    // holds more, and the limit is as it was.
+    // Swap that is held, in bytes; below 0: any. `memory_max`: the group's limit
+    // of memory, for v1, where one limit is of both and is never below that of memory.
+    Status set_swap_max(int64_t bytes, int64_t memory_max) const;
+    // What is read from each of these disks ("254:0"), and what is written to it, in bytes a
+    // second; 0 lifts the limit.
+    Status set_io_max(const std::vector<std::string>& disks, int64_t bytes_per_s) const;
+    // As set_memory_max, but kills nobody: what is held beyond that and can be given back is.
+    // False: it holds more, and the limit is as it was.
     Result<bool> lower_memory_max(int64_t bytes) const;
     // Processes and threads; 0 lifts the limit.
     Status set_pids_max(int64_t count) const;
