@@ -9,6 +9,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -27,10 +29,13 @@ using souk::unit::CgroupFixture;
 
 namespace {
 
-enum class With : uint8_t { nothing, empty, owner, guest };
-constexpr With all[] = {With::nothing, With::empty, With::owner, With::guest};
+// `no_guest`: of a job's group, as the groups cost too.
+enum class With : uint8_t { nothing, empty, owner, no_guest, guest };
+constexpr With all[] = {With::nothing, With::empty, With::owner, With::no_guest, With::guest};
 constexpr const char* names[] = {"no program", "an empty program", "Souk, of the owner",
-                                 "Souk, of a job"};
+                                 "no program, of a job", "Souk, of a job"};
+bool of_a_job(With with) { return with == With::guest || with == With::no_guest; }
+bool has_program(With with) { return with != With::nothing && with != With::no_guest; }
 const char* name_of(With with) { return names[static_cast<size_t>(with)]; }
 
 [[noreturn]] void give_up(const std::string& why) {
@@ -151,7 +156,7 @@ struct Bench {
         }
         const Fd stats(accounts ? bpf_enable_stats(BPF_STATS_RUN_TIME) : -1);
         const Runs before = accounts && program ? runs_of(program) : Runs{};
-        const double ns = measure(groups, with == With::guest ? &job : nullptr, trips);
+        const double ns = measure(groups, of_a_job(with) ? &job : nullptr, trips);
         if (!accounts) return pipe[with].push_back(ns);
         if (!program) return;
         const Runs after = runs_of(program);
@@ -161,10 +166,64 @@ struct Bench {
     }
 };
 
+int64_t own_cpu_ns() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto ns = [](const timeval& t) { return t.tv_sec * 1'000'000'000 + t.tv_usec * 1'000; };
+    return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
+
+// How exact the counts are: processes that compute, and others that sleep after each 0.3 ms, more
+// than there are CPUs, for about so much CPU time in all.
+void write_accuracy(JsonWriter& j, Nanos in_all) {
+    CgroupFixture groups;
+    Cgroup job = std::move(*groups->create("n1/jobs/c1/job"));
+    const Cgroup capsule = std::move(*groups->create("n1/jobs/c1"));
+    LoadProbe probe = std::move(*LoadProbe::open(*groups, "n1", 2, {}));
+    if (!probe.add("n1/jobs/c1")) give_up("the job is not followed");
+    Pipe said = std::move(*make_pipe());
+    constexpr int64_t processes = 8;
+    std::vector<Pidfd> spawned;
+    for (int64_t i = 0; i < processes; ++i)
+        spawned.push_back(groups.spawn(job, [&] {
+            int64_t next = 0;
+            while (own_cpu_ns() < in_all.ns / processes) {
+                if (i % 2 == 0 || own_cpu_ns() < next) continue;
+                const timespec a_moment{0, 100'000};
+                ::nanosleep(&a_moment, nullptr);
+                next = own_cpu_ns() + 300'000;
+            }
+            const int64_t used = own_cpu_ns();
+            if (::write(said.write_end.get(), &used, sizeof used) != sizeof used) ::_exit(1);
+        }));
+    int64_t by_rusage = 0, one = 0;
+    for (int64_t i = 0; i < processes; ++i) {
+        if (::read(said.read_end.get(), &one, sizeof one) != sizeof one) give_up("no answer");
+        by_rusage += one;
+    }
+    for (Pidfd& process : spawned) {
+        (void)process.exited_within(Nanos::from_s(60));
+        (void)process.reap();
+    }
+    const int64_t ours = probe.read("n1/jobs/c1")->run.ns, by_stat = capsule.cpu_time()->ns;
+    std::fprintf(stderr, "\n%-20s %14s %14s\n", "CPU time", "ms", "Souk's is off by");
+    j.key("accuracy").begin_array();
+    const std::pair<const char*, int64_t> accounts[] = {
+        {"Souk", ours}, {"cpu.stat", by_stat}, {"getrusage", by_rusage}};
+    for (const auto& [who, ns] : accounts) {
+        const double off = 100.0 * static_cast<double>(ours - ns) / static_cast<double>(ns);
+        std::fprintf(stderr, "%-20s %14.1f %13.3f %%\n", who, static_cast<double>(ns) / 1e6, off);
+        j.begin_object().field("account", who).field("cpu_ns", ns).field("off_percent", off);
+        j.end_object();
+    }
+    j.end_array();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
+    constexpr int64_t accuracy_s = 10;
     const int trips = argc > 2 ? std::atoi(argv[2]) : 200'000;
     if (!unit::need_root("bench_switch") || rounds < 1 || trips < 100) return 2;
     Bench bench;
@@ -174,11 +233,11 @@ int main(int argc, char** argv) {
     JsonWriter j;
     j.begin_object().field("rounds", rounds).field("round_trips", trips);
     std::fprintf(stderr, "%-20s %14s %14s %18s\n", "", "ns a switch", "more", "a run, ns");
-    const double none = median(bench.pipe[With::nothing]);
     j.key("switches").begin_array();
     for (const With with : all) {
         const double ns = median(bench.pipe[with]);
-        const bool runs = with != With::nothing;
+        const bool runs = has_program(with);
+        const double none = median(bench.pipe[of_a_job(with) ? With::no_guest : With::nothing]);
         const double run = runs ? median(bench.account[with]) : 0;
         std::fprintf(stderr, "%-20s %14.0f %14.0f %18.0f\n", name_of(with), ns, ns - none, run);
         j.begin_object().field("with", name_of(with)).field("switch_ns", ns);
@@ -186,7 +245,9 @@ int main(int argc, char** argv) {
         if (runs) j.field("run_ns", run);
         j.end_object();
     }
-    j.end_array().end_object();
+    j.end_array();
+    write_accuracy(j, Nanos::from_s(accuracy_s));
+    j.end_object();
     std::printf("%s\n", j.take().c_str());
     return 0;
 }
