@@ -93,6 +93,19 @@ def gives_allowance(s):
                           "day")
 
 
+@attempt("plain user", "joins a project, to have his jobs paid by it", "only root may")
+def joins_project(s):
+    s.market.tool("marketctl", "project", "add", "physics")
+    return s.user_refused("marketctl", "project", "add", "physics", str(SOMEBODY))
+
+
+@attempt("plain user", "reads the statement of a project of which he is no member",
+         "only root may see")
+def reads_project(s):
+    s.market.tool("marketctl", "project", "add", "physics")
+    return s.user_refused("marketctl", "statement", "physics")
+
+
 @attempt("plain user", "gives himself credit", "only root may")
 def gives_credit(s):
     return s.user_refused("marketctl", "user", "limit", SOMEBODY, "--credit", "100")
