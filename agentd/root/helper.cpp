@@ -34,7 +34,7 @@ Status Helper::start(const std::string& criu) {
 
 Result<Helper::Answer> Helper::hear(Nanos wait_max) const {
     const Nanos limit = monotonic_now() + wait_max;
-    std::string room(packet_bytes_max, '\0');
+    std::string room(why_bytes_max + 64, '\0');
     for (;;) {
         TRY_ASSIGN(auto packet, receive_descriptors(socket_.get(), room));
         if (packet) {
@@ -58,9 +58,10 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
     if (packet.size() > packet_bytes_max) return fail("too much for one request to souk-root");
     const auto sent = send_descriptors(socket_.get(), packet, fds);
     if (!sent || !*sent) {
-        end("it takes no request");
-        return sent ? Result<Answer>(fail_errno("ask souk-root", EAGAIN))
-                    : Result<Answer>(tl::unexpected(sent.error()));
+        // Others (EMSGSIZE, ETOOMANYREFS) are of this request alone.
+        const Error why = sent ? Error{EAGAIN, "it takes no request"} : sent.error();
+        if (sent || why.code == EPIPE || why.code == ECONNRESET) end(why.message);
+        return wrap("ask souk-root", why);
     }
     auto answer = hear(answer_limit);
     // It may be on its way: another request would get it.

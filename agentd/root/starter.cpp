@@ -176,6 +176,7 @@ Result<Starter::Done> Starter::start(const StartCriu& asked, const std::vector<i
 
 Starter::Done Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) const {
     std::vector<int> fds;
+    fds.reserve(descriptors.size());
     for (const Fd& fd : descriptors) fds.push_back(fd.get());
     const auto asked = parse_asked(packet, fds.size());
     auto done = asked ? std::visit([&](const auto& what) { return start(what, fds); }, *asked)
@@ -210,6 +211,7 @@ Status serve(const Starter& starter, int socket) {
         const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
         const Starter::Done done = starter.take(bytes, packet->descriptors);
         std::vector<int> fds;
+        fds.reserve(done.descriptors.size());
         for (const Fd& fd : done.descriptors) fds.push_back(fd.get());
         TRY(send_descriptors(socket, pack(done.told), fds));
     }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What agentd and souk-root say to each other, when one of them says what it likes: there is a
+// request or one line, and a request is what its packet says, in every byte. The first byte says
+// how many files come with it.
+// FUZZ_SOURCES: agentd/root/requests.cpp kernel/base/text.cpp kernel/base/result.cpp
+// FUZZ_SOURCES: kernel/base/check.cpp
+#include <cstdlib>
+#include <string>
+
+#include "agentd/root/requests.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+namespace {
+
+using namespace souk;
+using namespace souk::root;
+
+void asked(std::string_view packet, size_t descriptors) {
+    const auto taken = parse_asked(packet, descriptors);
+    one_line(taken);
+    if (!taken) return;
+    REQUIRE(pack(*taken) == packet);
+    if (const auto* p = std::get_if<StartProgram>(&*taken)) {
+        REQUIRE(p->program == Program::files || (p->words.empty() && descriptors == 1));
+        for (const std::string& word : p->words) REQUIRE(word.find('\0') == word.npos);
+    }
+    if (const auto* c = std::get_if<StartCriu>(&*taken))
+        REQUIRE(c->uid != UINT32_MAX && c->gid != UINT32_MAX && c->ends <= criu_ends_max &&
+                descriptors >= 3U + c->ends);
+}
+
+void told(std::string_view packet) {
+    const auto taken = parse_told(packet);
+    one_line(taken);
+    if (!taken) return;
+    if (const auto* s = std::get_if<Started>(&*taken)) REQUIRE(s->pid > 0);
+    if (const auto* r = std::get_if<Refused>(&*taken))
+        REQUIRE(r->why.find('\n') == std::string::npos);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+    if (bytes.empty()) return 0;
+    asked(bytes.substr(1), static_cast<unsigned char>(bytes[0]) % 16);
+    told(bytes);
+    return 0;
+}
