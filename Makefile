@@ -15,8 +15,8 @@ CRIU_ROOT ?= /opt/souk/criu
 
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
-             agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect agentd/root \
-             agentd/cell bpf tools/common tools/web
+             agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect \
+             agentd/root agentd/cell bpf tools/common tools/web
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
