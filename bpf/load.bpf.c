@@ -24,8 +24,7 @@
 // There are kernels that hide the switches from some tasks of their own, so that a task runs and
 // nobody has said that it was switched in: the same table tells what it ran and waited.
 //
-// What it costs: a switch looks up no group that its CPU has seen before, and reads one clock
-// (docs/owner.md has the figures).
+// What a switch costs, and how exact the counts are: docs/owner.md.
 //
 // Bytes of the network are counted at the sockets of the node's group: packets with their IP
 // headers, by the group in which the socket was made. Load.cpp leaves these two programs out where
@@ -142,7 +141,7 @@ static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
     return kept >> SUM_BITS == pid ? (sum - kept) & SUM_MASK : 0;
 }
 
-// The lookups of its ancestors, 3 reads each, are what a switch would cost most: see group_slot().
+// Three reads each: what would cost a switch most, so see group_slot().
 static __always_inline __u64 ancestor_id(struct cgroup* group, int level) {
     __u64 id = 0;
     struct cgroup* ancestor = 0;

@@ -263,7 +263,7 @@ class Agent final : private ToolHost, private OwnHome {
     OwnerReturns returns_;
     Timer returns_timer_;
     OwnerReturn told_missed_;  // of which the market has been told what was missed
-    bool paused_ = false;  // by hand
+    bool paused_ = false;      // by hand
     LeaveWaits leave_waits_{loop_};
     // What is learned from: rows of the market's prices, and what this node itself asked, by hour.
     std::vector<PriceSeen> prices_seen_;
