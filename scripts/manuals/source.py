@@ -8,7 +8,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = ["srun", "pvdctl", "marketctl", "mmon", "souk", "souk-audit", "souk-web", "solver",
-            "marketsim", "clustersim", "testload"]
+            "marketsim", "clustersim", "testload", "souk-exec"]
 DAEMONS = ["agentd", "marketd"]
 # A page for people about a text format, from the comment that opens the source which reads it.
 FORMATS = {

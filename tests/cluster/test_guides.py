@@ -41,6 +41,8 @@ ELSEWHERE = [
     # Its files must lie where they can be copied by reference.
     ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",
      "cluster/test_files_snapshot.py", '"--files-snapshot"'),
+    ("srun -p 40 -N 3 --mpi", "cluster/test_gang_exec.py", '"-N", "3", "--mpi"'),
+    ("srun -p 40 -N 3 --exec", "cluster/test_gang_exec.py", '"-N", "3", "--exec"'),
     ("marketctl web-token", "cluster/test_web_orders.py", "web-token"),
 ]
 ALL_ELSEWHERE = ("docs/certificates", "docs/web")

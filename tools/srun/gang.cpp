@@ -16,7 +16,6 @@
 
 #include "kernel/sys/host/fd.hpp"
 #include "tools/srun/session.hpp"
-#include "tools/srun/spec.hpp"
 
 namespace souk::tools {
 namespace {
@@ -232,6 +231,14 @@ void cancel_all(Link& link, const JobId& first) {
     (void)link.flush();
 }
 
+Status can_take(const wire::Submitted& submitted, const wire::Submit& request) {
+    if (!submitted.gangs)
+        return fail("the agentd here is of an older version: it starts single jobs only");
+    if (request.group.role != ComponentClass::required && !submitted.classes)
+        return fail("the agentd here is of an older version: each component is required by it");
+    return {};
+}
+
 }  // namespace
 
 Result<Money> share_of_budget(Money budget, int32_t cpus, int64_t all) {
@@ -242,6 +249,7 @@ Result<Money> share_of_budget(Money budget, int32_t cpus, int64_t all) {
 }
 
 bool is_required(const SrunOptions& options, size_t component) {
+    if (options.exec) return component == 0;
     return component >= options.plan.size() ||
            options.plan[component].role == ComponentClass::required;
 }
@@ -285,66 +293,6 @@ int gang_status(const std::vector<int>& ended) {
         by_market = std::max(by_market, status);
     }
     return by_market;
-}
-
-namespace {
-
-// As the command line says, but for what its plan says otherwise.
-Status describe(const SrunOptions& options, size_t component, wire::Submit& request) {
-    request.terms = options.terms;
-    if (component < options.plan.size()) {
-        const ComponentPlan& plan = options.plan[component];
-        LaunchWish wish{
-            {options.program.begin(), options.program.end()}, plan.directory, plan.environment};
-        if (!plan.program.empty()) wish.argv = {plan.program};
-        if (plan.arguments) {
-            wish.argv.resize(1);
-            wish.argv.insert(wish.argv.end(), plan.arguments->begin(), plan.arguments->end());
-        }
-        auto launch = capture_launch(wish);
-        if (!launch) return wrap(plan.at, launch.error());
-        request.spec.launch = std::move(*launch);
-        if (plan.cpus > 0) request.terms.cpus = plan.cpus;
-        if (plan.memory_mb > 0) request.terms.memory_mb = plan.memory_mb;
-        request.group.role = plan.role;
-    }
-    return {};
-}
-
-int64_t cpus_of_all(const std::vector<wire::Submit>& requests) {
-    int64_t all = 0;
-    for (const wire::Submit& one : requests) all += one.terms.cpus;
-    return all;
-}
-
-Status can_take(const wire::Submitted& submitted, const wire::Submit& request) {
-    if (!submitted.gangs)
-        return fail("the agentd here is of an older version: it starts single jobs only");
-    if (request.group.role != ComponentClass::required && !submitted.classes)
-        return fail("the agentd here is of an older version: each component is required by it");
-    return {};
-}
-
-}  // namespace
-
-Result<std::vector<wire::Submit>> describe_components(const SrunOptions& options,
-                                                      const wire::Submit& common) {
-    const auto count = static_cast<size_t>(options.components);
-    std::vector<wire::Submit> requests(count, common);
-    std::string names;
-    for (const std::string& name : component_names(options.plan, count))
-        names += (names.empty() ? "" : ",") + name;
-    for (size_t i = 0; i < count; ++i) {
-        TRY(describe(options, i, requests[i]));
-        set_in_environment(requests[i].spec.launch.env, "SOUK_NAMES", names);
-        requests[i].group.components = static_cast<uint32_t>(count);
-        requests[i].group.component = static_cast<uint32_t>(i);
-    }
-    const int64_t all = cpus_of_all(requests);
-    for (wire::Submit& one : requests) {
-        TRY_ASSIGN(one.terms.budget, share_of_budget(options.terms.budget, one.terms.cpus, all));
-    }
-    return requests;
 }
 
 Result<std::vector<JobId>> submit_components(Link& link, std::vector<wire::Submit>& requests) {

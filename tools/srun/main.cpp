@@ -225,7 +225,7 @@ int submit_gang(const SrunOptions& options, const std::string& socket, Link& lin
 
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
-    if (options.plan.empty()) {
+    if (options.components == 0) {
         auto launch = capture_launch(options.program);
         if (!launch) return failed(launch.error());
         request.spec.launch = std::move(*launch);

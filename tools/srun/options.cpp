@@ -314,6 +314,18 @@ std::vector<Option> around_options(SrunOptions& o) {
          [&o](const char* text) { return set_components(o, text); }},
         {'l', "label", nullptr, "with -N: each line of output begins with its component",
          set_flag(o.labels)},
+        {0, "exec", nullptr,
+         "with -N: the program begins in the first component; it runs others in the rest with\n"
+         "                              souk-exec COMPONENT PROGRAM",
+         set_flag(o.exec)},
+        {0, "mpi", nullptr,
+         "with -N: a program of Open MPI: mpirun in the first component starts it in all, as often "
+         "as each\n"
+         "                              has CPUs",
+         [&o](const char*) -> Status {
+             o.exec = o.mpi = true;
+             return {};
+         }},
         {0, "stdin", "WHICH",
          "with -N: which component reads srun's stdin: its number or label (default 0), all, or "
          "none",
@@ -476,7 +488,8 @@ std::string gang_conflict(const SrunOptions& o) {
 // What is wrong with what was said of several components, and sets who reads; empty: nothing.
 std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     if (o.components == 0)
-        return o.labels           ? "--label is for --components"
+        return o.exec             ? "--exec and --mpi are for --components"
+               : o.labels         ? "--label is for --components"
                : !o.input.empty() ? "--stdin is for --components"
                                   : "";
     if (no_new_job) return "--components is for a new job";
@@ -485,7 +498,17 @@ std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     const auto reader = reader_of_input(o);
     if (!reader) return reader.error().message;
     o.reader = *reader;
-    return {};
+    if (!o.exec) return {};
+    if ((o.net_given && o.net != NetMode::own) || o.tcp_given)
+        return "--exec and --mpi need components with addresses of their own (--net=own)";
+    const auto own = std::find_if(
+        o.plan.begin() + (o.plan.empty() ? 0 : 1), o.plan.end(), [](const ComponentPlan& one) {
+            return !one.program.empty() || one.arguments || one.role == ComponentClass::optional;
+        });
+    if (own == o.plan.end()) return {};
+    return own->at +
+           ": with --exec or --mpi only the first component has a program of its own, and none is "
+           "optional";
 }
 
 }  // namespace
@@ -555,7 +578,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage(
             "-s deadline needs --finish and --runtime: until when, and how much work it is");
     const auto has_program = [](const ComponentPlan& one) { return !one.program.empty(); };
-    const bool all_have = !o.plan.empty() && std::ranges::all_of(o.plan, has_program);
+    const bool all_have = !o.plan.empty() && (o.exec ? has_program(o.plan[0])
+                                                     : std::ranges::all_of(o.plan, has_program));
     if (o.program.empty() && !quotes && !all_have) return usage("the program to run is missing");
     return Parsed::go;
 }

@@ -50,6 +50,9 @@ struct SrunOptions {
     // --stdin: which component reads srun's: its number or label, all or none; empty: the first
     std::string input;
     int32_t reader = 0;  // as a number; that of components: all, below 0: none
+    // --exec: the first component's program may begin others in the rest, by souk-exec; --mpi: it
+    // is mpirun, which does so
+    bool exec = false, mpi = false;
     bool net_given = false;
     Nanos check_for = Nanos::from_s(2);  // --check
     int32_t jobs = 1;                    // --quote

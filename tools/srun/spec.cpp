@@ -72,7 +72,7 @@ Result<std::string> working_directory(const std::string& wish) {
 // What names the siblings of a component that submits another job.
 bool is_of_a_component(std::string_view variable) {
     for (const std::string_view name :
-         {"SOUK_COMPONENT=", "SOUK_COMPONENTS=", "SOUK_HOSTS=", "SOUK_NAMES="})
+         {"SOUK_EXEC=", "SOUK_COMPONENT=", "SOUK_COMPONENTS=", "SOUK_HOSTS=", "SOUK_NAMES="})
         if (variable.starts_with(name)) return true;
     return false;
 }

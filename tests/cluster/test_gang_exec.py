@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs that one component of a job runs in others (srun --exec, souk-exec), and Open MPI's
+launcher over that (srun --mpi)."""
+import shutil
+import subprocess
+
+import pytest
+from conftest import BIN, until
+
+# A program of MPI without its headers: sums its ranks ROUNDS times.
+HELLO = """
+import ctypes, os, sys, time
+mpi = ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
+def known(name):
+    return ctypes.byref(ctypes.c_byte.in_dll(mpi, name))
+world = known("ompi_mpi_comm_world")
+rank, size, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+sums = set()
+for n in range(int(sys.argv[1])):
+    mpi.MPI_Allreduce(ctypes.byref(rank), ctypes.byref(total), 1, known("ompi_mpi_int"),
+                      known("ompi_mpi_op_sum"), world)
+    sums.add(total.value)
+    if n == 20 and rank.value == 0 and len(sys.argv) > 2:
+        open(sys.argv[2], "w").close()
+    time.sleep(0.01)
+print("rank", rank.value, "of", size.value, "in", os.environ["SOUK_COMPONENT"], *sums)
+mpi.MPI_Finalize()
+"""
+
+
+@pytest.fixture(scope="module")
+def two_cpus(standing):
+    """Nodes of two CPUs each: a component has somewhere to go."""
+    for node in standing.nodes():
+        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
+    until("all nodes offer two CPUs",
+          lambda: all(p["cpus"] == 2 for p in standing.providers()))
+
+
+@pytest.fixture
+def wide(two_cpus, market):
+    return market
+
+
+def gang(market, first):
+    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
+                  key=lambda j: j["component"])
+
+
+def run(market, *args, timeout=40, **options):
+    return subprocess.run([f"{BIN}/srun", "-p", "40", *args], env=market.env, text=True,
+                          capture_output=True, timeout=timeout, check=False, **options)
+
+
+def test_a_program_runs_in_another_component_with_its_input_output_and_status(market):
+    done = run(market, "-N", "3", "--exec", "sh", "-c",
+               f"echo in | {BIN}/souk-exec 1 sh -c 'cat; echo $SOUK_COMPONENT in $PWD; exit 7';"
+               f" echo status $?; {BIN}/souk-exec c2 sh -c 'echo err >&2; kill -9 $$';"
+               f" echo status $?; {BIN}/souk-exec --shell 2 echo '$SOUK_COMPONENT' '&&' echo b;"
+               f" {BIN}/souk-exec 1 /no/such; echo status $?; {BIN}/souk-exec 7 true;"
+               " echo status $?", cwd="/usr")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "in", "1 in /usr", "status 7", "status 137", "2", "b", "status 127", "status 255"]
+    assert "err" in done.stderr.splitlines()
+    assert "souk-exec: this job has no component '7'" in done.stderr.splitlines()
+    assert "souk-exec: /no/such: No such file or directory" in done.stderr.splitlines()
+    jobs = gang(market, done.stderr.split()[2].rstrip(":"))
+    until("all have ended", lambda: all(
+        j["status"] == "finish" for j in gang(market, jobs[0]["id"])))
+
+
+def test_who_does_not_know_the_jobs_secret_runs_nothing(market):
+    done = run(market, "-N", "2", "--exec", "sh", "-c",
+               f"SOUK_EXEC=${{SOUK_EXEC%%:*}}:{'0' * 64} {BIN}/souk-exec 1 echo ran; echo $?;"
+               f" SOUK_EXEC= {BIN}/souk-exec 1 echo ran; echo $?")
+    assert done.stdout.split() == ["255", "255"]
+    assert "souk-exec: the secret is not this job's" in done.stderr
+    assert "this is no component of a job that was begun with srun --exec or --mpi" in done.stderr
+
+
+def test_much_goes_through_whole_and_a_reader_that_is_gone_ends_the_program(market):
+    done = run(market, "-N", "2", "--exec", "sh", "-c",
+               f"seq 300000 | {BIN}/souk-exec 1 cat | md5sum; seq 300000 | md5sum;"
+               f" {BIN}/souk-exec 1 yes | head -n 1")
+    lines = done.stdout.splitlines()
+    assert lines[0] == lines[1] and lines[2] == "y", done.stderr
+
+
+def test_what_exec_cannot_be_is_one_line(market, tmp_path):
+    (tmp_path / "job").write_text("[[component]]\n[[component]]\nprogram='true'\n")
+    for args, said in ((["--exec", "true"], "--exec and --mpi are for --components"),
+                       (["-N", "2", "--mpi", "--net=host", "true"], "addresses of their own"),
+                       (["-N", tmp_path / "job", "--exec", "true"], "only the first component")):
+        done = run(market, *args)
+        assert done.returncode == 2 and said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def mpi(market, tmp_path):
+    """Arguments of srun for a program of MPI."""
+    if not shutil.which("mpirun"):
+        pytest.skip("Open MPI is not here")
+    market.env.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+    (tmp_path / "hello.py").write_text(HELLO)
+    return ["-N", "3", "--mpi", "/usr/bin/python3", tmp_path / "hello.py"]
+
+
+RANKS = [f"rank {n} of 3 in {n} 3" for n in range(3)]
+
+
+def test_a_program_of_open_mpi_runs_in_all_components(market, mpi):
+    done = run(market, *mpi, "1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == RANKS
+
+
+def test_a_program_of_open_mpi_goes_on_when_a_component_moves(wide, mpi, tmp_path):
+    begun = tmp_path / "begun"
+    srun = subprocess.Popen([f"{BIN}/srun", "-p", "40", *mpi, "400", begun], env=wide.env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        first = srun.stderr.readline().split()[2].rstrip(":")
+        until("it computes", begun.exists)
+        for job in gang(wide, first):
+            to = next(n for n in wide.nodes() if n != job["where"])
+            wide.tool("marketctl", "--hold", "move", job["id"], to)
+        out, err = srun.communicate(timeout=100)
+        assert srun.returncode == 0, err
+        assert sorted(out.splitlines()) == RANKS
+        assert sum(j["migrations"] for j in gang(wide, first)) >= 3
+    finally:
+        srun.kill()
+        srun.wait()

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// souk-exec C PROGRAM [ARGS]: runs a program in another component of the same job, as its output,
+// input and exit status were its own. Nothing else can be reached with it.
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <memory>
+
+#include "kernel/base/number.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "tools/common/args.hpp"
+#include "tools/souk-exec/serve.hpp"
+#include "tools/souk-exec/talk.hpp"
+
+namespace souk::tools {
+namespace {
+
+constexpr const char* me = "souk-exec";
+constexpr int unreached = 255;  // as ssh says it
+constexpr Nanos patience = Nanos::from_s(30), pause = Nanos::from_ms(50);
+
+struct Options {
+    bool serves = false, shell = false;
+    std::span<char*> words;
+};
+
+std::string_view variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value ? value : "";
+}
+
+// Of a number, c and a number, or a label: c and its number, a name that its /etc/hosts has.
+Result<std::string> host_of(std::string_view component) {
+    const auto all = whole_number<uint32_t>(variable("SOUK_COMPONENTS")).value_or(0);
+    const bool short_name = component.starts_with('c') && component.size() > 1;
+    auto number = whole_number<uint32_t>(short_name ? component.substr(1) : component);
+    std::string_view names = variable("SOUK_NAMES");
+    for (uint32_t i = 0; !number && i < all; ++i) {
+        const std::string_view name = names.substr(0, names.find(','));
+        if (name == component) number = i;
+        names.remove_prefix(std::min(names.size(), name.size() + 1));
+    }
+    if (number && *number < all) return "c" + std::to_string(*number);
+    return fail("this job has no component '" + std::string(component) + "'");
+}
+
+Result<Fd> connect_once(const std::string& host, uint16_t port) {
+    addrinfo wish{}, *found = nullptr;
+    wish.ai_family = AF_INET;
+    wish.ai_socktype = SOCK_STREAM;
+    const std::string service = std::to_string(port);
+    if (const int error = ::getaddrinfo(host.c_str(), service.c_str(), &wish, &found))
+        return fail(host + ": " + ::gai_strerror(error));
+    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(found, &::freeaddrinfo);
+    Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd || ::connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0)
+        return fail_errno(host, errno);
+    const int on = 1;
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+// All components start at one moment: another may not listen yet.
+Result<Fd> reach(const std::string& host, uint16_t port) {
+    const Nanos until = monotonic_now() + patience;
+    for (;;) {
+        auto fd = connect_once(host, port);
+        if (fd || fd.error().code != ECONNREFUSED || monotonic_now() >= until) return fd;
+        ::poll(nullptr, 0, static_cast<int>(pause.ms()));
+    }
+}
+
+// As the words of a shell, if so wished: a launcher hands over a line of one.
+Result<std::string> request(const Options& o) {
+    char directory[PATH_MAX];
+    if (!::getcwd(directory, sizeof directory)) return fail_errno("the working directory", errno);
+    std::string bytes = std::string(directory) + '\0', line;
+    if (o.shell) bytes += std::string("/bin/sh") + '\0' + "-c" + '\0';
+    for (const char* word : o.words.subspan(1)) {
+        if (o.shell)
+            line += (line.empty() ? "" : " ") + std::string(word);
+        else
+            bytes += std::string(word) + '\0';
+    }
+    if (o.shell) bytes += line + '\0';
+    if (bytes.size() > frame_bytes_max) return fail("the program's words have more than 1 MiB");
+    return bytes;
+}
+
+bool put(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        bytes.remove_prefix(static_cast<size_t>(n));
+    }
+    return true;
+}
+
+Status pass_on(int signals, int peer) {
+    signalfd_siginfo info{};
+    if (::read(signals, &info, sizeof info) != sizeof info) return {};
+    return send_frame(peer, Say::signal, std::to_string(info.ssi_signo));
+}
+
+// The exit status of the program.
+Result<int> stay(int peer, int signals) {
+    Frames frames;
+    bool input = true;
+    for (;;) {
+        pollfd polled[] = {{peer, POLLIN, 0}, {signals, POLLIN, 0}, {input ? 0 : -1, POLLIN, 0}};
+        if (::poll(polled, std::size(polled), -1) < 0 && errno != EINTR)
+            return fail_errno("poll", errno);
+        if (polled[1].revents) TRY(pass_on(signals, peer));
+        if (polled[2].revents) {
+            char buffer[65'536];
+            const ssize_t n = ::read(0, buffer, sizeof buffer);
+            if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
+                input = n > 0;
+                TRY(send_frame(peer, Say::input,
+                               {buffer, static_cast<size_t>(std::max<ssize_t>(n, 0))}));
+            }
+        }
+        if (!polled[0].revents) continue;
+        TRY_ASSIGN(const bool open, frames.read(peer));
+        for (Frame frame;;) {
+            TRY_ASSIGN(const bool have, frames.next(frame));
+            if (!have) break;
+            if (frame.say == Say::refused) return fail(frame.bytes);
+            if (frame.say == Say::ended) return whole_number<int>(frame.bytes).value_or(unreached);
+            if (!put(frame.say == Say::out ? 1 : 2, frame.bytes)) return fail("nobody reads");
+        }
+        if (!open) return fail("the connection has ended");
+    }
+}
+
+Result<int> call(const Options& o) {
+    TRY_ASSIGN(const ExecSecret secret, exec_secret());
+    TRY_ASSIGN(const std::string bytes, request(o));
+    TRY_ASSIGN(const std::string host, host_of(o.words[0]));
+    sigset_t passed;
+    ::sigemptyset(&passed);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+        ::sigaddset(&passed, number);
+    TRY_ASSIGN(const Fd peer, reach(host, secret.port));
+    ::sigprocmask(SIG_BLOCK, &passed, nullptr);
+    const Fd signals(::signalfd(-1, &passed, SFD_CLOEXEC));
+    TRY_ASSIGN(const std::string nonce, receive(peer.get(), nonce_bytes));
+    TRY(send_all(peer.get(), proof_of(secret, nonce)));
+    TRY(send_frame(peer.get(), Say::run, bytes));
+    return stay(peer.get(), signals.get());
+}
+
+int run(int argc, char** argv) {
+    keep_standard_fds();
+    Options o;
+    const CommandLine line{
+        me,
+        "[--shell] COMPONENT PROGRAM [ARGS]",
+        "Runs a program in another component of the same job (srun --exec, srun --mpi).",
+        {{0, "shell", nullptr, "the words are one line for /bin/sh, as launchers of MPI give them",
+          set_flag(o.shell)},
+         {0, "serve", nullptr, "run what the other components ask for, until killed",
+          set_flag(o.serves)}},
+        "\nA COMPONENT is its number or its label. The exit status is the program's; 255: it was "
+        "not reached.\n"};
+    switch (parse(line, argc, argv, o.words)) {
+        case Parsed::done: return 0;
+        case Parsed::failed: return 2;
+        case Parsed::go: break;
+    }
+    if (o.serves && !o.words.empty()) return complain(me, "--serve takes no program"), 2;
+    if (o.serves) return serve_exec();
+    if (o.words.size() < 2) return complain(me, "a component and a program are missing"), 2;
+    const auto status = call(o);
+    if (!status) return complain(me, status.error().message), unreached;
+    return *status;
+}
+
+}  // namespace
+}  // namespace souk::tools
+
+int main(int argc, char** argv) { return souk::tools::run(argc, argv); }
