@@ -288,7 +288,6 @@ LDFLAGS_srun      := $(if $(SAN),,-static)
 LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(if $(SAN),,-static)
 LDLIBS_testload   := -lxxhash
-LDLIBS_souk-exec  := -lcrypto
 LDFLAGS_marketctl := $(if $(SAN),,-static)
 LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto
 LDLIBS_mmon       := -lprotobuf-c -lncursesw
