@@ -33,6 +33,12 @@ class Relay {
     void run(const ExecSecret& secret) {
         if (const Status done = serve(secret); !done)
             (void)send_frame(peer_, Say::refused, done.error().message);
+        // To close while something is unread would take back what was sent last.
+        ::shutdown(peer_, SHUT_WR);
+        timeval limit{2, 0};
+        ::setsockopt(peer_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        for (char rest[4096]; ::read(peer_, rest, sizeof rest) > 0;) {
+        }
     }
 
   private:
