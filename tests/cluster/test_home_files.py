@@ -3,6 +3,8 @@
 that they write is there."""
 import os
 import shutil
+import socket
+import threading
 
 import pytest
 
@@ -141,6 +143,36 @@ def test_what_it_writes_is_at_home_and_it_moves_freezes_and_thaws(market, top):
             market.until_job(job.id, "frozen", lambda j: j["status"] == "suspend")
     check_end(market, job, top)
     assert market.job(job.id)["failed_moves"] == 0
+
+
+def test_what_goes_between_home_and_node_is_encrypted(market, top):
+    pattern = os.urandom(32).hex().encode()
+    (top / "secret").write_bytes(pattern * 50_000)
+    (top / pattern.decode()).write_text("")
+    ends, seen = threading.Event(), []
+    wire = market.in_netns("fabric", lambda: socket.socket(
+        socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3)))  # ETH_P_ALL
+    wire.settimeout(0.1)
+
+    def listen():
+        while not ends.is_set():
+            try:
+                seen.append(wire.recv(1 << 17))
+            except TimeoutError:
+                pass
+    listener = threading.Thread(target=listen)
+    listener.start()
+    job = market.srun("-p", 50, "--files=home", "--node", "n3", "/bin/sh", "-c",
+                      "ls; cat secret; cp secret copy", cwd=top)
+    try:
+        assert job.wait() == 0, job.told
+    finally:
+        ends.set()
+        listener.join()
+        wire.close()
+    assert pattern in job.out and (top / "copy").read_bytes() == pattern * 50_000
+    assert sum(map(len, seen)) > 1_000_000  # the kernel may drop what comes too fast
+    assert not any(pattern in packet for packet in seen)
 
 
 def test_a_job_with_200_open_files_moves_and_freezes(market, top):

@@ -224,6 +224,38 @@ START_TEST(the_kernel_has_room_beside_it_and_a_bad_list_asks_for_nothing) {
 }
 END_TEST
 
+// A home that answers each name with `entry`, and nothing else in full.
+START_TEST(a_home_that_answers_nonsense_is_asked_for_no_more_than_the_list) {
+    for (const uint64_t node : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
+        Fixture f;
+        f.expected.begin(list({"0 /a/b/c/d", "0 /a/b/e", "2 /a"}), true);
+        size_t asked = 0;
+        for (int turn = 0; turn < 20 && !f.expected.idle(); ++turn) {
+            f.expected.ask(f.now);
+            ck_assert(f.upstream.send().has_value());
+            while (const auto r = f.heard()) {
+                ++asked;
+                if (r->head.opcode != FUSE_LOOKUP) {
+                    f.say(Kind::answer, r->seq, fuse_out_header{sizeof(fuse_out_header), 0, 0});
+                    continue;
+                }
+                struct {
+                    fuse_out_header head{};
+                    fuse_entry_out entry{};
+                } named;
+                named.head.len = sizeof named;
+                named.entry.nodeid = node;  // the same of all, its own directory's, or none
+                f.say(Kind::answer, r->seq, named, Lease::file);
+            }
+            f.take_all();
+        }
+        ck_assert(f.expected.idle());
+        ck_assert_uint_le(asked, node == 0 ? 1 : 5 + 3);  // names, and opens
+        ck_assert_uint_eq(f.open(node, O_RDONLY), 0);
+    }
+}
+END_TEST
+
 Bytes asked_of(uint32_t opcode, uint64_t node, uint32_t pid, const Bytes& body = {}) {
     Bytes all;
     fuse_in_header head{};
@@ -284,6 +316,7 @@ UNIT_SUITE(files_expected, all_names_are_asked_for_at_once_directory_by_director
            what_is_to_be_opened_is_open_when_the_kernel_asks,
            a_reference_that_the_kernel_never_had_is_given_back_with_its_own,
            the_kernel_has_room_beside_it_and_a_bad_list_asks_for_nothing,
+           a_home_that_answers_nonsense_is_asked_for_no_more_than_the_list,
            what_was_not_changed_here_is_not_synced_from_outside_again,
            a_process_names_its_open_files_of_its_home_alone);
 
