@@ -168,7 +168,8 @@ void Guest::on(Entry& e, CapsuleFailed x, Outputs& out) {
     e.why = std::move(x.why);
     // As a program that is not here: other nodes may have it.
     const bool lacks =
-        (e.why.code == CauseCode::other_files || e.why.code == CauseCode::path_not_offered) &&
+        (e.why.code == CauseCode::other_files || e.why.code == CauseCode::path_not_offered ||
+         e.why.code == CauseCode::not_carried_out) &&
         !e.job.from_image;
     failed(e, out, lacks ? state::Failed{ENOENT, true} : state::Failed{});
 }

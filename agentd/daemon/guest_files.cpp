@@ -19,7 +19,14 @@ constexpr size_t connections_max = 8192;
 
 Result<std::pair<Fd, Fd>> GuestFiles::make() {
     auto fuse = open_at(AT_FDCWD, "/dev/fuse", O_RDWR);
-    if (!fuse) return wrap("this node cannot show the files of a home", fuse.error());
+    if (!fuse) {
+        const int code = fuse.error().code;
+        tl::unexpected<Error> why = wrap("this node cannot show the files of a home", fuse.error());
+        // Its kernel has no FUSE, or its container may not use it: other nodes may.
+        const bool never = code == ENOENT || code == ENODEV || code == ENXIO || code == EPERM;
+        if (!never) return why;
+        return fail_because(CauseCode::not_carried_out, {{"text", why.value().message}});
+    }
     TRY_ASSIGN(Fd slots, files::Slots::make());
     return std::pair(std::move(*fuse), std::move(slots));
 }

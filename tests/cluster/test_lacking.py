@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A program that not every node has: it runs on a node that has it, and ends with 127 only if none
-has."""
+"""What not every node has: a program runs on a node that has it, and ends with 127 only if none
+has; a job with its home's files runs on a node whose kernel has FUSE."""
 import os
 import shutil
+import stat
 
 import pytest
 
 import conftest
 from conftest import BIN, Market, bring_up, until
 
-# n1's agentd in a mount namespace in which the directory of programs is empty; n1 is the fastest
-# node.
+# n1's agentd in a mount namespace in which the directory of programs is empty, and /dev/fuse is a
+# device that this kernel does not have; n1 is the fastest node.
 WRAPPER = """#!/bin/sh
 case "$*" in
 *"/n1/"*)
-    exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' \
-        {hidden} {real}/agentd "$@" ;;
+    exec unshare --mount sh -c 'mount -t tmpfs none "$0" && mount --bind {lacks} /dev/fuse &&
+        exec "$@"' {hidden} {real}/agentd "$@" ;;
 esac
 exec {real}/agentd "$@"
 """
@@ -26,10 +27,12 @@ def standing(fit, tmp_path_factory):
     real, bin = tmp_path_factory.mktemp("real"), tmp_path_factory.mktemp("bin")
     hidden = tmp_path_factory.mktemp("programs")
     hidden.chmod(0o755)
+    lacks = tmp_path_factory.mktemp("lacks") / "fuse"
+    os.mknod(lacks, stat.S_IFCHR | 0o666, os.makedev(10, 250))
     for name in os.listdir(BIN):
         shutil.copy2(f"{BIN}/{name}", real / name)
         shutil.copy2(f"{BIN}/{name}", bin / name)
-    (bin / "agentd").write_text(WRAPPER.format(hidden=hidden, real=real))
+    (bin / "agentd").write_text(WRAPPER.format(hidden=hidden, real=real, lacks=lacks))
     shutil.copy2("/bin/sleep", hidden / "sleep")
     shutil.copy2("/bin/true", hidden / "true")
     with pytest.MonkeyPatch.context() as patched:
@@ -77,3 +80,13 @@ def test_it_waits_for_a_node_that_was_not_asked(market):
     market.tool("pvdctl", "--node", "n3", "market", "on")
     assert job.wait() == 0
     until("it ran there", lambda: market.job(job.id)["places"] == ["n3"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
+def test_a_node_whose_kernel_lacks_fuse_is_barred_for_a_job_with_its_homes_files(market, tmp_path):
+    (tmp_path / "in").write_text("what is at home\n")
+    job = market.srun("-p", 50, "--files=home", "--node", "n3", "/bin/cat", "in", cwd=tmp_path)
+    assert job.wait() == 0, job.told
+    assert bytes(job.out) == b"what is at home\n"
+    assert job.said("n1 cannot .*show the files of a home.*/dev/fuse.*No such device")
+    assert market.job(job.id)["places"] == ["n2"]
