@@ -73,6 +73,13 @@ void Cache::learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t unt
     statfs_[node] = {said, until_ns};
 }
 
+bool Cache::answer_statfs(uint64_t node, int64_t now_ns, Bytes& body) const {
+    const auto it = statfs_.find(node);
+    if (it == statfs_.end() || it->second.second <= now_ns) return false;
+    add(body, it->second.first);
+    return true;
+}
+
 bool Cache::answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body) {
     if ((flags & O_TRUNC) != 0) return false;
     const auto [from, to] = offered_.equal_range(node);
@@ -103,12 +110,9 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
             if (!is_known(head.nodeid, now_ns)) return false;
             add(body, attributes_.at(head.nodeid).attr);
             break;
-        case FUSE_STATFS: {
-            const auto it = statfs_.find(head.nodeid);
-            if (it == statfs_.end() || it->second.second <= now_ns) return false;
-            add(body, it->second.first);
+        case FUSE_STATFS:
+            if (!answer_statfs(head.nodeid, now_ns, body)) return false;
             break;
-        }
         case FUSE_GETXATTR: {
             // Of these the server knows none (Session::get_extended).
             fuse_getxattr_in in{};

@@ -85,6 +85,7 @@ class Cache {
 
     bool answer_lookup(uint64_t parent, const char* name, int64_t now_ns, Bytes& body);
     bool is_known(uint64_t node, int64_t now_ns) const;
+    bool answer_statfs(uint64_t node, int64_t now_ns, Bytes& body) const;
     bool answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body);
     void drop_name(const Name& name);
     void drop_node(uint64_t node);
