@@ -43,6 +43,7 @@ from fake import LIMIT, PROVIDER, Agentd, answer
     ("pvdctl", ["ban", "mallory"], "user NAME or program NAME is wanted"),
     ("pvdctl", ["allow", "dog", "rex"], "user NAME, program NAME or job ID is wanted"),
     ("pvdctl", ["set", "price", "3eur"], "set price: '3eur' is not an amount"),
+    ("pvdctl", ["set", "price", "-4"], "'-4' is not an option, and no value is below 0"),
     ("pvdctl", ["set", "memory", "0"], "set memory: '0' is not from 1M to"),
     ("pvdctl", ["set", "memory", "4Q"], "set memory: '4Q' is no size such as"),
     ("marketctl", ["prices", "--last", "24"], "--last: '24' is no time such as 90s"),

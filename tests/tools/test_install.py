@@ -29,7 +29,7 @@ def prefix(tmp_path_factory):
 
 def test_every_program_runs_from_where_it_was_installed(prefix):
     programs = [*(prefix / "bin").iterdir(), *(prefix / "sbin").iterdir()]
-    assert len(programs) == 13
+    assert len(programs) == 14
     for program in programs:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20)
         assert done.returncode == 0 and done.stdout.startswith(program.name + " (souk) "), done

@@ -137,6 +137,8 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
         if (value == ':') return failed("'" + given + "' needs a value");
         if (value == '?') {
             if (optopt >= help_value) return failed("'" + given + "' takes no value");
+            if (by_letter && optopt >= '0' && optopt <= '9')
+                return failed("'" + given + "' is not an option, and no value is below 0");
             return failed("unknown or ambiguous option '" + given + "'");
         }
         for (size_t i = 0; i < line.options.size(); ++i) {
