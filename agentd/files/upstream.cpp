@@ -93,14 +93,22 @@ Status Upstream::send_said() {
     return {};
 }
 
+// The server keeps its answers to what came after the oldest request without one (Head::acked), and
+// only so many.
+bool Upstream::read_was_overtaken() const {
+    constexpr uint64_t overtakes_max = slots / 2;
+    return !reads_.empty() &&
+           slots_.at(reads_.front()).seq + overtakes_max <= slots_.at(to_send_.front()).seq;
+}
+
 Status Upstream::send() {
     const auto later = [](int code) { return code == EAGAIN || code == EINTR; };
     if (!welcomed_) return {};
     tell_known();
     if (Status said = send_said(); !said) return later(said.error().code) ? Status{} : said;
     while (!to_send_.empty() || read_may_go()) {
-        if (to_send_.empty()) {
-            to_send_.push_back(reads_.front());
+        if (to_send_.empty() || (sent_ == 0 && read_was_overtaken())) {
+            to_send_.push_front(reads_.front());
             window_.asked(read_bytes(reads_.front()), monotonic_now().ns);
             reads_.pop_front();
         }

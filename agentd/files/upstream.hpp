@@ -54,6 +54,7 @@ class Upstream {
   private:
     uint64_t read_bytes(uint32_t n);
     bool read_may_go() { return !reads_.empty() && window_.has_room(read_bytes(reads_.front())); }
+    bool read_was_overtaken() const;
     Status take_welcome(const Talk::Message& message);
     Status send_said();
     void tell_known();

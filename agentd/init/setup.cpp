@@ -127,7 +127,7 @@ void set_up_run(const char* keep) {
 constexpr const char* hosts_file = "/run/souk.hosts";
 
 bool copy_hosts() {
-    const int from = openat(g.dir, "hosts", O_RDONLY | O_CLOEXEC);
+    const int from = openat(g.dir, "hosts", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     const int to = open(hosts_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     bool good = from >= 0 && to >= 0 && fchmod(to, 0644) == 0;
     char bytes[4096];

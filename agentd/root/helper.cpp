@@ -95,6 +95,7 @@ Result<Capsule> Helper::capsule(const CapsuleOptions& o) {
                             .private_tmp = o.private_tmp,
                             .check_access = o.check_access,
                             .home_tree = o.home_tree,
+                            .hosts = o.hosts,
                             .files = o.fuse >= 0,
                             .cgroup = o.cgroup >= 0,
                             .laid_over = o.laid_over,

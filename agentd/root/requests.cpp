@@ -61,7 +61,7 @@ StartProgram read_program(Reader& r) {
 MakeCapsule read_capsule(Reader& r) {
     MakeCapsule c;
     for (bool* flag :
-         {&c.own_net, &c.private_tmp, &c.check_access, &c.home_tree, &c.files, &c.cgroup})
+         {&c.own_net, &c.private_tmp, &c.check_access, &c.home_tree, &c.hosts, &c.files, &c.cgroup})
         *flag = r.flag();
     c.laid_over = r.words();
     c.hidden = r.words();
@@ -157,8 +157,8 @@ std::string pack(const Asked& asked) {
     }
     if (const auto* c = std::get_if<MakeCapsule>(&asked)) {
         Writer w(Kind::capsule);
-        for (const bool flag :
-             {c->own_net, c->private_tmp, c->check_access, c->home_tree, c->files, c->cgroup})
+        for (const bool flag : {c->own_net, c->private_tmp, c->check_access, c->home_tree, c->hosts,
+                                c->files, c->cgroup})
             w.number(flag, 1);
         w.words(c->laid_over);
         w.words(c->hidden);

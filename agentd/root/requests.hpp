@@ -37,7 +37,7 @@ struct StartProgram {
 // with `cgroup` the v2 group; those of v1.
 struct MakeCapsule {
     bool own_net = false, private_tmp = false, check_access = false, home_tree = false;
-    bool files = false, cgroup = false;
+    bool hosts = false, files = false, cgroup = false;
     std::vector<std::string> laid_over, hidden;
     std::string run_keep;
     bool operator==(const MakeCapsule&) const = default;

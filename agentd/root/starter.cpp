@@ -138,6 +138,7 @@ Result<Starter::Done> Starter::start(const MakeCapsule& asked, const std::vector
     options.private_tmp = asked.private_tmp;
     options.check_access = asked.check_access;
     options.home_tree = asked.home_tree;
+    options.hosts = asked.hosts;
     options.laid_over = asked.laid_over;
     options.hidden = asked.hidden;
     options.run_keep = asked.run_keep;

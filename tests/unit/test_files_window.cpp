@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -124,6 +125,12 @@ START_TEST(what_is_read_ahead_waits_for_all_else) {
     ck_assert(::dup2(again.get(), server.get()) >= 0);
     talk = Talk();
     ck_assert(sent() == std::vector<uint32_t>({FUSE_LOOKUP, FUSE_WRITE, FUSE_READ, FUSE_READ}));
+    // But not for all that comes: the server can keep only so many answers behind it.
+    for (int i = 0; i < 40; ++i) ask(FUSE_WRITE);
+    const std::vector<uint32_t> busy = sent();
+    ck_assert_uint_eq(busy.size(), 41);
+    const auto read = std::find(busy.begin(), busy.end(), uint32_t{FUSE_READ});
+    ck_assert(read - busy.begin() > 20 && read - busy.begin() <= 32);
 }
 END_TEST
 

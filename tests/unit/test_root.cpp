@@ -34,7 +34,8 @@ std::vector<Sample> samples() {
         Program::files, {"serve", "/", "1000", "1000", "5,6", "/proc", "+/usr"}, true};
     StartProgram append{Program::files, {"append", "1", "1", "", "18", "/home/a", "out", ""}, true};
     StartProgram snapshot{Program::files, {"snapshot", "take", "1", "1", "", "n1.7", "/a"}, true};
-    MakeCapsule capsule{true, false, true, false, true, true, {"/a b", "/c"}, {"/home"}, "munge"};
+    MakeCapsule capsule{true, false, true,           false,     true,
+                        true, true,  {"/a b", "/c"}, {"/home"}, "munge"};
     StartCriu dump{false, false, 0, 1000, 100, {4, 5}}, restore{true, true, 3, 0, 0, {}};
     return {{StartProgram{Program::handshake, {}, false}, 1},
             {serve, 2},
