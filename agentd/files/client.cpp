@@ -240,7 +240,6 @@ Status Client::answered(const Talk::Message& message) {
     if (found < 0) return {};  // sent again, and answered twice
     const auto n = static_cast<uint32_t>(found);
     const fuse_in_header asked = slots_.head(n);
-    upstream_.answered(n, message.body, now_ns());
     const bool dropped = slots_.at(n).dropped != 0;
     if (!grants_nothing(asked.opcode) && !dropped) {
         fuse_out_header answer{};

@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernel/sys/host/clock.hpp"
-
 namespace souk::files {
 
 Status Upstream::connect(Fd stream, const Hello& hello) {
@@ -21,35 +19,16 @@ Status Upstream::connect(Fd stream, const Hello& hello) {
     say_.clear();
     // What has no answer, in the order in which it was taken.
     to_send_.clear();
-    reads_.clear();
-    window_.begin();
     for (uint32_t n = 0; n < slots; ++n)
         if (slots_.at(n).state == Slot::taken) queue(n);
-    for (auto* all : {&to_send_, &reads_})
-        std::sort(all->begin(), all->end(),
-                  [this](uint32_t a, uint32_t b) { return slots_.at(a).seq < slots_.at(b).seq; });
+    std::sort(to_send_.begin(), to_send_.end(),
+              [this](uint32_t a, uint32_t b) { return slots_.at(a).seq < slots_.at(b).seq; });
     const Head first{sizeof hello, Kind::hello, 0, slots_.acked()};
     iovec parts[2] = {{const_cast<Head*>(&first), sizeof first},
                       {const_cast<Hello*>(&hello), sizeof hello}};
     if (::writev(stream_.get(), parts, 2) != sizeof first + sizeof hello)
         return fail_errno("greet the server of files", errno);
     return {};
-}
-
-// 0: it is no read of the kernel's.
-uint64_t Upstream::read_bytes(uint32_t n) {
-    const fuse_in_header head = slots_.head(n);
-    if (head.opcode != FUSE_READ || head.unique == 0) return 0;
-    fuse_read_in in{};
-    std::memcpy(&in, slots_.data(n) + sizeof head, sizeof in);
-    return std::clamp<uint64_t>(in.size, 1, data_bytes_max);
-}
-
-void Upstream::queue(uint32_t n) { (read_bytes(n) > 0 ? reads_ : to_send_).push_back(n); }
-
-void Upstream::answered(uint32_t n, ByteView answer, int64_t now_ns) {
-    const uint64_t asked = read_bytes(n);
-    window_.answered(asked, answer.size(), now_ns - slots_.at(n).since_ns, now_ns);
 }
 
 uint64_t Upstream::ask(uint32_t n, ByteView request) {
@@ -59,8 +38,7 @@ uint64_t Upstream::ask(uint32_t n, ByteView request) {
     slot.seq = slots_.next_seq();
     slot.state = Slot::taken;
     slot.dropped = 1;
-    slot.since_ns = monotonic_now().ns;
-    to_send_.push_back(n);
+    queue(n);
     return slot.seq;
 }
 
@@ -93,25 +71,12 @@ Status Upstream::send_said() {
     return {};
 }
 
-// The server keeps its answers to what came after the oldest request without one (Head::acked), and
-// only so many.
-bool Upstream::read_was_overtaken() const {
-    constexpr uint64_t overtakes_max = slots / 2;
-    return !reads_.empty() &&
-           slots_.at(reads_.front()).seq + overtakes_max <= slots_.at(to_send_.front()).seq;
-}
-
 Status Upstream::send() {
     const auto later = [](int code) { return code == EAGAIN || code == EINTR; };
     if (!welcomed_) return {};
     tell_known();
     if (Status said = send_said(); !said) return later(said.error().code) ? Status{} : said;
-    while (!to_send_.empty() || read_may_go()) {
-        if (to_send_.empty() || (sent_ == 0 && read_was_overtaken())) {
-            to_send_.push_front(reads_.front());
-            window_.asked(read_bytes(reads_.front()), monotonic_now().ns);
-            reads_.pop_front();
-        }
+    while (!to_send_.empty()) {
         const uint32_t n = to_send_.front();
         const Slot& slot = slots_.at(n);
         if (sent_ == 0) sending_ = {slot.bytes, Kind::request, slot.seq, slots_.acked()};

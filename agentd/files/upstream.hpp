@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Upstream: a client's stream to the server of its files. What is taken in Slots is sent in the
 // order in which it was queued, and after a new stream all of it again that has no answer. What the
-// server says is given on, message by message, once it has greeted. What the kernel reads waits
-// here as ReadWindow says, and all else goes before it.
+// server says is given on, message by message, once it has greeted.
 //
 // Owned by the client. What fails: the stream; the client then waits for another.
 #pragma once
@@ -10,7 +9,6 @@
 #include <deque>
 #include <functional>
 
-#include "agentd/files/read_window.hpp"
 #include "agentd/files/slots.hpp"
 #include "agentd/files/talk.hpp"
 
@@ -30,15 +28,11 @@ class Upstream {
     bool welcomed() const { return welcomed_; }
     // It takes Prove.
     bool can_prove() const { return can_prove_; }
-    bool idle() const { return to_send_.empty() && reads_.empty(); }
-    bool wants_to_send() {
-        return welcomed_ && (!to_send_.empty() || !say_.empty() || read_may_go());
-    }
+    bool idle() const { return to_send_.empty(); }
+    bool wants_to_send() const { return welcomed_ && (!to_send_.empty() || !say_.empty()); }
 
     // A request that is taken.
-    void queue(uint32_t n);
-    // The answer to it has come.
-    void answered(uint32_t n, ByteView answer, int64_t now_ns);
+    void queue(uint32_t n) { to_send_.push_back(n); }
     // A request of the client's own, of which its kernel does not know, in a slot that is free. Its
     // number.
     uint64_t ask(uint32_t n, ByteView request);
@@ -52,9 +46,6 @@ class Upstream {
                    const std::function<Status(const Talk::Message&)>& take);
 
   private:
-    uint64_t read_bytes(uint32_t n);
-    bool read_may_go() { return !reads_.empty() && window_.has_room(read_bytes(reads_.front())); }
-    bool read_was_overtaken() const;
     Status take_welcome(const Talk::Message& message);
     Status send_said();
     void tell_known();
@@ -65,8 +56,7 @@ class Upstream {
     bool welcomed_ = false, can_prove_ = false, can_count_ = false;
     uint64_t known_ = 0, known_told_ = 0;  // since the stream began
     Bytes say_;
-    std::deque<uint32_t> to_send_, reads_;
-    ReadWindow window_;
+    std::deque<uint32_t> to_send_;
     // of the first of them: its head, and how much of head and body has left
     Head sending_;
     size_t sent_ = 0;

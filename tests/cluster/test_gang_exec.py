@@ -26,7 +26,8 @@ for n in range(int(sys.argv[1])):
     if n == 20 and rank.value == 0 and len(sys.argv) > 2:
         open(sys.argv[2], "w").close()
     time.sleep(0.01)
-print("rank", rank.value, "of", size.value, "in", os.environ["SOUK_COMPONENT"], *sums)
+line = ["rank", rank.value, "of", size.value, "in", os.environ["SOUK_COMPONENT"], *sums]
+os.write(1, (" ".join(map(str, line)) + "\\n").encode())  # in one piece
 mpi.MPI_Finalize()
 """
 
