@@ -117,7 +117,7 @@ MAKEFLAGS += --no-builtin-rules
 all: deps            ## build everything into build/bin (installs what is missing first)
 	@$(MAKE) --no-print-directory $(PARALLEL) bins
 
-bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit
+bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit $(BUILD)/bin/souk-demo
 
 deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
 	@scripts/deps
@@ -303,6 +303,11 @@ $(BUILD)/bin/souk-audit: $(AUDIT_SRCS) $(BUILD)/gen/version.inc
 	@cp $(AUDIT_SRCS) $(BUILD)/gen/souk-audit
 	@echo 'VERSION = "$(VERSION_TEXT)"' > $(BUILD)/gen/souk-audit/version.py
 	$(call say,ZIP,$@)$(PYTHON) -m zipapp -c -p /usr/bin/python3 -o $@ $(BUILD)/gen/souk-audit
+
+# The story, which `souk demo` starts.
+$(BUILD)/bin/souk-demo: scripts/demo
+	@mkdir -p $(@D)
+	@install -m 755 $< $@
 
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)
