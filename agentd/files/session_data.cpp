@@ -133,12 +133,34 @@ Session::Done Session::read(Words& words, Bytes& out) {
     return 0;
 }
 
+namespace {
+
+// What a kernel writes of a mapping goes where it says, also by a file that is open for appending.
+class NotAppending {
+  public:
+    NotAppending(int fd, bool of_mapping) : fd_(fd), flags_(of_mapping ? ::fcntl(fd, F_GETFL) : 0) {
+        if (appends()) (void)::fcntl(fd_, F_SETFL, flags_ & ~O_APPEND);
+    }
+    NotAppending(const NotAppending&) = delete;
+    NotAppending& operator=(const NotAppending&) = delete;
+    ~NotAppending() {
+        if (appends()) (void)::fcntl(fd_, F_SETFL, flags_);
+    }
+
+  private:
+    bool appends() const { return flags_ > 0 && (flags_ & O_APPEND) != 0; }
+    const int fd_, flags_;
+};
+
+}  // namespace
+
 Session::Done Session::write(Words& words, Bytes& out) {
     fuse_write_in in{};
     ByteView data;
     if (!words.take(in) || in.size > data_bytes_max || !words.bytes(data, in.size)) return -EINVAL;
     const Handle* h = handle(in.fh, false);
     if (!h) return -ESTALE;
+    const NotAppending here(h->fd.get(), (in.write_flags & FUSE_WRITE_CACHE) != 0);
     fuse_write_out done{};
     while (done.size < in.size) {
         const ssize_t n = ::pwrite(h->fd.get(), data.data() + done.size, in.size - done.size,

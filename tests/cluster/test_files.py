@@ -142,6 +142,16 @@ def test_appends_of_both_sides_lose_nothing(tree, here):
     assert sorted(said) == sorted(f"{w} {i}" for w in ("here", "there") for i in range(lines))
 
 
+def test_what_is_mapped_of_a_file_that_is_open_for_appending_goes_where_it_was(tree, here):
+    (here / "f").write_bytes(b"a" * 10000)
+    program = ("import mmap, os, sys\n"
+               "f = os.open(sys.argv[1], os.O_RDWR | os.O_APPEND)\n"
+               "m = mmap.mmap(f, 4096); m[:5] = b'first'; m.flush(); os.write(f, b'last')")
+    run("python3", "-c", program, here / "f")
+    wanted = b"first" + b"a" * 9995 + b"last"
+    assert (tree.home / here.name / "f").read_bytes() == wanted
+
+
 def test_a_full_disk_is_told_at_once(tmp_path):
     small = tmp_path / "home"
     small.mkdir()
