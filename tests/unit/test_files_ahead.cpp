@@ -311,7 +311,7 @@ START_TEST(so_many_writes_are_under_way_and_no_more) {
     // Errors that nobody has heard take room, too: each file keeps its own.
     Fixture g;
     for (uint64_t of = 1; of <= Slots::failed_max; ++of) g.answer(g.ahead(of), EIO);
-    g.write(ahead);
+    g.write(ahead, 4096, Slots::failed_max + 1);
     ck_assert(!ahead);
     for (uint64_t of = 1; of <= Slots::failed_max; ++of)
         ck_assert_int_eq(g.ask(FUSE_FLUSH, of), EIO);
