@@ -27,4 +27,12 @@ std::set<dev_t> network_devices(const std::string& mountinfo,
 // Asks no file server.
 std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
 
+// Which of them a process of another program is to sync (souk-files sync), as text. Pure.
+struct SyncWords {
+    std::set<dev_t> devices;
+    std::vector<pid_t> pids;
+};
+std::string sync_words(const SyncWords& words);
+Result<SyncWords> parse_sync_words(std::string_view text);
+
 }  // namespace souk
