@@ -37,7 +37,7 @@ void FrozenSteps::share(int image) {
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, hooks_.pids());
         if (pids.size() < 2) return {};
-        TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids)));
+        TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids), hooks_.open));
         return {};
     };
     if (auto started = start(); !started) return hooks_.failed(started.error());

@@ -36,6 +36,7 @@ class FrozenSteps {
         // Whether all that the job has written is at its home: said once, later. Who drops what is
         // returned hears nothing. Null: its files are not its home's, and nothing is said.
         std::function<std::shared_ptr<void>(std::function<void(const Status&)> done)> home;
+        OpenProcessFiles open = open_process_files;
     };
     FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
 
