@@ -2,9 +2,9 @@
 // FrozenSteps: what is done to a job's memory and files while it stands frozen and dumped, in
 // slices on the loop, which serves others meanwhile: what its processes share copy-on-write goes
 // into the image (checkpoint/shared_image.hpp); what it has written to files that other machines
-// see is synced, by a process of its own (agentd/files/program/sync.hpp), and is at its home; for an
-// image that stays, its memory goes into a file of the image (checkpoint/page_file.hpp). One step at
-// a time; each ends with its hook, or with `failed`.
+// see is synced, by a process of its own (agentd/files/program/sync.hpp), and is at its home; for
+// an image that stays, its memory goes into a file of the image (checkpoint/page_file.hpp). One
+// step at a time; each ends with its hook, or with `failed`.
 //
 // Owned by the Cell, which says which step comes next. What fails: a process that is gone, no room,
 // a file server that does not answer.

@@ -54,8 +54,8 @@ Result<bool> AheadWrites::settles(uint32_t n) {
         default:
             if (writes_.error(h.nodeid, *fh) == 0) return false;
     }
-    const int error = h.opcode == FUSE_FSYNC ? writes_.error_of(h.nodeid)
-                                             : writes_.error(h.nodeid, *fh);
+    const int error =
+        h.opcode == FUSE_FSYNC ? writes_.error_of(h.nodeid) : writes_.error(h.nodeid, *fh);
     TRY(answer(n, error));
     if (!outside) writes_.heard(h.nodeid, *fh);
     return true;
@@ -69,7 +69,8 @@ Bytes AheadWrites::answer_ahead(uint32_t n, int64_t now_ns, bool connected) {
     const bool may = connected && writes_.may_answer(n, now_ns);
     uint64_t fh = 0;
     Bytes answer;
-    if (may && opcode == FUSE_SETATTR) answer = made_.answer(whole, unix_now().ns / 1'000'000'000, fh);
+    if (may && opcode == FUSE_SETATTR)
+        answer = made_.answer(whole, unix_now().ns / 1'000'000'000, fh);
     if (may && opcode == FUSE_WRITE) answer = answer_write(whole);
     if (opcode == FUSE_WRITE || answer.empty()) made_.asked(whole);
     if (fh != 0)  // who hears of an error; the server looks at it with FATTR_FH alone
@@ -114,8 +115,8 @@ Bytes AheadWrites::as_told(uint32_t n, ByteView answer) {
     const bool asks = h.opcode == FUSE_FSYNC || h.opcode == FUSE_FLUSH;
     const auto fh = asks && said.error == 0 ? open_file_of(whole) : std::nullopt;
     if (!fh) return {};
-    const int error = h.opcode == FUSE_FSYNC ? writes_.error_of(h.nodeid)
-                                             : writes_.error(h.nodeid, *fh);
+    const int error =
+        h.opcode == FUSE_FSYNC ? writes_.error_of(h.nodeid) : writes_.error(h.nodeid, *fh);
     if (error == 0) return {};
     said.len = sizeof said;
     said.error = -error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // AheadWrites: the writes, and changes of attributes (made_files.hpp), that a client answers to its
-// kernel before the home has them (write_behind.hpp decides which), and what waits for them: closes,
-// and who asks whether all is at home. Owned by the client.
+// kernel before the home has them (write_behind.hpp decides which), and what waits for them:
+// closes, and who asks whether all is at home. Owned by the client.
 #pragma once
 
 #include <functional>

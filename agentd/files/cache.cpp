@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one cache; what of it is forgotten when stands beside what it keeps.
 #include "agentd/files/cache.hpp"
 
 #include <fcntl.h>

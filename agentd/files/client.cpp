@@ -25,7 +25,7 @@
 namespace souk::files {
 namespace {
 
-constexpr int64_t late_ns = 500'000'000;  // an answer; a signal then ends the call
+constexpr int64_t late_ns = 500'000'000;          // an answer; a signal then ends the call
 constexpr int64_t close_late_ns = 3'000'000'000;  // to a close: what was written is on its way
 constexpr int look_ms = 250;                      // while a signal waits for that
 constexpr int quiet_ms = 1000;                    // memory is given back then

@@ -23,10 +23,10 @@ namespace souk::files {
 struct Slot {
     enum State : uint32_t { free = 0, reading, taken };
     uint32_t state = free;
-    uint32_t bytes = 0;      // of the request
-    uint64_t seq = 0;        // its number in the talk with the server
-    // Its kernel has its answer already, or needs none: a signal, or one of the client's own. Ahead:
-    // a write; it may be that only who was killed meant to answer it.
+    uint32_t bytes = 0;  // of the request
+    uint64_t seq = 0;    // its number in the talk with the server
+    // Its kernel has its answer already, or needs none: a signal, or one of the client's own.
+    // Ahead: a write; it may be that only who was killed meant to answer it.
     enum Dropped : uint32_t { no = 0, yes, ahead };
     uint32_t dropped = no;
     uint32_t signalled = 0;  // 1: a signal came to who waits for it

@@ -185,8 +185,8 @@ bool opens_to_write(ByteView request) {
     fuse_in_header head{};
     uint32_t flags = 0;  // what opens begins with
     if (!take(request, head)) return false;
-    const bool opens = head.opcode == FUSE_OPEN || head.opcode == FUSE_CREATE ||
-                       head.opcode == FUSE_TMPFILE;
+    const bool opens =
+        head.opcode == FUSE_OPEN || head.opcode == FUSE_CREATE || head.opcode == FUSE_TMPFILE;
     return opens && take(request, flags) && (flags & O_ACCMODE) != O_RDONLY;
 }
 

@@ -44,7 +44,7 @@ class WriteWindow {
 
   private:
     uint64_t bytes_ = 2 << 20, out_ = 0;
-    bool limited_ = false;    // somebody had to wait since it grew last
+    bool limited_ = false;   // somebody had to wait since it grew last
     int64_t shrunk_ns_ = 0;  // what was sent before says no more than was known then
 };
 
@@ -85,7 +85,7 @@ class WriteBehind {
 
     Slots& slots_;
     WriteWindow window_;
-    std::set<uint64_t> closed_;  // open files of which writes are under way
+    std::set<uint64_t> closed_;                      // open files of which writes are under way
     std::unordered_map<uint64_t, uint32_t> writes_;  // of a node: how many are under way
     uint32_t count_ = 0, failed_ = 0;
     int64_t careful_until_ns_ = 0;

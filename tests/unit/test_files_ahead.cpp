@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: each order of writes, answers and ends is a case.
 // Which writes a client answers before the home has them, and what becomes of what the home says
 // against them.
 #include <fcntl.h>
@@ -456,9 +457,9 @@ START_TEST(what_may_be_refused_or_is_not_known_is_asked) {
 END_TEST
 
 START_TEST(what_changes_a_file_otherwise_ends_what_is_known_of_it) {
-    for (const uint32_t opcode : {FUSE_FALLOCATE, FUSE_RENAME, FUSE_RENAME2, FUSE_UNLINK, FUSE_LINK,
-                                  FUSE_COPY_FILE_RANGE, FUSE_SETXATTR, FUSE_FORGET, FUSE_FLUSH,
-                                  FUSE_RELEASE}) {
+    for (const uint32_t opcode :
+         {FUSE_FALLOCATE, FUSE_RENAME, FUSE_RENAME2, FUSE_UNLINK, FUSE_LINK, FUSE_COPY_FILE_RANGE,
+          FUSE_SETXATTR, FUSE_FORGET, FUSE_FLUSH, FUSE_RELEASE}) {
         Fixture f;
         make_file(f);
         fuse_release_in in{};

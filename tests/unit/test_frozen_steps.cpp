@@ -39,7 +39,7 @@ struct Frozen {
                            }}};
     bool waits_for_home = false;
     std::function<void(const Status&)> home;
-    Fd syncer;          // its end
+    Fd syncer;  // its end
     Result<Fd> start_syncer() {
         int pair[2];
         ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);

@@ -36,11 +36,11 @@ Status sync_all(Loop& loop, const std::vector<Fd>& files) {
     Status all;
     while (syncs.size() < files.size() || under_way > 0) {
         while (all && syncs.size() < files.size() && under_way < syncs_max) {
-            TRY_ASSIGN(Sync sync, loop.sync(files[syncs.size()].get(), 0, 0,
-                                            [&](const Status& synced) {
-                                                --under_way;
-                                                if (!synced) all = synced;
-                                            }));
+            TRY_ASSIGN(Sync sync,
+                       loop.sync(files[syncs.size()].get(), 0, 0, [&](const Status& synced) {
+                           --under_way;
+                           if (!synced) all = synced;
+                       }));
             syncs.push_back(std::move(sync));
             ++under_way;
         }
