@@ -44,19 +44,24 @@ void settle_socket(std::string_view kept, std::string_view name, bool runs) {
 }
 }  // namespace
 
-void settle_sockets(int parent, const std::string& image, bool runs) {
-    const Fd directory(::openat(parent, image.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    const auto list = directory ? read_file(directory.get(), kept_sockets_name, list_bytes_max)
-                                : Result<std::string>(fail(""));
-    if (!list) return;
-    for (size_t at = 0; at < list->size();) {
-        const size_t middle = list->find('\0', at),
-                     end = middle == list->npos ? middle : list->find('\0', middle + 1);
-        if (end == list->npos) break;
-        settle_socket(list->data() + at, list->data() + middle + 1, runs);
+bool has_kept_sockets(int image) {
+    struct stat st {};
+    return ::fstatat(image, kept_sockets_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
+Status settle_sockets(int image, bool runs) {
+    if (!has_kept_sockets(image)) return {};
+    TRY_ASSIGN(const std::string list, read_file(image, kept_sockets_name, list_bytes_max));
+    for (size_t at = 0; at < list.size();) {
+        const size_t middle = list.find('\0', at),
+                     end = middle == list.npos ? middle : list.find('\0', middle + 1);
+        if (end == list.npos) break;
+        settle_socket(list.data() + at, list.data() + middle + 1, runs);
         at = end + 1;
     }
-    (void)::unlinkat(directory.get(), kept_sockets_name, 0);
+    (void)::unlinkat(image, kept_sockets_name, 0);
+    return {};
 }
 
 }  // namespace souk

@@ -38,7 +38,20 @@ bool goes_precopy(uint64_t entry) {
 }
 }  // namespace
 
-PrecopySource::PrecopySource() : piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
+PrecopySource::PrecopySource(OpenProcessFiles open)
+    : open_(std::move(open)), piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
+
+void PrecopySource::expect(const std::vector<pid_t>& pids) {
+    expected_.clear();
+    std::vector<pid_t> fresh;
+    for (const pid_t pid : pids) {
+        const auto has = [pid](const auto& known) { return known.second.pid == pid; };
+        if (std::ranges::none_of(processes_, has)) fresh.push_back(pid);
+    }
+    if (fresh.empty()) return;
+    std::vector<Fd> marks = open_(fresh, ProcessFile::written_marks);
+    for (size_t i = 0; i < fresh.size(); ++i) expected_[fresh[i]] = std::move(marks[i]);
+}
 
 // A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and
 // disturb.
@@ -62,26 +75,30 @@ Result<bool> PrecopySource::tracks_itself(pid_t pid) {
 Status PrecopySource::look(const std::vector<pid_t>& pids) {
     std::map<pid_t, Process> now;
     left_bytes_ = 0;
-    for (const auto& [inside, pid] : pids_inside(pids)) {
+    std::vector<Fd> pagemaps = open_(pids, ProcessFile::page_map);
+    const auto inside = pids_inside(pids);
+    for (const auto& [number, pid] : inside) {
         const auto id = process_id(pid);
         if (!id) continue;
-        const auto known = processes_.find(inside);
+        const auto known = processes_.find(number);
         const bool same = known != processes_.end() && known->second.pid == pid &&
                           known->second.start_ticks == id->start_ticks;
-        Process& process = now[inside] = same ? std::move(known->second) : Process{};
+        Process& process = now[number] = same ? std::move(known->second) : Process{};
         process.pid = pid;
         process.start_ticks = id->start_ticks;
-        TRY(look_at(process));
+        const auto at = static_cast<size_t>(std::ranges::find(pids, pid) - pids.begin());
+        TRY(look_at(process, std::move(pagemaps[at])));
         left_bytes_ += process.left.size() * page_bytes;
     }
     processes_ = std::move(now);
     return {};
 }
 
-Status PrecopySource::look_at(Process& process) const {
+Status PrecopySource::look_at(Process& process, Fd pagemap) const {
     process.next = 0;
     process.left.clear();
-    TRY_ASSIGN(process.pagemap, open_at(AT_FDCWD, proc(process.pid, "pagemap"), O_RDONLY));
+    if (!pagemap) return fail(proc(process.pid, "pagemap") + " cannot be read");
+    process.pagemap = std::move(pagemap);
     TRY_ASSIGN(const std::string text,
                read_file(AT_FDCWD, proc(process.pid, "maps"), maps_bytes_max));
     TRY_ASSIGN(const ProcessMaps maps, parse_maps(text));
@@ -107,8 +124,15 @@ Status PrecopySource::look_at(Process& process) const {
 }
 
 Status PrecopySource::mark() {
-    for (const auto& [inside, process] : processes_)
-        TRY(write_file(AT_FDCWD, proc(process.pid, "clear_refs"), "4"));
+    for (auto& [inside, process] : processes_) {
+        if (const auto known = expected_.find(process.pid);
+            !process.marks && known != expected_.end())
+            process.marks = std::move(known->second);
+        if (!process.marks)
+            process.marks = std::move(open_({process.pid}, ProcessFile::written_marks)[0]);
+        TRY(write_all(process.marks.get(), "4", proc(process.pid, "clear_refs")));
+    }
+    expected_.clear();
     ended_ = false;
     piece_at_ = piece_end_ = 0;
     return {};

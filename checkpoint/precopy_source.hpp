@@ -9,11 +9,13 @@
 // what it had is not sent.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/reach.hpp"
 #include "checkpoint/sent_pages.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -21,7 +23,10 @@ namespace souk {
 
 class PrecopySource {
   public:
-    PrecopySource();
+    explicit PrecopySource(OpenProcessFiles open = open_process_files);
+    // Before the job stands still for a first look: opens what each of these processes, if it is
+    // new, is marked through. One that cannot be is met with again.
+    void expect(const std::vector<pid_t>& pids);
     // While the job stands still: looks at all of these processes, by their pids here. About 20 ns
     // a page.
     Status look(const std::vector<pid_t>& pids);
@@ -45,16 +50,19 @@ class PrecopySource {
         pid_t pid = 0;  // here
         uint64_t start_ticks = 0;
         Fd pagemap;  // of the address space at the last look
+        Fd marks;    // of the process; lasts through all its address spaces
         SentPages pages;
         std::vector<uint64_t> left;  // addresses
         size_t next = 0;
     };
     static Result<bool> tracks_itself(pid_t pid);
-    Status look_at(Process& process) const;
+    Status look_at(Process& process, Fd pagemap) const;
     void fill();
     void add(pid_t inside, Process& process, uint64_t pages_max);
 
+    OpenProcessFiles open_;
     std::map<pid_t, Process> processes_;  // by pid inside
+    std::map<pid_t, Fd> expected_;        // by pid here
     uint64_t left_bytes_ = 0, bytes_sent_ = 0;
     bool ended_ = true;  // the end of this round has been put
     std::unique_ptr<char[]> piece_;

@@ -46,7 +46,8 @@ void read_entries(int pagemap, uint64_t address, uint64_t* to) {
 }  // namespace
 
 Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory,
-                                                       const std::map<pid_t, pid_t>& pids) {
+                                                       const std::map<pid_t, pid_t>& pids,
+                                                       const OpenProcessFiles& open) {
     TRY_ASSIGN(Fd directory, duplicate(image_directory));
     std::unique_ptr<SharedImage> image(new SharedImage(std::move(directory)));
     SharedImage& s = *image;
@@ -68,12 +69,11 @@ Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory,
     ++s.number_;
     TRY_ASSIGN(s.pages_, SharedPages::open(std::move(maps)));
     TRY_ASSIGN(s.memory_, FrozenMemory::open(processes, pids));
-    for (const PageRange& p : processes) {
-        TRY_ASSIGN(
-            Fd pagemap,
-            open_at(AT_FDCWD, "/proc/" + std::to_string(pids.at(p.pid)) + "/pagemap", O_RDONLY));
-        s.pagemaps_.push_back(std::move(pagemap));
-    }
+    std::vector<pid_t> here;
+    for (const PageRange& p : processes) here.push_back(pids.at(p.pid));
+    s.pagemaps_ = open(here, ProcessFile::page_map);
+    if (std::ranges::any_of(s.pagemaps_, [](const Fd& map) { return !map; }))
+        return fail("the pages of its processes cannot be looked at");
     s.old_.resize(s.pagemaps_.size());
     return image;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint/frozen_memory.hpp"
+#include "checkpoint/reach.hpp"
 #include "checkpoint/shared_pages.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -22,8 +23,9 @@ namespace souk {
 class SharedImage {
   public:
     // `pids` as of pids_inside.
-    static Result<std::unique_ptr<SharedImage>> open(int image_directory,
-                                                     const std::map<pid_t, pid_t>& pids);
+    static Result<std::unique_ptr<SharedImage>> open(
+        int image_directory, const std::map<pid_t, pid_t>& pids,
+        const OpenProcessFiles& open = open_process_files);
     // About a millisecond of the work; false: it is done.
     Result<bool> step();
 

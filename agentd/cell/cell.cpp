@@ -57,8 +57,9 @@ Cell::Cell(CellSite& site, GuestJob job)
              {.tell_init = [this](Nanos until) { tell_lease(until); },
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
-               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}),
-      image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get()}, key_),
+               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}, site.reach),
+      image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get(), site.reach.settle},
+             key_),
       intake_(*site.loop, site.pages_possible, intake_hooks()),
       rounds_(log_, site.check_precopy, rounds_hooks()),
       criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
@@ -107,7 +108,9 @@ PrecopyRounds::Hooks Cell::rounds_hooks() {
     return {.pause = [this] { return lease_.pause(still_limit); },
             .resume = [this] { return lease_.resume(); },
             .pids = [this] { return pids(); },
-            .dropped = [this] { site_.precopy_dropped(key_); }};
+            .dropped = [this] { site_.precopy_dropped(key_); },
+            .open = [this](const std::vector<pid_t>& pids,
+                           ProcessFile file) { return open_files_in_proc(pids, file); }};
 }
 
 FrozenSteps::Hooks Cell::steps_hooks() {
@@ -121,6 +124,8 @@ FrozenSteps::Hooks Cell::steps_hooks() {
             },
         .written = [this](const ImageFile& pages) { finish_image(&pages); },
         .failed = [this](const Trouble& why) { fail_dump(why); },
+        .open = [this](const std::vector<pid_t>& pids,
+                       ProcessFile file) { return open_files_in_proc(pids, file); },
     };
 }
 

@@ -254,6 +254,7 @@ class Cell {
     void files_are_flushed();
     void dump_is_read(const Result<ImageFacts>& facts);
     void note_files();
+    std::vector<Fd> open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file);
     Status note_what_it_has(const ImageFacts& facts);
     void pages_are_shared();
     void drained(const CapsuleClient::Event& e);
@@ -323,7 +324,9 @@ class Cell {
     // The order of the steps.
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
-    std::map<pid_t, pid_t> stopped_;   // by a dump, as of pids_inside
+    std::map<pid_t, pid_t> stopped_;  // by a dump, as of pids_inside
+    // Of those, until they have been looked at.
+    std::pair<std::vector<pid_t>, std::vector<Fd>> page_maps_;
     std::optional<OpenFiles> files_;   // of those
     std::string expected_;             // of its home's files, before it was stopped
     std::optional<ImageFacts> facts_;  // of the image that is to be restored

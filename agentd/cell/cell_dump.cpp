@@ -5,6 +5,8 @@
 // (frozen_steps.hpp) before the job is told held.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
 #include "checkpoint/core_image.hpp"
@@ -72,6 +74,7 @@ uint64_t Cell::worth_precopy(double link_bytes_per_s, Epoch to) {
 
 Result<PrecopySource*> Cell::precopy_round() {
     if (!job_group_) return nullptr;
+    page_maps_ = {};
     return rounds_.round();
 }
 
@@ -158,11 +161,25 @@ void Cell::dump_is_read(const Result<ImageFacts>& facts) {
 // in a file without a name, which a look leaves out; its log is left out when it is closed.
 void Cell::note_files() {
     files_.reset();
+    page_maps_ = {};
     if (!job_group_) return;  // a machine without control groups does not say which are its
     const auto all = pids();
     if (!all) return;  // said when it is held
     stopped_ = pids_inside(*all);
+    if (dump_.live()) page_maps_ = {*all, site_.reach.open(*all, ProcessFile::page_map)};
     if (auto files = open_files_of(stopped_, laid_over(job_.spec))) files_ = std::move(*files);
+}
+
+// Of who stands stopped for good they were opened while CRIU dumped: no process maps anew.
+std::vector<Fd> Cell::open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file) {
+    std::vector<Fd> all;
+    const auto& [known, maps] = page_maps_;
+    for (const pid_t pid : pids) {
+        const auto at = static_cast<size_t>(std::ranges::find(known, pid) - known.begin());
+        if (file != ProcessFile::page_map || at == known.size() || !maps[at]) break;
+        if (auto copy = duplicate(maps[at].get())) all.push_back(std::move(*copy));
+    }
+    return all.size() == pids.size() ? std::move(all) : site_.reach.open(pids, file);
 }
 
 Status Cell::note_what_it_has(const ImageFacts& facts) {
@@ -193,6 +210,7 @@ void Cell::pages_are_shared() {
         }
         rounds_.dirty().save(image_.fd());
     }
+    page_maps_ = {};
     if (auto armed = arm_expired_timerfds(image_.fd()); !armed)
         log_.warning("timers are not mended", armed.error());
     if (!link_.tell(&CapsuleClient::drain, image_.fd()))
@@ -206,7 +224,7 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (e.value != 0) return fail_dump(e.trouble());
     // the end of what is frozen to disk sends it
     if (image_.on_disk()) return dump_.for_checkpoint() ? files_are_flushed() : write_image();
-    steps_.flush();
+    steps_.flush(site_.reach.take);
 }
 
 // Of a checkpoint.

@@ -42,7 +42,7 @@ Result<uint64_t> bytes_free(int directory) {
 
 CellImage::CellImage(Loop& loop, Places places, GuestKey key)
     : loop_(loop),
-      places_(places),
+      places_(std::move(places)),
       key_(std::move(key)),
       on_disk_(::faccessat(places_.disk, key_.text().c_str(), F_OK, 0) == 0) {}
 
@@ -166,6 +166,12 @@ Status CellImage::link_from(int other, const Manifest& manifest, const DiskKey& 
     return {};
 }
 
+void CellImage::settle(int parent, const std::string& name, bool job_has_sockets) const {
+    const auto image = open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (image && has_kept_sockets(image->get()))
+        (void)places_.settle(image->get(), job_has_sockets);
+}
+
 Status CellImage::drop(bool job_has_sockets) {
     drop_.cancel();
     keeping_.reset();
@@ -174,7 +180,7 @@ Status CellImage::drop(bool job_has_sockets) {
     if (none_) return {};
     for (const int parent : {places_.memory, places_.disk}) {
         for (const char* suffix : {"", ".part"})
-            settle_sockets(parent, key_.text() + suffix, job_has_sockets);
+            settle(parent, key_.text() + suffix, job_has_sockets);
     }
     (void)remove_image(places_.memory, key_.text());
     Status kept;

@@ -18,6 +18,7 @@
 #include "agentd/core/guest_io.hpp"
 #include "checkpoint/encrypted_file.hpp"
 #include "checkpoint/images.hpp"
+#include "checkpoint/kept_sockets.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
@@ -30,6 +31,7 @@ class CellImage {
         int disk = -1;
         int memory = -1;
         int refused = -1;  // of images that were refused; none: they are not kept
+        std::function<Status(int image, bool runs)> settle = settle_sockets;
     };
     // It is on disk if one of that name is there.
     CellImage(Loop& loop, Places places, GuestKey key);
@@ -90,6 +92,7 @@ class CellImage {
     void later(Nanos after, std::function<void()> drop);
 
   private:
+    void settle(int parent, const std::string& name, bool job_has_sockets) const;
     struct Keeping {
         Manifest manifest;
         std::function<void(const Status&)> done;

@@ -13,15 +13,19 @@
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/expected_files.hpp"
 #include "checkpoint/restored.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 namespace {
 constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
 
 // As souk-init has it for a job that begins; an image may come from a node of before that.
-void die_first(pid_t pid) {
-    (void)write_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/oom_score_adj",
-                     std::to_string(SOUK_OOM_FIRST));
+void die_first(pid_t pid, const Reach& reach) {
+    constexpr int first = SOUK_OOM_FIRST;
+    const auto now = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/oom_score_adj");
+    if (!now || leading_number<int>(*now) == first) return;
+    const std::vector<Fd> file = reach.open({pid}, ProcessFile::oom_score);
+    if (file[0]) (void)write_all(file[0].get(), std::to_string(first), "oom_score_adj");
 }
 
 }  // namespace
@@ -152,7 +156,7 @@ Status Cell::check_files() const {
     if (!job_group_) return {};  // a machine without control groups does not say which are its
     TRY_ASSIGN(const auto all, pids());
     for (const pid_t pid : all) {
-        die_first(pid);
+        die_first(pid, site_.reach);
         if (job_.spec.launch.uid != 0) TRY(lower_limits(pid, site_.limits_max));
     }
     return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec));

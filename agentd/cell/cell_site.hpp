@@ -17,6 +17,7 @@
 #include "checkpoint/criu.hpp"
 #include "checkpoint/images.hpp"
 #include "checkpoint/pages.hpp"
+#include "checkpoint/reach.hpp"
 #include "kernel/sys/host/cpu_awake.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -54,6 +55,7 @@ struct CellSite {
     Fd refused;                            // of those that were refused, on that disk
     std::string init_path;
     std::function<Result<Capsule>(const CapsuleOptions&)> make_capsule = Capsule::spawn;
+    Reach reach;  // into the processes of jobs
     CriuTool* criu = nullptr;
     inspect::Inspectors* inspectors = nullptr;  // who read images
     CpuAwake* awake = nullptr;                  // null: its owner wants processors to sleep

@@ -28,7 +28,7 @@ void FrozenSteps::share(int image) {
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, hooks_.pids());
         if (pids.size() < 2) return {};
-        TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids)));
+        TRY_ASSIGN(sharing_, SharedImage::open(image, pids_inside(pids), hooks_.open));
         return {};
     };
     if (auto started = start(); !started) return hooks_.failed(started.error());
@@ -48,10 +48,10 @@ void FrozenSteps::share_more() {
 // -------------------------------------------------------------------------------------------------
 // its files
 
-void FrozenSteps::flush() {
+void FrozenSteps::flush(const std::function<Result<Fd>(const Pidfd&, int)>& take) {
     flush_ = std::make_unique<Flush>();
     if (!devices_.empty())
-        if (const auto pids = hooks_.pids()) flush_->files = written_files(*pids, devices_);
+        if (const auto pids = hooks_.pids()) flush_->files = written_files(*pids, devices_, take);
     flush_next();
 }
 

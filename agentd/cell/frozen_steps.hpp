@@ -30,6 +30,7 @@ class FrozenSteps {
         std::function<void()> shared, flushed;
         std::function<void(const ImageFile& pages)> written;
         std::function<void(const Trouble& why)> failed;
+        OpenProcessFiles open = open_process_files;
     };
     FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
 
@@ -39,7 +40,8 @@ class FrozenSteps {
     void forget_mounts() { devices_.clear(); }
 
     void share(int image);
-    void flush();
+    // `take`: as Reach has it.
+    void flush(const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
     void write(int image, const PageFileWrite::Target& to);
     // How far that is; none: it is not under way.
     struct Progress {

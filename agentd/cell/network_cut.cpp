@@ -37,9 +37,9 @@ Status NetworkCut::check() const {
 
 Status NetworkCut::make(const Capsule& capsule, bool shut) {
     if (!job_.own) return {};
-    TRY_ASSIGN(const Fd inside, capsule.net_namespace());
-    TRY_ASSIGN(port_,
-               JobPort::make(*network_, job_.address, port_name(job_.name), inside.get(), shut));
+    TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
+    TRY_ASSIGN(port_, JobPort::make(*network_, job_.address, port_name(job_.name),
+                                    std::move(inside), shut));
     shut_ = shut;
     if (!shut) (void)port_->announce();
     return {};
@@ -48,8 +48,8 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
 void NetworkCut::find(const Capsule& capsule, bool shut) {
     if (!job_.own) return;
     const auto find = [&]() -> Status {
-        TRY_ASSIGN(const Fd inside, capsule.net_namespace());
-        TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), inside.get()));
+        TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
+        TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), std::move(inside)));
         shut_ = shut;
         return shut ? Status{} : port_->open();
     };
@@ -114,7 +114,7 @@ void NetworkCut::drop() {
 }
 
 void NetworkCut::mend(const std::vector<pid_t>& pids) const {
-    if (port_) (void)end_tcp_repair(pids);
+    if (port_) (void)end_tcp_repair(pids, reach_.take);
 }
 
 }  // namespace souk

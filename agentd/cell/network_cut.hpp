@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agentd/cell/job_log.hpp"
+#include "checkpoint/reach.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/frame_hold.hpp"
 #include "kernel/sys/net/job_port.hpp"
@@ -30,8 +31,13 @@ class NetworkCut {
         Ipv4 address;
     };
     // `network` of this node; none: a job with a network of its own is refused.
-    NetworkCut(Loop& loop, JobLog log, const std::optional<JobNetwork>& network, Job job)
-        : loop_(loop), log_(std::move(log)), network_(network), job_(std::move(job)) {}
+    NetworkCut(Loop& loop, JobLog log, const std::optional<JobNetwork>& network, Job job,
+               const Reach& reach)
+        : loop_(loop),
+          log_(std::move(log)),
+          network_(network),
+          job_(std::move(job)),
+          reach_(reach) {}
 
     // Whether this node has a place in its network for the job.
     Status check() const;
@@ -60,6 +66,7 @@ class NetworkCut {
     JobLog log_;
     const std::optional<JobNetwork>& network_;
     Job job_;
+    const Reach& reach_;
     std::optional<JobPort> port_;
     bool shut_ = false;
     std::optional<FrameHold> frames_;  // at a source, while it is cut off

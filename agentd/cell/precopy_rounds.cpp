@@ -73,7 +73,7 @@ void PrecopyRounds::expect() {
 }
 
 void PrecopyRounds::begin(Epoch to, uint64_t memory_bytes) {
-    rounds_ = std::make_unique<Rounds>();
+    rounds_ = std::make_unique<Rounds>(hooks_.open);
     rounds_->to = to;
     rounds_->facts.memory_bytes = memory_bytes;
 }
@@ -96,6 +96,7 @@ Result<bool> PrecopyRounds::look(Nanos stopped) {
 Result<PrecopySource*> PrecopyRounds::round() {
     if (!rounds_) return nullptr;
     Rounds& r = *rounds_;
+    if (const auto pids = hooks_.pids()) r.source.expect(*pids);
     const Nanos stopped = Loop::now();
     if (r.began.ns == 0) r.began = stopped;
     TRY(hooks_.pause());

@@ -44,6 +44,7 @@ class PrecopyRounds {
         std::function<Status()> pause, resume;
         std::function<Result<std::vector<pid_t>>()> pids;
         std::function<void()> dropped;  // nothing of it is read any more
+        OpenProcessFiles open = open_process_files;
     };
     // check: what was sent is compared with the frozen job's memory before it is used.
     PrecopyRounds(JobLog log, bool check, Hooks hooks)
@@ -70,6 +71,7 @@ class PrecopyRounds {
 
   private:
     struct Rounds {
+        explicit Rounds(const OpenProcessFiles& open) : source(open) {}
         Epoch to;  // for whom
         PrecopySource source;
         RoundFacts facts;

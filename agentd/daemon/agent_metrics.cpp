@@ -9,9 +9,10 @@ namespace souk {
 
 Status Agent::open_metrics() {
     if (!config_.status_file.empty())
-        status_file_ =
-            std::make_unique<StatusFile>(loop_, log_, "agentd", config_.status_file,
-                                         config_.status_every, [this] { return status_lines(); });
+        status_file_ = std::make_unique<StatusFile>(
+            loop_, log_, "agentd", config_.status_file, config_.status_every,
+            [this] { return status_lines(); },
+            [this](const std::string&, std::string_view text) { return root_.put_status(text); });
     if (config_.metrics.empty()) return {};
     metrics_page_ = std::make_unique<MetricsPage>(loop_, [this] { return metrics(); });
     if (const Status listens = metrics_page_->listen(config_.metrics); !listens)

@@ -10,6 +10,7 @@
 
 #include "agentd/files/client.hpp"
 #include "agentd/files/slots.hpp"
+#include "kernel/sys/process/init_protocol.h"
 
 namespace souk {
 namespace {
@@ -85,7 +86,9 @@ void GuestFiles::start(const GuestKey& key) {
 }
 
 Status GuestFiles::start_now(const GuestKey& key, Client& client) {
-    TRY_ASSIGN(const auto kept, Capsule::files(client.init));
+    // As souk-init keeps them.
+    TRY_ASSIGN(const Fd fuse, take_(client.init, SOUK_FILES_FD));
+    TRY_ASSIGN(const Fd slots, take_(client.init, SOUK_FILES_FD + 1));
     int pair[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return fail_errno("socketpair", errno);
@@ -93,7 +96,7 @@ Status GuestFiles::start_now(const GuestKey& key, Client& client) {
     const Fd theirs(pair[1]);
     TRY_ASSIGN(client.process,
                start_({"client", std::to_string(client.uid), std::to_string(client.gid)},
-                      {kept.first.get(), kept.second.get(), theirs.get()}, false));
+                      {fuse.get(), slots.get(), theirs.get()}, false));
     client.watch.close();
     client.control = std::move(ours);
     give_contents(client);

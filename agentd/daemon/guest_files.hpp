@@ -5,6 +5,7 @@
 // another. Owned by the GuestHost.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -21,10 +22,13 @@ namespace souk {
 
 class GuestFiles {
   public:
-    GuestFiles(Loop& loop, Log& log, Peers& peers, ContentStoreOptions contents)
+    // `take`: as Reach has it.
+    using Take = std::function<Result<Fd>(const Pidfd&, int)>;
+    GuestFiles(Loop& loop, Log& log, Peers& peers, Take take, ContentStoreOptions contents)
         : loop_(loop),
           log_(log),
           peers_(peers),
+          take_(std::move(take)),
           start_(contents.start),
           contents_(loop, log, std::move(contents), [this] { give_contents(); }) {}
 
@@ -66,6 +70,7 @@ class GuestFiles {
     Loop& loop_;
     Log& log_;
     Peers& peers_;
+    const Take take_;
     const StartFiles start_;
     ContentStore contents_;
     std::map<GuestKey, Client> clients_;

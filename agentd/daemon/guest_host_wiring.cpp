@@ -15,6 +15,7 @@ void GuestHost::wire_cells() {
     site_.log = &log_;
     site_.criu = &criu_;
     site_.make_capsule = [this](const CapsuleOptions& how) { return root_.capsule(how); };
+    site_.reach = root_.reach();
     site_.inspectors = &inspectors_;
     site_.disk_secret = [this](const GuestKey& key) { return secrets_.find(key); };
     site_.image_refused = [this](const GuestKey& key, const std::string& why) {
@@ -150,7 +151,7 @@ StartFiles GuestHost::start_files() {
 
 void GuestHost::wire_files() {
     files_ = std::make_unique<GuestFiles>(
-        loop_, log_, peers_,
+        loop_, log_, peers_, site_.reach.take,
         ContentStoreOptions{config_.state + "/contents",
                             static_cast<uint64_t>(config_.contents_mb) << 20, start_files()});
     site_.files_made = [] { return GuestFiles::make(); };

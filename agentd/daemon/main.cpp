@@ -132,7 +132,7 @@ Status serve(Log& log, Config& config, ConfigText& text, const std::string& file
     };
     TRY_ASSIGN(const EndSignals signals,
                watch_end_signals(loop, end, [&] { reload(log, agent, text, file); }));
-    TRY(root.start(config.criu.empty() ? criu_root() : config.criu));
+    TRY(root.start(config.criu.empty() ? criu_root() : config.criu, config.status_file));
     TRY(agent.begin([&] {
         if (auto told = notify_ready(); !told)
             log.warning("the service manager is not told", {{"WHY", told.error()}});

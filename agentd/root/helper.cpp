@@ -17,14 +17,15 @@ constexpr Nanos start_limit = Nanos::from_s(10), answer_limit = Nanos::from_s(30
 
 }  // namespace
 
-Status Helper::start(const std::string& criu) {
+Status Helper::start(const std::string& criu, const std::string& status_file) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return fail_errno("socketpair", errno);
     socket_ = Fd(ends[0]);
     {
         const Fd theirs(ends[1]);
-        TRY_ASSIGN(process_, start_program("souk-root", {criu}, {theirs.get()}, false));
+        TRY_ASSIGN(process_,
+                   start_program("souk-root", {criu, status_file}, {theirs.get()}, false));
     }
     if (const auto begun = hear(start_limit); !begun)
         return wrap("souk-root does not begin", begun.error());
@@ -42,7 +43,8 @@ Result<Helper::Answer> Helper::hear(Nanos wait_max) const {
             TRY_ASSIGN(const Told told, parse_told(std::string_view(room.data(), packet->bytes)));
             if (const auto* const no = std::get_if<Refused>(&told))
                 return tl::unexpected(Error{no->code, no->why});
-            return Answer{std::get<Started>(told), std::move(packet->descriptors)};
+            const auto* const started = std::get_if<Started>(&told);
+            return Answer{started ? *started : Started{}, std::move(packet->descriptors)};
         }
         pollfd p{socket_.get(), POLLIN, 0};
         const int64_t left_ms = (limit - monotonic_now()).ns / 1'000'000;
@@ -64,10 +66,13 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
         return wrap("ask souk-root", why);
     }
     auto answer = hear(answer_limit);
+    const bool starts = std::holds_alternative<StartProgram>(asked) ||
+                        std::holds_alternative<MakeCapsule>(asked) ||
+                        std::holds_alternative<StartCriu>(asked);
     // It may be on its way: another request would get it.
     if (!answer && (answer.error().code == ETIMEDOUT || answer.error().code == EPIPE))
         end(answer.error().message);
-    if (answer && answer->descriptors.size() != wanted) {
+    if (answer && (answer->descriptors.size() != wanted || (answer->started.pid > 0) != starts)) {
         end("it answers another question");
         return fail("souk-root: not what was asked for");
     }
@@ -118,6 +123,57 @@ Result<Pidfd> Helper::criu(const CriuLaunch& how) {
                           how.user.uid, how.user.gid,    how.user.groups};
     TRY_ASSIGN(Answer answer, ask(asked, fds, 1));
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
+}
+
+// As many at once as a packet takes. It refuses all of them where one has ended: then one by one.
+std::vector<Fd> Helper::open_files(const std::vector<pid_t>& pids, ProcessFile file) {
+    std::vector<Fd> all;
+    for (size_t from = 0; from < pids.size(); from += descriptors_max) {
+        const size_t count = std::min(descriptors_max, pids.size() - from);
+        std::vector<Pidfd> processes(count);
+        std::vector<int> fds;
+        for (size_t i = 0; i < count; ++i) {
+            if (auto process = Pidfd::open(pids[from + i])) processes[i] = std::move(*process);
+            fds.push_back(processes[i].get());
+        }
+        auto together = ask(OpenFile{file}, fds, count);
+        for (size_t i = 0; i < count; ++i) {
+            if (together) {
+                all.push_back(std::move(together->descriptors[i]));
+                continue;
+            }
+            auto alone = processes[i] ? ask(OpenFile{file}, {fds[i]}, 1)
+                                      : Result<Answer>(fail("it has ended"));
+            all.push_back(alone ? std::move(alone->descriptors[0]) : Fd());
+        }
+    }
+    return all;
+}
+
+Reach Helper::reach() {
+    const auto one = [this](const Asked& asked, const Pidfd& process) -> Result<Fd> {
+        TRY_ASSIGN(Answer answer, ask(asked, {process.get()}, 1));
+        return std::move(answer.descriptors[0]);
+    };
+    return {
+        .open = [this](const std::vector<pid_t>& pids,
+                       ProcessFile file) { return open_files(pids, file); },
+        .take = [one](const Pidfd& p,
+                      int number) { return one(TakeDescriptor{static_cast<uint32_t>(number)}, p); },
+        .network = [this](const Pidfd& init) -> Result<JobInside> {
+            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 3));
+            auto& d = answer.descriptors;
+            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2])};
+        },
+        .settle = [this](int image, bool runs) -> Status {
+            TRY_ASSIGN([[maybe_unused]] const Answer done, ask(SettleSockets{runs}, {image}, 0));
+            return {};
+        }};
+}
+
+Status Helper::put_status(std::string_view text) {
+    TRY_ASSIGN([[maybe_unused]] const Answer done, ask(PutStatus{std::string(text)}, {}, 0));
+    return {};
 }
 
 }  // namespace souk::root

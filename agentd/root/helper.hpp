@@ -22,20 +22,24 @@ class Helper {
     using Lost = std::function<void(const std::string& why)>;
     Helper(Loop& loop, Lost lost) : loop_(loop), lost_(std::move(lost)) {}
     // Before anything is read from the network. `criu`: where CRIU is installed.
-    Status start(const std::string& criu);
+    // `status_file`: that put_status() writes; empty: none.
+    Status start(const std::string& criu, const std::string& status_file = {});
 
     Result<Pidfd> program(Program program, const std::vector<std::string>& words,
                           const std::vector<int>& fds, bool session);
     Result<Capsule> capsule(const CapsuleOptions& options);
     Result<Pidfd> criu(const CriuLaunch& how);
+    Reach reach();
+    Status put_status(std::string_view text);
 
   private:
     struct Answer {
-        Started started;
+        Started started;  // of a process
         std::vector<Fd> descriptors;
     };
     Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
     Result<Answer> hear(Nanos wait_max) const;
+    std::vector<Fd> open_files(const std::vector<pid_t>& pids, ProcessFile file);
     void end(const std::string& why);
 
     Loop& loop_;

@@ -6,11 +6,24 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/packing.hpp"
 #include "kernel/base/text.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 
 namespace souk::root {
 namespace {
 
-enum class Kind : uint8_t { program = 1, capsule = 2, criu = 3, started = 16, refused = 17 };
+enum class Kind : uint8_t {
+    program = 1,
+    capsule = 2,
+    criu = 3,
+    open = 4,
+    network = 5,
+    take = 6,
+    settle = 7,
+    status = 8,
+    started = 16,
+    refused = 17,
+    done = 18
+};
 
 struct Writer : PackWriter {
     explicit Writer(Kind kind) { number(static_cast<uint8_t>(kind), 1); }
@@ -83,6 +96,23 @@ StartCriu read_criu(Reader& r) {
     return c;
 }
 
+OpenFile read_open(Reader& r) {
+    const uint64_t file = r.number(1);
+    if (file < 1 || file > 3) r.whole = false;
+    return {static_cast<ProcessFile>(file)};
+}
+
+Status check_one(size_t descriptors, size_t wanted) {
+    return descriptors == wanted ? Status{} : Status(fail("a request with other descriptors"));
+}
+Status check(const OpenFile&, size_t n) {
+    return n == 0 || n > descriptors_max ? check_one(n, 1) : Status{};
+}
+Status check(const OpenNetwork&, size_t n) { return check_one(n, 1); }
+Status check(const TakeDescriptor&, size_t n) { return check_one(n, 1); }
+Status check(const SettleSockets&, size_t n) { return check_one(n, 1); }
+Status check(const PutStatus&, size_t n) { return check_one(n, 0); }
+
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
     if (!p.words.empty() || p.session || descriptors != 1)
@@ -147,25 +177,25 @@ bool fits(char kind, std::string_view word) {
 
 }  // namespace
 
-std::string pack(const Asked& asked) {
-    if (const auto* p = std::get_if<StartProgram>(&asked)) {
-        Writer w(Kind::program);
-        w.number(static_cast<uint8_t>(p->program), 1);
-        w.words(p->words);
-        w.number(p->session, 1);
-        return w.bytes;
-    }
-    if (const auto* c = std::get_if<MakeCapsule>(&asked)) {
-        Writer w(Kind::capsule);
-        for (const bool flag : {c->own_net, c->private_tmp, c->check_access, c->home_tree, c->hosts,
-                                c->files, c->cgroup})
-            w.number(flag, 1);
-        w.words(c->laid_over);
-        w.words(c->hidden);
-        w.text(c->run_keep);
-        return w.bytes;
-    }
-    const auto& c = std::get<StartCriu>(asked);
+namespace {
+std::string pack_one(const StartProgram& p) {
+    Writer w(Kind::program);
+    w.number(static_cast<uint8_t>(p.program), 1);
+    w.words(p.words);
+    w.number(p.session, 1);
+    return w.bytes;
+}
+std::string pack_one(const MakeCapsule& c) {
+    Writer w(Kind::capsule);
+    for (const bool flag :
+         {c.own_net, c.private_tmp, c.check_access, c.home_tree, c.hosts, c.files, c.cgroup})
+        w.number(flag, 1);
+    w.words(c.laid_over);
+    w.words(c.hidden);
+    w.text(c.run_keep);
+    return w.bytes;
+}
+std::string pack_one(const StartCriu& c) {
     Writer w(Kind::criu);
     w.number(c.restores, 1);
     w.number(c.cgroup, 1);
@@ -176,8 +206,49 @@ std::string pack(const Asked& asked) {
     for (const uint32_t group : c.groups) w.number(group, 4);
     return w.bytes;
 }
+std::string pack_one(const OpenFile& o) {
+    Writer w(Kind::open);
+    w.number(static_cast<uint8_t>(o.file), 1);
+    return w.bytes;
+}
+std::string pack_one(const OpenNetwork&) { return Writer(Kind::network).bytes; }
+std::string pack_one(const TakeDescriptor& t) {
+    Writer w(Kind::take);
+    w.number(t.number, 4);
+    return w.bytes;
+}
+std::string pack_one(const SettleSockets& s) {
+    Writer w(Kind::settle);
+    w.number(s.runs, 1);
+    return w.bytes;
+}
+std::string pack_one(const PutStatus& p) {
+    Writer w(Kind::status);
+    w.text(p.text);
+    return w.bytes;
+}
+
+Asked read_asked(Reader& r) {
+    switch (static_cast<Kind>(r.number(1))) {
+        case Kind::program: return read_program(r);
+        case Kind::capsule: return read_capsule(r);
+        case Kind::criu: return read_criu(r);
+        case Kind::open: return read_open(r);
+        case Kind::network: return OpenNetwork{};
+        case Kind::take: return TakeDescriptor{static_cast<uint32_t>(r.number(4))};
+        case Kind::settle: return SettleSockets{r.flag()};
+        case Kind::status: return PutStatus{r.text(status_bytes_max)};
+        default: r.whole = false; return {};
+    }
+}
+}  // namespace
+
+std::string pack(const Asked& asked) {
+    return std::visit([](const auto& what) { return pack_one(what); }, asked);
+}
 
 std::string pack(const Told& told) {
+    if (std::holds_alternative<Done>(told)) return Writer(Kind::done).bytes;
     if (const auto* s = std::get_if<Started>(&told)) {
         Writer w(Kind::started);
         w.number(static_cast<uint32_t>(s->pid), 4);
@@ -193,16 +264,7 @@ std::string pack(const Told& told) {
 
 Result<Asked> parse_asked(std::string_view packet, size_t descriptors) {
     Reader r(packet);
-    const auto kind = static_cast<Kind>(r.number(1));
-    Asked asked;
-    if (kind == Kind::program)
-        asked = read_program(r);
-    else if (kind == Kind::capsule)
-        asked = read_capsule(r);
-    else if (kind == Kind::criu)
-        asked = read_criu(r);
-    else
-        return no_request();
+    Asked asked = read_asked(r);
     if (!r.good()) return no_request();
     TRY(std::visit([&](const auto& what) { return check(what, descriptors); }, asked));
     return asked;
@@ -218,6 +280,8 @@ Result<Told> parse_told(std::string_view packet) {
         s.start_ticks = r.number(8);
         if (s.pid <= 0) r.whole = false;
         told = s;
+    } else if (kind == Kind::done) {
+        told = Done{};
     } else {
         const auto code = static_cast<int32_t>(r.number(4));
         told = Refused{code, blank_controls(r.text(why_bytes_max))};

@@ -2,8 +2,10 @@
 // What agentd asks of souk-root, on a socket of packets (SOCK_SEQPACKET), one request at a time,
 // and what comes back:
 //
-//   agentd:     program, capsule, criu (each with the descriptors that it names, SCM_RIGHTS)
-//   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), refused
+//   agentd:     program, capsule, criu, open, network, take, settle, status (each with the
+//               descriptors that it names, SCM_RIGHTS)
+//   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
+//               was opened), refused
 //
 // The list is closed: souk-root does nothing else. It does not trust agentd, which reads what comes
 // over the network: a request is one of these in every byte and in the number of its descriptors,
@@ -17,12 +19,14 @@
 #include <vector>
 
 #include "checkpoint/launch.hpp"
+#include "checkpoint/reach.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk::root {
 
 inline constexpr size_t packet_bytes_max = 128 << 10, why_bytes_max = 4096;
 inline constexpr size_t words_max = 4096, word_bytes_max = 64 << 10, groups_max = 16384;
+inline constexpr size_t status_bytes_max = 64 << 10;
 
 // One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
 enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
@@ -52,7 +56,32 @@ struct StartCriu {
     std::vector<uint32_t> groups;
     bool operator==(const StartCriu&) const = default;
 };
-using Asked = std::variant<StartProgram, MakeCapsule, StartCriu>;
+
+// checkpoint/reach.hpp says what these are. Descriptor: a pidfd of a process of a capsule; of
+// OpenFile one for each that is to be opened, answered in their order.
+struct OpenFile {
+    ProcessFile file{};
+    bool operator==(const OpenFile&) const = default;
+};
+struct OpenNetwork {  // of its souk-init; answered as JobInside
+    bool operator==(const OpenNetwork&) const = default;
+};
+struct TakeDescriptor {
+    uint32_t number = 0;
+    bool operator==(const TakeDescriptor&) const = default;
+};
+// Descriptor: an image's directory.
+struct SettleSockets {
+    bool runs = false;
+    bool operator==(const SettleSockets&) const = default;
+};
+// The status file of the configuration; empty: it is removed. No descriptor.
+struct PutStatus {
+    std::string text;
+    bool operator==(const PutStatus&) const = default;
+};
+using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
+                           TakeDescriptor, SettleSockets, PutStatus>;
 
 struct Started {
     int32_t pid = 0;
@@ -64,7 +93,10 @@ struct Refused {
     std::string why;  // one line
     bool operator==(const Refused&) const = default;
 };
-using Told = std::variant<Started, Refused>;
+struct Done {
+    bool operator==(const Done&) const = default;
+};
+using Told = std::variant<Started, Refused, Done>;
 
 std::string pack(const Asked& asked);
 std::string pack(const Told& told);

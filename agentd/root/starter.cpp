@@ -18,8 +18,10 @@
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/installation.hpp"
+#include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/process.hpp"
 #include "kernel/sys/process/program.hpp"
 
@@ -85,8 +87,12 @@ Status check_fuse(int fd) {
     return {};
 }
 
-// Of a process that is PID 1 of a namespace below this one: CRIU goes nowhere else.
-Status check_capsule(int pidfd) {
+// Of a process in a PID namespace below this one: its number here, and the one in its own
+// namespace.
+struct Inside {
+    pid_t here = 0, inside = 0;
+};
+Result<Inside> process_inside(int pidfd) {
     TRY_ASSIGN(const std::string info,
                read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
     const size_t at = info.find("\nPid:\t");
@@ -99,7 +105,15 @@ Status check_capsule(int pidfd) {
     const size_t end = line == status.npos ? line : status.find('\n', line + 1);
     if (end == status.npos) return fail("a kernel that does not tell of namespaces");
     const std::string_view numbers = std::string_view(status).substr(line + 8, end - line - 8);
-    return numbers.ends_with("\t1") ? Status{} : Status(fail("no PID 1 of a capsule"));
+    const size_t tab = numbers.rfind('\t');
+    if (tab == numbers.npos) return fail("no process of a capsule");
+    return Inside{*pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
+}
+
+// CRIU goes nowhere else.
+Status check_capsule(int pidfd) {
+    TRY_ASSIGN(const Inside process, process_inside(pidfd));
+    return process.inside == 1 ? Status{} : Status(fail("no PID 1 of a capsule"));
 }
 
 }  // namespace
@@ -107,17 +121,19 @@ Status check_capsule(int pidfd) {
 // -------------------------------------------------------------------------------------------------
 // requests
 
-Result<Starter::Done> Starter::start(const StartProgram& asked, const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const StartProgram& asked,
+                                       const std::vector<int>& fds) const {
     constexpr std::array names = {"souk-handshake", "souk-inspect", "souk-files"};
     const char* const name = names[static_cast<size_t>(asked.program) - 1];
     TRY_ASSIGN(const Pidfd process, start_program(name, asked.words, fds, asked.session));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
-    Done done{Started{process.pid(), 0}, {}};
+    Answer done{Started{process.pid(), 0}, {}};
     done.descriptors.push_back(std::move(pidfd));
     return done;
 }
 
-Result<Starter::Done> Starter::start(const MakeCapsule& asked, const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const MakeCapsule& asked,
+                                       const std::vector<int>& fds) const {
     size_t at = 0;
     CapsuleOptions options;
     options.dir = fds[at++];
@@ -144,13 +160,13 @@ Result<Starter::Done> Starter::start(const MakeCapsule& asked, const std::vector
     options.run_keep = asked.run_keep;
     TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
     TRY_ASSIGN(Fd pidfd, duplicate(capsule.pidfd().get()));
-    Done done{Started{capsule.id().pid, capsule.id().start_ticks}, {}};
+    Answer done{Started{capsule.id().pid, capsule.id().start_ticks}, {}};
     done.descriptors.push_back(std::move(pidfd));
     done.descriptors.push_back(capsule.take_connection());
     return done;
 }
 
-Result<Starter::Done> Starter::start(const StartCriu& asked, const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector<int>& fds) const {
     size_t at = 0;
     CriuLaunch how;
     how.capsule = fds[at++];
@@ -170,18 +186,71 @@ Result<Starter::Done> Starter::start(const StartCriu& asked, const std::vector<i
     if (!criu_) return tl::unexpected(criu_.error());
     TRY_ASSIGN(const Pidfd process, launch_criu(criu_->command, criu_->preload.get(), how));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
-    Done done{Started{process.pid(), 0}, {}};
+    Answer done{Started{process.pid(), 0}, {}};
     done.descriptors.push_back(std::move(pidfd));
     return done;
 }
 
-Starter::Done Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) const {
+Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<int>& fds) {
+    Answer done{Done{}, {}};
+    for (const int pidfd : fds) {
+        TRY_ASSIGN(const Inside process, process_inside(pidfd));
+        TRY_ASSIGN(Fd own, duplicate(pidfd));
+        TRY_ASSIGN(Fd file, open_process_file(Pidfd(std::move(own), process.here), asked.file));
+        done.descriptors.push_back(std::move(file));
+    }
+    return done;
+}
+
+Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int>& fds) {
+    TRY(check_capsule(fds[0]));
+    TRY_ASSIGN(JobInside inside, open_job_inside(fds[0]));
+    Answer done{Done{}, {}};
+    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans})
+        done.descriptors.push_back(std::move(*fd));
+    return done;
+}
+
+// A connection of a job, a file that it may have to sync, or what souk-init keeps of the mount of
+// its files.
+Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Inside process, process_inside(fds[0]));
+    TRY_ASSIGN(Fd own, duplicate(fds[0]));
+    const int number = static_cast<int>(asked.number);
+    TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
+    if (process.inside != 1) {
+        const bool written = (::fcntl(taken.get(), F_GETFL) & O_ACCMODE) != O_RDONLY;
+        if (!written || !check_kind(taken.get(), S_IFREG, ""))
+            TRY(check_kind(taken.get(), S_IFSOCK, "what is taken from a job"));
+    } else if (number == SOUK_FILES_FD) {
+        TRY(check_fuse(taken.get()));
+    } else if (number != SOUK_FILES_FD + 1) {
+        return fail("souk-init keeps that to itself");
+    }
+    Answer done{Done{}, {}};
+    done.descriptors.push_back(std::move(taken));
+    return done;
+}
+
+Result<Starter::Answer> Starter::start(const SettleSockets& asked, const std::vector<int>& fds) {
+    TRY(check_own_directory(fds[0], "the directory of an image"));
+    TRY(settle_sockets(fds[0], asked.runs));
+    return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const PutStatus& asked, const std::vector<int>&) const {
+    if (status_file_.empty()) return fail("the configuration names no status file");
+    TRY(put_status_file(status_file_, asked.text));
+    return Answer{Done{}, {}};
+}
+
+Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) const {
     std::vector<int> fds;
     fds.reserve(descriptors.size());
     for (const Fd& fd : descriptors) fds.push_back(fd.get());
     const auto asked = parse_asked(packet, fds.size());
     auto done = asked ? std::visit([&](const auto& what) { return start(what, fds); }, *asked)
-                      : Result<Done>(tl::unexpected(asked.error()));
+                      : Result<Answer>(tl::unexpected(asked.error()));
     if (done) return std::move(*done);
     return {Refused{done.error().code, done.error().message}, {}};
 }
@@ -210,7 +279,7 @@ Status serve(const Starter& starter, int socket) {
         if (!packet) continue;
         if (packet->bytes == 0) return {};
         const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
-        const Starter::Done done = starter.take(bytes, packet->descriptors);
+        const Starter::Answer done = starter.take(bytes, packet->descriptors);
         std::vector<int> fds;
         fds.reserve(done.descriptors.size());
         for (const Fd& fd : done.descriptors) fds.push_back(fd.get());

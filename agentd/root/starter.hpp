@@ -16,20 +16,27 @@ namespace souk::root {
 
 class Starter {
   public:
-    // `criu`: where CRIU is installed (find_criu).
-    explicit Starter(const std::string& criu) : criu_(find_criu(criu)) {}
-    struct Done {
+    // `criu`: where CRIU is installed (find_criu). `status_file`: empty: there is none.
+    Starter(const std::string& criu, std::string status_file)
+        : criu_(find_criu(criu)), status_file_(std::move(status_file)) {}
+    struct Answer {
         Told told;
         std::vector<Fd> descriptors;
     };
-    Done take(std::string_view packet, const std::vector<Fd>& descriptors) const;
+    Answer take(std::string_view packet, const std::vector<Fd>& descriptors) const;
 
   private:
-    Result<Done> start(const StartProgram& asked, const std::vector<int>& fds) const;
-    Result<Done> start(const MakeCapsule& asked, const std::vector<int>& fds) const;
-    Result<Done> start(const StartCriu& asked, const std::vector<int>& fds) const;
+    Result<Answer> start(const StartProgram& asked, const std::vector<int>& fds) const;
+    Result<Answer> start(const MakeCapsule& asked, const std::vector<int>& fds) const;
+    Result<Answer> start(const StartCriu& asked, const std::vector<int>& fds) const;
+    static Result<Answer> start(const OpenFile& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const OpenNetwork& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const TakeDescriptor& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const SettleSockets& asked, const std::vector<int>& fds);
+    Result<Answer> start(const PutStatus& asked, const std::vector<int>& fds) const;
 
     const Result<CriuTool> criu_;  // an error is told to who asks for it
+    const std::string status_file_;
 };
 
 // Until the other end is gone. Reaps what it has started.

@@ -27,6 +27,15 @@ void asked(std::string_view packet, size_t descriptors) {
     if (const auto* c = std::get_if<StartCriu>(&*taken))
         REQUIRE(c->uid != UINT32_MAX && c->gid != UINT32_MAX && c->ends <= criu_ends_max &&
                 descriptors >= 3U + c->ends);
+    if (const auto* o = std::get_if<OpenFile>(&*taken))
+        REQUIRE(o->file >= ProcessFile::written_marks && o->file <= ProcessFile::page_map &&
+                descriptors > 0);
+    const bool of_a_process = std::holds_alternative<OpenNetwork>(*taken) ||
+                              std::holds_alternative<TakeDescriptor>(*taken) ||
+                              std::holds_alternative<SettleSockets>(*taken);
+    if (of_a_process) REQUIRE(descriptors == 1);
+    if (const auto* p = std::get_if<PutStatus>(&*taken))
+        REQUIRE(descriptors == 0 && p->text.size() <= status_bytes_max);
 }
 
 void told(std::string_view packet) {

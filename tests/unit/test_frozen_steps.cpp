@@ -91,7 +91,8 @@ START_TEST(a_job_on_the_network_of_its_node_has_nothing_to_cut_off) {
     Log log{{.level_max = Level::error, .program = "test_frozen_steps"}};
     const std::optional<JobNetwork> none;
     const JobLog job_log(log, JobId{"n1", 1}, Epoch{1});
-    NetworkCut shared(loop, job_log, none, {"n1.1-1", false, {}});
+    const Reach reach;
+    NetworkCut shared(loop, job_log, none, {"n1.1-1", false, {}}, reach);
     OK(shared.check());
     OK(shared.shut_in());
     OK(shared.shut_within());
@@ -100,7 +101,7 @@ START_TEST(a_job_on_the_network_of_its_node_has_nothing_to_cut_off) {
     shared.announce();
     shared.drop();
     ck_assert(!shared.own());
-    const NetworkCut own(loop, job_log, none, {"n1.1-1", true, {}});
+    const NetworkCut own(loop, job_log, none, {"n1.1-1", true, {}}, reach);
     const Status refused = own.check();
     ck_assert(!refused && refused.error().message.find("--net=own") != std::string::npos);
 }

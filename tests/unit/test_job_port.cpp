@@ -96,7 +96,7 @@ struct Rig {
         ck_assert(node->ask(NetlinkRequest(RTM_NEWLINK, 0, up)).has_value());
     }
     JobPort make(bool shut) {
-        auto port = JobPort::make(network, address, name, job.get(), shut);
+        auto port = JobPort::make(network, address, name, *open_job_inside(job.get()), shut);
         ck_assert_msg(port.has_value(), "%s", port ? "" : port.error().message.c_str());
         return std::move(*port);
     }
@@ -163,7 +163,7 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     // Its daemon dies with both shut.
     ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() &&
               port.shut(FrameWay::from_job).has_value());
-    port = *JobPort::find(rig.address, rig.name, rig.job.get());
+    port = *JobPort::find(rig.address, rig.name, *open_job_inside(rig.job.get()));
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
 }
@@ -177,7 +177,9 @@ START_TEST(
     ifinfomsg up{};
     up.ifi_index = 1;
     up.ifi_flags = up.ifi_change = IFF_UP;
-    ck_assert(Netlink::open_in(rig.job.get())->ask(NetlinkRequest(RTM_NEWLINK, 0, up)).has_value());
+    ck_assert(Netlink::over(std::move(open_job_inside(rig.job.get())->route))
+                  ->ask(NetlinkRequest(RTM_NEWLINK, 0, up))
+                  .has_value());
     const Fd a = rig.udp_inside();
     Fd b, marked;
     ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
@@ -201,7 +203,8 @@ START_TEST(
     ck_assert(!passes(b) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
     ck_assert(port.shut(FrameWay::within).has_value() && !passes(b));
-    port = *JobPort::find(rig.address, rig.name, rig.job.get());  // its daemon dies
+    port =
+        *JobPort::find(rig.address, rig.name, *open_job_inside(rig.job.get()));  // its daemon dies
     ck_assert(!passes(b) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
     ck_assert(port.disarm().has_value() && passes(b));  // also if there is none
@@ -219,7 +222,8 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
     ck_assert(!Rig::passes(job, node, rig.network.gateway, never_ms));
     ck_assert(port.open().has_value() && Rig::passes(job, node, rig.network.gateway, soon_ms));
     ck_assert(::unshare(CLONE_NEWNET) == 0);  // where there is no bridge
-    const auto nowhere = JobPort::make(rig.network, rig.address, rig.name, rig.job.get(), false);
+    const auto nowhere =
+        JobPort::make(rig.network, rig.address, rig.name, *open_job_inside(rig.job.get()), false);
     ck_assert_msg(
         !nowhere && nowhere.error().message.starts_with("its network interface: bridge: "), "%s",
         nowhere ? "" : nowhere.error().message.c_str());
@@ -281,7 +285,8 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     say(node, rig.address, 'c');
     take_until(hold, 1);
     rig.name = "sjelsewhere";
-    JobPort there = *JobPort::make(rig.network, rig.address, rig.name, rig.elsewhere.get(), false);
+    JobPort there = *JobPort::make(rig.network, rig.address, rig.name,
+                                   *open_job_inside(rig.elsewhere.get()), false);
     open_in(rig.elsewhere, copy);
     for (int i = 0; i < soon_ms / never_ms && hold.held() > 0;
          ++i) {  // the bridge takes a moment until its new port is up

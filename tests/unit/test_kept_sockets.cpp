@@ -49,7 +49,8 @@ struct Aside {
         const std::string path = dir.path + "/image/" + kept_sockets_name;
         const auto written = write_whole(path, list);
         ck_assert(written);
-        settle_sockets(dir.fd.get(), "image", runs);
+        const Fd image(::openat(dir.fd.get(), "image", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        ck_assert(settle_sockets(image.get(), runs).has_value());
         ck_assert(!there(path));
     }
     static bool write_whole(const std::string& path, std::string_view text) {

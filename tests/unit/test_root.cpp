@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +48,13 @@ std::vector<Sample> samples() {
             {capsule, 9},
             {dump, 4},
             {restore, 7},
-            {restore, 11}};
+            {restore, 11},
+            {OpenFile{ProcessFile::oom_score}, 1},
+            {OpenFile{ProcessFile::page_map}, 24},
+            {OpenNetwork{}, 1},
+            {TakeDescriptor{77}, 1},
+            {SettleSockets{true}, 1},
+            {PutStatus{"up=1\n"}, 0}};
 }
 
 START_TEST(a_request_is_read_as_it_was_asked) {
@@ -56,7 +63,8 @@ START_TEST(a_request_is_read_as_it_was_asked) {
         ck_assert_msg(read.has_value(), "%s", read ? "" : read.error().message.c_str());
         ck_assert(*read == s.asked);
     }
-    for (const Told& told : {Told(Started{4711, 12345678901}), Told(Refused{EPERM, "so it is"})})
+    for (const Told& told :
+         {Told(Started{4711, 12345678901}), Told(Refused{EPERM, "so it is"}), Told(Done{})})
         ck_assert(parse_told(pack(told)).value() == told);
 }
 END_TEST
@@ -67,7 +75,7 @@ START_TEST(a_request_that_is_not_whole_is_refused_as_a_whole) {
         for (size_t n = 0; n < packet.size(); ++n)
             ck_assert(!parse_asked(packet.substr(0, n), s.descriptors));
         ck_assert(!parse_asked(packet + '\0', s.descriptors));
-        ck_assert(!parse_asked(packet, 0));
+        ck_assert(!parse_asked(packet, s.descriptors == 0 ? 1 : 0));
     }
     for (const Told& told : {Told(Started{1, 2}), Told(Refused{1, "why"})}) {
         const std::string packet = pack(told);
@@ -107,6 +115,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     OK(helper.start("/"));
     CapsuleOptions options;
     options.dir = dir.fd.get();
+    options.own_net = true;
     auto made = helper.capsule(options);
     ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
     ck_assert(process_id(made->id().pid).value() == made->id());
@@ -122,6 +131,18 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
                                    })
                             .value();
     UNTIL(loop, welcomed);
+    // What is opened there, and of no process of the machine; one that is refused spoils no other.
+    const Reach reach = helper.reach();
+    const std::vector<Fd> maps =
+        reach.open({made->id().pid, ::getpid(), 0, made->id().pid}, ProcessFile::page_map);
+    ck_assert(maps.size() == 4 && maps[0] && !maps[1] && !maps[2] && maps[3]);
+    ck_assert(reach.open({}, ProcessFile::page_map).empty());
+    auto inside = reach.network(made->pidfd());
+    ck_assert_msg(inside.has_value(), "%s", inside ? "" : inside.error().message.c_str());
+    const auto network = Netlink::over(std::move(inside->route));
+    ck_assert(network.has_value() && network->link("lo").value().index == 1);
+    ck_assert(!reach.take(made->pidfd(), 0));
+    ck_assert(!helper.put_status("up=1\n"));
     OK(made->kill());
     ck_assert(made->pidfd().exited_within(Nanos::from_s(10)).value());
 
@@ -159,7 +180,8 @@ START_TEST(who_does_not_start_processes_any_more_cannot) {
         const int pid_ns = ::open("/proc/self/ns/pid", O_RDONLY);
         const int net_ns = ::open("/proc/self/ns/net", O_RDONLY);
         if (!refuses(::setns(pid_ns, CLONE_NEWPID)) || !refuses(::setns(pid_ns, 0))) ::_exit(8);
-        if (::setns(net_ns, CLONE_NEWNET) != 0 && errno == EPERM) ::_exit(9);
+        if (!refuses(::setns(net_ns, CLONE_NEWNET))) ::_exit(9);
+        if (!refuses(::syscall(SYS_pidfd_getfd, pid_ns, 0, 0))) ::_exit(11);
         bool ran = false;  // threads it may have
         std::thread([&] { ran = true; }).join();
         ::_exit(ran ? 0 : 10);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk-root: starts processes for agentd, which has no right to. agentd starts it, with the socket
-// to itself as fd 3 and where CRIU is installed as its word; docs/security.md. It ends with agentd.
+// to itself as fd 3, and where CRIU is installed and which file tells its status as its words;
+// docs/security.md. It ends with agentd.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -28,8 +29,9 @@ void wait_for_agentd() {
 
 int run(int argc, char** argv) {
     if (version_asked("souk-root", argc, argv)) return 0;
-    if (argc != 2) {
-        std::fprintf(stderr, "souk-root: agentd starts it, and says where CRIU is\n");
+    if (argc != 3) {
+        std::fprintf(stderr,
+                     "souk-root: agentd starts it, and says where CRIU is, and its status file\n");
         return 2;
     }
     wait_for_agentd();
@@ -37,7 +39,7 @@ int run(int argc, char** argv) {
     ::close_range(control_fd + 1, ~0U, 0);
     const Fd control(control_fd);
     ::fcntl(control.get(), F_SETFD, FD_CLOEXEC);
-    const Starter starter(argv[1]);
+    const Starter starter(argv[1], argv[2]);
     const Status ready = Capsule::prepare();
     (void)send_packet(control.get(), ready ? pack(Told(Started{::getpid(), 0}))
                                            : pack(Told(Refused{0, ready.error().message})));

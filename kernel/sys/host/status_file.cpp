@@ -39,18 +39,19 @@ std::string status_text(const std::vector<StatusLine>& lines) {
 }
 
 StatusFile::StatusFile(Loop& loop, Log& log, std::string_view daemon, std::string path, Nanos every,
-                       Collect collect)
+                       Collect collect, Put put)
     : loop_(loop),
       log_(log),
       daemon_(daemon),
       path_(std::move(path)),
       every_(every),
       since_(Loop::now()),
-      collect_(std::move(collect)) {
+      collect_(std::move(collect)),
+      put_(std::move(put)) {
     write();
 }
 
-StatusFile::~StatusFile() { ::unlink(path_.c_str()); }
+StatusFile::~StatusFile() { (void)put_(path_, {}); }
 
 void StatusFile::write() {
     std::vector<StatusLine> lines = {{"format", 1},
@@ -61,7 +62,7 @@ void StatusFile::write() {
                                      {"up_s", (Loop::now() - since_).ns / 1'000'000'000}};
     const std::vector<StatusLine> more = collect_();
     lines.insert(lines.end(), more.begin(), more.end());
-    const Status written = replace(status_text(lines));
+    const Status written = put_(path_, status_text(lines));
     if (!written && !trouble_)
         log_.warning("the status file is not written until this is mended",
                      {{"WHY", written.error()}});
@@ -70,12 +71,12 @@ void StatusFile::write() {
     timer_ = loop_.after(every_, [this] { write(); });
 }
 
-// A file of its own making: in a directory where others write, no link of theirs is followed.
-Status StatusFile::replace(std::string_view text) const {
-    const std::string temporary = path_ + ".new";
+Status put_status_file(const std::string& path, std::string_view text) {
+    if (text.empty()) return ::unlink(path.c_str()) == 0 ? Status{} : fail_errno(path, errno);
+    const std::string temporary = path + ".new";
     ::unlink(temporary.c_str());
     Status written = create_file(AT_FDCWD, temporary, text, O_EXCL, 0644);
-    if (written && ::rename(temporary.c_str(), path_.c_str()) != 0)
+    if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
         written = fail_errno("rename " + temporary, errno);
     if (!written) ::unlink(temporary.c_str());
     return written;

@@ -30,12 +30,18 @@ struct StatusLine {
 inline constexpr size_t status_value_bytes_max = 1'000;
 std::string status_text(const std::vector<StatusLine>& lines);
 
+// Put there as a whole; empty: removed. A file of its own making: in a directory where others
+// write, no link of theirs is followed.
+Status put_status_file(const std::string& path, std::string_view text);
+
 class StatusFile {
   public:
     using Collect = std::function<std::vector<StatusLine>()>;
+    // As put_status_file: by whoever has the right.
+    using Put = std::function<Status(const std::string& path, std::string_view text)>;
     // Begins by every daemon's lines: format, daemon, version, pid, time (Unix), up_s.
     StatusFile(Loop& loop, Log& log, std::string_view daemon, std::string path, Nanos every,
-               Collect collect);
+               Collect collect, Put put = put_status_file);
     ~StatusFile();
     StatusFile(const StatusFile&) = delete;
     StatusFile& operator=(const StatusFile&) = delete;
@@ -44,13 +50,12 @@ class StatusFile {
     void write();
 
   private:
-    Status replace(std::string_view text) const;
-
     Loop& loop_;
     Log& log_;
     std::string daemon_, path_;
     Nanos every_, since_;
     Collect collect_;
+    Put put_;
     bool trouble_ = false;
     Timer timer_;
 };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/net/job_port.hpp"
 
+#include <fcntl.h>
 #include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
-#include <linux/sockios.h>
 #include <linux/veth.h>
 #include <net/if.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -133,29 +133,32 @@ std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address) {
 }
 
 Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std::string& name,
-                              int net_namespace, bool shut) {
+                              JobInside inside, bool shut) {
     JobPort p;
     p.address_ = address;
     p.hardware_ = job_hardware_address(address);
-    if (auto built = p.build(network, name, net_namespace, shut); !built)
+    TRY(p.take(std::move(inside)));
+    if (auto built = p.build(network, name, shut); !built)
         return wrap("its network interface", built.error());
     return p;
 }
 
-Status JobPort::look_up(const std::string& name, int net_namespace) {
+Status JobPort::take(JobInside inside) {
+    TRY_ASSIGN(outside_, Netlink::open());
+    TRY_ASSIGN(inside_, Netlink::over(std::move(inside.route)));
+    speaker_ = SlowFd(std::move(inside.packets));
+    orphans_ = std::move(inside.orphans);
+    return {};
+}
+
+Status JobPort::look_up(const std::string& name) {
     TRY_ASSIGN(const NetLink link, outside_.link(name));
     outer_ = link.index;
     inner_ = inner_index;
-    return in_net_namespace(net_namespace, [&]() -> Status {
-        speaker_ = SlowFd(Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)));
-        return speaker_ ? Status{} : fail_errno("open a packet socket", errno);
-    });
+    return {};
 }
 
-Status JobPort::build(const JobNetwork& network, const std::string& name, int net_namespace,
-                      bool shut_now) {
-    TRY_ASSIGN(outside_, Netlink::open());
-    TRY_ASSIGN(inside_, Netlink::open_in(net_namespace));
+Status JobPort::build(const JobNetwork& network, const std::string& name, bool shut_now) {
     TRY_ASSIGN(const NetLink bridge, outside_.link(network.bridge));
     if (bridge.kind != "bridge") return fail(network.bridge + " is no bridge");
     Status made = make_pair(inside_, name, hardware_, bridge.mtu);
@@ -167,7 +170,7 @@ Status JobPort::build(const JobNetwork& network, const std::string& name, int ne
         made = make_pair(inside_, name, hardware_, bridge.mtu);
     }
     TRY(made);
-    TRY(look_up(name, net_namespace));
+    TRY(look_up(name));
     no_ipv6_addresses(outside_, outer_);
     no_ipv6_addresses(inside_, inner_);
     if (shut_now) {
@@ -180,13 +183,12 @@ Status JobPort::build(const JobNetwork& network, const std::string& name, int ne
     return set_up(outside_, outer_, bridge.index);
 }
 
-Result<JobPort> JobPort::find(Ipv4 address, const std::string& name, int net_namespace) {
+Result<JobPort> JobPort::find(Ipv4 address, const std::string& name, JobInside inside) {
     JobPort p;
     p.address_ = address;
     p.hardware_ = job_hardware_address(address);
-    TRY_ASSIGN(p.outside_, Netlink::open());
-    TRY_ASSIGN(p.inside_, Netlink::open_in(net_namespace));
-    TRY(p.look_up(name, net_namespace));
+    TRY(p.take(std::move(inside)));
+    TRY(p.look_up(name));
     return p;
 }
 
@@ -261,13 +263,7 @@ Status JobPort::disarm() {
     return attach(outside_, outer_, -1);
 }
 
-void JobPort::abandon() const {
-    const Fd inside(::ioctl(speaker_.get(), SIOCGSKNS));
-    if (!inside) return;
-    (void)in_net_namespace(inside.get(), [] {
-        return write_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", "1");
-    });
-}
+void JobPort::abandon() const { (void)!::write(orphans_.get(), "1", 1); }
 
 Status JobPort::announce() const {
     const std::string frame = arp_announcement(hardware_, address_);

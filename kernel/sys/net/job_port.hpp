@@ -31,6 +31,14 @@ struct JobNetwork {
     Ipv4 gateway;        // of all else; none: nothing else is
 };
 
+// What is open in a job's network namespace, for who may not go there: a netlink socket, a packet
+// socket, and the setting that ends what is left of connections (JobPort::abandon).
+struct JobInside {
+    Fd route, packets, orphans;
+};
+// `net_namespace`: a file of it, or a pidfd of who is there. Needs CAP_SYS_ADMIN.
+Result<JobInside> open_job_inside(int net_namespace);
+
 HardwareAddress job_hardware_address(Ipv4 address);
 // Tells whoever hears it where an address is now (RFC 5227, ARP announcement). Pure.
 std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
@@ -39,9 +47,9 @@ class JobPort {
   public:
     // In a fresh namespace. shut: nothing passes to or from the job until open().
     static Result<JobPort> make(const JobNetwork& network, Ipv4 address, const std::string& name,
-                                int net_namespace, bool shut);
+                                JobInside inside, bool shut);
     // One that is there, its gates in whatever state.
-    static Result<JobPort> find(Ipv4 address, const std::string& name, int net_namespace);
+    static Result<JobPort> find(Ipv4 address, const std::string& name, JobInside inside);
 
     Status arm();
     // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
@@ -59,8 +67,9 @@ class JobPort {
     Ipv4 address() const { return address_; }
 
   private:
-    Status build(const JobNetwork& network, const std::string& name, int net_namespace, bool shut);
-    Status look_up(const std::string& name, int net_namespace);
+    Status take(JobInside inside);
+    Status build(const JobNetwork& network, const std::string& name, bool shut);
+    Status look_up(const std::string& name);
     Status attach(const Netlink& where, int link, int program) const;
     Status attach_within(int program) const;
 
@@ -68,6 +77,7 @@ class JobPort {
     HardwareAddress hardware_{};
     Netlink outside_, inside_;
     SlowFd speaker_;  // a packet socket inside
+    Fd orphans_;
     int outer_ = 0, inner_ = 0;
     std::optional<FrameGate> gate_;  // while armed
     Status within_;                  // whether it stands on loopback too

@@ -88,9 +88,15 @@ nlattr* NetlinkRequest::open(uint16_t type) {
 void NetlinkRequest::close(nlattr* nest) { ::mnl_attr_nest_end(head(), nest); }
 
 Result<Netlink> Netlink::open() {
+    TRY_ASSIGN(Fd socket, open_route_socket());
+    return over(std::move(socket));
+}
+
+Result<Netlink> Netlink::over(Fd socket) {
     Netlink n;
-    n.socket_ = {::mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC), ::mnl_socket_close};
-    if (!n.socket_) return fail_errno("open a netlink socket", errno);
+    n.socket_ = {::mnl_socket_fdopen(socket.get()), ::mnl_socket_close};
+    if (!n.socket_) return fail_errno("use a netlink socket", errno);
+    socket.release();
     int on = 1;
     // the kernel answers inside of the request; this is for what cannot be
     const timeval limit{2, 0};
@@ -98,15 +104,6 @@ Result<Netlink> Netlink::open() {
     (void)::mnl_socket_setsockopt(n.socket_.get(), NETLINK_CAP_ACK, &on, sizeof on);
     (void)::setsockopt(::mnl_socket_get_fd(n.socket_.get()), SOL_SOCKET, SO_RCVTIMEO, &limit,
                        sizeof limit);
-    return n;
-}
-
-Result<Netlink> Netlink::open_in(int net_namespace) {
-    Result<Netlink> n = fail("");
-    TRY(in_net_namespace(net_namespace, [&]() -> Status {
-        n = open();
-        return {};
-    }));
     return n;
 }
 
@@ -160,15 +157,6 @@ Result<NetLink> Netlink::link(const std::string& name) const {
     if (auto asked = exchange(request, take); !asked) return wrap(name, asked.error());
     if (link.index == 0) return fail(name + ": the kernel's network gave half an answer");
     return link;
-}
-
-Status in_net_namespace(int net_namespace, const std::function<Status()>& f) {
-    TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY));
-    if (::setns(net_namespace, CLONE_NEWNET) != 0)
-        return fail_errno("enter a network namespace", errno);
-    const Status done = f();
-    MUST(::setns(own.get(), CLONE_NEWNET) == 0);
-    return done;
 }
 
 }  // namespace souk

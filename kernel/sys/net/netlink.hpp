@@ -63,7 +63,8 @@ struct NetLink {
 class Netlink {
   public:
     static Result<Netlink> open();
-    static Result<Netlink> open_in(int net_namespace);
+    // Over a socket that open_route_socket() made, in whatever namespace.
+    static Result<Netlink> over(Fd socket);
     Status ask(const NetlinkRequest& request) const;
     // ENODEV if there is none.
     Result<NetLink> link(const std::string& name) const;
@@ -74,7 +75,10 @@ class Netlink {
     std::unique_ptr<mnl_socket, int (*)(mnl_socket*)> socket_{nullptr, nullptr};
 };
 
-// Calls `f` in another network namespace, on this thread, and comes back.
+Result<Fd> open_route_socket();
+
+// Calls `f` in another network namespace (a file of it, or a pidfd of who is there), on this
+// thread, and comes back.
 Status in_net_namespace(int net_namespace, const std::function<Status()>& f);
 
 }  // namespace souk

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -15,7 +16,15 @@
 
 namespace souk {
 
-int end_tcp_repair(const std::vector<pid_t>& pids) {
+Result<Fd> take_descriptor(const Pidfd& process, int number) {
+    Fd taken(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), number, 0)));
+    if (!taken)
+        return fail_errno("take a descriptor of process " + std::to_string(process.pid()), errno);
+    return taken;
+}
+
+int end_tcp_repair(const std::vector<pid_t>& pids,
+                   const std::function<Result<Fd>(const Pidfd&, int)>& take) {
     int ended = 0;
     for (const pid_t pid : pids) {
         const auto process = Pidfd::open(pid);
@@ -29,16 +38,15 @@ int end_tcp_repair(const std::vector<pid_t>& pids) {
             if (n <= 0 || number < 0 ||
                 !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
                 continue;
-            const Fd socket(
-                static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
+            const auto socket = take(*process, number);
             int repair = 0;
             socklen_t bytes = sizeof repair;
             if (!socket ||
-                ::getsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 ||
+                ::getsockopt(socket->get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 ||
                 repair == 0)
                 continue;
             repair = 0;
-            if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0)
+            if (::setsockopt(socket->get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0)
                 ++ended;
         }
     }

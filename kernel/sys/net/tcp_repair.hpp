@@ -5,12 +5,20 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <vector>
+
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 
+// A copy of what a process has open under that number.
+Result<Fd> take_descriptor(const Pidfd& process, int number);
+
 // Of all connections of these processes, as numbered here; who has ended meanwhile is passed over.
-// Returns how many there were. Needs Linux 5.6 (pidfd_getfd) and root.
-int end_tcp_repair(const std::vector<pid_t>& pids);
+// Returns how many there were. `take`: a copy of one of a
+// process's descriptors.
+int end_tcp_repair(const std::vector<pid_t>& pids,
+                   const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
 
 }  // namespace souk

@@ -199,20 +199,6 @@ Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
     return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
 }
 
-Result<std::pair<Fd, Fd>> Capsule::files(const Pidfd& init) {
-    Fd both[2];
-    for (int i = 0; i < 2; ++i) {
-        both[i] =
-            Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, init.get(), SOUK_FILES_FD + i, 0)));
-        if (!both[i]) return fail_errno("take the mount of its files from souk-init", errno);
-    }
-    return std::pair(std::move(both[0]), std::move(both[1]));
-}
-
-Result<Fd> Capsule::net_namespace() const {
-    return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/ns/net", O_RDONLY);
-}
-
 Result<std::string> read_exit_record(int dir) {
     return read_file(dir, SOUK_EXIT_NAME, sizeof(souk_exit));
 }

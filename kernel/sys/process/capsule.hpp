@@ -63,9 +63,6 @@ class Capsule {
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
     Status kill() const { return pidfd_.signal(SIGKILL); }
-    // Of a capsule with a `fuse`: both, as souk-init keeps them.
-    static Result<std::pair<Fd, Fd>> files(const Pidfd& init);
-    Result<Fd> net_namespace() const;
     // The directory /dev/shm or any other, as the capsule sees it.
     Result<Fd> open_inside(const std::string& path, int flags) const;
 

@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <memory>
 
 #include "kernel/sys/process/sandbox.hpp"
@@ -16,17 +18,19 @@
 namespace souk {
 namespace {
 
-constexpr int given_up[] = {CAP_SETUID,     CAP_SETGID,       CAP_SETPCAP,    CAP_SETFCAP,
-                            CAP_SYS_CHROOT, CAP_SYS_TIME,     CAP_SYS_MODULE, CAP_SYS_RAWIO,
-                            CAP_SYS_BOOT,   CAP_SYS_PACCT,    CAP_MKNOD,      CAP_AUDIT_CONTROL,
-                            CAP_MAC_ADMIN,  CAP_MAC_OVERRIDE, CAP_SYSLOG,     CAP_IPC_OWNER,
-                            CAP_LEASE,      CAP_AUDIT_READ,   CAP_WAKE_ALARM, CAP_SYS_TTY_CONFIG,
-                            CAP_AUDIT_WRITE};
+constexpr int given_up[] = {
+    CAP_SETUID,      CAP_SETGID,          CAP_SETPCAP,       CAP_SETFCAP,      CAP_SYS_CHROOT,
+    CAP_SYS_TIME,    CAP_SYS_MODULE,      CAP_SYS_RAWIO,     CAP_SYS_BOOT,     CAP_SYS_PACCT,
+    CAP_MKNOD,       CAP_AUDIT_CONTROL,   CAP_MAC_ADMIN,     CAP_MAC_OVERRIDE, CAP_SYSLOG,
+    CAP_IPC_OWNER,   CAP_LEASE,           CAP_AUDIT_READ,    CAP_WAKE_ALARM,   CAP_SYS_TTY_CONFIG,
+    CAP_AUDIT_WRITE, CAP_SYS_ADMIN,       CAP_DAC_OVERRIDE,  CAP_CHOWN,        CAP_FOWNER,
+    CAP_FSETID,      CAP_LINUX_IMMUTABLE, CAP_NET_BROADCAST, CAP_BLOCK_SUSPEND};
 
 constexpr int refused[] = {
     SCMP_SYS(execve),        SCMP_SYS(execveat),
     SCMP_SYS(fork),          SCMP_SYS(vfork),
     SCMP_SYS(unshare),       SCMP_SYS(ptrace),
+    SCMP_SYS(setns),         SCMP_SYS(pidfd_getfd),
     SCMP_SYS(mount),         SCMP_SYS(umount2),
     SCMP_SYS(pivot_root),    SCMP_SYS(chroot),
     SCMP_SYS(open_tree),     SCMP_SYS(move_mount),
@@ -67,26 +71,38 @@ Status drop_calls() {
     TRY(outcome(seccomp_rule_add_array(filter.get(), no, SCMP_SYS(clone), 1, &process)));
     // Its flags lie in memory, where a filter cannot look; the C library takes clone(2) then.
     TRY(outcome(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)));
-    const scmp_arg_cmp other{1, SCMP_CMP_NE, CLONE_NEWNET, 0};
-    TRY(outcome(seccomp_rule_add_array(filter.get(), no, SCMP_SYS(setns), 1, &other)));
     return outcome(seccomp_load(filter.get()));
 }
 
+using Capabilities = __user_cap_data_struct[2];
+
+bool has(const Capabilities& own, int cap) {
+    return (own[cap / 32].effective & 1U << (cap % 32)) != 0;
+}
+
+// An older kernel, or a container that grants less, has a wide one in place of narrow ones.
+bool stands_in(const Capabilities& own, int cap) {
+    if (cap == CAP_DAC_OVERRIDE) return !has(own, CAP_DAC_READ_SEARCH);
+    if (cap != CAP_SYS_ADMIN) return false;
+    return !has(own, CAP_BPF) || !has(own, CAP_PERFMON) || !has(own, CAP_CHECKPOINT_RESTORE);
+}
+
 Status drop_capabilities() {
-    for (const int cap : given_up)
+    __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    Capabilities own = {}, left = {};
+    if (::syscall(SYS_capget, &head, own) != 0) return fail_errno("capget", errno);
+    std::copy(std::begin(own), std::end(own), std::begin(left));
+    for (const int cap : given_up) {
+        if (stands_in(own, cap)) continue;
         if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EINVAL)
             return fail_errno("drop a capability", errno);
-    __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
-    __user_cap_data_struct own[2] = {};
-    if (::syscall(SYS_capget, &head, own) != 0) return fail_errno("capget", errno);
-    for (const int cap : given_up) {
         const uint32_t bit = ~(1U << (cap % 32));
-        auto& word = own[cap / 32];
+        auto& word = left[cap / 32];
         word.effective &= bit;
         word.permitted &= bit;
         word.inheritable &= bit;
     }
-    if (::syscall(SYS_capset, &head, own) != 0) return fail_errno("capset", errno);
+    if (::syscall(SYS_capset, &head, left) != 0) return fail_errno("capset", errno);
     return {};
 }
 

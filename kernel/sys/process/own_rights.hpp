@@ -8,8 +8,10 @@
 namespace souk {
 
 // From now on this process
-//   - starts no program and no process (threads it may), and enters no namespace but of a network
+//   - starts no program and no process (threads it may), enters no namespace, and takes no
+//     descriptor from another process
 //   - mounts nothing, traces nobody, changes to no other user or root directory, loads no module
+//   - opens no file of others for writing, and gives none away
 //   - lacks the capabilities for that, and can have none of them back
 // All its threads; for good. What is refused fails with EPERM. With a sanitizer, which starts a
 // process to look for leaks, the capabilities alone.

@@ -33,7 +33,23 @@ std::set<dev_t> network_devices(const std::string& mountinfo,
     return devices;
 }
 
-std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices) {
+namespace {
+bool is_written(int file) {
+    struct statx st {};
+    return (::fcntl(file, F_GETFL) & O_ACCMODE) != O_RDONLY &&
+           ::statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+           S_ISREG(st.stx_mode);
+}
+
+bool lies_on(const std::string& path, const std::set<dev_t>& devices) {
+    struct statx st {};
+    return ::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+           S_ISREG(st.stx_mode) && devices.contains(makedev(st.stx_dev_major, st.stx_dev_minor));
+}
+}  // namespace
+
+std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices,
+                              const std::function<Result<Fd>(const Pidfd&, int)>& take) {
     std::vector<Fd> files;
     for (const pid_t pid : pids) {
         const auto process = Pidfd::open(pid);
@@ -42,19 +58,13 @@ std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev
             process ? list_dir(AT_FDCWD, directory) : Result<std::vector<std::string>>(fail(""));
         if (!names) continue;  // it has ended
         for (const std::string& name : *names) {
+            const std::string link = directory + "/" + name;
             char target[2];
-            if (::readlink((directory + "/" + name).c_str(), target, sizeof target) < 1 ||
-                target[0] != '/')
+            if (::readlink(link.c_str(), target, sizeof target) < 1 || target[0] != '/' ||
+                !lies_on(link, devices))
                 continue;
-            const int number = whole_number<int>(name).value_or(-1);
-            Fd file(static_cast<int>(::syscall(SYS_pidfd_getfd, process->get(), number, 0)));
-            if (!file || (::fcntl(file.get(), F_GETFL) & O_ACCMODE) == O_RDONLY) continue;
-            struct statx st {};
-            if (::statx(file.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0 ||
-                !S_ISREG(st.stx_mode))
-                continue;
-            if (devices.contains(makedev(st.stx_dev_major, st.stx_dev_minor)))
-                files.push_back(std::move(file));
+            auto file = take(*process, whole_number<int>(name).value_or(-1));
+            if (file && is_written(file->get())) files.push_back(std::move(*file));
         }
     }
     return files;

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/net/tcp_repair.hpp"
 
 namespace souk {
 
@@ -24,7 +26,9 @@ bool is_network_filesystem(std::string_view type);
 std::set<dev_t> network_devices(const std::string& mountinfo,
                                 bool (*is_network)(std::string_view) = is_network_filesystem);
 // Copies of what these processes (numbers as seen here) have open for writing on those devices.
-// Asks no file server.
-std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
+// Asks no file server. `take`: a copy of one of a process's descriptors.
+std::vector<Fd> written_files(
+    const std::vector<pid_t>& pids, const std::set<dev_t>& devices,
+    const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
 
 }  // namespace souk
