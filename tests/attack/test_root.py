@@ -161,7 +161,8 @@ def test_a_packet_that_is_no_request_is_refused(root):
     one = program(INSPECT)
     with open("/dev/null") as null:
         for noise in (b"\0", b"\4", b"\4\4", b"\5x", take(3)[:-1], settle() + b"x", b"\7\2",
-                      status("x")[:-1], b"\x09", b"\x12", b"\xff" * 40, one[:-1], one + b"\0", one[:1], b"\1\7" + one[2:],
+                      status("x")[:-1], b"\x09", b"\x12", b"\xff" * 40, one[:-1], one + b"\0",
+                      one[:1], b"\1\7" + one[2:],
                       program(FILES, "a\0b"), capsule() + b"x", criu()[:9], b"\1" * (130 << 10),
                       bytes([PROGRAM, FILES]) + struct.pack("<I", 1 << 30)):
             refused(root, "no request", noise, null.fileno())
