@@ -72,7 +72,8 @@ class Cell {
     void checkpoint_of(Epoch epoch) { checkpoint_ = epoch; }
     void dump(double link_bytes_per_s);
     void finish_dump();
-    void undo_dump();
+    // stands: it stands in place from then on, or again; else it goes on.
+    void undo_dump(bool stands);
     void restore();
     void restore_local(const Cell* source);
     void finish_restore();

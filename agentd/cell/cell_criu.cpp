@@ -150,7 +150,7 @@ void Cell::criu_failed(const Trouble& why, bool of_job, bool image_refused) {
     // CRIU may have died while it held
     if (of_dump) (void)link_.tell(&CapsuleClient::undrain);
     helpers_leave();
-    (void)lease_.let_run();
+    if (!lease_.in_place()) (void)lease_.let_run();
     if (of_restore) return tell(guest::RestoreFailed{why, image_refused});
     if (of_dump) lease_.at_dump(false);
     if (of_dump) limit_cpus(true);
@@ -192,6 +192,7 @@ bool Cell::try_again(const CriuEvent& e) {
     if (!wait) return false;
     close_criu();
     helpers_leave();
+    lease_.at_dump(false);
     mend_connections();
     network_.open();
     criu_.within(*wait, [this] { ready_criu(image_.on_disk(), dump_.for_checkpoint()); });

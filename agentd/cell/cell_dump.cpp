@@ -124,7 +124,10 @@ void Cell::dump(double link_bytes_per_s) {
     options.terminal = root_.terminal();
     options.tcp = job_.spec.tcp;
     options.lazy = dump_.live();
-    if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
+    options.stopped = [this]() -> Status {
+        TRY(lease_.traced());
+        return network_.own() ? network_.shut_within() : Status();
+    };
     limit_cpus(false);
     lease_.at_dump(true);
     if (auto shut = network_.shut_in(); !shut) return refuse(shut.error());
@@ -149,7 +152,7 @@ void Cell::dump_is_read(const Result<ImageFacts>& facts) {
     // memory.
     if (dump_.live() && image_has_locks(image_.fd())) {
         dump_.with_all_memory();
-        return undo_dump();
+        return undo_dump(lease_.in_place());
     }
     dump_.live() ? steps_.share(image_.fd()) : pages_are_shared();
 }
@@ -273,7 +276,7 @@ void Cell::finish_dump() {
 
 void Cell::go_on() {
     dump_.keeps_image();
-    undo_dump();
+    undo_dump(false);
 }
 
 // Of a job that goes on here without the CRIU that held it.
@@ -283,20 +286,22 @@ void Cell::mend_connections() {
 
 void Cell::fail_dump(Trouble why) {
     dump_.fails(std::move(why));
-    undo_dump();
+    undo_dump(lease_.in_place());
 }
 
-void Cell::undo_dump() {
-    if (lease_.in_place()) {
-        (void)lease_.let_run();
+void Cell::undo_dump(bool stands) {
+    const bool beside = criu_ || plan_ != Plan::none;
+    if (lease_.in_place() && !beside) {
+        if (!stands) (void)lease_.let_run();
         return tell(guest::DumpUndone{});
     }
+    if (stands) lease_.stand_on();
     plan_ = Plan::undoing;
     steps_.stop();
     snapshot_.reset();
     inspection_.stop();
     (void)link_.tell(&CapsuleClient::undrain);
-    (void)lease_.let_run();
+    if (!stands) (void)lease_.let_run();
     const bool held = criu_ && criu_.phase() == CriuPhase::dump_held;
     if (!held) mend_connections();
     network_.open();

@@ -116,8 +116,20 @@ Status LeaseWatch::pause(bool on) {
 
 void LeaseWatch::at_dump(bool on) {
     at_dump_ = on;
-    if (paused_ && group_.there() && !stopped() && !lapsed_ && !ended_) (void)run();
+    if (on && paused_) mark_paused(false);  // found so, it is the dump's
+    if (on || !group_.there() || lapsed_ || ended_) return;
+    if (in_place())
+        (void)group_.stop();
+    else if (paused_ && !stopped())
+        (void)run();
 }
+
+Status LeaseWatch::traced() const {
+    const bool stands = group_.there() && (in_place() || (paused_ && !stopped()));
+    return stands && at_dump_ && !lapsed_ ? group_.thaw() : Status();
+}
+
+void LeaseWatch::stand_on() { stop_ = Stop::in_place; }
 
 void LeaseWatch::mark_paused(bool paused) const {
     if (!paused)
@@ -135,7 +147,7 @@ Status LeaseWatch::resume() {
         mark(true);
         return fail("its lease is over");
     }
-    return run();
+    return in_place() ? Status() : run();
 }
 
 void LeaseWatch::found_stopped(bool in_place) {

@@ -8,8 +8,10 @@
 //
 // Owned by the Cell. A job that the deadline stopped has a file in its directory
 // (SOUK_LAPSED_NAME), so that a daemon that is started again knows; so has one that is stopped for
-// the owner alone (SOUK_PAUSED_NAME). What the owner has stopped runs while CRIU dumps it, which
-// needs its processes for that. What fails: the control group.
+// the owner alone (SOUK_PAUSED_NAME). CRIU needs the processes of what it dumps. So the group of
+// what stands in place, or for the owner, goes on in the moment in which CRIU has stopped all of
+// them (traced), and stands again when the dump ends: nothing of the job runs. What fails: the
+// control group.
 #pragma once
 
 #include <functional>
@@ -69,6 +71,10 @@ class LeaseWatch {
     Status pause(bool on);
     // CRIU begins to dump it, or has ended without that the job has ended.
     void at_dump(bool on);
+    // CRIU has stopped all of its processes.
+    Status traced() const;
+    // What is stopped for a dump, or stands already, stands in place from then on.
+    void stand_on();
     // Found after a restart of the daemon: it is stopped for the owner alone.
     bool found_paused();
     // For a moment.

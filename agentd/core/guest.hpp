@@ -54,10 +54,14 @@
 // policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what
 // stands.
 //
+// A freeze that says `stand` only stops the job likewise (GuestJob::by_order), until its home lets
+// it go on in milliseconds, moves it or has it frozen. It does not run for that: it is dumped as it
+// stands, and stands again if that fails. Where nothing can be stopped it is frozen at once.
+//
 // The owner of the node may pause all that runs (set_paused): their control groups are frozen and
 // thawed within milliseconds, and whatever runs later stands at once too. Such a job is `running`
 // for its home, which hears that it is paused and does not let it pay. Orders are carried out as of
-// any that runs: the shell lets it go on for the time of its dump.
+// any that runs: it is dumped as it stands.
 //
 // What the shell owes: tick() before and after each step, with a clock that runs on while the
 // machine sleeps; effects of one key one after the other (kill_capsule, finish_dump and remove call
@@ -234,6 +238,7 @@ class Guest {
     static bool spare(const Running& r);
     static bool stops_in_place(const Running& r);
     static bool in_place(const Entry& e);
+    static bool stands(const Entry& e);  // so, or is dumped as it stands
     static bool runs(const Entry& e);
     static bool in_memory(const Entry& e);
     static void end_as(Entry& e, GuestState how);
@@ -290,6 +295,12 @@ class Guest {
     void note_trouble(Entry& e, const Trouble& why) const;
     void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void begin_stand(Entry& e, Running& r, guest::Outputs& out) const;
+    static void begin_dump_of_standing(Entry& e, Running& r, guest::Outputs& out);
+    void standing_dump_failed(Entry& e, Running& r, Trouble why, bool of_job,
+                              guest::Outputs& out) const;
+    void stands_again(Entry& e, Running& r, guest::Outputs& out) const;
+    bool stays_stopped(const Running& r, guest::Do::What how) const;
+    static void keeps_standing(Entry& e, Running& r, guest::Outputs& out);
     void stands_in_place(Entry& e, Running& r) const;
     static void go_off_stand(Entry& e, const Running& r, guest::Outputs& out);
     void owner_tick(Nanos now, guest::Outputs& out);

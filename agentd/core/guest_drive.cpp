@@ -50,7 +50,11 @@ void Guest::drive(Entry& e, Outputs& out) const {
         return;
     }
     if (!held) return drive_on(e, *r, out);
-    if (r->want != Want::ship && r->want != Want::keep) undo(e, *r, out);
+    if (r->want == Want::ship || r->want == Want::keep) return;
+    const bool dumps = r->want == Want::ready || (r->want == Want::freeze && !r->stand_first);
+    if (dumps && r->in<motion::Held>()->by == motion::Held::By::place)
+        return begin_dump_of_standing(e, *r, out);
+    undo(e, *r, out);
 }
 
 // It runs, and at most a CRIU stands ready beside it.
@@ -60,11 +64,12 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
                                            : Aim::move;
     const bool wants_criu = r.want != Want::run && r.want != Want::keep;
     const auto* ready = r.in<motion::CriuReady>();
-    if (ready && (!wants_criu || ready->aim != aim)) return undo(e, r, out);
+    const bool only_stop = r.want == Want::freeze && r.stand_first && can_stop_;
+    if (ready && (!wants_criu || ready->aim != aim || only_stop)) return undo(e, r, out);
     if (!wants_criu) return;
     drop_checkpoint(e, out);
     if (!ready) {
-        if (aim == Aim::disk && r.or_stand && can_stop_ && immovable(e))
+        if (only_stop || (aim == Aim::disk && r.or_stand && can_stop_ && immovable(e)))
             return begin_stand(e, r, out);
         r.motion = motion::CriuComing{aim};
         return ask_criu(e, aim, out);
@@ -100,6 +105,7 @@ void Guest::want(Entry& e, Want want, Outputs& out) const {
 
 // What was wanted cannot be: the job goes on, and the home node hears why.
 void Guest::want_failed(Entry& e, Running& r, Trouble why, bool of_job, Outputs& out) const {
+    if (r.stood) return standing_dump_failed(e, r, std::move(why), of_job, out);
     r.motion = motion::Steady{};
     roll_back_shipped(e, r, out);
     e.job.state = GuestState::running;
@@ -131,14 +137,19 @@ void Guest::drop_checkpoint(Entry& e, Outputs& out) const {
 }
 
 void Guest::undo(Entry& e, Running& r, Outputs& out, What how) const {
-    const bool stood = in_place(e);
+    const bool stood = stands(e), stays = stays_stopped(r, how);
     r.motion = motion::Undoing{};
     r.retained = false;
     e.shipment.way = Shipment::Way::none;
     e.shipment.live = false;
-    if (stood) go_off_stand(e, r, out);
+    if (stays)
+        keeps_standing(e, r, out);
+    else if (stood)
+        go_off_stand(e, r, out);
+    r.stood = stays;
     roll_back_shipped(e, r, out);
     effect(e, how, out);
+    std::get<Do>(out.back()).stands = stays;
 }
 
 void Guest::ship_now(Entry& e, Outputs& out) const {

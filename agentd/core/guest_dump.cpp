@@ -61,6 +61,8 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
     e.leaving.troubles = {};
     e.job.state = GuestState::dumping;
     e.job.image_bytes = x.image_bytes;
+    const bool stood = std::exchange(r->stood, false);
+    if (stood) e.job.in_place = e.job.by_order = false;
     if (r->want == Want::kill) return drive(e, out);
     // the image is the job, and on disk before what ran is killed
     if (aim == Aim::disk && r->want == Want::freeze) {
@@ -68,6 +70,11 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
         e.job.lapsed = e.lease.stage != Lease::Stage::good;
         out.push_back(Persist{e.job});
         return end_capsule(e, Ending::to_frozen, What::finish_dump, out);
+    }
+    if (stood) {  // before anybody may decide for a copy: as in go_off_stand
+        GuestJob held = e.job;
+        held.state = GuestState::running;
+        out.push_back(Persist{std::move(held), Durable::now});
     }
     if (aim == Aim::keep && r->want == Want::save) {  // all that was wanted is in the image
         r->want = Want::run;
@@ -86,7 +93,7 @@ void Guest::on(Entry& e, DumpFailed x, Outputs& out) {
     auto* r = e.in<Running>();
     if (!r || !(r->in<motion::Precopy>() || r->in<motion::Making>() || r->in<motion::Held>()))
         return;
-    const bool given_up = r->want == Want::ready || r->want == Want::keep;
+    const bool given_up = !r->stood && (r->want == Want::ready || r->want == Want::keep);
     if (!given_up) return want_failed(e, *r, std::move(x.why), x.of_job, out);
     r->motion = motion::Steady{};  // and something else is wanted
     roll_back_shipped(e, *r, out);
@@ -97,6 +104,7 @@ void Guest::on(Entry& e, DumpFailed x, Outputs& out) {
 void Guest::on(Entry& e, DumpUndone, Outputs& out) {
     auto* r = e.in<Running>();
     if (!r || !r->in<motion::Undoing>()) return;
+    if (r->stood) return stands_again(e, *r, out);
     r->motion = motion::Steady{};
     e.job.state = GuestState::running;
     if (r->want != Want::run) {

@@ -31,6 +31,7 @@ struct GuestJob {
     bool kept = false;        // a checkpoint: nothing of it runs here
     bool lapsed = false;      // frozen because its lease was over
     bool in_place = false;    // told to run, and stopped where it is since
+    bool by_order = false;    // in_place: its home said so, and not as it could not be dumped
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool operator==(const GuestJob&) const = default;
@@ -85,7 +86,9 @@ struct Do {
         // until `until` the job may run; then it is stopped -> lapsed. Before an effect that lets
         // it run
         keep_lease,
-        stand,  // its control group is frozen; undo_dump lets it go on -> stood
+        // its control group is frozen; undo_dump lets it go on -> stood. What stands may be dumped:
+        // it goes on standing, also when that fails or is undone (`stands`)
+        stand,
         // `on`: its control group is frozen for the owner of the node, but while it is dumped;
         // else it is not any more -> paused
         pause,
@@ -101,7 +104,9 @@ struct Do {
     bool to_disk = false;  // ready_criu: for a dump_to_disk, not for a move
     bool to_keep = false;  // ready_criu: for a dump_to_keep
     Nanos until = {};      // keep_lease
-    bool stands = false;   // keep_lease: what its last deadline stopped stays so; else it goes on
+    // keep_lease: what its last deadline stopped stays so; undo_dump: it stands from then on, or
+    // again; else it goes on
+    bool stands = false;
     // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
     bool by_owner = false;
     bool on = true;  // pause

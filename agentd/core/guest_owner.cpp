@@ -60,9 +60,17 @@ bool Guest::in_place(const Entry& e) {
     return held && held->in_place();
 }
 
+bool Guest::stands(const Entry& e) {
+    const auto* r = e.in<Running>();
+    return in_place(e) || (r && r->stood);
+}
+
 void Guest::on_freeze(Entry& e, const GuestCommand& c, Outputs& out) const {
-    if (c.or_stand && in_place(e)) return tell(e, out);
-    if (auto* r = e.in<Running>()) r->or_stand = c.or_stand;
+    if (in_place(e) && (c.stand || (c.or_stand && !e.job.by_order))) return tell(e, out);
+    if (auto* r = e.in<Running>()) {
+        r->or_stand = c.or_stand;
+        r->stand_first = c.stand;
+    }
     want(e, Want::freeze, out);
 }
 
@@ -72,6 +80,7 @@ void Guest::begin_stand(Entry& e, Running& r, Outputs& out) const {
     r.want = Want::freeze;
     e.job.state = GuestState::running;
     e.job.in_place = true;
+    e.job.by_order = r.stand_first && !immovable(e);
     out.push_back(Persist{e.job});
     effect(e, What::stand, out);
 }
@@ -80,14 +89,17 @@ void Guest::begin_stand(Entry& e, Running& r, Outputs& out) const {
 void Guest::stands_in_place(Entry& e, Running& r) const {
     using Held = motion::Held;
     Held held{r.in<Held>() ? Held::By::lease_in_place : Held::By::place, Held::Image::lost};
-    held.dump_again = clock_ + doubled(dump_again_after, e.leaving.stand_tries);
+    if (!e.job.by_order)
+        held.dump_again = clock_ + doubled(dump_again_after, e.leaving.stand_tries);
     r.motion = held;
+    r.stood = false;
     want_now(r, Want::keep);
     e.job.state = GuestState::dumping;
+    owner_due_ = {};
+    if (e.job.by_order) return e.why.clear();
     if (immovable(e)) e.why = why_immovable(e);
     if (e.why.empty()) e.why = {CauseCode::dump_failed, "it could not be dumped"};
     if (e.leaving.stood_at.ns == 0) e.leaving.stood_at = clock_;
-    owner_due_ = {};
 }
 
 void Guest::on(Entry& e, Stood x, Outputs& out) {
@@ -99,9 +111,10 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
             held->by = motion::Held::By::lease;
         else
             r->motion = motion::Steady{};
-        e.job.in_place = false;
+        const bool by_order = std::exchange(e.job.by_order, false);
+        e.job.in_place = r->stand_first = false;
         out.push_back(Persist{e.job, Durable::now});
-        if (wanted != Want::freeze) return drive(e, out);
+        if (wanted != Want::freeze || by_order) return drive(e, out);  // frozen to disk, then
         r->want = Want::run;
         e.why = std::move(x.why);
         now_running(e, *r, out);
@@ -110,7 +123,7 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
     stands_in_place(e, *r);
     // An order to ship it that came meanwhile cannot be carried out: its home hears that it stands.
     if (wanted == Want::freeze || wanted == Want::ship) {
-        r->want = Want::freeze;
+        if (!e.job.by_order) r->want = Want::freeze;
         return tell(e, out);
     }
     r->want = wanted;
@@ -121,13 +134,70 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
 // It stood, and is let go on. That is durable before it goes on: an old record that says that it
 // stands would let a source go on whose home has decided for the destination.
 void Guest::go_off_stand(Entry& e, const Running& r, Outputs& out) {
-    e.job.in_place = false;
+    e.job.in_place = e.job.by_order = false;
     GuestJob running = e.job;
     running.state = GuestState::running;
     out.push_back(Persist{std::move(running), Durable::now});
     if (r.want == Want::freeze) return;  // one more try
     e.leaving.stood_at = {};
     e.leaving.stand_tries = 0;
+}
+
+// A CRIU comes beside what stands, and nothing of it runs: neither now, nor while it is dumped.
+void Guest::begin_dump_of_standing(Entry& e, Running& r, Outputs& out) {
+    const Aim aim = r.want == Want::freeze ? Aim::disk : Aim::move;
+    r.stood = true;
+    r.motion = motion::CriuComing{aim};
+    out.push_back(Do{What::ready_criu, e.job.key, {}, {}, 0, aim == Aim::disk, false});
+}
+
+// As it stood before. What could not be frozen to disk is one that cannot be, as far as is known.
+void Guest::standing_dump_failed(Entry& e, Running& r, Trouble why, bool of_job,
+                                 Outputs& out) const {
+    const Want wanted = r.want;
+    if (of_job && wanted != Want::run && wanted != Want::kill) note_trouble(e, why);
+    if (wanted == Want::freeze && !r.stand_first) e.job.by_order = false;
+    e.why = std::move(why);
+    const Trouble told = e.why;
+    stands_in_place(e, r);
+    if (wanted == Want::run || wanted == Want::kill) {
+        r.want = wanted;
+        return drive(e, out);
+    }
+    if (e.job.by_order) e.why = told;
+    tell(e, out);
+    if (e.job.by_order) e.why.clear();
+}
+
+// What was made of it is undone, and it has not run.
+void Guest::stands_again(Entry& e, Running& r, Outputs& out) const {
+    const Want wanted = r.want;
+    stands_in_place(e, r);
+    if (e.lease.over()) {
+        r.in<motion::Held>()->by = motion::Held::By::lease_in_place;
+        return tell(e, out);
+    }
+    if (wanted == Want::freeze && r.stand_first) return tell(e, out);
+    r.want = wanted;
+    drive(e, out);
+}
+
+// Whether it stands on, or again, when what is made of it is undone.
+bool Guest::stays_stopped(const Running& r, What how) const {
+    if (how != What::undo_dump || !can_stop_) return false;
+    if (r.stood) return r.want != Want::run && r.want != Want::kill;
+    const auto* held = r.in<motion::Held>();
+    return held && held->by == motion::Held::By::dump && r.want == Want::freeze && r.stand_first;
+}
+
+// On disk first, as of what is stopped.
+void Guest::keeps_standing(Entry& e, Running& r, Outputs& out) {
+    if (r.stood) return;
+    r.shipped_kept = false;
+    e.job.in_place = e.job.by_order = true;
+    GuestJob record = e.job;
+    record.state = GuestState::running;
+    out.push_back(Persist{std::move(record)});
 }
 
 Nanos Guest::leave_at(const Entry& e) const {
@@ -147,6 +217,7 @@ void Guest::freeze_for_owner(Entry& e, Running& r, Outputs& out) const {
     e.why.clear();
     r.want = Want::freeze;
     r.or_stand = true;
+    r.stand_first = false;
     drive(e, out);
 }
 
@@ -181,7 +252,9 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     const bool steady =
         !r.in<motion::Undoing>() && !stops_in_place(r) && !e.lease.over() && r.want != Want::kill;
     const bool goes_on = steady && (r.want == Want::run || r.want == Want::save);
-    if (must_go(e) && !in_place(e) && reached(leave_at(e), goes_on)) {
+    const bool by_order = in_place(e) && e.job.by_order;
+    if (must_go(e) && (!stands(e) || by_order) &&
+        reached(leave_at(e), by_order ? steady : goes_on)) {
         ++l.tries;
         freeze_for_owner(e, r, out);
         due = std::min(due, leave_at(e));
@@ -257,7 +330,7 @@ std::vector<Guest::Left> Guest::left() const {
     std::vector<Left> all;
     for (const auto& [key, e] : jobs_)
         if (const auto* r = e.in<Running>(); r && !r->retained)
-            all.push_back({key, in_place(e), e.job.memory_mb,
+            all.push_back({key, stands(e), e.job.memory_mb,
                            in_place(e)    ? e.why
                            : immovable(e) ? why_immovable(e)
                                           : Trouble(),
@@ -271,7 +344,7 @@ bool Guest::runs(const Entry& e) {
     const auto* r = e.in<Running>();
     // Told to go on, it may do so before that is known.
     const bool paused = e.pause_asked && !e.paused.empty();
-    return (r && !r->retained && !in_place(e) && !paused) || e.in<state::Filling>() ||
+    return (r && !r->retained && !stands(e) && !paused) || e.in<state::Filling>() ||
            e.in<state::Closing>() ||  // until it is gone
            (s && s->step == state::Starting::Step::job) ||
            (h && h->release == state::Held::Release::under_way);

@@ -219,7 +219,8 @@ class Home {
     void carry_out(const Order& order, Nanos now, home::Outputs& out);
     void wake(Nanos now, home::Outputs& out);
     void take(HomeJob& job, const Order& order, const HomeTurn& turn);
-    void freeze(HomeJob& job, const HomeTurn& turn);
+    // stands: where that can be, it is only stopped where it runs.
+    void freeze(HomeJob& job, const HomeTurn& turn, bool stands = false);
     void cancel(HomeJob& job, const HomeTurn& turn);
     void conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn);
     void steady(HomeJob& job, const HomeTurn& turn);

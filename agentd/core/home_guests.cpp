@@ -12,17 +12,21 @@ using namespace home;
 void Home::guest_up(const NodeName& node, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::guest_up, {}, {}, node); });
     const Step step(*this, now, out);
-    for (const uint64_t seq : records_.of_guest(node)) ask(records_.at(seq), node, step.turn);
+    for (const uint64_t seq : records_.of_guest(node)) {
+        const HomeJob& job = records_.at(seq);
+        if (job.phase == JobPhase::freezing && job.at.node == node)
+            runs_.send_freeze(job, step.turn);
+        ask(job, node, step.turn);
+    }
 }
 
-// What that node has of the job is told again, or carried on.
+// What that node has of the job is told again, or carried on (guest_up: a freeze).
 void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) {
     if (job.phase != JobPhase::finished && job.at.node == node) {
         GuestVerb verb = GuestVerb::query;
-        if (job.phase == JobPhase::freezing) verb = GuestVerb::freeze;
         if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
         if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
-        turn.send(job.at, job.id, job.epoch, verb);
+        if (job.phase != JobPhase::freezing) turn.send(job.at, job.id, job.epoch, verb);
     }
     const auto query = [&](const Peer& peer, Epoch epoch) {
         if (peer.node == node) turn.send(peer, job.id, epoch, GuestVerb::query);

@@ -108,7 +108,9 @@ struct HomeJob {
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     Cause lacking_why = {};
-    bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
+    // frozen, freezing or on its way, and no image: it stands where it was, as it cannot be dumped,
+    // or since an order said so
+    bool in_place = false;
     Story story = {};
     // of the newest order that was taken (Order::ticket)
     std::string ticket = {};
@@ -119,6 +121,7 @@ struct HomeJob {
     // that take what it writes while nobody is attached (wire::Submit), their names filled in
     std::string out_file = {}, err_file = {};
     FilesUse files_use = {};
+    bool from_stand = false;  // it moves from where it stands
     bool operator==(const HomeJob&) const = default;
 };
 

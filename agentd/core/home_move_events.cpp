@@ -39,7 +39,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::dump_ready:
             if (job.from_frozen)
                 return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
-            HomeClock::runs_on(job, e, turn);
+            if (!job.from_stand) HomeClock::runs_on(job, e, turn);
             if (job.step == MoveStep::transfer) {  // it never arrived
                 send_ship(job, turn);
                 return Nothing{};
@@ -66,6 +66,7 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::running:
             if (job.from_frozen)
                 return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
+            job.in_place = job.from_stand = false;  // its daemon had died in the dump
             HomeClock::runs_on(job, e, turn);
             if (why) return abort(job, job.at.node, e.why, turn);
             if (job.step == MoveStep::transfer)
@@ -84,8 +85,11 @@ HomeNext HomeMoves::source_stands(HomeJob& job, const GuestEvent& e, const HomeT
                      turn);
     const bool shipped = e.state == GuestState::shipped;
     HomeClock::stop(job, turn.now);
-    if (job.step == MoveStep::prepare) {  // left over from a move given up
-        if (!e.why.empty() || shipped)
+    const Trouble interrupted(Cause(CauseCode::dump_failed, "the dump was interrupted"));
+    if (e.in_place && (!e.why.empty() || job.step == MoveStep::transfer))
+        return abort(job, job.at.node, e.why.empty() ? interrupted : e.why, turn);
+    if (job.step == MoveStep::prepare) {  // left over from a move given up, or as it stood before
+        if (!e.why.empty() || shipped || e.in_place)
             turn.send(job.at, job.id, job.epoch, GuestVerb::prepare_dump);
         return Nothing{};
     }
@@ -128,9 +132,9 @@ HomeNext HomeMoves::source_when_decided(HomeJob& job, const GuestEvent& e, const
             if (e.lapsed || e.in_place)
                 return roll_back(job, because(CauseCode::source_not_held), false, turn);
             return commit_again();
-        case GuestState::running:
+        case GuestState::running: job.in_place = job.from_stand = false; [[fallthrough]];
         case GuestState::dump_ready:  // it was not held any more, and has gone on since
-            HomeClock::runs_on(job, e, turn);
+            if (!job.from_stand) HomeClock::runs_on(job, e, turn);
             return roll_back(job, because(CauseCode::source_not_held), false, turn);
         default: return commit_again();
     }

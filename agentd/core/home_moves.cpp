@@ -16,7 +16,8 @@ using namespace home;
 
 void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     HomeClock::fold(job, turn.now);
-    job.from_frozen = job.phase == JobPhase::frozen && !std::exchange(job.in_place, false);
+    job.from_stand = job.phase == JobPhase::frozen && job.in_place;
+    job.from_frozen = job.phase == JobPhase::frozen && !job.in_place;
     job.phase = job.from_frozen ? JobPhase::thawing : JobPhase::moving;
     job.to = {order.node, order.address};
     job.ticket = order.ticket;
@@ -77,7 +78,7 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     MUST(is_undecided(job));
     const Peer peer = job.to;
     job.step = MoveStep::none;
-    job.phase = job.from_frozen ? JobPhase::frozen : JobPhase::running;
+    job.phase = job.from_frozen || job.from_stand ? JobPhase::frozen : JobPhase::running;
     HomeRecords::add_orphan(job, peer, job.to_epoch);
     if (!blame.empty()) {
         ++job.stats.failed_moves;
@@ -89,8 +90,14 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     job.to = {};  // not before: `blame` may be its name
     turn.persist(job);
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
-    turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
+    source_goes_on(job, turn);
     return Steady{};
+}
+
+// As before the move: an image takes no notice, and what is retained runs again.
+void HomeMoves::source_goes_on(const HomeJob& job, const HomeTurn& turn) {
+    job.from_stand ? turn.send_freeze(job, true)
+                   : turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
 }
 
 // The decision: durable in this step, before anybody hears of it. A source that only this home can
@@ -127,7 +134,8 @@ HomeNext HomeMoves::arrived(HomeJob& job, bool says_more, const HomeTurn& turn) 
     job.phase = JobPhase::running;
     std::string text = "moved from " + old.node + " to " + job.at.node;
     Nanos pause{-1};
-    if (job.from_frozen) {
+    job.in_place = false;
+    if (job.from_frozen || job.from_stand) {
         ++job.stats.thaws;
         text = "goes on at " + job.at.node;
     } else {
@@ -161,10 +169,11 @@ HomeNext HomeMoves::arrived(HomeJob& job, bool says_more, const HomeTurn& turn) 
 // The job is where it went. A pause below 0: when it stopped is not known.
 StoryStep HomeMoves::arrival(const HomeJob& job, const NodeName& from, Nanos pause,
                              const HomeTurn& turn) {
+    const bool thaws = job.from_frozen || job.from_stand;
     StoryStep step =
-        turn.step(job.from_frozen ? StoryStep::What::thawed : StoryStep::What::moved, job.at.node);
+        turn.step(thaws ? StoryStep::What::thawed : StoryStep::What::moved, job.at.node);
     step.from = from;
-    if (job.from_frozen || pause.ns < 0) return step;
+    if (thaws || pause.ns < 0) return step;
     const State& s = state(job);
     const auto since = [&](Nanos at) {
         return at == Nanos::never() ? Nanos{-1} : std::max(Nanos{}, at - s.frozen_since);
@@ -190,11 +199,11 @@ HomeNext HomeMoves::roll_back(HomeJob& job, const Trouble& why, bool source_dead
     job.step = MoveStep::none;
     ++job.stats.failed_moves;
     turn.fail_order(job, peer.node, why);
-    job.phase = source_dead ? JobPhase::frozen : JobPhase::running;
+    job.phase = source_dead || job.from_stand ? JobPhase::frozen : JobPhase::running;
+    if (source_dead) job.in_place = job.from_stand = false;
     turn.persist(job);
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
-    // an image takes no notice; what is retained runs again
-    turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
+    source_goes_on(job, turn);
     return Steady{};
 }
 

@@ -78,6 +78,7 @@ class HomeMoves {
     void commit(HomeJob& job, const HomeTurn& turn);
     HomeNext arrived(HomeJob& job, bool says_more, const HomeTurn& turn);
     HomeNext roll_back(HomeJob& job, const Trouble& why, bool source_dead, const HomeTurn& turn);
+    static void source_goes_on(const HomeJob& job, const HomeTurn& turn);
     bool source_died(const HomeJob& job) const {
         return job.step == MoveStep::release && !ready(job).source_stands;
     }

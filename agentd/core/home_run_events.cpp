@@ -125,6 +125,7 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     const bool ran = HomeClock::runs(job);
     HomeClock::runs_on(job, e, turn);
     bool news = HomeClock::runs(job) != ran;  // it stood, or stands: it is paid for while it runs
+    note_goes_on(job, turn);
     if (s.paused != e.paused) {
         note_paused(job, e.paused, turn);
         news = true;
@@ -148,6 +149,16 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     if (std::exchange(s.stopped, e.stopped) != e.stopped)
         turn.tell(job, e.stopped ? Tell::What::stopped : Tell::What::continued, "");
     return Nothing{};
+}
+
+// How long that took.
+void HomeRuns::note_goes_on(HomeJob& job, const HomeTurn& turn) {
+    const Nanos told = std::exchange(state(job).goes_on, Nanos::never());
+    if (told == Nanos::never()) return;
+    StoryStep step = turn.step(StoryStep::What::resumed, job.at.node);
+    step.total = turn.now - told;
+    job.story.add(std::move(step));
+    turn.tell(job, Tell::What::moved, "goes on at " + job.at.node);
 }
 
 void HomeRuns::note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn) {
@@ -179,20 +190,28 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
                             Beside beside) {
     switch (e.state) {
         case GuestState::dumping:
+            // as it stood before: the word to freeze it to disk has not arrived
+            if (e.in_place && e.cannot_move.empty() && job.in_place && !state(job).stands) {
+                send_freeze(job, turn);
+                return Nothing{};
+            }
             if (e.in_place) return Standing{e.cannot_move};
             [[fallthrough]];
         case GuestState::shipped:
             HomeClock::stop(job, turn.now);
             turn.report(job);  // from here on it is not paid for, however long the dump takes
             if (e.state == GuestState::dumping && e.why.empty()) return Nothing{};
-            // left over from a move given up
-            return send(job, GuestVerb::freeze, turn);
-        case GuestState::dump_ready: return send(job, GuestVerb::freeze, turn);
+            send_freeze(job, turn);  // left over from a move given up
+            return Nothing{};
+        case GuestState::dump_ready: send_freeze(job, turn); return Nothing{};
         case GuestState::frozen: return Frozen{e.image_bytes};
         case GuestState::running:
             HomeClock::runs_on(job, e, turn);
-            // it never arrived
-            if (e.why.empty()) return send(job, GuestVerb::freeze, turn);
+            job.in_place = false;
+            if (e.why.empty()) {  // it never arrived
+                send_freeze(job, turn);
+                return Nothing{};
+            }
             job.phase = JobPhase::running;
             beside.expels.freeze_failed(job);
             ++job.stats.failed_moves;
@@ -215,8 +234,12 @@ std::optional<HomeNext> HomeRuns::in_place(HomeJob& job, const GuestEvent& e,
             if (job.cancelled) return Cancelled{};
             if (e.in_place && cannot_move(job) != e.cannot_move) return Standing{e.cannot_move};
             // What its node does not know any more to stand for that, it is to try once more.
-            if (!e.in_place && !e.why.empty()) return send(job, GuestVerb::freeze, turn);
+            if (!e.in_place && !e.why.empty()) turn.send_freeze(job, stands_by_order(job));
+            // left over from a move that was given up
+            if (!e.in_place && e.held_for.n > 0) turn.send_freeze(job, true);
             return Nothing{};
+        case GuestState::shipped:
+        case GuestState::retained: turn.send_freeze(job, true); return Nothing{};
         case GuestState::frozen:  // one more dump of it has succeeded
             job.in_place = false;
             job.comment.clear();

@@ -37,12 +37,17 @@ void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
 }
 
-void HomeRuns::freeze(HomeJob& job, const HomeTurn& turn) {
+void HomeRuns::freeze(HomeJob& job, bool stands, const HomeTurn& turn) {
     HomeClock::fold(job, turn.now);
     job.phase = JobPhase::freezing;
     state(job).deadline = turn.now + limits_.transfer_patience;
+    state(job).stands = stands;
     turn.persist(job);
-    turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+    turn.send_freeze(job, stands);
+}
+
+void HomeRuns::send_freeze(const HomeJob& job, const HomeTurn& turn) const {
+    turn.send_freeze(job, seen(job).stands);
 }
 
 void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
@@ -50,6 +55,7 @@ void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
     job.phase = JobPhase::running;
     job.comment.clear();
     job.story.add(turn.step(StoryStep::What::resumed, job.at.node));
+    state(job).goes_on = turn.now;
     turn.persist(job);
     turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
 }
@@ -82,7 +88,7 @@ void HomeRuns::release(HomeJob& job, const HomeTurn& turn) {
 }
 
 HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
-    job.phase = JobPhase::running;
+    job.phase = job.in_place ? JobPhase::frozen : JobPhase::running;
     turn.persist(job);
     turn.fail_order(job, job.at.node, why);
     return Steady{};
@@ -168,6 +174,7 @@ void HomeRuns::finish(HomeJob& job, int32_t wait_status, const Trouble& why, con
 void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     job.phase = JobPhase::frozen;
+    job.in_place = false;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
     StoryStep frozen_step = turn.step(StoryStep::What::frozen, job.at.node);
@@ -177,8 +184,8 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
     turn.tell(job, Tell::What::frozen, "frozen on " + job.at.node);
 }
 
-// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
-// the job.
+// Stopped where it is, as it cannot be dumped or an order said so: frozen for everybody, but it is
+// its capsule that is the job.
 void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     const bool is_new = !std::exchange(job.in_place, true);
@@ -189,7 +196,8 @@ void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& 
     turn.persist(job);
     if (is_new)
         turn.tell(job, Tell::What::frozen,
-                  "stopped on " + job.at.node + ", where it stays: " + cannot_move);
+                  "stopped on " + job.at.node +
+                      (cannot_move.empty() ? ", in memory" : ", where it stays: " + cannot_move));
 }
 
 void HomeRuns::went_back(const HomeJob& job) {
@@ -207,7 +215,7 @@ void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::starting)
         turn.send(job.at, job.id, job.epoch, GuestVerb::query);
     else if (job.phase == JobPhase::freezing)
-        turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+        send_freeze(job, turn);
     else
         deadline = Nanos::never();
 }

@@ -19,7 +19,8 @@ Cases(F...) -> Cases<F...>;
 }  // namespace
 
 void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
-    switch (HomeOrders::how(job, order, leases_.is_silent(order.node))) {
+    switch (
+        HomeOrders::how(job, order, leases_.is_silent(order.node), runs_.stands_by_order(job))) {
         case HomeOrders::How::as_it_is: return turn.report(job);
         case HomeOrders::How::start:
             if (HomeGangs::is_unreleased(job) && !order.hold) break;
@@ -34,6 +35,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             expels_.leaves(job);
             return moves_.begin(job, order, turn);
         case HomeOrders::How::freeze: return freeze(job, turn);
+        case HomeOrders::How::stand: return freeze(job, turn, true);
         case HomeOrders::How::refuse:
             turn.fail_order(
                 job, order.node,
@@ -45,10 +47,10 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
                             {{"text", "the market is of a version that starts single jobs only"}}));
 }
 
-void Home::freeze(HomeJob& job, const HomeTurn& turn) {
+void Home::freeze(HomeJob& job, const HomeTurn& turn, bool stands) {
     checkpoints_.end_saving(job, turn);
     expels_.leaves(job);
-    runs_.freeze(job, turn);
+    runs_.freeze(job, stands, turn);
 }
 
 void Home::cancel(HomeJob& job, const HomeTurn& turn) {

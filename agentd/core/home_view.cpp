@@ -26,7 +26,9 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     if (job->step != MoveStep::none) j.field("step", to_string(job->step));
     if (!job->at.node.empty()) j.field("at", place(job->at, job->epoch));
     if (job->step != MoveStep::none)
-        j.field("to", place(job->to, job->to_epoch)).field("from_frozen", job->from_frozen);
+        j.field("to", place(job->to, job->to_epoch))
+            .field("from_frozen", job->from_frozen)
+            .field("from_stand", job->from_stand);
     j.field("last_epoch", job->last_epoch.n).field("order_seq", job->order_seq);
     j.key("flags").begin_array();
     for (const auto& [name, set] : {std::pair{"cancelled", job->cancelled},

@@ -93,7 +93,8 @@ SOUK_FIELDS(
     field("disk_secret", &HomeJob::disk_secret, rule::text(TextRule::line, 64)),
     field("out_file", &HomeJob::out_file, spec_path_rule),
     field("err_file", &HomeJob::err_file, spec_path_rule),
-    field("files_use", &HomeJob::files_use, rule::unless_same));
+    field("files_use", &HomeJob::files_use, rule::unless_same),
+    field("from_stand", &HomeJob::from_stand));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 
@@ -104,6 +105,7 @@ SOUK_FIELDS(GuestJob,  //
             field("state", &GuestJob::state, guest_state_rule),
             field("from_image", &GuestJob::from_image), field("kept", &GuestJob::kept),
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
+            field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
             field("wait_status", &GuestJob::wait_status));
 

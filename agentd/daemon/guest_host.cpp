@@ -225,7 +225,9 @@ void GuestHost::carry_out(const guest::Do& effect) {
                 cargo(*c, effect.other_epoch, effect.dest.node),
                 [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
-        case What::undo_dump: transfers_->cancel_sending(effect.key); return c->undo_dump();
+        case What::undo_dump:
+            transfers_->cancel_sending(effect.key);
+            return c->undo_dump(effect.stands);
         case What::go_on: return c->go_on();
         case What::send_checkpoint: return send_checkpoint(effect, *c);
         case What::drop_checkpoint: transfers_->cancel_sending(effect.key); return c->drop_image();

@@ -188,6 +188,16 @@ constexpr auto words = std::to_array<ReasonWords>({
     {no_project, "no_project", "may not spend for project {cause}",
      "srun --project: there is no such project in the market, or the job's user is no member of it "
      "(marketctl project add)"},
+    {stands_here, "stands_here", "stands in memory on {node}, and goes on there at once",
+     "a suspended job first only stops (stand_max_s of marketd.conf): it costs nothing, and goes "
+     "on "
+     "in milliseconds when its bid wins there again"},
+    {memory_wanted, "memory_wanted", "job {job} needs the memory in which it stood on {node}",
+     "it stood in memory, and goes to disk or elsewhere for a job that has a place there"},
+    {stood_enough, "stood_enough", "stood long enough on {node}",
+     "it stood in memory, and goes to disk: by what became of others, its bid will not win soon, "
+     "or "
+     "stand_max_s of marketd.conf has passed"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -226,7 +236,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == no_project, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == stood_enough, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

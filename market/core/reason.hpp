@@ -111,6 +111,10 @@ enum class ReasonCode : uint16_t {
     components_too_large,
     // its project (srun --project)
     no_project,
+    // it stands in memory
+    stands_here,
+    memory_wanted,
+    stood_enough,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -213,7 +213,7 @@ class Cluster {
     void market_orders();
     void market_heal();
     void lift_budgets(Node& n);
-    void market_send(const JobId& id, Order::Kind kind);
+    void market_send(const JobId& id, Order::Kind kind, bool stand = false);
     void market_hears(const JobReport& report);
     void connect_market(Node& n);
     void disconnect_market(Node& n);
@@ -293,6 +293,8 @@ class Cluster {
     void deadline(const NodeName& name, const GuestKey& key, Nanos until);
     void keep_lease(Node& n, const guest::Do& d);
     void thaw(const World::At& at);
+    void stands_on(const World::At& at);
+    void check_stands(const JobReport& report);
     void criu_dies_with(const Node& n);
     bool past_lease(const World::At& at);
     void born_stopped(const World::At& at);

@@ -95,7 +95,10 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             return stage(name, key, t, delay, [=, this] { do_kill(name, key, t); });
         case What::undo_dump:
             return stage(name, key, t, delay, [=, this] {
-                thaw(at);
+                if (d.stands && mutation_ != Mutation::undo_lets_run)
+                    stands_on(at);
+                else
+                    thaw(at);
                 world_.drop_image(at, now_);
                 tell_guest(name, key, t, guest::DumpUndone{});
             });
@@ -181,6 +184,7 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         if (stops && mutation_ != Mutation::stands_untrue) {
             world_.freeze(at, now_);
             world_.capsule(at)->stood = true;
+            ++world_.truths[key.id].stands;
         }
         counts_.stands += stops;
         tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});
@@ -191,12 +195,13 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
 void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
                       const guest::DumpHeld& held, bool in_ram, bool stays) {
     const World::At at{name, key};
+    Capsule* c = world_.capsule(at);
+    const bool stood = c && c->frozen && c->stood;
     const auto failed = [=, this] {
-        thaw(at);
+        stood ? stands_on(at) : thaw(at);
         world_.drop_image(at, now_);
         tell_guest(name, key, t, guest::DumpFailed{"the dump failed"});
     };
-    Capsule* c = world_.capsule(at);
     if (!c || !c->job || fails(name)) return failed();
     world_.freeze(at, now_);
     c->paused = false;  // what CRIU has is the dump's alone
@@ -213,6 +218,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         // What is neither frozen to stay nor said to be: it may go on, or not.
         now->stays = held.fenced ? mutation_ != Mutation::fenced_goes_on
                                  : stays || held.live || fenced_ || rng_.chance(0.5);
+        now->stood = false;
         guest::DumpHeld told = held;
         told.image_bytes = static_cast<int64_t>(1 + key.id.seq % 4) << 20;
         tell_guest(name, key, t, told);

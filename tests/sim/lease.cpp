@@ -79,6 +79,14 @@ void Cluster::thaw(const World::At& at) {
     run_or_pause(at);
 }
 
+// It stands as before what CRIU has made of it, or from then on.
+void Cluster::stands_on(const World::At& at) {
+    Capsule* c = world_.capsule(at);
+    if (!c || !c->job) return;
+    c->dumped = false;
+    c->stood = c->frozen;
+}
+
 // What a home takes for over must be so; and it goes on from where it says, once that is on its
 // disk.
 void Cluster::leases_are_over(Node& n) {

@@ -36,6 +36,7 @@ const char* mutation_name(Mutation m) {
                                         "any_source_is_fenced",
                                         "told_before_it_runs",
                                         "stands_untrue",
+                                        "undo_lets_run",
                                         "full_disk_lies",
                                         "disk_forgets",
                                         "tickets_unchecked",

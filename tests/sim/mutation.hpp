@@ -39,6 +39,7 @@ enum class Mutation : uint8_t {
     any_source_is_fenced,  // its home takes each held source for such a one
     told_before_it_runs,   // that a restored job runs is told, and CRIU fails then
     stands_untrue,         // a job is said to be stopped where it is, and runs
+    undo_lets_run,         // what stood runs when its dump is undone
     full_disk_lies,        // a full disk says that it has taken a commit
     disk_forgets,          // a crash takes the newest commit back
     tickets_unchecked,     // a guest asks for no ticket

@@ -309,7 +309,17 @@ void Cluster::command_leaves(Node& n, const Peer& peer, const GuestCommand& comm
     });
 }
 
+// What its home says to stand, or to go to disk from there, does not run: but where a daemon has
+// died in the middle of its dump, and nobody knows yet.
+void Cluster::check_stands(const JobReport& report) {
+    if (!report.in_place) return;
+    for (const auto* c : world_.capsules.of(report.id))
+        if (c->second.progressing() && !c->second.unwatched)
+            world_.fail(report.id, "stands for its home, and runs on " + c->first.first);
+}
+
 void Cluster::report_leaves(Node& n, const JobReport& report) {
+    check_stands(report);
     let_go(n, [this, &n, report, gen = n.market_gen] {
         if (n.market_gen != gen) return;
         n.last_to_market = std::max(n.last_to_market + Nanos{1}, now_ + ms(0, 5));

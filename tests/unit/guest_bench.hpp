@@ -80,7 +80,8 @@ struct Bench {
                      to_string(p->job.state);
             if (std::holds_alternative<guest::Erase>(o)) s += 'E';
             if (const auto* d = std::get_if<guest::Do>(&o))
-                s += std::string(to_string(d->what)) + (d->to_disk ? "/disk" : "");
+                s += std::string(to_string(d->what)) + (d->to_disk ? "/disk" : "") +
+                     (d->what == What::undo_dump && d->stands ? "/stands" : "");
             if (const auto* t = std::get_if<guest::ToHome>(&o)) {
                 const auto* e = std::get_if<GuestEvent>(&t->message);
                 s += e ? std::string(">") + to_string(e->state) +

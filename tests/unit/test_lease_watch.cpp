@@ -184,12 +184,14 @@ START_TEST(a_capsule_that_ends_has_no_deadline) {
 }
 END_TEST
 
-START_TEST(what_the_owner_stops_runs_for_a_dump_alone_and_stands_again_after_it) {
+START_TEST(what_the_owner_stops_is_criu_s_alone_for_a_dump_and_stands_again_after_it) {
     Watched w;
     OK(w.lease.pause(true));
     ck_assert(w.group.stands && w.marked_paused());
     w.lease.at_dump(true);
-    ck_assert(!w.group.stands && !w.marked_paused());  // found so, it is the dump's
+    ck_assert(w.group.stands && !w.marked_paused());  // found so, it is the dump's
+    OK(w.lease.traced());
+    ck_assert(!w.group.stands);
     OK(w.lease.stop_for_dump());
     ck_assert(w.group.stands && !w.marked_paused());
     ck_assert(w.lease.let_run());
@@ -198,6 +200,34 @@ START_TEST(what_the_owner_stops_runs_for_a_dump_alone_and_stands_again_after_it)
     ck_assert(w.group.stands && w.marked_paused());
     OK(w.lease.pause(false));
     ck_assert(!w.group.stands && !w.marked_paused());
+}
+END_TEST
+
+START_TEST(what_stands_in_place_is_criu_s_alone_for_a_dump_and_stands_again_after_it) {
+    Watched w;
+    OK(w.lease.stand());
+    OK(w.lease.pause(Nanos::from_s(1)));  // memory that goes ahead is looked at
+    OK(w.lease.resume());
+    ck_assert(w.group.stands);
+    w.lease.at_dump(true);
+    ck_assert(w.group.stands);
+    OK(w.lease.traced());
+    ck_assert(!w.group.stands && w.lease.in_place());
+    w.lease.at_dump(false);  // it has failed
+    ck_assert(w.group.stands && w.lease.in_place());
+    w.lease.at_dump(true);
+    OK(w.lease.traced());
+    OK(w.lease.stop_for_dump());
+    ck_assert(w.group.stands && w.lease.let_run() && !w.group.stands);
+    // What a dump has stopped stands on when that is undone; what runs is stopped by no dump.
+    Watched dumped;
+    dumped.lease.at_dump(true);
+    OK(dumped.lease.traced());
+    ck_assert(!dumped.group.stands);
+    OK(dumped.lease.stop_for_dump());
+    dumped.lease.stand_on();
+    dumped.lease.at_dump(false);
+    ck_assert(dumped.group.stands && dumped.lease.in_place());
 }
 END_TEST
 
@@ -257,7 +287,8 @@ UNIT_SUITE(lease_watch, a_job_stands_at_its_deadline_and_a_new_lease_lets_it_go_
            a_job_that_cannot_be_stopped_in_place_is_not_said_to_stand,
            the_first_deadline_that_pid_1_knows_counts_after_a_restart_and_no_later_one,
            a_restarted_daemon_finds_what_the_lease_and_what_a_dump_has_stopped,
-           what_the_owner_stops_runs_for_a_dump_alone_and_stands_again_after_it,
+           what_the_owner_stops_is_criu_s_alone_for_a_dump_and_stands_again_after_it,
+           what_stands_in_place_is_criu_s_alone_for_a_dump_and_stands_again_after_it,
            what_the_owner_lets_go_on_stands_for_its_dump_and_its_lease_all_the_same,
            a_restarted_daemon_finds_what_the_owner_has_stopped,
            a_capsule_that_ends_has_no_deadline);

@@ -256,6 +256,7 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         static_cast<int32_t>(r.between(1, 65'536)),
                                         static_cast<int32_t>(r.between(1, 64)),
                                         d.flag(),
+                                        d.flag(),
                                         d.node_or_none(),
                                         d.bytes(500),
                                         d.flag() ? std::string(64, 'a') : "",
@@ -425,12 +426,14 @@ v.out_file = d.line();
 v.err_file = d.line();
 v.files_use = {d.flag(), d.counter(), d.counter(), d.counter(),
                d.line(), d.counter(), d.counter(), Nanos{d.up_to(1LL << 50)}};
+v.from_stand = d.flag();
 return v;
 END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
                              d.spec(),
                              d.up_to(1 << 30),
                              static_cast<int32_t>(r.between(1, 65'536)),
                              d.any(GuestState::unknown, GuestState::filling),
+                             d.flag(),
                              d.flag(),
                              d.flag(),
                              d.flag(),

@@ -49,6 +49,7 @@ std::string told(const Json& s) {
     if (s.contains("price"))
         text += (step == "priced" ? " at " : ", at most ") + field(s, "price") + " per CPU-hour";
     if (s.contains("bytes") && step != "moved") text += ", " + bytes(s, "bytes");
+    if (step == "resumed" && s.contains("total_ms")) text += ", in " + milliseconds(s, "total_ms");
     if (s.contains("why")) text += ": " + field(s, "why");
     if (s.contains("why_code")) text += " [" + field(s, "why_code") + "]";
     if (s.contains("count")) text += " (the last of " + field(s, "count") + ")";
