@@ -147,12 +147,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     } else {
         lacking_.erase(job.id());
     }
-    // it has left as far as it can
-    if (report.in_place && !report.cannot_move.empty()) job.stuck = {};
-    if (report.phase == JobPhase::finished) {
-        finish(job, now);
-        return {};
-    }
+    if (report.in_place && !report.cannot_move.empty()) job.stuck = {};  // as far as it can
+    if (report.phase == JobPhase::finished) return finish(job, now), Status();
     if (report.phase == JobPhase::running) {
         if (job.record.hold == Hold::stay) {
             job.record.hold = Hold::at_node;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The shell of one simulated daemon: see cluster.hpp. What a real shell owes the machines is
 // written here.
+// Long: all that a daemon does around its machines.
 #include <array>
 
 #include "agentd/store/records.hpp"
