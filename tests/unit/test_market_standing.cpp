@@ -249,7 +249,7 @@ END_TEST
 
 // Homes obey late or say no, nodes come and go, jobs end; World::check counts at each step.
 START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ever) {
-    for (uint64_t seed = 1; seed <= 150; ++seed) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
         Rng rng(seed);
         market::MarketOptions o = standing(rng.chance(0.3) ? rng.between(1, 60) : 3'600);
         if (rng.chance(0.3)) o.solver.algorithm = "proportional_share";
@@ -306,12 +306,13 @@ START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ev
 }
 END_TEST
 
-UNIT_SUITE(market_standing, a_displaced_job_stands_costs_nothing_and_goes_on_where_it_stood,
-           its_memory_is_given_to_who_wins_it_the_lowest_bids_and_the_last_that_stopped_first,
-           where_memory_is_short_it_goes_to_disk_at_once,
-           it_goes_to_disk_after_the_time_of_the_rule_or_after_the_most,
-           a_place_elsewhere_takes_it_from_where_it_stands,
-           an_owner_who_leaves_and_an_operator_have_it_on_disk,
-           a_market_that_was_started_again_knows_who_stands,
-           turns_of_proportional_share_are_stops_where_memory_suffices,
-           in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ever);
+UNIT_SUITE_LONG(market_standing, 120,
+                a_displaced_job_stands_costs_nothing_and_goes_on_where_it_stood,
+                its_memory_is_given_to_who_wins_it_the_lowest_bids_and_the_last_that_stopped_first,
+                where_memory_is_short_it_goes_to_disk_at_once,
+                it_goes_to_disk_after_the_time_of_the_rule_or_after_the_most,
+                a_place_elsewhere_takes_it_from_where_it_stands,
+                an_owner_who_leaves_and_an_operator_have_it_on_disk,
+                a_market_that_was_started_again_knows_who_stands,
+                turns_of_proportional_share_are_stops_where_memory_suffices,
+                in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ever);

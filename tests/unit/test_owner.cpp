@@ -352,7 +352,7 @@ START_TEST(what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_
     // Its node has forgotten what it stands for: once more.
     unit::Bench forgot = b.again();
     ck_assert_text(forgot.event("n2", 1, GuestState::dumping, "its daemon ended").text(),
-                   "freeze n2.1");
+                   "freeze n2.1/stand");
     // It ends where it stands.
     unit::Bench cancelled = b.again();
     ck_assert_text(cancelled.cancel().text(), "P kill n2.1");

@@ -232,7 +232,7 @@ START_TEST(a_home_moves_it_from_where_it_stands_and_leaves_it_standing_where_tha
     b.now += Nanos::from_s(9);
     b.event("n2", 1, GuestState::dump_ready);  // which is no run: it is not charged
     ck_assert_text(b.event("n3", 2, GuestState::failed, "no room").text(),
-                   "P !n3 kill n3.2 freeze n2.1/stand");
+                   "!n3 P kill n3.2 freeze n2.1/stand");
     ck_assert(b.job().phase == JobPhase::frozen && b.job().in_place);
     ck_assert_int_eq(b.job().stats.run_time.ns, 0);
     ck_assert_text(b.in_place("n2", 1, "").text(), "");
@@ -244,7 +244,7 @@ START_TEST(a_home_moves_it_from_where_it_stands_and_leaves_it_standing_where_tha
     unit::Bench lost = b.again();
     lost.held_for(3);
     ck_assert_text(lost.event("n3", 3, GuestState::failed, "no").text(),
-                   "P !n3 kill n3.3 freeze n2.1/stand");
+                   "!n3 P kill n3.3 freeze n2.1/stand");
     ck_assert(lost.job().phase == JobPhase::frozen && lost.job().in_place);
     ck_assert_text(b.event("n3", 3, GuestState::running).text(), "P drop n2.1");
     ck_assert(b.job().phase == JobPhase::running && !b.job().in_place);
