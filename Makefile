@@ -33,14 +33,37 @@ PROG_OBJS  = $(call objects,$(wildcard $(call PROG_DIR,$(1))/*.cpp))
 # Files of a room whose names begin with the same word (home.cpp, home_move.cpp, ...) are compiled
 # as one: headers are read once, which makes a whole build three times as fast. They are listed in
 # BUILD/unity/ROOM/home.cpp. Each file can also be compiled alone (clang-tidy does).
+# TOGETHER=N: any N files of a room are compiled as one, but for those in APART: they mean different
+# things by one name, or include headers that do not go together. That makes a build from nothing
+# faster yet, and each change a longer wait; `make demo` does it where nothing was built. The tests
+# need the other one.
 hash := \#
 define newline
 
 
 endef
-unit       = $(dir $(1))$(firstword $(subst _, ,$(basename $(notdir $(1)))))
+TOGETHER  ?=
+APART     := $(addprefix agentd/core/,home names provider story) \
+             $(addprefix agentd/daemon/,config guest home peers tool) \
+             $(addprefix tools/srun/,main summary wait) \
+             $(addprefix agentd/files/,expected slots store unsynced) \
+             $(addprefix market/core/,pricing quotes) \
+             $(addprefix market/daemon/,job ledger money quote user) tools/marketctl/list \
+             $(addprefix tools/souk/,doctor main supervise) tools/marketsim/% \
+             tools/souk-exec/serve checkpoint/% \
+             kernel/sys/host/settings kernel/sys/net/round \
+             kernel/sys/process/syscall kernel/sys/store/statedb kernel/wire/frame
+OBJ       := $(BUILD)/obj$(TOGETHER)
+UNITY     := $(BUILD)/unity$(TOGETHER)
+unit       = $(or $(unit_of_$(1)),$(dir $(1))$(firstword $(subst _, ,$(basename $(notdir $(1))))))
 units      = $(sort $(foreach f,$(1),$(call unit,$(f))))
-objects    = $(patsubst %,$(BUILD)/obj/%.o,$(call units,$(1)))
+objects    = $(patsubst %,$(OBJ)/%.o,$(call units,$(1)))
+# $(call together,UNIT,FILES): the first N files are of UNIT, those after them of UNIT-, UNIT--, ...
+together   = $(if $(2),$(foreach f,$(wordlist 1,$(TOGETHER),$(2)),$(eval unit_of_$(f) := \
+               $(1)))$(call together,$(1)-,$(wordlist $(TOGETHER),999,$(wordlist 2,999,$(2)))))
+$(if $(TOGETHER),$(foreach d,$(ROOMS) $(foreach p,$(PROGRAMS),$(call PROG_DIR,$(p))), \
+  $(call together,$(d)/all,$(foreach f,$(wildcard $(d)/*.cpp),$(if \
+    $(filter $(APART),$(call unit,$(f))),,$(f))))))
 
 SANFLAGS_address := -fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all
 SANFLAGS_thread  := -fsanitize=thread
@@ -74,8 +97,8 @@ SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.
 WEB_FILES := $(patsubst %,$(BUILD)/gen/tools/web/%.inc,style.css page.js icon.svg)
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc \
              $(BUILD)/gen/checkpoint/criu_preload.so.h $(WEB_FILES)
-LIB_OBJS  := $(call objects,$(LIB_SRCS)) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
-LIB       := $(BUILD)/libsouk.a
+LIB_OBJS  := $(call objects,$(LIB_SRCS)) $(GEN_SRCS:$(BUILD)/gen/%.c=$(OBJ)/gen/%.o)
+LIB       := $(BUILD)/libsouk$(TOGETHER).a
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
 SIM       := $(BUILD)/bin/clustersim
 SIM_SRCS  := $(filter-out tests/sim/test_%,$(wildcard tests/sim/*.cpp)) \
@@ -85,7 +108,7 @@ SIM_OBJS  := $(call objects,$(SIM_SRCS))
 UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
 # agentd's effects are tested one by one, its main is not.
 TEST_SRCS := $(filter tests/unit/% tests/sim/test_%,$(UNIT_SRCS))
-UNIT_OBJS := $(TEST_SRCS:%.cpp=$(BUILD)/obj/%.o) \
+UNIT_OBJS := $(TEST_SRCS:%.cpp=$(OBJ)/%.o) \
              $(call objects,$(filter-out $(TEST_SRCS),$(UNIT_SRCS)) \
                $(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
 UNITS     := $(call units,$(LIB_SRCS) $(SIM_SRCS) \
@@ -95,7 +118,7 @@ FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
 FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
 BENCH_SRCS := $(wildcard tests/bench/*.cpp)
 STUDY     := $(BUILD)/bin/study
-STUDY_OBJS := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/study/*.cpp))
+STUDY_OBJS := $(patsubst %.cpp,$(OBJ)/%.o,$(wildcard tests/study/*.cpp))
 BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
 
 # Job logs in the Standard Workload Format, for make study.
@@ -117,7 +140,7 @@ MAKEFLAGS += --no-builtin-rules
 all: deps            ## build everything into build/bin (installs what is missing first)
 	@$(MAKE) --no-print-directory $(PARALLEL) bins
 
-bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit
+bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit $(BUILD)/bin/souk-demo
 
 deps:                ## install what a fresh machine lacks: packages, and a CRIU that works here
 	@scripts/deps
@@ -194,7 +217,9 @@ DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-init souk-files 
                souk-inspect srun marketctl pvdctl testload)
 
 demo: deps           ## the story: a market of three machines on this host
-	@$(MAKE) --no-print-directory $(PARALLEL) $(DEMO_BINS)
+	@build='$(MAKE) --no-print-directory $(PARALLEL) $(DEMO_BINS)'; \
+	  $(if $(wildcard $(BUILD)/libsouk.a),$$build,$$build TOGETHER=24 || \
+	    { echo 'demo: not all compiles together (see APART in the Makefile)'; $$build; })
 	@$(PYTHON) scripts/demo $(BUILD)/bin
 
 fuzzers: $(FUZZERS)
@@ -216,8 +241,8 @@ install: bins manuals  ## everything below DESTDIR and PREFIX
 deb: bins manuals    ## Debian packages of what was built, into BUILD/deb
 	@scripts/deb $(BUILD)
 
-# RELEASE: trixie; ARCH: this machine's.
-deb-for: manuals     ## packages for another RELEASE or ARCH (arm64), in a root of it (root)
+# RELEASE: trixie; ARCH: this machine's. Only for another one the manuals are made here.
+deb-for: $(if $(ARCH),manuals) ## packages for another RELEASE or ARCH (arm64), in its root (root)
 	@scripts/deb-for $(BUILD) "$(or $(RELEASE),trixie)" $(ARCH)
 
 check-deb: deb       ## the packages in a fresh root: install, upgrade, remove, purge (root)
@@ -304,6 +329,11 @@ $(BUILD)/bin/souk-audit: $(AUDIT_SRCS) $(BUILD)/gen/version.inc
 	@echo 'VERSION = "$(VERSION_TEXT)"' > $(BUILD)/gen/souk-audit/version.py
 	$(call say,ZIP,$@)$(PYTHON) -m zipapp -c -p /usr/bin/python3 -o $@ $(BUILD)/gen/souk-audit
 
+# The story, which `souk demo` starts.
+$(BUILD)/bin/souk-demo: scripts/demo
+	@mkdir -p $(@D)
+	@install -m 755 $< $@
+
 $(LIB): $(LIB_OBJS)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -321,7 +351,7 @@ $(STUDY): $(STUDY_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+$(BUILD)/bench/%: $(OBJ)/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -338,23 +368,25 @@ $(BUILD)/fuzz/%: tests/fuzz/%.cpp tests/fuzz/fuzz.hpp $(LIB_SRCS) | $(GEN_HDRS)
 	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') \
 	  -lprotobuf-c -lxxhash -lz -lcrypto
 
-$(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
+$(OBJ)/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # Written as make starts, where the list of files is not the one of before.
-unity_text  = $(foreach f,$(sort $(wildcard $(1).cpp $(1)_*.cpp)),$(hash)include "$(f)"$(newline))
-write_unity = $(if $(call same,$(file <$(BUILD)/unity/$(1).cpp),$(call unity_text,$(1))),, \
-                $(shell mkdir -p $(BUILD)/unity/$(dir $(1)))$(file >$(BUILD)/unity/$(1).cpp,$(call \
+unity_files = $(or $(if $(TOGETHER),$(foreach f,$(wildcard $(dir $(1))*.cpp),$(if $(filter \
+                $(1),$(unit_of_$(f))),$(f)))),$(wildcard $(1).cpp $(1)_*.cpp))
+unity_text  = $(foreach f,$(sort $(call unity_files,$(1))),$(hash)include "$(f)"$(newline))
+write_unity = $(if $(call same,$(file <$(UNITY)/$(1).cpp),$(call unity_text,$(1))),, \
+                $(shell mkdir -p $(UNITY)/$(dir $(1)))$(file >$(UNITY)/$(1).cpp,$(call \
                 unity_text,$(1))))
 same        = $(and $(call in,$(1),$(2)),$(call in,$(2),$(1)))
 in          = $(findstring $(strip $(1)),$(strip $(2)))
 $(foreach u,$(UNITS),$(call write_unity,$(u)))
-$(UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
+$(UNITS:%=$(OBJ)/%.o): $(OBJ)/%.o: $(UNITY)/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$*)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+$(OBJ)/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -402,5 +434,5 @@ $(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
 -include $(patsubst %.o,%.d,$(INIT_OBJS) $(SO_OBJS) $(LIB_OBJS) $(UNIT_OBJS) $(SIM_OBJS)) \
-         $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(STUDY_OBJS:.o=.d) \
+         $(BENCH_SRCS:%.cpp=$(OBJ)/%.d) $(STUDY_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.o,%.d,$(call PROG_OBJS,$(p))))

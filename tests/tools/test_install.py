@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -50,6 +51,16 @@ def test_a_tool_finds_the_program_that_works_for_it(prefix, tmp_path):
         (prefix / "lib/souk/away").rename(prefix / "lib/souk/souk-ledger")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the demo needs root")
+def test_the_demo_is_installed_and_two_at_once_do_not_meet(prefix):
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("\0souk-demo")
+        done = subprocess.run([prefix / "bin/souk", "demo"], capture_output=True, text=True,
+                              timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1, "", "demo: another one runs on this host\n"), done
+
+
 def test_what_comes_along_is_there(prefix):
     for path in ("share/man/man1/srun.1.gz", "share/man/man5/agentd.conf.5.gz",
                  "share/man/man8/marketd.8.gz", "share/bash-completion/completions/srun",
@@ -58,7 +69,8 @@ def test_what_comes_along_is_there(prefix):
                  "lib/tmpfiles.d/souk.conf", "include/souk.h", "lib/libsouk.so.0",
                  "lib/pkgconfig/souk.pc", "lib/python3/dist-packages/souk.py",
                  "lib/souk/souk-init", "lib/souk/souk-files",
-                 "lib/souk/souk-handshake", "lib/souk/souk-inspect", "lib/souk/souk-root"):
+                 "lib/souk/souk-handshake", "lib/souk/souk-inspect", "lib/souk/souk-root",
+                 "lib/souk/souk-demo"):
         assert (prefix / path).exists(), path
     units = sorted((prefix / "lib/systemd/system").iterdir())
     assert [u.name for u in units] == ["souk-agentd.service", "souk-backup.service",

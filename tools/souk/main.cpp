@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk: a market on this host (up, down, status), and what this machine can do (doctor).
+// souk: a market on this host (up, down, status, demo), and what this machine can do (doctor).
 #include <sys/sysinfo.h>
 
 #include <CLI/CLI.hpp>
@@ -119,10 +119,11 @@ int run(int argc, char** argv) {
     if (argc > 1 && is_trust_verb(argv[1])) return cmd_trust(argc, argv);
 
     if (argc > 1 && argv[1][0] != '-' &&
-        !std::set<std::string_view>{"up", "down", "status", "calibrate"}.contains(argv[1])) {
+        !std::set<std::string_view>{"up", "down", "status", "demo", "calibrate"}.contains(
+            argv[1])) {
         std::fprintf(stderr,
-                     "souk: '%s' is not a verb: up, down, status, calibrate, doctor, setup, token, "
-                     "node or operator (see souk --help)\n",
+                     "souk: '%s' is not a verb: up, down, status, demo, calibrate, doctor, setup, "
+                     "token, node or operator (see souk --help)\n",
                      argv[1]);
         return 2;
     }
@@ -143,6 +144,8 @@ int run(int argc, char** argv) {
                    "freeze what runs and keep the state: souk up takes it again");
     CLI::App* status = app.add_subcommand("status", "show the daemons");
     status->add_flag("--json", json, "as JSON");
+    CLI::App* demo = app.add_subcommand(
+        "demo", "a market of three machines on this host plays a story; about a minute");
     CLI::App* calibrate =
         app.add_subcommand("calibrate", "measure how fast this machine is: 100 is the reference");
     calibrate->add_flag("--json", json, "as JSON, with the parts");
@@ -167,6 +170,7 @@ int run(int argc, char** argv) {
     }
     if (*down) return cmd_down(run_dir(), down_options);
     if (*status) return cmd_status(run_dir(), json);
+    if (*demo) return cmd_demo();
     if (*calibrate) return cmd_calibrate(json);
     const auto options = up_options(a);
     if (!options) {

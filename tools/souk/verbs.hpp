@@ -15,6 +15,8 @@ struct DownOptions {
 int cmd_down(const std::string& run, const DownOptions& options);
 int cmd_status(const std::string& run, bool json);
 int cmd_doctor(int argc, char** argv);
+// Becomes souk-demo, the story of `make demo`; returns only if there is none.
+int cmd_demo();
 // Measures the speed of this machine and prints it.
 int cmd_calibrate(bool json);
 int complain(const std::string& text);  // one line on stderr; returns 1
