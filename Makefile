@@ -50,7 +50,7 @@ APART     := $(addprefix agentd/core/,home names provider story) \
              $(addprefix market/core/,pricing quotes) \
              $(addprefix market/daemon/,job ledger money quote user) tools/marketctl/list \
              $(addprefix tools/souk/,doctor main supervise) tools/marketsim/% \
-             tools/souk-exec/serve checkpoint/% \
+             tools/souk-exec/serve checkpoint/% market/sim/% \
              kernel/sys/host/settings kernel/sys/net/round \
              kernel/sys/process/syscall kernel/sys/store/statedb kernel/wire/frame
 OBJ       := $(BUILD)/obj$(TOGETHER)
@@ -373,8 +373,8 @@ $(OBJ)/%.o: %.cpp | $(GEN_HDRS)
 	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # Written as make starts, where the list of files is not the one of before.
-unity_files = $(or $(if $(TOGETHER),$(foreach f,$(wildcard $(dir $(1))*.cpp),$(if $(filter \
-                $(1),$(unit_of_$(f))),$(f)))),$(wildcard $(1).cpp $(1)_*.cpp))
+unity_files = $(or $(strip $(if $(TOGETHER),$(foreach f,$(wildcard $(dir $(1))*.cpp),$(if $(filter \
+                $(1),$(unit_of_$(f))),$(f))))),$(wildcard $(1).cpp $(1)_*.cpp))
 unity_text  = $(foreach f,$(sort $(call unity_files,$(1))),$(hash)include "$(f)"$(newline))
 write_unity = $(if $(call same,$(file <$(UNITY)/$(1).cpp),$(call unity_text,$(1))),, \
                 $(shell mkdir -p $(UNITY)/$(dir $(1)))$(file >$(UNITY)/$(1).cpp,$(call \
