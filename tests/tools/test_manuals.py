@@ -149,7 +149,7 @@ CASES = [
     (["marketctl", "user", "limit", ""], ["ada"]),
     (["srun", "--attach", "n1"], ["n1.1"]),
     (["pvdctl", "market", ""], ["off", "on"]),
-    (["souk", "d"], ["doctor", "down"]),
+    (["souk", "d"], ["demo", "doctor", "down"]),
     (["marketsim", "com"], ["compare"]),
     (["agentd", "--cal"], ["--calibrate"]),
 ]
