@@ -102,11 +102,12 @@ def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(ma
             market.kill_daemon(at)
             market.until_up()
             assert status(market, at)["presence"]["guests"] == "stopped"
+            stands = market.job(job.id)["cost"]
             until("some time has passed", lambda: subprocess.run(["sleep", "0.5"]))
             assert int(read_text(counted)) == at_stop
             after = market.job(job.id)
             # The market may have been asked while the last moments were still on their way to it.
-            assert 0 <= after["cost"] - cost < 1e-4, (cost, after)
+            assert after["cost"] == stands and 0 <= stands - cost < 1e-4, (cost, stands, after)
             assert after["runtime_s"] - run < 1, (run, after)
             # He has it otherwise: it goes on. (What else runs on this machine is his use too.)
             assert reloaded(market, at, "owner_return", '"lower"') == "in_force"
