@@ -33,10 +33,12 @@ constexpr unsigned fuse_major = 10, fuse_minor = 229;  // Documentation/admin-gu
 // -------------------------------------------------------------------------------------------------
 // what descriptors are
 
+// Asks no file server: one of a job's files may be served through the agentd that waits for this.
 Status check_kind(int fd, mode_t kind, const char* what) {
-    struct stat st {};
-    if (::fstat(fd, &st) != 0) return fail_errno(what, errno);
-    if ((st.st_mode & S_IFMT) != kind) return fail(std::string(what) + " is another kind of file");
+    struct statx st {};
+    if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0)
+        return fail_errno(what, errno);
+    if ((st.stx_mode & S_IFMT) != kind) return fail(std::string(what) + " is another kind of file");
     return {};
 }
 

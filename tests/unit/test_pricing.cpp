@@ -388,13 +388,13 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE(pricing, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once,
-           under_critical_no_job_gains_by_misreporting_its_value,
-           critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
-           ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well,
-           the_closed_form_equals_the_integral_with_any_reserves,
-           three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
-           reserves_are_steps_of_the_price_as_bids_are,
-           a_user_alone_in_the_market_pays_reserves_however_many_jobs_it_has,
-           one_job_alone_pays_the_reserve_and_two_the_losing_bid,
-           prices_stay_between_reserve_and_bid_under_every_pricing);
+UNIT_SUITE_LONG(pricing, 180, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once,
+                under_critical_no_job_gains_by_misreporting_its_value,
+                critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
+                ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well,
+                the_closed_form_equals_the_integral_with_any_reserves,
+                three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say,
+                reserves_are_steps_of_the_price_as_bids_are,
+                a_user_alone_in_the_market_pays_reserves_however_many_jobs_it_has,
+                one_job_alone_pays_the_reserve_and_two_the_losing_bid,
+                prices_stay_between_reserve_and_bid_under_every_pricing);
