@@ -86,6 +86,8 @@ class Cell {
     void stand();
     // For the owner of the node: it stands until he says otherwise.
     void pause(bool on);
+    // The bound of the CPUs of all guests is being set: off, this one has none of its own.
+    void node_bound(bool on);
     // Looks whether the job, while it runs, can move.
     void look();
     // Asked each second: whether it looks out of its turn. A job opens most of its files as it
@@ -217,6 +219,7 @@ class Cell {
     bool set_limits();  // false: not all of them
     bool limits_cpus() const { return site_.limits.cpu && job_.cpus < site_.cpus; }
     void limit_cpus(bool on);
+    void write_cpus_max(bool on);
     std::vector<int> v1_tasks() const;
     std::string what_killed() const;
     Result<std::vector<pid_t>> pids() const;
@@ -299,8 +302,9 @@ class Cell {
     bool served_ = false;  // its root comes from its home
     Watch exit_watch_;
     Life life_ = Life::lives;
-    bool has_job_ = false;   // started, restored or found running
-    bool released_ = false;  // a component: its program was let run
+    bool cpus_limited_ = false;  // by its own group, or it is to be
+    bool has_job_ = false;       // started, restored or found running
+    bool released_ = false;      // a component: its program was let run
 
     // The parts, each with its own state.
     Group group_{job_group_};

@@ -182,6 +182,7 @@ Guest::Found Cell::adopt() {
     }
     // before its image goes: what the job runs with is its own now
     has_job_ = found.job_alive || found.exited;
+    cpus_limited_ = has_job_;
     // A checkpoint that was on its way.
     if (job_.state == GuestState::running && found.job_alive && !found.held_by_dump) drop_image();
     // What a dump holds stays cut off, and a copy that was not told to run: it will be ended.

@@ -45,9 +45,18 @@ bool Cell::set_limits() {
 // Not while it is dumped: what CRIU has the job's processes do there would wait for the next period
 // of the scheduler.
 void Cell::limit_cpus(bool on) {
+    cpus_limited_ = on;
+    write_cpus_max(on);
+}
+
+void Cell::node_bound(bool on) {
+    if (cpus_limited_) write_cpus_max(on);
+}
+
+void Cell::write_cpus_max(bool on) {
     if (!cgroup_ || !limits_cpus()) return;
     const auto set = cgroup_->set_cpus_max(on ? job_.cpus : 0);
-    // On v1 no group may have more than its parent: then the owner offers less, and that holds.
+    // On v1 no group may have more than its parent: then the owner lends less, and that holds.
     if (!set && set.error().code != EINVAL)
         site_.log->warning(
             "a job's CPUs are not limited",

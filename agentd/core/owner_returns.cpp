@@ -52,6 +52,7 @@ void write_return(JsonWriter& j, const OwnerReturn& r, bool open) {
     write_time(j, "free_memory_ms", r.free_memory);
     write_time(j, "empty_ms", r.empty);
     write_time(j, "away_ms", r.away);
+    if (!r.share.empty()) j.field("share", r.share);
     j.key("missed").begin_array();
     for (const Part& part : parts)
         if (!(r.*part.missed).empty())
@@ -97,7 +98,8 @@ OwnerReturns::News OwnerReturns::began(Nanos now, Nanos unix_time, std::string c
     r.memory_mb = g.memory_mb;
     r.cpu_promise = promise_.free_cpu;
     r.memory_promise = promise_.free_memory;
-    r.empty_promise = promise_.empty;
+    r.share = g.share;
+    if (g.share.empty()) r.empty_promise = promise_.empty;
     all_.push_back(std::move(r));
     began_ = now;
     judge(now, g, false);
@@ -114,7 +116,7 @@ void OwnerReturns::judge(Nanos now, const Guests& g, bool ends) {
     };
     reached(r.free_cpu, g.lowered || g.running == 0);
     reached(r.stopped, g.running == 0);
-    reached(r.free_memory, g.in_memory == 0);
+    reached(r.free_memory, g.in_memory == 0 || (!g.share.empty() && g.within_share));
     reached(r.empty, g.here == 0);
     for (const Part& part : parts) {
         const Nanos promise = r.*part.promise, at = r.*part.took;

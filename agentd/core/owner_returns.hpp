@@ -25,8 +25,9 @@ class JsonWriter;
 // Zero: nothing is promised.
 struct OwnerPromise {
     Nanos free_cpu;     // guests get what he leaves of the CPUs
-    Nanos free_memory;  // no guest holds memory
-    Nanos empty;        // nothing of a guest is here, nor its image
+    Nanos free_memory;  // no guest holds memory, or no more than the share that he leaves them
+    // Nothing of a guest is here, nor its image. Not where he leaves them a share.
+    Nanos empty;
     bool operator==(const OwnerPromise&) const = default;
 };
 
@@ -41,6 +42,7 @@ struct OwnerReturn {
     // what was promised then, and why it was not kept; empty: it was, or nothing was
     Nanos cpu_promise, memory_promise, empty_promise;
     std::string cpu_missed, memory_missed, empty_missed;
+    std::string share;  // what he left to guests: his memory is his when they hold no more
     bool operator==(const OwnerReturn&) const = default;
 };
 
@@ -57,6 +59,10 @@ class OwnerReturns {
         bool lowered = false;      // the kernel has been told
         std::string who = {};      // holds things up, for people
         std::string trouble = {};  // why they are not lowered
+        // The rules by which they stay while he is here, and whether they hold no more memory than
+        // that leaves them; empty: he leaves them nothing.
+        std::string share = {};
+        bool within_share = false;
     };
     // What is to be written down, and what is to be forgotten.
     struct News {

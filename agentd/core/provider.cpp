@@ -76,6 +76,9 @@ const Setting settings[] = {
     {"warning", set_warning_bit,
      [](const ProviderRecord& r) { return std::to_string(r.warning_s); },
      [](const ProviderRecord& from, ProviderRecord& to) { to.warning_s = from.warning_s; }},
+    {"share", set_share_bit,
+     [](const ProviderRecord& r) { return r.share.empty() ? "all" : r.share; },
+     [](const ProviderRecord& from, ProviderRecord& to) { to.share = from.share; }},
     {"market", set_market_bit,
      [](const ProviderRecord& r) { return std::string(r.on_market ? "on" : "off"); },
      [](const ProviderRecord& from, ProviderRecord& to) {
@@ -107,6 +110,8 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
         record.frames = frames->text();
         TRY_ASSIGN(const PriceCurve curve, PriceCurve::parse(record.curve));
         record.curve = curve.text();
+        TRY_ASSIGN(const OwnerShare share, OwnerShare::parse(record.share));
+        record.share = share.text();
         return frames;
     };
     TRY(good_frames(file));
@@ -117,8 +122,9 @@ Result<Provider> Provider::create(NodeName node, Hardware machine, ProviderRecor
     record.memory_mb = std::min(record.memory_mb, machine.memory_mb);
     TRY_ASSIGN(TimeFrames frames, good_frames(record));
     TRY_ASSIGN(PriceCurve curve, PriceCurve::parse(record.curve));
+    TRY_ASSIGN(OwnerShare share, OwnerShare::parse(record.share));
     return Provider(std::move(node), std::move(machine), std::move(file), std::move(record),
-                    std::move(frames), std::move(curve));
+                    std::move(frames), std::move(curve), std::move(share));
 }
 
 std::vector<Provider::Override> Provider::overrides() const {
@@ -136,10 +142,12 @@ ProviderReport Provider::report() const {
     r.node = node_;
     r.on_market = record_.on_market && !leaving_;
     r.reserve = asked();
-    r.speed = record_.speed;
-    r.cpus = record_.cpus;
-    r.memory_mb = record_.memory_mb;
-    r.free_mb = std::min(load_.free_mb, record_.memory_mb);
+    // A part of a CPU is offered as one that is so much slower.
+    const MachineSize now = lent();
+    r.cpus = static_cast<int32_t>((now.cpu_milli + 999) / 1'000);
+    r.speed = std::max<int64_t>(record_.speed * now.cpu_milli / (r.cpus * int64_t{1'000}), 1);
+    r.memory_mb = now.memory_mb;
+    r.free_mb = std::min(load_.free_mb, r.memory_mb);
     r.load_permille = load_.load_permille;
     r.wait_permille = load_.wait_permille;
     r.load_source = load_.source;
@@ -237,24 +245,28 @@ int64_t Provider::tick(WallTime wall, Outputs& out) {
         *this, &out, [&] { return trace_in(Input::tick); }, true);
     const Money asked_before = asked();
     const bool warned_before = warns();
+    const MachineSize lent_before = lent();
     see(wall);
     const bool released = record_.by_hand && edge_since_word(wall);
     if (released) record_.by_hand = false;
     const bool inside = frames_.contains(wall.second_of_week);
     if (!frames_.always() && (released || (!record_.by_hand && record_.on_market != inside)))
         turn(inside, out);
-    else if (asked() != asked_before || warns() != warned_before)
+    else if (asked() != asked_before || warns() != warned_before || !(lent() == lent_before))
         out.emplace_back(Report{report()});
     return next_call(wall);
 }
 
 int64_t Provider::next_call(WallTime wall) const {
-    if (frames_.always() && curve_.to_next_edge(wall.second_of_week) == 0) return 0;
+    const int32_t share_edge = share_.to_next_edge(wall.second_of_week);
+    if (frames_.always() && curve_.to_next_edge(wall.second_of_week) == 0 && share_edge == 0)
+        return 0;
     int64_t next = 3600 - wall.second_of_week % 3600;
     const auto at_most = [&](int64_t seconds) {
         if (seconds > 0) next = std::min(next, seconds);
     };
     at_most(curve_.to_next_edge(wall.second_of_week));
+    at_most(share_edge);
     at_most(frames_.to_next_edge(wall.second_of_week));
     if (record_.warning_s > 0) at_most(to_edge(wall, false) - record_.warning_s);
     return next;

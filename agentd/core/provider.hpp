@@ -7,6 +7,10 @@
 // (the owner by hand) holds until the next edge, also over a restart of the daemon. With "always"
 // there is no edge: the word holds.
 //
+// Guests get all that is offered, or a part of it while the owner is here or at some hours
+// (owner_share.hpp): then the market is told of a smaller node. A part of a CPU is one that is so
+// much slower.
+//
 // The price is the owner's figure, or at some hours of the week that of his price curve, or one
 // that is learned from the market's prices (`set_auto`) and is never below his floor or his curve.
 //
@@ -22,6 +26,7 @@
 #include <variant>
 #include <vector>
 
+#include "agentd/core/owner_share.hpp"
 #include "agentd/core/price_curve.hpp"
 #include "agentd/core/time_frames.hpp"
 #include "kernel/base/money.hpp"
@@ -54,6 +59,7 @@ enum OwnerSet : uint32_t {
     set_zone_bit = 64,
     set_curve_bit = 128,
     set_warning_bit = 256,
+    set_share_bit = 512,
     set_told = 1u << 31,  // missing: a record of a version that did not keep this
 };
 
@@ -75,6 +81,7 @@ struct ProviderRecord {
     Money floor, learned;
     int32_t since_second = -1;      // of `by_hand`: the second of the week; below 0: not known
     std::vector<std::string> bans;  // owner_bans.hpp
+    std::string share;              // owner_share.hpp
     bool operator==(const ProviderRecord&) const = default;
 };
 
@@ -141,6 +148,8 @@ enum class Input : uint8_t {
     learned,
     ban,
     allow,
+    set_share,
+    set_here,
 };
 const char* to_string(Input input);
 }  // namespace provider
@@ -179,6 +188,8 @@ class Provider {
     Status set_zone(std::string_view zone, WallTime wall, provider::Outputs& out);
     Status set_curve(std::string_view text, WallTime wall, provider::Outputs& out);
     Status set_warning(int64_t seconds, WallTime wall, provider::Outputs& out);
+    // What guests get at most, and when.
+    Status set_share(std::string_view text, WallTime wall, provider::Outputs& out);
     // From now on what is learned holds as the price, but never less than this.
     Status set_auto(Money floor, provider::Outputs& out);
     void learned(Money price, provider::Outputs& out);
@@ -186,7 +197,7 @@ class Provider {
     Status ban(std::string_view whom, provider::Outputs& out);
     Status allow(std::string_view whom, provider::Outputs& out);
     // Back to what the configuration says: price, speed, cpus, memory, frames, zone, curve,
-    // warning or market.
+    // warning, share or market.
     Status unset(std::string_view name, WallTime wall, provider::Outputs& out);
 
     // What the owner's word holds at another value than the configuration says.
@@ -203,6 +214,8 @@ class Provider {
     void set_leaving(std::string why, provider::Outputs& out);
     // Likewise; but guests stay, and what comes all the same is taken.
     void set_resting(std::string why, provider::Outputs& out);
+    // Whether the owner uses the machine himself.
+    void set_here(bool here, provider::Outputs& out);
     // From the load reader, each second. Reports at once what matters (a twentieth of the machine,
     // a new source), at most once a second; anything else every half minute. What was held back
     // goes with the next call.
@@ -213,6 +226,12 @@ class Provider {
     const ProviderRecord& record() const { return record_; }
     const TimeFrames& frames() const { return frames_; }
     const PriceCurve& curve() const { return curve_; }
+    const OwnerShare& share() const { return share_; }
+    // What all guests together may have now, of what is offered, by the wall clock that it last
+    // saw.
+    MachineSize lent() const;
+    // The rules that make it less than what is offered; empty: none holds.
+    std::string lent_by() const;
     // What is asked now, by the wall clock that it last saw.
     Money asked() const { return asked_at(second_); }
     Money asked_at(int32_t second_of_week) const;
@@ -229,13 +248,14 @@ class Provider {
 
   private:
     Provider(NodeName node, Hardware machine, ProviderRecord file, ProviderRecord record,
-             TimeFrames frames, PriceCurve curve)
+             TimeFrames frames, PriceCurve curve, OwnerShare share)
         : node_(std::move(node)),
           machine_(std::move(machine)),
           file_(std::move(file)),
           record_(std::move(record)),
           frames_(std::move(frames)),
-          curve_(std::move(curve)) {}
+          curve_(std::move(curve)),
+          share_(std::move(share)) {}
     // provider_trace.cpp
     using Input = provider::Input;
     friend class TraceScene<Provider, provider::Outputs>;
@@ -263,6 +283,8 @@ class Provider {
     ProviderRecord file_, record_;
     TimeFrames frames_;
     PriceCurve curve_;
+    OwnerShare share_;
+    bool here_ = false;   // the owner
     int32_t second_ = 0;  // of the week, as last seen
     int64_t now_unix_s_ = 0;
     std::string cannot_;

@@ -130,6 +130,38 @@ void Provider::learned(Money price, Outputs& out) {
     if (asked() != before) out.emplace_back(Report{report()});
 }
 
+// -------------------------------------------------------------------------------------------------
+// how much of the machine
+
+MachineSize Provider::lent() const {
+    return share_.of({machine_.cpus * int64_t{1'000}, machine_.memory_mb},
+                     {record_.cpus * int64_t{1'000}, record_.memory_mb}, second_, here_);
+}
+
+std::string Provider::lent_by() const { return share_.holds(second_, here_); }
+
+Status Provider::set_share(std::string_view text, WallTime wall, Outputs& out) {
+    const Scene scene(*this, &out, [&] { return trace_in(Input::set_share); });
+    TRY_ASSIGN(OwnerShare share, OwnerShare::parse(text == "all" ? "" : text));
+    TRY(share.fits({machine_.cpus * int64_t{1'000}, machine_.memory_mb}));
+    share_ = std::move(share);
+    record_.share = share_.text();
+    see(wall);
+    owner_said(set_share_bit, true, out);
+    return {};
+}
+
+void Provider::set_here(bool here, Outputs& out) {
+    const Scene scene(
+        *this, &out, [&] { return trace_in(Input::set_here, here ? "he is" : "he is not"); }, true);
+    const MachineSize before = lent();
+    here_ = here;
+    if (!(lent() == before)) out.emplace_back(Report{report()});
+}
+
+// -------------------------------------------------------------------------------------------------
+// for him
+
 void Provider::explain(JsonWriter& j) const {
     const PriceCurve::Rule* rule = curve_.at(second_);
     const bool set = record_.set & set_price_bit;
@@ -153,6 +185,11 @@ void Provider::explain(JsonWriter& j) const {
                              : by_frames ? "the frames " + frames_.text()
                              : held ? record_.on_market ? "pvdctl market on" : "pvdctl market off"
                                     : "the configuration");
+    const MachineSize now = lent();
+    const bool all = now == MachineSize{record_.cpus * int64_t{1'000}, record_.memory_mb};
+    j.field("lent_cpus", static_cast<double>(now.cpu_milli) / 1'000)
+        .field("lent_memory_mb", now.memory_mb)
+        .field("lent_why", all ? "all that is offered" : "the share '" + lent_by() + "'");
     if (!cannot_.empty() || !resting_.empty())
         j.field("takes_none_why", cannot_.empty() ? resting_ : cannot_);
     if (!record_.on_market && opens_unix_s_ > 0) j.field("opens_unix_s", opens_unix_s_);
@@ -204,6 +241,10 @@ Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
     } else if (name == "curve") {
         TRY_ASSIGN(curve_, PriceCurve::parse(file_.curve));
         assign(&ProviderRecord::curve, file_.curve, set_curve_bit, false, out);
+    } else if (name == "share") {
+        TRY_ASSIGN(share_, OwnerShare::parse(file_.share));
+        see(wall);
+        assign(&ProviderRecord::share, file_.share, set_share_bit, false, out);
     } else if (name == "zone") {
         TRY(set_zone(file_.zone, wall, out));
         owner_said(set_zone_bit, false, out);
@@ -220,8 +261,8 @@ Status Provider::unset(std::string_view name, WallTime wall, Outputs& out) {
         turn(frames_.always() ? file_.on_market : frames_.contains(wall.second_of_week), out);
     } else {
         return fail("'" + std::string(name) +
-                    "' cannot be unset: price, speed, cpus, memory, frames, zone, curve, warning "
-                    "or market");
+                    "' cannot be unset: price, speed, cpus, memory, frames, zone, curve, warning, "
+                    "share or market");
     }
     return {};
 }

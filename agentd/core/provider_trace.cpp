@@ -34,6 +34,8 @@ const char* to_string(Input input) {
         case Input::learned: return "learned";
         case Input::ban: return "ban";
         case Input::allow: return "allow";
+        case Input::set_share: return "set_share";
+        case Input::set_here: return "set_here";
     }
     MUST(false);
 }

@@ -127,7 +127,8 @@ SOUK_FIELDS(
     field("floor", &ProviderRecord::floor, rule::price),
     field("learned", &ProviderRecord::learned, rule::price),
     field("since_second", &ProviderRecord::since_second, rule::plus(1, rule::between(0, week_s))),
-    field("bans", &ProviderRecord::bans, rule::at_most(OwnerBans::entries_max)));
+    field("bans", &ProviderRecord::bans, rule::at_most(OwnerBans::entries_max)),
+    field("share", &ProviderRecord::share));
 
 SOUK_FIELDS(OwnerReturn,  //
             field("number", &OwnerReturn::number, rule::count),
@@ -144,6 +145,6 @@ SOUK_FIELDS(OwnerReturn,  //
             field("empty_promise", &OwnerReturn::empty_promise, rule::span),
             field("cpu_missed", &OwnerReturn::cpu_missed),
             field("memory_missed", &OwnerReturn::memory_missed),
-            field("empty_missed", &OwnerReturn::empty_missed));
+            field("empty_missed", &OwnerReturn::empty_missed), field("share", &OwnerReturn::share));
 
 }  // namespace souk

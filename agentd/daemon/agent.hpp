@@ -148,7 +148,8 @@ class Agent final : private ToolHost, private OwnHome {
 
     // agent_owner.cpp: what the owner wants of this node
     void arm_provider();
-    void apply_bounds();
+    Status apply_bounds();
+    MachineSize machine_size() const;
     void write_guests(JsonWriter& j) const;
     // When no guest, or none of that job, runs here any more, or after a bound.
     void when_guests_left(const std::string& job, std::function<void()> done) override;
@@ -157,6 +158,7 @@ class Agent final : private ToolHost, private OwnHome {
     std::optional<wire::CtlReply> rules_request(const wire::CtlRequest& request);
     Status frames_request(const std::vector<std::string>& args);
     Status price_request(const std::vector<std::string>& args);
+    Status share_request(const std::vector<std::string>& args);
     Status change_zone(const std::string& zone);
     Status ban(const std::string& whom, bool on);
     Status evict(const std::string& id);
@@ -175,6 +177,7 @@ class Agent final : private ToolHost, private OwnHome {
     void see_empty();
     bool is_empty() const;
     // agent_owner_use.cpp: whether he uses it himself
+    OwnerUsePolicy presence_policy() const;
     LoadProbe::Options load_options() const;
     Status watch_presence();
     void owner_used(OwnerSign sign, const std::string& why);

@@ -26,7 +26,8 @@ void Agent::tick_load() {
                                         std::to_string(reading.owner_permille / 10) +
                                         "% of the machine");
     see_signs();
-    apply_bounds();  // what could not be yet
+    (void)apply_bounds();  // what could not be yet
+    see_return();
     // Each job when it is new, and then seldomer, at least once a minute, a few of them now.
     guests_->look(load_ticks_);
     tell_sends();

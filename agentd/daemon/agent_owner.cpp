@@ -23,12 +23,20 @@ void Agent::arm_provider() {
     if (at == Nanos::never()) return;
     provider_timer_ = loop_.at(at, [this] {
         provider_step([this](Provider& p, provider::Outputs& out) { p.tick(wall_now(), out); });
+        rank_guests();  // the share may be another
         arm_provider();
     });
 }
 
-void Agent::apply_bounds() {
-    if (share_) share_->bound(provider_->record(), provider_->machine());
+MachineSize Agent::machine_size() const {
+    const Hardware& m = provider_->machine();
+    return {m.cpus * int64_t{1'000}, m.memory_mb};
+}
+
+Status Agent::apply_bounds() {
+    if (!share_) return {};
+    return share_->bound(provider_->lent(), machine_size(),
+                         [this](bool on) { guests_->node_bound(on); });
 }
 
 // For the owner: who is here, and whether he still runs.

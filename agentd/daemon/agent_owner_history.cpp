@@ -77,6 +77,12 @@ OwnerReturns::Guests Agent::guests_now() const {
     now.who = std::move(here.who);
     now.lowered = rung_ != OwnerUse::Rung::none && rank_trouble_.empty();
     now.trouble = rank_trouble_;
+    if (rung_ != OwnerUse::Rung::none && provider_->share().when_here() &&
+        presence_policy().on_return != OwnerUsePolicy::Return::leave) {
+        now.share = provider_->lent_by();
+        now.within_share =
+            share_ && !share_->memory_waits(provider_->lent().memory_mb, machine_size());
+    }
     return now;
 }
 

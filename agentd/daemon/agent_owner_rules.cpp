@@ -41,12 +41,31 @@ void write_curve(JsonWriter& j, const Provider& p) {
     j.end_array();
 }
 
+// What guests may have now.
+void write_lent(JsonWriter& j, const Provider& p) {
+    const MachineSize now = p.lent();
+    j.field("lent_cpus", static_cast<double>(now.cpu_milli) / 1'000)
+        .field("lent_memory_mb", now.memory_mb);
+}
+
+void write_rules(JsonWriter& j, const Provider& p) {
+    j.key("rules").begin_array();
+    for (const OwnerShare::Rule& rule : p.share().rules()) j.value(rule.text);
+    j.end_array();
+    j.field("holds", p.lent_by()).field("zone", p.record().zone);
+    j.field("cpus", p.record().cpus).field("machine_cpus", p.machine().cpus);
+    j.field("memory_mb", p.record().memory_mb).field("machine_memory_mb", p.machine().memory_mb);
+    write_lent(j, p);
+}
+
 // What guests get at most, and what the machine has.
 void write_limits(JsonWriter& j, const Provider& p, const Config& config) {
     const ProviderRecord& r = p.record();
     const Hardware& m = p.machine();
     j.field("cpus", r.cpus).field("machine_cpus", m.cpus);
     j.field("memory_mb", r.memory_mb).field("machine_memory_mb", m.memory_mb);
+    if (!r.share.empty()) j.field("share", r.share);
+    write_lent(j, p);
     if (config.swap_mb >= 0) j.field("swap_mb_each", config.swap_mb);
     if (config.disk_mb_per_s > 0) j.field("disk_mb_per_s_each", config.disk_mb_per_s);
     j.field("pids_each", config.pids_max).field("cpu_weight", config.cpu_weight);
@@ -112,6 +131,17 @@ Status Agent::price_request(const std::vector<std::string>& args) {
     return done;
 }
 
+// Nothing, or what guests get at most ("all": all that is offered).
+Status Agent::share_request(const std::vector<std::string>& args) {
+    if (args.empty()) return {};
+    if (args.size() != 1) return fail("share takes one value");
+    Status done;
+    provider_step(
+        [&](Provider& p, provider::Outputs& out) { done = p.set_share(args[0], wall_now(), out); });
+    if (done) presence_configured();  // whether he is here may matter now
+    return done;
+}
+
 void Agent::evict_banned() {
     guests_->bans(provider_->record().bans);
     for (const JobId& id : guests_->banned())
@@ -147,6 +177,8 @@ std::string Agent::rules_json(const std::string& verb) const {
         write_frames(j, *provider_);
     } else if (verb == "provider-price") {
         write_curve(j, *provider_);
+    } else if (verb == "provider-share") {
+        write_rules(j, *provider_);
     } else if (verb == "provider-why") {
         provider_->explain(j);
         write_learned(j);
@@ -161,7 +193,8 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
     const std::string& verb = request.verb;
     const auto& args = request.args;
     const bool shows = verb == "provider-limits" || verb == "provider-why";
-    const bool either = verb == "provider-frames" || verb == "provider-price";
+    const bool either =
+        verb == "provider-frames" || verb == "provider-price" || verb == "provider-share";
     const bool acts =
         verb == "provider-ban" || verb == "provider-allow" || verb == "provider-evict";
     if (!shows && !either && !acts) return std::nullopt;
@@ -178,6 +211,8 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
         done = frames_request(args);
     else if (verb == "provider-price")
         done = price_request(args);
+    else if (verb == "provider-share")
+        done = share_request(args);
     else if (verb == "provider-evict")
         done = evict(args[0]);
     else if (acts)

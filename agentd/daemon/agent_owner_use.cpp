@@ -18,10 +18,19 @@ constexpr Nanos notice_window = Nanos::from_ms(40);
 
 }  // namespace
 
+// A share that holds while he is here needs to know whether he is.
+OwnerUsePolicy Agent::presence_policy() const {
+    OwnerUsePolicy policy = config_.presence;
+    const bool shares = provider_ && provider_->share().when_here();
+    if (policy.on_return == OwnerUsePolicy::Return::nothing && shares)
+        policy.on_return = OwnerUsePolicy::Return::lower;
+    return policy;
+}
+
 LoadProbe::Options Agent::load_options() const {
     LoadProbe::Options options;
     options.allow_bpf = config_.bpf;
-    if (config_.presence.on_return == OwnerUsePolicy::Return::nothing) return options;
+    if (presence_policy().on_return == OwnerUsePolicy::Return::nothing) return options;
     options.notice_run = Nanos{notice_window.ns * config_.owner_cpu_percent / 100};
     options.notice_wait = config_.owner_wait;
     return options;
@@ -32,6 +41,8 @@ Status Agent::watch_presence() {
     signs_ = std::make_unique<OwnerSigns>(
         loop_, log_, config_.cgroup, v2.empty() ? "" : v2 + "/" + config_.cgroup,
         [this](OwnerSign sign, const std::string& why) { owner_used(sign, why); });
+    load_.notice(load_options());
+    owner_use_.configured(presence_policy());
     watch_signs();
     if (load_.notices_fd() < 0) return {};
     TRY_ASSIGN(notices_watch_, loop_.watch(load_.notices_fd(), POLLIN, [this](short) {
@@ -49,7 +60,7 @@ Status Agent::watch_presence() {
 }
 
 void Agent::watch_signs() {
-    const bool nothing = config_.presence.on_return == OwnerUsePolicy::Return::nothing;
+    const bool nothing = presence_policy().on_return == OwnerUsePolicy::Return::nothing;
     const OwnerSignsWish wish = nothing ? OwnerSignsWish() : config_.owner_signs;
     if (const Status told = load_.notice_programs(wish.programs); !told)
         log_.warning("the owner's programs are not noticed", {{"WHY", told.error()}});
@@ -96,6 +107,9 @@ void Agent::have_rung() {
         const std::string why = why_paused();
         g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
     });
+    provider_step([&](Provider& p, provider::Outputs& out) {
+        p.set_here(rung_ != OwnerUse::Rung::none, out);
+    });
     rank_guests();
     tell_provider();
 }
@@ -118,7 +132,8 @@ void Agent::rank_guests() {
     const Rank rank = rung_ == Rung::none      ? Rank::offered
                       : rung_ == Rung::leaving ? Rank::leaving
                                                : Rank::idle;
-    const Status done = share_->rank(rank, config_.cpu_weight);
+    Status done = share_->rank(rank, config_.cpu_weight);
+    if (Status bound = apply_bounds(); done && !bound) done = std::move(bound);
     if (done) {
         rank_pause_.reset();
         if (!std::exchange(rank_trouble_, {}).empty()) log_.notice("guests have their share");
@@ -163,7 +178,7 @@ void Agent::find_presence() {
 void Agent::presence_configured() {
     load_.notice(load_options());
     returns_.configured(config_.promise);
-    owner_use_.configured(config_.presence);
+    owner_use_.configured(presence_policy());
     watch_signs();
     see_presence();
     rank_guests();
@@ -173,7 +188,7 @@ void Agent::write_presence(JsonWriter& j) const {
     if (paused_) j.field("paused", true);
     j.field("empty", is_empty());
     if (shutting_down_) j.field("shutting_down", true);
-    if (config_.presence.on_return == OwnerUsePolicy::Return::nothing) return;
+    if (presence_policy().on_return == OwnerUsePolicy::Return::nothing) return;
     j.key("presence").begin_object();
     j.field("here", owner_use_.here()).field("guests", to_string(rung_));
     if (owner_use_.here())

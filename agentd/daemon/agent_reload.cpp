@@ -6,24 +6,44 @@ namespace souk {
 
 std::span<const std::string_view> Agent::reloaded() {
     static constexpr std::string_view keys[] = {
-        "awake_for_moves", "check_ahead",
-        "cpu_weight",      "cpus",
-        "disk_mb_per_s",   "empty_s",
-        "files",           "files_tmp",
-        "frames",          "frames_warning_s",
-        "frames_zone",     "free_cpu_ms",
-        "free_memory_s",   "guest_groups",
-        "local_paths",     "memory_default_mb",
-        "memory_mb",       "on_market",
-        "owner_away_s",    "owner_cpu_percent",
-        "owner_leave_s",   "owner_pressure_ms",
-        "owner_programs",  "owner_return",
-        "owner_sessions",  "owner_stop_s",
-        "owner_wait_ms",   "owners",
-        "pids_max",        "price",
-        "price_curve",     "shared_files",
-        "speed",           "swap_mb",
-        "user_map",        "wake",
+        "awake_for_moves",
+        "check_ahead",
+        "cpu_weight",
+        "cpus",
+        "disk_mb_per_s",
+        "empty_s",
+        "files",
+        "files_tmp",
+        "frames",
+        "frames_warning_s",
+        "frames_zone",
+        "free_cpu_ms",
+        "free_memory_s",
+        "guest_groups",
+        "local_paths",
+        "memory_default_mb",
+        "memory_mb",
+        "on_market",
+        "owner_away_s",
+        "owner_cpu_percent",
+        "owner_input",
+        "owner_leave_s",
+        "owner_pressure_ms",
+        "owner_programs",
+        "owner_return",
+        "owner_sessions",
+        "owner_stop_s",
+        "owner_wait_ms",
+        "owners",
+        "pids_max",
+        "price",
+        "price_curve",
+        "share",
+        "shared_files",
+        "speed",
+        "swap_mb",
+        "user_map",
+        "wake",
     };
     return keys;
 }
@@ -48,6 +68,7 @@ Status Agent::reload(const Config& config) {
     config_.frames_zone = config.frames_zone;
     config_.frames_warning = config.frames_warning;
     config_.price_curve = config.price_curve;
+    config_.share = config.share;
     config_.on_market = config.on_market;
     config_.cpu_weight = config.cpu_weight;
     config_.pids_max = config.pids_max;
@@ -67,6 +88,7 @@ Status Agent::reload(const Config& config) {
     *provider_ = std::move(provider);
     provider_->tell_to(trace_.listener());
     provider_step([this](Provider& p, provider::Outputs& out) {
+        p.set_here(rung_ != OwnerUse::Rung::none, out);
         p.set_resting(why_paused(), out);
         p.set_leaving(why_away(OwnerUse::Rung::leaving), out);
         p.started(wall_now(), out);

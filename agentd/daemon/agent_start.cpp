@@ -119,6 +119,7 @@ ProviderRecord Agent::offered(const Config& config) const {
     record.frames = config.frames;
     record.zone = config.frames_zone;
     record.curve = config.price_curve;
+    record.share = config.share;
     record.warning_s = config.frames_warning.ns / 1'000'000'000;
     record.on_market = config.on_market;
     return record;

@@ -264,7 +264,8 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     }
     if (request.verb != "provider-status") {
         arm_provider();
-        apply_bounds();
+        (void)apply_bounds();
+        if (request.verb == "provider-unset") presence_configured();
     }
     reply.ok = true;
     reply.json = provider_json();
@@ -302,7 +303,12 @@ std::string Agent::provider_json() const {
             .field("configuration", o.file)
             .end_object();
     j.end_array();
-    if (share_ && share_->memory_waits(r.memory_mb, provider_->machine()))
+    if (!provider_->share().empty())
+        j.field("share", provider_->record().share)
+            .field("share_holds", provider_->lent_by())
+            .field("lent_cpus", static_cast<double>(provider_->lent().cpu_milli) / 1'000)
+            .field("lent_memory_mb", provider_->lent().memory_mb);
+    if (share_ && share_->memory_waits(r.memory_mb, machine_size()))
         j.field("memory_waits", true);  // guests hold more than that
     j.key("here");
     write_guests(j);

@@ -138,6 +138,7 @@ Status check(Config& c) {
     offer.frames = c.frames;
     offer.zone = c.frames_zone;
     offer.curve = c.price_curve;
+    offer.share = c.share;
     if (auto known = known_zone(c.frames_zone); !known) return wrap("frames_zone", known.error());
     TRY(Provider::create(c.node, Hardware{}, offer));
     if (auto apart = TimeFrames::parse_apart(c.frames); !apart)
@@ -168,7 +169,7 @@ struct Reading {
     NetworkKeys network;
     std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
                 files = "local", tmp = "home", local_paths, hidden, on_return = "nothing",
-                owner_sessions = "none", owner_programs;
+                owner_sessions = "none", owner_input = "none", owner_programs;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -431,6 +432,11 @@ void Reading::add_offer(Settings& all) {
         {"price_curve", text(c.price_curve),
          "Prices that hold in place of `price` at some hours of the week.",
          "\"mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5\""},
+        {"share", text(c.share),
+         "What guests get at most, all together, while the owner is here or at some hours of the "
+         "week: parts of this machine's CPUs and memory, or as many. Where several hold, the least "
+         "of each (docs/owner.md).",
+         "\"here = 0.5 cpus, 50% memory; mon-fri 8:00-18:00 = 75%\"", "all that is offered"},
         {"on_market", boolean(c.on_market), "Whether it is offered at all.", "false"},
     };
     all.insert(all.end(), some.begin(), some.end());
@@ -471,6 +477,10 @@ void Reading::add_owner(Settings& all) {
          "or "
          "those from elsewhere as well (all).",
          "\"local\""},
+        {"owner_input", one_of(owner_input, who_is_there),
+         "Or when somebody types or moves a mouse: at the machine itself (local), or in any window "
+         "or ssh session as well (all). The kernel tells that, and not what.",
+         "\"all\""},
         {"owner_programs", text(owner_programs),
          "Or while one of these programs runs that is no guest's, by the first 15 bytes of their "
          "names, parted by spaces.",
@@ -547,6 +557,9 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     c.owner_signs.sessions = reading.owner_sessions == "all"     ? Sessions::all
                              : reading.owner_sessions == "local" ? Sessions::local
                                                                  : Sessions::none;
+    if (reading.owner_input != "none")
+        c.owner_signs.input =
+            reading.owner_input == "all" ? InputWatch::Which::all : InputWatch::Which::local;
     if (auto good = check_owner_names(c.owners); !good) return wrap(path, good.error());
     if (auto good = read_programs(reading.owner_programs, c.owner_signs.programs); !good)
         return wrap(path, good.error());

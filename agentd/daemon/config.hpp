@@ -99,6 +99,7 @@ struct Config {
     // starts takes them, and whoever gives new ones is told
     std::string frames_trouble;
     std::string frames_zone, price_curve;
+    std::string share;  // what guests get at most, and when (agentd/core/owner_share.hpp)
     Nanos frames_warning;
     Nanos shutdown_wait = Nanos::from_s(20);
     bool on_market = true;

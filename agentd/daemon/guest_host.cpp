@@ -98,6 +98,10 @@ pid_t GuestHost::pid(const GuestKey& key) const {
     return c == cells_.end() ? 0 : c->second->pid();
 }
 
+void GuestHost::node_bound(bool on) {
+    for (const auto& [key, c] : cells_) c->node_bound(on);
+}
+
 void GuestHost::look(uint64_t tick) {
     size_t n = 0;
     for (const auto& [key, c] : cells_) {

@@ -92,6 +92,8 @@ class GuestHost {
     std::optional<LoadSample> load(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
+    // The bound of the CPUs of all guests is being set (Cell::node_bound).
+    void node_bound(bool on);
     // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.
     void look(uint64_t tick);
 

@@ -148,18 +148,25 @@ void NodeShare::trouble(const char* what, const Error& why) {
                  {{"of", what}, {"WHY", why}});
 }
 
-void NodeShare::bound(const ProviderRecord& offered, const Hardware& all) {
-    bound_cpus(bound_of(offered.cpus, all.cpus));
-    bound_memory(bound_of(offered.memory_mb, all.memory_mb));
+Status NodeShare::bound(const MachineSize& lent, const MachineSize& all, const OwnBounds& own) {
+    bound_memory(bound_of(lent.memory_mb, all.memory_mb));
+    const bool whole = lent.cpu_milli % 1'000 == 0;
+    return bound_cpus(bound_of(lent.cpu_milli, all.cpu_milli), whole, own);
 }
 
-void NodeShare::bound_cpus(int64_t cpus) {
-    if (!share_.has("cpu") || cpus_in_force_ == cpus) return;
-    const Status set = share_.set_cpus_max(cpus, true);  // a restore is one
+// On v1 no group may have more than the one above it: then a guest has only the bound of all. A
+// restore is a burst; not of a part of a CPU, which is what the owner bears at most.
+Status NodeShare::bound_cpus(int64_t milli, bool bursts, const OwnBounds& own) {
+    if (!share_.has("cpu") || milli_in_force_ == milli) return {};
+    const bool nested = !cgroups_.layout().in_v2("cpu") && own;
+    if (nested) own(false);
+    const Status set = share_.set_cpu_milli_max(milli, bursts);
+    if (nested) own(true);
     if (set)
-        cpus_in_force_ = cpus;
-    else if (set.error().code != EINVAL)
-        trouble("CPUs", set.error());  // v1: a guest that leaves has more
+        milli_in_force_ = milli;
+    else
+        trouble("CPUs", set.error());
+    return set;
 }
 
 void NodeShare::bound_memory(int64_t memory_mb) {
@@ -170,13 +177,13 @@ void NodeShare::bound_memory(int64_t memory_mb) {
     } else {
         const auto set = jobs_->lower_memory_max((memory_mb << 20) + restore_room_bytes);
         if (!set) return trouble("memory", set.error());
-        if (!*set) return;
+        if (*set) memory_in_force_mb_ = memory_mb;
     }
-    memory_in_force_mb_ = memory_mb;
+    if (memory_mb == 0) memory_in_force_mb_ = 0;
     if (const Status high = rank_memory(rank_); !high) trouble("memory", high.error());
 }
 
-bool NodeShare::memory_waits(int64_t memory_mb, const Hardware& all) const {
+bool NodeShare::memory_waits(int64_t memory_mb, const MachineSize& all) const {
     return jobs_ && memory_in_force_mb_ != bound_of(memory_mb, all.memory_mb);
 }
 

@@ -4,6 +4,7 @@
 // outside, so that a busy job cannot hold them up. Owned by the Agent.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,19 +42,21 @@ class NodeShare {
     // Of all jobs together, against the rest of the machine's 100. What this machine has no
     // controller for is left out. An error: something is not as it says; to be called again.
     Status rank(Rank rank, int64_t cpu_weight);
-    // What the owner offers bounds what all guests use in all. CPUs at once; memory when they hold
+    // Lifts the bounds of each guest, or sets them again.
+    using OwnBounds = std::function<void(bool on)>;
+    // What the owner lends bounds what all guests use in all. CPUs at once; memory when they hold
     // no more than that: until then the market moves or freezes whom the node has no room for, and
-    // nobody is killed. To be called again then.
-    void bound(const ProviderRecord& offered, const Hardware& all);
-    // Guests hold more memory than what is offered.
-    bool memory_waits(int64_t memory_mb, const Hardware& all) const;
+    // nobody is killed. To be called again then. An error: CPUs are not bounded so.
+    Status bound(const MachineSize& lent, const MachineSize& all, const OwnBounds& own);
+    // Guests hold more memory than what is lent.
+    bool memory_waits(int64_t memory_mb, const MachineSize& all) const;
 
   private:
     Status rank_cpu(const Cgroup& group, Rank rank, int64_t weight) const;
     Status rank_top(Rank rank, int64_t weight) const;
     Status rank_memory(Rank rank) const;
     bool try_limit(const std::string& jobs, bool CgroupUse::*controller, const char* name);
-    void bound_cpus(int64_t cpus);
+    Status bound_cpus(int64_t milli, bool bursts, const OwnBounds& own);
     void bound_memory(int64_t memory_mb);
     void trouble(const char* what, const Error& why);
 
@@ -65,7 +68,7 @@ class NodeShare {
     std::optional<Cgroup> io_;    // of the node, if disks can be shared by weight
     Rank rank_ = Rank::offered;
     CgroupUse limits_;
-    int64_t cpus_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
+    int64_t milli_in_force_ = -1, memory_in_force_mb_ = -1;  // 0: no bound
 };
 
 }  // namespace souk

@@ -36,6 +36,7 @@ const char* to_string(OwnerSign sign) {
         case OwnerSign::program: return "program";
         case OwnerSign::pressure: return "pressure";
         case OwnerSign::before: return "before";
+        case OwnerSign::input: return "input";
     }
     MUST(false);
 }
@@ -46,6 +47,7 @@ void OwnerSigns::watch(const OwnerSignsWish& wish) {
     trouble_.clear();
     watch_sessions();
     watch_pressure();
+    watch_input();
     programs_.clear();
     find_programs();
 }
@@ -113,6 +115,31 @@ void OwnerSigns::watch_pressure() {
 }
 
 // -------------------------------------------------------------------------------------------------
+// terminals and input devices
+
+void OwnerSigns::watch_input() {
+    input_watch_.close();
+    input_.reset();
+    if (!wish_.input) return;
+    auto opened = InputWatch::open(*wish_.input);
+    if (!opened) return lacks("owner_input", opened.error());
+    input_ = std::make_unique<InputWatch>(std::move(*opened));
+    see_input();
+}
+
+// At once, and then with the next second: a mouse that is moved tells a thousand times in it.
+void OwnerSigns::see_input() {
+    const std::string device = input_->used();
+    if (!device.empty()) {
+        input_watch_.close();
+        return used_(OwnerSign::input, device + " is in use");
+    }
+    auto watched = loop_.watch(input_->fd(), POLLIN, [this](short) { see_input(); });
+    if (!watched) return lacks("owner_input", watched.error());
+    input_watch_ = std::move(*watched);
+}
+
+// -------------------------------------------------------------------------------------------------
 // programs
 
 bool OwnerSigns::is_guest(pid_t pid) const {
@@ -148,6 +175,7 @@ void OwnerSigns::find_programs() {
 void OwnerSigns::tick(bool look) {
     if (look) find_programs();
     if (!active_.empty()) used_(OwnerSign::session, words_of(active_.front()));
+    if (input_) see_input();
     if (!programs_.empty()) {
         const auto& [pid, running] = *programs_.begin();
         used_(OwnerSign::program,

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // OwnerSigns: what shows, beside load, that the owner uses this node: login sessions that are in
-// use, processes of programs that he names, and pressure on CPUs, memory or disks that guests alone
-// do not make. The kernel and logind tell it; nothing is polled, but for programs where BPF is not
-// there. Owned by the Agent, which is told of each sign at once, and asks each second what lasts.
+// use, terminals and input devices, processes of programs that he names, and pressure on CPUs,
+// memory or disks that guests alone do not make. The kernel and logind tell it; nothing is polled,
+// but for programs where BPF is not there. Owned by the Agent, which is told of each sign at once,
+// and asks each second what lasts.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/login_sessions.hpp"
 #include "kernel/sys/host/pressure.hpp"
@@ -19,13 +23,14 @@
 namespace souk {
 
 // What shows that he uses the machine.
-enum class OwnerSign : uint8_t { load, wait, session, program, pressure, before };
+enum class OwnerSign : uint8_t { load, wait, session, program, pressure, before, input };
 const char* to_string(OwnerSign sign);
 
 struct OwnerSignsWish {
     enum class Sessions : uint8_t { none, local, all } sessions = Sessions::none;
     std::set<std::string> programs = {};  // names as of /proc/PID/comm
     Nanos pressure = {};                  // of a second; 0: none is looked at
+    std::optional<InputWatch::Which> input = {};
     bool operator==(const OwnerSignsWish&) const = default;
 };
 
@@ -61,6 +66,8 @@ class OwnerSigns {
     void watch_sessions();
     void see_sessions();
     void watch_pressure();
+    void watch_input();
+    void see_input();
     void find_programs();
     bool is_guest(pid_t pid) const;
     void lacks(const char* what, const Error& why);
@@ -75,6 +82,8 @@ class OwnerSigns {
     std::vector<LoginSession> active_;
     std::map<pid_t, Running> programs_;
     std::vector<std::unique_ptr<Resource>> resources_;
+    std::unique_ptr<InputWatch> input_;
+    Watch input_watch_;
     std::string trouble_;
 };
 

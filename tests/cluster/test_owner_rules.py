@@ -71,6 +71,13 @@ def test_frames_are_listed_added_and_removed_and_bad_ones_change_nothing(market)
     (("price", "curve", "daily 9:00-9:00 = 4"), ("price curve", "ends when it begins")),
     (("set", "price", "2000000000"), ("price", "1000000000")),
     (("set", "price", "auto", "--floor", "2000000000"), ("floor", "1000000000")),
+    (("share", "here = 101%"), ("share", "more than 100%")),
+    (("share", "here = -10% cpus"), ("share", "-10%", "no share")),
+    (("share", "here = most of it"), ("share", "no share")),
+    (("share", "here = 100000 cpus"), ("share", "100000")),
+    (("share", "here = 60000 cpus"), ("share", "this machine has")),
+    (("share", "here = 0%"), ("share", "nothing")),
+    (("share", "mon 9:00-9:00 = 50%"), ("share", "ends when it begins")),
     (("set", "cpus", "100000"), ("cpus",)),
     (("set", "memory", "999999G"), ("memory",)),
     (("set", "speed", "99999999999"), ("speed",)),
@@ -78,7 +85,7 @@ def test_frames_are_listed_added_and_removed_and_bad_ones_change_nothing(market)
 def test_a_rule_that_cannot_be_is_refused_by_its_name_and_changes_nothing(market, args, words):
     def state():
         told = [market.ctl("pvdctl", "--node", "n2", verb)
-                for verb in ("frames", "price", "limits", "why")]
+                for verb in ("frames", "price", "share", "limits", "why")]
         return told, market.ctl("pvdctl", "--node", "n2", "status")["speed"]
     before = state()
     done = market.tool("pvdctl", "--node", "n2", *args, check=False)
@@ -92,6 +99,9 @@ def test_a_rule_that_cannot_be_is_refused_by_its_name_and_changes_nothing(market
     ('frames = "mon 9:00-9:00"', ("frames", "ends when it begins")),
     ('frames_zone = "Mars/Phobos"', ("frames_zone", "is no time zone")),
     ('price_curve = "daily 8:00-9:00 = 4; mon 8:30-8:45 = 5"', ("price curve", "overlap")),
+    ('share = "here = 120%"', ("share", "more than 100%")),
+    ('share = "here = half"', ("share", "no share")),
+    ('share = "here = -1 cpus"', ("share", "no number of CPUs")),
     ('price = "2000000000"', ("price", "1000000000")),
     ('price = "-1"', ("price",)),
     ('owner_cpu_percent = 101', ("owner_cpu_percent", "from 1 to 100")),

@@ -78,7 +78,7 @@ def test_every_answer_is_as_its_schema_says(market, tmp_path):
         of("report", "marketctl", "report", "--by", by)
     of("user-show", "marketctl", "user", "show")
     of("ledger-verify", "marketctl", "ledger", "verify")
-    for verb in ("history", "frames", "price", "limits", "why"):
+    for verb in ("history", "frames", "price", "share", "limits", "why"):
         of("provider-" + verb, "pvdctl", "--node", here, verb)
     of("codes", "marketctl", "why", "codes")
     for id in (runs, frozen, poor, ends):

@@ -102,6 +102,7 @@ void Cluster::submit_job() {
     s.spec.launch.path = "/bin/job";
     s.spec.launch.cwd = "/";
     s.terms.max_price = Money::units(rng_.between(1, 100));
+    s.terms.memory_mb = owners_.between(1, 3'000);
     // up to some minutes
     if (rng_.chance(0.3)) s.terms.budget = Money{rng_.between(1'000, 2'000'000)};
     if (size_.components > 0) return submit_gang(n, std::move(s));
@@ -112,6 +113,7 @@ void Cluster::submit_job() {
         const bool lost = rng_.chance(0.05), rare = rng_.chance(0.05);
         for (const NodeName& name : names_)
             if (lost || (rare && rng_.chance(0.5))) t.lacking.insert(name);
+        t.memory_mb = s.terms.memory_mb;
         t.cannot_dump = rng_.chance(undumpable_);
         t.work = rng_.chance(0.2) ? rng_.between(0, 50'000'000)
                                   : rng_.between(1'000'000'000, 120'000'000'000);
@@ -131,6 +133,7 @@ void Cluster::submit_gang(Node& n, Submission s) {
             MUST(id.has_value());
             if (i == 0) s.group.gang = id->seq;
             Truth& t = world_.truths[*id];
+            t.memory_mb = s.terms.memory_mb;
             for (const NodeName& name : names_)
                 if (lacks && rng_.chance(0.3)) t.lacking.insert(name);
             t.cannot_dump = rng_.chance(undumpable_);

@@ -155,7 +155,11 @@ class Cluster {
         Nanos owner_until;
         // What the kernel holds guests to, whether the daemon lives or not.
         bool lowered = false;
-        int32_t cpus_bound = 0, cpus_said = 0;  // and what the owner was told is in force; 0: none
+        int64_t milli_bound = 0;  // of a CPU, of all guests
+        // What the owner was told is in force, in the numbers that he chose; in doubt: nothing is.
+        int32_t cpus_said = 0;  // 0: in doubt
+        ShareSaid share_said;
+        bool share_in_doubt = false, shared_ever = false;
         // Of this life of the daemon: what it makes of him.
         std::optional<OwnerUse> use;
         OwnerReturns returns;
@@ -237,6 +241,8 @@ class Cluster {
     void owner_comes(const NodeName& name, Nanos stays);
     void owner_signs(const NodeName& name);
     void owner_says(Node& n);
+    void owner_shares(Node& n);
+    std::string check_share(const Node& n, bool late);
     void owners_are_gone();
     void boot_owner(Node& n);
     void find_presence(Node& n);
@@ -244,6 +250,7 @@ class Cluster {
     void see_presence(Node& n);
     void have_rung(Node& n);
     void rank_guests(Node& n);
+    void bound_guests(Node& n);
     void see_return(Node& n);
     void keep(Node& n, const OwnerReturns::News& news);
     OwnerReturns::Guests guests_now(const Node& n) const;

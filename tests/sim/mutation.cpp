@@ -42,6 +42,7 @@ const char* mutation_name(Mutation m) {
                                         "ticket_mark_lost",
                                         "hold_does_not_hold",
                                         "share_forgotten",
+                                        "share_not_held",
                                         "owner_not_lowered",
                                         "paused_runs",
                                         "paused_for_ever",

@@ -45,6 +45,7 @@ enum class Mutation : uint8_t {
     ticket_mark_lost,      // which tickets a guest has seen is forgotten in a crash
     hold_does_not_hold,    // a component runs as soon as it is started
     share_forgotten,       // a daemon that starts offers all, whatever its owner has said
+    share_not_held,        // guests keep all CPUs while the owner is here who keeps a part of them
     owner_not_lowered,     // guests are called lowered when the owner comes, and are not
     paused_runs,           // a guest is called stopped for the owner, and runs
     paused_for_ever,       // what was stopped for the owner does not go on when he leaves

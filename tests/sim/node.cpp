@@ -62,6 +62,7 @@ void Cluster::boot(Node& n) {
 
     const uint64_t life = n.life;
     provider_step(n, [&](Provider& p, provider::Outputs& out) { p.started(wall(), out); });
+    if (n.up && n.life == life) bound_guests(n);
     for (const auto& entry : records) {
         if (!n.up || n.life != life) return;
         const auto& job = entry.second;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr Nanos owners_from = Nanos::from_s(1), owners_to = Nanos::from_s(180);
 constexpr int32_t cpus = 4;
+constexpr Nanos share_slack = Nanos::from_us(1);
 
 std::string key_of(uint64_t number) {
     const std::string text = std::to_string(number);
@@ -65,16 +66,57 @@ void Cluster::owner_signs(const NodeName& name) {
 void Cluster::owner_says(Node& n) {
     static const char* const frames[] = {"always", "daily 00:00-00:01; daily 00:02-23:00",
                                          "mon 00:01-00:03", "tue-sun 08:00-18:00"};
-    const uint64_t what = owners_.below(3);
+    const uint64_t what = owners_.below(4);
     const auto said = static_cast<int32_t>(owners_.between(1, cpus));
     const char* const when = frames[owners_.below(std::size(frames))];
+    if (what == 3) return owner_shares(n);
     if (what == 0) n.cpus_said = 0;
     provider_step(n, [&](Provider& p, provider::Outputs& out) {
         if (what == 0) MUST(p.set_cpus(said, out).has_value());
         if (what == 1) MUST(p.set_memory(said * 1'000, out).has_value());
         if (what == 2) MUST(p.set_frames(when, wall(), out).has_value());
     });
-    if (what == 0 && n.up) let_go(n, [&n, said] { n.cpus_said = said; });
+    if (!n.up) return;
+    bound_guests(n);
+    if (what == 0) let_go(n, [&n, said] { n.cpus_said = said; });
+    arm(n);
+}
+
+// He keeps a part of the machine while he is here, in some minutes of the hour, or none.
+void Cluster::owner_shares(Node& n) {
+    ShareSaid said;
+    std::string text;
+    if (owners_.chance(0.7)) {
+        said.here_milli = owners_.between(1, 400) * 10;
+        text = "here = " + std::to_string(said.here_milli / 1'000) + "." +
+               std::to_string(1'000 + said.here_milli % 1'000).substr(1) + " cpus";
+        if (owners_.chance(0.5)) {
+            said.here_mb = owners_.between(100, 8'000);
+            text += ", " + std::to_string(said.here_mb) + "M memory";
+        }
+    }
+    if (owners_.chance(0.5)) {
+        const int64_t percent = owners_.between(1, 100);
+        said.clock_milli = cpus * percent * 10;
+        said.from_minute = static_cast<int32_t>(owners_.between(0, 3));
+        said.to_minute = said.from_minute + 1;
+        text += (text.empty() ? "" : "; ") + std::string("daily 0:0") +
+                std::to_string(said.from_minute) + "-0:0" + std::to_string(said.to_minute) + " = " +
+                std::to_string(percent) + "% cpus";
+    }
+    n.share_in_doubt = true;
+    provider_step(n, [&](Provider& p, provider::Outputs& out) {
+        MUST(p.set_share(text, wall(), out).has_value());
+    });
+    if (!n.up) return;
+    say("the owner of ", n.name, " shares: ", text);
+    n.shared_ever |= said.lends_here();
+    rank_guests(n);
+    if (!n.up) return;
+    let_go(n, [&n, said] {
+        n.share_said = said;
+        n.share_in_doubt = false;
+    });
     arm(n);
 }
 
@@ -90,24 +132,56 @@ void Cluster::owners_are_gone() {
     }
 }
 
+// Whether guests may take more CPUs than their owner leaves them, by what he said and what the
+// kernel was told; `late`: he has been here for longer than was promised. Empty: no.
+std::string Cluster::check_share(const Node& n, bool late) {
+    if (n.cpus_said == 0 || n.share_in_doubt || !n.rank_trouble.empty()) return {};
+    const ShareSaid& said = n.share_said;
+    int64_t most = n.cpus_said * int64_t{1'000};
+    if (late && said.here_milli > 0) most = std::min(most, said.here_milli);
+    const int64_t second = wall().second_of_week % (24 * 3600);
+    const bool edge = second % 60 == 0;  // its timer fires in this second
+    const bool by_clock =
+        said.clock_milli > 0 && second >= said.from_minute * 60 && second < said.to_minute * 60;
+    if (by_clock && !edge) most = std::min(most, said.clock_milli);
+    if (n.milli_bound > most)
+        return "lends " + std::to_string(n.milli_bound) + " thousandths of a CPU, and its owner " +
+               "leaves " + std::to_string(most);
+    // Nor less than he lends.
+    const bool nothing_holds = n.rung == OwnerUse::Rung::none && !by_clock && !edge;
+    if (nothing_holds && n.milli_bound != n.cpus_said * int64_t{1'000})
+        return "lends " + std::to_string(n.milli_bound) +
+               " thousandths of a CPU, and its owner said " + std::to_string(n.cpus_said) + " CPUs";
+    return {};
+}
+
 void Cluster::check_owners() {
     if (!promises_.any() || !world_.failure.empty()) return;
     for (const NodeName& name : names_) {
         const Node& n = node(name);
         if (!n.up) continue;
-        if (n.cpus_said > 0 && n.cpus_bound != n.cpus_said)
-            world_.failure = name + " lends " + std::to_string(n.cpus_bound) +
-                             " CPUs, and its owner said " + std::to_string(n.cpus_said);
+        const OwnerReturn* r = n.returns.open() ? &n.returns.all().back() : nullptr;
+        const bool missed = r && !r->cpu_missed.empty();
+        const bool late =
+            !missed && promises_.here_for(name, now_) > promise_.free_cpu + share_slack;
+        if (const std::string wrong = check_share(n, late); !wrong.empty())
+            world_.failure = name + " " + wrong;
         if (!promises_.holds(name)) continue;
         PromiseWatch::Said said;
-        if (n.returns.open()) {
-            const OwnerReturn& r = n.returns.all().back();
-            said = {r.free_cpu.ns >= 0, r.stopped.ns >= 0, r.free_memory.ns >= 0, r.empty.ns >= 0,
-                    r.cpu_missed,       r.memory_missed,   r.empty_missed};
-        }
-        const std::string wrong =
-            promises_.look(world_, name, now_, n.lowered,
-                           {promise_.free_cpu, promise_.free_memory, promise_.empty}, said);
+        PromiseWatch::Promised promised{promise_.free_cpu, promise_.free_memory, promise_.empty};
+        if (r)
+            said = {r->free_cpu.ns >= 0, r->stopped.ns >= 0, r->free_memory.ns >= 0,
+                    r->empty.ns >= 0,    r->cpu_missed,      r->memory_missed,
+                    r->empty_missed};
+        // Who leaves guests a share is not promised an empty machine, unless they are to leave.
+        const bool stays = presence_.on_return != OwnerUsePolicy::Return::leave;
+        if (r && !r->share.empty() && (!stays || !n.shared_ever))
+            world_.failure = name + " says that its owner lends to guests that leave";
+        if (r && !r->share.empty()) promised.empty = {};
+        if (stays && n.share_said.lends_here())
+            promised.memory_mb = n.share_said.here_mb > 0 ? n.share_said.here_mb : INT64_MAX;
+        if (n.share_in_doubt) promised.memory_mb = INT64_MAX;
+        const std::string wrong = promises_.look(world_, name, now_, n.lowered, promised, said);
         if (!wrong.empty()) world_.failure = name + " " + wrong;
     }
 }
@@ -118,7 +192,7 @@ void Cluster::check_owners() {
 // What it finds on disk, and what it tells the kernel as it begins.
 void Cluster::boot_owner(Node& n) {
     const bool forgets = mutation_ == Mutation::share_forgotten;
-    n.cpus_bound = forgets ? cpus : n.provider->record().cpus;
+    n.milli_bound = forgets ? cpus * 1'000 : n.provider->lent().cpu_milli;
     n.use.emplace(presence_);
     n.rung = OwnerUse::Rung::none;
     n.rank_trouble.clear();
@@ -171,6 +245,8 @@ void Cluster::have_rung(Node& n) {
     const auto why_away = [&](Rung from) {
         return n.rung >= from ? "its owner uses node " + n.name : std::string();
     };
+    provider_step(
+        n, [&](Provider& p, provider::Outputs& out) { p.set_here(n.rung != Rung::none, out); });
     rank_guests(n);
     guest_step(n, [&](Guest& g, guest::Outputs& out) {
         const std::string why = why_away(Rung::stopped);
@@ -188,12 +264,21 @@ void Cluster::rank_guests(Node& n) {
     const bool fails = faults_ && ranks_fail_ && owners_.chance(0.1);
     n.rank_trouble = fails ? "the kernel refuses" : "";
     if (fails)
-        return after(owner_ms(10, 500), [this, name = n.name, life = n.life] {
+        after(owner_ms(10, 500), [this, name = n.name, life = n.life] {
             Node& on = node(name);
             if (on.up && on.life == life && !on.rank_trouble.empty()) rank_guests(on);
         });
-    if (mutation_ != Mutation::owner_not_lowered) n.lowered = n.rung != OwnerUse::Rung::none;
+    if (!fails && mutation_ != Mutation::owner_not_lowered)
+        n.lowered = n.rung != OwnerUse::Rung::none;
+    if (!fails) bound_guests(n);
     see_return(n);
+}
+
+// What the kernel is told of the CPUs of all guests.
+void Cluster::bound_guests(Node& n) {
+    if (mutation_ == Mutation::share_forgotten && n.life > 1) return;
+    if (mutation_ == Mutation::share_not_held && n.rung != OwnerUse::Rung::none) return;
+    n.milli_bound = n.provider->lent().cpu_milli;
 }
 
 OwnerReturns::Guests Cluster::guests_now(const Node& n) const {
@@ -206,6 +291,11 @@ OwnerReturns::Guests Cluster::guests_now(const Node& n) const {
     now.who = here.who;
     now.lowered = n.rung != OwnerUse::Rung::none && n.rank_trouble.empty();
     now.trouble = n.rank_trouble;
+    const bool stays = presence_.on_return != OwnerUsePolicy::Return::leave;
+    if (n.rung != OwnerUse::Rung::none && n.provider->share().when_here() && stays) {
+        now.share = n.provider->lent_by();
+        now.within_share = here.memory_mb <= n.provider->lent().memory_mb;
+    }
     return now;
 }
 
@@ -277,7 +367,6 @@ void Cluster::provider_step(Node& n,
     for (const provider::Output& o : out) {
         if (const auto* p = std::get_if<provider::Persist>(&o)) {
             n.journal->put("provider", "record", wire::pack(p->record), Durable::now);
-            n.cpus_bound = p->record.cpus;
         }
         if (const auto* a = std::get_if<provider::Accepting>(&o))
             guest_step(n, [&](Guest& g, guest::Outputs& to) {
@@ -301,6 +390,7 @@ void Cluster::arm_provider(Node& n) {
         if (!on.up || on.life != life || on.frame_at != at) return;
         on.frame_at = Nanos::never();
         provider_step(on, [&](Provider& p, provider::Outputs& out) { p.tick(wall(), out); });
+        if (on.up) rank_guests(on);
     });
 }
 

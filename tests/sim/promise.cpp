@@ -10,6 +10,7 @@ constexpr Nanos slack = Nanos::from_us(1);
 // What guests have of a node; each a job that shows it, or nothing.
 struct Used {
     std::string cpu, memory, anything;
+    int64_t memory_mb = 0;
 };
 
 Used used(const World& world, const NodeName& node) {
@@ -17,7 +18,10 @@ Used used(const World& world, const NodeName& node) {
     for (const auto& [at, c] : world.capsules) {
         if (at.first != node) continue;
         if (c.progressing()) u.cpu = at.second.text();
-        if (c.alive && c.job) u.memory = at.second.text();
+        if (c.alive && c.job) {
+            u.memory = at.second.text();
+            u.memory_mb += world.truths.at(at.second.id).memory_mb;
+        }
         if (c.alive || at.second.id.home != node) u.anything = "the capsule of " + at.second.text();
     }
     for (const auto& [at, image] : world.images)
@@ -35,6 +39,7 @@ std::string PromiseWatch::look(const World& world, const NodeName& node, Nanos n
     Used u = used(world, node);
     if (said.stopped && !u.cpu.empty()) return "says that all stand, and " + u.cpu + " runs";
     if (lowered) u.cpu.clear();
+    if (promised.memory_mb >= 0 && u.memory_mb <= promised.memory_mb) u.memory.clear();
     const struct {
         const char* what;
         Nanos promised;

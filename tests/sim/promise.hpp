@@ -3,7 +3,7 @@
 // an owner came and what is really there (world.hpp), and nothing of the machines that are to see
 // to it. While he is there, from each promised time on, at every moment:
 //   cpu     no guest uses a CPU that the kernel has not told to let the owner go first
-//   memory  no process of a guest is there
+//   memory  no process of a guest is there, or of those that are no more than he leaves them
 //   empty   nor a capsule, nor an image of a job of another home
 // Else the node has written down that it missed that promise, and why. And whatever the node says
 // is so, is so. The time begins with the first sign of him that a living daemon could notice, and
@@ -17,10 +17,19 @@
 
 namespace souk::sim {
 
+// What an owner lends of his node, as numbers: thousandths of a CPU, MB; 0: he has not said.
+struct ShareSaid {
+    int64_t here_milli = 0, here_mb = 0;     // while he is here
+    int64_t clock_milli = 0;                 // in one minute of the day, by the clock on the wall
+    int32_t from_minute = 0, to_minute = 0;  // that one
+    bool lends_here() const { return here_milli > 0 || here_mb > 0; }
+};
+
 class PromiseWatch {
   public:
     struct Promised {
         Nanos cpu, memory, empty;  // 0: nothing
+        int64_t memory_mb = -1;    // that guests may hold; below 0: none may be there
     };
     // What a node says of his return. `has`: that is his now; `missed`: it was not in time, since.
     struct Said {
@@ -30,6 +39,11 @@ class PromiseWatch {
     void came(const NodeName& node, Nanos now) { since_.try_emplace(node, now); }
     void gone(const NodeName& node) { since_.erase(node); }
     bool any() const { return !since_.empty(); }
+    // Below 0: he is not.
+    Nanos here_for(const NodeName& node, Nanos now) const {
+        const auto since = since_.find(node);
+        return since == since_.end() ? Nanos{-1} : now - since->second;
+    }
     bool holds(const NodeName& node) const { return since_.contains(node); }
     // What is wrong there; empty: nothing. `lowered`: the kernel lets the owner go first.
     std::string look(const World& world, const NodeName& node, Nanos now, bool lowered,

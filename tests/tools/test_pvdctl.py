@@ -48,6 +48,9 @@ FRAMES = {"node": "n1", "frames": [{"number": 1, "frame": "mon-fri 18:00-8:00"}]
 PRICES = {"node": "n1", "price": 40, "otherwise": 10, "zone": "", "price_auto": False,
           "rules": [{"frame": "daily 8:00-18:00", "price": 40}],
           "hours": ([10] * 8 + [40] * 10 + [10] * 6) * 7}
+SHARE = {"node": "n1", "rules": ["here = 0.5 cpus", "daily 8:00-9:00 = 50%"],
+         "holds": "here = 0.5 cpus", "zone": "", "cpus": 2, "machine_cpus": 4, "memory_mb": 1024,
+         "machine_memory_mb": 4096, "lent_cpus": 0.5, "lent_memory_mb": 1024}
 LIMITS = {"node": "n1", "cpus": 2, "machine_cpus": 4, "memory_mb": 1024, "machine_memory_mb": 4096,
           "pids_each": 4096, "cpu_weight": 100, "price": 10, "leave_s": 10, "immovable": "stop",
           "immovable_s": 60, "free_cpu_ms": 100, "free_memory_s": 0, "empty_s": 0,
@@ -68,6 +71,11 @@ WHY = {"node": "n1", "price": 7, "price_why": "learned from the market's prices"
      ["Asked now:  40", "Otherwise:  10", "from 0:00 10, 8:00 40, 18:00 10"]),
     (["price", "curve", "daily 8:00-18:00", "=", "40"],
      ["provider-price", "curve", "daily 8:00-18:00 = 40"], PRICES, ["Rule:"]),
+    (["share"], ["provider-share"], SHARE,
+     ["here = 0.5 cpus", "daily 8:00-9:00 = 50%", "0.5 CPUs, 1 GB: the share 'here = 0.5 cpus'"]),
+    (["share", "here", "=", "0.5 cpus"], ["provider-share", "here = 0.5 cpus"], SHARE, ["Now:"]),
+    (["share", "all"], ["provider-share", "all"],
+     {**SHARE, "rules": [], "holds": "", "lent_cpus": 1}, ["all that is offered", "1 CPU, 1 GB"]),
     (["limits"], ["provider-limits"], LIMITS,
      ["2 of 4", "1 GB of 4 GB", "100 ms", "nothing promised", "user mallory"]),
     (["ban", "user", "mallory"], ["provider-ban", "user mallory"], LIMITS, ["user mallory"]),

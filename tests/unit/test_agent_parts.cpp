@@ -131,12 +131,9 @@ START_TEST(the_share_of_guests_is_bounded_by_what_is_offered_and_kills_nobody) {
     Log log = quiet();
     const auto share = std::move(*NodeShare::open(log, cgroups.root() + "/n1", 100));
     ck_assert(share != nullptr);
-    const Hardware all{.cpus = 4, .memory_mb = 1000, .machine = {}};
-    ProviderRecord offered;
+    const MachineSize all{4'000, 1'000};
     const auto offer = [&](int64_t cpus, int64_t memory_mb) {
-        offered.cpus = static_cast<int32_t>(cpus);
-        offered.memory_mb = memory_mb;
-        share->bound(offered, all);
+        OK(share->bound({cpus * 1'000, memory_mb}, all, {}));
     };
     UNIT_SKIP_IF(share->limits().memory ? nullptr : "no memory controller");
     const auto bytes = [&] {
@@ -175,6 +172,48 @@ START_TEST(the_share_of_guests_is_bounded_by_what_is_offered_and_kills_nobody) {
     ck_assert(!share->memory_waits(10, all));
     offer(4, 1000);
     ck_assert_int_eq(bytes(), none);
+}
+END_TEST
+
+START_TEST(a_part_of_a_cpu_bounds_all_guests_and_their_own_bounds_come_back_after_it) {
+    CgroupFixture cgroups;
+    if (!need_root("making cgroups")) return;
+    Log log = quiet();
+    const auto share = std::move(*NodeShare::open(log, cgroups.root() + "/n1", 100));
+    ck_assert(share != nullptr);
+    UNIT_SKIP_IF(share->limits().cpu ? nullptr : "no CPU controller");
+    const MachineSize all{4'000, 1'000};
+    const CapsuleGroup guest = std::move(*share->capsules().take({.cpu = true}, 0));
+    OK(guest.capsule.set_cpus_max(2));
+    int lifted = 0;
+    const auto own = [&](bool on) {  // as Cell::node_bound
+        lifted += !on;
+        const Status set = guest.capsule.set_cpus_max(on ? 2 : 0);
+        ck_assert(set || set.error().code == EINVAL);
+    };
+    const bool v2 = cgroups->layout().in_v2("cpu");
+    const auto quota = [&](const std::string& group) {
+        const std::string mount = v2 ? cgroups->layout().v2 : cgroups->layout().v1.at("cpu");
+        const auto text = read_file(AT_FDCWD, mount + "/" + cgroups.root() + group +
+                                                  (v2 ? "/cpu.max" : "/cpu.cfs_quota_us"));
+        return std::atoll(text->c_str());
+    };
+    const std::string its = guest.capsule.name().substr(guest.capsule.name().find("/n1"));
+    ck_assert_int_eq(quota(its), 200'000);
+    OK(share->bound({500, 1'000}, all, own));  // half a CPU
+    ck_assert_int_eq(quota("/n1"), 50'000);
+    const int64_t among = quota(its);
+    ck_assert(v2 ? among == 200'000 : among <= 0);
+    OK(share->bound({500, 1'000}, all, own));
+    ck_assert_int_eq(lifted, v2 ? 0 : 1);
+    OK(share->bound({3'000, 1'000}, all, own));
+    ck_assert_int_eq(quota("/n1"), 300'000);
+    ck_assert_int_eq(quota(its), 200'000);
+    OK(share->bound({10, 1'000}, all, own));  // the least
+    ck_assert_int_eq(quota("/n1"), 1'000);
+    OK(share->bound(all, all, own));
+    ck_assert(quota("/n1") <= 0);
+    ck_assert_int_eq(quota(its), 200'000);
 }
 END_TEST
 
@@ -262,5 +301,6 @@ UNIT_SUITE(agent_parts,
            who_waits_for_guests_to_leave_is_told_once_when_all_have_left_or_after_its_bound,
            the_newest_receipt_is_told_to_the_market_and_only_a_newer_one_is_kept,
            the_share_of_guests_is_bounded_by_what_is_offered_and_kills_nobody,
+           a_part_of_a_cpu_bounds_all_guests_and_their_own_bounds_come_back_after_it,
            guests_that_are_lowered_come_after_the_owner_in_all_and_are_as_before_later,
            the_load_is_that_of_the_nodes_guests_and_each_has_its_own_cpu_time);

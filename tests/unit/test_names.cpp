@@ -59,7 +59,7 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(StoryStep::What::submitted, StoryStep::What::finished), 13);
     ck_assert_uint_eq(names(guest::Input::recovered, guest::Input::movable), 39);
     ck_assert_uint_eq(names(home::Input::restarted, home::Input::tick), 18);
-    ck_assert_uint_eq(names(provider::Input::started, provider::Input::set_load), 14);
+    ck_assert_uint_eq(names(provider::Input::started, provider::Input::set_here), 23);
     ck_assert_text(to_string(guest::Output{guest::Erase{}}), "erase");
     ck_assert_text(to_string(home::Output{home::GoneBack{}}), "gone_back");
 }

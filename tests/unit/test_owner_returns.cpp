@@ -89,6 +89,30 @@ START_TEST(what_guests_take_again_while_he_is_here_is_not_his) {
 }
 END_TEST
 
+START_TEST(guests_that_are_lent_a_share_may_stay_and_hold_no_more_than_that) {
+    OwnerReturns all;
+    all.configured(promise);
+    Guests run{.running = 2, .in_memory = 2, .here = 2, .memory_mb = 900, .who = "n1.7: it runs"};
+    run.share = "here = 0.5 cpus, 500M memory";
+    auto news = all.began(s(10), s(1'000), "load", "", run);
+    ck_assert_text(news.kept->share, run.share);
+    run.lowered = true;
+    ck_assert(all.see(s(11), run).kept->free_cpu == s(1));
+    run.running = run.in_memory = run.here = 1;  // one has left
+    run.within_share = true;
+    news = all.see(s(20), run);
+    ck_assert(news.kept->free_memory == s(10) && news.kept->empty.ns < 0);
+    ck_assert(all.due() == Nanos::never());  // it may stay
+    ck_assert(!all.see(s(900), run).kept);
+    // One comes that has no room, when the promise has ended.
+    run.within_share = false;
+    news = all.see(s(901), run);
+    ck_assert(news.kept->free_memory.ns < 0);
+    ck_assert_text(news.kept->memory_missed, run.who);
+    ck_assert(all.ended(s(950), run).kept->empty_missed.empty());
+}
+END_TEST
+
 START_TEST(the_newest_are_kept_and_figures_are_of_them) {
     OwnerReturns all;
     uint64_t forgotten = 0;
@@ -121,6 +145,7 @@ UNIT_SUITE(owner_returns,
            each_return_is_measured_from_its_first_sign_and_what_is_promised_is_judged,
            who_goes_before_a_promise_ends_has_missed_nothing,
            what_guests_take_again_while_he_is_here_is_not_his,
+           guests_that_are_lent_a_share_may_stay_and_hold_no_more_than_that,
            the_newest_are_kept_and_figures_are_of_them);
 
 }  // namespace souk::unit

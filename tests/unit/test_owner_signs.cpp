@@ -5,12 +5,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pty.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <set>
 
@@ -75,6 +77,48 @@ START_TEST(a_login_session_that_is_in_use_is_seen_as_it_begins_and_as_long_as_it
     before = s.seen.size();
     s.signs.tick(true);
     ck_assert_uint_eq(s.seen.size(), before);
+}
+END_TEST
+
+START_TEST(who_types_at_a_terminal_is_seen_at_once_and_what_a_program_prints_is_no_use) {
+    Signs s;
+    s.signs.watch({.input = InputWatch::Which::all});
+    ck_assert_text(s.signs.trouble(), "");
+    // A terminal that comes while others are watched.
+    int master = -1, slave = -1;
+    char name[64];
+    ck_assert_int_eq(::openpty(&master, &slave, name, nullptr, nullptr), 0);
+    const Fd master_end(master), slave_end(slave);
+    const auto told = [&] {
+        return std::count(s.seen.begin(), s.seen.end(),
+                          std::pair{OwnerSign::input, name + std::string(" is in use")});
+    };
+    char text[16];
+    const auto types = [&] {
+        ck_assert_int_eq(::write(master, "a\n", 2), 2);
+        ck_assert_int_eq(::read(slave, text, sizeof text), 2);
+    };
+    UNTIL(s.loop, (types(), s.signs.tick(false), told() > 0));
+    // Once a second, however much is typed.
+    s.seen.clear();
+    types();
+    s.signs.tick(false);
+    for (int i = 0; i < 100; ++i) types();
+    (void)s.loop.run_until([] { return false; }, Nanos::from_ms(20));
+    ck_assert_int_eq(told(), 1);
+    UNTIL(s.loop, (s.seen.clear(), s.signs.tick(false), told() == 0));
+    // It waits again, and is told by the kernel.
+    types();
+    UNTIL(s.loop, told() > 0);
+    UNTIL(s.loop, (s.seen.clear(), s.signs.tick(false), told() == 0));
+    for (int i = 0; i < 20; ++i) ck_assert_int_eq(::write(slave, "out", 3), 3);
+    ck_assert_int_gt(::read(master, text, sizeof text), 0);
+    (void)s.loop.run_until([] { return false; }, Nanos::from_ms(20));
+    ck_assert_int_eq(told(), 0);
+    s.signs.watch({});
+    types();
+    s.signs.tick(false);
+    ck_assert_int_eq(told(), 0);
 }
 END_TEST
 
@@ -150,6 +194,7 @@ START_TEST(the_sum_of_stalls_is_read_as_the_kernel_writes_it) {
 END_TEST
 
 UNIT_SUITE(owner_signs, a_login_session_that_is_in_use_is_seen_as_it_begins_and_as_long_as_it_lasts,
+           who_types_at_a_terminal_is_seen_at_once_and_what_a_program_prints_is_no_use,
            a_program_that_the_owner_names_is_seen_as_long_as_it_runs,
            a_program_that_is_named_is_told_as_it_begins,
            the_sum_of_stalls_is_read_as_the_kernel_writes_it);

@@ -43,12 +43,13 @@ Result<std::string> provider_history_text(const Answer& answer) {
                    {"Memory", true},
                    {"Empty", true},
                    {"Away", true},
-                   {"Missed"}});
+                   {"Missed"},
+                   {"Share"}});
     for (const Json& r : h.at("returns"))
         returns.add({field(r, "number"), local_time(r, "began_unix_s"), field(r, "cause"),
                      field(r, "guests"), time_of(r, "free_cpu_ms"), time_of(r, "stopped_ms"),
                      time_of(r, "free_memory_ms"), time_of(r, "empty_ms"), time_of(r, "away_ms"),
-                     misses_of(r)});
+                     misses_of(r), field(r, "share")});
     return promises.text() + "\n\n" + returns.text();
 }
 

@@ -49,7 +49,8 @@ Result<CtlQuestion> parse_set(std::span<char*> words, const std::optional<std::s
 }
 
 constexpr const char* verbs =
-    "status, watch, guests, history, frames, price, limits, why, earnings, forecast, evict, ban, "
+    "status, watch, guests, history, frames, price, share, limits, why, earnings, forecast, evict, "
+    "ban, "
     "allow, pause, resume, set, unset or market";
 
 Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) {
@@ -57,6 +58,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
     if (options.floor && verb != "set") return fail("--floor is for set price auto");
     if (verb == "frames") return parse_frames(words);
     if (verb == "price") return parse_price(words);
+    if (verb == "share") return parse_share(words);
     if (verb == "evict" || verb == "ban" || verb == "allow") return parse_guest_rule(words);
     if (verb == "earnings" || verb == "forecast") return parse_earnings(words);
     if (verb == "watch") {
@@ -100,12 +102,12 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
     if (verb == "set") return parse_set(words, options.floor);
     if (verb == "unset") {
         const std::string_view name = words.size() == 2 ? words[1] : "";
-        for (const std::string_view known :
-             {"price", "memory", "speed", "cpus", "frames", "zone", "curve", "warning", "market"})
+        for (const std::string_view known : {"price", "memory", "speed", "cpus", "frames", "zone",
+                                             "curve", "warning", "share", "market"})
             if (name == known) return CtlQuestion{"provider-unset", {std::string(name)}, nullptr};
         return fail(
-            "unset: one of price, memory, speed, cpus, frames, zone, curve, warning, market is "
-            "wanted");
+            "unset: one of price, memory, speed, cpus, frames, zone, curve, warning, share, market "
+            "is wanted");
     }
     if (verb == "market") {
         const std::string_view word = words.size() == 2 ? words[1] : "";
@@ -128,7 +130,8 @@ int run(int argc, char** argv) {
         {{"pvdctl",
           "[options] status | watch | guests [ID] | history [N] | frames [VERB VALUE] | price "
           "[curve TEXT] "
-          "| limits | why | earnings [DAYS] | forecast | evict ID | ban user|program NAME | allow "
+          "| share [TEXT] | limits | why | earnings [DAYS] | forecast | evict ID | ban "
+          "user|program NAME | allow "
           "user|program|job NAME | pause "
           "| resume | set NAME VALUE | unset NAME | market on|off",
           "Shows and sets what a node offers on the market.",
@@ -161,6 +164,10 @@ int run(int argc, char** argv) {
               {"price", "what is asked now, and at each hour of the week"},
               {"price curve TEXT",
                "what is asked at some hours: 'mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5'"},
+              {"share", "what guests get at most, and when"},
+              {"share TEXT",
+               "guests get no more: 'here = 0.5 cpus, 50% memory; mon-fri 8:00-18:00 = 75%'; all: "
+               "all that is offered"},
               {"limits", "what guests get at most, what is promised, and who may not come"},
               {"why", "why it asks what it asks, and is on the market or off it"},
               {"earnings [DAYS]", "what it has earned each day (30), by receipts of the market"},

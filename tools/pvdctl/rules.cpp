@@ -52,6 +52,11 @@ Result<CtlQuestion> parse_price(std::span<char*> words) {
     return CtlQuestion{"provider-price", {"curve", rest_of(words.subspan(2))}, price_text};
 }
 
+Result<CtlQuestion> parse_share(std::span<char*> words) {
+    if (words.size() == 1) return CtlQuestion{"provider-share", {}, share_text};
+    return CtlQuestion{"provider-share", {rest_of(words.subspan(1))}, share_text};
+}
+
 Result<CtlQuestion> parse_guest_rule(std::span<char*> words) {
     const std::string verb = words[0];
     if (verb == "evict") {
@@ -108,6 +113,17 @@ Result<std::string> price_text(const Answer& answer) {
     return lines(rows);
 }
 
+Result<std::string> share_text(const Answer& answer) {
+    TRY_ASSIGN(const Json p, parse_object(answer));
+    if (!p.contains("rules")) return fail("no share is told");
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const Json& rule : p.at("rules")) rows.emplace_back("Share", rule.get<std::string>());
+    if (rows.empty()) rows.emplace_back("Share", "all that is offered");
+    rows.emplace_back("Now", lent(p) + ": " + lent_why(p, "holds"));
+    rows.emplace_back("Zone", zone_of(p));
+    return lines(rows);
+}
+
 Result<std::string> limits_text(const Answer& answer) {
     TRY_ASSIGN(const Json p, parse_object(answer));
     std::vector<std::pair<std::string, std::string>> rows = {
@@ -127,6 +143,10 @@ Result<std::string> limits_text(const Answer& answer) {
         {"Memory free", promised(p, "free_memory_s", " s")},
         {"Empty", promised(p, "empty_s", " s")},
     };
+    if (p.contains("share")) {
+        rows.emplace_back("Share", field(p, "share"));
+        rows.emplace_back("Lent now", lent(p));
+    }
     if (p.contains("bans"))
         for (const Json& ban : p.at("bans")) rows.emplace_back("Banned", ban.get<std::string>());
     return lines(rows);
@@ -144,6 +164,7 @@ Result<std::string> owner_why_text(const Answer& answer) {
                                   field(p, "best_price") + " all the time would have brought " +
                                   field(p, "best_revenue"));
     if (p.contains("learn_trouble")) rows.emplace_back("", field(p, "learn_trouble"));
+    if (p.contains("lent_cpus")) rows.emplace_back("Lent", lent(p) + ": " + field(p, "lent_why"));
     rows.emplace_back("Market", std::string(field(p, "on_market") == "yes" ? "on" : "off") + ": " +
                                     field(p, "market_why"));
     if (p.contains("opens_unix_s")) rows.emplace_back("", "opens " + local_time(p, "opens_unix_s"));

@@ -6,6 +6,16 @@
 
 namespace souk::tools {
 
+std::string lent(const Json& p) {
+    const std::string cpus = field(p, "lent_cpus");
+    return cpus + (cpus == "1" ? " CPU, " : " CPUs, ") + megabytes(p, "lent_memory_mb");
+}
+
+std::string lent_why(const Json& p, const char* holds) {
+    const std::string rules = field(p, holds);
+    return rules.empty() || rules == "-" ? "all that is offered" : "the share '" + rules + "'";
+}
+
 namespace {
 
 // A line for each guest that is here: whether it uses CPUs, and what it holds.
@@ -29,6 +39,8 @@ std::string guests_text(const Json& p) {
     }
     return text;
 }
+
+std::string lent_text(const Json& p) { return lent(p) + ": " + lent_why(p, "share_holds"); }
 
 std::string presence_text(const Json& presence, bool empty) {
     if (field(presence, "here") != "yes") return "none; guests are as offered";
@@ -70,6 +82,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
         rows.emplace_back("Switching off", "guests leave before the machine is off");
     if (field(p, "empty") == "yes" && field(p, "on_market") == "no")
         rows.emplace_back("Empty", "you may switch off");
+    if (p.contains("share")) rows.emplace_back("Lent", lent_text(p));
     if (p.contains("frames")) rows.emplace_back("Frames", field(p, "frames"));
     if (p.contains("set_by_owner"))
         for (const Json& o : p.at("set_by_owner"))
@@ -128,6 +141,8 @@ Result<std::string> watch_text(const Answer& answer) {
     if (p.contains("presence") && field(p.at("presence"), "here") == "yes")
         text += ", you use it (" + field(p.at("presence"), "cause") + "): guests " +
                 field(p.at("presence"), "guests");
+    if (p.contains("share") && field(p, "share_holds") != "-" && !field(p, "share_holds").empty())
+        text += ", lends " + lent(p);
     if (field(p, "cannot") != "-" && !field(p, "cannot").empty()) text += ", " + field(p, "cannot");
     const std::string guests = guests_text(p);
     return guests.empty() ? text + (field(p, "empty") == "yes" ? ", empty" : "")

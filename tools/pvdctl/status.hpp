@@ -5,9 +5,13 @@
 
 #include "kernel/base/result.hpp"
 #include "tools/common/ask.hpp"
+#include "tools/common/table.hpp"
 
 namespace souk::tools {
 
+// What guests may have now: "0.5 CPUs, 2.0 GB"; and by which of his rules.
+std::string lent(const Json& p);
+std::string lent_why(const Json& p, const char* holds);
 // The answer to `provider-status` as lines. Errors: it is not what replies.md says.
 Result<std::string> provider_status_text(const Answer& answer);
 // The same while guests leave, after so long: how many are still here, and what is sent of them.

@@ -100,6 +100,8 @@ class Cgroup {
     // or below has another idea. bursts: what was left of a tenth of a second may be used up in the
     // next.
     Status set_cpus_max(int64_t cpus, bool bursts = false) const;
+    // The same in thousandths of a CPU; the least is 10.
+    Status set_cpu_milli_max(int64_t milli, bool bursts = false) const;
     // False: nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED, and no time
     // is left for it).
     bool allows_realtime() const;

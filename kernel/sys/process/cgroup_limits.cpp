@@ -97,17 +97,21 @@ Status Cgroup::set_io_max(const std::vector<std::string>& disks, int64_t bytes_p
 }
 
 Status Cgroup::set_cpus_max(int64_t cpus, bool bursts) const {
+    return set_cpu_milli_max(cpus * 1'000, bursts);
+}
+
+Status Cgroup::set_cpu_milli_max(int64_t milli, bool bursts) const {
     constexpr int64_t period_us = 100'000;  // what a group begins with
     TRY_ASSIGN(const Member* member, need("cpu"));
-    const std::string quota = std::to_string(cpus * period_us);
+    const std::string quota = std::to_string(milli * period_us / 1'000);
     const char* const burst_file = member->v2 ? "cpu.max.burst" : "cpu.cfs_burst_us";
     // never above the quota; kernels before 5.14 have none
     if (bursts) (void)write_file(member->dir.get(), burst_file, "0");
     const Status s =
-        member->v2 ? write_file(member->dir.get(), "cpu.max", cpus == 0 ? "max" : quota)
-                   : write_file(member->dir.get(), "cpu.cfs_quota_us", cpus == 0 ? "-1" : quota);
+        member->v2 ? write_file(member->dir.get(), "cpu.max", milli == 0 ? "max" : quota)
+                   : write_file(member->dir.get(), "cpu.cfs_quota_us", milli == 0 ? "-1" : quota);
     if (!s) return wrap(member->path, s.error());
-    if (bursts && cpus > 0) (void)write_file(member->dir.get(), burst_file, quota);
+    if (bursts && milli > 0) (void)write_file(member->dir.get(), burst_file, quota);
     return {};
 }
 
