@@ -442,6 +442,7 @@ void Reading::add_offer(Settings& all) {
     all.insert(all.end(), some.begin(), some.end());
 }
 
+// Long: a table.
 void Reading::add_owner(Settings& all) {
     Config& c = config;
     const std::vector<std::string> ends = {"stop", "kill"};
