@@ -23,6 +23,7 @@ void Cluster::give_ticket(Order& order, const NodeName& source) {
     t.source = source;
     t.destination = order.node;
     t.address = order.address;
+    t.memory_mb = world_.truths.at(order.id).memory_mb;
     t.issued = now_;
     t.expires = now_ + ticket_life;
     order.ticket = std::to_string(t.number);

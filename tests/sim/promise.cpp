@@ -39,7 +39,11 @@ std::string PromiseWatch::look(const World& world, const NodeName& node, Nanos n
     Used u = used(world, node);
     if (said.stopped && !u.cpu.empty()) return "says that all stand, and " + u.cpu + " runs";
     if (lowered) u.cpu.clear();
-    if (promised.memory_mb >= 0 && u.memory_mb <= promised.memory_mb) u.memory.clear();
+    if (promised.memory_mb >= 0 && u.memory_mb <= promised.memory_mb)
+        u.memory.clear();
+    else if (promised.memory_mb >= 0)
+        u.memory += " (" + std::to_string(u.memory_mb) + " MB of " +
+                    std::to_string(promised.memory_mb) + ")";
     const struct {
         const char* what;
         Nanos promised;
