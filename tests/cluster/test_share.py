@@ -60,10 +60,23 @@ def provider(market, node):
     return next(p for p in market.ctl("marketctl", "list-providers") if p["node"] == node)
 
 
-def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_with_it(market, hog):
+@pytest.fixture
+def dear_elsewhere(market):
+    """Nodes that ask for more than these jobs bid: a smaller speed of theirs is no reason to move."""
+    def set_prices(at):
+        for node in {"n1", "n2", "n3"} - {at}:
+            market.tool("pvdctl", "--node", node, "set", "price", "70")
+    yield set_prices
+    for node in ("n1", "n2", "n3"):
+        market.tool("pvdctl", "--node", node, "unset", "price")
+
+
+def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_with_it(
+        market, hog, dear_elsewhere):
     job = market.srun("-p", 50, "-m", 60, *python(BURN))
     at = market.until_runs(job.id)["where"]
     pv = lambda *args: market.ctl("pvdctl", "--node", at, *args)
+    dear_elsewhere(at)
     whole = provider(market, at)
     job.printed(4)
     try:
@@ -99,7 +112,8 @@ def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_wi
     job.printed(lines + 2)
 
 
-def test_guests_that_have_no_room_in_the_share_leave_by_value_and_the_others_stay(market, hog):
+def test_guests_that_have_no_room_in_the_share_leave_by_value_and_the_others_stay(
+        market, hog, dear_elsewhere):
     """Two that fit the machine, of which one fits what is left while the owner is here."""
     at = "n1"
     pv = lambda *args: market.ctl("pvdctl", "--node", at, *args)
@@ -111,8 +125,7 @@ def test_guests_that_have_no_room_in_the_share_leave_by_value_and_the_others_sta
     pv_set = lambda *args: market.tool("pvdctl", "--node", at, *args)
     pv_set("set", "cpus", "2")
     try:
-        for node in ("n2", "n3"):
-            market.tool("pvdctl", "--node", node, "set", "price", "30")
+        dear_elsewhere(at)
         dear = market.srun("-p", 60, "-m", 60, *python(holds % 20))
         cheap = market.srun("-p", 40, "-m", 300, *python(holds % 200))
         for job in (dear, cheap):
@@ -131,5 +144,3 @@ def test_guests_that_have_no_room_in_the_share_leave_by_value_and_the_others_sta
     finally:
         pv_set("unset", "share")
         pv_set("unset", "cpus")
-        for node in ("n2", "n3"):
-            market.tool("pvdctl", "--node", node, "unset", "price")

@@ -105,8 +105,8 @@ Status Cgroup::set_cpu_milli_max(int64_t milli, bool bursts) const {
     TRY_ASSIGN(const Member* member, need("cpu"));
     const std::string quota = std::to_string(milli * period_us / 1'000);
     const char* const burst_file = member->v2 ? "cpu.max.burst" : "cpu.cfs_burst_us";
-    // never above the quota; kernels before 5.14 have none
-    if (bursts) (void)write_file(member->dir.get(), burst_file, "0");
+    // A quota below the burst of before is refused; kernels before 5.14 have no burst.
+    (void)write_file(member->dir.get(), burst_file, "0");
     const Status s =
         member->v2 ? write_file(member->dir.get(), "cpu.max", milli == 0 ? "max" : quota)
                    : write_file(member->dir.get(), "cpu.cfs_quota_us", milli == 0 ? "-1" : quota);
