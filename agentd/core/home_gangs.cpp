@@ -27,6 +27,9 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     if (g.components == 0) {
         g.gang = g.component = 0;
         g.role = ComponentClass::required;
+        g.node.clear();
+        g.spread = 0;
+        g.pack = false;
         return {};
     }
     const std::string of_several = "a job of several components ";
@@ -39,6 +42,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     if (g.component == 0 && g.role != ComponentClass::required)
         return fail("the first component of a job is required, not " +
                     std::string(to_string(g.role)));
+    if (g.spread > 0 && g.role == ComponentClass::optional)
+        return fail(of_several + "of which only so many may be on one node has no optional ones");
     if (g.array != 0 || g.first || g.after != 0)
         return fail(of_several + "is neither part of an array nor waits for another job");
     if (job.spec.restart || job.spec.checkpoint_every.ns > 0)
@@ -57,6 +62,9 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     if (one.group.components != g.components || one.terms.max_price != job.terms.max_price)
         return fail("the components of job " + one.id.text() +
                     " do not agree on how many they are, or on their bid");
+    if (one.group.spread != g.spread || one.group.pack != g.pack)
+        return fail("the components of job " + one.id.text() +
+                    " do not agree on how they are to lie");
     job.submitted = one.submitted;  // they rank as one
     return {};
 }

@@ -40,6 +40,10 @@ class HomeGangs {
     static bool is_required(const HomeJob& job) {
         return job.group.role == ComponentClass::required;
     }
+    // Not every node does for it, or not every one beside its siblings.
+    static bool has_layout(const HomeJob& job) {
+        return !job.group.node.empty() || job.group.spread > 0 || job.group.pack;
+    }
     static bool is_optional(const HomeJob& job) {
         return job.group.role == ComponentClass::optional;
     }

@@ -61,6 +61,9 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
         r.component = job.group.component;
         r.components = gangs_.left(job, records_.all());
         r.optional = HomeGangs::is_optional(job);
+        r.only_node = job.group.node;
+        r.spread = job.group.spread;
+        r.pack = job.group.pack;
         if (r.waits_for.empty()) r.waits_for = gangs_.waits(job);
     }
     r.files = job.files_use;

@@ -19,6 +19,12 @@ Cases(F...) -> Cases<F...>;
 }  // namespace
 
 void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
+    if (order.kind == Order::Kind::run && HomeGangs::has_layout(job) && !order.layouts)
+        return turn.fail_order(
+            job, order.node,
+            because(CauseCode::components_not_held,
+                    {{"text",
+                      "the market is of a version that places components on any nodes alone"}}));
     switch (HomeOrders::how(job, order, leases_.is_silent(order.node))) {
         case HomeOrders::How::as_it_is: return turn.report(job);
         case HomeOrders::How::start:

@@ -17,7 +17,9 @@ SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("components", &JobTies::components), field("component", &JobTies::component),
             field("whole", &JobTies::whole), field("tries", &JobTies::tries),
             field("role", &JobTies::role,
-                  rule::one_of(ComponentClass::required, ComponentClass::optional)));
+                  rule::one_of(ComponentClass::required, ComponentClass::optional)),
+            field("node", &JobTies::node, rule::node_or_none), field("spread", &JobTies::spread),
+            field("pack", &JobTies::pack));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),

@@ -81,6 +81,11 @@ struct JobTies {
     bool whole = false;
     uint32_t tries = 0;
     ComponentClass role = ComponentClass::required;
+    // How it is to lie: on this node alone (empty: on any), at most so many of the gang on one node
+    // (0: any number), on few nodes. The latter two are those of the first component.
+    NodeName node = {};
+    uint32_t spread = 0;
+    bool pack = false;
     bool operator==(const JobTies&) const = default;
 };
 

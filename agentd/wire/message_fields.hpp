@@ -85,7 +85,8 @@ SOUK_FIELDS(wire::Submit,  //
 
 SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
             field("waits", &wire::Submitted::waits), field("gangs", &wire::Submitted::gangs),
-            field("classes", &wire::Submitted::classes));
+            field("classes", &wire::Submitted::classes),
+            field("layouts", &wire::Submitted::layouts));
 
 SOUK_FIELDS(wire::Attach,  //
             field("id", &wire::Attach::id), field("resume", &wire::Attach::resume),

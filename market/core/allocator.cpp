@@ -27,6 +27,7 @@ int32_t Allocator::speed_top() const {
 
 bool Allocator::barred(ProviderKey provider, uint32_t j) const {
     const JobDetails& d = details_[j];
+    if (d.only.n != 0 && d.only != provider) return true;
     return d.barred && std::find(d.barred->begin(), d.barred->end(), provider) != d.barred->end();
 }
 
@@ -347,7 +348,11 @@ void Allocator::solve(Nanos now) {
             if (required(j)) {
                 gang_of(j).clean = false;
                 first = leader(gang_of(j));
-                if (first == none) continue;
+                if (first == none) {  // all are pinned: the optional ones may have lost them
+                    for (const uint32_t o : gang_of(j).optional)
+                        if (jobs_[o].competing) queue_.push({jobs_[o].rank, o});
+                    continue;
+                }
             }
             if (jobs_[first].competing) queue_.push({jobs_[first].rank, first});
         }

@@ -127,7 +127,7 @@ class Allocator {
         bool staged : 1 = false;     // will be in the order at the next flush
         bool touched : 1 = false;
         bool voluntary : 1 = false;
-        bool bars : 1 = false;       // JobDetails::barred is not empty
+        bool bars : 1 = false;       // JobDetails::barred is not empty, or `only` is there
         bool files : 1 = false;      // JobDetails::files is there
         bool component : 1 = false;  // JobDetails::gang is one
 
@@ -148,7 +148,8 @@ class Allocator {
         Nanos stay_until{INT64_MIN};
         Rare<std::vector<ProviderKey>> barred;
         Rare<Files> files;
-        JobKey by;  // who displaced it since the last solve
+        ProviderKey only;  // of a component: it may be nowhere but there
+        JobKey by;         // who displaced it since the last solve
         Money by_value;
         uint32_t user = 0;
         uint32_t gang = none;   // of gangs()
@@ -159,8 +160,9 @@ class Allocator {
     struct Gang {
         uint64_t first = 0, last = 0;  // 0: this index is not in use
         std::vector<uint32_t> required, optional;
-        Rank rank;           // as guests, of all required ones: none displaces another
-        bool alike = true;   // the required ones need the same
+        Rank rank;  // as guests, of all required ones: none displaces another
+        GangLayout layout;
+        bool alike = true;   // the required ones need the same, and lie as they come
         bool clean = false;  // has had its turn since one of them lost its place
     };
     struct Guest {
@@ -189,7 +191,8 @@ class Allocator {
     void remove_job(uint32_t j);
     // Components with the keys from `first` on, the optional ones last, all of one value and
     // arrival. change_value() of one changes that of all.
-    void add_gang(JobKey first, std::span<const JobSpec> components, size_t required);
+    void add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+                  const GangLayout& layout = {});
     // The gang whose keys include this one; none: there is none.
     uint32_t gang_with(uint64_t key) const;
     void add_provider(ProviderKey key, const ProviderSpec& spec);
@@ -334,6 +337,8 @@ class Allocator {
     Rank guest_rank(uint32_t j) const;
     Rank rank_before(const Gang& g) const { return {g.rank.first, g.rank.second, g.rank.key - 1}; }
     Rank last_required(const Gang& g) const;
+    // Where it is decides where its siblings may be.
+    bool lies_apart(uint32_t j) const { return required(j) && gang_of(j).layout != GangLayout{}; }
     bool follows(uint32_t j) const { return required(j) && leader(gang_of(j)) != j; }
     Gang& gang_of(uint32_t j) { return gangs_[details_[j].gang]; }
     const Gang& gang_of(uint32_t j) const { return gangs_[details_[j].gang]; }
@@ -343,10 +348,13 @@ class Allocator {
     void process_gang(Gang& g);
     GangTurn turn_of(const Gang& g);
     bool stay_jointly(const Gang& g, GangTurn& turn) const;
+    void count_siblings(const Gang& g, GangTurn& turn) const;
     bool pack(GangTurn& turn, GangPacking& packing, Money value, const Rank& before, ClassKey below,
               bool free_only);
     bool gang_barred(const GangTurn& turn, ProviderKey provider) const;
     void settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32_t speed);
+    std::vector<uint32_t> places_beside(const Gang& g, GangTurn& movers, Money value,
+                                        ClassKey below);
     void seat_alike(uint32_t j, const GangTurn& turn, const Gang& g, ClassKey below);
     void release_gang(const Gang& g, const GangTurn& turn);
     ClassKey gang_bound(const GangTurn& turn) const;

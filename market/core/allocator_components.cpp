@@ -47,7 +47,8 @@ uint32_t Allocator::gang_with(uint64_t key) const {
     return key <= gangs_[g].last ? g : none;
 }
 
-void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size_t required) {
+void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+                         const GangLayout& layout) {
     auto index = static_cast<uint32_t>(gangs_.size());
     if (free_gangs_.empty()) {
         gangs_.emplace_back();
@@ -57,6 +58,7 @@ void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size
     }
     gangs_[index] = Gang{};
     gangs_[index].first = first.n;
+    gangs_[index].layout = layout;
     gangs_[index].last = first.n + components.size() - 1;
     gangs_[index].rank = Rank::of(components[0].value, components[0].arrival, first);
     gang_keys_[first.n] = index;

@@ -25,7 +25,8 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     job.cpus = spec.cpus;
     job.state = spec.state;
     job.pin = spec.pin;
-    job.bars = !spec.barred.empty();
+    details_[j].only = job.component ? spec.only : ProviderKey{};
+    job.bars = !spec.barred.empty() || details_[j].only.n != 0;
     job.files = spec.files.any() && !job.component;
     job.rank = {0, spec.arrival.ns, key.n};
     job.rank = rank_of(job);
@@ -33,7 +34,8 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     d.place = spec.place;
     d.move_bytes = spec.move_bytes;
     d.dirty_bytes_per_s = spec.dirty_bytes_per_s;
-    d.barred = job.bars ? std::make_unique<std::vector<ProviderKey>>(spec.barred) : nullptr;
+    d.barred =
+        spec.barred.empty() ? nullptr : std::make_unique<std::vector<ProviderKey>>(spec.barred);
     d.files = job.files ? std::make_unique<Files>(Files{spec.files, class_none}) : nullptr;
     d.user = spec.user;
 }
@@ -277,6 +279,7 @@ void Allocator::expel(uint32_t m, bool pinned_too, Cause cause) {
         if (job.slot == none) continue;
         if (job.pin == Pin::stay) {
             unseat(g.job);
+            if (job.component) dirty_.push_back(g.job);  // its siblings do not run without it
         } else {
             evict(g.job, cause, none);
             dirty_.push_back(g.job);
@@ -301,7 +304,10 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
     refresh(m);
     for (const Guest& g : guests) {
         Job& job = jobs_[g.job];
-        if (job.pin == Pin::stay) continue;
+        if (job.pin == Pin::stay) {
+            if (job.component) dirty_.push_back(g.job);  // a bound for its siblings' speed
+            continue;
+        }
         if (job.value < spec.reserve) {
             if (job.held) unhold(g.job);
             if (job.slot != none) evict(g.job, Cause::below_reserve, none);

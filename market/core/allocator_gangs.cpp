@@ -12,6 +12,10 @@
 // room, then into any. If the gang fits nowhere, all leave at that instant, and who ranks after it
 // has their room.
 //
+// How a gang wants to lie (GangLayout, JobSpec::only) is a matter of what packs: no bound and no
+// name makes more room worse, so all of the above holds. `few` chooses among the machines up to the
+// class of the last one that it needs: neither its speed nor its price depends on it.
+//
 // An optional component is a job of its own, ranked right behind the required ones, which has a
 // place only while they have theirs.
 //
@@ -20,6 +24,7 @@
 // barred to one required component is barred to all.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "kernel/base/check.hpp"
 #include "market/core/allocator.hpp"
@@ -35,12 +40,15 @@ struct Allocator::GangTurn {
     int32_t cap = speed_max;      // of the pinned ones
     int32_t slowest = speed_max;  // of those that may stay, and of the pinned ones
     std::vector<ProviderKey> barred;
-    std::vector<uint32_t> machines;  // that the packing was offered, in its order
+    std::vector<uint32_t> machines;         // that the packing was offered, in its order
+    std::map<uint32_t, uint32_t> siblings;  // by machine: required components that are not `free`
 
-    std::vector<GangPacking::Need> needs(const Chunks<Job>& jobs) const {
+    std::vector<GangPacking::Need> needs(const Chunks<Job>& jobs,
+                                         const Chunks<JobDetails>& details) const {
         std::vector<GangPacking::Need> all;
         all.reserve(free.size());
-        for (const uint32_t j : free) all.push_back({jobs[j].cpus, jobs[j].memory_mb});
+        for (const uint32_t j : free)
+            all.push_back({jobs[j].cpus, jobs[j].memory_mb, details[j].only.n});
         return all;
     }
 };
@@ -63,7 +71,7 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
     GangTurn turn;
     for (const uint32_t j : g.required) {
         const Job& job = jobs_[j];
-        if (job.bars)
+        if (details_[j].barred)
             turn.barred.insert(turn.barred.end(), details_[j].barred->begin(),
                                details_[j].barred->end());
         if (job.competing) {
@@ -74,6 +82,7 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
             turn.cap = std::min(turn.cap, machines_[job.slot].spec.speed);
         }
     }
+    count_siblings(g, turn);
     turn.all_stay = stay_jointly(g, turn);
     turn.slowest = turn.cap;
     for (const uint32_t m : turn.stays)
@@ -81,12 +90,35 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
     return turn;
 }
 
+// Of those that have a place and are not `free`.
+void Allocator::count_siblings(const Gang& g, GangTurn& turn) const {
+    turn.siblings.clear();
+    if (g.layout == GangLayout{}) return;
+    auto free = turn.free.begin();  // in the order of the required ones
+    for (const uint32_t j : g.required) {
+        if (free != turn.free.end() && *free == j)
+            ++free;
+        else if (jobs_[j].slot != none)
+            ++turn.siblings[jobs_[j].slot];
+    }
+}
+
 // Who has a place stays there; who lost it may stay where it is if that has room beside them.
 bool Allocator::stay_jointly(const Gang& g, GangTurn& turn) const {
     std::map<uint32_t, Room> rooms;
+    std::map<uint32_t, uint32_t> there = turn.siblings;
     bool all = true;
+    for (const uint32_t j : turn.free)
+        if (jobs_[j].slot != none) ++there[jobs_[j].slot];
+    const uint32_t most = g.layout.most_on_one;
     for (const uint32_t j : turn.free) {
         const Job& job = jobs_[j];
+        if (most > 0 && job.slot != none && there[job.slot] > most) {  // told to run there
+            --there[job.slot];
+            turn.stays.push_back(none);
+            all = false;
+            continue;
+        }
         turn.stays.push_back(job.slot);
         if (job.slot != none || job.at == none || !eligible(machines_[job.at], j)) {
             all = all && job.slot != none;
@@ -94,10 +126,12 @@ bool Allocator::stay_jointly(const Gang& g, GangTurn& turn) const {
         }
         // Siblings that have a place there are not of this room: they have the gang's rank.
         Room& room = rooms.try_emplace(job.at, room_at(machines_[job.at], g.rank)).first->second;
-        if (room.first < job.cpus || room.second < job.memory_mb) {
+        if (room.first < job.cpus || room.second < job.memory_mb ||
+            (most > 0 && there[job.at] >= most)) {
             all = false;
             continue;
         }
+        ++there[job.at];
         room.first -= job.cpus;
         room.second -= job.memory_mb;
         turn.stays.back() = job.at;
@@ -112,6 +146,7 @@ bool Allocator::pack(GangTurn& turn, GangPacking& packing, Money value, const Ra
     packing.begin();
     turn.machines.clear();
     const auto least = packing.least();
+    ClassKey last = class_none;  // `few`: what lies in it, or before, may be of use
     machine_order_.each_room(
         below, least.cpus, least.memory_mb, free_only ? rank_last : before,
         [&](const MachineOrder::Entry& e) {
@@ -119,8 +154,13 @@ bool Allocator::pack(GangTurn& turn, GangPacking& packing, Money value, const Ra
             const Room room =
                 free_only ? Room{e.free_cpus, e.free_mb} : room_at(machines_[e.machine], before);
             if (room.first < least.cpus || room.second < least.memory_mb) return true;
+            if (e.cls > last) return false;
+            const auto there = turn.siblings.find(e.machine);
             turn.machines.push_back(e.machine);
-            return !packing.add(room.first, room.second);
+            if (packing.add(room.first, room.second, e.key,
+                            there == turn.siblings.end() ? 0 : there->second))
+                last = e.cls;
+            return !packing.packed() || packing.layout().few;
         });
     return packing.packed();
 }
@@ -147,7 +187,7 @@ void Allocator::process_gang(Gang& g) {
     machine_order_.close_until(before);
     GangTurn turn = turn_of(g);
     if (turn.free.empty()) return;
-    GangPacking packing(turn.needs(jobs_));
+    GangPacking packing(turn.needs(jobs_, details_), g.layout);
     g.alike = packing.alike();
     const Money value = jobs_[turn.free.front()].value;
     const bool stays = turn.able && turn.all_stay;
@@ -208,16 +248,36 @@ void Allocator::settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32
         for (const uint32_t j : movers.free) seat_alike(j, turn, g, below);
         return;
     }
-    GangPacking rest(movers.needs(jobs_));
-    if (pack(movers, rest, value, g.rank, below, true) ||
-        pack(movers, rest, value, g.rank, below, false)) {
-        const std::vector<uint32_t> places = rest.places();
-        for (size_t i = 0; i < places.size(); ++i) seat(movers.free[i], movers.machines[places[i]]);
+    if (const std::vector<uint32_t> at = places_beside(g, movers, value, below); !at.empty()) {
+        for (size_t i = 0; i < at.size(); ++i) seat(movers.free[i], at[i]);
         return;
     }
     for (const uint32_t j : turn.free)
         if (jobs_[j].slot != none) unseat(j);
     for (size_t i = 0; i < all_at.size(); ++i) seat(turn.free[i], all_at[i]);
+}
+
+// Machines for those that move, beside the siblings that stay: of free room, else of any. Empty:
+// there are none as the others stand.
+std::vector<uint32_t> Allocator::places_beside(const Gang& g, GangTurn& movers, Money value,
+                                               ClassKey below) {
+    count_siblings(g, movers);
+    GangPacking packing(movers.needs(jobs_, details_), g.layout);
+    std::vector<uint32_t> best;
+    size_t fewest = SIZE_MAX;
+    for (const bool free_only : {true, false}) {
+        if (!pack(movers, packing, value, g.rank, below, free_only)) continue;
+        std::vector<uint32_t> at;
+        std::set<uint32_t> fresh;
+        for (const uint32_t place : packing.places()) {
+            at.push_back(movers.machines[place]);
+            if (!movers.siblings.contains(at.back())) fresh.insert(at.back());
+        }
+        if (fresh.size() < fewest) best = std::move(at);
+        fewest = std::min(fewest, fresh.size());
+        if (!g.layout.few) break;
+    }
+    return best;
 }
 
 // Where its checkpoint is, else the first with free room, else where the strongest guest that must
@@ -307,7 +367,7 @@ bool Allocator::without_gang(uint32_t j) {
 bool Allocator::would_run(const Gang& g, Money value) {
     GangTurn turn = turn_of(g);
     if (!turn.able || turn.free.empty()) return turn.able;
-    GangPacking packing(turn.needs(jobs_));
+    GangPacking packing(turn.needs(jobs_, details_), g.layout);
     machine_order_.begin_pass();
     return pack(turn, packing, value, {-value.micro, g.rank.second, g.rank.key - 1}, class_none,
                 false);

@@ -13,15 +13,23 @@
 //                        ... down to 1/64: such sizes pack greedily without loss. What fits only
 //                        by exact sizes is refused.
 //
+// A component may be bound to one machine: it has its room there before the others. With a bound on
+// how many may be on one machine (most_on_one), what is not packed exactly counts as the largest
+// need, each.
+//
 // Where each goes: back from the last machine to the first, each takes the fewest components of the
 // largest shape, then of the next, with which those before it hold the rest; of equal components
-// the first go to the first machines. Pure; owned by who asks.
+// the first go to the first machines. With `few`: into the largest rooms first, those with siblings
+// before all, if that takes fewer machines (for like components the fewest there are). Pure; owned
+// by who asks.
 #pragma once
 
 #include <bitset>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "market/core/types.hpp"
 
 namespace souk::market {
 
@@ -30,21 +38,26 @@ class GangPacking {
     struct Need {
         int32_t cpus = 1;
         int64_t memory_mb = 0;
+        uint64_t machine = 0;  // the only one for it; 0: any
         bool operator==(const Need&) const = default;
     };
-    explicit GangPacking(std::vector<Need> needs);
+    using Layout = GangLayout;
+    explicit GangPacking(std::vector<Need> needs, Layout layout = {});
 
     // No room has come.
     void begin();
-    // One more machine; true: all are packed, and nothing is to be added any more.
-    bool add(int64_t cpus, int64_t memory_mb);
-    bool packed() const { return packed_; }
+    // One more machine, on which so many of the gang are already; true: all are packed. What is
+    // added from then on is of use for `few` alone.
+    bool add(int64_t cpus, int64_t memory_mb, uint64_t machine = 0, uint32_t siblings = 0);
+    bool packed() const { return rest_packed_ && named_left_ == 0; }
+    const Layout& layout() const { return layout_; }
     // When all are packed: of each component the machine, counted from 0 in the order of add().
     std::vector<uint32_t> places() const;
 
     // The least of CPUs, and of memory, that any component needs: less room is of no use.
     Need least() const { return least_; }
-    bool alike() const { return shapes_.size() == 1; }
+    // All need the same, and any machine does for each.
+    bool alike() const { return one_shape() && named_.empty() && layout_ == Layout{}; }
 
   private:
     static constexpr size_t states_max = 256;
@@ -58,15 +71,32 @@ class GangPacking {
     };
     struct Room {
         int64_t cpus = 0, memory_mb = 0;
+        int64_t most = INT64_MAX;  // components
+        uint32_t siblings = 0;
+    };
+    // Those that are bound to one machine.
+    struct Named {
+        uint64_t machine = 0;
+        int64_t cpus = 0, memory_mb = 0;
+        std::vector<uint32_t> components;
+        uint32_t place = UINT32_MAX;  // of the machine, when it has come
     };
 
     void plan_states();
     void plan_units();
-    bool add_alike(const Room& room);
+    bool one_shape() const { return shapes_.size() == 1; }
+    bool counted() const { return one_shape() || all_as_largest_; }
+    const Need& counted_need() const { return all_as_largest_ ? largest_ : shapes_[0].need; }
+    int64_t holds(const Room& room) const;
+    void seat_named(Room& room, uint64_t machine);
+    bool add_counted(const Room& room);
     bool add_exact(const Room& room);
     bool add_rounded(const Room& room);
     void places_exact(std::vector<uint32_t>& out) const;
+    void places_counted(std::vector<uint32_t>& out) const;
     void places_rounded(std::vector<uint32_t>& out) const;
+    void places_few(std::vector<uint32_t>& out) const;
+    size_t machines_in(const std::vector<uint32_t>& places) const;
     int64_t units_of(const Room& room) const;
     size_t number(size_t state, const Shape& s) const {
         return state / s.stride % (s.components.size() + 1);
@@ -77,13 +107,17 @@ class GangPacking {
     bool each_held(const Room& room, size_t within, size_t shape, size_t state,
                    Visit&& visit) const;
 
-    std::vector<Shape> shapes_;  // the largest first
-    size_t components_ = 0;
+    Layout layout_;
+    std::vector<Shape> shapes_;  // of those that no machine is named for; the largest first
+    std::vector<Named> named_;
+    size_t named_left_ = 0;  // machines of these that have not come, or lack room
+    size_t components_ = 0, unnamed_ = 0;
     Need least_;
     size_t states_ = 0;  // 0: rounded
+    bool all_as_largest_ = false;
     std::vector<Room> rooms_;
-    bool packed_ = false;
-    int64_t held_ = 0;            // alike: how many
+    bool rest_packed_ = false;    // those of shapes_
+    int64_t held_ = 0;            // counted: how many
     std::vector<States> before_;  // exact: what the machines before each hold
     States reached_;
     int steps_ = 0;  // rounded: the largest need is 2^steps_ units

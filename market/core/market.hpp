@@ -398,6 +398,7 @@ class Market {
     void wake_gang(const Job& job);
     bool place_gang(Job& job, Nanos now, Outputs& out);
     Reason why_gang_waits(const Job& job) const;
+    void wake_gangs_for(const Node& node);
     void place(Nanos now, Outputs& out);
     bool place_one(Job& job, Nanos now, Outputs& out);
     const Node* target_of(const Job& job) const;
@@ -459,8 +460,10 @@ class Market {
     std::vector<Differ> differ_;
     std::map<std::string, std::set<JobId>> gangs_;      // components that have not finished
     std::map<std::string, souk::Error> gangs_refused_;  // why the solver does not place them
-    std::set<std::string> gangs_seen_;                  // in this round of orders
-    std::set<JobId> lacking_;  // jobs that wait and whose program some nodes lack
+    // by the name of a node that is not known: gangs with a component for it
+    std::map<NodeName, std::set<std::string>> gangs_wait_for_;
+    std::set<std::string> gangs_seen_;  // in this round of orders
+    std::set<JobId> lacking_;           // jobs that wait and whose program some nodes lack
     Notes notes_;
     Alarms alarms_;
     Settling settling_;

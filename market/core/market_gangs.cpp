@@ -84,6 +84,12 @@ bool Market::enter_gang(Job& job) {
     const auto required = std::stable_partition(all.begin(), all.end(),
                                                 [](const Job* one) { return !is_optional(*one); });
     if (required == all.begin()) return false;  // its home ends what is left of it
+    for (const Job* one : all)
+        if (const NodeName& only = one->record.report.only_node;
+            !only.empty() && !find_node(only)) {
+            gangs_wait_for_[only].insert(name);
+            return false;
+        }
     if (outside_.is_used()) {
         gangs_refused_[name] = {0, "a program beside the market decides, for single jobs only"};
         return false;
@@ -107,8 +113,10 @@ bool Market::enter_gang(Job& job) {
         specs.back().value = least;
         specs.back().arrival = specs.front().arrival;
     }
+    const JobReport& first = all.front()->record.report;
     const Status taken =
-        solver_.add_gang(all.front()->key, specs, static_cast<size_t>(required - all.begin()));
+        solver_.add_gang(all.front()->key, specs, static_cast<size_t>(required - all.begin()),
+                         {first.spread, first.pack});
     for (size_t i = 0; i < all.size(); ++i) {
         admission_.list(*all[i]);
         notes_.of(*all[i]);
@@ -120,6 +128,16 @@ bool Market::enter_gang(Job& job) {
     gangs_refused_.erase(name);
     if (!taken) gangs_refused_[name] = taken.error();
     return taken.has_value();
+}
+
+// This one is known from now on: gangs may have a component for it.
+void Market::wake_gangs_for(const Node& node) {
+    const auto waiting = gangs_wait_for_.extract(node.id());
+    if (!waiting) return;
+    for (const std::string& name : waiting.mapped())
+        if (const auto gang = gangs_.find(name); gang != gangs_.end())
+            for (const JobId& id : gang->second)
+                if (Job* one = book_.find(id)) touch(*one);
 }
 
 // What became of one lets others go; and none pays more than any of them bids.
@@ -177,19 +195,30 @@ Reason Market::why_gang_waits(const Job& job) const {
     if (const auto refused = gangs_refused_.find(name); refused != gangs_refused_.end())
         return Reason(ReasonCode::components_refused).with(Figure::cause, refused->second.message);
     const auto gang = gangs_.find(name);
+    std::vector<const Job*> required;
+    if (gang != gangs_.end())
+        for (const JobId& id : gang->second)
+            if (const Job* one = book_.find(id); one && !is_optional(*one)) required.push_back(one);
+    for (const Job* one : required)
+        if (const JobReport& r = one->record.report;
+            !r.only_node.empty() && !find_node(r.only_node))
+            return Reason(ReasonCode::component_node_unknown)
+                .with(Figure::count, std::to_string(r.component))
+                .with(Figure::node, r.only_node);
     if (!job.in_solver || gang == gangs_.end())
         return Reason(ReasonCode::components_coming)
             .with(Figure::count, std::to_string(job.record.report.components));
-    int64_t cpus = 0, most = 0;
-    for (const JobId& id : gang->second)
-        if (const Job* one = book_.find(id); one && !is_optional(*one))
-            cpus += one->record.report.terms.cpus;
-    for (const auto& [node_name, node] : book_.nodes())
-        if (Places::usable(node)) most += node.record.report.cpus;
-    if (cpus <= most) return {};
-    return Reason(ReasonCode::components_too_large)
-        .with(Figure::cpus, cpus)
-        .with(Figure::most, most);
+    const JobTerms& own = job.record.report.terms;
+    const Supply& supply = places_.supply();  // which says more of one that fits nowhere by itself
+    if (!supply.empty() && !supply.least_reserve(own.cpus, own.memory_mb)) return {};
+    GangShape shape;
+    for (const Job* one : required) {
+        const JobReport& r = one->record.report;
+        shape.needs.push_back({r.terms.cpus, r.terms.memory_mb,
+                               r.only_node.empty() ? 0 : find_node(r.only_node)->key.n});
+        shape.layout = {r.spread, r.pack};
+    }
+    return places_.why_never(shape);
 }
 
 }  // namespace souk::market

@@ -82,8 +82,10 @@ void Market::sync_nodes() {
             MUST(known ? solver_.change_provider(node.key, spec)
                        : solver_.add_provider(node.key, spec));
         if (!same && log_) log_->told(node, spec);
-        if (!std::exchange(node.in_solver, true))
+        if (!std::exchange(node.in_solver, true)) {
             for (const JobId& id : places_.rooted()) touch(book_.jobs().at(id));  // not there
+            wake_gangs_for(node);
+        }
     }
 }
 
@@ -118,6 +120,10 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     if (const Node* const home = find_node(job.id().home);
         home && r.files.served && solver_.options().horizon.ns > 0)
         spec.files = traffic_of(r.files, home->key);
+    if (of_gang(job) && !r.only_node.empty()) {
+        const Node* const only = find_node(r.only_node);
+        spec.only = only ? only->key : ProviderKey{UINT64_MAX};  // the market has forgotten it
+    }
     // Of a gang, whose components bid and rank as one.
     if (const auto known = of_gang(job) && job.in_solver ? solver_.job(job.key) : std::nullopt) {
         spec.value = known->value;

@@ -83,7 +83,9 @@ SOUK_FIELDS(
     field("files", &JobReport::files, rule::unless_same), field("paused", &JobReport::paused),
     part("paused_code", &JobReport::paused, &Cause::code, cause_rule),
     field("gang", &JobReport::gang, rule::name), field("component", &JobReport::component),
-    field("components", &JobReport::components), field("optional", &JobReport::optional));
+    field("components", &JobReport::components), field("optional", &JobReport::optional),
+    field("only_node", &JobReport::only_node, rule::node_or_none),
+    field("spread", &JobReport::spread), field("pack", &JobReport::pack));
 
 SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),
@@ -122,7 +124,8 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("node", &Order::node, rule::node_or_none),
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price), field("reason", &Order::reason),
-            field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold));
+            field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
+            field("layouts", &Order::layouts));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

@@ -130,6 +130,11 @@ struct JobReport {
     std::string gang = {};
     uint32_t component = 0, components = 0;
     bool optional = false;  // the others of its gang run without it
+    // the only node for it, empty: any; how many of its gang may be on one node, 0: any number; the
+    // gang is to lie on few
+    NodeName only_node = {};
+    uint32_t spread = 0;
+    bool pack = false;
     bool operator==(const JobReport&) const = default;
 };
 
@@ -195,6 +200,8 @@ struct Order {
     std::string reason;   // for people
     std::string ticket;   // run: sealed (ticket.hpp); empty: the market gives none
     bool hold = false;    // run, of a component that waits: that node holds it until it is released
+    // run, of a component: the market looks at JobReport::only_node, spread and pack
+    bool layouts = false;
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

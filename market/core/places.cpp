@@ -2,6 +2,8 @@
 #include "market/core/places.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 namespace souk::market {
 
@@ -221,6 +223,50 @@ Reason Places::why_no_provider(const Job& job) const {
                                         : ReasonCode::below_every_reserve)
         .with(Figure::own, job.bid)
         .with(Figure::least, *least_reserve);
+}
+
+Reason Places::why_never(const GangShape& shape) const {
+    if (!never_ || never_->first != shape) never_ = std::pair(shape, reckon_never(shape));
+    return never_->second;
+}
+
+Reason Places::reckon_never(const GangShape& shape) const {
+    int64_t cpus = 0, most = 0, hosts = 0;
+    std::map<uint64_t, std::pair<int64_t, int64_t>> named;  // by node: CPUs, MB
+    GangPacking packing(shape.needs, shape.layout);
+    for (const GangPacking::Need& need : shape.needs) {
+        cpus += need.cpus;
+        if (need.machine == 0) continue;
+        named[need.machine].first += need.cpus;
+        named[need.machine].second += need.memory_mb;
+    }
+    for (const auto& [name, node] : book_.nodes()) {
+        if (!usable(node)) continue;
+        const int64_t has = node.record.report.cpus, mb = memory_of(node);
+        most += has;
+        hosts += has >= packing.least().cpus && mb >= packing.least().memory_mb;
+        if (const auto wants = named.find(node.key.n);
+            wants != named.end() && wants->second.first <= has && wants->second.second <= mb)
+            named.erase(wants);
+        if (!packing.packed()) packing.add(has, mb, node.key.n);
+    }
+    if (cpus > most)
+        return Reason(ReasonCode::components_too_large)
+            .with(Figure::cpus, cpus)
+            .with(Figure::most, most);
+    if (!named.empty()) {
+        const Node* const node = book_.node_of(ProviderKey{named.begin()->first});
+        return Reason(ReasonCode::component_node_small)
+            .with(Figure::node, node ? node->id() : "?")
+            .with(Figure::cpus, named.begin()->second.first)
+            .with(Figure::mb, named.begin()->second.second);
+    }
+    const int64_t each = shape.layout.most_on_one, all = std::ssize(shape.needs);
+    if (each > 0 && (all + each - 1) / each > hosts)
+        return Reason(ReasonCode::components_few_nodes)
+            .with(Figure::count, std::to_string((all + each - 1) / each))
+            .with(Figure::most, hosts);
+    return packing.packed() ? Reason() : Reason(ReasonCode::components_never_fit);
 }
 
 Reason Places::memory_held_on(const JobTerms& t) const {

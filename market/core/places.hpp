@@ -7,14 +7,23 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "market/core/book.hpp"
+#include "market/core/gang_packing.hpp"
 #include "market/core/machines.hpp"
 #include "market/core/reason.hpp"
 #include "market/core/supply.hpp"
 
 namespace souk::market {
+
+// What the required components of a gang need; `machine` is the key of the only node for one.
+struct GangShape {
+    std::vector<GangPacking::Need> needs;
+    GangLayout layout;
+    bool operator==(const GangShape&) const = default;
+};
 
 class Places {
   public:
@@ -37,6 +46,7 @@ class Places {
     void changed() {
         supply_.reset();
         absent_.reset();
+        never_.reset();
     }
     // The machine of a node is another one. True: it takes other things than the one before.
     bool take_machine(Node& node);
@@ -82,6 +92,8 @@ class Places {
     const Supply& supply() const;
     // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
     Reason why_no_provider(const Job& job) const;
+    // Why the nodes on the market, all empty, would not hold these components. Empty: they would.
+    Reason why_never(const GangShape& shape) const;
     // Which job that cannot leave holds the memory that this one would need. Empty if there is
     // none.
     Reason memory_held_on(const JobTerms& terms) const;
@@ -91,6 +103,7 @@ class Places {
   private:
     Reason with_absent(Reason reason, const JobTerms& terms) const;
     Status machine_takes(const Job& job, const Node& node) const;
+    Reason reckon_never(const GangShape& shape) const;
 
     const Book& book_;
     Machines machines_;
@@ -99,6 +112,8 @@ class Places {
     mutable std::optional<Supply> supply_;  // none: it may have changed
     // Nodes that may not be given jobs now, but for those that another equals or surpasses.
     mutable std::optional<std::vector<const Node*>> absent_;
+    // The last answer of why_never: all components of a gang ask the same.
+    mutable std::optional<std::pair<GangShape, Reason>> never_;
 };
 
 }  // namespace souk::market

@@ -2,6 +2,7 @@
 #include "market/core/pricing_integral.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -38,7 +39,8 @@ Bid bid_of(const Allocator& market, uint32_t j) {
 struct GangBid {
     std::vector<uint32_t> components;
     std::vector<ProviderKey> barred;
-    int32_t cap = speed_max;  // the speed of those that are pinned
+    int32_t cap = speed_max;                // the speed of those that are pinned
+    std::map<uint32_t, uint32_t> siblings;  // by machine: so many of these
     GangPacking packing;
     bool placed = false;  // it has a place in the greedy that goes on now
 };
@@ -50,22 +52,28 @@ std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gan
     std::vector<ProviderKey> barred;
     std::vector<GangPacking::Need> needs;
     int32_t cap = speed_max;
+    std::map<uint32_t, uint32_t> siblings;
     for (const uint32_t j : g.required) {
         const Job& job = market.jobs()[j];
-        if (job.bars)
+        if (market.details(j).barred)
             barred.insert(barred.end(), market.details(j).barred->begin(),
                           market.details(j).barred->end());
         if (job.competing || all) {
             components.push_back(j);
-            needs.push_back({job.cpus, job.memory_mb});
+            needs.push_back({job.cpus, job.memory_mb, market.details(j).only.n});
         } else if (job.slot == Allocator::none) {
             return std::nullopt;
         } else {
             cap = std::min(cap, market.machines()[job.slot].spec.speed);
+            if (g.layout != GangLayout{}) ++siblings[job.slot];
         }
     }
     if (needs.empty()) return std::nullopt;
-    return GangBid{std::move(components), std::move(barred), cap, GangPacking(std::move(needs)),
+    return GangBid{std::move(components),
+                   std::move(barred),
+                   cap,
+                   std::move(siblings),
+                   GangPacking(std::move(needs), g.layout),
                    false};
 }
 
@@ -131,6 +139,21 @@ class Integral {
         return gangs_[gang] ? gangs_[gang]->placed : market_.runs(market_.gangs()[gang]);
     }
 
+    size_t next_place(Rooms& rooms, const GangBid& gang, const Bid& need, size_t from) const {
+        return rooms.first(from, need.cpus, need.memory_mb, [&](size_t at) {
+            const ProviderKey key = market_.machines()[machines_[at].machine].key;
+            return machines_[at].reserve <= need.value &&
+                   std::find(gang.barred.begin(), gang.barred.end(), key) == gang.barred.end();
+        });
+    }
+    void add_place(const Rooms& rooms, GangBid& gang, size_t p, std::vector<size_t>& places) const {
+        const auto [cpus, memory_mb] = rooms.at(p);
+        const uint32_t machine = machines_[p].machine;
+        const auto there = gang.siblings.find(machine);
+        places.push_back(p);
+        gang.packing.add(cpus, memory_mb, market_.machines()[machine].key.n,
+                         there == gang.siblings.end() ? 0 : there->second);
+    }
     // The places that hold the gang, the fastest first; none: it fits nowhere.
     std::vector<size_t> places_of(Rooms& rooms, GangBid& gang, Bid need) const {
         const GangPacking::Need least = gang.packing.least();
@@ -139,15 +162,18 @@ class Integral {
         std::vector<size_t> places;
         gang.packing.begin();
         for (size_t p = 0; !gang.packing.packed(); ++p) {
-            p = rooms.first(p, need.cpus, need.memory_mb, [&](size_t at) {
-                const ProviderKey key = market_.machines()[machines_[at].machine].key;
-                return machines_[at].reserve <= need.value &&
-                       std::find(gang.barred.begin(), gang.barred.end(), key) == gang.barred.end();
-            });
+            p = next_place(rooms, gang, need, p);
             if (p == rooms.size()) return {};
-            const auto [cpus, memory_mb] = rooms.at(p);
-            places.push_back(p);
-            gang.packing.add(cpus, memory_mb);
+            add_place(rooms, gang, p, places);
+        }
+        // Of one class with the last, or before: `few` may choose them.
+        const EmptyMachine& last = machines_[places.back()];
+        for (size_t p = places.back() + 1; gang.packing.layout().few; ++p) {
+            p = next_place(rooms, gang, need, p);
+            if (p == rooms.size() || machines_[p].speed != last.speed ||
+                machines_[p].reserve != last.reserve)
+                break;
+            add_place(rooms, gang, p, places);
         }
         return places;
     }

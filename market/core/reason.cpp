@@ -188,6 +188,19 @@ constexpr auto words = std::to_array<ReasonWords>({
     {no_project, "no_project", "may not spend for project {cause}",
      "srun --project: there is no such project in the market, or the job's user is no member of it "
      "(marketctl project add)"},
+    {component_node_unknown, "component_node_unknown",
+     "component {count} is for node {node}, which the market does not know",
+     "srun --ordered, or `node` of a component: it waits until a node of this name joins"},
+    {component_node_small, "component_node_small",
+     "the components for node {node} never fit there: {cpus} CPUs and {mb} MB",
+     "srun --ordered, or `node` of a component: the node has less, or is not on the market"},
+    {components_few_nodes, "components_few_nodes",
+     "its components need {count} nodes; {most} on the market can take one",
+     "srun --spread: only so many may be on one node, and there are too few"},
+    {components_never_fit, "components_never_fit",
+     "its components fit into the CPUs and memory of all nodes, but not on the nodes one by one",
+     "no way to put them on the nodes of the market is found, even if all were empty: ask for "
+     "smaller components"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -226,7 +239,8 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == no_project, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == components_never_fit,
+              "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -111,6 +111,11 @@ enum class ReasonCode : uint16_t {
     components_too_large,
     // its project (srun --project)
     no_project,
+    // jobs of several components and the nodes that they ask for
+    component_node_unknown,
+    component_node_small,
+    components_few_nodes,
+    components_never_fit,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

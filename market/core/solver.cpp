@@ -277,7 +277,8 @@ bool Solver::add_job(JobKey key, const JobSpec& spec) {
     return true;
 }
 
-Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_t required) {
+Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+                        const GangLayout& layout) {
     Allocator& market = impl_->market;
     const uint64_t count = components.size();
     if (!impl_->algorithm.entry->gangs)
@@ -285,6 +286,8 @@ Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_
     if (required == 0 || required > count)
         return fail("of " + std::to_string(count) + " components " + std::to_string(required) +
                     " are required: at least one must be, and at most all");
+    if (layout.most_on_one > 0 && required < count)
+        return fail("no component is optional where only so many may be on one machine");
     if (count > gang_components_max)
         return fail(std::to_string(count) + " components are more than " +
                     std::to_string(gang_components_max));
@@ -299,7 +302,7 @@ Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_
         if (market.find_job({first.n + i}) != Allocator::none ||
             market.gang_with(first.n + i) != Allocator::none)
             return fail("job " + std::to_string(first.n + i) + " is there already");
-    market.add_gang(first, components, required);
+    market.add_gang(first, components, required, layout);
     return {};
 }
 
@@ -385,6 +388,7 @@ std::optional<JobSpec> Solver::job(JobKey key) const {
     s.dirty_bytes_per_s = d.dirty_bytes_per_s;
     s.pin = j.pin;
     if (d.barred) s.barred = *d.barred;
+    s.only = d.only;
     if (d.files) s.files = d.files->traffic;
     return s;
 }
@@ -575,9 +579,13 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     const auto& job = market.jobs()[i];
     if (job.slot != Allocator::none || job.pin != Pin::free) return std::nullopt;
     if (market.required(i)) return impl_->gang_bid(market.details(i).gang);
-    const auto& barred = market.details(i).barred;
-    using Keys = std::span<const ProviderKey>;
-    return least_bid(job.cpus, job.memory_mb, barred ? Keys(*barred) : Keys(), job.rank);
+    const Allocator::JobDetails& details = market.details(i);
+    std::vector<ProviderKey> barred;
+    if (details.barred) barred = *details.barred;
+    if (details.only.n != 0)
+        for (const Allocator::Machine& m : market.machines())
+            if (m.key != details.only) barred.push_back(m.key);
+    return least_bid(job.cpus, job.memory_mb, barred, job.rank);
 }
 
 std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {

@@ -72,8 +72,10 @@ class Solver {
     // its own right behind them, with a place only while they have theirs. They are jobs with the
     // keys from `first` on, of one value, arrival and user; change_value() of one changes all, a
     // job that is removed leaves the gang. Their keys stay the gang's while it has any component.
-    // Errors: what is wrong with it; an algorithm that places no gangs.
-    Status add_gang(JobKey first, std::span<const JobSpec> components, size_t required);
+    // `layout` is that of the required ones; with a bound on how many may be on one machine none is
+    // optional. Errors: what is wrong with it; an algorithm that places no gangs.
+    Status add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+                    const GangLayout& layout = {});
     static constexpr size_t gang_components_max = 1024;
     struct GangView {
         JobKey first;

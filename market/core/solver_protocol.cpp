@@ -5,6 +5,7 @@
 #include <charconv>
 #include <vector>
 
+#include "kernel/base/number.hpp"
 #include "market/core/solver.hpp"
 
 namespace souk::market {
@@ -72,6 +73,14 @@ class Words {
         return integer<int64_t>(what, least, seconds_max);
     }
     std::string word() { return std::string(words_[next_++]); }
+    // Takes the next word if it is this one, or with `rest` if it begins so.
+    bool take(std::string_view text, std::string_view* rest = nullptr) {
+        if (left() == 0 || !words_[next_].starts_with(text)) return false;
+        if (!rest && words_[next_] != text) return false;
+        if (rest) *rest = words_[next_].substr(text.size());
+        ++next_;
+        return true;
+    }
     void note(std::string error) {
         if (error_.empty()) error_ = std::move(error);
     }
@@ -112,7 +121,7 @@ Command take_add_job(Words& w) {
     return a;
 }
 
-// [COUNTx]CPUS:MEMORY[:optional]
+// [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]
 void take_part(Words& w, AddGang& gang) {
     const std::string word = w.word();
     std::string_view rest = word;
@@ -134,11 +143,13 @@ void take_part(Words& w, AddGang& gang) {
         good = number(part.cpus);
     }
     good = good && skip(":") && number(part.memory_mb);
+    if (good && skip("@")) good = number(part.only.n) && part.only.n > 0;
     part.optional = good && skip(":optional");
     const auto most = static_cast<int32_t>(Solver::gang_components_max);
     if (!good || !rest.empty() || part.count < 1 || part.count > most || part.cpus < 1 ||
         part.cpus > cpus_max || part.memory_mb < 0 || part.memory_mb > memory_mb_max)
-        w.note("part " + shown(word) + " is not [COUNTx]CPUS:MEMORY[:optional], with at most " +
+        w.note("part " + shown(word) +
+               " is not [COUNTx]CPUS:MEMORY[@PROVIDER][:optional], with at most " +
                std::to_string(most) + " components");
     else if (part.optional && gang.parts.empty())
         w.note("part " + shown(word) + ": the first component cannot be optional");
@@ -154,7 +165,14 @@ Command take_add_gang(Words& w) {
     a.start_s = w.seconds("start", 0);
     a.run_s = w.seconds("run", -1);
     a.user = w.integer<uint32_t>("uid", 0, UINT32_MAX);
+    if (w.take("pack")) a.layout.few = true;
+    if (std::string_view most; w.take("spread=", &most)) {
+        const auto number = whole_number<uint32_t>(most);
+        a.layout.most_on_one = number.value_or(0);
+        if (a.layout.most_on_one == 0) w.note("spread=N: " + shown(most) + " is no number above 0");
+    }
     while (w.left() > 0) take_part(w, a);
+    if (a.parts.empty()) w.note("no component: PART is missing");
     return a;
 }
 
@@ -172,7 +190,8 @@ Command take_add_provider(Words& w) {
 constexpr std::array<Form, 21> forms{{
     {"info", 0, 0, "info", [](Words&) -> Command { return Info{}; }},
     {"aj", 6, 7, "aj id value memory cpus start run [uid]", take_add_job},
-    {"ag", 6, words_max - 1, "ag id value start run uid [COUNTx]CPUS:MEMORY[:optional]...",
+    {"ag", 6, words_max - 1,
+     "ag id value start run uid [pack] [spread=N] [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]...",
      take_add_gang},
     {"dj", 1, 1, "dj id", [](Words& w) -> Command { return DeleteJob{w.job()}; }},
     {"uj", 2, 2, "uj id value",
@@ -223,10 +242,12 @@ struct Formatter {
     std::string operator()(const AddGang& a) const {
         std::string line = "ag " + number(a.id.n) + " " + format_money(a.value) + " " +
                            std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
-                           std::to_string(a.user);
+                           std::to_string(a.user) + (a.layout.few ? " pack" : "");
+        if (a.layout.most_on_one > 0) line += " spread=" + std::to_string(a.layout.most_on_one);
         for (const AddGang::Part& p : a.parts)
             line += " " + std::to_string(p.count) + "x" + std::to_string(p.cpus) + ":" +
-                    std::to_string(p.memory_mb) + (p.optional ? ":optional" : "");
+                    std::to_string(p.memory_mb) + (p.only.n != 0 ? "@" + number(p.only.n) : "") +
+                    (p.optional ? ":optional" : "");
         return line;
     }
     std::string operator()(const DeleteJob& c) const { return "dj " + number(c.id.n); }

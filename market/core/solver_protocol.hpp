@@ -8,10 +8,12 @@
 //                                         seconds since the market began, run time in seconds (-1:
 //                                         not known), user (default: one of its own, with the
 //                                         number of the job)
-//   ag id value start run uid PART...     add a job of several components, placed together or not
-//                                         at all; its components are jobs with the ids from this
-//                                         one on. PART is [COUNTx]CPUS:MEMORY, or with :optional
-//                                         behind it (these last): placed only beside the others
+//   ag id value start run uid [pack] [spread=N] PART...   add a job of several components, placed
+//                                         together or not at all; its components are jobs with the
+//                                         ids from this one on. PART is [COUNTx]CPUS:MEMORY, with
+//                                         @PROVIDER behind it nowhere but there, with :optional
+//                                         (these last) placed only beside the others. spread: at
+//                                         most N of them on one provider; pack: on few providers
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   rj id provider | fj id provider       the job runs there already | it is frozen there (0: it is
@@ -62,6 +64,7 @@ struct AddGang {
     struct Part {
         int32_t count = 1, cpus = 1;
         int64_t memory_mb = 0;
+        ProviderKey only;
         bool optional = false;
     };
     JobKey id;
@@ -69,6 +72,7 @@ struct AddGang {
     int64_t start_s = 0;
     int64_t run_s = -1;
     uint32_t user = 0;
+    GangLayout layout;
     std::vector<Part> parts;
 };
 struct DeleteJob {

@@ -71,9 +71,12 @@ Status SolverSession::add_gang(const command::AddGang& a) {
     size_t required = 0;
     for (const command::AddGang::Part& part : a.parts) {
         components.insert(components.end(), static_cast<size_t>(part.count), spec_of(a, part));
+        for (size_t i = components.size() - static_cast<size_t>(part.count); i < components.size();
+             ++i)
+            components[i].only = part.only;
         if (!part.optional) required = components.size();
     }
-    TRY(solver_.add_gang(a.id, components, required));
+    TRY(solver_.add_gang(a.id, components, required, a.layout));
     for (size_t i = 0; i < components.size(); ++i) jobs_[{a.id.n + i}] = a.user;
     return {};
 }

@@ -67,7 +67,16 @@ struct JobSpec {
     int64_t dirty_bytes_per_s = -1;  // how fast it dirties memory while it is copied; -1: not known
     Pin pin = Pin::free;
     std::vector<ProviderKey> barred;  // not there (back-off after failures); a few at most
+    ProviderKey only;                 // of a component: nowhere but there; 0: anywhere
     FileTraffic files;
+};
+
+// How the required components of a gang are to lie.
+struct GangLayout {
+    uint32_t most_on_one = 0;  // of them on one machine; 0: any number
+    // on as few machines as hold them at the speed that it gets and the reserves that it meets
+    bool few = false;
+    bool operator==(const GangLayout&) const = default;
 };
 
 struct ProviderSpec {

@@ -87,7 +87,7 @@ def program(which, *said, session=False):
 
 
 def capsule(files=False, cgroup=False, over=()):
-    return bytes([CAPSULE, 0, 0, 0, 0, 0, files, cgroup]) + words(*over) + words() + text("")
+    return bytes([CAPSULE, 0, 0, 0, 0, files, cgroup]) + words(*over) + words() + text("")
 
 
 def criu(restores=False, cgroup=False, ends=0, uid=1000):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: one definition, which all of its tests ask.
 """Jobs of several components (gangs), by brute force over small markets: the solver's text protocol
 alone, and none of its code.
 
@@ -32,19 +33,30 @@ def money(amount):
 
 class Bidder:
     """A single job, or a gang: value in micro-units, what each component needs (CPUs, memory), how
-    many of these are required; the others are optional."""
+    many of these are required; the others are optional. `only`: of each component the one machine
+    for it, or None. `spread`: at most so many on one machine, or 0. `few`: on few machines."""
 
     def __init__(self, value, needs, required, user):
         self.value, self.needs, self.required, self.user = value, needs, required, user
+        self.only, self.spread, self.few = [None] * len(needs), 0, False
+
+    def cut(self, count):
+        self.needs, self.only = self.needs[:count], self.only[:count]
+
+    def lie(self):
+        """How its required components lie."""
+        return self.only[:self.required], self.spread, self.few
 
     def line(self, key, value=None):
         value = money(self.value if value is None else value)
         if len(self.needs) == 1:
             cpus, memory = self.needs[0]
             return f"aj {key} {value} {memory} {cpus} 0 -1 {self.user}"
-        parts = [f"{c}:{m}" + (":optional" if i >= self.required else "")
+        parts = [f"{c}:{m}" + ("" if self.only[i] is None else f"@{self.only[i] + 1}") +
+                 (":optional" if i >= self.required else "")
                  for i, (c, m) in enumerate(self.needs)]
-        return f"ag {key} {value} 0 -1 {self.user} " + " ".join(parts)
+        how = (["pack"] if self.few else []) + ([f"spread={self.spread}"] if self.spread else [])
+        return f"ag {key} {value} 0 -1 {self.user} " + " ".join(how + parts)
 
 
 class Market:
@@ -80,24 +92,69 @@ class Market:
     def rooms(self):
         return {p: [self.providers[p][1], self.providers[p][2]] for p in self.order}
 
-    def pack(self, rooms, needs, bid):
-        """Machines of these components, and their speed: into as few of the machines in order as
-        possible; back from the last of these, each has the fewest of the largest."""
-        machines = [p for p in self.order if self.providers[p][0] <= bid]
-        shapes = sorted(set(needs), reverse=True)
+    def first_way(self, rooms, machines, needs, only, taken, spread):
+        """Into as few of the machines in order as possible; back from the last of these, each has
+        the fewest of the largest. `taken`: how many are on each already, for the bound."""
+        shapes = sorted({n for n, o in zip(needs, only) if o is None}, reverse=True)
         for end in range(1, len(machines) + 1):
             best = None
             for places in itertools.product(range(end), repeat=len(needs)):
-                if end - 1 not in places or not self.holds(rooms, machines, needs, places):
+                if any(o not in (None, machines[at]) for o, at in zip(only, places)):
                     continue
-                counts = [sum(1 for n, at in zip(needs, places) if at == m and n == shape)
+                if spread and any(places.count(at) + taken.get(machines[at], 0) > spread
+                                  for at in places):
+                    continue
+                if not self.holds(rooms, machines, needs, places):
+                    continue
+                counts = [sum(1 for n, o, at in zip(needs, only, places)
+                              if at == m and n == shape and o is None)
                           for m in reversed(range(end)) for shape in shapes]
                 if best is None or (counts, places) < best:
                     best = counts, places
             if best is not None:
-                where = [machines[at] for at in best[1]]
-                return where, min(self.providers[p][3] for p in where)
+                return [machines[at] for at in best[1]], end
         return None, 0
+
+    def pack(self, rooms, needs, bid, lie=None):
+        """Machines of these components, and their speed."""
+        only, spread, few = lie or ([None] * len(needs), 0, False)
+        machines = [p for p in self.order if self.providers[p][0] <= bid]
+        where, end = self.first_way(rooms, machines, needs, only, {}, spread)
+        if where is None:
+            return None, 0
+        if few:
+            where = self.fewer(rooms, machines, end, needs, only, spread, where)
+        return where, min(self.providers[p][3] for p in where)
+
+    def fewer(self, rooms, machines, end, needs, only, spread, where):
+        """The largest rooms first, of machines up to the class of the last one, those with named
+        components before all."""
+        def of_class(p):
+            return self.providers[p][3], self.providers[p][0]
+        while end < len(machines) and of_class(machines[end]) == of_class(machines[end - 1]):
+            end += 1
+        rest = [i for i, o in enumerate(only) if o is None]
+        left, taken = {p: list(rooms[p]) for p in machines}, {}
+        for need, p in zip(needs, only):
+            if p is not None:
+                left[p] = [left[p][0] - need[0], left[p][1] - need[1]]
+                taken[p] = taken.get(p, 0) + 1
+        shapes = {needs[i] for i in rest}
+
+        def worth(p):
+            if len(shapes) != 1:
+                return (p in taken, *left[p])
+            cpus, memory = next(iter(shapes))
+            holds = min(left[p][0] // cpus, left[p][1] // memory if memory else len(rest),
+                        spread - taken.get(p, 0) if spread else len(rest), len(rest))
+            return p in taken, holds, 0
+        largest = sorted(machines[:end], key=worth, reverse=True)
+        at, _ = self.first_way(left, largest, [needs[i] for i in rest], [None] * len(rest), taken,
+                               spread)
+        other = list(where)
+        for i, p in zip(rest, at or []):
+            other[i] = p
+        return other if at and len(set(other)) < len(set(where)) else where
 
     def holds(self, rooms, machines, needs, places):
         for at in set(places):
@@ -106,8 +163,8 @@ class Market:
                 return False
         return True
 
-    def put(self, rooms, needs, bid):
-        where, speed = self.pack(rooms, needs, bid)
+    def put(self, rooms, needs, bid, lie=None):
+        where, speed = self.pack(rooms, needs, bid, lie)
         for p, need in zip(where or [], needs):
             rooms[p][0] -= need[0]
             rooms[p][1] -= need[1]
@@ -118,12 +175,12 @@ class Market:
         out = {}
         for i in bidders:
             b, key = self.bidders[i], self.keys[i]
-            where, _ = self.put(rooms, b.needs[:b.required], b.value)
+            where, _ = self.put(rooms, b.needs[:b.required], b.value, b.lie())
             for c in range(len(b.needs)):
                 out[key + c] = None if where is None or c >= b.required else where[c]
             if where is not None:
                 for c in range(b.required, len(b.needs)):
-                    single, _ = self.put(rooms, [b.needs[c]], b.value)
+                    single, _ = self.put(rooms, [b.needs[c]], b.value, ([b.only[c]], 0, False))
                     out[key + c] = single and single[0]
         return out
 
@@ -138,16 +195,16 @@ class Market:
         if part is None:
             self.greedy(rooms, sorted((k for k in others if self.bidders[k].value > bid),
                                       key=self.rank))
-            return self.pack(rooms, b.needs[:b.required], bid)[1]
+            return self.pack(rooms, b.needs[:b.required], bid, b.lie())[1]
         before = [k for k in others if self.bidders[k].value > bid or self.rank(k) < self.rank(i)]
         order = sorted(before + [i], key=self.rank)
         at = order.index(i)
         self.greedy(rooms, order[:at])
-        self.put(rooms, b.needs[:b.required], b.value)
+        self.put(rooms, b.needs[:b.required], b.value, b.lie())
         for c in range(b.required, part):
-            self.put(rooms, [b.needs[c]], b.value)
+            self.put(rooms, [b.needs[c]], b.value, ([b.only[c]], 0, False))
         self.greedy(rooms, order[at + 1:])
-        return self.pack(rooms, [b.needs[part]], bid)[1]
+        return self.pack(rooms, [b.needs[part]], bid, ([b.only[part]], 0, False))[1]
 
     def price(self, i, speed, part=None):
         """By the definition: the speed counts up to the one that it has."""
@@ -184,7 +241,17 @@ def ask(markets_and_lies):
     return answers
 
 
-def draw(rng, kind):
+def lay(rng, bidder, machines):
+    """How the gang wants to lie: on named machines, apart, together."""
+    for i in range(len(bidder.needs)):
+        if rng.random() < 0.3:
+            bidder.only[i] = rng.randrange(machines)
+    if rng.random() < 0.4 and bidder.required == len(bidder.needs):
+        bidder.spread = rng.randint(1, 2)
+    bidder.few = rng.random() < 0.4
+
+
+def draw(rng, kind, laid=False):
     speeds = [100] if kind == "equal" else [50, 100, 150, 200]
     reserves = [0] if kind == "speeds" else [0, 1, 2, 3, 5]
     providers = [(rng.choice(reserves) * MICRO, rng.randint(1, 4), rng.randint(2, 8),
@@ -204,14 +271,18 @@ def draw(rng, kind):
         bidders.append(Bidder(
             value, needs + [(rng.randint(1, 2), rng.randint(0, 2)) for _ in range(optional)],
             count, user))
+        if laid:
+            lay(rng, bidders[-1], len(providers))
     return Market(bidders, providers)
 
 
+@pytest.mark.parametrize("laid", [False, True])
 @pytest.mark.parametrize("kind", ["equal", "speeds", "both", "users"])
-def test_every_place_and_price_of_a_gang_is_the_defined_one(kind):
+def test_every_place_and_price_of_a_gang_is_the_defined_one(kind, laid):
     # Method: markets by a seed; places and payments from the solver against those worked out here.
-    rng = random.Random(f"gangs {kind}")
-    markets = [draw(rng, kind) for _ in range(MARKETS)]
+    # `laid`: components are for named machines, at most so many on one, or on few.
+    rng = random.Random(f"gangs {kind} {laid}")
+    markets = [draw(rng, kind, laid) for _ in range(MARKETS)]
     gangs = 0
     for n, (market, answer) in enumerate(zip(markets, ask([(m, None, None) for m in markets]))):
         places, prices = answer
@@ -231,18 +302,60 @@ def test_every_place_and_price_of_a_gang_is_the_defined_one(kind):
                 assert prices[key] == market.bounded(price, own, bidder.value), \
                     f"{kind} market {n} job {key}: {float(price)}\n{market.question()}"
                 gangs += bidder.required > 1
-    assert gangs > MARKETS // 2
+    assert gangs > MARKETS // (4 if laid else 2)
 
 
+def test_components_are_where_they_must_be_and_no_more_on_one_machine_than_may():
+    # Method: one gang of like components alone, against every way to put them: it runs if there is
+    # any way, as fast as the best, and with pack on as few machines as any way that is as fast and
+    # meets no higher reserve.
+    rng = random.Random("lie")
+    markets = []
+    for _ in range(4 * MARKETS):
+        count, need = rng.randint(2, 4), (rng.randint(1, 2), rng.randint(0, 2))
+        bidder = Bidder(9 * MICRO, [need] * count, count, 1)
+        providers = [(rng.randint(0, 1) * MICRO, rng.randint(1, 6), rng.randint(2, 9),
+                      rng.choice([50, 100])) for _ in range(rng.randint(2, 4))]
+        lay(rng, bidder, len(providers))
+        markets.append(Market([bidder], providers))
+    packed = refused = 0
+    for n, (market, (places, _)) in enumerate(zip(markets, ask([(m, None, None)
+                                                                for m in markets]))):
+        b, providers = market.bidders[0], market.providers
+        ways = [w for w in itertools.product(range(len(providers)), repeat=len(b.needs))
+                if market.holds(market.rooms(), range(len(providers)), b.needs, w)
+                and all(o in (None, p) for o, p in zip(b.only, w))
+                and not (b.spread and any(w.count(p) > b.spread for p in w))]
+        if not ways:
+            assert not places, f"market {n}\n{market.question()}"
+            refused += 1
+            continue
+        chosen = [places[1 + i] for i in range(len(b.needs))]
+        assert tuple(chosen) in ways, f"market {n}\n{market.question()}"
+
+        def speed(way):
+            return min(providers[p][3] for p in way)
+
+        def worst(way):
+            return min((providers[p][3], -providers[p][0]) for p in way)
+        assert speed(chosen) == max(map(speed, ways)), f"market {n}\n{market.question()}"
+        if b.few:
+            least = min(len(set(w)) for w in ways if worst(w) >= max(map(worst, ways)))
+            assert len(set(chosen)) == least, f"market {n}\n{market.question()}"
+            packed += len(b.needs) - least
+    assert packed > MARKETS // 2 and refused > MARKETS // 4
+
+
+@pytest.mark.parametrize("laid", [False, True])
 @pytest.mark.parametrize("kind", ["equal", "speeds"])
-def test_no_lie_of_a_gang_pays_and_a_higher_bid_never_makes_it_slower(kind):
+def test_no_lie_of_a_gang_pays_and_a_higher_bid_never_makes_it_slower(kind, laid):
     # Method: each bidder bids half way between any two levels where its speed could change.
-    rng = random.Random(f"lies {kind}")
+    rng = random.Random(f"lies {kind} {laid}")
     questions, meant = [], []
     for n in range(MARKETS):
-        market = draw(rng, kind)
+        market = draw(rng, kind, laid)
         for b in market.bidders:
-            b.needs = b.needs[:b.required]  # an optional component is a bidder of its own
+            b.cut(b.required)  # an optional component is a bidder of its own
         market = Market(market.bidders, market.providers)
         levels = market.levels()
         for i, bidder in enumerate(market.bidders):
@@ -280,7 +393,7 @@ def test_of_gangs_that_need_the_same_nobody_runs_slower_than_one_that_bids_less(
         twin = next((b for b in market.bidders if len(b.needs) > 1), None)
         if twin is None:
             continue
-        twin.needs = twin.needs[:twin.required]
+        twin.cut(twin.required)
         other = Bidder(rng.randint(1, 9) * MICRO + 500, twin.needs, twin.required, 99)
         markets.append(Market(market.bidders + [other], market.providers))
     both = 0
@@ -303,8 +416,12 @@ def test_of_gangs_that_need_the_same_nobody_runs_slower_than_one_that_bids_less(
     ("ag 1 5 0 -1 7 1:0 1:0:optional 2:0", "the optional ones come last"),
     ("ag 1 5 0 -1 7 10000x1:0", "with at most 1024 components"),
     ("ag 1 5 0 -1 7 1000x1:0 1000x1:0", "2000 components are more than 1024"),
-    ("ag 1 5 0 -1 7 1", "is not [COUNTx]CPUS:MEMORY[:optional]"),
-    ("ag 1 5 0 -1 7 0x1:0", "is not [COUNTx]CPUS:MEMORY[:optional]"),
+    ("ag 1 5 0 -1 7 1", "is not [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]"),
+    ("ag 1 5 0 -1 7 0x1:0", "is not [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]"),
+    ("ag 1 5 0 -1 7 1:0@0", "is not [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]"),
+    ("ag 1 5 0 -1 7 spread=0 1:0", "spread=N: '0' is no number above 0"),
+    ("ag 1 5 0 -1 7 pack", "no component: PART is missing"),
+    ("ag 1 5 0 -1 7 spread=1 1:0 1:0:optional", "no component is optional where only so many"),
     ("ag 1 5 0 -1 7", "the form is: ag id value start run uid"),
     ("ag 8 5 0 -1 7 4x1:0", "job 9 is there already"),
     ("set solver welfare", "places no jobs of several components, and there are some")])

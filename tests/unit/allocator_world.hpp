@@ -161,6 +161,7 @@ struct Pair {
         s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
         s.state = j.state;
         s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
+        s.only = a.details(i).only;
         if (a.details(i).files) s.files = a.details(i).files->traffic;
         return s;
     }

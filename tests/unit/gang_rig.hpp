@@ -41,7 +41,7 @@ struct Gang {
         o.seq = ++order_seq;
         o.node = node;
         o.address = std::string(node) + ":1";
-        o.hold = hold;
+        o.hold = o.layouts = hold;
         out.clear();
         h.order(o, now, out);
         return *this;

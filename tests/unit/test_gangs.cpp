@@ -4,6 +4,7 @@
 // brute force.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "market/core/gang_packing.hpp"
@@ -50,6 +51,23 @@ size_t rooms_taken(GangPacking& packing, const std::vector<Need>& needs,
         ck_assert(r.cpus >= 0 && r.memory_mb >= 0 && places[i] < taken);
     }
     return taken;
+}
+
+// The same with machines for some, numbered from 1, and a bound on how many may be on one.
+bool can_lie(std::vector<Room>& rooms, std::vector<uint32_t>& on, const std::vector<Need>& needs,
+             uint32_t most, size_t next = 0) {
+    if (next == needs.size()) return true;
+    for (size_t m = 0; m < rooms.size(); ++m) {
+        Room& r = rooms[m];
+        const Need& need = needs[next];
+        if (r.cpus < need.cpus || r.memory_mb < need.memory_mb) continue;
+        if ((need.machine != 0 && need.machine != m + 1) || (most > 0 && on[m] >= most)) continue;
+        r.cpus -= need.cpus, r.memory_mb -= need.memory_mb, ++on[m];
+        const bool done = can_lie(rooms, on, needs, most, next + 1);
+        r.cpus += need.cpus, r.memory_mb += need.memory_mb, --on[m];
+        if (done) return true;
+    }
+    return false;
 }
 
 std::vector<Need> random_needs(Rng& rng, size_t count, int64_t cpus, int64_t shapes) {
@@ -108,6 +126,85 @@ START_TEST(with_more_room_a_gang_is_never_packed_later) {
 }
 END_TEST
 
+// Packs them into as few of the rooms in order as it takes; 0: they do not fit.
+size_t laid_in(GangPacking& packing, const std::vector<Need>& needs,
+               const std::vector<Room>& rooms) {
+    packing.begin();
+    size_t taken = 0;
+    for (; taken < rooms.size() && !packing.packed(); ++taken)
+        packing.add(rooms[taken].cpus, rooms[taken].memory_mb, taken + 1);
+    if (!packing.packed()) return 0;
+    for (size_t m = taken; packing.layout().few && m < rooms.size(); ++m)
+        packing.add(rooms[m].cpus, rooms[m].memory_mb, m + 1);
+    std::vector<Room> left = rooms;
+    std::vector<uint32_t> on(rooms.size());
+    const std::vector<uint32_t> places = packing.places();
+    for (size_t i = 0; i < needs.size(); ++i) {
+        Room& r = left[places[i]];
+        r.cpus -= needs[i].cpus, r.memory_mb -= needs[i].memory_mb, ++on[places[i]];
+        ck_assert(r.cpus >= 0 && r.memory_mb >= 0);
+        ck_assert(needs[i].machine == 0 || needs[i].machine == places[i] + 1);
+        ck_assert(packing.layout().few || places[i] < taken);
+    }
+    const uint32_t most = packing.layout().most_on_one;
+    for (const uint32_t n : on) ck_assert(most == 0 || n <= most);
+    return taken;
+}
+
+START_TEST(components_for_named_machines_and_apart_are_packed_whenever_there_is_a_way) {
+    Rng rng(24);
+    int fits = 0, refused = 0, fewer = 0;
+    for (int n = 0; n < 4000; ++n) {
+        std::vector<Need> needs = random_needs(rng, 1 + rng.below(5), 3, rng.between(1, 2));
+        std::vector<Room> rooms = random_rooms(rng, 1 + rng.below(4), 8, 9);
+        for (Need& need : needs)
+            if (rng.chance(0.25)) need.machine = 1 + rng.below(rooms.size() + 1);
+        const GangLayout layout{static_cast<uint32_t>(rng.below(4)), rng.chance(0.5)};
+        GangPacking packing(needs, layout);
+        const size_t taken = laid_in(packing, needs, rooms);
+        size_t wanted = 0;
+        for (size_t first = 1; wanted == 0 && first <= rooms.size(); ++first) {
+            std::vector<Room> some(rooms.begin(), rooms.begin() + static_cast<ptrdiff_t>(first));
+            std::vector<uint32_t> on(first);
+            if (can_lie(some, on, needs, layout.most_on_one)) wanted = first;
+        }
+        ck_assert_msg(taken == wanted, "market %d: %zu rooms, not %zu", n, taken, wanted);
+        ++(taken > 0 ? fits : refused);
+        GangPacking apart(needs, {layout.most_on_one, false});
+        if (!layout.few || laid_in(apart, needs, rooms) == 0) continue;
+        const auto machines = [](std::vector<uint32_t> at) {
+            std::sort(at.begin(), at.end());
+            return std::unique(at.begin(), at.end()) - at.begin();
+        };
+        ck_assert(machines(packing.places()) <= machines(apart.places()));
+        fewer += machines(packing.places()) < machines(apart.places());
+    }
+    ck_assert(fits > 500 && refused > 500 && fewer > 50);
+}
+END_TEST
+
+START_TEST(with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later) {
+    Rng rng(25);
+    int many = 0;
+    for (int n = 0; n < 3000; ++n) {
+        std::vector<Need> needs = random_needs(rng, 2 + rng.below(18), 9, rng.between(1, 12));
+        std::vector<Room> rooms = random_rooms(rng, 3 + rng.below(12), 16, 16);
+        for (Need& need : needs)
+            if (rng.chance(0.1)) need.machine = 1 + rng.below(rooms.size());
+        GangPacking packing(needs, {static_cast<uint32_t>(rng.below(5)), rng.chance(0.3)});
+        const size_t before = laid_in(packing, needs, rooms);
+        for (Room& r : rooms) {
+            if (rng.chance(0.5)) r.cpus += rng.between(0, 3);
+            if (rng.chance(0.5)) r.memory_mb += rng.between(0, 3);
+        }
+        const size_t after = laid_in(packing, needs, rooms);
+        ck_assert_msg(before == 0 || (after > 0 && after <= before), "market %d", n);
+        many += before > 0;
+    }
+    ck_assert(many > 200);
+}
+END_TEST
+
 // One event as of markets without gangs, or a gang comes.
 void gang_event(World& w, Pair& t) {
     if (!w.rng.chance(0.25) || static_cast<int>(w.jobs.size()) >= w.shape.jobs_max)
@@ -122,16 +219,39 @@ void gang_event(World& w, Pair& t) {
         one.value = all[0].value, one.arrival = all[0].arrival;
         all.push_back(one);
     }
-    t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required); });
+    GangLayout layout;
+    if (w.rng.chance(0.4)) {
+        if (optional == 0) layout.most_on_one = static_cast<uint32_t>(w.rng.below(3));
+        layout.few = w.rng.chance(0.5);
+        for (JobSpec& one : all)
+            if (w.rng.chance(0.2)) one.only = ProviderKey{1001 + w.rng.below(8)};
+    }
+    t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required, layout); });
     for (const JobSpec& spec : all) w.jobs[w.next_job++] = spec;
 }
 
 // Of each gang all required components have a place or none that is not pinned has one; an optional
-// one has none without them. Nowhere is more in use than there is.
-void check_gangs(const Allocator& a, size_t& running) {
+// one has none without them. Nowhere is more in use than there is. None is where it may not be, nor
+// are there too many on one machine.
+void check_lie(const Allocator& a, const Allocator::Gang& g, size_t& laid) {
+    std::map<uint32_t, uint32_t> on;
+    for (const uint32_t j : g.required) {
+        const Allocator::Job& job = a.jobs()[j];
+        if (job.slot == Allocator::none || job.pin == Pin::stay || job.held) return;
+        ++on[job.slot];
+        const ProviderKey only = a.details(j).only;
+        ck_assert(only.n == 0 || a.machines()[job.slot].key == only);
+        laid += only.n != 0;
+    }
+    for (const auto& [machine, count] : on)
+        ck_assert(g.layout.most_on_one == 0 || count <= g.layout.most_on_one);
+    laid += g.layout != GangLayout{};
+}
+void check_gangs(const Allocator& a, size_t& running, size_t& laid) {
     for (const Allocator::Gang& g : a.gangs()) {
         const bool runs = a.runs(g);
         running += runs && g.required.size() > 1;
+        check_lie(a, g, laid);
         for (const auto* part : {&g.required, &g.optional})
             for (const uint32_t j : *part)
                 ck_assert(runs || a.jobs()[j].slot == Allocator::none ||
@@ -144,9 +264,9 @@ void check_gangs(const Allocator& a, size_t& running) {
 }
 
 START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing) {
-    size_t running = 0;
-    decide_alike_in_all(8, gang_event, [&](const Pair& t) { check_gangs(t.a, running); });
-    ck_assert(running > 1000);
+    size_t running = 0, laid = 0;
+    decide_alike_in_all(8, gang_event, [&](const Pair& t) { check_gangs(t.a, running, laid); });
+    ck_assert(running > 1000 && laid > 1000);
 }
 END_TEST
 
@@ -217,6 +337,8 @@ END_TEST
 
 UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_is_never_packed_later,
+                components_for_named_machines_and_apart_are_packed_whenever_there_is_a_way,
+                with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later,
                 with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing,
                 unlike_components_change_places_when_that_makes_the_gang_faster,
                 what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not);

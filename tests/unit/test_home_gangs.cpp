@@ -37,6 +37,49 @@ START_TEST(a_gang_waits_until_all_of_its_components_have_come) {
 }
 END_TEST
 
+START_TEST(how_components_are_to_lie_goes_to_the_market_and_one_that_does_not_look_starts_none) {
+    Gang g;
+    for (uint32_t i = 0; i < 2; ++i) {
+        Submission s = Gang::component(i, 2);
+        s.group.node = i == 0 ? "n2" : "";
+        s.group.spread = 1;
+        s.group.pack = true;
+        ck_assert_text(g.refused(s), "");
+    }
+    const JobReport r = g.reported(1);
+    ck_assert_text(r.only_node, "n2");
+    ck_assert(r.spread == 1 && r.pack && g.reported(2).only_node.empty());
+    Order o;
+    o.id = {"n1", 1};
+    o.seq = 1;
+    o.node = "n2";
+    o.address = "n2:1";
+    o.hold = true;  // and nothing of layouts: a market of the version before
+    g.out.clear();
+    g.h.order(o, g.now, g.out);
+    ck_assert(g.job(1).phase == JobPhase::waiting);
+    ck_assert_text(g.text(), "!n2");
+    ck_assert(g.job(1).comment.code == CauseCode::components_not_held);
+    ck_assert_text(g.job(1).comment,
+                   "the market is of a version that places components on any nodes alone");
+    o.seq = 2;
+    o.layouts = true;
+    g.out.clear();
+    g.h.order(o, g.now, g.out);
+    ck_assert(g.job(1).phase == JobPhase::starting);
+    Gang other;
+    ck_assert_text(other.refused(Gang::component(0, 2)), "");
+    Submission s = Gang::component(1, 2);
+    s.group.spread = 1;
+    ck_assert_text(other.refused(s),
+                   "the components of job n1.1 do not agree on how they are to lie");
+    s.group.role = ComponentClass::optional;
+    ck_assert_text(other.refused(s),
+                   "a job of several components of which only so many may be on one node has no "
+                   "optional ones");
+}
+END_TEST
+
 START_TEST(what_cannot_be_a_component_is_refused_in_one_line) {
     Gang g;
     ck_assert_text(g.refused(Gang::component(0, 10'000)),
@@ -248,6 +291,7 @@ START_TEST(nothing_starts_where_a_component_would_not_be_held) {
 END_TEST
 
 UNIT_SUITE(home_gangs, a_gang_waits_until_all_of_its_components_have_come,
+           how_components_are_to_lie_goes_to_the_market_and_one_that_does_not_look_starts_none,
            what_cannot_be_a_component_is_refused_in_one_line,
            all_components_are_released_by_one_step_when_the_last_is_held,
            one_that_cannot_start_takes_the_start_of_all_back,

@@ -147,6 +147,7 @@ START_TEST(every_line_survives_being_parsed_and_formatted) {
     for (const char* line : {"info",
                              "aj 7 0.25 100 4 3 -1 1000",
                              "ag 7 0.25 3 -1 1000 4x2:512 1x1:0 2x1:100:optional",
+                             "ag 7 0.25 3 -1 1000 pack spread=2 4x2:512 1x1:0@8",
                              "dj 7",
                              "uj 7 12.5",
                              "jmd 7",

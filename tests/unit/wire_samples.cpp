@@ -187,7 +187,15 @@ END SAMPLE(JobReport) return {d.id(),
                               d.line(255),
                               d.u32(),
                               d.line(255),
-                              {d.flag(), d.counter(), d.counter(), d.counter(), d.line()}};
+                              {d.flag(), d.counter(), d.counter(), d.counter(), d.line()},
+                              d.line(),
+                              d.line(255),
+                              d.u32(),
+                              d.u32(),
+                              d.flag(),
+                              d.node_or_none(),
+                              d.u32(),
+                              d.flag()};
 END SAMPLE(ProviderReport) return {d.node(),
                                    d.flag(),
                                    {d.up_to(money_max.micro)},
@@ -215,8 +223,8 @@ for (auto& send : v.sends)
 return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
-return {d.id(),   d.counter(),  kind,    d.node(), d.address(), {d.up_to(money_max.micro)},
-        d.line(), d.bytes(500), d.flag()};
+return {d.id(),   d.counter(),  kind,     d.node(), d.address(), {d.up_to(money_max.micro)},
+        d.line(), d.bytes(500), d.flag(), d.flag()};
 END SAMPLE(Ticket) Ticket v{d.id(),
                             d.counter(),
                             d.u32(),
@@ -321,11 +329,12 @@ END SAMPLE(Submit) return {
     r.next(),
     d.flag(),
     {d.counter(), d.flag(), d.counter(), d.flag(), d.u32(), d.u32(), d.counter(), d.u32(), d.u32(),
-     d.flag(), d.u32(), d.any(ComponentClass::required, ComponentClass::optional)},
+     d.flag(), d.u32(), d.any(ComponentClass::required, ComponentClass::optional), d.node_or_none(),
+     d.u32(), d.flag()},
     d.line(),
     d.line(),
     d.flag()};
-END SAMPLE(Submitted) return {d.id(), d.line(), d.flag(), d.flag()};
+END SAMPLE(Submitted) return {d.id(), d.line(), d.flag(), d.flag(), d.flag()};
 END SAMPLE(Attach) return {d.id(), d.flag(), {d.counter(), d.counter()}, d.flag()};
 END SAMPLE(Attached) return {d.id(),
                              d.any(JobPhase::waiting, JobPhase::finished),

@@ -177,9 +177,14 @@ const std::pair<const char*, Take> attributes[] = {
          TRY_ASSIGN(r.plan.memory_mb, parse_size_mb(text, 1, 1 << 30));
          return {};
      }},
+    {"node",
+     [](Reading& r, const Value& v) -> Status {
+         TRY_ASSIGN(r.plan.node, r.one(v));
+         return check_node_name(r.plan.node);
+     }},
     {"place",
      [](Reading&, const Value&) -> Status {
-         return fail("the market chooses the node of each component; leave it out");
+         return fail("is a contact of a manager of one cluster; say node = NAME, or leave it out");
      }},
 };
 
@@ -263,6 +268,11 @@ Result<std::vector<ComponentPlan>> read_components(const std::string& file, size
     if (size > file_bytes_max) return fail(file + " has more than 1 MiB");
     text.resize(size);
     return parse_components(text, file, most);
+}
+
+Status check_node_name(const std::string& name) {
+    if (valid_node_name(name)) return {};
+    return fail("'" + name + "' is no name of a node");
 }
 
 std::vector<std::string> component_names(const std::vector<ComponentPlan>& plan, size_t count) {

@@ -27,7 +27,8 @@ struct ComponentPlan {
     std::string directory;
     int32_t cpus = 0;
     int64_t memory_mb = 0;
-    std::string at;  // FILE:LINE
+    std::string node;  // the only one for it; empty: any
+    std::string at;    // FILE:LINE
 };
 
 // All of them: at least one, at most `most`; the first is required, no two have one label.
@@ -35,6 +36,8 @@ Result<std::vector<ComponentPlan>> read_components(const std::string& file, size
 // Of its text. Pure.
 Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const std::string& file,
                                                     size_t most);
+// Errors: no node can have this name. Pure.
+Status check_node_name(const std::string& name);
 // Their names, in order: its label, or c and its number. Pure.
 std::vector<std::string> component_names(const std::vector<ComponentPlan>& plan, size_t count);
 

@@ -236,6 +236,10 @@ Status can_take(const wire::Submitted& submitted, const wire::Submit& request) {
         return fail("the agentd here is of an older version: it starts single jobs only");
     if (request.group.role != ComponentClass::required && !submitted.classes)
         return fail("the agentd here is of an older version: each component is required by it");
+    const JobTies& group = request.group;
+    if (!submitted.layouts && (!group.node.empty() || group.spread > 0 || group.pack))
+        return fail(
+            "the agentd here is of an older version: it knows no --ordered, --spread or --pack");
     return {};
 }
 

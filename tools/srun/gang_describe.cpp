@@ -79,6 +79,9 @@ Status describe(const SrunOptions& options, size_t component, const std::string&
         wish.argv.insert(wish.argv.end(), plan.arguments->begin(), plan.arguments->end());
     }
     request.group.role = plan.role;
+    request.group.node = plan.node;
+    request.group.spread = static_cast<uint32_t>(options.spread);
+    request.group.pack = options.pack;
     if (options.exec) describe_exec(options, component, wish, request.group.role);
     if (options.exec) wish.environment.emplace_back("SOUK_EXEC", secret);
     auto launch = capture_launch(wish);

@@ -289,6 +289,30 @@ Status set_flexible(SrunOptions& o, std::string_view text) {
     return {};
 }
 
+// NODE:CPUS,...: the size and the node of each.
+Status set_ordered(SrunOptions& o, std::string_view text) {
+    o.plan.clear();
+    for (std::string_view rest = text;;) {
+        const std::string_view one = rest.substr(0, rest.find(','));
+        const size_t colon = std::min(one.find(':'), one.size());
+        ComponentPlan& plan = o.plan.emplace_back();
+        plan.node = one.substr(0, colon);
+        if (const Status good = check_node_name(plan.node); !good)
+            return fail(good.error().message + "; give NODE:CPUS,NODE:CPUS,...");
+        if (colon < one.size()) {
+            TRY_ASSIGN(const int64_t cpus, parse_whole(one.substr(colon + 1), 1, 65'536));
+            plan.cpus = static_cast<int32_t>(cpus);
+        }
+        if (one.size() == rest.size()) break;
+        rest.remove_prefix(one.size() + 1);
+    }
+    if (std::ssize(o.plan) > gang_components_max)
+        return fail("a job has at most " + std::to_string(gang_components_max) +
+                    " components, these are " + std::to_string(o.plan.size()));
+    o.components = static_cast<int32_t>(o.plan.size());
+    return {};
+}
+
 // Which component --stdin means; the number of components: all; below 0: none.
 Result<int32_t> reader_of_input(const SrunOptions& o) {
     if (o.input.empty()) return 0;
@@ -299,6 +323,37 @@ Result<int32_t> reader_of_input(const SrunOptions& o) {
     const auto number = parse_whole(o.input, 0, o.components - 1);
     if (!number) return fail("--stdin: there is no component '" + o.input + "'");
     return static_cast<int32_t>(*number);
+}
+
+// How large its components are, and where they go.
+std::vector<Option> size_options(SrunOptions& o) {
+    return {
+        {0, "total", "N", "all N CPUs on one machine: the same as -N 1 -c N",
+         [&o](const char* text) -> Status {
+             TRY_ASSIGN(o.terms.cpus, parse_whole(text, 1, 65'536));
+             o.plan.clear();
+             o.components = 1;
+             return {};
+         }},
+        {0, "flexible", "N[:MIN]",
+         "N CPUs on any machines: components of MIN CPUs each (default 1), the last of what is "
+         "left,\n"
+         "                              as many of them on one machine as find room",
+         [&o](const char* text) { return set_flexible(o, text); }},
+        {0, "ordered", "NODE:CPUS,...",
+         "one component for each item, of so many CPUs (default: as -c), on that node and nowhere "
+         "else",
+         [&o](const char* text) { return set_ordered(o, text); }},
+        {0, "spread", "[=N]",
+         "with -N: each component on a node of its own, or at most N of them on one node",
+         [&o](const char* text) -> Status {
+             TRY_ASSIGN(const int64_t most, parse_whole(text ? text : "1", 1, gang_components_max));
+             o.spread = static_cast<int32_t>(most);
+             return {};
+         }},
+        {0, "pack", nullptr, "with -N: on as few nodes as the speed allows that the job gets",
+         set_flag(o.pack)},
+    };
 }
 
 // What a job has around it: others, files, and what is said of it.
@@ -330,18 +385,6 @@ std::vector<Option> around_options(SrunOptions& o) {
          "with -N: which component reads srun's stdin: its number or label (default 0), all, or "
          "none",
          set_text(o.input)},
-        {0, "total", "N", "all N CPUs on one machine: the same as -N 1 -c N",
-         [&o](const char* text) -> Status {
-             TRY_ASSIGN(o.terms.cpus, parse_whole(text, 1, 65'536));
-             o.plan.clear();
-             o.components = 1;
-             return {};
-         }},
-        {0, "flexible", "N[:MIN]",
-         "N CPUs on any machines: components of MIN CPUs each (default 1), the last of what is "
-         "left,\n"
-         "                              as many of them on one machine as find room",
-         [&o](const char* text) { return set_flexible(o, text); }},
         {0, "array", "LIST",
          "as many jobs as the list has indexes (1-100, 1,3,7-9), at most N at once (1-100%N); "
          "each\n"
@@ -427,7 +470,7 @@ std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string
 CommandLine command_line(SrunOptions& o, std::string& change, std::string& attach) {
     std::vector<Option> options;
     for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
-                       around_options(o), own_options(o, change, attach)})
+                       around_options(o), size_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
     return {srun,
             "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID "
@@ -488,16 +531,20 @@ std::string gang_conflict(const SrunOptions& o) {
 // What is wrong with what was said of several components, and sets who reads; empty: nothing.
 std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     if (o.components == 0)
-        return o.exec             ? "--exec and --mpi are for --components"
-               : o.labels         ? "--label is for --components"
-               : !o.input.empty() ? "--stdin is for --components"
-                                  : "";
+        return o.exec               ? "--exec and --mpi are for --components"
+               : o.labels           ? "--label is for --components"
+               : !o.input.empty()   ? "--stdin is for --components"
+               : o.spread || o.pack ? "--spread and --pack are for --components"
+                                    : "";
     if (no_new_job) return "--components is for a new job";
     if (const std::string with = gang_conflict(o); !with.empty())
         return "a job of several components (--components) is not possible with " + with;
     const auto reader = reader_of_input(o);
     if (!reader) return reader.error().message;
     o.reader = *reader;
+    for (const ComponentPlan& one : o.plan)
+        if (o.spread > 0 && one.role == ComponentClass::optional)
+            return one.at + ": no component is optional with --spread";
     if (!o.exec) return {};
     if ((o.net_given && o.net != NetMode::own) || o.tcp_given)
         return "--exec and --mpi need components with addresses of their own (--net=own)";

@@ -46,6 +46,9 @@ struct SrunOptions {
     int32_t components = 0;       // -N; 0: it is a job of its own
     // --components FILE: what each is; empty: all as the command line says
     std::vector<ComponentPlan> plan;
+    // --spread, --pack: how they are to lie; 0: any number of them on one node
+    int32_t spread = 0;
+    bool pack = false;
     bool labels = false;  // -l
     // --stdin: which component reads srun's: its number or label, all or none; empty: the first
     std::string input;
