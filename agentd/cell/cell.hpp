@@ -252,7 +252,7 @@ class Cell {
     Result<MoveFacts> move_facts(double link_bytes_per_s) const;
     Status plan_dump(double link_bytes_per_s);
     Status begin_image(bool for_restore);
-    void tell_froze() { tell(guest::DumpFroze{dump_.forecast()}); }
+    void tell_froze(bool now = false) { tell(guest::DumpFroze{dump_.forecast(), now}); }
     void held_after_dump();
     void files_are_flushed();
     void dump_is_read(const Result<ImageFacts>& facts);

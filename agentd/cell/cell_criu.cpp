@@ -206,7 +206,7 @@ void Cell::criu_event(const CriuEvent& e) {
             if (has_job_) return tell(guest::CriuReady{});  // else it has been told
             return begin_restore();
         case CriuEventKind::pre_dump: return tell_froze();
-        case CriuEventKind::stopped: return note_files();
+        case CriuEventKind::stopped: tell_froze(true); return note_files();
         case CriuEventKind::dump_held: return held_after_dump();
         case CriuEventKind::dumped:
             close_criu();

@@ -56,6 +56,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     }
     event.leased = leased(e);
     if (held && held->fenced && r->want == Want::ship) event.held_for = e.shipment.epoch;
+    if (held && r->want == Want::cut) event.held_for = r->cut_number;
     event.lapsed =
         (held && held->by_lease()) || (event.state == GuestState::frozen && e.job.lapsed);
     // Stopped in the middle of a dump: as what stands.
@@ -200,7 +201,7 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         return may_not_send(*e, caused_by(CauseCode::ticket_refused, may.error()), out);
     switch (c.verb) {
         case GuestVerb::query: return tell(*e, out);
-        case GuestVerb::prepare_dump: return want(*e, Want::ready, out);
+        case GuestVerb::prepare_dump: return on_prepare_dump(*e, c, out);
         case GuestVerb::ship: return on_ship(*e, c, out);
         case GuestVerb::freeze: return on_freeze(*e, c, out);
         case GuestVerb::commit: return on_commit(*e, out);
@@ -253,18 +254,34 @@ void Guest::on_start(const NodeName& from, const GuestCommand& asked, const Warr
 // The home node makes one at a time, and none while it moves or freezes the job: what is under way
 // here is left over.
 void Guest::on_checkpoint(Entry& e, const GuestCommand& c, Outputs& out) const {
-    const auto* r = e.in<Running>();
+    auto* r = e.in<Running>();
     if (!r || r->want == Want::keep || r->retained) return tell(e, out);
+    if (r->want == Want::cut) {
+        if (r->cut != Cut::checkpoint || r->cut_number != c.new_epoch || c.cut != Cut::none)
+            return tell(e, out);
+        return save_is_made(e, *r, out);  // the others stand, too
+    }
+    r->cut = c.cut;
+    r->cut_number = c.new_epoch;
     e.checkpoint.epoch = c.new_epoch;
     e.checkpoint.dest = {c.dest, c.dest_address};
     want(e, Want::save, out);
+}
+
+void Guest::on_prepare_dump(Entry& e, const GuestCommand& c, Outputs& out) const {
+    auto* r = e.in<Running>();
+    if (r && r->want == Want::cut && c.cut == r->cut && c.new_epoch == r->cut_number)
+        return tell(e, out);
+    if (r) r->cut = c.cut;
+    want(e, Want::ready, out);
 }
 
 void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) const {
     using Way = Shipment::Way;
     auto* r = e.in<Running>();
     if (!r && !e.in<state::Frozen>()) return tell(e, out);
-    if (r && r->want == Want::keep) return tell(e, out);  // the home node gives that move up
+    // the home node gives that move up
+    if (r && (r->want == Want::keep || r->want == Want::cut)) return tell(e, out);
     const bool same = e.shipment.epoch == c.new_epoch;
     if (r) r->retained = false;  // another destination, so another decision
     e.shipment.epoch = c.new_epoch;
@@ -299,6 +316,7 @@ void Guest::on_commit(Entry& e, Outputs& out) const {
     const auto* held = e.moves<motion::Held>();
     if (!held || held->by != motion::Held::By::dump) return tell(e, out);
     auto& r = *e.in<Running>();
+    if (r.want == Want::cut && r.cut == Cut::checkpoint) return tell(e, out);
     if (held->image != motion::Held::Image::whole) {
         r.retained = true;
         e.why.clear();
@@ -314,6 +332,7 @@ void Guest::on_resume(Entry& e, Outputs& out) const {
     if (!r) return tell(e, out);
     if (still_over(e, out)) return;
     want_now(*r, Want::run);
+    r->cut = Cut::none;
     e.why.clear();
     if (r->in<motion::Steady>()) return now_running(e, *r, out);
     drive(e, out);

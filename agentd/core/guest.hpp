@@ -18,6 +18,8 @@
 //   running  --checkpoint--> dumping --> running, and its image goes to the home while it runs
 //   keep     --> prepared --image here--> frozen: a checkpoint of another epoch, kept for the
 //                home until it is dropped
+//   running  --prepare_dump--> dump_ready --freeze, checkpoint--> dumping --> shipped: of several
+//                jobs at one cut (Cut); then commit --> frozen, or checkpoint, resume --> running
 //
 // For a job that runs here, a command sets what is wanted (run, ready, ship, freeze), and each end
 // of an effect goes one step on towards it; so commands may come late, twice or in the middle of a
@@ -257,6 +259,10 @@ class Guest {
               guest::Do::What how = guest::Do::What::undo_dump) const;
     void drop_checkpoint(Entry& e, guest::Outputs& out) const;
     void on_checkpoint(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
+    void on_prepare_dump(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
+    static guest::Aim aim_of(const Running& r);
+    void stands_for_cut(Entry& e, Running& r, guest::Outputs& out) const;
+    void save_is_made(Entry& e, Running& r, guest::Outputs& out) const;
     void roll_back_shipped(Entry& e, Running& r, guest::Outputs& out) const;
     void ship_now(Entry& e, guest::Outputs& out) const;
     bool ship_ended(Entry& e, guest::Outputs& out) const;

@@ -50,15 +50,20 @@ void Guest::drive(Entry& e, Outputs& out) const {
         return;
     }
     if (!held) return drive_on(e, *r, out);
-    if (r->want != Want::ship && r->want != Want::keep) undo(e, *r, out);
+    if (r->want != Want::ship && r->want != Want::keep && r->want != Want::cut) undo(e, *r, out);
+}
+
+Aim Guest::aim_of(const Running& r) {
+    const bool ready = r.want == Want::ready;
+    if (r.want == Want::freeze || (ready && r.cut == Cut::freeze)) return Aim::disk;
+    if (r.want == Want::save || (ready && r.cut == Cut::checkpoint)) return Aim::keep;
+    return Aim::move;
 }
 
 // It runs, and at most a CRIU stands ready beside it.
 void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
-    const Aim aim = r.want == Want::freeze ? Aim::disk
-                    : r.want == Want::save ? Aim::keep
-                                           : Aim::move;
-    const bool wants_criu = r.want != Want::run && r.want != Want::keep;
+    const Aim aim = aim_of(r);
+    const bool wants_criu = r.want != Want::run && r.want != Want::keep && r.want != Want::cut;
     const auto* ready = r.in<motion::CriuReady>();
     if (ready && (!wants_criu || ready->aim != aim)) return undo(e, r, out);
     if (!wants_criu) return;

@@ -46,9 +46,34 @@ void Guest::on(Entry& e, SentPrecopy, Outputs& out) {
 
 void Guest::on(Entry& e, DumpFroze x, Outputs& out) {
     if (!e.moves<motion::Making>()) return;
-    e.in<Running>()->forecast = x.forecast;
+    auto& r = *e.in<Running>();
+    r.forecast = x.forecast;
     e.job.state = GuestState::dumping;
+    if (x.all_stand && r.cut == Cut::none) return;  // nobody asks
     tell(e, out);
+    if (x.all_stand) std::get<GuestEvent>(std::get<ToHome>(out.back()).message).all_stand = true;
+}
+
+// With others. For a freeze its image is the job if it dies as it stands, and that is on the disk
+// before its home hears of it.
+void Guest::stands_for_cut(Entry& e, Running& r, Outputs& out) const {
+    want_now(r, Want::cut);
+    e.why.clear();
+    e.job.state = GuestState::shipped;
+    if (r.cut == Cut::freeze) {
+        r.shipped_kept = true;
+        out.push_back(Persist{e.job});
+    }
+    tell(e, out);
+}
+
+// All that was wanted is in the image: it goes on.
+void Guest::save_is_made(Entry& e, Running& r, Outputs& out) const {
+    r.want = Want::run;
+    r.cut = Cut::none;
+    e.job.state = GuestState::dumping;
+    e.checkpoint.save = Save::made;
+    undo(e, r, out, What::go_on);
 }
 
 void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
@@ -62,6 +87,9 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
     e.job.state = GuestState::dumping;
     e.job.image_bytes = x.image_bytes;
     if (r->want == Want::kill) return drive(e, out);
+    const bool as_wanted = (aim == Aim::disk && r->want == Want::freeze) ||
+                           (aim == Aim::keep && r->want == Want::save);
+    if (as_wanted && r->cut != Cut::none && !x.live) return stands_for_cut(e, *r, out);
     // the image is the job, and on disk before what ran is killed
     if (aim == Aim::disk && r->want == Want::freeze) {
         e.job.state = GuestState::frozen;
@@ -69,11 +97,7 @@ void Guest::on(Entry& e, DumpHeld x, Outputs& out) {
         out.push_back(Persist{e.job});
         return end_capsule(e, Ending::to_frozen, What::finish_dump, out);
     }
-    if (aim == Aim::keep && r->want == Want::save) {  // all that was wanted is in the image
-        r->want = Want::run;
-        e.checkpoint.save = Save::made;
-        return undo(e, *r, out, What::go_on);
-    }
+    if (aim == Aim::keep && r->want == Want::save) return save_is_made(e, *r, out);
     if (aim == Aim::move && r->want == Want::ship) {
         ship_now(e, out);
         return x.fenced ? tell(e, out) : void();

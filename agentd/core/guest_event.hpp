@@ -52,6 +52,7 @@ struct SentPrecopy {
 struct DumpFroze {
     static constexpr Input input = Input::dump_froze;
     MoveForecast forecast;
+    bool all_stand = false;  // since now; else it is about to be stopped, or has stood for a while
 };
 struct DumpHeld {
     static constexpr Input input = Input::dump_held;

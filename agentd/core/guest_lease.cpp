@@ -86,6 +86,7 @@ void Guest::lapse(Entry& e, Outputs& out) const {
     e.lease.stage = Lease::Stage::ending;
     auto* r = e.in<Running>();
     if (!r || r->want == Want::ship || r->want == Want::keep || r->in<motion::Held>()) return;
+    r->cut = Cut::none;
     e.why.clear();
     want_now(*r, Want::freeze);
     r->or_stand = false;  // until its deadline it may run

@@ -62,7 +62,13 @@ bool Guest::in_place(const Entry& e) {
 
 void Guest::on_freeze(Entry& e, const GuestCommand& c, Outputs& out) const {
     if (c.or_stand && in_place(e)) return tell(e, out);
-    if (auto* r = e.in<Running>()) r->or_stand = c.or_stand;
+    if (auto* r = e.in<Running>()) {
+        const bool stands = r->want == Want::cut && r->cut == c.cut;
+        if (stands && c.cut != Cut::none && r->cut_number == c.new_epoch) return tell(e, out);
+        r->or_stand = c.or_stand;
+        r->cut = c.cut;
+        r->cut_number = c.new_epoch;
+    }
     want(e, Want::freeze, out);
 }
 
@@ -146,6 +152,7 @@ void Guest::kill_for_owner(Entry& e, Outputs& out) const {
 void Guest::freeze_for_owner(Entry& e, Running& r, Outputs& out) const {
     e.why.clear();
     r.want = Want::freeze;
+    r.cut = Cut::none;
     r.or_stand = true;
     drive(e, out);
 }

@@ -26,8 +26,9 @@
 namespace souk::guest {
 
 // Of a job that runs here. keep: its dump was found after a crash; only the home node knows whether
-// it was decided. kill: it is to end as soon as what goes on lets it; nothing else is wanted then.
-enum class Want : uint8_t { run, ready, ship, freeze, keep, save, kill };
+// it was decided. cut: it is dumped for one, and stands until its home has decided. kill: it is to
+// end as soon as what goes on lets it; nothing else is wanted then.
+enum class Want : uint8_t { run, ready, ship, freeze, keep, save, kill, cut };
 const char* to_string(Want want);
 
 // For what a CRIU stands beside the job, and what is made with it.
@@ -120,6 +121,9 @@ struct Running {
     bool retained = false;      // the candidate owns the job; this is kept in case it fails
     bool shipped_kept = false;  // `shipped` is, or will soon be, on disk
     MoveForecast forecast;      // of the last dump
+    // what CRIU is ready for, or it is dumped for, with others; and which cut that is
+    Cut cut = Cut::none;
+    Epoch cut_number;
 
     template <class M>
     M* in() {

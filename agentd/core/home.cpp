@@ -46,6 +46,7 @@ void Home::restarted(Nanos now, Outputs& out) {
     leases_.begin(now);
     for (auto& [seq, job] : records_.all()) {
         const Reindex indexed(*this, seq);
+        restarted_cut(job, step.turn);
         if (job.cancelled && job.phase == JobPhase::waiting)
             end_by_cancel(job, step.turn);
         else

@@ -37,6 +37,7 @@
 //   HomeSignals      signals that wait until it can take them
 //   HomeGroups       jobs that wait for others of this home
 //   HomeGangs        jobs of several components: started, cancelled and ended as one
+//   HomeCuts         and frozen at one cut
 //   HomeReports      how it is, for the market
 #pragma once
 
@@ -48,6 +49,7 @@
 #include "agentd/core/home_budget.hpp"
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
@@ -242,6 +244,21 @@ class Home {
     void end_others(const HomeJob& ended, const HomeTurn& turn);
     void restarted_gang(HomeJob& job, const HomeTurn& turn);
 
+    // home_gang_cuts.cpp: a gang is frozen at one cut, and thaws as one
+    bool begin_cut(HomeJob& job, const HomeTurn& turn);
+    bool join_cut(HomeJob& job, const HomeTurn& turn);
+    void hear_in_cut(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void go_on_with_cut(uint64_t gang, const HomeTurn& turn);
+    void decide_cut(uint64_t gang, const HomeTurn& turn);
+    void give_up_cut(const HomeJob& of, const HomeJob* failed, const Trouble& why,
+                     const HomeTurn& turn);
+    void not_frozen(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    void cut_overdue(HomeJob& job, const HomeTurn& turn);
+    void thaw_if_all_held(HomeJob& job, const HomeTurn& turn);
+    void take_thaw_back(HomeJob& job, const HomeTurn& turn);
+    bool thaw_goes_on(const HomeJob& job) const;
+    void restarted_cut(HomeJob& job, const HomeTurn& turn);
+
     Tracer tracer_;
     Nanos unix_now_;
     NodeName node_;
@@ -259,6 +276,7 @@ class Home {
     HomeSignals signals_;
     HomeGroups groups_;
     HomeGangs gangs_;
+    HomeCuts cuts_;
     std::vector<uint64_t> ended_;  // whose end others still have to hear of
     bool freeing_ = false;
 };

@@ -164,6 +164,7 @@ void HomeCheckpoints::go_back(HomeJob& job, const Trouble& why, const HomeTurn& 
     turn.send(old, job.id, job.epoch, GuestVerb::kill);
     if (from_checkpoint) job.epoch = job.checkpoint.epoch;
     job.leased = job.in_place = false;
+    job.cut = CutStep::none;
     job.phase = from_checkpoint ? JobPhase::frozen : JobPhase::waiting;
     job.cpu_here = {};
     job.splice.due = true;

@@ -19,7 +19,8 @@ void Home::guest_up(const NodeName& node, Nanos now, Outputs& out) {
 void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) {
     if (job.phase != JobPhase::finished && job.at.node == node) {
         GuestVerb verb = GuestVerb::query;
-        if (job.phase == JobPhase::freezing) verb = GuestVerb::freeze;
+        if (job.phase == JobPhase::freezing && job.cut == CutStep::none) verb = GuestVerb::freeze;
+        if (job.cut == CutStep::decided) verb = GuestVerb::commit;
         if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
         if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
         turn.send(job.at, job.id, job.epoch, verb);
@@ -53,7 +54,10 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
     const bool current = from_owner || (command.epoch == job->to_epoch && node == job->to.node);
     if (of_move && current && HomeMoves::is_undecided(*job))
         return conclude(*job, moves_.abort(*job, node, why, turn), turn);
-    if (command.verb == GuestVerb::freeze && from_owner && job->phase == JobPhase::freezing)
+    const bool of_cut = command.cut == Cut::freeze && from_owner;
+    if (of_cut && cuts_.member(*job)) return not_frozen(*job, why, turn);
+    if (command.verb == GuestVerb::freeze && from_owner && job->phase == JobPhase::freezing &&
+        job->cut == CutStep::none)
         conclude(*job, runs_.freeze_undelivered(*job, why, turn), turn);
 }
 
@@ -126,6 +130,7 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
     leases_.end_stretch(*job, turn.now);
     clock_.prove(*job, event, turn.now);
     HomeClock::tally_cpu(*job, event);
+    if (cuts_.member(*job)) return hear_in_cut(*job, event, turn);
     const bool moves = job->phase == JobPhase::moving || job->phase == JobPhase::thawing;
     conclude(*job,
              moves ? moves_.source(*job, event, turn)
@@ -155,7 +160,7 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
 Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
-                     budget_.due(job), leases_.due(job), gangs_.due(job)});
+                     budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -192,12 +197,18 @@ void Home::wake(Nanos now, Outputs& out) {
 
 void Home::tick(HomeJob& job, const HomeTurn& turn) {
     if (expels_.ripe(job, turn.now)) freeze(job, turn);
-    if (moves_.due(job) <= turn.now) conclude(job, moves_.overdue(job, turn), turn);
+    if (moves_.due(job) <= turn.now) {
+        if (thaw_goes_on(job))
+            moves_.goes_on(job, turn.now);
+        else
+            conclude(job, moves_.overdue(job, turn), turn);
+    }
     if (runs_.due(job) <= turn.now) runs_.overdue(job, turn);
     if (checkpoints_.due(job) <= turn.now) checkpoints_.tick(job, turn);
     if (budget_.due(job) <= turn.now && budget_.ends(job, turn)) freeze(job, turn);
     if (leases_.due(job) <= turn.now) lease_over(job, turn);
     if (gangs_.due(job) <= turn.now) not_in_time(job, turn);
+    if (cuts_.due(job) <= turn.now) cut_overdue(job, turn);
 }
 
 }  // namespace souk

@@ -26,6 +26,15 @@ enum class MoveStep : uint8_t {
 };
 const char* to_string(MoveStep step);
 
+// Of a component whose gang is frozen, or thaws, as one (home_cuts.hpp).
+enum class CutStep : uint8_t {
+    none = 0,
+    asked,    // its phase is `freezing`; a restart gives that up
+    decided,  // so, and all stand dumped: they are frozen
+    held,     // its phase is `thawing`; restored, it waits for the others. A restart gives that up
+};
+const char* to_string(CutStep step);
+
 // Something of a job that may still lie on a node that does not own it: asked after until the node
 // says `unknown`.
 struct Orphan {
@@ -119,6 +128,7 @@ struct HomeJob {
     // that take what it writes while nobody is attached (wire::Submit), their names filled in
     std::string out_file = {}, err_file = {};
     FilesUse files_use = {};
+    CutStep cut = CutStep::none;
     bool operator==(const HomeJob&) const = default;
 };
 

@@ -157,7 +157,7 @@ HomeNext HomeMoves::candidate(HomeJob& job, const GuestEvent& e, const HomeTurn&
             break;
         case MoveStep::transfer:
             if (e.state == GuestState::held)
-                commit(job, turn);
+                return held(job, turn);
             else if (e.state == GuestState::prepared)
                 send_ship(job, turn);
             else if (gone && job.to.node == job.at.node && can_go_back(job, e))

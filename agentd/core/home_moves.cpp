@@ -7,12 +7,17 @@
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_records.hpp"
 #include "kernel/base/check.hpp"
 
 namespace souk {
 
 using namespace home;
+
+namespace {
+std::string seconds(Nanos span) { return std::to_string(span.ns / 1'000'000'000); }
+}  // namespace
 
 void HomeMoves::begin(HomeJob& job, const Order& order, const HomeTurn& turn) {
     HomeClock::fold(job, turn.now);
@@ -70,6 +75,7 @@ void HomeMoves::drop_candidate(HomeJob& job, const HomeTurn& turn) {
     HomeRecords::add_orphan(job, peer, job.to_epoch);
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
     job.step = MoveStep::none;
+    job.cut = CutStep::none;
 }
 
 HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& why,
@@ -77,6 +83,7 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     MUST(is_undecided(job));
     const Peer peer = job.to;
     job.step = MoveStep::none;
+    job.cut = CutStep::none;
     job.phase = job.from_frozen ? JobPhase::frozen : JobPhase::running;
     HomeRecords::add_orphan(job, peer, job.to_epoch);
     if (!blame.empty()) {
@@ -91,6 +98,18 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
     turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
     return Steady{};
+}
+
+// A component that thaws waits for the others: all run, or none does.
+HomeNext HomeMoves::held(HomeJob& job, const HomeTurn& turn) {
+    const bool waits =
+        job.from_frozen && HomeGangs::is_component(job) && !HomeGangs::is_optional(job);
+    if (!waits) {
+        commit(job, turn);
+        return Nothing{};
+    }
+    if (std::exchange(job.cut, CutStep::held) != CutStep::held) goes_on(job, turn.now);
+    return Restored{};
 }
 
 // The decision: durable in this step, before anybody hears of it. A source that only this home can
@@ -111,6 +130,7 @@ void HomeMoves::commit(HomeJob& job, const HomeTurn& turn) {
 void HomeMoves::source_is_off(HomeJob& job, const HomeTurn& turn) {
     State& s = state(job);
     job.step = MoveStep::release;
+    job.cut = CutStep::none;
     s.released_at = std::min(s.released_at, turn.now);
     s.deadline = turn.now + limits_.step_patience;
     turn.persist(job);
@@ -216,6 +236,11 @@ HomeNext HomeMoves::overdue(HomeJob& job, const HomeTurn& turn) {
             return abort(job, s.ready.destination ? job.at.node : job.to.node,
                          because(CauseCode::not_ready_in_time), turn);
         case MoveStep::transfer:
+            if (job.cut == CutStep::held)
+                return abort(job, job.to.node,
+                             because(CauseCode::components_late,
+                                     {{"seconds", seconds(limits_.step_patience)}}),
+                             turn);
             return abort(job, job.to.node, because(CauseCode::transfer_too_slow), turn);
         case MoveStep::kill_old: turn.send(job.at, job.id, job.epoch, GuestVerb::commit); break;
         case MoveStep::release: turn.send(job.to, job.id, job.to_epoch, GuestVerb::query); break;

@@ -42,6 +42,12 @@ class HomeMoves {
     void source_is_off(HomeJob& job, const HomeTurn& turn);
     // The job ends, or goes back: so does its move, and the candidate is ended.
     static void drop_candidate(HomeJob& job, const HomeTurn& turn);
+    // Of a component that thaws: the others are held, too; it may run.
+    void commit(HomeJob& job, const HomeTurn& turn);
+    // It waits for them for one more step's time.
+    void goes_on(const HomeJob& job, Nanos now) {
+        state(job).deadline = now + limits_.step_patience;
+    }
     // The present step is over.
     void step_ended(const HomeJob& job) { jobs_[job.id.seq].deadline = Nanos::never(); }
 
@@ -75,7 +81,7 @@ class HomeMoves {
                       const HomeTurn& turn);
     HomeNext ship_when_ready(HomeJob& job, const HomeTurn& turn);
     static void send_ship(const HomeJob& job, const HomeTurn& turn);
-    void commit(HomeJob& job, const HomeTurn& turn);
+    HomeNext held(HomeJob& job, const HomeTurn& turn);
     HomeNext arrived(HomeJob& job, bool says_more, const HomeTurn& turn);
     HomeNext roll_back(HomeJob& job, const Trouble& why, bool source_dead, const HomeTurn& turn);
     bool source_died(const HomeJob& job) const {

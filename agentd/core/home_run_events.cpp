@@ -183,6 +183,8 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
             [[fallthrough]];
         case GuestState::shipped:
             HomeClock::stop(job, turn.now);
+            if (job.cut == CutStep::decided && (e.state == GuestState::shipped || !e.why.empty()))
+                return send(job, GuestVerb::commit, turn);
             turn.report(job);  // from here on it is not paid for, however long the dump takes
             if (e.state == GuestState::dumping && e.why.empty()) return Nothing{};
             // left over from a move given up
@@ -194,6 +196,7 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
             // it never arrived
             if (e.why.empty()) return send(job, GuestVerb::freeze, turn);
             job.phase = JobPhase::running;
+            job.cut = CutStep::none;
             beside.expels.freeze_failed(job);
             ++job.stats.failed_moves;
             turn.fail_order(job, job.at.node, e.why);

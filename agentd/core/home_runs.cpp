@@ -165,13 +165,17 @@ void HomeRuns::finish(HomeJob& job, int32_t wait_status, const Trouble& why, con
     turn.tell(job, Tell::What::finished, why);
 }
 
-void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
+void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& with,
+                     const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     job.phase = JobPhase::frozen;
+    job.cut = CutStep::none;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
     StoryStep frozen_step = turn.step(StoryStep::What::frozen, job.at.node);
     frozen_step.bytes = static_cast<uint64_t>(std::max<int64_t>(0, image_bytes));
+    frozen_step.components = with.components;
+    frozen_step.skew = with.skew;
     job.story.add(std::move(frozen_step));
     turn.persist(job);
     turn.tell(job, Tell::What::frozen, "frozen on " + job.at.node);
@@ -183,6 +187,7 @@ void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& 
     HomeClock::stop(job, turn.now);
     const bool is_new = !std::exchange(job.in_place, true);
     job.phase = JobPhase::frozen;
+    job.cut = CutStep::none;
     state(job).cannot_move = cannot_move;
     job.comment = cannot_move;
     if (is_new) job.story.add(turn.step(StoryStep::What::stopped, job.at.node, cannot_move));
@@ -207,7 +212,8 @@ void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::starting)
         turn.send(job.at, job.id, job.epoch, GuestVerb::query);
     else if (job.phase == JobPhase::freezing)
-        turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+        turn.send(job.at, job.id, job.epoch,
+                  job.cut == CutStep::decided ? GuestVerb::commit : GuestVerb::freeze);
     else
         deadline = Nanos::never();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agentd/core/home_checkpoints.hpp"
+#include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_leases.hpp"
 #include "agentd/core/home_turn.hpp"
@@ -32,6 +33,10 @@ class HomeRuns {
 
     void start(HomeJob& job, const Order& order, const HomeTurn& turn);
     void freeze(HomeJob& job, const HomeTurn& turn);
+    // It is frozen with others, as was decided; its node is asked until it says so.
+    void freezes(const HomeJob& job, Nanos now) {
+        state(job).deadline = now + limits_.step_patience;
+    }
     // Where it stands in memory: nothing goes anywhere.
     void go_on_in_place(HomeJob& job, const HomeTurn& turn);
     // No byte of the command has left this node: as if it had not been ordered.
@@ -59,7 +64,7 @@ class HomeRuns {
     // It has ended: its record holds how, and its node forgets it.
     static void finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn);
     // It is frozen, or stands where it is, from now on.
-    void froze(HomeJob& job, int64_t image_bytes, const HomeTurn& turn);
+    void froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& with, const HomeTurn& turn);
     void stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn);
     // It has come to another node, or went back.
     void arrived(const HomeJob& job) {

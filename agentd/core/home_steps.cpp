@@ -32,12 +32,17 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             runs_.start(job, order, turn);
             return gangs_.started(job, turn.now);
         case HomeOrders::How::go_on:
+            if (HomeGangs::is_component(job) && !HomeGangs::is_optional(job)) {
+                cuts_.goes_on_later(job.id.seq, turn.now + limits_.step_patience);
+                return thaw_if_all_held(job, turn);
+            }
             expels_.forget_wish(job);
             runs_.go_on_in_place(job, turn);
             return steady(job, turn);
         case HomeOrders::How::move:
             checkpoints_.end_saving(job, turn);
             expels_.leaves(job);
+            cuts_.goes_on_no_more(job.id.seq);
             return moves_.begin(job, order, turn);
         case HomeOrders::How::freeze: return freeze(job, turn);
         case HomeOrders::How::refuse:
@@ -54,13 +59,16 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
 void Home::freeze(HomeJob& job, const HomeTurn& turn) {
     checkpoints_.end_saving(job, turn);
     expels_.leaves(job);
-    runs_.freeze(job, turn);
+    if (!begin_cut(job, turn)) runs_.freeze(job, turn);
 }
 
 void Home::cancel(HomeJob& job, const HomeTurn& turn) {
     job.cancelled = true;
     turn.persist(job);
-    if (HomeMoves::is_undecided(job))
+    cuts_.goes_on_no_more(job.id.seq);
+    if (cuts_.member(job))  // and its end is what comes of that
+        give_up_cut(job, nullptr, because(CauseCode::cancelled), turn);
+    else if (HomeMoves::is_undecided(job))
         conclude(job, moves_.abort(job, {}, because(CauseCode::cancelled), turn), turn);
     else
         end_by_cancel(job, turn);
@@ -90,6 +98,7 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
                    [&](const Killed& k) { killed(job, k.why, turn); },
                    [&](const Gone& g) { go_back(job, g.why, turn); },
                    [&](const Held&) { release_if_all_held(job, turn); },
+                   [&](const Restored&) { thaw_if_all_held(job, turn); },
                },
                next);
 }
@@ -111,6 +120,10 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     if (job.cancelled) return end_by_cancel(job, turn);
     if (job.phase == JobPhase::waiting) take_others_back(job, turn);
     if (job.phase == JobPhase::finished) return;
+    if (job.phase == JobPhase::frozen) take_thaw_back(job, turn);
+    const bool joined = join_cut(job, turn);
+    if (HomeGangs::is_component(job)) go_on_with_cut(job.group.gang, turn);
+    if (joined) return;
     if (job.phase == JobPhase::running) {
         signals_.send(job, turn);
         expels_.arm(job, turn.now);
@@ -120,7 +133,8 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
 }
 
 void Home::became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn) {
-    runs_.froze(job, image_bytes, turn);
+    cuts_.leave(job);
+    runs_.froze(job, image_bytes, cuts_.take_made(job.id.seq), turn);
     budget_.tell_why(job, turn);
     steady(job, turn);
 }
@@ -128,6 +142,7 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn
 void Home::became_standing(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     checkpoints_.end_saving(job, turn);
     expels_.leaves(job);
+    cuts_.leave(job);
     runs_.stands(job, cannot_move, turn);
     budget_.tell_why(job, turn);
     steady(job, turn);
@@ -136,6 +151,8 @@ void Home::became_standing(HomeJob& job, const Trouble& cannot_move, const HomeT
 void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     HomeMoves::drop_candidate(job, turn);
+    cuts_.leave(job);
+    cuts_.goes_on_no_more(job.id.seq);
     checkpoints_.end_saving(job, turn);
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
     job.checkpoint = {};
@@ -144,6 +161,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     steady(job, turn);
     free_others(job, turn);
     end_others(job, turn);
+    if (HomeGangs::is_component(job)) go_on_with_cut(job.group.gang, turn);
 }
 
 // Who waited for its end may begin, or is ended itself: also those that wait for that, one after
@@ -235,6 +253,7 @@ void Home::forget(uint64_t seq) {
     wakes_.forget(seq);
     signals_.forget(seq);
     gangs_.forget(seq);
+    cuts_.forget(seq);
 }
 
 }  // namespace souk

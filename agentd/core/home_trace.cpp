@@ -56,7 +56,8 @@ std::string place(const NodeName& node, Epoch epoch) {
 }
 
 std::string state_of(const HomeJob& job) {
-    const std::string phase = to_string(job.phase);
+    std::string phase = to_string(job.phase);
+    if (job.cut != CutStep::none) phase += std::string(".") + to_string(job.cut);
     return job.step == MoveStep::none ? phase : phase + "." + to_string(job.step);
 }
 

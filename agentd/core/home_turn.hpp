@@ -81,10 +81,12 @@ struct Gone {
 };
 // Of a component: its node has started it, and holds it.
 struct Held {};
+// Of a component that thaws: it is restored, and held.
+struct Restored {};
 }  // namespace home
-using HomeNext =
-    std::variant<home::Nothing, home::Steady, home::Arrived, home::Cancelled, home::Frozen,
-                 home::Standing, home::Finished, home::Killed, home::Gone, home::Held>;
+using HomeNext = std::variant<home::Nothing, home::Steady, home::Arrived, home::Cancelled,
+                              home::Frozen, home::Standing, home::Finished, home::Killed,
+                              home::Gone, home::Held, home::Restored>;
 
 // What the end of a job means, as its node says it.
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -15,7 +15,7 @@ bool can_wake(const HomeJob& job) {
     return job.phase == JobPhase::frozen && !job.in_place && !job.cancelled;
 }
 bool is_waking(const HomeJob& job) {
-    return job.phase == JobPhase::thawing &&
+    return job.phase == JobPhase::thawing && job.cut != CutStep::held &&
            (job.step == MoveStep::prepare || job.step == MoveStep::transfer);
 }
 int64_t image_bytes(const HomeJob& job) {

@@ -53,7 +53,8 @@ SOUK_FIELDS(GuestCommand,  //
             field("source", &GuestCommand::source, rule::node_or_none),
             field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
             field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),
-            field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)));
+            field("disk_secret", &GuestCommand::disk_secret, rule::text(TextRule::line, 64)),
+            field("cut", &GuestCommand::cut, rule::one_of(Cut::none, Cut::checkpoint)));
 
 SOUK_FIELDS(GuestEvent,  //
             field("id", &GuestEvent::id), field("epoch", &GuestEvent::epoch, rule::count),
@@ -80,7 +81,8 @@ SOUK_FIELDS(GuestEvent,  //
             unsent("heard", &GuestEvent::heard), field("image_refused", &GuestEvent::image_refused),
             field("as", &GuestEvent::as, rule::unless_same), field("no_user", &GuestEvent::no_user),
             field("paused", &GuestEvent::paused),
-            part("paused_code", &GuestEvent::paused, &Cause::code, cause_rule));
+            part("paused_code", &GuestEvent::paused, &Cause::code, cause_rule),
+            field("all_stand", &GuestEvent::all_stand));
 
 SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
 

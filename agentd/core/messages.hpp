@@ -113,12 +113,16 @@ enum class GuestVerb : uint8_t {
 };
 const char* to_string(GuestVerb verb);
 
+// Of several jobs that are dumped at one cut (home_cuts.hpp): what this one is dumped for.
+enum class Cut : uint8_t { none, freeze, checkpoint };
+
 // Home to guest.
 struct GuestCommand {
     JobId id;
     Epoch epoch;
     GuestVerb verb = GuestVerb::query;
-    Epoch new_epoch;           // ship, restore_here
+    // ship, restore_here; with `cut`: of the cut, which no epoch of a copy has
+    Epoch new_epoch;
     NodeName dest;             // ship
     std::string dest_address;  // ship
     JobSpec spec;              // start, prepare
@@ -133,6 +137,10 @@ struct GuestCommand {
     std::string image_key;
     // Likewise: with what images of this epoch are encrypted on a disk; empty: they are not.
     std::string disk_secret;
+    // prepare_dump: CRIU is to be ready for that dump. freeze, checkpoint: what is dumped stands
+    // then (`shipped`, held_for) until its home says commit, checkpoint (without this) or resume.
+    // An older version does each by itself.
+    Cut cut = Cut::none;
     bool operator==(const GuestCommand&) const = default;
 };
 
@@ -181,7 +189,8 @@ struct GuestEvent {
     // on
     bool in_place = false;
     // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word
-    // of its home lets it go on, whoever dies there; 0: not so, or not yet
+    // of its home lets it go on, whoever dies there; 0: not so, or not yet. Of a cut: it is dumped
+    // for that one, and stands
     Epoch held_for;
     // that this (job, epoch) has used; less than before: its node counts anew; 0: unknown
     Nanos cpu_time;
@@ -198,6 +207,7 @@ struct GuestEvent {
     bool no_user = false;
     // running: stopped in memory by the owner of its node, and why; empty: it is not
     Cause paused = {};
+    bool all_stand = false;  // dumping, for a cut: since now all of its processes stand
     bool operator==(const GuestEvent&) const = default;
 };
 

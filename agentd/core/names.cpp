@@ -18,6 +18,16 @@ const char* to_string(MoveStep step) {
     MUST(false);
 }
 
+const char* to_string(CutStep step) {
+    switch (step) {
+        case CutStep::none: return "none";
+        case CutStep::asked: return "asked";
+        case CutStep::decided: return "decided";
+        case CutStep::held: return "held";
+    }
+    MUST(false);
+}
+
 const char* to_string(TellWhat what) {
     switch (what) {
         case TellWhat::started: return "started";
@@ -84,6 +94,7 @@ const char* to_string(Want want) {
         case Want::keep: return "keep";
         case Want::save: return "save";
         case Want::kill: return "kill";
+        case Want::cut: return "cut";
     }
     MUST(false);
 }

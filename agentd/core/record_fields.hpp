@@ -32,27 +32,27 @@ SOUK_FIELDS(Splice,  //
             field("at", &Splice::at, rule::count),
             field("text", &Splice::text, rule::text(TextRule::as_is)));
 
-SOUK_FIELDS(StoryStep,  //
-            field("what", &StoryStep::what,
-                  rule::one_of(StoryStep::What::submitted, StoryStep::What::finished)),
-            field("at", &StoryStep::at, rule::time),
-            field("node", &StoryStep::node, rule::node_or_none),
-            field("from", &StoryStep::from, rule::node_or_none),
-            field("price", &StoryStep::price, rule::price),
-            field("form", &StoryStep::form,
-                  rule::one_of(MoveForm::stop_and_copy, MoveForm::post_copy)),
-            field("bytes", &StoryStep::bytes, rule::count),
-            field("precopy_bytes", &StoryStep::precopy_bytes, rule::count),
-            field("pause", &StoryStep::pause, rule::known_span),
-            field("sent", &StoryStep::sent, rule::known_span),
-            field("held", &StoryStep::held, rule::known_span),
-            field("released", &StoryStep::released, rule::known_span),
-            field("total", &StoryStep::total, rule::known_span),
-            field("why", &StoryStep::why, rule::text(TextRule::line, Story::why_max)),
-            part("why_code", &StoryStep::why, &Trouble::code, cause_rule),
-            part("why_detail", &StoryStep::why, &Trouble::detail,
-                 rule::text(TextRule::line, Story::detail_max)),
-            field("count", &StoryStep::count));
+SOUK_FIELDS(
+    StoryStep,  //
+    field("what", &StoryStep::what,
+          rule::one_of(StoryStep::What::submitted, StoryStep::What::finished)),
+    field("at", &StoryStep::at, rule::time), field("node", &StoryStep::node, rule::node_or_none),
+    field("from", &StoryStep::from, rule::node_or_none),
+    field("price", &StoryStep::price, rule::price),
+    field("form", &StoryStep::form, rule::one_of(MoveForm::stop_and_copy, MoveForm::post_copy)),
+    field("bytes", &StoryStep::bytes, rule::count),
+    field("precopy_bytes", &StoryStep::precopy_bytes, rule::count),
+    field("pause", &StoryStep::pause, rule::known_span),
+    field("sent", &StoryStep::sent, rule::known_span),
+    field("held", &StoryStep::held, rule::known_span),
+    field("released", &StoryStep::released, rule::known_span),
+    field("total", &StoryStep::total, rule::known_span),
+    field("components", &StoryStep::components), field("skew", &StoryStep::skew, rule::known_span),
+    field("why", &StoryStep::why, rule::text(TextRule::line, Story::why_max)),
+    part("why_code", &StoryStep::why, &Trouble::code, cause_rule),
+    part("why_detail", &StoryStep::why, &Trouble::detail,
+         rule::text(TextRule::line, Story::detail_max)),
+    field("count", &StoryStep::count));
 
 SOUK_FIELDS(
     HomeJob,  //
@@ -93,7 +93,8 @@ SOUK_FIELDS(
     field("disk_secret", &HomeJob::disk_secret, rule::text(TextRule::line, 64)),
     field("out_file", &HomeJob::out_file, spec_path_rule),
     field("err_file", &HomeJob::err_file, spec_path_rule),
-    field("files_use", &HomeJob::files_use, rule::unless_same));
+    field("files_use", &HomeJob::files_use, rule::unless_same),
+    field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

@@ -124,6 +124,8 @@ void write_story(JsonWriter& j, const Story& story) {
         if (s.price.micro > 0) j.field("price", s.price);
         if (s.bytes > 0) j.field("bytes", s.bytes);
         if (s.what == StoryStep::What::moved) write_move(j, s);
+        if (s.components > 0) j.field("components", s.components);
+        if (s.skew.ns >= 0) j.field("skew_ms", s.skew.ms());
         write_cause(j, "why", s.why);
         if (!s.why.detail.empty()) j.field("detail", s.why.detail);
         j.end_object();

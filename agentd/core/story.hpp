@@ -51,6 +51,10 @@ struct StoryStep {
     // run. Below 0: not known.
     Nanos pause{-1}, sent{-1}, held{-1}, released{-1};
     Nanos total{-1};  // with what went before and after
+    // frozen, of a component: so many of its gang at one cut, and from the first that stood to the
+    // last, as their home heard of it. 0: by itself. Below 0: not known.
+    uint32_t components = 0;
+    Nanos skew{-1};
     Trouble why;
     uint32_t count = 1;  // so many of these in a row; this is the last
     bool operator==(const StoryStep&) const = default;

@@ -149,6 +149,32 @@ void Cluster::check_gang(const HomeJob& job) {
     Truth& t = world_.truths[job.id];
     if (job.cancelled || job.why.code == CauseCode::components_not_started) t.cancelled = true;
     if (job.spec.hold && t.ran) world_.fail(job.id, "has run, and is not released");
+    check_cut(job);
+}
+
+// A component is frozen with its gang, or thaws with it: as its home writes that down, it must be
+// so of the others, too, and none may run before.
+void Cluster::check_cut(const HomeJob& job) {
+    const Node& home = node(job.id.home);
+    const auto before = home_record(home, job.id);
+    const bool cut = job.cut == CutStep::decided;
+    const bool was_cut = before && before->cut == CutStep::decided;
+    const bool thaws = job.step == MoveStep::release && job.from_frozen;
+    const bool was_thawing = before && before->step == MoveStep::release;
+    if (HomeGangs::is_optional(job) || ((!cut || was_cut) && (!thaws || was_thawing))) return;
+    counts_.cut += cut;
+    counts_.thawed += thaws;
+    for (const auto& [seq, one] : home.home->jobs()) {
+        const bool of_it = one.group.gang == job.group.gang && !HomeGangs::is_optional(one);
+        if (!of_it || one.phase == JobPhase::finished) continue;
+        const bool stands = one.cut == CutStep::decided || one.phase == JobPhase::frozen;
+        if (cut && (!stands || world_.progressing(one.id)))
+            world_.fail(job.id, "is frozen with its gang, and " + one.id.text() + " is not");
+        const bool goes_on = one.phase == JobPhase::running || one.phase == JobPhase::moving ||
+                             one.step >= MoveStep::kill_old;
+        if (thaws && !goes_on)
+            world_.fail(job.id, "thaws, and " + one.id.text() + " of its gang does not");
+    }
 }
 
 // Its program is about to run: all of its gang have been released, on the disk of their home.
@@ -424,9 +450,26 @@ void Cluster::market_orders() {
     if (market_.at(id).report.phase == JobPhase::finished) return;
     const uint64_t what = rng_.below(100);
     if (nobody_has(market_.at(id).report.lacking)) return market_send(id, Order::Kind::give_up);
+    if (what < 70 && order_gang(id)) return;
     market_send(id, what < 70   ? Order::Kind::run
                     : what < 99 ? Order::Kind::suspend
                                 : Order::Kind::abort);
+}
+
+// All of its gang that does not run, as the market does.
+bool Cluster::order_gang(const JobId& id) {
+    const std::string gang = market_.at(id).report.gang;
+    if (gang.empty() || rng_.chance(0.3)) return false;
+    bool any = false;
+    for (const auto& [other, job] : market_) {
+        const JobPhase phase = job.report.phase;
+        if (job.report.gang != gang || other.home != id.home) continue;
+        if (phase != JobPhase::waiting && phase != JobPhase::frozen) continue;
+        if (nobody_has(job.report.lacking)) continue;
+        market_send(other, Order::Kind::run);
+        any = true;
+    }
+    return any;
 }
 
 // Healed: what waits or is frozen is told to run, until it has ended.

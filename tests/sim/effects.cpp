@@ -203,6 +203,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
     c->dumped = true;
     c->stays = false;
     tell_guest(name, key, t, guest::DumpFroze{});
+    tell_guest(name, key, t, guest::DumpFroze{{}, true});
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
         Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
@@ -213,6 +214,12 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         // What is neither frozen to stay nor said to be: it may go on, or not.
         now->stays = held.fenced ? mutation_ != Mutation::fenced_goes_on
                                  : stays || held.live || fenced_ || rng_.chance(0.5);
+        if (mutation_ == Mutation::cut_does_not_hold && stays && !in_ram)
+            after(ms(5, 50), [this, at] {
+                const Node& n = node(at.first);
+                const GuestJob* job = n.up ? n.guest->find(at.second) : nullptr;
+                if (job && job->state == GuestState::shipped) thaw(at);
+            });
         guest::DumpHeld told = held;
         told.image_bytes = static_cast<int64_t>(1 + key.id.seq % 4) << 20;
         tell_guest(name, key, t, told);

@@ -47,7 +47,8 @@ const char* mutation_name(Mutation m) {
                                         "paused_runs",
                                         "paused_for_ever",
                                         "promise_unwatched",
-                                        "empty_too_early"};
+                                        "empty_too_early",
+                                        "cut_does_not_hold"};
     return names[static_cast<size_t>(m)];
 }
 

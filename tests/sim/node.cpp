@@ -264,6 +264,7 @@ void Cluster::check_wakes(const Node& n) {
     int waking = 0;
     for (const auto& [seq, job] : n.home->jobs()) {
         if (job.phase != JobPhase::thawing || !HomeMoves::is_undecided(job)) continue;
+        if (job.cut == CutStep::held) continue;  // it has woken, and waits for its gang
         if (++waking > 1 && limits_.wake == WakeRule::one)
             world_.fail(job.id, "wakes beside another, and its home wakes one at a time");
     }

@@ -54,10 +54,10 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
 }
 END_TEST
 
-// Gangs of three: see Cluster::check_released.
+// Gangs of three: see Cluster::check_released and check_cut.
 START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
     const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
-    uint64_t released = 0, crashes = 0;
+    uint64_t released = 0, crashes = 0, cut = 0, thawed = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
         Cluster cluster(seed, Mutation::none, false, {0, 0, 3});
         const std::string failure = cluster.run();
@@ -65,21 +65,28 @@ START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
                       failure.c_str());
         released += cluster.counts().released;
         crashes += cluster.counts().crashes;
+        cut += cluster.counts().cut;
+        thawed += cluster.counts().thawed;
     }
     ck_assert_uint_gt(released, seeds);
+    ck_assert_uint_gt(cut, seeds);
+    ck_assert_uint_gt(thawed, seeds);
     ck_assert_uint_gt(crashes, seeds / 10);
 }
 END_TEST
+
+static bool needs_gangs(uint8_t m) {
+    return m == static_cast<uint8_t>(Mutation::hold_does_not_hold) ||
+           m == static_cast<uint8_t>(Mutation::cut_does_not_hold);
+}
 
 START_TEST(every_deliberate_bug_is_found) {
     for (uint8_t m = 1; m < static_cast<uint8_t>(Mutation::count_); ++m) {
         std::string failure;
         uint64_t seed = 1;
         for (; seed <= 2000 && failure.empty(); ++seed)
-            failure =
-                Cluster(seed, static_cast<Mutation>(m), false,
-                        {0, 0, m == static_cast<uint8_t>(Mutation::hold_does_not_hold) ? 3 : 0})
-                    .run();
+            failure = Cluster(seed, static_cast<Mutation>(m), false, {0, 0, needs_gangs(m) ? 3 : 0})
+                          .run();
         if (std::getenv("SOUK_SIM_SEEDS"))
             std::fprintf(stderr, "%s: seed %lu: %s\n", mutation_name(static_cast<Mutation>(m)),
                          seed - 1, failure.c_str());

@@ -93,7 +93,107 @@ START_TEST(a_node_does_not_hold_a_component_for_ever) {
 }
 END_TEST
 
+namespace {
+
+struct AtCut : Bench {
+    AtCut& told(GuestVerb verb, Cut cut, uint64_t number = 7) {
+        GuestCommand c;
+        c.id = job;
+        c.epoch = {1};
+        c.verb = verb;
+        c.cut = cut;
+        c.new_epoch = {number};
+        c.dest = "n1";
+        out.clear();
+        g.command("n1", c, out);
+        return *this;
+    }
+    AtCut& ready(Cut cut) {
+        running();
+        told(GuestVerb::prepare_dump, cut);
+        criu_ready();
+        return *this;
+    }
+    AtCut& stands(Cut cut) {
+        ready(cut).told(cut == Cut::freeze ? GuestVerb::freeze : GuestVerb::checkpoint, cut);
+        ended(guest::DumpFroze{});
+        dump_held();
+        return *this;
+    }
+    Epoch held_for() const {
+        for (const auto& o : out)
+            if (const auto* t = std::get_if<guest::ToHome>(&o))
+                if (const auto* e = std::get_if<GuestEvent>(&t->message)) return e->held_for;
+        return {};
+    }
+};
+
+}  // namespace
+
+START_TEST(what_is_dumped_at_a_cut_stands_until_its_home_has_decided) {
+    AtCut b;
+    b.running();
+    ck_assert_text(b.told(GuestVerb::prepare_dump, Cut::freeze).text(), "ready_criu/disk");
+    ck_assert_text(b.criu_ready().text(), ">dump_ready");
+    ck_assert_text(b.told(GuestVerb::freeze, Cut::freeze).text(), "dump_to_disk");
+    ck_assert_text(b.ended(guest::DumpFroze{}).text(), ">dumping");
+    ck_assert_text(b.ended(guest::DumpFroze{{}, true}).text(), ">dumping");
+    // On disk first: if it dies as it stands, its image is the job.
+    ck_assert_text(b.dump_held().text(), "P:shipped >shipped");
+    ck_assert_uint_eq(b.held_for().n, 7);
+    ck_assert_text(b.told(GuestVerb::freeze, Cut::freeze).text(), ">shipped");
+    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");
+    ck_assert_text(b.gone().text(), ">frozen");
+    AtCut off;
+    off.stands(Cut::freeze);
+    ck_assert_text(off.command(GuestVerb::resume).text(), "P:running undo_dump");
+    ck_assert_text(off.undone().text(), ">running");
+    AtCut died;
+    died.stands(Cut::freeze);
+    ck_assert_text(died.gone().text(), "P:frozen >frozen");
+    AtCut fails;
+    fails.ready(Cut::freeze).told(GuestVerb::freeze, Cut::freeze);
+    ck_assert_text(fails.ended(guest::DumpFailed{"no room", false}).text(), ">running(no room)");
+}
+END_TEST
+
+START_TEST(what_is_saved_at_a_cut_goes_on_when_its_home_says_that_all_stand) {
+    AtCut b;
+    b.stands(Cut::checkpoint);
+    ck_assert_text(b.text(), ">shipped");
+    ck_assert_uint_eq(b.held_for().n, 7);
+    ck_assert_text(b.command(GuestVerb::commit).text(), ">shipped");  // it is not to be frozen
+    ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none, 8).text(), ">shipped");  // of another
+    ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none).text(), "go_on");
+    ck_assert_text(b.undone().text(), "send_checkpoint >running");
+    AtCut off;
+    off.stands(Cut::checkpoint);
+    ck_assert_text(off.command(GuestVerb::resume).text(), "undo_dump");
+    ck_assert_text(off.undone().text(), ">running");
+}
+END_TEST
+
+START_TEST(a_daemon_that_comes_back_keeps_standing_what_was_dumped_at_a_cut) {
+    Guest::Found found;
+    found.capsule_alive = found.job_alive = found.held_by_dump = found.image_complete = true;
+    Bench b;
+    b.recovered(GuestState::shipped, false, found);
+    ck_assert(b.state() == GuestState::dumping);
+    ck_assert_text(b.command(GuestVerb::commit).text(), "p:frozen finish_dump");
+    Bench off;
+    off.recovered(GuestState::shipped, false, found);
+    ck_assert_text(off.command(GuestVerb::resume).text(), "P:running undo_dump");
+    Bench dead;
+    found.capsule_alive = found.job_alive = found.held_by_dump = false;
+    dead.recovered(GuestState::shipped, false, found);
+    ck_assert(dead.state() == GuestState::frozen);
+}
+END_TEST
+
 UNIT_SUITE(guest_gangs, a_component_is_held_before_its_program_until_it_is_released,
            a_component_that_cannot_start_or_is_not_wanted_leaves_nothing,
            a_restart_ends_what_was_held_and_lets_go_on_what_was_released,
-           a_node_does_not_hold_a_component_for_ever);
+           a_node_does_not_hold_a_component_for_ever,
+           what_is_dumped_at_a_cut_stands_until_its_home_has_decided,
+           what_is_saved_at_a_cut_goes_on_when_its_home_says_that_all_stand,
+           a_daemon_that_comes_back_keeps_standing_what_was_dumped_at_a_cut);

@@ -49,9 +49,10 @@ START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     ck_assert_uint_eq(names(ComponentClass::required, ComponentClass::optional), 3);
     ck_assert_uint_eq(names(GuestState::unknown, GuestState::filling), 14);
     ck_assert_uint_eq(names(MoveStep::none, MoveStep::release), 5);
+    ck_assert_uint_eq(names(CutStep::none, CutStep::held), 4);
     ck_assert_uint_eq(names(home::Tell::What::started, home::Tell::What::warning), 8);
     ck_assert_uint_eq(names(guest::Ending::to_frozen, guest::Ending::to_dropped), 4);
-    ck_assert_uint_eq(names(guest::Want::run, guest::Want::kill), 7);
+    ck_assert_uint_eq(names(guest::Want::run, guest::Want::cut), 8);
     ck_assert_uint_eq(motion_names(std::make_index_sequence<std::variant_size_v<guest::Motion>>{}),
                       8);
     ck_assert_uint_eq(names(guest::Save::none, guest::Save::sending), 3);

@@ -269,6 +269,7 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.flag() ? std::string(64, 'a') : "",
                                         d.flag() ? std::string(64, 'b') : ""};
 v.new_epoch = {v.epoch.n + 1 + r.below(9)};
+v.cut = d.any(Cut::none, Cut::checkpoint);
 if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep ||
     d.flag())
     v.spec = d.spec();
@@ -297,6 +298,7 @@ END SAMPLE(GuestEvent) GuestEvent v{d.id(),
 if (v.state == GuestState::dumping) v.forecast = d.forecast();
 if (d.flag()) v.as = d.as();
 v.no_user = d.flag();
+v.all_stand = d.flag();
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
 END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
@@ -426,10 +428,13 @@ for (uint64_t n = r.below(5); n > 0; --n)
                      part(),
                      part(),
                      part(),
+                     d.u32(),
+                     part(),
                      d.line(Story::why_max),
                      d.u32()});
 v.story = {std::move(story), d.u32()};
 v.ticket = d.bytes(500);
+v.cut = d.any(CutStep::none, CutStep::held);
 v.out_file = d.line();
 v.err_file = d.line();
 v.files_use = {d.flag(), d.counter(), d.counter(), d.counter(),

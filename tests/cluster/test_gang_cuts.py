@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A job of several components is frozen at one cut and thaws as one (docs/gangs.md), on real
+daemons. Its components talk over TCP and check each other's numbers: nothing is lost, doubled or
+out of order, whatever is frozen and whoever dies in the middle."""
+import json
+import os
+import signal
+
+import pytest
+from conftest import until
+
+# A ring: each counts to the next one, and what comes from the one before must be the next number.
+# What the next one says it has seen must have been sent by then.
+RING = r"""
+import os, select, socket, struct, sys, time
+me, hosts = int(os.environ["SOUK_COMPONENT"]), os.environ["SOUK_HOSTS"].split(",")
+mark = sys.argv[1] + "." + str(me)
+door = socket.create_server(("", 7777))
+while True:
+    try:
+        out = socket.create_connection((hosts[(me + 1) % len(hosts)], 7777), 5)
+        break
+    except OSError:
+        time.sleep(0.05)
+out.settimeout(None)
+back, _ = door.accept()
+
+def read(s):
+    data = b""
+    while len(data) < 8:
+        more = s.recv(8 - len(data))
+        if not more:
+            sys.exit("the connection has ended at " + str(sent))
+        data += more
+    return struct.unpack("!q", data)[0]
+
+sent = got = seen = 0
+while True:
+    if sent - seen < 64:
+        sent += 1
+        out.sendall(struct.pack("!q", sent))
+    for s in select.select([out, back], [], [], 0.002)[0]:
+        n = read(s)
+        if s is out:
+            if not seen < n <= sent:
+                sys.exit(f"{me}: it has seen {n}, and {sent} were sent and {seen} seen")
+            seen = n
+        else:
+            if n != got + 1:
+                sys.exit(f"{me}: {n} comes after {got}")
+            got = n
+            back.sendall(struct.pack("!q", n))
+    if got % 50 == 0:
+        with open(mark + ".new", "w") as f:
+            f.write(str(got))
+        os.rename(mark + ".new", mark)
+"""
+
+
+@pytest.fixture(scope="module")
+def two_cpus(standing):
+    for node in standing.nodes():
+        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
+    until("all nodes offer two CPUs",
+          lambda: all(p["cpus"] == 2 for p in standing.providers()))
+
+
+class Ring:
+    """Three components that count to each other."""
+
+    def __init__(self, market, tmp_path):
+        self.market, self.mark = market, tmp_path / "mark"
+        (tmp_path / "ring.py").write_text(RING)
+        self.srun = market.srun("-p", "40", "-N", "3", "/usr/bin/python3", tmp_path / "ring.py",
+                                self.mark)
+        self.first = self.srun.said(r"^srun: job ([^ :]+)")[1]
+        self.goes_on()
+
+    def jobs(self):
+        """In the order of their components."""
+        return sorted((j for j in self.market.list_jobs() if j.get("gang") == self.first),
+                      key=lambda j: j["component"])
+
+    def until_all(self, *states):
+        return until(f"all are {states}", lambda: (lambda jobs: jobs if len(jobs) == 3 and len(
+            {j["status"] for j in jobs}) == 1 and jobs[0]["status"] in states and not any(
+                "going_to" in j for j in jobs) else None)(self.jobs()))
+
+    def counts(self):
+        files = [self.mark.with_name(f"mark.{n}") for n in range(3)]
+        return [int(f.read_text()) if f.exists() else 0 for f in files]
+
+    def goes_on(self):
+        before = self.counts()
+        until("all count on", lambda: all(
+            now > then for now, then in zip(self.counts(), before)))
+
+    def order(self, verb, component):
+        return self.market.tool("marketctl", *(["--hold"] if verb == "freeze" else []), verb,
+                                f"{self.first.split('.')[0]}."
+                                f"{int(self.first.split('.')[1]) + component}", check=False)
+
+    def release(self):
+        for j in self.jobs():
+            self.market.tool("marketctl", "release", j["id"], check=False)
+
+    def cuts(self, component=0):
+        """The steps of its story that are freezes at one cut."""
+        steps = json.loads(self.market.tool("marketctl", "--json", "job",
+                                            self.jobs()[component]["id"],
+                                            "--story").stdout)["steps"]
+        return [s for s in steps if s["step"] == "frozen" and s.get("components") == 3]
+
+    def end(self):
+        """Each has found all numbers in order so far, or they would have ended."""
+        self.goes_on()
+        assert self.srun.process.poll() is None, self.srun.told
+        self.market.tool("marketctl", "cancel", self.first)
+        self.srun.wait()
+
+
+def test_a_gang_is_frozen_at_one_cut_and_thaws_as_one(two_cpus, market, tmp_path):
+    ring = Ring(market, tmp_path)
+    for component in (1, 0, 2):
+        ring.order("freeze", component)
+        ring.until_all("suspend")
+        stands = ring.counts()
+        ring.release()
+        ring.until_all("run")
+        assert all(now >= then for now, then in zip(ring.counts(), stands))
+        ring.goes_on()
+    cuts = [ring.cuts(n) for n in range(3)]
+    assert [len(c) for c in cuts] == [3, 3, 3]
+    print("stopped within", [c["skew_ms"] for c in cuts[0]], "ms")
+    story = market.tool("marketctl", "job", ring.jobs()[2]["id"], "--story").stdout
+    assert "one of 3 at one cut, stopped within" in story
+    ring.end()
+
+
+@pytest.mark.parametrize("who", ["home", "guest", "market", "criu"])
+def test_whoever_dies_in_a_cut_the_gang_is_frozen_as_a_whole_or_goes_on(two_cpus, market, tmp_path,
+                                                                        who):
+    ring = Ring(market, tmp_path)
+    home = ring.first.split(".")[0]
+    guest = next((j["where"] for j in ring.jobs() if j["where"] != home), home)
+    for _ in range(2):
+        ring.order("freeze", 1)
+        if who == "criu":
+            for pid in processes_of("criu", market):
+                os.kill(pid, signal.SIGKILL)
+        else:
+            market.kill_daemon({"home": home, "guest": guest, "market": "market"}[who])
+        ring.until_all("suspend", "run")
+        ring.release()
+        ring.until_all("run")
+        ring.goes_on()
+    ring.end()
+
+
+def processes_of(name, market):
+    """Those of that name that a daemon of this market has begun."""
+    daemons = {market.daemon(n)["pid"] for n in market.nodes()}
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                comm, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue
+        if comm.startswith(name) and int(rest.split()[1]) in daemons:
+            found.append(int(pid))
+    return found
