@@ -27,6 +27,12 @@ bool is_steady(const HomeJob& job) {
            job.phase == JobPhase::waiting;
 }
 
+// A cut does not wait for it: it has not begun, stands, or is an image that thaws. That thaw is not
+// decided before its whole gang is held or runs, so its image is what is frozen with the others.
+bool needs_no_cut(const HomeJob& job) {
+    return is_steady(job) || (job.phase == JobPhase::thawing && HomeMoves::is_undecided(job));
+}
+
 }  // namespace
 
 // -------------------------------------------------------------------------------------------------
@@ -135,7 +141,8 @@ void Home::go_on_with_cut(uint64_t gang, const HomeTurn& turn) {
     if (!cut || !first) return;
     for (const uint64_t seq : gangs_.all_of(*first)) {
         const HomeJob* const one = find({node_, seq});
-        if (one && !HomeGangs::is_optional(*one) && !is_steady(*one) && !cut->members.contains(seq))
+        if (one && !HomeGangs::is_optional(*one) && !needs_no_cut(*one) &&
+            !cut->members.contains(seq))
             return;  // on its way somewhere: it joins when it is there
     }
     const auto all = [&](bool HomeCuts::Member::*done) {
@@ -155,22 +162,25 @@ void Home::go_on_with_cut(uint64_t gang, const HomeTurn& turn) {
 }
 
 // All records of one step are written at once, before the first word of it leaves: so either all
-// are frozen as they stand, or none is.
+// are frozen as they stand, or none is. What stands in place may have an order that waits, and
+// takes it: that comes last.
 void Home::decide_cut(uint64_t gang, const HomeTurn& turn) {
     const HomeCuts::Cut cut = cuts_.take(gang);
     const HomeCuts::Made made = HomeCuts::made_of(cut);
     for (const auto& [seq, m] : cut.members) {
+        cuts_.decided(seq, made);
+        if (m.in_place) continue;
         const Reindex indexed(*this, seq);
         HomeJob& one = records_.at(seq);
-        cuts_.decided(seq, made);
-        if (m.in_place) {
-            became_standing(one, m.cannot_move, turn);
-            continue;
-        }
         one.cut = CutStep::decided;
         runs_.freezes(one, turn.now);
         turn.persist(one);
         turn.send(one.at, one.id, one.epoch, GuestVerb::commit);
+    }
+    for (const auto& [seq, m] : cut.members) {
+        if (!m.in_place) continue;
+        const Reindex indexed(*this, seq);
+        became_standing(records_.at(seq), m.cannot_move, turn);
     }
 }
 

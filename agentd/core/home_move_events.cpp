@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // HomeMoves: what the source and the destination of a move say. See home_moves.hpp.
 #include <algorithm>
+#include <utility>
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
@@ -64,8 +65,12 @@ HomeNext HomeMoves::source(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
                 turn.send(job.to, job.id, job.to_epoch, GuestVerb::query);
             return Nothing{};
         case GuestState::running:
-            if (job.from_frozen)
+            // It stood in memory, and has gone on. It is not frozen from here on, whatever else is
+            // heard of that node: its gang is not frozen as if it were.
+            if (std::exchange(job.from_frozen, false)) {
+                HomeClock::start(job, turn);
                 return abort(job, job.at.node, Cause(CauseCode::overtaken, "it runs there"), turn);
+            }
             HomeClock::runs_on(job, e, turn);
             if (why) return abort(job, job.at.node, e.why, turn);
             if (job.step == MoveStep::transfer)

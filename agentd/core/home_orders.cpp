@@ -2,6 +2,7 @@
 #include "agentd/core/home_orders.hpp"
 
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_gangs.hpp"
 
 namespace souk {
 
@@ -30,6 +31,10 @@ HomeOrders::How HomeOrders::how(const HomeJob& job, const Order& order, bool nod
     if (node_is_silent && !there) return How::refuse;
     if (job.phase == JobPhase::waiting) return How::start;
     if (job.in_place && job.phase == JobPhase::frozen && there) return How::go_on;
+    // Its move would be that of a job that runs: it would go on without its gang.
+    if (job.in_place && job.phase == JobPhase::frozen && HomeGangs::is_component(job) &&
+        !HomeGangs::is_optional(job))
+        return How::stays;
     return job.phase == JobPhase::frozen || !there ? How::move : How::as_it_is;
 }
 

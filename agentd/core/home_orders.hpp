@@ -30,6 +30,7 @@ class HomeOrders {
         move,   // also a thaw
         freeze,
         refuse,  // its node is not heard from
+        stays,   // it stands in place, and goes on with its gang and there, or not at all
     };
     static How how(const HomeJob& job, const Order& order, bool node_is_silent);
 

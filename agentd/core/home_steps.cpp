@@ -44,6 +44,11 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             expels_.leaves(job);
             cuts_.goes_on_no_more(job.id.seq);
             return moves_.begin(job, order, turn);
+        case HomeOrders::How::stays:
+            turn.fail_order(job, order.node,
+                            Cause(CauseCode::dump_failed,
+                                  "it stands on " + job.at.node + ", and goes on there only"));
+            return turn.report(job);
         case HomeOrders::How::freeze: return freeze(job, turn);
         case HomeOrders::How::refuse:
             turn.fail_order(
@@ -109,6 +114,8 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     moves_.step_ended(job);
     gangs_.step_ended(job);
     job.ticket.clear();  // durable with what is written next
+    // Before its own order: the others may have one that wakes them, and each sees who wakes.
+    if (job.phase == JobPhase::frozen && !job.cancelled) take_thaw_back(job, turn);
     std::optional<Order> pending;
     if (!HomeOrders::files_come_first(job)) pending = orders_.take_pending(job);
     if (pending && wakes_.keeps(job, *pending, turn.now)) {
@@ -120,7 +127,6 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     if (job.cancelled) return end_by_cancel(job, turn);
     if (job.phase == JobPhase::waiting) take_others_back(job, turn);
     if (job.phase == JobPhase::finished) return;
-    if (job.phase == JobPhase::frozen) take_thaw_back(job, turn);
     const bool joined = join_cut(job, turn);
     if (HomeGangs::is_component(job)) go_on_with_cut(job.group.gang, turn);
     if (joined) return;

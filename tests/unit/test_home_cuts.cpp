@@ -82,6 +82,18 @@ struct Cuts : Gang {
         for (uint32_t i = 1; i < of; ++i) there(i, GuestState::held);
         return *this;
     }
+    // Its dump has failed, and it stands where it is.
+    Cuts& stands(uint64_t seq) {
+        GuestEvent e;
+        e.id = {"n1", seq};
+        e.epoch = job(seq).epoch;
+        e.state = GuestState::dumping;
+        e.in_place = true;
+        e.cannot_move = "it cannot be dumped";
+        out.clear();
+        h.guest_event(job(seq).at.node, e, now, out);
+        return *this;
+    }
     std::string words(GuestVerb verb) const {
         std::string s;
         for (const auto& o : out)
@@ -231,14 +243,7 @@ START_TEST(what_cannot_be_dumped_stands_in_place_with_the_others) {
     g.says(2, GuestState::running, "it cannot be dumped");  // its CRIU says so
     ck_assert_text(g.words(GuestVerb::freeze), "n2* n3*");
     g.says(1, GuestState::shipped);
-    GuestEvent stands;
-    stands.id = {"n1", 2};
-    stands.epoch = g.job(2).epoch;
-    stands.state = GuestState::dumping;
-    stands.in_place = true;
-    stands.cannot_move = "it cannot be dumped";
-    g.out.clear();
-    g.h.guest_event("n3", stands, g.now, g.out);
+    g.stands(2);
     ck_assert_text(g.words(GuestVerb::commit), "n2");
     ck_assert(g.job(2).phase == JobPhase::frozen && g.job(2).in_place);
     g.says(1, GuestState::frozen);
@@ -248,6 +253,51 @@ START_TEST(what_cannot_be_dumped_stands_in_place_with_the_others) {
     g.run(1, "n2").there(1, GuestState::prepared).there(1, GuestState::held);
     ck_assert(g.text().find("resume n3.1") != std::string::npos);
     ck_assert_text(g.phases(2), "thawing running");
+}
+END_TEST
+
+// It would move as one that runs, and go on there without the others.
+START_TEST(what_stands_in_place_goes_nowhere_else_by_an_order_that_has_waited) {
+    Cuts g;
+    g.begin(3).suspend(1);
+    for (uint32_t i = 1; i <= 3; ++i) g.says(i, GuestState::dump_ready);
+    g.run(1, "n5").stands(1);
+    g.says(2, GuestState::shipped).says(3, GuestState::shipped);
+    ck_assert_text(g.phases(3), "frozen freezing freezing");
+    ck_assert_text(g.words(GuestVerb::commit), "n3 n4");
+    ck_assert_text(g.words(GuestVerb::prepare), "");
+    ck_assert_text(g.job(1).comment, "it stands on n2, and goes on there only");
+    g.says(2, GuestState::frozen).says(3, GuestState::frozen).run(1, "n5");
+    ck_assert(g.job(1).phase == JobPhase::frozen && g.job(1).in_place);
+}
+END_TEST
+
+// Its image is frozen with the others; waited for, it would wait for them.
+START_TEST(a_cut_does_not_wait_for_what_thaws) {
+    Cuts g;
+    g.begin(3).says(1, GuestState::frozen);  // by itself: its lease was over
+    g.run(1, "n2").suspend(2);
+    ck_assert_text(g.phases(3), "frozen freezing freezing");
+    g.run(1, "n2").there(1, GuestState::prepared).there(1, GuestState::held);
+    ck_assert_text(g.phases(3), "thawing freezing freezing");
+    g.says(2, GuestState::dump_ready).says(3, GuestState::dump_ready);
+    ck_assert_text(g.words(GuestVerb::freeze), "n3* n4*");
+    g.says(2, GuestState::shipped).says(3, GuestState::shipped);
+    ck_assert_text(g.words(GuestVerb::commit), "n3 n4");
+    g.says(2, GuestState::frozen).says(3, GuestState::frozen);
+    ck_assert_text(g.phases(3), "thawing frozen frozen");
+}
+END_TEST
+
+// The source of a move that was rolled back stood in memory, and goes on as its home thaws it.
+START_TEST(what_runs_after_all_is_frozen_with_the_others_and_not_taken_for_an_image) {
+    Cuts g;
+    g.begin(2).says(1, GuestState::frozen).run(1, "n5");
+    ck_assert_text(g.phases(2), "thawing running");
+    g.says(1, GuestState::running);
+    ck_assert_text(g.phases(2), "running running");
+    g.suspend(2);
+    ck_assert_text(g.words(GuestVerb::prepare_dump), "n2* n3*");
 }
 END_TEST
 
@@ -297,6 +347,26 @@ START_TEST(one_that_cannot_thaw_takes_the_thaw_of_all_back) {
 }
 END_TEST
 
+// Each has an order that has waited, and sees that the other wakes by its own.
+START_TEST(a_thaw_that_is_taken_back_wakes_one_at_a_time) {
+    Cuts g;
+    Home::Limits limits;
+    limits.wake = WakeRule::one;
+    g.h.configured(limits);
+    g.frozen(3);
+    for (uint32_t i = 1; i <= 2; ++i)
+        g.run(i, "n5").there(i, GuestState::prepared).there(i, GuestState::held);
+    ck_assert_text(g.run(1, "n6").run(2, "n6").text(), "");
+    ck_assert_text(g.phases(3), "thawing thawing frozen");
+    g.now += Nanos::from_s(61);
+    g.out.clear();
+    (void)g.h.tick(g.now, g.out);  // the third has not come
+    ck_assert_text(g.words(GuestVerb::kill), "n5 n5");
+    ck_assert_text(g.words(GuestVerb::prepare), "n6");
+    ck_assert_text(g.phases(3), "frozen thawing frozen");
+}
+END_TEST
+
 UNIT_SUITE(home_cuts, all_are_told_to_dump_at_once_when_all_are_ready,
            one_write_freezes_all_when_the_last_stands_and_the_story_tells_how_close_it_was,
            one_that_cannot_be_frozen_lets_all_go_on_where_they_were,
@@ -305,6 +375,10 @@ UNIT_SUITE(home_cuts, all_are_told_to_dump_at_once_when_all_are_ready,
            a_home_that_comes_back_gives_a_cut_up_or_finishes_it,
            a_node_of_an_older_version_freezes_its_component_by_itself,
            what_cannot_be_dumped_stands_in_place_with_the_others,
+           what_stands_in_place_goes_nowhere_else_by_an_order_that_has_waited,
+           a_cut_does_not_wait_for_what_thaws,
+           what_runs_after_all_is_frozen_with_the_others_and_not_taken_for_an_image,
            one_that_ends_or_is_lost_in_a_cut_is_not_waited_for,
            one_write_lets_all_thaw_when_the_last_is_held,
-           one_that_cannot_thaw_takes_the_thaw_of_all_back);
+           one_that_cannot_thaw_takes_the_thaw_of_all_back,
+           a_thaw_that_is_taken_back_wakes_one_at_a_time);
