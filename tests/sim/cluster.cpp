@@ -167,10 +167,11 @@ void Cluster::check_cut(const HomeJob& job) {
     for (const auto& [seq, one] : home.home->jobs()) {
         const bool of_it = one.group.gang == job.group.gang && !HomeGangs::is_optional(one);
         if (!of_it || one.phase == JobPhase::finished) continue;
-        // One that waits has run nothing (its program was not there); one whose thaw is not decided
-        // is an image still, and waits for the others.
+        // One that waits has run nothing (its program was not there), and may begin in the same
+        // step by an order that has waited; one whose thaw is not decided is an image still, and
+        // waits for the others.
         const bool stands = one.cut == CutStep::decided || one.phase == JobPhase::frozen ||
-                            one.phase == JobPhase::waiting ||
+                            one.phase == JobPhase::waiting || one.phase == JobPhase::starting ||
                             (one.phase == JobPhase::thawing && HomeMoves::is_undecided(one));
         if (cut && (!stands || world_.progressing(one.id)))
             world_.fail(job.id, "is frozen with its gang, and " + one.id.text() + " is not");
