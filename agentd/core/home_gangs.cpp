@@ -125,6 +125,8 @@ std::vector<uint64_t> HomeGangs::others_of(const HomeJob& job) const {
 }
 
 uint32_t HomeGangs::left(const HomeJob& job, const Jobs& jobs) const {
+    // Those that are still to be submitted count: the first alone is no gang.
+    if (!job.group.whole) return job.group.components;
     const auto all = all_of(job);
     return static_cast<uint32_t>(std::count_if(all.begin(), all.end(), [&](uint64_t seq) {
         const auto it = jobs.find(seq);

@@ -10,7 +10,8 @@ namespace souk::market {
 
 // Where the solver has it; null: nowhere.
 const Node* Market::target_of(const Job& job) const {
-    return book_.node_of(solver_.place(job.key));
+    // What the solver does not know has no place, whoever had its key before.
+    return job.in_solver ? book_.node_of(solver_.place(job.key)) : nullptr;
 }
 
 void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason,

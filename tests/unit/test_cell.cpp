@@ -114,7 +114,8 @@ struct Node {
         const auto came = [&] {
             while (!all.empty() && input_of(all.front()) != kind &&
                    (input_of(all.front()) == Kind::movable ||
-                    input_of(all.front()) == Kind::job_started))
+                    input_of(all.front()) == Kind::job_started ||
+                    input_of(all.front()) == Kind::dump_froze))
                 all.pop_front();
             return !all.empty();
         };
