@@ -120,10 +120,16 @@ FrozenSteps::Hooks Cell::steps_hooks() {
         .flushed =
             [this] {
                 if (dump_.for_checkpoint()) return files_are_flushed();
+                if (image_.on_disk()) return write_image();
                 dump_is_complete(dump_.live(), image_.bytes());
             },
         .written = [this](const ImageFile& pages) { finish_image(&pages); },
         .failed = [this](const Trouble& why) { fail_dump(why); },
+        .syncer = site_.syncer,
+        .home =
+            [this](const std::function<void(const Status&)>& done) {
+                return site_.files_home(key_, done);
+            },
         .open = [this](const std::vector<pid_t>& pids,
                        ProcessFile file) { return open_files_in_proc(pids, file); },
     };

@@ -222,9 +222,7 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (plan_ != Plan::draining) return;
     plan_ = Plan::dumping;
     if (e.value != 0) return fail_dump(e.trouble());
-    // the end of what is frozen to disk sends it
-    if (image_.on_disk()) return dump_.for_checkpoint() ? files_are_flushed() : write_image();
-    steps_.flush(site_.reach.take);
+    steps_.flush();  // what is frozen to disk syncs nothing: its end does
 }
 
 // Of a checkpoint.

@@ -83,6 +83,14 @@ struct CellSite {
     std::function<void(const GuestKey&, const std::string& list, bool opens)> files_expected;
     // Of a capsule that shows this node's own tree in their place: its home need not serve it.
     std::function<void(const GuestKey&)> files_own;
+    // Whether all that it has written is at its home (FrozenSteps::Hooks::home), asked while it
+    // stands; an error: the job has not heard yet what the home says against it.
+    std::function<std::shared_ptr<void>(const GuestKey&, std::function<void(const Status&)> done)>
+        files_home = [](const GuestKey&, const std::function<void(const Status&)>&) {
+            return std::shared_ptr<void>();
+        };
+    // Who syncs what jobs have written: a stream to it (agentd/files/program/sync.hpp).
+    std::function<Result<Fd>()> syncer = [] { return Result<Fd>(fail("nobody syncs here")); };
     // Of a checkpoint that is being dumped, to that epoch: with it goes a snapshot of the job's
     // working directory, found below `root`. Who drops what is returned hears nothing of it.
     std::function<Result<std::shared_ptr<void>>(const GuestJob&, Epoch to, int root,

@@ -2,6 +2,10 @@
 #include "agentd/cell/frozen_steps.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/store/network_files.hpp"
@@ -9,16 +13,21 @@
 namespace souk {
 namespace {
 constexpr Nanos flush_limit = Nanos::from_s(5);  // the job stands meanwhile
-constexpr size_t syncs_max = 64;                 // at once
 }  // namespace
 
 void FrozenSteps::look_at_mounts(bool (*is_network)(std::string_view)) {
-    devices_.clear();
+    forget_mounts();
     const auto pids = hooks_.pids();
     if (!pids || pids->empty()) return;
     const std::string table = "/proc/" + std::to_string(pids->front()) + "/mountinfo";
     if (const auto mounts = read_file(AT_FDCWD, table))
         devices_ = network_devices(*mounts, is_network);
+    if (!devices_.empty()) syncer_ = hooks_.syncer();
+}
+
+void FrozenSteps::forget_mounts() {
+    devices_.clear();
+    syncer_ = Fd();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -48,34 +57,56 @@ void FrozenSteps::share_more() {
 // -------------------------------------------------------------------------------------------------
 // its files
 
-void FrozenSteps::flush(const std::function<Result<Fd>(const Pidfd&, int)>& take) {
+void FrozenSteps::flush() {
     flush_ = std::make_unique<Flush>();
-    if (!devices_.empty())
-        if (const auto pids = hooks_.pids()) flush_->files = written_files(*pids, devices_, take);
-    flush_next();
+    flush_->limit =
+        loop_.after(flush_limit, [this] { fail_flush(Trouble("their server does not answer")); });
+    if (devices_.empty()) return ask_home();
+    if (Status begun = begin_sync(); !begun) fail_flush(begun.error());
 }
 
-void FrozenSteps::flush_next() {
-    const auto give_up = [this](const Trouble& why) {
-        hooks_.failed(why.within("write its files: "));
-    };
-    if (!flush_->limit.waiting())
-        flush_->limit =
-            loop_.after(flush_limit, [give_up] { give_up("their server does not answer"); });
-    // Each is a round trip to a file server.
-    while (flush_->syncs.size() < flush_->files.size() && flush_->under_way < syncs_max) {
-        auto begun = loop_.sync(flush_->files[flush_->syncs.size()].get(), 0, 0,
-                                [this, give_up](const Status& synced) {
-                                    --flush_->under_way;
-                                    synced ? flush_next() : give_up(synced.error());
-                                });
-        if (!begun) return give_up(begun.error());
-        flush_->syncs.push_back(std::move(*begun));
-        ++flush_->under_way;
+Status FrozenSteps::begin_sync() {
+    if (!syncer_) return tl::unexpected(syncer_.error());
+    TRY_ASSIGN(const auto pids, hooks_.pids());
+    flush_->syncer = std::move(*syncer_);
+    syncer_ = Fd();
+    const std::string words = sync_words({devices_, pids});
+    const int fd = flush_->syncer.get();
+    if (::send(fd, words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(words.size()) ||
+        ::shutdown(fd, SHUT_WR) != 0)
+        return fail_errno("who syncs them", errno);
+    TRY_ASSIGN(flush_->watch, loop_.watch(fd, POLLIN, [this](short) { hear_syncer(); }));
+    return {};
+}
+
+void FrozenSteps::hear_syncer() {
+    char bytes[1024];
+    const ssize_t n = ::recv(flush_->syncer.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n > 0 && flush_->said.size() < sizeof bytes) {
+        flush_->said.append(bytes, static_cast<size_t>(n));
+        if (flush_->said != "+") return;  // a reason goes on until its end
     }
-    if (flush_->under_way > 0) return;
+    flush_->watch.close();
+    if (flush_->said == "+") return ask_home();
+    fail_flush(flush_->said.starts_with('-') ? Trouble(flush_->said.substr(1))
+                                             : Trouble("who syncs them has ended"));
+}
+
+void FrozenSteps::ask_home() {
+    const auto at_home = [this](const Status& done) {
+        if (!done) return fail_flush(done.error());
+        flush_.reset();
+        hooks_.flushed();
+    };
+    if (hooks_.home) flush_->home = hooks_.home(at_home);
+    if (!flush_->home) at_home({});
+}
+
+void FrozenSteps::fail_flush(const Trouble& why) {
     flush_.reset();
-    hooks_.flushed();
+    hooks_.failed(why.within("write its files: "));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -106,6 +137,7 @@ void FrozenSteps::stop() {
     sharing_.reset();
     flush_.reset();
     writing_.reset();
+    forget_mounts();
 }
 
 }  // namespace souk

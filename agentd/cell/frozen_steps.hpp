@@ -2,8 +2,9 @@
 // FrozenSteps: what is done to a job's memory and files while it stands frozen and dumped, in
 // slices on the loop, which serves others meanwhile: what its processes share copy-on-write goes
 // into the image (checkpoint/shared_image.hpp); what it has written to files that other machines
-// see is synced; for an image that stays, its memory goes into a file of the image
-// (checkpoint/page_file.hpp). One step at a time; each ends with its hook, or with `failed`.
+// see is synced, by a process of its own (agentd/files/program/sync.hpp), and is at its home; for
+// an image that stays, its memory goes into a file of the image (checkpoint/page_file.hpp). One
+// step at a time; each ends with its hook, or with `failed`.
 //
 // Owned by the Cell, which says which step comes next. What fails: a process that is gone, no room,
 // a file server that does not answer.
@@ -30,6 +31,11 @@ class FrozenSteps {
         std::function<void()> shared, flushed;
         std::function<void(const ImageFile& pages)> written;
         std::function<void(const Trouble& why)> failed;
+        // Starts who syncs: a stream to it.
+        std::function<Result<Fd>()> syncer;
+        // Whether all that the job has written is at its home: said once, later. Who drops what is
+        // returned hears nothing. Null: its files are not its home's, and nothing is said.
+        std::function<std::shared_ptr<void>(std::function<void(const Status&)> done)> home;
         OpenProcessFiles open = open_process_files;
     };
     FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
@@ -37,11 +43,10 @@ class FrozenSteps {
     // While the job runs: where its files may be seen by other machines. A job without such a mount
     // has nothing to be looked at when it stands.
     void look_at_mounts(bool (*is_network)(std::string_view));
-    void forget_mounts() { devices_.clear(); }
+    void forget_mounts();
 
     void share(int image);
-    // `take`: as Reach has it.
-    void flush(const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
+    void flush();
     void write(int image, const PageFileWrite::Target& to);
     // How far that is; none: it is not under way.
     struct Progress {
@@ -54,17 +59,22 @@ class FrozenSteps {
 
   private:
     struct Flush {
-        std::vector<Fd> files;
-        std::vector<Sync> syncs;  // of the first of them
-        size_t under_way = 0;
+        Fd syncer;
+        Watch watch;
+        std::string said;
+        std::shared_ptr<void> home;
         Timer limit;
     };
     void share_more();
-    void flush_next();
+    Status begin_sync();
+    void hear_syncer();
+    void ask_home();
+    void fail_flush(const Trouble& why);
 
     Loop& loop_;
     Hooks hooks_;
     std::set<dev_t> devices_;
+    Result<Fd> syncer_ = Fd();  // for devices_; it waits for its words
     std::unique_ptr<SharedImage> sharing_;
     Timer share_timer_;
     std::unique_ptr<Flush> flush_;

@@ -89,6 +89,10 @@ void Agent::see_presence() {
     const OwnerUse::Rung rung = owner_use_.rung();
     if (rung == rung_) return;
     const bool was_here = std::exchange(rung_, rung) != OwnerUse::Rung::none;
+    // Which share holds, and what it leaves, is part of what is told of his return.
+    provider_step([&](Provider& p, provider::Outputs& out) {
+        p.set_here(rung != OwnerUse::Rung::none, out);
+    });
     if (!was_here) {
         OwnerReturns::Guests guests = guests_now();
         guests.lowered = false;  // not yet
@@ -106,9 +110,6 @@ void Agent::have_rung() {
     guests_->step([&](Guest& g, guest::Outputs& out) {
         const std::string why = why_paused();
         g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
-    });
-    provider_step([&](Provider& p, provider::Outputs& out) {
-        p.set_here(rung_ != OwnerUse::Rung::none, out);
     });
     rank_guests();
     tell_provider();

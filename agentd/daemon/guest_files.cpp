@@ -65,6 +65,47 @@ void GuestFiles::expect(const GuestKey& key, const std::string& list, bool opens
         (void)files::give_expected(it->second.control.get(), file->get(), opens);
 }
 
+std::shared_ptr<void> GuestFiles::ask_home(const GuestKey& key,
+                                           std::function<void(const Status&)> done) {
+    if (!clients_.contains(key)) return nullptr;
+    const auto q = std::make_shared<Question>();
+    q->key = key;
+    q->done = std::move(done);
+    ask(*q);
+    return q;
+}
+
+void GuestFiles::ask(Question& q) {
+    const auto it = clients_.find(q.key);
+    int pair[2];
+    if (it != clients_.end() && it->second.control &&
+        ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+        q.answer = Fd(pair[0]);
+        const Fd theirs(pair[1]);
+        if (files::ask_home(it->second.control.get(), theirs.get())) {
+            auto watch = loop_.watch(q.answer.get(), POLLIN, [this, &q](short) { answered(q); });
+            if (watch) {
+                q.watch = std::move(*watch);
+                return;
+            }
+        }
+    }
+    q.again = loop_.after(start_pause, [this, &q] { ask(q); });
+}
+
+void GuestFiles::answered(Question& q) {
+    char word = 0;
+    const ssize_t n = ::recv(q.answer.get(), &word, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    q.watch.close();
+    if (n == 1) {
+        const auto done = std::move(q.done);  // which drops the question
+        return word == 'd' ? done({})
+                           : done(fail("its home has refused what it wrote, and it has not heard"));
+    }
+    q.again = loop_.after(start_pause, [this, &q] { ask(q); });
+}
+
 void GuestFiles::end(const GuestKey& key) {
     if (own_.erase(key) > 0) drop_connection(key);
     const auto it = clients_.find(key);

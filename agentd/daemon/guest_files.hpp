@@ -40,6 +40,10 @@ class GuestFiles {
     // These files are about to be looked up (checkpoint/expected_files.hpp), and to be opened
     // (`opens`): the client asks its home for all of them at once.
     void expect(const GuestKey& key, const std::string& list, bool opens);
+    // `done`, later: all that the capsule's processes have written is at their home. A client that
+    // dies meanwhile is followed by one that is asked again. Who drops what is returned hears
+    // nothing; null: there is no client.
+    std::shared_ptr<void> ask_home(const GuestKey& key, std::function<void(const Status&)> done);
     // Its client is killed, and so the mount ends with the capsule.
     void end(const GuestKey& key);
 
@@ -57,6 +61,15 @@ class GuestFiles {
         Timer again;
         std::unique_ptr<FilesPump> pump;
     };
+    struct Question {
+        GuestKey key;
+        std::function<void(const Status&)> done;
+        Fd answer;
+        Watch watch;
+        Timer again;
+    };
+    void ask(Question& q);
+    void answered(Question& q);
     void start(const GuestKey& key);
     Status start_now(const GuestKey& key, Client& client);
     void heard(const GuestKey& key);

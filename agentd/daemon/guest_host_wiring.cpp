@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // GuestHost: wiring. What the cells, the transfers and the memory that goes ahead tell each other.
+#include <sys/socket.h>
+
+#include <cerrno>
+
 #include "agentd/daemon/file_systems.hpp"
 #include "agentd/daemon/files_task.hpp"
 #include "agentd/daemon/guest_host.hpp"
@@ -161,6 +165,18 @@ void GuestHost::wire_files() {
     site_.files_end = [this](const GuestKey& key) { files_->end(key); };
     site_.files_expected = [this](const GuestKey& key, const std::string& list, bool opens) {
         files_->expect(key, list, opens);
+    };
+    site_.files_home = [this](const GuestKey& key, std::function<void(const Status&)> done) {
+        return files_->ask_home(key, std::move(done));
+    };
+    site_.syncer = [this]() -> Result<Fd> {
+        int pair[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            return fail_errno("socketpair", errno);
+        Fd ours(pair[0]);
+        const Fd theirs(pair[1]);
+        TRY(root_.program(root::Program::files, {"sync"}, {theirs.get()}, true));
+        return ours;
     };
     site_.files_own = [this](const GuestKey& key) { files_->own(key); };
     site_.files_snapshot =

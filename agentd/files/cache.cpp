@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: one cache; what of it is forgotten when stands beside what it keeps.
 #include "agentd/files/cache.hpp"
 
 #include <fcntl.h>
@@ -87,7 +88,9 @@ bool Cache::answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& bo
         return one.second.flags == (flags & (O_ACCMODE | O_APPEND)) && one.second.until_ns > now_ns;
     });
     if (it == to) return false;
-    add(body, it->second.opened);
+    fuse_open_out opened = it->second.opened;
+    if (!reads_only(flags)) opened.open_flags &= ~uint32_t{FOPEN_NOFLUSH};  // a close is heard
+    add(body, opened);
     offered_.erase(it);
     if (!reads_only(flags)) drop_node(node);
     return true;
@@ -172,11 +175,12 @@ void Cache::learn_entry(const Name& name, ByteView body, int64_t until_ns) {
     if (names_.size() + attributes_.size() >= lines_max) drop_all();
     names_[name] = {entry, until_ns};
     if (entry.nodeid == 0) return;
+    last_name_[entry.nodeid] = name;
+    if (writing_.contains(entry.nodeid)) return;
     fuse_attr_out attr{};
     attr.attr_valid = entry.attr_valid;
     attr.attr = entry.attr;
     attributes_[entry.nodeid] = {attr, name, until_ns};
-    last_name_[entry.nodeid] = name;
 }
 
 void Cache::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns) {
@@ -204,7 +208,7 @@ void Cache::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns
     if (head.opcode == FUSE_GETATTR && leased && said.error == 0) {
         // A recall comes by a name: without one that is known, none would find these attributes.
         const auto name = last_name_.find(head.nodeid);
-        if (name == last_name_.end()) return;
+        if (name == last_name_.end() || writing_.contains(head.nodeid)) return;
         const auto known = names_.find(name->second);
         fuse_attr_out attr{};
         if (known != names_.end() && known->second.entry.nodeid == head.nodeid &&
@@ -258,6 +262,17 @@ void Cache::changed(const fuse_in_header& head, ByteView rest) {
         case FUSE_REMOVEXATTR: return drop_node(head.nodeid);
         default: return;
     }
+}
+
+void Cache::writing(uint64_t node) {
+    ++writing_[node];
+    drop_node(node);
+}
+
+void Cache::written(uint64_t node) {
+    const auto it = writing_.find(node);
+    if (it != writing_.end() && --it->second == 0) writing_.erase(it);
+    drop_node(node);
 }
 
 // ---- what is not so any more

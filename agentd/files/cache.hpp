@@ -53,6 +53,10 @@ class Cache {
     }
     // By that name, if it may be answered until then; 0: it may not, or there is none.
     uint64_t node_of(uint64_t directory, const std::string& name, int64_t until_ns) const;
+    // A write to it is under way that its kernel has an answer to already, and is at home: what the
+    // home says of it meanwhile is of before.
+    void writing(uint64_t node);
+    void written(uint64_t node);
     // The client itself has looked that up: the server counts a reference that the kernel has not.
     void hold(uint64_t node) { --uncounted_[node]; }
     // The client itself has opened that: the next open with these flags is answered by it.
@@ -100,7 +104,8 @@ class Cache {
     std::unordered_map<uint64_t, Name> last_name_;  // of a node, of those in names_
     // of a node: references that the kernel has more than the server counts, or less
     std::unordered_map<uint64_t, int64_t> uncounted_;
-    std::multimap<uint64_t, Offered> offered_;  // by node
+    std::unordered_map<uint64_t, uint32_t> writing_;  // of a node: how many
+    std::multimap<uint64_t, Offered> offered_;        // by node
     std::unordered_map<uint64_t, std::pair<fuse_statfs_out, int64_t>> statfs_;
     std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
     std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file

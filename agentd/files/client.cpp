@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "agentd/files/ahead_writes.hpp"
 #include "agentd/files/cache.hpp"
 #include "agentd/files/content_reads.hpp"
 #include "agentd/files/expected.hpp"
@@ -24,8 +25,10 @@
 namespace souk::files {
 namespace {
 
-constexpr int64_t late_ns = 500'000'000;  // an answer; a signal then ends the call
-constexpr int look_ms = 250;              // while a signal waits for that
+constexpr int64_t late_ns = 500'000'000;          // an answer; a signal then ends the call
+constexpr int64_t close_late_ns = 3'000'000'000;  // to a close: what was written is on its way
+constexpr int look_ms = 250;                      // while a signal waits for that
+constexpr int quiet_ms = 1000;                    // memory is given back then
 
 // Has no answer from the server: nothing of it may be sent twice, or needs to be.
 bool grants_nothing(uint32_t opcode) {
@@ -41,7 +44,13 @@ class Client {
           unsynced_(!slots_.used()),
           expected_(slots_, cache_, upstream_),
           contents_(slots_, cache_, upstream_,
-                    [this](const void* bytes, size_t size) { return to_kernel(bytes, size); }) {}
+                    [this](const void* bytes, size_t size) { return to_kernel(bytes, size); }),
+          writes_(
+              slots_, cache_,
+              [this](const void* bytes, size_t size) { return to_kernel(bytes, size); },
+              [this](uint64_t node) { tell_kernel(node); }) {
+        if (!slots_.used()) slots_.hear_closes();
+    }
 
     Status run();
 
@@ -59,6 +68,7 @@ class Client {
     Status to_kernel(const void* bytes, size_t size);
     Status refuse(uint64_t unique, int error);
     void tell_kernel();
+    void tell_kernel(uint64_t node);
     void close_unwanted();
     void undo(uint32_t opcode, uint64_t node, ByteView answer);
     int slot_of(uint64_t seq);
@@ -70,6 +80,7 @@ class Client {
     Unsynced unsynced_;
     Expected expected_;
     ContentReads contents_;
+    AheadWrites writes_;
     bool ended_ = false;
 };
 
@@ -92,15 +103,17 @@ Status Client::to_kernel(const void* bytes, size_t size) {
 // Names it keeps for their second: a notice of a name waits for locks, whose holder may wait for
 // this process, and FUSE_NOTIFY_INC_EPOCH (6.16) drops the names of open files, which CRIU needs.
 void Client::tell_kernel() {
+    for (const uint64_t node : cache_.take_stale()) tell_kernel(node);
+}
+
+void Client::tell_kernel(uint64_t node) {
     struct {
         fuse_out_header head{sizeof(fuse_out_header) + sizeof(fuse_notify_inval_inode_out),
                              FUSE_NOTIFY_INVAL_INODE, 0};
         fuse_notify_inval_inode_out of{0, -1, 0};
     } notice;
-    for (const uint64_t node : cache_.take_stale()) {
-        notice.of.ino = node;
-        if (::write(options_.fuse, &notice, sizeof notice) < 0 && errno == ENODEV) ended_ = true;
-    }
+    notice.of.ino = node;
+    if (::write(options_.fuse, &notice, sizeof notice) < 0 && errno == ENODEV) ended_ = true;
 }
 
 Status Client::refuse(uint64_t unique, int error) {
@@ -155,6 +168,8 @@ Status Client::take_request(uint32_t n, size_t bytes) {
         return refuse(h.unique, 0);
     }
     const ByteView whole(slots_.data(n), bytes);
+    TRY_ASSIGN(const bool settled, writes_.settles(n));
+    if (settled) return {};
     if (unsynced_.is_synced(whole)) return slots_.drop(n), refuse(h.unique, 0);
     if (grants_nothing(h.opcode)) {
         unsynced_.asked(whole, 0);
@@ -169,7 +184,7 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     slots_.take(n, now_ns());
     unsynced_.asked(whole, slots_.at(n).seq);
     upstream_.queue(n);
-    return {};
+    return writes_.taken(n, now_ns(), upstream_.connected() && upstream_.welcomed());
 }
 
 Status Client::interrupted(uint64_t unique) {
@@ -186,7 +201,8 @@ Status Client::answer_late() {
     for (uint32_t n = 0; n < slots; ++n) {
         Slot& slot = slots_.at(n);
         if (slot.state != Slot::taken || slot.dropped || !slot.signalled) continue;
-        if (now - slot.since_ns < late_ns) continue;
+        const bool closes = slots_.head(n).opcode == FUSE_FLUSH;
+        if (now - slot.since_ns < (closes ? close_late_ns : late_ns)) continue;
         TRY(refuse(slots_.head(n).unique, EINTR));
         slot.dropped = 1;
     }
@@ -239,6 +255,7 @@ Status Client::answered(const Talk::Message& message) {
     const int found = slot_of(message.head.seq);
     if (found < 0) return {};  // sent again, and answered twice
     const auto n = static_cast<uint32_t>(found);
+    if (writes_.took(n, message.body, now_ns())) return {};
     const fuse_in_header asked = slots_.head(n);
     const bool dropped = slots_.at(n).dropped != 0;
     if (!grants_nothing(asked.opcode) && !dropped) {
@@ -250,8 +267,12 @@ Status Client::answered(const Talk::Message& message) {
         cache_.learn({slots_.data(n), slots_.at(n).bytes}, message.body,
                      lease_said(message.head.acked), now_ns());
         unsynced_.answered({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.seq);
-        if (::write(options_.fuse, message.body.data(), message.body.size()) < 0) {
+        const Bytes other = writes_.as_told(n, message.body);
+        const ByteView told = other.empty() ? message.body : ByteView(other);
+        if (::write(options_.fuse, told.data(), told.size()) < 0) {
             TRY(not_taken(errno, asked, message.body));
+        } else {
+            writes_.told(n, other);
         }
     }
     if (dropped && asked.opcode == FUSE_GETATTR && asked.unique == 0)  // renew
@@ -280,6 +301,10 @@ Status Client::hear_keeper() {
     }
     if (word == 'c') {
         contents_.connect(std::move((*received)->descriptors[0]));
+        return {};
+    }
+    if (word == 'b') {
+        writes_.ask(std::move((*received)->descriptors[0]));
         return {};
     }
     if (word == 'n' || word == 'o') {
@@ -328,6 +353,7 @@ void Client::close_unwanted() {
 
 Status Client::run() {
     (void)::fcntl(options_.fuse, F_SETFL, O_NONBLOCK);
+    TRY(writes_.begin());
     while (!ended_) {
         expected_.ask(now_ns());
         const bool late = signal_waits(), room = slots_.find_free() >= 0;
@@ -337,8 +363,12 @@ Status Client::run() {
              0},
             {options_.control, POLLIN, 0},
             {contents_.fd(), POLLIN, 0}};
-        if (::poll(ready, 4, late || contents_.some_wait() ? look_ms : -1) < 0 && errno != EINTR)
-            return fail_errno("poll", errno);
+        const int wait_ms = late || contents_.some_wait() ? look_ms
+                            : slots_.has_grown()          ? quiet_ms
+                                                          : -1;
+        const int some = ::poll(ready, 4, wait_ms);
+        if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
+        if (some == 0) slots_.give_back();
         if ((ready[0].revents & POLLERR) != 0) return {};  // the mount has ended
         if (ready[0].revents != 0) TRY(take_requests());
         close_unwanted();
@@ -350,6 +380,7 @@ Status Client::run() {
             if (const Status heard = hear_keeper(); !heard) lose_stream(heard.error());
         if (late) TRY(answer_late());
         contents_.bring();
+        writes_.tell();
     }
     return {};
 }

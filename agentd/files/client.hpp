@@ -7,7 +7,7 @@
 //
 // It answers by itself: INIT (what this kernel is offered), and INTERRUPT: a call that a signal
 // interrupts, and that has waited for an answer for long, ends with EINTR; its late answer is
-// undone.
+// undone; and writes, ahead of the home (write_behind.hpp).
 #pragma once
 
 #include <functional>
@@ -33,6 +33,9 @@ Status run_client(const ClientOptions& options);
 Status give_stream(int control, int stream);
 // The same of a socket to the node's store of contents (store.hpp).
 Status give_store(int control, int store);
+// Asks it to write one byte to `who`, a socket, when all that was written so far is at home
+// (AheadWrites::ask). Its end without one: the client has died, and the next is to be asked.
+Status ask_home(int control, int who);
 // The same of a list of files that are about to be looked up, and to be opened (`opens`).
 Status give_expected(int control, int list, bool opens);
 

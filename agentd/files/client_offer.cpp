@@ -66,6 +66,8 @@ Status give_stream(int control, int stream) { return give(control, "s", stream);
 
 Status give_store(int control, int store) { return give(control, "c", store); }
 
+Status ask_home(int control, int who) { return give(control, "b", who); }
+
 Status give_expected(int control, int list, bool opens) {
     return give(control, opens ? "o" : "n", list);
 }

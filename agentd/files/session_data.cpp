@@ -46,7 +46,7 @@ Session::Done Session::run_data(const fuse_in_header& head, Words& words, Bytes&
         case FUSE_FSYNCDIR: return sync(words);
         case FUSE_SYNCFS: {
             const int fd = nodes_.fd_of(FUSE_ROOT_ID);
-            return fd >= 0 ? 0 : fd;  // each write is at home before it is answered
+            return fd >= 0 ? 0 : fd;  // each write before it is at home by now
         }
         case FUSE_FALLOCATE: return allocate(words);
         case FUSE_LSEEK: return seek(words, out);
@@ -166,7 +166,7 @@ Session::Done Session::write(Words& words, Bytes& out) {
         const ssize_t n = ::pwrite(h->fd.get(), data.data() + done.size, in.size - done.size,
                                    static_cast<off_t>(in.offset + done.size));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && done.size == 0) return -errno;
+        if (n < 0 && (done.size == 0 || (in.padding & write_whole) != 0)) return -errno;
         if (n <= 0) break;
         done.size += static_cast<uint32_t>(n);
     }

@@ -21,7 +21,7 @@ Result<Fd> Slots::make() {
     Fd file(::memfd_create("souk-files", MFD_CLOEXEC));
     if (!file) return fail_errno("memfd_create", errno);
     if (::ftruncate(file.get(), total_bytes) != 0) return fail_errno("ftruncate", errno);
-    const Table table{magic, 1, {}};
+    const Table table{magic, 1, {}, 0, {}};
     if (::pwrite(file.get(), &table, sizeof table, 0) != sizeof table)
         return fail_errno("write the table of requests", errno);
     return file;
@@ -53,7 +53,7 @@ Result<Slots> Slots::open(int file) {
 }
 
 Slots::Slots(Slots&& other) noexcept
-    : file_(other.file_), map_(std::exchange(other.map_, nullptr)) {}
+    : file_(other.file_), map_(std::exchange(other.map_, nullptr)), grown_(other.grown_) {}
 
 Slots::~Slots() {
     if (map_) ::munmap(map_, total_bytes);
@@ -85,14 +85,26 @@ uint64_t Slots::acked() {
     return least;
 }
 
+uint32_t Slots::free_slots() {
+    uint32_t count = 0;
+    for (uint32_t n = 0; n < slots; ++n) count += at(n).state == Slot::free;
+    return count;
+}
+
 void Slots::drop(uint32_t n) {
     Slot& slot = at(n);
-    const uint32_t bytes = slot.bytes;
+    if (n >= often_used && slot.bytes > small_bytes) grown_ |= uint64_t{1} << n;
     slot.state = Slot::free;
     slot.dropped = slot.signalled = 0;
-    if (n >= often_used && bytes > small_bytes)
+}
+
+void Slots::give_back() {
+    for (uint32_t n = 0; n < slots; ++n) {
+        if ((grown_ & (uint64_t{1} << n)) == 0 || at(n).state != Slot::free) continue;
+        grown_ &= ~(uint64_t{1} << n);
         (void)::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           static_cast<off_t>(head_bytes + size_t{n} * slot_bytes), slot_bytes);
+    }
 }
 
 }  // namespace souk::files

@@ -3,6 +3,8 @@
 // outlives it (an anonymous file that the keeper of the mount holds). The kernel gives a request
 // once: a client that is started in place of a dead one finds here what that one had taken, whole,
 // since the kernel writes straight into a slot. So each request is answered once, whoever answers.
+// A write that was answered ahead of the home (write_behind.hpp) stays here until the home has it,
+// and what the home then says against it stays until the job has heard.
 //
 // Who works with them holds a lock of the file, so there is never more than one client of a mount.
 #pragma once
@@ -21,15 +23,26 @@ namespace souk::files {
 struct Slot {
     enum State : uint32_t { free = 0, reading, taken };
     uint32_t state = free;
-    uint32_t bytes = 0;      // of the request
-    uint64_t seq = 0;        // its number in the talk with the server
-    uint32_t dropped = 0;    // 1: its kernel has its answer already (a signal)
+    uint32_t bytes = 0;  // of the request
+    uint64_t seq = 0;    // its number in the talk with the server
+    // Its kernel has its answer already, or needs none: a signal, or one of the client's own.
+    // Ahead: a write; it may be that only who was killed meant to answer it.
+    enum Dropped : uint32_t { no = 0, yes, ahead };
+    uint32_t dropped = no;
     uint32_t signalled = 0;  // 1: a signal came to who waits for it
     int64_t since_ns = 0;    // when it was taken, by the monotonic clock
 };
 
+// What a home has said against writes that were answered ahead, by an open file.
+struct FailedWrite {
+    uint64_t node = 0, fh = 0;
+    int32_t error = 0;  // 0: free
+    uint32_t unused = 0;
+};
+
 class Slots {
   public:
+    static constexpr size_t failed_max = 64;
     // The memory, to be kept; nothing is in it yet.
     static Result<Fd> make();
     // Waits until no other client works with it. What was taken stays taken.
@@ -49,10 +62,21 @@ class Slots {
     int find_free();
     bool used() { return table()->next_seq > 1; }
     uint64_t next_seq() { return table()->next_seq++; }
+    uint64_t last_seq() { return table()->next_seq - 1; }
     // All numbers below have their answers.
     uint64_t acked();
-    // Gives it back, and most of the memory of one that is seldom used.
+    // How many numbers were given since the first that has no answer.
+    uint64_t span() { return table()->next_seq - acked(); }
+    uint32_t free_slots();
     void drop(uint32_t n);
+    // The memory of those that are seldom used, and free.
+    void give_back();
+    bool has_grown() const { return grown_ != 0; }
+    // Whoever closes a file of this mount that he may write to is heard (FUSE_FLUSH). Said once, by
+    // the first client.
+    bool closes_are_heard() { return table()->closes_are_heard != 0; }
+    void hear_closes() { table()->closes_are_heard = 1; }
+    std::span<FailedWrite> failed() { return table()->failed; }
 
   private:
     static constexpr size_t head_bytes = 8192, slot_bytes = (request_bytes_max + 4095) & ~4095U;
@@ -61,6 +85,9 @@ class Slots {
         uint64_t magic;
         uint64_t next_seq;
         Slot slot[slots];
+        // A table that an older version made has zeros here.
+        uint64_t closes_are_heard;
+        FailedWrite failed[failed_max];
     };
     static_assert(sizeof(Table) <= head_bytes);
     Slots(int file, uint8_t* map) : file_(file), map_(map) {}
@@ -68,6 +95,7 @@ class Slots {
 
     int file_;
     uint8_t* map_;
+    uint64_t grown_ = 0;  // a bit for each slot whose memory is worth giving back
 };
 
 }  // namespace souk::files

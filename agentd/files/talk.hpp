@@ -81,6 +81,9 @@ struct Content {
     uint32_t mtime_ns = 0, ctime_ns = 0;
 };
 inline constexpr uint32_t name_bytes_max = 255;
+// In fuse_write_in.padding: of a write that is not done whole the error is told, not how far it
+// came. A server that does not know this says how far.
+inline constexpr uint32_t write_whole = 1;
 
 // Takes heads and bodies out of a stream of bytes. Pure.
 class Talk {

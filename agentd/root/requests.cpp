@@ -145,11 +145,9 @@ struct Form {
     size_t descriptors;
     bool session;
 };
-constexpr Form forms[] = {{"serve", "/uug/*", 2, true},
-                          {"client", "uu", 3, false},
-                          {"store", "n", 2, false},
-                          {"append", "uugnttt", 2, true},
-                          {"snapshot", "tuugtt", 2, true}};
+constexpr Form forms[] = {{"serve", "/uug/*", 2, true},    {"client", "uu", 3, false},
+                          {"store", "n", 2, false},        {"append", "uugnttt", 2, true},
+                          {"snapshot", "tuugtt", 2, true}, {"sync", "", 1, true}};
 
 bool is_user(std::string_view word) {
     const auto number = whole_number<uint32_t>(word);

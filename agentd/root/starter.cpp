@@ -213,17 +213,15 @@ Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int
     return done;
 }
 
-// A connection of a job, a file that it may have to sync, or what souk-init keeps of the mount of
-// its files.
+// A connection of a job, or what souk-init keeps of the mount of its files. No file of a job: to
+// close it may wait for who serves it.
 Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
     TRY_ASSIGN(const Inside process, process_inside(fds[0]));
     TRY_ASSIGN(Fd own, duplicate(fds[0]));
     const int number = static_cast<int>(asked.number);
     TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
     if (process.inside != 1) {
-        const bool written = (::fcntl(taken.get(), F_GETFL) & O_ACCMODE) != O_RDONLY;
-        if (!written || !check_kind(taken.get(), S_IFREG, ""))
-            TRY(check_kind(taken.get(), S_IFSOCK, "what is taken from a job"));
+        TRY(check_kind(taken.get(), S_IFSOCK, "what is taken from a job"));
     } else if (number == SOUK_FILES_FD) {
         TRY(check_fuse(taken.get()));
     } else if (number != SOUK_FILES_FD + 1) {

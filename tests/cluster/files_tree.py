@@ -56,10 +56,12 @@ class Tree:
 
 class Link:
     """A unix socket that leads to another, `to`, as long as it is not cut; `bytes`: how much came
-    from there."""
+    from there. While it is held, nothing comes through."""
 
     def __init__(self, path):
         self.path, self.to, self.up, self.pairs, self.bytes = path, None, True, [], 0
+        self.free = threading.Event()
+        self.free.set()
         self.lock = threading.Lock()  # a pair is cut, or is made after the link is up again
         self.door = socket.socket(socket.AF_UNIX)
         self.door.bind(str(path))
@@ -88,10 +90,17 @@ class Link:
             while data := source.recv(1 << 20):
                 if counts:
                     self.bytes += len(data)
+                self.free.wait()
                 to.sendall(data)
         except OSError:
             pass
         self.shut((source, to))
+
+    def hold(self):
+        self.free.clear()
+
+    def let(self):
+        self.free.set()
 
     @staticmethod
     def shut(sockets):

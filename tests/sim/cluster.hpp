@@ -12,12 +12,10 @@
 //   disk     the daemons' own Journal (kernel/base/journal.hpp) over a simulated disk: a crash may
 //            fall before and after each commit, and before each message or effect that it lets go;
 //            the disk may be full for some time
-//   effects  take time, fail in each phase, end half-done when the daemon dies; PID 1 may be
-//            killed, a job may exit
+//   effects  take time, fail in each phase, end half-done with the daemon; PID 1 or a job may end
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
 //            connection; the real one keeps the books (book.hpp)
-//   owners   of every node come and go, say what share of it they lend and when, and were promised
-//            how soon it is theirs again; what came of that is judged by promise.hpp
+//   owners   come and go, lend a share, and were promised when all is theirs again (promise.hpp)
 //   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing

@@ -9,6 +9,7 @@
 
 #include "agentd/cell/capsule_link.hpp"
 #include "agentd/cell/network_cut.hpp"
+#include "kernel/sys/store/network_files.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
@@ -29,7 +30,37 @@ struct Frozen {
                        .shared = [this] { told += "shared "; },
                        .flushed = [this] { told += "flushed "; },
                        .written = [this](const ImageFile&) { told += "written "; },
-                       .failed = [this](const std::string& why) { told += "failed: " + why; }}};
+                       .failed = [this](const std::string& why) { told += "failed: " + why; },
+                       .syncer = [this] { return start_syncer(); },
+                       .home =
+                           [this](std::function<void(const Status&)> done) {
+                               home = std::move(done);
+                               return waits_for_home ? std::make_shared<int>() : nullptr;
+                           }}};
+    bool waits_for_home = false;
+    std::function<void(const Status&)> home;
+    Fd syncer;  // its end
+    Result<Fd> start_syncer() {
+        int pair[2];
+        ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        syncer = Fd(pair[0]);
+        return Fd(pair[1]);
+    }
+    // All that it hears.
+    SyncWords heard() {
+        std::string words;
+        char bytes[256];
+        for (ssize_t n; (n = ::read(syncer.get(), bytes, sizeof bytes)) > 0;)
+            words.append(bytes, static_cast<size_t>(n));
+        auto parsed = parse_sync_words(words);
+        ck_assert_msg(parsed.has_value(), "%s", words.c_str());
+        return *parsed;
+    }
+    void says(std::string_view answer) {
+        ck_assert_int_eq(::write(syncer.get(), answer.data(), answer.size()),
+                         static_cast<ssize_t>(answer.size()));
+        syncer.reset();
+    }
 };
 
 START_TEST(one_process_shares_nothing_and_its_image_is_left_alone) {
@@ -52,23 +83,51 @@ END_TEST
 START_TEST(what_a_job_has_open_for_writing_where_others_see_it_is_synced_first) {
     Frozen f;
     f.steps.look_at_mounts([](std::string_view) { return true; });
-    const Fd file = std::move(*open_at(f.dir.fd.get(), "out", O_WRONLY | O_CREAT, 0600));
-    ck_assert_int_eq(::write(file.get(), "x", 1), 1);
     f.steps.flush();
+    const SyncWords words = f.heard();
+    ck_assert(words.pids == std::vector<pid_t>{::getpid()} && !words.devices.empty());
     ck_assert_text(f.told, "");
+    f.says("+");
     UNTIL(f.loop, !f.told.empty());
-    ck_assert_text(f.told, "flushed ");
-    f.told.clear();
+    ck_assert_text(std::exchange(f.told, ""), "flushed ");
     f.steps.forget_mounts();
     f.steps.flush();
     ck_assert_text(f.told, "flushed ");
 }
 END_TEST
 
+START_TEST(who_syncs_and_fails_or_ends_fails_the_step_with_the_reason) {
+    Frozen f;
+    const auto flush_and_hear = [&](std::string_view answer) {
+        f.told.clear();
+        f.steps.look_at_mounts([](std::string_view) { return true; });
+        f.steps.flush();
+        (void)f.heard();
+        f.says(answer);
+        UNTIL(f.loop, !f.told.empty());
+        return f.told;
+    };
+    ck_assert_text(flush_and_hear("-no space"), "failed: write its files: no space");
+    ck_assert_text(flush_and_hear(""), "failed: write its files: who syncs them has ended");
+}
+END_TEST
+
+START_TEST(a_job_goes_on_elsewhere_when_all_is_at_its_home_and_not_before) {
+    Frozen f;
+    f.waits_for_home = true;
+    f.steps.flush();
+    ck_assert_text(f.told, "");
+    f.home({});
+    ck_assert_text(std::exchange(f.told, ""), "flushed ");
+    f.steps.flush();
+    f.home(tl::unexpected(Error{0, "it is full"}));
+    ck_assert_text(std::exchange(f.told, ""), "failed: write its files: it is full");
+}
+END_TEST
+
 START_TEST(steps_that_are_stopped_say_nothing) {
     Frozen f;
     f.steps.look_at_mounts([](std::string_view) { return true; });
-    const Fd file = std::move(*open_at(f.dir.fd.get(), "out", O_WRONLY | O_CREAT, 0600));
     f.steps.flush();
     f.steps.stop();
     (void)f.loop.run_until([] { return false; }, Nanos::from_ms(50));
@@ -135,6 +194,8 @@ END_TEST
 UNIT_SUITE(cell_steps, one_process_shares_nothing_and_its_image_is_left_alone,
            a_job_without_files_that_others_see_is_flushed_at_once,
            what_a_job_has_open_for_writing_where_others_see_it_is_synced_first,
+           who_syncs_and_fails_or_ends_fails_the_step_with_the_reason,
+           a_job_goes_on_elsewhere_when_all_is_at_its_home_and_not_before,
            steps_that_are_stopped_say_nothing, a_job_that_is_gone_fails_its_steps_with_the_reason,
            a_job_on_the_network_of_its_node_has_nothing_to_cut_off,
            a_link_takes_no_message_before_it_is_open_and_tells_once_that_it_is_lost);

@@ -53,6 +53,18 @@ START_TEST(what_a_process_has_open_for_writing_there_is_found_and_nothing_else) 
 }
 END_TEST
 
+START_TEST(what_is_to_be_synced_is_read_as_it_was_said_and_nothing_else) {
+    const SyncWords said{{makedev(0, 51), makedev(254, 7)}, {1, 77, 4194303}};
+    const auto read = parse_sync_words(sync_words(said));
+    ck_assert(read && read->devices == said.devices && read->pids == said.pids);
+    ck_assert(parse_sync_words("\n\n")->pids.empty());
+    for (const char* bad : {"", "\n", "1\n2", "x\n2\n", "1\n0\n", "1\n-4\n", "1\n4294967297\n",
+                            "1\n2\n3\n", "1  2\n3\n"})
+        ck_assert_msg(!parse_sync_words(bad), "%s", bad);
+}
+END_TEST
+
 UNIT_SUITE(network_files,
            the_devices_of_network_mounts_are_found_whatever_tags_stand_before_the_type,
-           what_a_process_has_open_for_writing_there_is_found_and_nothing_else);
+           what_a_process_has_open_for_writing_there_is_found_and_nothing_else,
+           what_is_to_be_synced_is_read_as_it_was_said_and_nothing_else);

@@ -13,6 +13,8 @@
 //   snapshot TASK UID GID GROUPS NAME DIRECTORY
 //                                         at the home, or where its job is: fd 3 is agentd, fd 4
 //                                         the root directory (snapshots.hpp)
+//   sync                                  at the guest: fd 3 is agentd, which says whose files
+//                                         (sync.hpp)
 //   try ROOT MOUNTPOINT [SOCKET [+DIRECTORY...] [=DIRECTORY]]   both, of one directory, until it is
 //                                         unmounted; SOCKET: what leads to the server, if it is not
 //                                         its own; =DIRECTORY: with a store of contents there
@@ -42,6 +44,7 @@
 #include "agentd/files/client.hpp"
 #include "agentd/files/program/append.hpp"
 #include "agentd/files/program/snapshots.hpp"
+#include "agentd/files/program/sync.hpp"
 #include "agentd/files/server.hpp"
 #include "agentd/files/store.hpp"
 #include "kernel/base/number.hpp"
@@ -169,6 +172,11 @@ Status snapshot(const std::vector<std::string>& words) {
     (void)limits();
     TRY(become(uid, gid, groups));
     return do_snapshot_task({words[0], words[4], words[5]}, 4, 3);
+}
+
+Status sync(const std::vector<std::string>&) {
+    (void)limits();
+    return sync_written(3);
 }
 
 // ---- try
@@ -359,7 +367,8 @@ struct Verb {
 };
 constexpr Verb verbs[] = {{"serve", 4, 64, serve},      {"client", 2, 2, relay},
                           {"store", 1, 1, store},       {"append", 7, 7, append},
-                          {"snapshot", 6, 6, snapshot}, {"try", 2, 16, try_it}};
+                          {"snapshot", 6, 6, snapshot}, {"sync", 0, 0, sync},
+                          {"try", 2, 16, try_it}};
 
 int run(int argc, char** argv) {
     if (version_asked("souk-files", argc, argv)) return 0;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "kernel/base/number.hpp"
@@ -68,6 +69,38 @@ std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev
         }
     }
     return files;
+}
+
+// A line of devices, a line of processes.
+std::string sync_words(const SyncWords& words) {
+    std::string text;
+    for (const dev_t device : words.devices) text += std::to_string(device) + " ";
+    text += "\n";
+    for (const pid_t pid : words.pids) text += std::to_string(pid) + " ";
+    return text + "\n";
+}
+
+Result<SyncWords> parse_sync_words(std::string_view text) {
+    SyncWords words;
+    for (const bool device : {true, false}) {
+        const size_t end = text.find('\n');
+        if (end == text.npos) return fail("files to sync: a line is missing");
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(end + 1);
+        while (!line.empty()) {
+            const size_t space = std::min(line.find(' '), line.size());
+            const auto number = whole_number<uint64_t>(line.substr(0, space));
+            const bool good = number && (device || (*number > 0 && *number <= INT32_MAX));
+            if (!good) return fail("files to sync: a bad number");
+            if (device)
+                words.devices.insert(*number);
+            else
+                words.pids.push_back(static_cast<pid_t>(*number));
+            line.remove_prefix(std::min(space + 1, line.size()));
+        }
+    }
+    if (!text.empty()) return fail("files to sync: more than two lines");
+    return words;
 }
 
 }  // namespace souk

@@ -31,4 +31,12 @@ std::vector<Fd> written_files(
     const std::vector<pid_t>& pids, const std::set<dev_t>& devices,
     const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
 
+// Which of them a process of another program is to sync (souk-files sync), as text. Pure.
+struct SyncWords {
+    std::set<dev_t> devices;
+    std::vector<pid_t> pids;
+};
+std::string sync_words(const SyncWords& words);
+Result<SyncWords> parse_sync_words(std::string_view text);
+
 }  // namespace souk

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// AheadWrites: the writes, and changes of attributes (made_files.hpp), that a client answers to its
+// kernel before the home has them (write_behind.hpp decides which), and what waits for them:
+// closes, and who asks whether all is at home. Owned by the client.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "agentd/files/cache.hpp"
+#include "agentd/files/made_files.hpp"
+#include "agentd/files/write_behind.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk::files {
+
+class AheadWrites {
+  public:
+    using ToKernel = std::function<Status(const void* bytes, size_t size)>;
+    // `refused`: the home has refused a write to that node, of which its kernel knows already.
+    AheadWrites(Slots& requests, Cache& cache, ToKernel to_kernel,
+                std::function<void(uint64_t node)> refused)
+        : slots_(requests),
+          cache_(cache),
+          to_kernel_(std::move(to_kernel)),
+          refused_(std::move(refused)),
+          writes_(requests),
+          from_before_(requests.last_seq()) {}
+
+    // What a client before was about to answer is answered: its kernel takes each answer once.
+    Status begin();
+    // A request that needs no answer of the home: an error is told, or a close has nothing to wait
+    // for. The slot is free then.
+    Result<bool> settles(uint32_t n);
+    // A request that is taken and queued; `connected`: its home is there.
+    Status taken(uint32_t n, int64_t now_ns, bool connected);
+    // The home's answer to a write that has its answer already. The slot is free then.
+    bool took(uint32_t n, ByteView answer, int64_t now_ns);
+    // The home's answer to another request as its kernel gets it; empty: as it is.
+    Bytes as_told(uint32_t n, ByteView answer);
+    // The kernel has that.
+    void told(uint32_t n, const Bytes& answer);
+
+    // One byte is written there when all writes so far are at home: `d`, or `e` if the home has
+    // refused one and its job has not heard yet.
+    void ask(Fd who);
+    void tell();
+    bool any_under_way() const { return writes_.any_under_way(); }
+
+  private:
+    static constexpr size_t asked_max = 16;
+    struct Asked {
+        Fd who;
+        uint64_t seq;
+    };
+    Status answer(uint32_t n, int error);
+    Bytes answer_ahead(uint32_t n, int64_t now_ns, bool connected);
+
+    Slots& slots_;
+    Cache& cache_;
+    ToKernel to_kernel_;
+    std::function<void(uint64_t)> refused_;
+    WriteBehind writes_;
+    const uint64_t from_before_;  // up to that number a client before has taken them
+    MadeFiles made_;
+    std::vector<Asked> asked_;
+};
+
+}  // namespace souk::files
