@@ -87,7 +87,7 @@ def program(which, *said, session=False):
 
 
 def capsule(files=False, cgroup=False, over=()):
-    return bytes([CAPSULE, 0, 0, 0, 0, files, cgroup]) + words(*over) + words() + text("")
+    return bytes([CAPSULE, 0, 0, 0, 0, 0, files, cgroup]) + words(*over) + words() + text("")
 
 
 def criu(restores=False, cgroup=False, ends=0, uid=1000):
@@ -218,11 +218,11 @@ def test_criu_goes_into_capsules_alone(root, inside):
 
 @pytest.fixture
 def inside(tmp_path):
-    """PID 1 of a namespace, and its child, whose 0 is a socket, which writes to a file as 2 and
-    reads it as 3: neither is a capsule's, which souk-root cannot know."""
+    """PID 1 of a namespace, and its child, which writes to a file as 2, reads it as 3, and has a
+    socket as 4: neither is a capsule's, which souk-root cannot know."""
     ends = socket.socketpair()
     first = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh",
-                              "-c", 'sleep 600 <&0 2> "$0" 3< "$0" & echo $! && wait',
+                              "-c", 'exec 4<&0; sleep 600 2> "$0" 3< "$0" & echo $! && wait',
                               tmp_path / "file"], stdin=ends[0], stdout=subprocess.PIPE)
     first.stdout.readline()
     init = int(read_text(f"/proc/{first.pid}/task/{first.pid}/children"))
@@ -261,7 +261,7 @@ def test_it_takes_connections_of_jobs_and_nothing_else(root, inside):
         refused(root, "another kind of file", take(number), job)
     for number in (0, 1, 2):
         refused(root, "keeps that to itself", take(number), init)
-    assert root.ask(take(0), job) == (DONE, 1)
+    assert root.ask(take(4), job) == (DONE, 1)
     for number in (999, 0xffffffff):
         refused(root, "take a descriptor", take(number), job)
     refused(root, "take a descriptor", take(FILES_FD), init)

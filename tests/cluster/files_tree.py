@@ -45,13 +45,32 @@ class Tree:
         self.next_client()
 
     def end(self):
+        device = os.minor(os.stat(self.here, follow_symlinks=False).st_dev)
         subprocess.run(["umount", "-l", self.here], check=False)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.abort(device)
         try:
             self.process.wait(LIMIT)
         except subprocess.TimeoutExpired:  # a test that failed holds files of it
             for pid in (self.process.pid, self.clients[-1], int(self.server)):
                 os.kill(pid, signal.SIGKILL)
             self.process.wait(LIMIT)
+
+    def abort(self, device):
+        """A mount namespace that was made meanwhile, for a capsule of a test beside this one, has a
+        copy of the mount and keeps it as long as that capsule runs."""
+        control = self.here.parent / "control"
+        control.mkdir()
+        subprocess.run(["mount", "-t", "fusectl", "none", control], check=True)
+        try:
+            (control / str(device) / "abort").write_text("1")
+        except FileNotFoundError:  # it has ended by now
+            pass
+        finally:
+            subprocess.run(["umount", control], check=True)
+            control.rmdir()
 
 
 class Link:
