@@ -193,7 +193,9 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
         freeze_for_owner(e, r, out);
         due = std::min(due, leave_at(e));
     }
-    if (in_place(e) && !immovable(e) && reached(r.in<motion::Held>()->dump_again, steady)) {
+    // One of a gang stands for the others' sake: another try would let it go on for a moment.
+    if (in_place(e) && !immovable(e) && r.cut != Cut::freeze &&
+        reached(r.in<motion::Held>()->dump_again, steady)) {
         ++l.stand_tries;
         freeze_for_owner(e, r, out);
     }

@@ -102,6 +102,9 @@ void Home::hear_in_cut(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) 
             HomeClock::runs_on(job, e, turn);
             if (!e.why.empty() && told) return not_frozen(job, e.why, turn);
             m.ready = m.ready || !e.why.empty();
+            // It may have stood before, and does not now.
+            m.dumped = m.in_place = false;
+            m.stood_at = Nanos::never();
             if (e.why.empty())  // it never arrived
                 turn.send(job.at,
                           cut_command(job, m, told ? GuestVerb::freeze : GuestVerb::prepare_dump));

@@ -165,6 +165,7 @@ void HomeRecords::trim(const HomeTurn& turn) {
         finished_.size() > limits_.finished_max ? finished_.size() - limits_.finished_max : 0;
     std::erase_if(finished_, [&](uint64_t seq) {
         if (excess == 0) return false;
+        if (seq + 1 == next_seq_) return false;  // the next number follows from it after a restart
         const auto it = jobs_.find(seq);
         // An orphan that is forgotten is told by its node when that comes back, and dropped then.
         const bool too_many = excess > 3 * limits_.finished_max;

@@ -41,6 +41,20 @@ START_TEST(ids_grow_past_all_that_was_read_back) {
 }
 END_TEST
 
+START_TEST(the_number_of_a_job_that_is_forgotten_is_not_given_again) {
+    HomeRig rig;
+    HomeRecords r = records(10, 1);
+    (void)r.load(settled(7));
+    (void)r.load(settled(9));  // the newest
+    (void)r.load(settled(8));
+    r.trim(rig.turn());
+    ck_assert_text(ids(r), "9");
+    HomeRecords again = records(10, 1);
+    for (const auto& [seq, job] : r.all()) (void)again.load(job);
+    ck_assert_text(again.next_id().text(), "n1.10");
+}
+END_TEST
+
 START_TEST(more_jobs_than_the_most_are_refused_and_change_nothing) {
     HomeRecords r = records(2, 10);
     ck_assert(r.add(HomeRig::waiting()).has_value());
@@ -264,6 +278,7 @@ START_TEST(a_new_price_has_to_last_only_where_a_budget_hangs_on_it) {
 END_TEST
 
 UNIT_SUITE(home_records, ids_grow_past_all_that_was_read_back,
+           the_number_of_a_job_that_is_forgotten_is_not_given_again,
            more_jobs_than_the_most_are_refused_and_change_nothing,
            one_user_takes_a_share_of_the_places_and_gets_it_back,
            each_job_with_a_network_of_its_own_gets_another_address,
