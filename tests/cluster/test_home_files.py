@@ -196,7 +196,8 @@ def test_a_job_with_200_open_files_moves_and_freezes(market, top):
 def test_other_jobs_see_their_own_nodes_files(market, top):
     (top / "here").write_text("n3's")
     done = market.srun("-p", 50, "--node", "n3", "/bin/ls", top, cwd="/")
-    assert done.wait() == 2 and done.out == b""  # it ran on n1
+    status, seen = done.wait(), market.job(done.id)
+    assert status == 2 and done.out == b"", (done.out, seen)  # it ran on n1
     done = market.srun("-p", 50, "--files=home", "--node", "n3", "/bin/ls", top, cwd="/")
     assert done.wait() == 0 and done.out == b"here\n"
 

@@ -62,7 +62,7 @@ def provider(market, node):
 
 @pytest.fixture
 def dear_elsewhere(market):
-    """Nodes that ask for more than these jobs bid: a smaller speed of theirs is no reason to move."""
+    """All others ask for more than these jobs bid, so a job stays though its node is slower now."""
     def set_prices(at):
         for node in {"n1", "n2", "n3"} - {at}:
             market.tool("pvdctl", "--node", node, "set", "price", "70")

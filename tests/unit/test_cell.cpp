@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -36,6 +37,7 @@ struct Node {
     TempDir guests, images, ram, work;
     inspect::Inspectors inspectors;
     CellSite site;
+    std::vector<Fd> syncers;
     std::map<GuestKey, std::deque<guest::Event>> events;
     std::string output;  // of the job, wherever it runs
     std::deque<Cell> cells;
@@ -72,6 +74,14 @@ struct Node {
         site.cgroup_changed = [](const Cgroup&, Nanos, bool) {};
         // its file is written before each move
         site.is_network = [](std::string_view) { return true; };
+        site.syncer = [this]() -> Result<Fd> {  // one that has synced all before it is asked
+            int ends[2];
+            if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+                return fail_errno("socketpair", errno);
+            syncers.emplace_back(ends[1]);
+            MUST(::write(ends[1], "+", 1) == 1);
+            return Fd(ends[0]);
+        };
         site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
         site.pages_whole = [](const GuestKey&) {};
         site.pages_refused = [](const GuestKey&, const std::string&) {};
