@@ -368,10 +368,10 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
             });
         };
         const auto told = n.loop.run_until(runs, Nanos::from_ms(200));
-        if (!*told) (void)::kill(pid, SIGCONT);  // before it could say so
-        n.await(copy, Kind::restore_running);
         stops.request_stop();
         stops.join();
+        if (!*told) (void)::kill(pid, SIGCONT);  // it was stopped before it could say so
+        n.await(copy, Kind::restore_running);
         const bool stopped = line(criu, "State").starts_with("T");
         n.counts_to(copy, 2);
         if (stopped && caught == 0) {
