@@ -434,8 +434,8 @@ void Reading::add_offer(Settings& all) {
          "\"mon-fri 8:00-18:00 = 40; daily 22:00-6:00 = 5\""},
         {"share", text(c.share),
          "What guests get at most, all together, while the owner is here or at some hours of the "
-         "week: parts of this machine's CPUs and memory, or as many. Where several hold, the least "
-         "of each (docs/owner.md).",
+         "week: parts of this machine's CPUs and memory, or as many. Where several hold, "
+         "the least (docs/owner.md).",
          "\"here = 0.5 cpus, 50% memory; mon-fri 8:00-18:00 = 75%\"", "all that is offered"},
         {"on_market", boolean(c.on_market), "Whether it is offered at all.", "false"},
     };

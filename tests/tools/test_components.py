@@ -94,7 +94,7 @@ def test_what_the_file_does_not_say_is_as_on_the_command_line(start, agentd, tmp
     ("[[component]]\ncpus=0\n", ":2: component 0: cpus: '0' is no whole number from 1 to 65536"),
     ("[[component]]\nmemory='much'\n", ":2: component 0: memory: "),
     ("[[component]]\nspeed=3\n", ":2: component 0: 'speed' is none of label, count, class, "),
-    ("[[component]]\nplace='n1'\n", "the market chooses the node of each component"),
+    ("[[component]]\nplace='n1'\n", "place: is a contact of a manager of one cluster; say node = "),
     ("[[component]]\ndirectory='x'\n", "'x' is no absolute path"),
     ("[[component]]\nenvironment={'A=B'='1'}\n", "'A=B' is no name of a variable"),
     ("[[component]]\narguments='a'\n", "arguments: needs a list of texts"),
