@@ -464,3 +464,23 @@ def pytest_runtest_makereport(item, call):
             end = bytes(job.out)[-400:].decode(errors="replace")
             said = "\n".join([*job.words[-40:], "its output ends:", end])
             report.sections.append((" ".join(job.argv[1:])[-100:], said))
+
+
+@pytest.fixture(scope="module")
+def two_cpus(standing):
+    """Nodes of two CPUs each, so that four components have room, and somewhere to go."""
+    for node in standing.nodes():
+        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
+    until("all nodes offer two CPUs",
+          lambda: all(p["cpus"] == 2 for p in standing.providers()))
+
+
+@pytest.fixture
+def wide(two_cpus, market):
+    return market
+
+
+def gang(market, first):
+    """Its jobs, in the order of their components."""
+    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
+                  key=lambda j: j["component"])

@@ -2,27 +2,7 @@
 """Unlike components of one job (srun --components FILE) on real daemons."""
 import subprocess
 
-import pytest
-from conftest import BIN, until
-
-
-@pytest.fixture(scope="module")
-def two_cpus(standing):
-    """Nodes of two CPUs each."""
-    for node in standing.nodes():
-        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
-    until("all nodes offer two CPUs",
-          lambda: all(p["cpus"] == 2 for p in standing.providers()))
-
-
-@pytest.fixture
-def wide(two_cpus, market):
-    return market
-
-
-def gang(market, first):
-    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
-                  key=lambda j: j["component"])
+from conftest import BIN, gang, until
 
 
 def until_gang(market, first, what, probe):

@@ -57,14 +57,6 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def two_cpus(standing):
-    for node in standing.nodes():
-        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
-    until("all nodes offer two CPUs",
-          lambda: all(p["cpus"] == 2 for p in standing.providers()))
-
-
 class Ring:
     """Three components that count to each other."""
 

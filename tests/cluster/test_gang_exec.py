@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import BIN, until
+from conftest import BIN, gang, until
 
 # A program of MPI without its headers: sums its ranks ROUNDS times.
 HELLO = """
@@ -30,25 +30,6 @@ line = ["rank", rank.value, "of", size.value, "in", os.environ["SOUK_COMPONENT"]
 os.write(1, (" ".join(map(str, line)) + "\\n").encode())  # in one piece
 mpi.MPI_Finalize()
 """
-
-
-@pytest.fixture(scope="module")
-def two_cpus(standing):
-    """Nodes of two CPUs each: a component has somewhere to go."""
-    for node in standing.nodes():
-        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
-    until("all nodes offer two CPUs",
-          lambda: all(p["cpus"] == 2 for p in standing.providers()))
-
-
-@pytest.fixture
-def wide(two_cpus, market):
-    return market
-
-
-def gang(market, first):
-    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
-                  key=lambda j: j["component"])
 
 
 def run(market, *args, timeout=40, **options):

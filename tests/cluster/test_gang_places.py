@@ -1,26 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack."""
 import pytest
-from conftest import until
-
-
-@pytest.fixture(scope="module")
-def two_cpus(standing):
-    """Nodes of two CPUs each."""
-    for node in standing.nodes():
-        standing.tool("pvdctl", "--node", node, "set", "cpus", "2")
-    until("all nodes offer two CPUs",
-          lambda: all(p["cpus"] == 2 for p in standing.providers()))
-
-
-@pytest.fixture
-def wide(two_cpus, market):
-    return market
-
-
-def gang(market, first):
-    return sorted((j for j in market.list_jobs() if j.get("gang") == first),
-                  key=lambda j: j["component"])
+from conftest import gang, until
 
 
 def submit(market, *args, check=True):
