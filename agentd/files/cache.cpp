@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one cache; what of it is forgotten when stands beside what it keeps.
 #include "agentd/files/cache.hpp"
 
 #include <fcntl.h>
@@ -8,16 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agentd/files/fuse_bytes.hpp"
+
 namespace souk::files {
 namespace {
-
-template <class T>
-bool take(ByteView& bytes, T& value) {
-    if (bytes.size() < sizeof value) return false;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    bytes = bytes.subspan(sizeof value);
-    return true;
-}
 
 template <class T>
 void add(Bytes& out, const T& value) {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
+#include "agentd/files/fuse_bytes.hpp"
 #include "agentd/files/own_requests.hpp"
 
 namespace souk::files {
@@ -17,14 +17,6 @@ constexpr int64_t good_for_ns = 2'000'000'000;  // what is known for longer is n
 constexpr int64_t file_system_for_ns = 3'000'000'000;
 constexpr int64_t opened_for_ns = 30'000'000'000;  // an open file that nobody has wanted by then
 constexpr uint32_t left_to_kernel = 16;            // slots
-
-template <class T>
-bool take(ByteView& bytes, T& value) {
-    if (bytes.size() < sizeof value) return false;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    bytes = bytes.subspan(sizeof value);
-    return true;
-}
 
 }  // namespace
 

@@ -5,18 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "agentd/files/fuse_bytes.hpp"
 
 namespace souk::files {
 namespace {
-
-template <class T>
-bool take(ByteView& bytes, T& value) {
-    if (bytes.size() < sizeof value) return false;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    bytes = bytes.subspan(sizeof value);
-    return true;
-}
 
 // What an archiver says of a file that it has made.
 constexpr uint32_t may_change = FATTR_MODE | FATTR_UID | FATTR_GID | FATTR_ATIME | FATTR_MTIME |

@@ -3,20 +3,9 @@
 
 #include <fcntl.h>
 
-#include <cstring>
+#include "agentd/files/fuse_bytes.hpp"
 
 namespace souk::files {
-namespace {
-
-template <class T>
-bool take(ByteView& bytes, T& value) {
-    if (bytes.size() < sizeof value) return false;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    bytes = bytes.subspan(sizeof value);
-    return true;
-}
-
-}  // namespace
 
 void Unsynced::changed(uint64_t node, uint64_t seq) {
     if (!sure_) return;

@@ -8,16 +8,10 @@
 #include <cstddef>
 #include <cstring>
 
+#include "agentd/files/fuse_bytes.hpp"
+
 namespace souk::files {
 namespace {
-
-template <class T>
-bool take(ByteView& bytes, T& value) {
-    if (bytes.size() < sizeof value) return false;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    bytes = bytes.subspan(sizeof value);
-    return true;
-}
 
 // Of a slot: a write, and all that it says is there.
 bool read_write(ByteView rest, fuse_in_header& head, fuse_write_in& in) {
