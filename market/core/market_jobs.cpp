@@ -156,7 +156,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
             job.record.hold = Hold::at_node;
             job.record.hold_node = report.where;
         }
-        job.displaced = false;
+        // A report from before a freeze that is decided says "running" too.
+        if (solver_.place(job.key).n != 0) job.displaced = false;
     }
     claim(job);
     touch(job);

@@ -50,23 +50,26 @@ def some_life(market):
     return job, there
 
 
-def look(link, pages, widths, submit=None, token="", own=None):
+def look(link, pages, widths, submit=None, token=None, own=None):
     """What the browser finds; `submit` gives a job to wait for, without it the pages are still.
-    `own`: pages that it looks at when it has logged in with the token."""
+    `own`: pages that it looks at when it has logged in with what `token` gives."""
     node = subprocess.Popen(["node", HERE / "web_browser.mjs"], stdin=subprocess.PIPE, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "SOUK_WEB_MODULES": MODULES,
                                  "SOUK_CHROMIUM": CHROMIUM})
     wanted = {"link": link, "pages": pages, "widths": widths, "schemes": ["light", "dark"],
-              "pictures": PICTURES, "still": submit is None, "token": token, "own": own}
-    node.stdin.write(json.dumps(wanted) + "\n")
-    node.stdin.flush()
-    job = ""
-    if submit:
-        said = node.stdout.readline()
-        assert said == "watching\n", said + node.communicate(timeout=LIMIT)[1]
-        job = submit() + "\n"
-    out, err = node.communicate(job, timeout=300)
+              "pictures": PICTURES, "still": submit is None, "own": own}
+
+    def tell(text):
+        node.stdin.write(text + "\n")
+        node.stdin.flush()
+    tell(json.dumps(wanted))
+    for word, answer in (("token", token), ("watching", submit)):
+        if answer:
+            said = node.stdout.readline()
+            assert said == word + "\n", said + node.communicate(timeout=LIMIT)[1]
+            tell(answer())
+    out, err = node.communicate(timeout=300)
     assert node.returncode == 0, err
     return json.loads(out)
 
@@ -81,7 +84,7 @@ def test_the_pages_are_accessible_fit_a_phone_and_follow_the_market(market, link
     widths = [320, 768, 1280]
     found = look(link, pages, widths, lambda: market.tool(
         "srun", "--detach", "-p", 0.5, "sleep", "1000").stdout.strip(),
-        market.tool("marketctl", "web-token").stdout.strip(), own)
+        lambda: market.tool("marketctl", "web-token").stdout.strip(), own)
     assert found["errors"] == []
     assert len(found["looks"]) == (len(pages) + 1 + len(own)) * len(widths) * 2
     assert [seen for seen in found["looks"] if seen["broken"] or seen["wider"] > 0] == []

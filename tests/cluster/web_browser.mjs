@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Looks at souk-web's pages in a headless Chromium. Reads one JSON text on stdin: {link, pages,
-// widths, schemes, pictures, job}. Writes what it found as JSON: for each page, width and colour
+// widths, schemes, pictures, own, still}. Writes what it found as JSON: for each page, width and colour
 // scheme the rules of accessibility that are broken (axe-core), how far the page is wider than the
-// window, and errors in the browser's console; then what the keyboard did. With `token` it logs in,
-// and looks at `own` pages as that user: "/login" before. With `job` it waits
-// until a row of that job has come to the open board by itself: the caller submits it at "watching".
+// window, and errors in the browser's console; then what the keyboard did. With `own` it looks at
+// "/login", logs in with the token that the caller writes at "token" (one holds for two minutes), and
+// looks at these pages as that user. Without `still` it waits until a row of a job has come to the
+// open board by itself: the caller submits it at "watching" and writes its number.
 // With `still` the pages are files that do not change: they are looked at, and that is all.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -69,11 +70,12 @@ async function look(pages, storageState) {
 }
 
 await look(wanted.pages);
-if (wanted.token) {
+if (wanted.own) {
   await look({ login: "/login" });
   const page = await open(1024, "light");
   await page.goto(new URL("/login", wanted.link).href);
-  await page.fill("input[name=token]", wanted.token);
+  process.stdout.write("token\n");
+  await page.fill("input[name=token]", (await lines.next()).value);
   await page.keyboard.press("Enter");
   await page.waitForSelector("form.who");
   await look(wanted.own, await page.context().storageState());

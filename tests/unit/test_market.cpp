@@ -55,6 +55,24 @@ START_TEST(a_better_bid_moves_the_others_down_and_its_end_moves_them_up) {
 }
 END_TEST
 
+START_TEST(a_report_from_before_a_freeze_does_not_hide_who_displaced_the_job) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 100);
+    w.run_for(s(1));
+    const JobReport earlier = w.jobs[low].report;
+    ck_assert(earlier.phase == JobPhase::running);
+    w.submit("n1", 200);
+    w.run_for(ms(1));
+    ck_assert(w.phase(low) == JobPhase::freezing);
+    ck_assert(w.market->report("n1", earlier, w.now).has_value());  // crossed the order
+    w.run_for(s(5));
+    ck_assert_text(w.where(low), "frozen");
+    ck_assert_text(w.comment(low), "displaced by job n1.2 at 200; 200 would win it back");
+}
+END_TEST
+
 START_TEST(a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave) {
     World w;
     three_nodes(w);
@@ -329,6 +347,7 @@ END_TEST
 
 UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            a_better_bid_moves_the_others_down_and_its_end_moves_them_up,
+           a_report_from_before_a_freeze_does_not_hide_who_displaced_the_job,
            a_decision_is_made_in_the_very_step_and_waits_only_for_who_must_leave,
            two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
            an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back,
