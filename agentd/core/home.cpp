@@ -47,6 +47,7 @@ void Home::restarted(Nanos now, Outputs& out) {
     for (auto& [seq, job] : records_.all()) {
         const Reindex indexed(*this, seq);
         restarted_cut(job, step.turn);
+        restarted_set(job, step.turn);
         if (job.cancelled && job.phase == JobPhase::waiting)
             end_by_cancel(job, step.turn);
         else
@@ -56,6 +57,8 @@ void Home::restarted(Nanos now, Outputs& out) {
         checkpoints_.restarted(job, now);
         if (job.splice.due) out.push_back(GoneBack{job.id});
         restarted_gang(job, step.turn);
+        if (job.going_back && !job.cancelled && job.phase != JobPhase::finished)
+            (void)goes_on_back(job, step.turn);
     }
     records_.trim(step.turn);
 }

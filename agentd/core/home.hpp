@@ -38,6 +38,7 @@
 //   HomeGroups       jobs that wait for others of this home
 //   HomeGangs        jobs of several components: started, cancelled and ended as one
 //   HomeCuts         and frozen at one cut
+//   HomeSets         and checkpoints of them, made at one cut
 //   HomeReports      how it is, for the market
 #pragma once
 
@@ -60,6 +61,7 @@
 #include "agentd/core/home_records.hpp"
 #include "agentd/core/home_reports.hpp"
 #include "agentd/core/home_runs.hpp"
+#include "agentd/core/home_sets.hpp"
 #include "agentd/core/home_signals.hpp"
 #include "agentd/core/home_wakes.hpp"
 #include "kernel/base/time.hpp"
@@ -259,6 +261,27 @@ class Home {
     bool thaw_goes_on(const HomeJob& job) const;
     void restarted_cut(HomeJob& job, const HomeTurn& turn);
 
+    // home_gang_saves.cpp: a checkpoint of all is made at one cut
+    void set_due(HomeJob& job, const HomeTurn& turn);
+    void begin_set(HomeJob& job, const HomeTurn& turn);
+    bool hear_in_set(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void keeper_in_set(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    void go_on_with_set(uint64_t gang, const HomeTurn& turn);
+    void tell_set(HomeSets::Set& set, HomeSets::Step step, const HomeTurn& turn);
+    void set_is_whole(uint64_t gang, const HomeTurn& turn);
+    void give_up_set(uint64_t gang, const HomeTurn& turn);
+    void drop_set(const HomeJob& job, const HomeTurn& turn);
+    void restarted_set(HomeJob& job, const HomeTurn& turn);
+    void end_saving(HomeJob& job, const HomeTurn& turn);
+
+    // home_gang_back.cpp: one is lost, and all go back
+    static Cause all_go_back();
+    bool may_go_back(const HomeJob& job) const;
+    void others_go_back(HomeJob& job, const HomeTurn& turn);
+    bool goes_on_back(HomeJob& job, const HomeTurn& turn);
+    void is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
+    bool is_ended_again(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+
     Tracer tracer_;
     Nanos unix_now_;
     NodeName node_;
@@ -277,6 +300,7 @@ class Home {
     HomeGroups groups_;
     HomeGangs gangs_;
     HomeCuts cuts_;
+    HomeSets sets_;
     std::vector<uint64_t> ended_;  // whose end others still have to hear of
     bool freeing_ = false;
 };

@@ -12,7 +12,7 @@ namespace souk {
 using namespace home;
 
 Nanos HomeCheckpoints::every(const HomeJob& job) const {
-    if (job.group.components > 0) return {};  // one of several cannot go back alone
+    if (job.group.role == ComponentClass::optional) return {};  // nobody goes back for it
     return job.spec.checkpoint_every.ns > 0 ? job.spec.checkpoint_every : limits_.every;
 }
 
@@ -55,17 +55,28 @@ void HomeCheckpoints::begin(HomeJob& job, const HomeTurn& turn) {
     State& s = jobs_[job.id.seq];
     s.save_at = Nanos::never();
     if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
-    if (!HomeClock::runs(job)) return arm(job, turn.now);
-    if (!limits_.address_known && job.at.node != turn.node)
-        return failed(job,
-                      "its home does not know at which address " + job.at.node +
-                          " reaches it: the market has not told it yet; "
-                          "`address` in agentd's configuration says it",
-                      turn);
+    if (!may_begin(job)) return arm(job, turn.now);
+    if (const Trouble why = why_not(job, turn); !why.empty()) return failed(job, why, turn);
+    s.save_limit = turn.now + limits_.transfer_patience;
+    keep(job, turn);
+}
+
+bool HomeCheckpoints::may_begin(const HomeJob& job) {
+    return job.phase == JobPhase::running && !job.cancelled && job.saving.epoch.n == 0 &&
+           HomeClock::runs(job);
+}
+
+Trouble HomeCheckpoints::why_not(const HomeJob& job, const HomeTurn& turn) const {
+    if (limits_.address_known || job.at.node == turn.node) return {};
+    return "its home does not know at which address " + job.at.node +
+           " reaches it: the market has not told it yet; "
+           "`address` in agentd's configuration says it";
+}
+
+void HomeCheckpoints::keep(HomeJob& job, const HomeTurn& turn) {
     job.last_epoch = job.last_epoch.next();
     job.saving = {{turn.node, limits_.address}, job.last_epoch};
-    s.began = {};
-    s.save_limit = turn.now + limits_.transfer_patience;
+    jobs_[job.id.seq].began = {};
     HomeClock::fold(job, turn.now);
     turn.persist(job);
     turn.send_with_spec(job, job.saving.peer, job.saving.epoch, GuestVerb::keep);
@@ -131,10 +142,11 @@ void HomeCheckpoints::from_keeper(HomeJob& job, const GuestEvent& e, const HomeT
         jobs_[job.id.seq].began = e.heard;
         return turn.send(job.at, std::move(c));
     }
-    if (e.state == GuestState::frozen) whole(job, e, turn);
+    if (e.state == GuestState::frozen) whole(job, e, {}, turn);
 }
 
-void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeCuts::Made& with,
+                            const HomeTurn& turn) {
     drop(job, turn);
     job.checkpoint = {job.saving.peer,
                       job.saving.epoch,
@@ -146,6 +158,8 @@ void HomeCheckpoints::whole(HomeJob& job, const GuestEvent& e, const HomeTurn& t
     job.saving = {};
     StoryStep saved = turn.step(StoryStep::What::checkpoint, job.checkpoint.at.node);
     saved.bytes = static_cast<uint64_t>(std::max<int64_t>(0, e.image_bytes));
+    saved.components = with.components;
+    saved.skew = with.skew;
     job.story.add(std::move(saved));
     State& s = jobs_[job.id.seq];
     s.save_limit = Nanos::never();

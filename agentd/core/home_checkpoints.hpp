@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 
+#include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_turn.hpp"
 
 namespace souk {
@@ -38,6 +39,18 @@ class HomeCheckpoints {
     Nanos due(const HomeJob& job) const;
     // To be called when that is due.
     void tick(HomeJob& job, const HomeTurn& turn);
+
+    // What of one of a gang is done with the others (home_sets.hpp). It runs, and nothing is made
+    // of it; why it cannot be saved all the same, empty: it can; it is begun: there is to be a
+    // place for it; it was told to be dumped; it is whole.
+    static bool may_begin(const HomeJob& job);
+    Trouble why_not(const HomeJob& job, const HomeTurn& turn) const;
+    void keep(HomeJob& job, const HomeTurn& turn);
+    void began(const HomeJob& job, Nanos unix_now) { jobs_[job.id.seq].began = unix_now; }
+    void whole(HomeJob& job, const GuestEvent& event, const HomeCuts::Made& with,
+               const HomeTurn& turn);
+    // The next is due then.
+    void again(const HomeJob& job, Nanos at) { jobs_[job.id.seq].save_at = at; }
 
     // That copy is a checkpoint of the job, whole or being made.
     static bool is_kept(const HomeJob& job, const NodeName& node, Epoch epoch);
@@ -70,7 +83,6 @@ class HomeCheckpoints {
         Cause trouble;
     };
     void begin(HomeJob& job, const HomeTurn& turn);
-    void whole(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 
     Limits limits_;
     std::map<uint64_t, State> jobs_;

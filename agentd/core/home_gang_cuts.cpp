@@ -73,7 +73,7 @@ bool Home::join_cut(HomeJob& job, const HomeTurn& turn) {
     if (!cut || !HomeGangs::is_component(job) || job.phase != JobPhase::running || job.cancelled)
         return false;
     if (HomeGangs::is_optional(job) && cut->told) return false;
-    checkpoints_.end_saving(job, turn);
+    end_saving(job, turn);
     expels_.leaves(job);
     HomeClock::fold(job, turn.now);
     job.phase = JobPhase::freezing;
@@ -243,6 +243,7 @@ void Home::cut_overdue(HomeJob& job, const HomeTurn& turn) {
 void Home::thaw_if_all_held(HomeJob& job, const HomeTurn& turn) {
     for (const uint64_t seq : gangs_.all_of(job)) {
         const HomeJob* const one = find({node_, seq});
+        if (one && one->going_back) return;
         if (!one || HomeGangs::is_optional(*one) || one->phase == JobPhase::finished) continue;
         const bool runs = one->phase == JobPhase::running || one->phase == JobPhase::moving;
         const bool comes = one->phase == JobPhase::thawing &&

@@ -46,8 +46,6 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
         return fail(of_several + "of which only so many may be on one node has no optional ones");
     if (g.array != 0 || g.first || g.after != 0)
         return fail(of_several + "is neither part of an array nor waits for another job");
-    if (job.spec.restart || job.spec.checkpoint_every.ns > 0)
-        return fail(of_several + "has no checkpoints yet, and does not begin anew by itself");
     if (market::strategy_of(job.terms) != market::Strategy::truthful || job.terms.pace)
         return fail(of_several + "bids its price: it has no strategy");
     if (g.gang == 0) return {};
@@ -62,6 +60,10 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     if (one.group.components != g.components || one.terms.max_price != job.terms.max_price)
         return fail("the components of job " + one.id.text() +
                     " do not agree on how many they are, or on their bid");
+    if (one.spec.restart != job.spec.restart ||
+        one.spec.checkpoint_every != job.spec.checkpoint_every)
+        return fail("the components of job " + one.id.text() +
+                    " do not agree on their checkpoints, or on whether they begin anew");
     if (one.group.spread != g.spread || one.group.pack != g.pack)
         return fail("the components of job " + one.id.text() +
                     " do not agree on how they are to lie");
@@ -162,6 +164,7 @@ bool HomeGangs::held(const HomeJob& job, const Jobs& jobs) {
         const auto it = jobs.find(seq);
         if (it == jobs.end()) return true;  // it ended well long ago
         const HomeJob& one = it->second;
+        if (one.going_back) return false;
         if (is_optional(one) || is_held(one)) return true;
         return !one.spec.hold || (!is_required(one) && one.phase == JobPhase::finished);
     });

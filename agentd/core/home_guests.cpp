@@ -113,7 +113,8 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
         job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
     if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
         if (HomeCheckpoints::is_kept(*job, node, event.epoch))
-            return checkpoints_.from_keeper(*job, event, turn);
+            return HomeGangs::is_component(*job) ? keeper_in_set(*job, event, turn)
+                                                 : checkpoints_.from_keeper(*job, event, turn);
         return records_.stale_copy(node, event, turn);
     }
     runs_.note(*job, event);
@@ -132,10 +133,14 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
     HomeClock::tally_cpu(*job, event);
     if (cuts_.member(*job)) return hear_in_cut(*job, event, turn);
     const bool moves = job->phase == JobPhase::moving || job->phase == JobPhase::thawing;
+    if (!moves && is_ended_again(*job, event, turn)) return;
+    const uint64_t gang = sets_.member(*job) ? job->group.gang : 0;
+    if (gang != 0 && hear_in_set(*job, event, turn)) return go_on_with_set(gang, turn);
     conclude(*job,
              moves ? moves_.source(*job, event, turn)
                    : runs_.hears(*job, event, turn, {checkpoints_, leases_, expels_}),
              turn);
+    if (gang != 0) go_on_with_set(gang, turn);
 }
 
 // Jobs that were there are gone; a move to it is given up, one from it that is decided is finished.
@@ -160,7 +165,8 @@ void Home::node_lost(const NodeName& node, Nanos now, Outputs& out) {
 Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
-                     budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job)});
+                     budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job),
+                     sets_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -204,7 +210,8 @@ void Home::tick(HomeJob& job, const HomeTurn& turn) {
             conclude(job, moves_.overdue(job, turn), turn);
     }
     if (runs_.due(job) <= turn.now) runs_.overdue(job, turn);
-    if (checkpoints_.due(job) <= turn.now) checkpoints_.tick(job, turn);
+    if (std::min(checkpoints_.due(job), sets_.due(job)) <= turn.now)
+        HomeGangs::is_component(job) ? set_due(job, turn) : checkpoints_.tick(job, turn);
     if (budget_.due(job) <= turn.now && budget_.ends(job, turn)) freeze(job, turn);
     if (leases_.due(job) <= turn.now) lease_over(job, turn);
     if (gangs_.due(job) <= turn.now) not_in_time(job, turn);

@@ -129,6 +129,8 @@ struct HomeJob {
     std::string out_file = {}, err_file = {};
     FilesUse files_use = {};
     CutStep cut = CutStep::none;
+    // Its gang goes back, and it is to be ended: then it goes back with the others.
+    bool going_back = false;
     bool operator==(const HomeJob&) const = default;
 };
 

@@ -63,7 +63,7 @@ Nanos HomeLeases::due(const HomeJob& job) const {
 }
 
 // As if an operator had called the node lost, where there is something to go on from.
-Cause HomeLeases::over(HomeJob& job, const HomeTurn& turn) {
+Cause HomeLeases::over(HomeJob& job, bool may_go_back, const HomeTurn& turn) {
     const NodeName node = runs_at(job);
     const Nanos heard = heard_from(node);
     silent_.insert(node);
@@ -71,8 +71,8 @@ Cause HomeLeases::over(HomeJob& job, const HomeTurn& turn) {
     Cause why(CauseCode::node_not_heard, "node " + node + " was not heard from for " +
                                              std::to_string((turn.now - heard).ns / 1'000'000'000) +
                                              " s");
-    const bool other_copy = job.step == MoveStep::release || job.step == MoveStep::kill_old ||
-                            job.checkpoint.epoch.n > 0 || job.spec.restart;
+    const bool other_copy =
+        job.step == MoveStep::release || job.step == MoveStep::kill_old || may_go_back;
     if (other_copy || job.cancelled) return why;
     told_[job.id.seq] = heard;
     HomeClock::stop(job, turn.now);

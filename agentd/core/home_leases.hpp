@@ -37,7 +37,8 @@ class HomeLeases {
     Nanos due(const HomeJob& job) const;
     // To be called when that is due. Returns why its node counts as lost for this job, where there
     // is something to go on from; else empty: the job is its node's alone, and the market is told.
-    Cause over(HomeJob& job, const HomeTurn& turn);
+    // `may_go_back`: there is a checkpoint, or it may begin anew.
+    Cause over(HomeJob& job, bool may_go_back, const HomeTurn& turn);
     void forget(uint64_t seq) { told_.erase(seq); }
 
   private:

@@ -19,7 +19,8 @@ HomeOrders::Deed HomeOrders::came(HomeJob& job, const Order& order, const HomeTu
     if (order.kind == Order::Kind::give_up) return Deed::give_up;
     const bool in_no_step = job.phase == JobPhase::waiting || job.phase == JobPhase::running ||
                             job.phase == JobPhase::frozen;
-    if (in_no_step && !job.cancelled && !files_come_first(job)) return Deed::take;
+    if (in_no_step && !job.cancelled && !job.going_back && !files_come_first(job))
+        return Deed::take;
     pending_.insert_or_assign(job.id.seq, order);
     return Deed::nothing;
 }

@@ -40,7 +40,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             runs_.go_on_in_place(job, turn);
             return steady(job, turn);
         case HomeOrders::How::move:
-            checkpoints_.end_saving(job, turn);
+            end_saving(job, turn);
             expels_.leaves(job);
             cuts_.goes_on_no_more(job.id.seq);
             return moves_.begin(job, order, turn);
@@ -62,7 +62,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
 }
 
 void Home::freeze(HomeJob& job, const HomeTurn& turn) {
-    checkpoints_.end_saving(job, turn);
+    end_saving(job, turn);
     expels_.leaves(job);
     if (!begin_cut(job, turn)) runs_.freeze(job, turn);
 }
@@ -99,7 +99,12 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
                    [&](const Cancelled&) { end_by_cancel(job, turn); },
                    [&](const Frozen& f) { became_frozen(job, f.image_bytes, turn); },
                    [&](const Standing& s) { became_standing(job, s.cannot_move, turn); },
-                   [&](const Finished& f) { finish(job, f.wait_status, f.why, turn); },
+                   [&](const Finished& f) {
+                       if (job.going_back && !job.cancelled)  // it ended after what it goes back to
+                           is_back(job, all_go_back(), turn);
+                       else
+                           finish(job, f.wait_status, f.why, turn);
+                   },
                    [&](const Killed& k) { killed(job, k.why, turn); },
                    [&](const Gone& g) { go_back(job, g.why, turn); },
                    [&](const Held&) { release_if_all_held(job, turn); },
@@ -117,7 +122,7 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     // Before its own order: the others may have one that wakes them, and each sees who wakes.
     if (job.phase == JobPhase::frozen && !job.cancelled) take_thaw_back(job, turn);
     std::optional<Order> pending;
-    if (!HomeOrders::files_come_first(job)) pending = orders_.take_pending(job);
+    if (!HomeOrders::files_come_first(job) && !job.going_back) pending = orders_.take_pending(job);
     if (pending && wakes_.keeps(job, *pending, turn.now)) {
         HomeOrders::not_taken(job, *pending);
         pending.reset();
@@ -125,6 +130,7 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
     turn.report(job);
     if (job.phase == JobPhase::finished) return;
     if (job.cancelled) return end_by_cancel(job, turn);
+    if (job.going_back && goes_on_back(job, turn)) return;
     if (job.phase == JobPhase::waiting) take_others_back(job, turn);
     if (job.phase == JobPhase::finished) return;
     const bool joined = join_cut(job, turn);
@@ -146,7 +152,7 @@ void Home::became_frozen(HomeJob& job, int64_t image_bytes, const HomeTurn& turn
 }
 
 void Home::became_standing(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
-    checkpoints_.end_saving(job, turn);
+    end_saving(job, turn);
     expels_.leaves(job);
     cuts_.leave(job);
     runs_.stands(job, cannot_move, turn);
@@ -160,6 +166,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     cuts_.leave(job);
     cuts_.goes_on_no_more(job.id.seq);
     checkpoints_.end_saving(job, turn);
+    job.going_back = false;
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
     job.checkpoint = {};
     const Trouble others = job.cancelled ? gangs_.why_ended(job, records_.all()) : Trouble();
@@ -167,7 +174,10 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     steady(job, turn);
     free_others(job, turn);
     end_others(job, turn);
-    if (HomeGangs::is_component(job)) go_on_with_cut(job.group.gang, turn);
+    if (!HomeGangs::is_component(job)) return;
+    go_on_with_cut(job.group.gang, turn);
+    go_on_with_set(job.group.gang, turn);
+    if (!HomeGangs::is_optional(job)) drop_set(job, turn);  // it does not run again with the others
 }
 
 // Who waited for its end may begin, or is ended itself: also those that wait for that, one after
@@ -215,22 +225,15 @@ void Home::go_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
         HomeRuns::take_back(job, why, turn);
         return steady(job, turn);
     }
-    if (job.checkpoint.epoch.n == 0 && !job.spec.restart) {
+    if (!may_go_back(job)) {
         const bool had_none = checkpoints_.every(job).ns > 0;
         return finish(job, 9, why.within("", had_none ? ", and it had no checkpoint" : ""), turn);
     }
-    HomeClock::stop(job, turn.now);
-    checkpoints_.end_saving(job, turn);
-    HomeMoves::drop_candidate(job, turn);
-    HomeCheckpoints::go_back(job, why, turn);
-    runs_.went_back(job);
-    expels_.leaves(job);
-    checkpoints_.disarm(job);
-    steady(job, turn);
+    is_back(job, why, turn);
 }
 
 void Home::lease_over(HomeJob& job, const HomeTurn& turn) {
-    const Trouble why = leases_.over(job, turn);
+    const Trouble why = leases_.over(job, may_go_back(job), turn);
     if (why.empty()) return;
     if (job.step == MoveStep::release)
         conclude(job, moves_.candidate_lost(job, why, turn), turn);

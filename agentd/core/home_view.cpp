@@ -34,6 +34,7 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
                                     {"leased", job->leased},
                                     {"to_leased", job->to_leased},
                                     {"in_place", job->in_place},
+                                    {"going_back", job->going_back},
                                     {"splice_due", job->splice.due},
                                     {"clock_runs", job->running_since != Nanos::never()}})
         if (set) j.value(name);

@@ -94,7 +94,8 @@ SOUK_FIELDS(
     field("out_file", &HomeJob::out_file, spec_path_rule),
     field("err_file", &HomeJob::err_file, spec_path_rule),
     field("files_use", &HomeJob::files_use, rule::unless_same),
-    field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)));
+    field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)),
+    field("going_back", &HomeJob::going_back));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

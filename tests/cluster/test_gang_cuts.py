@@ -60,11 +60,11 @@ while True:
 class Ring:
     """Three components that count to each other."""
 
-    def __init__(self, market, tmp_path):
+    def __init__(self, market, tmp_path, *options):
         self.market, self.mark = market, tmp_path / "mark"
         (tmp_path / "ring.py").write_text(RING)
-        self.srun = market.srun("-p", "40", "-N", "3", "/usr/bin/python3", tmp_path / "ring.py",
-                                self.mark)
+        self.srun = market.srun("-p", "40", "-N", "3", *options, "/usr/bin/python3",
+                                tmp_path / "ring.py", self.mark)
         self.first = self.srun.said(r"^srun: job ([^ :]+)")[1]
         self.goes_on()
 
@@ -96,12 +96,15 @@ class Ring:
         for j in self.jobs():
             self.market.tool("marketctl", "release", j["id"], check=False)
 
-    def cuts(self, component=0):
-        """The steps of its story that are freezes at one cut."""
-        steps = json.loads(self.market.tool("marketctl", "--json", "job",
-                                            self.jobs()[component]["id"],
-                                            "--story").stdout)["steps"]
-        return [s for s in steps if s["step"] == "frozen" and s.get("components") == 3]
+    def story(self, component):
+        return json.loads(self.market.tool("marketctl", "--json", "job",
+                                           self.jobs()[component]["id"],
+                                           "--story").stdout)["steps"]
+
+    def cuts(self, component=0, step="frozen"):
+        """The steps of its story that were made at one cut."""
+        return [s for s in self.story(component) if s["step"] == step
+                and s.get("components") == 3]
 
     def end(self):
         """Each has found all numbers in order so far, or they would have ended."""
@@ -146,6 +149,25 @@ def test_whoever_dies_in_a_cut_the_gang_is_frozen_as_a_whole_or_goes_on(two_cpus
         ring.release()
         ring.until_all("run")
         ring.goes_on()
+    ring.end()
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_lost_component_takes_its_gang_back_to_one_cut(two_cpus, market, tmp_path, lost):
+    ring = Ring(market, tmp_path, "--checkpoint-every", "1s")
+    for times in (1, 2):
+        saved = ring.cuts(lost, "checkpoint")[-1:]
+        until("a checkpoint of all",
+              lambda: ring.cuts(lost, "checkpoint")[-1:] not in ([], saved))
+        job = ring.jobs()[lost]
+        for pid in sorted(p for _, _, pids in market.capsules(job["id"], job["where"])
+                          for p in pids)[:1]:  # PID 1 of its capsule
+            os.kill(pid, signal.SIGKILL)
+        until("all have gone back", lambda: all(
+            sum(s["step"] == "went_back" for s in ring.story(n)) == times for n in range(3)))
+        ring.until_all("run")
+        ring.goes_on()
+    print("stopped within", [c["skew_ms"] for c in ring.cuts(0, "checkpoint")], "ms")
     ring.end()
 
 

@@ -123,7 +123,6 @@ void Cluster::submit_job() {
 
 // All at once: what srun sends one after the other.
 void Cluster::submit_gang(Node& n, Submission s) {
-    s.spec.restart = false;
     s.group.components = static_cast<uint32_t>(size_.components);
     const bool lacks = rng_.chance(0.2);
     home_step(n, [&](Home& h, home::Outputs& out) {
@@ -148,8 +147,47 @@ void Cluster::check_gang(const HomeJob& job) {
     if (!HomeGangs::is_component(job)) return;
     Truth& t = world_.truths[job.id];
     if (job.cancelled || job.why.code == CauseCode::components_not_started) t.cancelled = true;
-    if (job.spec.hold && t.ran) world_.fail(job.id, "has run, and is not released");
+    if (job.spec.hold && t.ran && !job.splice.due)
+        world_.fail(job.id, "has run, and is not released");
     check_cut(job);
+    check_set(job);
+    if (job.going_back) check_back(job);
+}
+
+// It is ended, since another of its gang is lost for certain: nobody goes back for less.
+void Cluster::check_back(const HomeJob& job) {
+    const auto& jobs = node(job.id.home).home->jobs();
+    const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
+        const HomeJob& one = entry.second;
+        const Truth& t = world_.truths[one.id];
+        return one.group.gang == job.group.gang && one.id != job.id &&
+               (t.destroyed || t.went_back || one.splice.due);
+    });
+    if (!any) world_.fail(job.id, "is to go back, and nobody of its gang is lost");
+    world_.truths[job.id].destroyed = true;
+}
+
+// The checkpoints of a gang are of one set: what they were made of once stood together. Who is back
+// at it goes on with the others.
+void Cluster::check_set(const HomeJob& job) {
+    const Node& home = node(job.id.home);
+    const auto before = home_record(home, job.id);
+    const bool is_new = job.checkpoint.epoch.n > 0 && job.phase != JobPhase::finished &&
+                        (!before || before->checkpoint.epoch != job.checkpoint.epoch);
+    if (!is_new || HomeGangs::is_optional(job)) return;
+    Nanos from, until = Nanos::never();
+    for (const auto& [seq, one] : home.home->jobs()) {
+        const bool of_it = one.group.gang == job.group.gang && !HomeGangs::is_optional(one);
+        if (!of_it || one.phase == JobPhase::finished) continue;
+        const Image* image =
+            world_.complete_image({one.checkpoint.at.node, {one.id, one.checkpoint.epoch}});
+        if (!image) return world_.fail(one.id, "has no checkpoint, and others of its gang have");
+        from = std::max(from, image->stood_from);
+        until = std::min(until, image->stood_until);
+    }
+    ++counts_.sets;
+    if (from > until)
+        world_.fail(job.id, "has a checkpoint at which not all of its gang stood together");
 }
 
 // A component is frozen with its gang, or thaws with it: as its home writes that down, it must be
@@ -186,7 +224,7 @@ void Cluster::check_cut(const HomeJob& job) {
 void Cluster::check_released(const JobId& id) {
     const Node& home = node(id.home);
     const auto own = home_record(home, id);
-    if (!own || !HomeGangs::is_component(*own)) return;
+    if (!own || !HomeGangs::is_component(*own) || own->going_back) return;  // it is ended anyway
     ++counts_.released;
     for (const HomeJob& one : home_records(home))
         if (one.group.gang == own->group.gang && one.spec.hold && !one.cancelled &&

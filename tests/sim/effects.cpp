@@ -102,6 +102,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::go_on:
             return stage(name, key, t, delay, [=, this] {
                 thaw(at);
+                if (const auto image = world_.images.find(at); image != world_.images.end())
+                    image->second.stood_until = now_;
                 tell_guest(name, key, t, guest::DumpUndone{});
             });
         case What::make_place:

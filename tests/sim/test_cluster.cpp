@@ -54,10 +54,10 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
 }
 END_TEST
 
-// Gangs of three: see Cluster::check_released and check_cut.
+// Gangs of three: see Cluster::check_released, check_cut, check_set and check_back.
 START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
     const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
-    uint64_t released = 0, crashes = 0, cut = 0, thawed = 0;
+    uint64_t released = 0, crashes = 0, cut = 0, thawed = 0, sets = 0;
     for (uint64_t seed = first; seed < first + seeds; ++seed) {
         Cluster cluster(seed, Mutation::none, false, {0, 0, 3});
         const std::string failure = cluster.run();
@@ -67,10 +67,12 @@ START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
         crashes += cluster.counts().crashes;
         cut += cluster.counts().cut;
         thawed += cluster.counts().thawed;
+        sets += cluster.counts().sets;
     }
     ck_assert_uint_gt(released, seeds);
     ck_assert_uint_gt(cut, seeds);
     ck_assert_uint_gt(thawed, seeds);
+    ck_assert_uint_gt(sets, seeds);
     ck_assert_uint_gt(crashes, seeds / 10);
 }
 END_TEST

@@ -100,8 +100,10 @@ void World::pause(const At& at, Nanos now, bool on) {
 }
 
 void World::make_image(const At& at, Nanos now, bool complete) {
-    images[at] = {complete, progress(capsules[at], now), false, MoveForm::stop_and_copy, {}, {}, 0,
-                  0};
+    Image& image = images[at] = {};
+    image.complete = complete;
+    image.progress = progress(capsules[at], now);
+    image.stood_from = now;
 }
 
 void World::restore(const At& at, const Image& image) {

@@ -59,6 +59,8 @@ struct Image {
     NodeName source;
     GuestKey source_key;
     uint64_t source_life = 0, source_token = 0;
+    // What it was made of stood, from then until then.
+    Nanos stood_from = {}, stood_until = Nanos::never();
 };
 
 // What is true of one job.

@@ -88,11 +88,6 @@ START_TEST(what_cannot_be_a_component_is_refused_in_one_line) {
     ck_assert_text(g.refused(Gang::component(1, 3, 9)),
                    "there is no job n1.9 of several components of yours here");
     Submission s = Gang::component(0, 2);
-    s.spec.restart = true;
-    ck_assert_text(g.refused(s),
-                   "a job of several components has no checkpoints yet, and does not "
-                   "begin anew by itself");
-    s = Gang::component(0, 2);
     s.terms.strategy = "patient";
     ck_assert_text(g.refused(s), "a job of several components bids its price: it has no strategy");
     s = Gang::component(0, 2);

@@ -114,7 +114,7 @@ START_TEST(when_a_lease_is_over_the_node_counts_as_lost_if_there_is_something_to
     HomeJob job = leased(rig);
     job.spec.restart = true;
     rig.now = leases.due(job) + s(1);
-    const Cause over = leases.over(job, rig.turn());
+    const Cause over = leases.over(job, true, rig.turn());
     ck_assert_text(over, "node n2 was not heard from for 83 s");
     ck_assert(over.code == CauseCode::node_not_heard);
     ck_assert_text(rig.text(), "");
@@ -132,7 +132,7 @@ START_TEST(else_it_is_its_nodes_alone_which_is_said_once_until_it_is_heard_again
     leases.begin(rig.now);
     HomeJob job = leased(rig);
     rig.now = leases.due(job);
-    ck_assert_text(leases.over(job, rig.turn()), "");
+    ck_assert_text(leases.over(job, false, rig.turn()), "");
     ck_assert_text(rig.text(), "P");
     ck_assert_int_eq(rig.reports(), 1);
     ck_assert(!HomeClock::runs(job));

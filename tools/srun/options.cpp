@@ -520,7 +520,6 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
 std::string gang_conflict(const SrunOptions& o) {
     if (o.components == 0) return {};
     if (!o.array.empty() || !o.after.empty()) return "--array or --after";
-    if (o.restart || o.checkpoint_every.ns > 0) return "--restart or --checkpoint-every";
     if (o.files_snapshot) return "--files-snapshot";
     if (o.terms.pace || !(o.terms.strategy.empty() || o.terms.strategy == "truthful"))
         return "--pace or a strategy";

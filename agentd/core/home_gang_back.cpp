@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Home: one component is lost, and its whole gang goes back to its checkpoint, or begins anew
+// (docs/gangs.md). The one that is lost goes back at once. In the same write the others are to go
+// back (`going_back`): each is ended, and goes back when it is gone for certain. Nobody of the gang
+// runs again before all have gone back: they thaw as one.
+#include <algorithm>
+#include <utility>
+
+#include "agentd/core/home.hpp"
+
+namespace souk {
+
+using namespace home;
+
+Cause Home::all_go_back() {
+    return {CauseCode::goes_back, "another component of the job is lost, and all go back"};
+}
+
+// A checkpoint is of all that are required and had not ended. Without one they begin anew, if their
+// user has said so and none of them has ended.
+bool Home::may_go_back(const HomeJob& job) const {
+    if (job.going_back) return true;
+    const bool alone = !HomeGangs::is_component(job) || HomeGangs::is_optional(job);
+    if (alone) return job.checkpoint.epoch.n > 0 || job.spec.restart;
+    bool saved = true, all = true;
+    for (const uint64_t seq : gangs_.all_of(job)) {
+        const HomeJob* const one = find({node_, seq});
+        if (one && HomeGangs::is_optional(*one)) continue;
+        if (!one || one->phase == JobPhase::finished)
+            all = false;
+        else
+            saved = saved && one->checkpoint.epoch.n > 0;
+    }
+    return saved || (all && job.spec.restart);
+}
+
+void Home::others_go_back(HomeJob& job, const HomeTurn& turn) {
+    if (!HomeGangs::is_component(job) || HomeGangs::is_optional(job)) return;
+    const bool anew = job.checkpoint.epoch.n == 0;
+    if (anew) drop_set(job, turn);
+    std::vector<uint64_t> told;
+    for (const uint64_t seq : gangs_.others_of(job)) {
+        HomeJob* const one = records_.find({node_, seq});
+        if (!one || one->phase == JobPhase::finished || one->cancelled || one->going_back) continue;
+        const bool waits = one->phase == JobPhase::waiting;
+        if (waits && (!anew || HomeGangs::is_optional(*one))) continue;
+        // What has not begun is to be held again until all are ready.
+        (waits ? one->spec.hold : one->going_back) = true;
+        turn.persist(*one);
+        told.push_back(seq);
+    }
+    for (const uint64_t seq : told) {
+        const Reindex indexed(*this, seq);
+        HomeJob& one = records_.at(seq);
+        if (!one.going_back || one.phase == JobPhase::finished) continue;
+        if (cuts_.member(one))  // and comes back here
+            give_up_cut(one, nullptr, all_go_back(), turn);
+        else if (HomeMoves::is_undecided(one))
+            conclude(one, moves_.abort(one, {}, all_go_back(), turn), turn);
+        else
+            (void)goes_on_back(one, turn);
+    }
+}
+
+// Of one that is to go back. False: it has nothing to go back from. What is under way ends first,
+// and that end comes back here.
+bool Home::goes_on_back(HomeJob& job, const HomeTurn& turn) {
+    const bool is_it = job.phase == JobPhase::frozen && !job.in_place &&
+                       HomeCheckpoints::is_whole(job, job.at.node, job.epoch);
+    if (job.phase == JobPhase::starting && job.spec.hold)  // no byte of it has run
+        HomeRuns::take_back(job, all_go_back(), turn);
+    if (is_it || job.phase == JobPhase::waiting) {
+        job.going_back = false;
+        if (!is_it && !HomeGangs::is_optional(job)) job.spec.hold = true;  // until all are ready
+        turn.persist(job);
+        return false;
+    }
+    if (job.step != MoveStep::none || job.phase == JobPhase::freezing) return true;
+    if (job.phase == JobPhase::frozen && !job.in_place)
+        is_back(job, all_go_back(), turn);
+    else
+        turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
+    return true;
+}
+
+// What ran of it is gone, for certain.
+void Home::is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
+    job.going_back = false;
+    HomeClock::stop(job, turn.now);
+    checkpoints_.end_saving(job, turn);
+    HomeMoves::drop_candidate(job, turn);
+    cuts_.leave(job);
+    cuts_.goes_on_no_more(job.id.seq);
+    if (job.checkpoint.epoch.n == 0 && HomeGangs::is_component(job)) {
+        job.spec.hold = true;  // as when it was submitted
+        job.group.tries = 0;
+    }
+    job.in_place = false;
+    HomeCheckpoints::go_back(job, why, turn);
+    runs_.went_back(job);
+    expels_.leaves(job);
+    checkpoints_.disarm(job);
+    others_go_back(job, turn);
+    steady(job, turn);
+    // Who is held has waited for this one, too.
+    for (const uint64_t seq : gangs_.others_of(job)) {
+        HomeJob* const one = records_.find({node_, seq});
+        if (one && one->cut == CutStep::held) return thaw_if_all_held(*one, turn);
+        if (one && gangs_.is_held(*one)) return release_if_all_held(*one, turn);
+    }
+}
+
+// What still says that it runs, or stands, did not hear that it is to end.
+bool Home::is_ended_again(const HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
+    if (!job.going_back || job.phase == JobPhase::freezing) return false;
+    switch (e.state) {
+        case GuestState::running:
+        case GuestState::dump_ready:
+        case GuestState::dumping:
+        case GuestState::shipped:
+        case GuestState::retained:
+        case GuestState::filling:
+            turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
+            return true;
+        default: return false;
+    }
+}
+
+}  // namespace souk

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Checkpoints of a whole gang, made at one cut, and how it goes back to one.
+#include "agentd/core/home_sets.hpp"
+
+#include "tests/unit/gang_rig.hpp"
+
+using namespace souk;
+using namespace souk::unit;
+
+namespace {
+
+// Components n1.1 to n1.N run, each on a node of its own from n2 on, and are saved each 10 s.
+struct Sets : Gang {
+    uint32_t of = 0;
+
+    static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
+    Sets& begin(uint32_t components, bool saved = true, bool restart = false) {
+        of = components;
+        for (uint32_t i = 0; i < of; ++i) {
+            Submission s = component(i, of);
+            if (saved) s.spec.checkpoint_every = Nanos::from_s(10);
+            s.spec.restart = restart;
+            ck_assert_text(refused(std::move(s)), "");
+        }
+        start();
+        return *this;
+    }
+    void start() {
+        for (uint32_t i = 1; i <= of; ++i) run(i, node(i).c_str());
+        all(GuestState::held);
+        all(GuestState::running);
+    }
+    Sets& all(GuestState state) {
+        for (uint32_t i = 1; i <= of; ++i) says(i, state);
+        return *this;
+    }
+    Sets& says(uint64_t seq, GuestState state, const char* why = "") {
+        GuestEvent e;
+        e.id = {"n1", seq};
+        e.epoch = job(seq).epoch;
+        e.state = state;
+        e.why = why;
+        e.all_stand = state == GuestState::dumping;
+        if (state == GuestState::shipped) e.held_for = job(seq).saving.epoch;
+        out.clear();
+        h.guest_event(job(seq).at.node, e, now, out);
+        return *this;
+    }
+    // What this node says of the place for its image.
+    Sets& place(uint64_t seq, GuestState state) {
+        said(seq, "n1", job(seq).saving.epoch.n, state);
+        return *this;
+    }
+    Sets& after_s(int64_t s) {
+        now += Nanos::from_s(s);
+        out.clear();
+        (void)h.tick(now, out);
+        return *this;
+    }
+    Sets& ready() {
+        for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::prepared);
+        for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::dump_ready);
+        return *this;
+    }
+    Sets& whole() {
+        after_s(10).ready();
+        for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::shipped);
+        for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::running);
+        for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::frozen);
+        return *this;
+    }
+    // To whom that word goes; *: with the others.
+    std::string words(GuestVerb verb) const {
+        std::string s;
+        for (const auto& o : out)
+            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
+                s += (s.empty() ? "" : " ") + g->peer.node +
+                     (g->command.cut == Cut::checkpoint ? "*" : "");
+        return s;
+    }
+    std::string checkpoints() const {
+        std::string s;
+        for (uint32_t i = 1; i <= of; ++i)
+            s += (i > 1 ? " " : "") + std::to_string(job(i).checkpoint.epoch.n);
+        return s;
+    }
+};
+
+}  // namespace
+
+START_TEST(all_stand_together_before_one_goes_on_and_one_write_makes_them_a_checkpoint) {
+    Sets g;
+    g.begin(3).after_s(10);
+    ck_assert_text(g.words(GuestVerb::keep), "n1 n1 n1");
+    ck_assert_text(g.words(GuestVerb::prepare_dump), "n2* n3* n4*");
+    for (uint32_t i = 1; i <= 3; ++i) g.place(i, GuestState::prepared);
+    ck_assert_text(g.text(), "");
+    g.says(1, GuestState::dump_ready).says(3, GuestState::dump_ready);
+    ck_assert_text(g.text(), "");
+    g.says(2, GuestState::dump_ready);
+    ck_assert_text(g.words(GuestVerb::checkpoint), "n2* n3* n4*");
+    g.says(3, GuestState::dumping);
+    g.now += Nanos::from_ms(4);
+    g.says(1, GuestState::dumping).says(2, GuestState::dumping);
+    g.says(1, GuestState::shipped).says(2, GuestState::shipped);
+    ck_assert_text(g.words(GuestVerb::checkpoint), "");
+    g.says(3, GuestState::shipped);
+    ck_assert_text(g.words(GuestVerb::checkpoint), "n2 n3 n4");
+    ck_assert_text(g.says(2, GuestState::shipped).words(GuestVerb::checkpoint), "n3");  // was lost
+    g.all(GuestState::running);
+    g.place(1, GuestState::frozen).place(2, GuestState::frozen);
+    ck_assert_text(g.checkpoints(), "0 0 0");
+    g.place(3, GuestState::frozen);
+    ck_assert_text(g.checkpoints(), "2 2 2");
+    const StoryStep& last = g.job(2).story.steps().back();
+    ck_assert(last.what == StoryStep::What::checkpoint);
+    ck_assert_uint_eq(last.components, 3);
+    ck_assert_int_eq(last.skew.ns, Nanos::from_ms(4).ns);
+    ck_assert_text(g.whole().checkpoints(), "3 3 3");  // and the ones before are dropped
+    ck_assert_text(g.phases(3), "running running running");
+}
+END_TEST
+
+START_TEST(one_that_cannot_be_saved_lets_all_go_on_with_the_checkpoint_of_before) {
+    Sets g;
+    g.begin(3).whole().after_s(10).ready();
+    g.says(1, GuestState::shipped).says(2, GuestState::shipped);
+    g.says(3, GuestState::running, "the dump failed");
+    ck_assert_text(g.words(GuestVerb::resume), "n2 n3 n4");
+    for (uint32_t i = 1; i <= 3; ++i) ck_assert_uint_eq(g.job(i).saving.epoch.n, 0);
+    ck_assert_text(g.checkpoints(), "2 2 2");
+    g.all(GuestState::running);
+    ck_assert_text(g.after_s(10).words(GuestVerb::prepare_dump), "n2* n3* n4*");
+    // An order of one goes first.
+    Order o;
+    o.id = {"n1", 2};
+    o.seq = ++g.order_seq;
+    o.node = "n9";
+    o.address = "n9:1";
+    g.out.clear();
+    g.h.order(o, g.now, g.out);
+    ck_assert_text(g.words(GuestVerb::resume), "n2 n3 n4");
+    ck_assert_text(g.words(GuestVerb::prepare_dump), "n3");
+    // While one is on its way nothing is saved.
+    ck_assert_text(g.after_s(12).words(GuestVerb::keep), "");
+    Gang back = g.again(3);
+    for (uint32_t i = 1; i <= 3; ++i) ck_assert_uint_eq(back.job(i).checkpoint.epoch.n, 2);
+    Sets late;
+    late.begin(2).after_s(10).says(1, GuestState::dump_ready).after_s(61);
+    ck_assert_text(late.words(GuestVerb::resume), "n2 n3");
+}
+END_TEST
+
+START_TEST(a_home_that_comes_back_gives_up_what_is_not_whole) {
+    Sets g;
+    g.begin(2).after_s(10).ready();
+    g.says(1, GuestState::shipped);
+    Gang back = g.again(2);
+    for (uint32_t i = 1; i <= 2; ++i) {
+        ck_assert_uint_eq(back.job(i).saving.epoch.n, 0);
+        ck_assert(back.job(i).phase == JobPhase::running);
+    }
+    ck_assert(back.text().find("resume n2.1") != std::string::npos);
+}
+END_TEST
+
+START_TEST(a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back) {
+    Sets g;
+    g.begin(3).whole();
+    g.says(2, GuestState::killed, "its node has it no more");
+    ck_assert_text(g.phases(3), "running frozen running");
+    ck_assert_text(g.words(GuestVerb::kill), "n3 n2 n4");
+    ck_assert(g.job(1).going_back && !g.job(2).going_back && g.job(3).going_back);
+    ck_assert_uint_eq(g.job(2).epoch.n, 2);
+    // What has not heard it is told again; an order waits.
+    ck_assert_text(g.says(1, GuestState::running).words(GuestVerb::kill), "n2");
+    ck_assert_text(g.run(3, "n9").text(), "");
+    // As it is on disk, so it goes on.
+    Gang restarted = g.again(3);
+    ck_assert(restarted.text().find("kill n2.1") != std::string::npos);
+    g.says(1, GuestState::killed);
+    ck_assert_text(g.phases(3), "frozen frozen running");
+    g.says(3, GuestState::exited);  // that end is after what it goes back to
+    ck_assert(g.job(3).phase != JobPhase::finished && !g.job(3).going_back);
+    ck_assert_text(g.checkpoints(), "2 2 2");
+    ck_assert_uint_eq(g.job(3).last_epoch.n > 2, true);  // its order has waited, and it thaws
+}
+END_TEST
+
+START_TEST(a_thaw_waits_for_who_still_goes_back) {
+    Sets g;
+    g.begin(2).whole();
+    g.says(2, GuestState::killed);
+    const uint64_t spliced[2] = {0, 0};
+    g.h.spliced({"n1", 2}, spliced, 0, "", g.now, g.out);
+    g.run(2, "n5");
+    g.said(2, "n5", g.job(2).to_epoch.n, GuestState::prepared);
+    g.said(2, "n5", g.job(2).to_epoch.n, GuestState::held);
+    ck_assert(g.job(2).phase == JobPhase::thawing && g.job(2).cut == CutStep::held);
+    ck_assert_text(g.words(GuestVerb::release), "");
+    g.says(1, GuestState::killed);
+    ck_assert_text(g.phases(2), "frozen frozen");  // the thaw of one alone is taken back
+}
+END_TEST
+
+START_TEST(without_a_checkpoint_all_begin_anew_or_all_end) {
+    Sets g;
+    g.begin(2, false);
+    g.says(2, GuestState::killed, "lost");
+    ck_assert(g.job(2).phase == JobPhase::finished && g.job(1).cancelled);
+    Sets anew;
+    anew.begin(2, false, true);
+    anew.says(2, GuestState::killed, "lost");
+    ck_assert_text(anew.phases(2), "running waiting");
+    anew.says(1, GuestState::killed);
+    ck_assert_text(anew.phases(2), "waiting waiting");
+    ck_assert(anew.job(1).spec.hold && anew.job(2).spec.hold);  // held until all are ready again
+    const uint64_t none[2] = {0, 0};
+    for (uint32_t i = 1; i <= 2; ++i) anew.h.spliced({"n1", i}, none, 0, "", anew.now, anew.out);
+    anew.start();
+    ck_assert_text(anew.phases(2), "running running");
+    // One has ended: its work would be missing.
+    Sets ended;
+    ended.begin(3).whole();
+    ended.says(3, GuestState::exited);
+    ck_assert_text(ended.checkpoints(), "0 0 0");
+    ended.says(2, GuestState::killed, "lost");
+    ck_assert(ended.job(2).phase == JobPhase::finished);
+}
+END_TEST
+
+START_TEST(components_agree_on_how_they_go_back) {
+    Gang g;
+    ck_assert_text(g.refused(Gang::component(0, 2)), "");
+    Submission s = Gang::component(1, 2);
+    s.spec.restart = true;
+    ck_assert_text(g.refused(s),
+                   "the components of job n1.1 do not agree on their checkpoints, or on whether "
+                   "they begin anew");
+}
+END_TEST
+
+UNIT_SUITE(home_sets, all_stand_together_before_one_goes_on_and_one_write_makes_them_a_checkpoint,
+           one_that_cannot_be_saved_lets_all_go_on_with_the_checkpoint_of_before,
+           a_home_that_comes_back_gives_up_what_is_not_whole,
+           a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back,
+           a_thaw_waits_for_who_still_goes_back, without_a_checkpoint_all_begin_anew_or_all_end,
+           components_agree_on_how_they_go_back);
