@@ -99,9 +99,8 @@ START_TEST(a_gang_of_which_one_stands_where_it_is_goes_on_there_as_a_whole) {
     for (const int64_t memory : {100, 500, 1'000}) {
         World w;
         three(w);
-        const auto all = gang(w, "n1", 40, 3, 1, Nanos::never(), UINT32_MAX, [&](JobReport& r) {
-            r.terms.memory_mb = memory;
-        });
+        const auto all = gang(w, "n1", 40, 3, 1, Nanos::never(), UINT32_MAX,
+                              [&](JobReport& r) { r.terms.memory_mb = memory; });
         w.run_for(s(2));
         ck_assert_msg(where(w, all).find("waiting") == std::string::npos, "%s",
                       where(w, all).c_str());
