@@ -31,18 +31,25 @@ Status AheadWrites::answer(uint32_t n, int error) {
     return {};
 }
 
-// An error is forgotten when the kernel has it, not before.
-Result<bool> AheadWrites::settles(uint32_t n) {
+// An error is forgotten when the kernel has it, not before; and if it is the job that has asked.
+// Of who asks the kernel says the pid in the capsule: 0 outside of it, where agentd copies
+// descriptors. CRIU is inside, and closes its copies while the job's own are open: the release of
+// the file forgets what its close was told.
+void AheadWrites::heard(const fuse_in_header& h, uint64_t fh, int64_t now_ns) {
+    if (h.pid == 0 || (h.opcode == FUSE_FLUSH && now_ns < copied_until_ns_)) return;
+    writes_.heard(h.nodeid, fh);
+}
+
+Result<bool> AheadWrites::settles(uint32_t n, int64_t now_ns) {
     const ByteView whole(slots_.data(n), slots_.at(n).bytes);
     const fuse_in_header h = slots_.head(n);
     if (h.opcode != FUSE_SETATTR && h.opcode != FUSE_WRITE) made_.asked(whole);
     const auto fh = h.opcode == FUSE_SETATTR ? std::nullopt : open_file_of(whole);
     if (!fh) return false;
-    const bool outside = h.pid == 0;  // of the capsule: it copies descriptors, and hears no errors
     switch (h.opcode) {
         case FUSE_RELEASE: writes_.closed(h.nodeid, *fh); return false;
         case FUSE_FLUSH:
-            if (outside) {
+            if (h.pid == 0) {
                 TRY(answer(n, 0));
                 return true;
             }
@@ -57,7 +64,7 @@ Result<bool> AheadWrites::settles(uint32_t n) {
     const int error =
         h.opcode == FUSE_FSYNC ? writes_.error_of(h.nodeid) : writes_.error(h.nodeid, *fh);
     TRY(answer(n, error));
-    if (!outside) writes_.heard(h.nodeid, *fh);
+    heard(h, *fh, now_ns);
     return true;
 }
 
@@ -125,11 +132,10 @@ Bytes AheadWrites::as_told(uint32_t n, ByteView answer) {
     return bytes;
 }
 
-void AheadWrites::told(uint32_t n, const Bytes& answer) {
+void AheadWrites::told(uint32_t n, const Bytes& answer, int64_t now_ns) {
     const fuse_in_header h = slots_.head(n);
-    if (answer.empty() || (h.opcode != FUSE_FSYNC && h.opcode != FUSE_FLUSH) || h.pid == 0) return;
-    if (const auto fh = open_file_of({slots_.data(n), slots_.at(n).bytes}))
-        writes_.heard(h.nodeid, *fh);
+    if (answer.empty() || (h.opcode != FUSE_FSYNC && h.opcode != FUSE_FLUSH)) return;
+    if (const auto fh = open_file_of({slots_.data(n), slots_.at(n).bytes})) heard(h, *fh, now_ns);
 }
 
 void AheadWrites::ask(Fd who) {

@@ -4,6 +4,8 @@
 // closes, and who asks whether all is at home. Owned by the client.
 #pragma once
 
+#include <linux/fuse.h>
+
 #include <functional>
 #include <vector>
 
@@ -31,7 +33,7 @@ class AheadWrites {
     Status begin();
     // A request that needs no answer of the home: an error is told, or a close has nothing to wait
     // for. The slot is free then.
-    Result<bool> settles(uint32_t n);
+    Result<bool> settles(uint32_t n, int64_t now_ns);
     // A request that is taken and queued; `connected`: its home is there.
     Status taken(uint32_t n, int64_t now_ns, bool connected);
     // The home's answer to a write that has its answer already. The slot is free then.
@@ -39,21 +41,26 @@ class AheadWrites {
     // The home's answer to another request as its kernel gets it; empty: as it is.
     Bytes as_told(uint32_t n, ByteView answer);
     // The kernel has that.
-    void told(uint32_t n, const Bytes& answer);
+    void told(uint32_t n, const Bytes& answer, int64_t now_ns);
 
     // One byte is written there when all writes so far are at home: `d`, or `e` if the home has
     // refused one and its job has not heard yet.
     void ask(Fd who);
     void tell();
     bool any_under_way() const { return writes_.any_under_way(); }
+    // From now on for a while CRIU, a process of the capsule too, may copy descriptors and close
+    // the copies: it is told what the job then is told once more.
+    void copied(int64_t now_ns) { copied_until_ns_ = now_ns + copied_ns; }
 
   private:
+    static constexpr int64_t copied_ns = 600'000'000'000;  // longer than a dump takes
     static constexpr size_t asked_max = 16;
     struct Asked {
         Fd who;
         uint64_t seq;
     };
     Status answer(uint32_t n, int error);
+    void heard(const fuse_in_header& asked, uint64_t fh, int64_t now_ns);
     Bytes answer_ahead(uint32_t n, int64_t now_ns, bool connected);
 
     Slots& slots_;
@@ -64,6 +71,7 @@ class AheadWrites {
     const uint64_t from_before_;  // up to that number a client before has taken them
     MadeFiles made_;
     std::vector<Asked> asked_;
+    int64_t copied_until_ns_ = 0;
 };
 
 }  // namespace souk::files

@@ -168,7 +168,7 @@ Status Client::take_request(uint32_t n, size_t bytes) {
         return refuse(h.unique, 0);
     }
     const ByteView whole(slots_.data(n), bytes);
-    TRY_ASSIGN(const bool settled, writes_.settles(n));
+    TRY_ASSIGN(const bool settled, writes_.settles(n, now_ns()));
     if (settled) return {};
     if (unsynced_.is_synced(whole)) return slots_.drop(n), refuse(h.unique, 0);
     if (grants_nothing(h.opcode)) {
@@ -272,7 +272,7 @@ Status Client::answered(const Talk::Message& message) {
         if (::write(options_.fuse, told.data(), told.size()) < 0) {
             TRY(not_taken(errno, asked, message.body));
         } else {
-            writes_.told(n, other);
+            writes_.told(n, other, now_ns());
         }
     }
     if (dropped && asked.opcode == FUSE_GETATTR && asked.unique == 0)  // renew
@@ -307,6 +307,7 @@ Status Client::hear_keeper() {
         writes_.ask(std::move((*received)->descriptors[0]));
         return {};
     }
+    if (word == 'n') writes_.copied(now_ns());
     if (word == 'n' || word == 'o') {
         expected_.begin((*received)->descriptors[0], word == 'o');
         return {};
@@ -354,6 +355,7 @@ void Client::close_unwanted() {
 Status Client::run() {
     (void)::fcntl(options_.fuse, F_SETFL, O_NONBLOCK);
     TRY(writes_.begin());
+    if (slots_.used()) writes_.copied(now_ns());  // a client before may have heard of a dump
     while (!ended_) {
         expected_.ask(now_ns());
         const bool late = signal_waits(), room = slots_.find_free() >= 0;

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
+#include "market/core/use_check.hpp"
+
 namespace souk::market::bill {
 namespace {
-// A home's clock and the market's reckoning differ by what messages take. A sum that falls short by
-// more is that of a home that restarted and forgot a stretch.
-constexpr Nanos clock_tolerance = Nanos::from_s(2);
 // A receipt holds one price if that lasts for so long; a job that runs on has one at least so
 // often.
 constexpr Nanos receipt_min = Nanos::from_s(10), receipt_max = Nanos::from_s(3'600);
@@ -108,7 +107,8 @@ Reading read(Job& job, const JobReport& before, Nanos ran) {
     const bool running = r.phase == JobPhase::running;
     const bool complete = stopped || (running && (r.stands || r.epoch != before.epoch));
     Nanos sum = r.stats.run_time + record.skew;
-    if (complete && sum + clock_tolerance < ran) {
+    // A sum that falls short by more is that of a home that restarted and forgot a stretch.
+    if (complete && sum + use_check::clock_tolerance < ran) {
         record.skew = ran - r.stats.run_time;
         sum = ran;
     }
@@ -123,7 +123,7 @@ std::optional<Nanos> share_of_former(const Job& job, Nanos total) {
                          r.phase == JobPhase::finished;
     if (!has_run || r.stay_run.ns < 0 || r.where.empty() || r.where == record.payee)
         return std::nullopt;
-    return std::clamp(r.stay_run + record.skew, record.billed, std::max(record.billed, total));
+    return use_check::end_of_newest(record, r.stay_run + record.skew, total);
 }
 
 }  // namespace souk::market::bill

@@ -117,8 +117,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
     if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending = nullptr;
-    // a home that does not know it any more says no user
-    if (job.record.report.uid != before.uid) {
+    if (job.record.report.uid != before.uid) {  // its home does not know it any more
         job.record.report.uid = before.uid;
         job.record.report.user = before.user;
     }
@@ -156,7 +155,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
             job.record.hold = Hold::at_node;
             job.record.hold_node = report.where;
         }
-        // A report from before a freeze that is decided says "running" too.
+        // One from before a freeze that is decided says "running" too.
         if (solver_.place(job.key).n != 0) job.displaced = false;
     }
     claim(job);

@@ -193,7 +193,7 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
         account_until(job, *former, now);
         use_check::begins(record, r.where, r.epoch);
     }
-    job.run_base = account_until(job, total, now);
+    job.run_base = account_until(job, std::max(total, use_check::least(record)), now);
     if (complete && !(came && running && !r.stands)) close_tab(job, now);
     record.report.terms = terms;
     job.run_since = running && !r.stands ? now : Nanos::never();

@@ -120,8 +120,10 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     if (const Node* const home = find_node(job.id().home);
         home && r.files.served && solver_.options().horizon.ns > 0)
         spec.files = traffic_of(r.files, home->key);
-    if (of_gang(job) && !r.only_node.empty()) {
-        const Node* const only = find_node(r.only_node);
+    // What stands where it is goes on only there. (To bar it elsewhere would bar its whole gang.)
+    const bool stays = Places::is_rooted(job) && find_node(r.where);
+    if (const NodeName& name = stays ? r.where : r.only_node; of_gang(job) && !name.empty()) {
+        const Node* const only = find_node(name);
         spec.only = only ? only->key : ProviderKey{UINT64_MAX};  // the market has forgotten it
     }
     // Of a gang, whose components bid and rank as one.

@@ -50,7 +50,20 @@ std::optional<Nanos> before_thaw(const JobRecord& r, Nanos total) {
         now.phase == JobPhase::thawing || now.where != r.stays.back().node ||
         now.epoch == r.stays.back().epoch || now.stay_run.ns < 0)
         return std::nullopt;
-    return std::clamp(now.stay_run + r.skew, r.billed, std::max(r.billed, total));
+    return end_of_newest(r, now.stay_run + r.skew, total);
+}
+
+Nanos end_of_newest(const JobRecord& r, Nanos said, Nanos total) {
+    Nanos back{};
+    if (!r.stays.empty()) {
+        const Stay& stay = r.stays.back();
+        back = std::clamp(stay.run - std::max(Nanos{}, stay.measured), Nanos{}, clock_tolerance);
+    }
+    return std::clamp(said, r.billed - back, std::max(r.billed, total));
+}
+
+Nanos least(const JobRecord& r) {
+    return r.billed - (r.stays.empty() ? r.billed : r.stays.back().run);
 }
 
 void charged(JobRecord& r, Nanos span, Money cost) {

@@ -24,6 +24,8 @@ constexpr Nanos tolerance(Nanos run) {
     return std::max(tolerance_min, Nanos{run.ns / 1'000 * tolerance_permille});
 }
 inline constexpr size_t stays_max = 64;
+// A home's sum of run time and the market's reckoning differ by what messages take: by so much.
+inline constexpr Nanos clock_tolerance = Nanos::from_s(2);
 
 // The most that a home's sum of run time can be. `ran`: what the market reckoned with until now;
 // `now`: Unix time.
@@ -36,6 +38,12 @@ void begins(JobRecord& r, const NodeName& node, Epoch epoch);
 // It was frozen, and goes on where it was: how much of the total is of the stay before. nullopt: it
 // has not.
 std::optional<Nanos> before_thaw(const JobRecord& r, Nanos total);
+// The run time at which the newest stay ended, where its home says that this was at `said` and has
+// run for `total` by now. What was charged beyond it is taken back from that stay, for which it was
+// charged: no more than two clocks differ by, than was charged, or than the place has not measured.
+Nanos end_of_newest(const JobRecord& r, Nanos said, Nanos total);
+// The least that can be charged for now: what other stays than the newest have earned is theirs.
+Nanos least(const JobRecord& r);
 // So much was charged (or taken back) for running at its newest stay.
 void charged(JobRecord& r, Nanos span, Money cost);
 // It runs there no more.

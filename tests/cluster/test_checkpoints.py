@@ -46,9 +46,8 @@ def lose(market, name, job):
     Absence."""
     kill_for_now(market, name)
     for _, _, pids in market.capsules(job.id, name):
-        for pid in pids:
-            if alive(pid):
-                os.kill(pid, signal.SIGKILL)
+        for pid in sorted(filter(alive, pids)):  # PID 1 first: else it tells of the others' end
+            os.kill(pid, signal.SIGKILL)
     until("its capsule is dead", lambda: not market.capsules(job.id, name))
     until("the market knows",
           lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])

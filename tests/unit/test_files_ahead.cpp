@@ -90,7 +90,7 @@ struct Fixture {
         in.write_flags = write_flags;
         const uint32_t n = take(FUSE_WRITE, in, size);
         const size_t before = told.size();
-        const auto settled = writes->settles(n);
+        const auto settled = writes->settles(n, now);
         ck_assert(settled.has_value());
         ahead = *settled;
         if (*settled) return n;
@@ -120,7 +120,7 @@ struct Fixture {
         fuse_release_in in{};
         in.fh = of;
         const uint32_t n = take(opcode, in, 0, pid);
-        const auto settled = writes->settles(n);
+        const auto settled = writes->settles(n, now);
         ck_assert(settled.has_value());
         if (*settled) return told.back().error;
         slots.take(n, now);
@@ -135,7 +135,7 @@ struct Fixture {
         Bytes answer;
         put(answer, fuse_out_header{sizeof(fuse_out_header), 0, unique});
         const Bytes other = writes->as_told(n, answer);
-        writes->told(n, other);
+        writes->told(n, other, now);
         slots.drop(n);
         if (other.empty()) return 0;
         fuse_out_header head{};
@@ -214,6 +214,25 @@ START_TEST(who_copies_a_descriptor_from_outside_waits_for_nothing_and_takes_no_e
     ck_assert_int_eq(f.asked_home(FUSE_FSYNC, fh, 0), EIO);
     ck_assert_int_eq(f.ask(FUSE_FLUSH), EIO);
     ck_assert_int_eq(f.ask(FUSE_FLUSH), 0);
+}
+END_TEST
+
+// A dump: CRIU, in the capsule, closes its copies before the job has closed anything.
+START_TEST(who_copies_a_descriptor_inside_takes_no_error_either) {
+    Fixture f;
+    f.answer(f.ahead(), ENOSPC);
+    f.now += 6000 * ms;
+    const uint32_t later = f.ahead(fh + 1);
+    f.writes->copied(f.now);
+    f.answer(later, EIO);
+    ck_assert_int_eq(f.ask(FUSE_FLUSH), ENOSPC);
+    ck_assert_int_eq(f.asked_home(FUSE_FLUSH, fh + 1), EIO);
+    ck_assert_int_eq(f.ask(FUSE_FLUSH, fh + 1), EIO);
+    ck_assert_int_eq(f.ask(FUSE_FLUSH), ENOSPC);  // the job's own
+    ck_assert_int_eq(f.ask(FUSE_RELEASE), -1);
+    ck_assert_int_eq(f.ask(FUSE_FLUSH), 0);
+    ck_assert_int_eq(f.ask(FUSE_FSYNC, fh + 1), EIO);
+    ck_assert_int_eq(f.ask(FUSE_FSYNC, fh + 1), -1);
 }
 END_TEST
 
@@ -396,7 +415,7 @@ uint32_t change(Fixture& f, const fuse_setattr_in& in, bool& ahead, uint32_t uid
     fuse_in_header head = f.slots.head(n);
     head.uid = uid;
     std::memcpy(f.slots.data(n), &head, sizeof head);
-    ck_assert(!*f.writes->settles(n));
+    ck_assert(!*f.writes->settles(n, f.now));
     f.slots.take(n, f.now);
     const size_t before = f.told.size();
     ck_assert(f.writes->taken(n, f.now, true).has_value());
@@ -465,7 +484,7 @@ START_TEST(what_changes_a_file_otherwise_ends_what_is_known_of_it) {
         fuse_release_in in{};
         in.fh = fh;
         const uint32_t n = f.take(opcode, in);
-        if (!*f.writes->settles(n)) {
+        if (!*f.writes->settles(n, f.now)) {
             f.slots.take(n, f.now);
             ck_assert(f.writes->taken(n, f.now, true).has_value());
         }
@@ -536,6 +555,7 @@ UNIT_SUITE(files_ahead, a_write_is_answered_ahead_and_its_close_waits_until_the_
            what_is_synced_with_each_write_or_closed_unheard_is_not_answered_ahead,
            an_error_is_told_once_to_what_comes_next_of_that_open_file,
            what_waited_for_the_home_is_told_what_came_meanwhile,
+           who_copies_a_descriptor_inside_takes_no_error_either,
            who_copies_a_descriptor_from_outside_waits_for_nothing_and_takes_no_error,
            errors_and_writes_outlive_the_client,
            a_write_that_is_not_whole_is_an_error_whatever_the_server_says,

@@ -95,6 +95,31 @@ START_TEST(a_gang_is_placed_when_all_of_it_is_known) {
 }
 END_TEST
 
+START_TEST(a_gang_of_which_one_stands_where_it_is_goes_on_there_as_a_whole) {
+    for (const int64_t memory : {100, 500, 1'000}) {
+        World w;
+        three(w);
+        const auto all = gang(w, "n1", 40, 3, 1, Nanos::never(), UINT32_MAX,
+                              [&](JobReport& r) { r.terms.memory_mb = memory; });
+        w.run_for(s(2));
+        ck_assert_msg(where(w, all).find("waiting") == std::string::npos, "%s",
+                      where(w, all).c_str());
+        const std::string before = w.where(all[1]);
+        ck_assert(w.market->freeze(all[1], true, 0).has_value());
+        w.becomes_immovable(all[1], "it cannot be dumped");
+        w.run_for(s(2));
+        for (const JobId& id : all) ck_assert(w.phase(id) == JobPhase::frozen);
+        ck_assert(w.jobs.at(all[1]).report.in_place);
+        ck_assert(w.market->release(all[1], 0).has_value());
+        w.run_for(s(5));
+        for (const JobId& id : all)
+            ck_assert_msg(w.phase(id) == JobPhase::running, "memory %d: %s: %s",
+                          static_cast<int>(memory), where(w, all).c_str(), why(w, id).c_str());
+        ck_assert_text(w.where(all[1]), before);
+    }
+}
+END_TEST
+
 START_TEST(a_gang_that_fits_nowhere_says_so) {
     World w;
     three(w);
@@ -333,7 +358,8 @@ START_TEST(an_optional_component_may_stand_before_required_ones_and_need_more_th
 }
 END_TEST
 
-UNIT_SUITE(market_gangs, all_components_run_or_none_and_nobody_is_held_for_them,
+UNIT_SUITE(market_gangs, a_gang_of_which_one_stands_where_it_is_goes_on_there_as_a_whole,
+           all_components_run_or_none_and_nobody_is_held_for_them,
            a_gang_is_placed_when_all_of_it_is_known, a_gang_that_fits_nowhere_says_so,
            components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few,
            a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same,

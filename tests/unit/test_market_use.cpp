@@ -116,6 +116,44 @@ START_TEST(what_the_place_has_not_measured_is_given_back_and_the_books_hold) {
 }
 END_TEST
 
+START_TEST(what_was_charged_beyond_a_stay_is_taken_back_from_the_node_that_it_was_charged_for) {
+    for (const int64_t stay_ms : {10'000, 300}) {
+        World w;
+        w.add_node("n1", 100, 36);
+        w.add_node("n2", 100, 36);
+        w.run_for(s(4));
+        const JobId a = w.submit("n1", 100);
+        w.run_for(Nanos::from_ms(stay_ms) + w.transit);
+        ck_assert_text(w.where(a), "n1");
+        // It stands, and goes on elsewhere; the word of both comes in one, and late.
+        World::HomeJob& job = w.jobs[a];
+        const Nanos ran = w.run_time(job);
+        World::stop_clock(job, w.now);
+        w.run_for(Nanos::from_ms(1'500));
+        JobReport& r = job.report;
+        r.where = "n2";
+        r.epoch = r.epoch.next();
+        r.stay_run = ran;
+        ++r.stats.migrations;
+        job.run_since = w.now;
+        w.tell(job);
+        const auto earned = [&](const char* node) {
+            return w.market->nodes().at(node).record.earned.micro;
+        };
+        const int64_t first = w.market->find(a)->record.price.micro * ran.ns / s(3'600).ns;
+        ck_assert_int_ge(earned("n1"), first);
+        ck_assert_int_le(earned("n1"), first + 1);
+        ck_assert_int_eq(earned("n2"), 0);
+        w.run_for(s(20));
+        w.tell(job);
+        ck_assert_int_le(earned("n1"), first + 1);
+        for (const auto& [holder, account] : w.stored_accounts)
+            if (holder.kind == Holder::Kind::node) ck_assert_int_ge(account.balance.micro, 0);
+        ck_assert_int_gt(earned("n2"), 0);
+    }
+}
+END_TEST
+
 START_TEST(a_place_that_says_nothing_or_too_much_earns_what_the_home_says) {
     for (const bool says : {false, true}) {
         World w;
@@ -242,6 +280,7 @@ END_TEST
 
 UNIT_SUITE(market_use, two_who_tell_the_truth_change_nothing,
            what_the_place_has_not_measured_is_given_back_and_the_books_hold,
+           what_was_charged_beyond_a_stay_is_taken_back_from_the_node_that_it_was_charged_for,
            a_place_that_says_nothing_or_too_much_earns_what_the_home_says,
            no_liar_makes_a_job_dearer_than_it_ran,
            how_far_a_source_is_with_a_move_is_kept_until_that_is_over_and_from_nobody_else,

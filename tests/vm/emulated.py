@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Machines as those of tests/fresh, but each with a stock Debian kernel of its own, under QEMU in
-software emulation: a disk that stays, a network card on one switch, systemd as PID 1. The host runs
-words there over a virtio port (tests/vm/hand)."""
+software emulation: a network card on one switch, systemd as PID 1. The host runs words there over a
+virtio port (tests/vm/hand)."""
 import json
 import os
 import re
@@ -11,11 +11,10 @@ import sys
 import threading
 import time
 
-import machines
-
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(f"{HERE}/../../scripts/vm")
+sys.path += [f"{HERE}/../../scripts/vm", f"{HERE}/../fresh"]
 import emulator  # noqa: E402
+import machines  # noqa: E402
 
 MEMORY_MB, DISK = 1024, "3G"
 UNIT = """[Unit]
@@ -25,7 +24,7 @@ Wants=network.target
 [Service]
 ExecStartPre=/usr/sbin/ip address add {address}/24 dev eth0
 ExecStartPre=/usr/sbin/ip link set eth0 up
-ExecStart=/usr/local/lib/hand
+ExecStart={hand}
 Environment={environment}
 KillMode=process
 [Install]
@@ -73,30 +72,28 @@ class Switch:
         self.socket.close()
 
 
-class Emulated(machines.Machine):
+class Wired(machines.Machine):
+    """One whose disks and words of the kernel's command line a kind of it says."""
     user, home = "alice", "/home/alice"
     patience, checkpoint_s = 10, 10
     kernel = ""  # a directory of what scripts/vm/fetch made
+    cpus, disks, words = 1, (), ""
 
-    def __init__(self, network, place, name, address, base, repo, newer):
+    def __init__(self, network, place, name, address):
         self.name, self.network, self.pid = name, network, 0
-        self.disk, self.log = f"{place}/{name}.disk", f"{place}/{name}.log"
+        self.address, self.log = address, f"{place}/{name}.log"
         self.mac = "52:54:00:00:00:%02x" % int(address.split(".")[-1])
         self.nic, self.port = f"{place}/{name}.nic", f"{place}/{name}.port"
         self.initrd, self.link, self.seen = f"{place}/{name}.initrd", None, 0
-        root = f"{place}/{name}"
-        machines.make_root(root, name, base, repo, newer)
-        machines.run("useradd", "-R", root, "-m", "-u", "4321", "-s", "/bin/bash", self.user)
-        shutil.copy(f"{HERE}/hand", f"{root}/usr/local/lib/hand")
-        wants = f"{root}/etc/systemd/system/multi-user.target.wants"
-        os.makedirs(wants, exist_ok=True)
-        with open(f"{root}/etc/systemd/system/hand.service", "w", encoding="ascii") as f:
-            f.write(UNIT.format(address=address, environment=" ".join(machines.ENVIRONMENT)))
-        os.symlink("../hand.service", f"{wants}/hand.service")
-        machines.run("mkfs.ext4", "-q", "-d", root, self.disk, DISK)
-        machines.run("rm", "-rf", "--one-file-system", root)
+
+    def unit(self, hand):
+        """The one by which the host runs words."""
+        return UNIT.format(address=self.address, hand=hand,
+                           environment=" ".join(machines.ENVIRONMENT))
+
+    def make_initrd(self, files):
         with open(self.initrd, "wb") as f:
-            emulator.initramfs(self.kernel, f, {})
+            emulator.initramfs(self.kernel, f, files)
 
     def boot(self):
         try:
@@ -114,8 +111,8 @@ class Emulated(machines.Machine):
         self.seen = len(machines.read(self.log))
         with open(self.log, "ab") as log:
             self.outer = emulator.start(
-                self.kernel, self.initrd, 1, MEMORY_MB, "disk=1 net.ifnames=0",
-                "-drive", f"file={self.disk},format=raw,if=virtio,cache=unsafe",
+                self.kernel, self.initrd, self.cpus, MEMORY_MB, f"net.ifnames=0 {self.words}",
+                *(word for disk in self.disks for word in ("-drive", disk)),
                 "-netdev", f"dgram,id=n,local.type=unix,local.path={self.nic},"
                 f"remote.type=unix,remote.path={self.network.place}/switch",
                 "-device", f"virtio-net-pci,netdev=n,mac={self.mac},romfile=",
@@ -160,3 +157,38 @@ class Emulated(machines.Machine):
 
     def remove(self):
         self.power_off()
+
+
+class Emulated(Wired):
+    """With a disk that stays, on which packages are installed."""
+    words = "disk=1"
+
+    def __init__(self, network, place, name, address, base, repo, newer):
+        super().__init__(network, place, name, address)
+        self.disk = f"{place}/{name}.disk"
+        self.disks = [f"file={self.disk},format=raw,if=virtio,cache=unsafe"]
+        root = f"{place}/{name}"
+        machines.make_root(root, name, base, repo, newer)
+        machines.run("useradd", "-R", root, "-m", "-u", "4321", "-s", "/bin/bash", self.user)
+        shutil.copy(f"{HERE}/hand", f"{root}/usr/local/lib/hand")
+        wants = f"{root}/etc/systemd/system/multi-user.target.wants"
+        os.makedirs(wants, exist_ok=True)
+        with open(f"{root}/etc/systemd/system/hand.service", "w", encoding="ascii") as f:
+            f.write(self.unit("/usr/local/lib/hand"))
+        os.symlink("../hand.service", f"{wants}/hand.service")
+        machines.run("mkfs.ext4", "-q", "-d", root, self.disk, DISK)
+        machines.run("rm", "-rf", "--one-file-system", root)
+        self.make_initrd({})
+
+
+class Fleeting(Wired):
+    """With the root that scripts/vm/fetch made and what scripts/vm/payload packed on /souk; what it
+    writes is in its memory."""
+    words = "systemd.unit=souk-test.service"
+
+    def __init__(self, network, place, name, address, root, payload):
+        super().__init__(network, place, name, address)
+        self.disks = [f"file={file},format=raw,if=virtio,readonly=on" for file in (root, payload)]
+        self.words += f" systemd.hostname={name}"
+        self.make_initrd({"souk-test.service": self.unit("/souk/tests/vm/hand").encode(),
+                          "test": b""})
