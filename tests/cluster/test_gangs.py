@@ -153,7 +153,7 @@ def test_what_a_gang_cannot_be_is_said_in_one_line(wide):
             (["-N", "10000", "true"], "--components"),
             (["-N", "0", "true"], "--components"),
             (["-N", "2", "--array", "1-3", "true"], "is not possible with --array or --after"),
-            (["-N", "2", "--restart", "true"], "is not possible with --restart"),
+            (["-N", "2", "--after", "n1.1", "true"], "is not possible with --array or --after"),
             (["-N", "2", "-s", "patient", "true"], "is not possible with --pace or a strategy"),
             (["-l", "true"], "--label is for --components")):
         done = wide.tool("srun", "-p", "40", *args, check=False)
