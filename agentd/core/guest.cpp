@@ -261,8 +261,10 @@ void Guest::on_checkpoint(Entry& e, const GuestCommand& c, Outputs& out) const {
             return tell(e, out);
         return save_is_made(e, *r, out);  // the others stand, too
     }
+    // That word came before, and it has gone on: another dump would be of another time.
+    if (c.cut == Cut::none && r->cut_number == c.new_epoch) return tell(e, out);
     r->cut = c.cut;
-    r->cut_number = c.new_epoch;
+    if (c.cut != Cut::none) r->cut_number = c.new_epoch;
     e.checkpoint.epoch = c.new_epoch;
     e.checkpoint.dest = {c.dest, c.dest_address};
     want(e, Want::save, out);

@@ -165,7 +165,10 @@ START_TEST(what_is_saved_at_a_cut_goes_on_when_its_home_says_that_all_stand) {
     ck_assert_text(b.command(GuestVerb::commit).text(), ">shipped");  // it is not to be frozen
     ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none, 8).text(), ">shipped");  // of another
     ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none).text(), "go_on");
+    // The word comes twice: it is not dumped once more, at another time.
+    ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none).text(), ">dumping");
     ck_assert_text(b.undone().text(), "send_checkpoint >running");
+    ck_assert_text(b.told(GuestVerb::checkpoint, Cut::none).text(), ">running");
     AtCut off;
     off.stands(Cut::checkpoint);
     ck_assert_text(off.command(GuestVerb::resume).text(), "undo_dump");
