@@ -2,11 +2,11 @@
 """A node dies for good: its job goes on from its last checkpoint, its output says where, and
 nothing of it runs twice."""
 import contextlib
+import errno
 import os
 import re
 import signal
 import subprocess
-
 
 import programs
 from conftest import alive, read_text, until
@@ -150,14 +150,26 @@ def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_mar
         programs.check_chain(job.out)
 
 
+def fill(path):
+    """Until nothing more has room beside it."""
+    with open(path, "wb", buffering=0) as f:
+        try:
+            while f.write(bytes(4096)):
+                pass
+        except OSError as full:
+            assert full.errno == errno.ENOSPC
+
+
 def test_a_checkpoint_that_fails_shows_in_the_job_and_is_said_once_at_its_terminal(market):
     job = at_n2(market, "--checkpoint-every", "1s")
     checkpoint(market, job)
     keep = f"{market.run_dir}/state/n1/images"
     before = newest_image(market, job)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", keep], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "none", keep], check=True)
     try:
         market.kill_daemon("n1")  # it opens the directory anew
+        job.printed(job.lines() + 300)  # its terminal is attached again: it can be told
+        fill(keep + "/filler")
         seen = market.until_job(job.id, "says why", lambda j: j.get("checkpoint_trouble"))
         assert "room" in seen["checkpoint_trouble"] or "space" in seen["checkpoint_trouble"], seen
         assert "last try failed: " in market.tool("marketctl", "job", job.id).stdout
