@@ -151,26 +151,23 @@ void Cluster::check_gang(const HomeJob& job) {
         world_.fail(job.id, "has run, and is not released");
     check_cut(job);
     check_set(job);
-    if (job.going_back) check_back(job);
-}
-
-// It is ended, since another of its gang is lost for certain: nobody goes back for less.
-void Cluster::check_back(const HomeJob& job) {
-    const auto& jobs = node(job.id.home).home->jobs();
-    const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
-        const HomeJob& one = entry.second;
-        const Truth& t = world_.truths[one.id];
-        return one.group.gang == job.group.gang && one.id != job.id &&
-               (t.destroyed || t.went_back || one.splice.due);
-    });
-    if (!any) world_.fail(job.id, "is to go back, and nobody of its gang is lost");
-    world_.truths[job.id].destroyed = true;
 }
 
 // The checkpoints of a gang are of one set: what they were made of once stood together. Who is back
-// at it goes on with the others.
+// at it goes on with the others. Nobody is ended to go back unless another one is lost for certain.
 void Cluster::check_set(const HomeJob& job) {
     const Node& home = node(job.id.home);
+    if (job.going_back) {
+        const auto& jobs = home.home->jobs();
+        const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
+            const HomeJob& one = entry.second;
+            const Truth& t = world_.truths[one.id];
+            return one.group.gang == job.group.gang && one.id != job.id &&
+                   (t.destroyed || t.went_back || one.splice.due);
+        });
+        if (!any) world_.fail(job.id, "is to go back, and nobody of its gang is lost");
+        world_.truths[job.id].destroyed = true;
+    }
     const auto before = home_record(home, job.id);
     const bool is_new = job.checkpoint.epoch.n > 0 && job.phase != JobPhase::finished &&
                         (!before || before->checkpoint.epoch != job.checkpoint.epoch);

@@ -95,10 +95,8 @@ class Cluster {
     struct Counts {
         uint64_t faults = 0;
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
-        uint64_t released = 0;  // components
-        uint64_t sets = 0;
-        uint64_t cut = 0, thawed = 0;                  // components, with their gangs
-        uint64_t returns = 0, pauses = 0, missed = 0;  // of owners
+        uint64_t released = 0, sets = 0, cut = 0, thawed = 0;  // components, with their gangs
+        uint64_t returns = 0, pauses = 0, missed = 0;          // of owners
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -208,7 +206,6 @@ class Cluster {
     void check_gang(const HomeJob& job);
     void check_cut(const HomeJob& job);
     void check_set(const HomeJob& job);
-    void check_back(const HomeJob& job);
     bool order_gang(const JobId& id);
     void check_released(const JobId& id);
     void random_fault();

@@ -54,7 +54,7 @@ START_TEST(no_fault_loses_or_doubles_a_job) {
 }
 END_TEST
 
-// Gangs of three: see Cluster::check_released, check_cut, check_set and check_back.
+// Gangs of three: see Cluster::check_released, check_cut and check_set.
 START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
     const uint64_t first = from_env("SOUK_SIM_FROM", 1), seeds = from_env("SOUK_SIM_SEEDS", 1000);
     uint64_t released = 0, crashes = 0, cut = 0, thawed = 0, sets = 0;
