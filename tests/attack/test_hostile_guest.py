@@ -270,6 +270,7 @@ def test_an_evicted_guest_leaves_no_process_control_group_or_mount(market):
         market.until_up()
         pids, groups = pids_of(market, job), market.groups(job.id, at)
         spaces = mounts_of(pids)
+        there = set(filter(str.isdigit, os.listdir("/proc")))
         assert len(pids) >= 5 and groups
         market.tool("pvdctl", "--node", at, "evict", job.id)
         until("no process of it is there", lambda: not any(map(alive, pids)))
@@ -278,7 +279,8 @@ def test_an_evicted_guest_leaves_no_process_control_group_or_mount(market):
             assert not read_text(group + "/cgroup.procs").split()
         assert not glob.glob(f"{market.run_dir}/state/{at}/guests/{job.id}.*")
         assert not [m for m in mount_points() if f"/{job.id}." in m]
-        assert spaces and not spaces & mounts_of(filter(str.isdigit, os.listdir("/proc")))
+        # A number of a mount namespace that is gone is given again: who came later is not meant.
+        assert spaces and not spaces & mounts_of(there & set(os.listdir("/proc")))
         market.tool("pvdctl", "--node", at, "allow", "job", job.id)
 
 
