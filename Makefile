@@ -190,8 +190,8 @@ check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="opti
 	@scripts/check-zdtm $(BUILD) $(ZDTM)
 
 # Simulators, monitor and pages are not built for it.
-DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-init souk-files souk-handshake \
-               souk-inspect srun marketctl pvdctl testload)
+DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-root souk-init souk-files \
+               souk-handshake souk-inspect srun marketctl pvdctl testload)
 
 demo: deps           ## the story: a market of three machines on this host
 	@$(MAKE) --no-print-directory $(PARALLEL) $(DEMO_BINS)

@@ -61,6 +61,21 @@ def test_the_demo_is_installed_and_two_at_once_do_not_meet(prefix):
         1, "", "demo: another one runs on this host\n"), done
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the demo needs root")
+def test_what_make_demo_builds_is_enough_for_its_story(tmp_path):
+    """README's first command, where nothing else was built."""
+    made = subprocess.run(["make", "-s", f"BUILD={BUILD}", "--eval=what:; @echo $(DEMO_BINS)",
+                           "what"], cwd=ROOT, capture_output=True, text=True, timeout=60,
+                          check=True, env={**os.environ, "MAKEFLAGS": ""}).stdout.split()
+    assert len(made) > 8, made
+    for program in made:
+        shutil.copy(ROOT / program, tmp_path)
+    done = subprocess.run(["python3", ROOT / "scripts/demo", tmp_path], capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert "complete, in order, once" in done.stdout, done.stdout
+
+
 def test_what_comes_along_is_there(prefix):
     for path in ("share/man/man1/srun.1.gz", "share/man/man5/agentd.conf.5.gz",
                  "share/man/man8/marketd.8.gz", "share/bash-completion/completions/srun",
