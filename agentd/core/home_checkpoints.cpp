@@ -54,7 +54,6 @@ void HomeCheckpoints::tick(HomeJob& job, const HomeTurn& turn) {
 void HomeCheckpoints::begin(HomeJob& job, const HomeTurn& turn) {
     State& s = jobs_[job.id.seq];
     s.save_at = Nanos::never();
-    if (job.phase != JobPhase::running || job.cancelled || job.saving.epoch.n > 0) return;
     if (!may_begin(job)) return arm(job, turn.now);
     if (const Trouble why = why_not(job, turn); !why.empty()) return failed(job, why, turn);
     s.save_limit = turn.now + limits_.transfer_patience;

@@ -22,18 +22,6 @@ HomeCuts::Cut HomeCuts::take(uint64_t gang) {
     return entry ? std::move(entry.mapped()) : Cut{};
 }
 
-HomeCuts::Made HomeCuts::made_of(const Cut& cut) {
-    Made made{static_cast<uint32_t>(cut.members.size())};
-    Nanos first = Nanos::never(), last{-1};
-    for (const auto& [seq, m] : cut.members) {
-        if (m.stood_at == Nanos::never()) return made;
-        first = std::min(first, m.stood_at);
-        last = std::max(last, m.stood_at);
-    }
-    if (!cut.members.empty()) made.skew = last - first;
-    return made;
-}
-
 Nanos HomeCuts::due(const HomeJob& job) const {
     const auto waits = go_on_.find(job.id.seq);
     const Nanos goes_on = waits == go_on_.end() ? Nanos::never() : waits->second;

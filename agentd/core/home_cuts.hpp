@@ -13,6 +13,7 @@
 // a restart of the home gives a cut up that is not decided. Pure.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -55,7 +56,9 @@ class HomeCuts {
     void leave(const HomeJob& job);
     // The cut is over: decided, or given up.
     Cut take(uint64_t gang);
-    static Made made_of(const Cut& cut);
+    // Of the members of a cut, or of a set (home_sets.hpp), by number.
+    template <class Members>
+    static Made made_of(const Members& members);
     // Decided: until each is frozen.
     void decided(uint64_t seq, const Made& made) { made_[seq] = made; }
     Made take_made(uint64_t seq) {
@@ -79,5 +82,18 @@ class HomeCuts {
     std::map<uint64_t, Made> made_;
     std::map<uint64_t, Nanos> go_on_;
 };
+
+template <class Members>
+HomeCuts::Made HomeCuts::made_of(const Members& members) {
+    Made made{static_cast<uint32_t>(members.size())};
+    Nanos first = Nanos::never(), last{-1};
+    for (const auto& [seq, m] : members) {
+        if (m.stood_at == Nanos::never()) return made;
+        first = std::min(first, m.stood_at);
+        last = std::max(last, m.stood_at);
+    }
+    if (!members.empty()) made.skew = last - first;
+    return made;
+}
 
 }  // namespace souk

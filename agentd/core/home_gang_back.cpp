@@ -12,6 +12,16 @@ namespace souk {
 
 using namespace home;
 
+namespace {
+
+// As when it was submitted: it does not begin before all are ready.
+void hold_again(HomeJob& job) {
+    job.spec.hold = true;
+    job.group.tries = 0;
+}
+
+}  // namespace
+
 Cause Home::all_go_back() {
     return {CauseCode::goes_back, "another component of the job is lost, and all go back"};
 }
@@ -42,18 +52,20 @@ void Home::others_go_back(HomeJob& job, const HomeTurn& turn) {
     for (const uint64_t seq : gangs_.others_of(job)) {
         HomeJob* const one = records_.find({node_, seq});
         if (!one || one->phase == JobPhase::finished || one->cancelled || one->going_back) continue;
-        const bool waits = one->phase == JobPhase::waiting;
-        if (waits && (!anew || HomeGangs::is_optional(*one))) continue;
-        // What has not begun is to be held again until all are ready.
-        (waits ? one->spec.hold : one->going_back) = true;
+        if (one->phase == JobPhase::waiting) {
+            if (!anew) continue;
+            hold_again(*one);
+        } else {
+            one->going_back = true;
+            told.push_back(seq);
+        }
         turn.persist(*one);
-        told.push_back(seq);
     }
     for (const uint64_t seq : told) {
         const Reindex indexed(*this, seq);
         HomeJob& one = records_.at(seq);
-        if (!one.going_back || one.phase == JobPhase::finished) continue;
-        if (cuts_.member(one))  // and comes back here
+        if (!one.going_back) continue;  // its end came with another's
+        if (cuts_.member(one))          // and comes back here
             give_up_cut(one, nullptr, all_go_back(), turn);
         else if (HomeMoves::is_undecided(one))
             conclude(one, moves_.abort(one, {}, all_go_back(), turn), turn);
@@ -71,7 +83,7 @@ bool Home::goes_on_back(HomeJob& job, const HomeTurn& turn) {
         HomeRuns::take_back(job, all_go_back(), turn);
     if (is_it || job.phase == JobPhase::waiting) {
         job.going_back = false;
-        if (!is_it && !HomeGangs::is_optional(job)) job.spec.hold = true;  // until all are ready
+        if (!is_it) hold_again(job);
         turn.persist(job);
         return false;
     }
@@ -91,11 +103,7 @@ void Home::is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     HomeMoves::drop_candidate(job, turn);
     cuts_.leave(job);
     cuts_.goes_on_no_more(job.id.seq);
-    if (job.checkpoint.epoch.n == 0 && HomeGangs::is_component(job)) {
-        job.spec.hold = true;  // as when it was submitted
-        job.group.tries = 0;
-    }
-    job.in_place = false;
+    if (job.checkpoint.epoch.n == 0 && HomeGangs::is_component(job)) hold_again(job);
     HomeCheckpoints::go_back(job, why, turn);
     runs_.went_back(job);
     expels_.leaves(job);

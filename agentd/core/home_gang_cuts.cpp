@@ -169,7 +169,7 @@ void Home::go_on_with_cut(uint64_t gang, const HomeTurn& turn) {
 // takes it: that comes last.
 void Home::decide_cut(uint64_t gang, const HomeTurn& turn) {
     const HomeCuts::Cut cut = cuts_.take(gang);
-    const HomeCuts::Made made = HomeCuts::made_of(cut);
+    const HomeCuts::Made made = HomeCuts::made_of(cut.members);
     for (const auto& [seq, m] : cut.members) {
         cuts_.decided(seq, made);
         if (m.in_place) continue;

@@ -50,10 +50,19 @@ void Home::begin_set(HomeJob& job, const HomeTurn& turn) {
             return checkpoints_.again(job, turn.now + try_again);
         members.push_back(one);
     }
-    for (const HomeJob* one : members) checkpoints_.disarm(*one);
-    for (HomeJob* one : members)
-        if (const Trouble why = checkpoints_.why_not(*one, turn); !why.empty())
-            return checkpoints_.failed(job, why, turn);
+    Trouble why;
+    for (const HomeJob* one : members) {
+        checkpoints_.disarm(*one);
+        if (why.empty()) why = checkpoints_.why_not(*one, turn);
+    }
+    if (!why.empty()) {
+        checkpoints_.failed(job, why, turn);
+        for (const HomeJob* one : members) {
+            const Reindex indexed(*this, one->id.seq);
+            checkpoints_.arm(*one, turn.now);
+        }
+        return;
+    }
     HomeSets::Set set;
     set.due = turn.now + limits_.step_patience;
     for (HomeJob* one : members) {
@@ -149,10 +158,10 @@ void Home::tell_set(HomeSets::Set& set, SetStep step, const HomeTurn& turn) {
 // All records of one step are written at once.
 void Home::set_is_whole(uint64_t gang, const HomeTurn& turn) {
     const HomeSets::Set set = sets_.take(gang);
+    const HomeCuts::Made made = HomeCuts::made_of(set.members);
     for (const auto& [seq, m] : set.members) {
         const Reindex indexed(*this, seq);
-        checkpoints_.whole(records_.at(seq), m.image,
-                           {static_cast<uint32_t>(set.members.size()), set.skew()}, turn);
+        checkpoints_.whole(records_.at(seq), m.image, made, turn);
     }
 }
 

@@ -11,16 +11,6 @@ bool HomeSets::Set::all(bool Member::*done) const {
                        [&](const auto& m) { return m.second.*done; });
 }
 
-Nanos HomeSets::Set::skew() const {
-    Nanos first = Nanos::never(), last{-1};
-    for (const auto& [seq, m] : members) {
-        if (m.stood_at == Nanos::never()) return Nanos{-1};
-        first = std::min(first, m.stood_at);
-        last = std::max(last, m.stood_at);
-    }
-    return members.empty() ? Nanos{-1} : last - first;
-}
-
 HomeSets::Member* HomeSets::member(const HomeJob& job) {
     if (job.saving.epoch.n == 0 || job.phase != JobPhase::running) return nullptr;
     Set* const set = of_gang(job.group.gang);

@@ -35,8 +35,6 @@ class HomeSets {
         Nanos due;  // by then this step has ended
 
         bool all(bool Member::*done) const;
-        // From the first that stood to the last, as their home heard of it; below 0: not known.
-        Nanos skew() const;
     };
 
     Set* of_gang(uint64_t gang) {

@@ -121,114 +121,6 @@ void Cluster::submit_job() {
     });
 }
 
-// All at once: what srun sends one after the other.
-void Cluster::submit_gang(Node& n, Submission s) {
-    s.group.components = static_cast<uint32_t>(size_.components);
-    const bool lacks = rng_.chance(0.2);
-    home_step(n, [&](Home& h, home::Outputs& out) {
-        for (uint32_t i = 0; i < s.group.components; ++i) {
-            s.group.component = i;
-            const auto id = h.submit(s, now_, out);
-            MUST(id.has_value());
-            if (i == 0) s.group.gang = id->seq;
-            Truth& t = world_.truths[*id];
-            t.memory_mb = s.terms.memory_mb;
-            for (const NodeName& name : names_)
-                if (lacks && rng_.chance(0.3)) t.lacking.insert(name);
-            t.cannot_dump = rng_.chance(undumpable_);
-            t.work = rng_.between(1'000'000'000, 60'000'000'000);
-            ++counts_.jobs;
-        }
-    });
-}
-
-// What its home writes down: one that is ended for another's sake has been cancelled.
-void Cluster::check_gang(const HomeJob& job) {
-    if (!HomeGangs::is_component(job)) return;
-    Truth& t = world_.truths[job.id];
-    if (job.cancelled || job.why.code == CauseCode::components_not_started) t.cancelled = true;
-    if (job.spec.hold && t.ran && !job.splice.due)
-        world_.fail(job.id, "has run, and is not released");
-    check_cut(job);
-    check_set(job);
-}
-
-// The checkpoints of a gang are of one set: what they were made of once stood together. Who is back
-// at it goes on with the others. Nobody is ended to go back unless another one is lost for certain.
-void Cluster::check_set(const HomeJob& job) {
-    const Node& home = node(job.id.home);
-    if (job.going_back) {
-        const auto& jobs = home.home->jobs();
-        const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
-            const HomeJob& one = entry.second;
-            const Truth& t = world_.truths[one.id];
-            return one.group.gang == job.group.gang && one.id != job.id &&
-                   (t.destroyed || t.went_back || one.splice.due);
-        });
-        if (!any) world_.fail(job.id, "is to go back, and nobody of its gang is lost");
-        world_.truths[job.id].destroyed = true;
-    }
-    const auto before = home_record(home, job.id);
-    const bool is_new = job.checkpoint.epoch.n > 0 && job.phase != JobPhase::finished &&
-                        (!before || before->checkpoint.epoch != job.checkpoint.epoch);
-    if (!is_new || HomeGangs::is_optional(job)) return;
-    Nanos from, until = Nanos::never();
-    for (const auto& [seq, one] : home.home->jobs()) {
-        const bool of_it = one.group.gang == job.group.gang && !HomeGangs::is_optional(one);
-        if (!of_it || one.phase == JobPhase::finished) continue;
-        const Image* image =
-            world_.complete_image({one.checkpoint.at.node, {one.id, one.checkpoint.epoch}});
-        if (!image) return world_.fail(one.id, "has no checkpoint, and others of its gang have");
-        from = std::max(from, image->stood_from);
-        until = std::min(until, image->stood_until);
-    }
-    ++counts_.sets;
-    if (from > until)
-        world_.fail(job.id, "has a checkpoint at which not all of its gang stood together");
-}
-
-// A component is frozen with its gang, or thaws with it: as its home writes that down, it must be
-// so of the others, too, and none may run before.
-void Cluster::check_cut(const HomeJob& job) {
-    const Node& home = node(job.id.home);
-    const auto before = home_record(home, job.id);
-    const bool cut = job.cut == CutStep::decided;
-    const bool was_cut = before && before->cut == CutStep::decided;
-    const bool thaws = job.step == MoveStep::release && job.from_frozen;
-    const bool was_thawing = before && before->step == MoveStep::release;
-    if (HomeGangs::is_optional(job) || ((!cut || was_cut) && (!thaws || was_thawing))) return;
-    counts_.cut += cut;
-    counts_.thawed += thaws;
-    for (const auto& [seq, one] : home.home->jobs()) {
-        const bool of_it = one.group.gang == job.group.gang && !HomeGangs::is_optional(one);
-        if (!of_it || one.phase == JobPhase::finished) continue;
-        // One that waits has run nothing (its program was not there), and may begin in the same
-        // step by an order that has waited; one whose thaw is not decided is an image still, and
-        // waits for the others.
-        const bool stands = one.cut == CutStep::decided || one.phase == JobPhase::frozen ||
-                            one.phase == JobPhase::waiting || one.phase == JobPhase::starting ||
-                            (one.phase == JobPhase::thawing && HomeMoves::is_undecided(one));
-        if (cut && (!stands || world_.progressing(one.id)))
-            world_.fail(job.id, "is frozen with its gang, and " + one.id.text() + " is not");
-        const bool goes_on = one.phase == JobPhase::running || one.phase == JobPhase::moving ||
-                             one.step >= MoveStep::kill_old;
-        if (thaws && !goes_on)
-            world_.fail(job.id, "thaws, and " + one.id.text() + " of its gang does not");
-    }
-}
-
-// Its program is about to run: all of its gang have been released, on the disk of their home.
-void Cluster::check_released(const JobId& id) {
-    const Node& home = node(id.home);
-    const auto own = home_record(home, id);
-    if (!own || !HomeGangs::is_component(*own) || own->going_back) return;  // it is ended anyway
-    ++counts_.released;
-    for (const HomeJob& one : home_records(home))
-        if (one.group.gang == own->group.gang && one.spec.hold && !one.cancelled &&
-            one.phase != JobPhase::finished)
-            world_.fail(id, "runs, and " + one.id.text() + " of its gang is not released");
-}
-
 void Cluster::random_user() {
     if (market_.empty()) return;
     const JobId id = *market_order_[rng_.below(market_order_.size())];
@@ -494,22 +386,6 @@ void Cluster::market_orders() {
     market_send(id, what < 70   ? Order::Kind::run
                     : what < 99 ? Order::Kind::suspend
                                 : Order::Kind::abort);
-}
-
-// All of its gang that does not run, as the market does.
-bool Cluster::order_gang(const JobId& id) {
-    const std::string gang = market_.at(id).report.gang;
-    if (gang.empty() || rng_.chance(0.3)) return false;
-    bool any = false;
-    for (const auto& [other, job] : market_) {
-        const JobPhase phase = job.report.phase;
-        if (job.report.gang != gang || other.home != id.home) continue;
-        if (phase != JobPhase::waiting && phase != JobPhase::frozen) continue;
-        if (nobody_has(job.report.lacking)) continue;
-        market_send(other, Order::Kind::run);
-        any = true;
-    }
-    return any;
 }
 
 // Healed: what waits or is frozen is told to run, until it has ended.

@@ -91,4 +91,64 @@ struct Gang {
     }
 };
 
+// Components n1.1 to n1.N, each on a node of its own from n2 on. `Self` says which cut one is
+// dumped for: Epoch cut_of(uint64_t seq) const.
+template <class Self>
+struct Apart : Gang {
+    uint32_t of = 0;
+
+    static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
+    // They have been submitted.
+    Self& start(uint32_t components) {
+        of = components;
+        for (uint32_t i = 1; i <= of; ++i) run(i, node(i).c_str());
+        return all(GuestState::held).all(GuestState::running);
+    }
+    Self& run(uint64_t seq, const char* where) {
+        Gang::run(seq, where);
+        return self();
+    }
+    // What the node where it is says of it.
+    Self& says(uint64_t seq, GuestState state, const char* why = "") {
+        GuestEvent e;
+        e.id = {"n1", seq};
+        e.epoch = job(seq).epoch;
+        e.state = state;
+        e.why = why;
+        e.image_bytes = 1 << 20;
+        e.all_stand = state == GuestState::dumping;
+        if (state == GuestState::shipped) e.held_for = self().cut_of(seq);
+        out.clear();
+        h.guest_event(job(seq).at.node, e, now, out);
+        return self();
+    }
+    Self& all(GuestState state) {
+        for (uint32_t i = 1; i <= of; ++i) says(i, state);
+        return self();
+    }
+    // What a candidate says.
+    Self& there(uint64_t seq, GuestState state, const char* why = "") {
+        said(seq, job(seq).to.node.c_str(), job(seq).to_epoch.n, state, 0, why);
+        return self();
+    }
+    Self& after_ms(int64_t ms) {
+        now += Nanos::from_ms(ms);
+        out.clear();
+        (void)h.tick(now, out);
+        return self();
+    }
+    // To whom that word goes; *: as to one of a cut.
+    std::string words(GuestVerb verb) const {
+        std::string s;
+        for (const auto& o : out)
+            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
+                s += (s.empty() ? "" : " ") + g->peer.node +
+                     (g->command.cut != Cut::none ? "*" : "");
+        return s;
+    }
+
+  private:
+    Self& self() { return static_cast<Self&>(*this); }
+};
+
 }  // namespace souk::unit

@@ -9,24 +9,12 @@ using namespace souk::unit;
 
 namespace {
 
-// Components n1.1 to n1.N run, each on a node of its own from n2 on.
-struct Cuts : Gang {
-    uint32_t of = 0;
-
-    static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
+// The components run.
+struct Cuts : Apart<Cuts> {
+    Epoch cut_of(uint64_t seq) const { return job(seq).last_epoch; }
     Cuts& begin(uint32_t components) {
-        of = components;
-        submit(of);
-        for (uint32_t i = 1; i <= of; ++i) run(i, node(i).c_str());
-        return all(GuestState::held).all(GuestState::running);
-    }
-    Cuts& run(uint64_t seq, const char* where) {
-        Gang::run(seq, where);
-        return *this;
-    }
-    Cuts& all(GuestState state) {
-        for (uint32_t i = 1; i <= of; ++i) said(i, node(i).c_str(), job(i).epoch.n, state);
-        return *this;
+        submit(components);
+        return start(components);
     }
     Cuts& suspend(uint64_t seq) {
         Order o;
@@ -35,25 +23,6 @@ struct Cuts : Gang {
         o.kind = Order::Kind::suspend;
         out.clear();
         h.order(o, now, out);
-        return *this;
-    }
-    Cuts& says(uint64_t seq, GuestState state, const char* why = "") {
-        GuestEvent e;
-        e.id = {"n1", seq};
-        e.epoch = job(seq).epoch;
-        e.state = state;
-        e.why = why;
-        e.image_bytes = 1 << 20;
-        e.all_stand = state == GuestState::dumping;
-        if (state == GuestState::shipped) e.held_for = job(seq).last_epoch;
-        out.clear();
-        h.guest_event(job(seq).at.node, e, now, out);
-        return *this;
-    }
-    Cuts& after_ms(int64_t ms) {
-        now += Nanos::from_ms(ms);
-        out.clear();
-        (void)h.tick(now, out);
         return *this;
     }
     // All are dumped, and stand.
@@ -67,11 +36,6 @@ struct Cuts : Gang {
     Cuts& frozen(uint32_t components) {
         dumped(components);
         for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::frozen);
-        return *this;
-    }
-    // What a candidate says.
-    Cuts& there(uint64_t seq, GuestState state, const char* why = "") {
-        said(seq, job(seq).to.node.c_str(), job(seq).to_epoch.n, state, 0, why);
         return *this;
     }
     // The images of all are thawed where they lie; all but the last are held.
@@ -93,14 +57,6 @@ struct Cuts : Gang {
         out.clear();
         h.guest_event(job(seq).at.node, e, now, out);
         return *this;
-    }
-    std::string words(GuestVerb verb) const {
-        std::string s;
-        for (const auto& o : out)
-            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
-                s += (s.empty() ? "" : " ") + g->peer.node +
-                     (g->command.cut == Cut::freeze ? "*" : "");
-        return s;
     }
 };
 

@@ -9,54 +9,26 @@ using namespace souk::unit;
 
 namespace {
 
-// Components n1.1 to n1.N run, each on a node of its own from n2 on, and are saved each 10 s.
-struct Sets : Gang {
-    uint32_t of = 0;
-
-    static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
-    Sets& begin(uint32_t components, bool saved = true, bool restart = false) {
-        of = components;
-        for (uint32_t i = 0; i < of; ++i) {
-            Submission s = component(i, of);
+// The components run, and are saved each 10 s.
+struct Sets : Apart<Sets> {
+    Epoch cut_of(uint64_t seq) const { return job(seq).saving.epoch; }
+    Sets& begin(uint32_t components, bool saved = true, bool restart = false,
+                uint32_t required = UINT32_MAX) {
+        for (uint32_t i = 0; i < components; ++i) {
+            Submission s = component(i, components);
+            if (i >= required) s.group.role = ComponentClass::optional;
             if (saved) s.spec.checkpoint_every = Nanos::from_s(10);
             s.spec.restart = restart;
             ck_assert_text(refused(std::move(s)), "");
         }
-        start();
-        return *this;
-    }
-    void start() {
-        for (uint32_t i = 1; i <= of; ++i) run(i, node(i).c_str());
-        all(GuestState::held);
-        all(GuestState::running);
-    }
-    Sets& all(GuestState state) {
-        for (uint32_t i = 1; i <= of; ++i) says(i, state);
-        return *this;
-    }
-    Sets& says(uint64_t seq, GuestState state, const char* why = "") {
-        GuestEvent e;
-        e.id = {"n1", seq};
-        e.epoch = job(seq).epoch;
-        e.state = state;
-        e.why = why;
-        e.all_stand = state == GuestState::dumping;
-        if (state == GuestState::shipped) e.held_for = job(seq).saving.epoch;
-        out.clear();
-        h.guest_event(job(seq).at.node, e, now, out);
-        return *this;
+        return start(components);
     }
     // What this node says of the place for its image.
     Sets& place(uint64_t seq, GuestState state) {
         said(seq, "n1", job(seq).saving.epoch.n, state);
         return *this;
     }
-    Sets& after_s(int64_t s) {
-        now += Nanos::from_s(s);
-        out.clear();
-        (void)h.tick(now, out);
-        return *this;
-    }
+    Sets& after_s(int64_t s) { return after_ms(s * 1'000); }
     Sets& ready() {
         for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::prepared);
         for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::dump_ready);
@@ -68,15 +40,6 @@ struct Sets : Gang {
         for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::running);
         for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::frozen);
         return *this;
-    }
-    // To whom that word goes; *: with the others.
-    std::string words(GuestVerb verb) const {
-        std::string s;
-        for (const auto& o : out)
-            if (const auto* g = std::get_if<home::ToGuest>(&o); g && g->command.verb == verb)
-                s += (s.empty() ? "" : " ") + g->peer.node +
-                     (g->command.cut == Cut::checkpoint ? "*" : "");
-        return s;
     }
     std::string checkpoints() const {
         std::string s;
@@ -217,7 +180,7 @@ START_TEST(without_a_checkpoint_all_begin_anew_or_all_end) {
     ck_assert(anew.job(1).spec.hold && anew.job(2).spec.hold);  // held until all are ready again
     const uint64_t none[2] = {0, 0};
     for (uint32_t i = 1; i <= 2; ++i) anew.h.spliced({"n1", i}, none, 0, "", anew.now, anew.out);
-    anew.start();
+    anew.start(2);
     ck_assert_text(anew.phases(2), "running running");
     // One has ended: its work would be missing.
     Sets ended;
@@ -226,6 +189,31 @@ START_TEST(without_a_checkpoint_all_begin_anew_or_all_end) {
     ck_assert_text(ended.checkpoints(), "0 0 0");
     ended.says(2, GuestState::killed, "lost");
     ck_assert(ended.job(2).phase == JobPhase::finished);
+}
+END_TEST
+
+START_TEST(an_optional_component_is_not_saved_and_begins_anew_when_the_others_go_back) {
+    Sets g;
+    g.begin(3, true, false, 2).after_s(10);
+    ck_assert_text(g.words(GuestVerb::prepare_dump), "n2* n3*");
+    for (uint32_t i = 1; i <= 2; ++i) g.place(i, GuestState::prepared);
+    for (uint32_t i = 1; i <= 2; ++i) g.says(i, GuestState::dump_ready);
+    for (uint32_t i = 1; i <= 2; ++i) g.says(i, GuestState::shipped);
+    for (uint32_t i = 1; i <= 2; ++i) g.place(i, GuestState::frozen);
+    ck_assert_text(g.checkpoints(), "2 2 0");
+    g.says(1, GuestState::killed);
+    ck_assert_text(g.words(GuestVerb::kill), "n2 n3 n4");
+    g.says(2, GuestState::killed);
+    // It still runs, and is of a time that is to come.
+    ck_assert(g.job(3).going_back);
+    g.says(3, GuestState::killed);
+    ck_assert_text(g.phases(3), "frozen frozen waiting");
+    ck_assert(g.job(3).spec.hold);
+    // Lost alone it ends, and the others go on.
+    Sets alone;
+    alone.begin(3, true, false, 2).says(3, GuestState::killed, "lost");
+    ck_assert_text(alone.phases(3), "running running finished");
+    ck_assert(!alone.job(1).going_back && !alone.job(1).cancelled);
 }
 END_TEST
 
@@ -245,4 +233,5 @@ UNIT_SUITE(home_sets, all_stand_together_before_one_goes_on_and_one_write_makes_
            a_home_that_comes_back_gives_up_what_is_not_whole,
            a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back,
            a_thaw_waits_for_who_still_goes_back, without_a_checkpoint_all_begin_anew_or_all_end,
+           an_optional_component_is_not_saved_and_begins_anew_when_the_others_go_back,
            components_agree_on_how_they_go_back);
