@@ -138,6 +138,8 @@ class Guest {
     // The owner's word: what runs here stands in memory, for that reason; empty: it goes on.
     void set_paused(Cause why, guest::Outputs& out);
     bool any_paused() const;  // or asked to
+    // CRIU takes it away, or its capsule is being ended.
+    bool any_leaves() const;
 
     // Leases. Heartbeats that are due, and jobs to be frozen; returns when it wants to be called
     // again.

@@ -262,6 +262,19 @@ bool Guest::any_paused() const {
                        [](const auto& job) { return job.second.pause_asked; });
 }
 
+bool Guest::any_leaves() const {
+    return std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) {
+        const Entry& e = job.second;
+        const auto* r = e.template in<Running>();
+        if (r == nullptr) return e.template in<state::Closing>() != nullptr;
+        const auto* coming = r->template in<motion::CriuComing>();
+        const auto* ready = r->template in<motion::CriuReady>();
+        const auto* making = r->template in<motion::Making>();
+        return (coming && coming->aim != Aim::keep) || (ready && ready->aim != Aim::keep) ||
+               (making && making->aim != Aim::keep) || r->template in<motion::Precopy>();
+    });
+}
+
 std::vector<Guest::Left> Guest::left() const {
     std::vector<Left> all;
     for (const auto& [key, e] : jobs_)

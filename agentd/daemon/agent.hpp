@@ -137,6 +137,7 @@ class Agent final : private ToolHost, private OwnHome {
     }
     void guests_stepped() override {
         check_left();
+        rank_leaving();
         see_return();
         see_empty();
     }
@@ -188,6 +189,7 @@ class Agent final : private ToolHost, private OwnHome {
     void see_signs();
     void have_rung();
     void rank_guests();
+    void rank_leaving();
     // agent_owner_history.cpp: how it was each time
     Status load_returns();
     OwnerReturns::Guests guests_now() const;
@@ -262,7 +264,8 @@ class Agent final : private ToolHost, private OwnHome {
     Watch notices_watch_;
     Timer owner_use_timer_, rank_timer_;
     RetryPause rank_pause_;
-    std::string rank_trouble_;  // told
+    bool ranked_leaving_ = false;  // for what is being taken away
+    std::string rank_trouble_;     // told
     OwnerReturns returns_;
     Timer returns_timer_;
     OwnerReturn told_missed_;  // of which the market has been told what was missed

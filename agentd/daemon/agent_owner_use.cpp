@@ -130,9 +130,10 @@ void Agent::rank_guests() {
     using Rank = NodeShare::Rank;
     rank_timer_.cancel();
     if (!share_) return;
-    const Rank rank = rung_ == Rung::none      ? Rank::offered
-                      : rung_ == Rung::leaving ? Rank::leaving
-                                               : Rank::idle;
+    ranked_leaving_ = rung_ != Rung::none && guests_->machine().any_leaves();
+    const Rank rank = rung_ == Rung::none                          ? Rank::offered
+                      : rung_ == Rung::leaving || ranked_leaving_ ? Rank::leaving
+                                                                  : Rank::idle;
     Status done = share_->rank(rank, config_.cpu_weight);
     if (Status bound = apply_bounds(); done && !bound) done = std::move(bound);
     if (done) {
@@ -145,6 +146,14 @@ void Agent::rank_guests() {
     rank_trouble_ = done.error().message;
     if (done.error().code != ENOTSUP)
         rank_timer_ = loop_.after(rank_pause_.next(), [this] { rank_guests(); });
+}
+
+// A dump works with the job's own processes. On a busy machine what is idle gets next to nothing:
+// the owner would wait minutes for his memory.
+void Agent::rank_leaving() {
+    using Rung = OwnerUse::Rung;
+    if (rung_ == Rung::none || rung_ == Rung::leaving) return;
+    if (guests_->machine().any_leaves() != ranked_leaving_) rank_guests();
 }
 
 std::string Agent::why_away(OwnerUse::Rung from) const {

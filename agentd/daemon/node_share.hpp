@@ -37,7 +37,7 @@ class NodeShare {
 
     // How guests stand behind the owner. idle: they run on what he leaves, their disks come last,
     // and they get no more memory while he wants it. leaving: what takes them away (CRIU, in their
-    // groups) gets a small share, so that it ends.
+    // groups) gets a small share and the memory that it needs, so that it ends.
     enum class Rank : uint8_t { offered, idle, leaving };
     // Of all jobs together, against the rest of the machine's 100. What this machine has no
     // controller for is left out. An error: something is not as it says; to be called again.

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import mount_points, read_text, until
 from test_checkpoints import configured
-from test_owner import group_file, stands
+from test_owner import group_file, python, stands
 from test_wake import reloaded
 
 LEAVE = 'owner_return = "leave"\nowner_leave_s = 2\nowner_cpu_percent = 10\n'
@@ -50,6 +50,60 @@ def test_guests_are_lowered_and_leave_while_the_owner_uses_the_node(market):
     assert int(group_file(market, at, "", "cpu.weight", "cpu.shares")) in (100, 1024)
     back = market.srun("-p", 500, "sleep", "1000")
     assert market.until_runs(back.id)["where"]
+
+
+@pytest.fixture
+def busy_owner(market):
+    """His programs want every CPU many times over, in a group of their own as of a login session."""
+    def group(root):
+        return f"{root}/{market.tag}-owner"
+    begin = "import os, sys\nopen(sys.argv[1], 'w').write('0')\nwhile True: pass"
+    root = next(r for r in mount_points(("cgroup", "cgroup2"))
+                if any(os.path.exists(f"{r}/{market.tag}/{name}")
+                       for name in ("cpu.weight", "cpu.shares")))
+    os.mkdir(group(root))
+    hogs = []
+    try:
+        for name, weight in (("cpu.weight", 400), ("cpu.shares", 4096)):
+            if os.path.exists(f"{group(root)}/{name}"):
+                with open(f"{group(root)}/{name}", "w") as file:
+                    file.write(str(weight))
+        hogs += [subprocess.Popen(["/usr/bin/python3", "-c", begin, group(root) + "/cgroup.procs"])
+                 for _ in range(4 * os.cpu_count())]
+        yield hogs
+    finally:
+        for hog in hogs:
+            hog.kill()
+        for hog in hogs:
+            hog.wait()
+        os.rmdir(group(root))
+
+
+def test_who_is_taken_away_from_a_busy_owner_gets_what_that_needs(market, busy_owner):
+    """Idle, it would get a thousandth of the CPUs, and he would wait for his memory."""
+    for node in ("n2", "n3"):
+        market.tool("pvdctl", "--node", node, "market", "off")
+    at = "n1"
+    try:
+        job = market.srun("-p", 50, "-m", 800, *python("a = bytearray(700 << 20)\n"
+                                                       "print('held', flush=True)\n"
+                                                       "import time\ntime.sleep(1000)"))
+        job.printed(1)
+        lower = 'owner_return = "lower"\nowner_cpu_percent = 10\n'
+        with configured(market, at, lambda text: lower + text):
+            market.until_up()
+            until("guests are lowered",
+                  lambda: status(market, at)["presence"]["guests"] == "lowered")
+            weight = lambda: int(group_file(market, at, "", "cpu.weight", "cpu.shares"))
+            until("it is in force", lambda: weight() < 10)
+            market.tool("pvdctl", "--node", at, "market", "off")
+            until("its memory is his", lambda: all(g["state"] == "frozen"
+                                                   for g in status(market, at)["here"]))
+            until("the others run on what he leaves", lambda: weight() < 10)
+            assert job.process.poll() is None
+    finally:
+        for node in ("n1", "n2", "n3"):
+            market.tool("pvdctl", "--node", node, "market", "on")
 
 
 STOP = ('owner_return = "stop"\nowner_stop_s = 0\nowner_cpu_percent = 10\nowner_away_s = 2\n'
