@@ -131,7 +131,7 @@ void Agent::rank_guests() {
     rank_timer_.cancel();
     if (!share_) return;
     ranked_leaving_ = rung_ != Rung::none && guests_->machine().any_leaves();
-    const Rank rank = rung_ == Rung::none                          ? Rank::offered
+    const Rank rank = rung_ == Rung::none                         ? Rank::offered
                       : rung_ == Rung::leaving || ranked_leaving_ ? Rank::leaving
                                                                   : Rank::idle;
     Status done = share_->rank(rank, config_.cpu_weight);
