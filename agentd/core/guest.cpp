@@ -47,9 +47,8 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     if (event.state == GuestState::running || event.state == GuestState::dump_ready)
         event.paused = e.paused;
     event.in_place = in_place(e);
-    if (event.in_place && !e.job.by_order) event.cannot_move = e.why;
-    if ((event.state == GuestState::running || (event.in_place && e.job.by_order)) && immovable(e))
-        event.cannot_move = why_immovable(e);
+    if (event.in_place) event.cannot_move = e.why;
+    if (event.state == GuestState::running && immovable(e)) event.cannot_move = why_immovable(e);
     if (event.state == GuestState::dumping && r) event.forecast = r->forecast;
     if (const auto* failed = e.in<state::Failed>()) {
         event.error = failed->error;

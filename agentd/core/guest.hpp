@@ -53,11 +53,8 @@
 // is known as immovable, and its home hears why. A freeze that may end so (`or_stand`) stops it
 // where it is (`stand`): its control group is frozen, it uses no CPU, and keeps its memory. It goes
 // on by a word of its home; what stands after its first failed dump is tried once more. The owner's
-// policy (OwnerPolicy) has a bound for guests that do not leave, and for what stands.
-//
-// A freeze that says `stand` only stops it likewise (GuestJob::by_order). What stands so goes to
-// disk by a freeze that does not say so: it goes on for the moment in which CRIU comes. Where
-// nothing can be stopped it is frozen at once.
+// policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what
+// stands.
 //
 // The owner of the node may pause all that runs (set_paused): their control groups are frozen and
 // thawed within milliseconds, and whatever runs later stands at once too. Such a job is `running`

@@ -89,7 +89,7 @@ void Guest::lapse(Entry& e, Outputs& out) const {
     r->cut = Cut::none;
     e.why.clear();
     want_now(*r, Want::freeze);
-    r->or_stand = r->stand_first = false;  // until its deadline it may run
+    r->or_stand = false;  // until its deadline it may run
     drive(e, out);
 }
 

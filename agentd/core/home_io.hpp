@@ -117,9 +117,7 @@ struct HomeJob {
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     Cause lacking_why = {};
-    // frozen, or freezing, and no image: it stands where it was, as it cannot be dumped or since an
-    // order said so
-    bool in_place = false;
+    bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
     Story story = {};
     // of the newest order that was taken (Order::ticket)
     std::string ticket = {};

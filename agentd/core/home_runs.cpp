@@ -37,19 +37,12 @@ void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
 }
 
-void HomeRuns::freeze(HomeJob& job, bool stands, const HomeTurn& turn) {
+void HomeRuns::freeze(HomeJob& job, const HomeTurn& turn) {
     HomeClock::fold(job, turn.now);
     job.phase = JobPhase::freezing;
-    State& s = state(job);
-    s.deadline = turn.now + limits_.transfer_patience;
-    s.stands = stands;
-    s.goes_on = Nanos::never();
+    state(job).deadline = turn.now + limits_.transfer_patience;
     turn.persist(job);
-    turn.send_freeze(job, stands);
-}
-
-void HomeRuns::send_freeze(const HomeJob& job, const HomeTurn& turn) const {
-    turn.send_freeze(job, seen(job).stands);
+    turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
 }
 
 void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
@@ -57,7 +50,6 @@ void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
     job.phase = JobPhase::running;
     job.comment.clear();
     job.story.add(turn.step(StoryStep::What::resumed, job.at.node));
-    state(job).goes_on = turn.now;
     turn.persist(job);
     turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
 }
@@ -90,7 +82,7 @@ void HomeRuns::release(HomeJob& job, const HomeTurn& turn) {
 }
 
 HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
-    job.phase = job.in_place ? JobPhase::frozen : JobPhase::running;
+    job.phase = JobPhase::running;
     turn.persist(job);
     turn.fail_order(job, job.at.node, why);
     return Steady{};
@@ -123,8 +115,6 @@ HomeNext HomeRuns::give_up(HomeJob& job, const HomeTurn& turn) {
 void HomeRuns::restarted(const HomeJob& job, Nanos now) {
     if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
         state(job).deadline = now + limits_.step_patience;
-    // why it stands; empty: by an order
-    if (job.phase == JobPhase::frozen && job.in_place) state(job).cannot_move = job.comment;
 }
 
 void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std::string& why,
@@ -180,7 +170,6 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& wi
     HomeClock::stop(job, turn.now);
     job.phase = JobPhase::frozen;
     job.cut = CutStep::none;
-    job.in_place = false;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
     StoryStep frozen_step = turn.step(StoryStep::What::frozen, job.at.node);
@@ -192,8 +181,8 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& wi
     turn.tell(job, Tell::What::frozen, "frozen on " + job.at.node);
 }
 
-// Stopped where it is, as it cannot be dumped or an order said so: frozen for everybody, but it is
-// its capsule that is the job.
+// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
+// the job.
 void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     const bool is_new = !std::exchange(job.in_place, true);
@@ -205,8 +194,7 @@ void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& 
     turn.persist(job);
     if (is_new)
         turn.tell(job, Tell::What::frozen,
-                  "stopped on " + job.at.node +
-                      (cannot_move.empty() ? ", in memory" : ", where it stays: " + cannot_move));
+                  "stopped on " + job.at.node + ", where it stays: " + cannot_move);
 }
 
 void HomeRuns::went_back(const HomeJob& job) {
@@ -214,7 +202,6 @@ void HomeRuns::went_back(const HomeJob& job) {
     s.stopped = false;
     s.cannot_move.clear();
     s.paused.clear();
-    s.goes_on = Nanos::never();
 }
 
 Nanos HomeRuns::due(const HomeJob& job) const { return seen(job).deadline; }
@@ -224,10 +211,9 @@ void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
     deadline = turn.now + limits_.step_patience;
     if (job.phase == JobPhase::starting)
         turn.send(job.at, job.id, job.epoch, GuestVerb::query);
-    else if (job.phase == JobPhase::freezing && job.cut == CutStep::decided)
-        turn.send(job.at, job.id, job.epoch, GuestVerb::commit);
     else if (job.phase == JobPhase::freezing)
-        send_freeze(job, turn);
+        turn.send(job.at, job.id, job.epoch,
+                  job.cut == CutStep::decided ? GuestVerb::commit : GuestVerb::freeze);
     else
         deadline = Nanos::never();
 }

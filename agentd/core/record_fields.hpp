@@ -106,7 +106,6 @@ SOUK_FIELDS(GuestJob,  //
             field("state", &GuestJob::state, guest_state_rule),
             field("from_image", &GuestJob::from_image), field("kept", &GuestJob::kept),
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
-            field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
             field("wait_status", &GuestJob::wait_status));
 

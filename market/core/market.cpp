@@ -32,9 +32,7 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     if (!back) settings.push_back({name, value, why, uid, now + calendar_});
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
     const bool moves_cost = solver_.options().horizon.ns > 0;
-    const bool may_stand_less = options.stand_max < solver_.options().stand_max;
     TRY(solver_.set_options(options));
-    if (may_stand_less) bound_standing();
     if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
         for (auto& [id, job] : book_.jobs())
             if (job.record.report.files.served && job.phase() != JobPhase::finished) touch(job);

@@ -26,8 +26,7 @@ void Market::claim(Job& job) {
     const bool occupies = r.phase == JobPhase::running || r.phase == JobPhase::starting ||
                           r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
     std::array<NodeName, 2> places;
-    const bool in_place =
-        (r.phase == JobPhase::frozen || r.phase == JobPhase::freezing) && r.in_place;
+    const bool in_place = r.phase == JobPhase::frozen && r.in_place;
     if (occupies || in_place) places[0] = r.where;
     const NodeName to = !finished && in_transit(job) ? Orders::heading_for(job) : NodeName{};
     if (to != places[0]) places[1] = to;
@@ -146,8 +145,11 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     } else {
         lacking_.erase(job.id());
     }
-    if (report.in_place && !report.cannot_move.empty()) job.stuck = {};  // as far as it can
-    if (report.phase == JobPhase::finished) return finish(job, now), Status();
+    if (report.in_place) job.stuck = {};  // it has left as far as it can
+    if (report.phase == JobPhase::finished) {
+        finish(job, now);
+        return {};
+    }
     if (report.phase == JobPhase::running) {
         if (job.record.hold == Hold::stay) {
             job.record.hold = Hold::at_node;
@@ -156,7 +158,6 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         // One from before a freeze that is decided says "running" too.
         if (solver_.place(job.key).n != 0) job.displaced = false;
     }
-    note_standing(job, now);
     claim(job);
     touch(job);
     book_.save(job);
@@ -171,8 +172,6 @@ void Market::finish(Job& job, Nanos now) {
     job.run_since = Nanos::never();
     job.record.hold = Hold::none;
     job.reason.clear();
-    standing_.forget(job.key.n);
-    job.stands_until = Nanos::never();
     book_.finish(job, now + calendar_);
     claim(job);
     touch(job);
@@ -192,7 +191,6 @@ void Market::set_alarm(Job& job) {
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
         at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until});
-        if (!job.stood_enough) at = std::min(at, job.stands_until);
         if (job.run_since != Nanos::never()) {
             at = std::min(at, surely_stopped(job));
         }
@@ -234,7 +232,6 @@ void Market::job_alarm(Job& job, Nanos now) {
         job.record.out_of_budget = true;
     }
     if (now >= job.bid_until) set_bid(job, now);
-    if (now >= job.stands_until) job.stood_enough = true;
     Orders::end_back_offs(job, now);
     touch(job);
     set_alarm(job);

@@ -331,10 +331,7 @@ Totals Market::totals(Nanos now) const {
         switch (job.phase()) {
             case JobPhase::waiting: ++(job.record.order ? t.in_transit : t.waiting); break;
             case JobPhase::running: ++t.running; break;
-            case JobPhase::frozen:
-                ++t.frozen;
-                t.standing += Places::stands(job);
-                break;
+            case JobPhase::frozen: ++t.frozen; break;
             default: ++t.in_transit; break;
         }
     }

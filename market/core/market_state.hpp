@@ -65,9 +65,6 @@ struct Job {
     bool in_solver = false, stored = false, note_due = false;
     bool displaced = false;  // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
-    // It stands in memory: for so long at most, and until when; stood_enough: that has passed.
-    Nanos stands_for, stands_until = Nanos::never();
-    bool stood_enough = false;
     Nanos alarm = Nanos::never();
     // per CPU-hour: its maximum price, or less by its strategy
     Money bid;

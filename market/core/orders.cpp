@@ -28,10 +28,7 @@ bool fulfils(const JobReport& r, const Order& order) {
     switch (order.kind) {
         case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
         case Order::Kind::suspend:
-            // one that cannot be dumped has left as far as it can
-            if (r.phase == JobPhase::frozen)
-                return order.stand || !r.in_place || !r.cannot_move.empty();
-            return r.phase == JobPhase::waiting;
+            return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
         case Order::Kind::abort:
         case Order::Kind::give_up: return false;
     }
@@ -142,8 +139,7 @@ void Orders::judge(Job& job, bool fresh, Nanos now) {
     const JobReport& r = job.record.report;
     if (!job.record.order) {
         // Its home has frozen it before an order could say so.
-        const bool stands = r.in_place && r.cannot_move.empty();
-        if (r.phase == JobPhase::frozen && !stands && job.once == NodeName{}) job.once.reset();
+        if (r.phase == JobPhase::frozen && job.once == NodeName{}) job.once.reset();
         return;
     }
     if (fulfils(r, *job.record.order)) {

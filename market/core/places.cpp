@@ -59,8 +59,7 @@ bool Places::fits(const Job& job, const Node& node, int32_t before) {
     const JobTerms& t = job.record.report.terms;
     const int64_t jobs = int64_t{before} + 1;
     // with its memory
-    const bool stands_there =
-        (is_rooted(job) || stands(job)) && job.record.report.where == node.id();
+    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
     return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
            (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
 }

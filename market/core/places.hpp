@@ -57,17 +57,11 @@ class Places {
 
     // -- a job and a node
 
-    // An order has stopped it where it is, with its memory, and it could be dumped.
-    static bool stands(const Job& job) {
-        const JobReport& r = job.record.report;
-        return r.phase == JobPhase::frozen && r.in_place && r.cannot_move.empty();
-    }
     // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
     static bool is_rooted(const Job& job) {
         const JobReport& r = job.record.report;
         const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
-        const bool in_place = r.phase == JobPhase::frozen && r.in_place;
-        return (runs || in_place) && !r.cannot_move.empty();
+        return (runs && !r.cannot_move.empty()) || (r.phase == JobPhase::frozen && r.in_place);
     }
     void note_rooted(const Job& job);
     const std::set<JobId>& rooted() const { return rooted_; }

@@ -183,7 +183,6 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         if (stops && mutation_ != Mutation::stands_untrue) {
             world_.freeze(at, now_);
             world_.capsule(at)->stood = true;
-            ++world_.truths[key.id].stands;
         }
         counts_.stands += stops;
         tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});

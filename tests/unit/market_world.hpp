@@ -152,9 +152,7 @@ struct World {
         job.doing = order;
         job.done_at = now + transit;
         if (order.kind == Order::Kind::suspend) {
-            const bool stands = r.phase == JobPhase::frozen && r.in_place;
-            ck_assert(r.phase == JobPhase::running || (stands && !order.stand));
-            ck_assert(job.immovable.empty() || !stands);
+            ck_assert(r.phase == JobPhase::running);
             r.phase = JobPhase::freezing;
             stop_clock(job, now);
             return tell(job);
@@ -181,7 +179,6 @@ struct World {
                           can_take(there, here).has_value(),
                       "%s cannot go on on %s", order.id.text().c_str(), order.node.c_str());
         ck_assert_msg(job.immovable.empty(), "%s is to move, and cannot", order.id.text().c_str());
-        ck_assert_msg(!r.in_place, "%s stands, and is to move", order.id.text().c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
         r.to = order.node;
         stop_clock(job, now);
@@ -203,7 +200,7 @@ struct World {
             if (lacks && lacks(order)) r.lacking.push_back(order.node);
             if (r.phase == JobPhase::starting)
                 r.phase = JobPhase::waiting, r.where.clear();
-            else if (r.phase == JobPhase::thawing || r.in_place)
+            else if (r.phase == JobPhase::thawing)
                 r.phase = JobPhase::frozen;
             else
                 r.phase = JobPhase::running, job.run_since = now;
@@ -215,12 +212,11 @@ struct World {
         }
         if (order.kind == Order::Kind::suspend) {
             r.phase = JobPhase::frozen;
-            r.in_place = !job.immovable.empty() || order.stand;
+            r.in_place = !job.immovable.empty();
             if (!r.in_place) ++r.stats.freezes;
             return tell(job);
         }
         if (r.phase == JobPhase::moving) ++r.stats.migrations;
-        r.in_place = false;
         if (r.phase == JobPhase::thawing) ++r.stats.thaws;
         if (r.phase != JobPhase::starting) r.epoch = r.epoch.next();
         r.phase = JobPhase::running;
@@ -288,10 +284,7 @@ struct World {
                 case JobPhase::moving: occupy(r.to); [[fallthrough]];
                 case JobPhase::starting:
                 case JobPhase::running:
-                case JobPhase::freezing:
-                    occupy(r.where);
-                    if (r.in_place) used[r.where].first -= r.terms.cpus;  // it stood
-                    break;
+                case JobPhase::freezing: occupy(r.where); break;
                 case JobPhase::thawing: occupy(r.to); break;
                 case JobPhase::frozen:
                     if (r.in_place) used[r.where].second += r.terms.memory_mb;
