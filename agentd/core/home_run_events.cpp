@@ -171,8 +171,12 @@ void HomeRuns::note_movable(const HomeJob& job, const GuestEvent& e, const HomeT
         s.refused = because(CauseCode::must_migrate, {{"text", e.cannot_move}});
         return turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
     }
-    const bool once = !std::exchange(s.immovable_told, true);
-    turn.tell(job, once ? Tell::What::warning : Tell::What::comment, e.cannot_move);
+    if (std::exchange(s.immovable_told, true))
+        return turn.tell(job, Tell::What::comment, e.cannot_move);
+    turn.tell(job, Tell::What::warning,
+              e.cannot_move +
+                  " (where its owner wants the machine back, it is stopped in memory, "
+                  "and ended if he says so)");
 }
 
 HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,

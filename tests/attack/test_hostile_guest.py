@@ -305,7 +305,8 @@ def test_what_a_guest_prints_fills_no_disk(market):
 def test_a_job_that_cannot_leave_stands_for_its_owner_and_ends_after_the_owners_own_limit(market):
     job = market.srun("-p", 50, *HOLDS_IO_URING)
     at = market.until_runs(job.id)["where"]
-    assert job.said("io_uring")  # at launch
+    # At launch, with what that means.
+    assert job.said(r"io_uring.* is stopped in memory, and ended if he says so")
     hog = subprocess.Popen(HOG)
     try:
         with configured(market, at, lambda text: LEAVE + 'immovable = "kill"\nimmovable_s = 3\n'

@@ -299,7 +299,9 @@ START_TEST(a_job_that_must_be_able_to_move_is_ended_at_launch_only) {
     later.now += s(11);
     later.cannot_move("a queue is open");
     ck_assert_text(later.text(), "");
-    ck_assert_text(later.said(), "a queue is open\n");
+    ck_assert_text(later.said(),
+                   "a queue is open (where its owner wants the machine back, it is stopped in "
+                   "memory, and ended if he says so)\n");
     ck_assert(later.runs.refused(later.job).empty());
     later.cannot_move("");
     ck_assert_text(later.said(), "can move again\n");
