@@ -54,7 +54,7 @@ def test_guests_are_lowered_and_leave_while_the_owner_uses_the_node(market):
 
 @pytest.fixture
 def busy_owner(market):
-    """His programs want every CPU many times over, in a group of their own as of a login session."""
+    """His programs want every CPU many times over, in a group of their own as of a session."""
     def group(root):
         return f"{root}/{market.tag}-owner"
     begin = "import os, sys\nopen(sys.argv[1], 'w').write('0')\nwhile True: pass"
