@@ -340,7 +340,7 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         Loop loop = open_loop();
         auto [ours, peer] = pair_of_sockets();
         End server;
-        server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
+        server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(100)});
         write_all(peer.get(), wire_of(frame::hello, "h"));
         UNTIL(loop, server.frames.size() == 1);
         for (int i = 0; i < 48; ++i)
@@ -351,11 +351,12 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
             if (!server.closed.empty()) return;
             write_all(peer.get(), raw_header(0, 0xff01, 0));
             if (reads) (void)::recv(peer.get(), taken.data(), taken.size(), MSG_DONTWAIT);
-            talk = loop.after(Nanos::from_ms(2), turn);
+            talk = loop.after(Nanos::from_ms(20), turn);
         };
         turn();
         const Nanos start = Loop::now();
-        UNTIL(loop, !server.closed.empty() || (reads && Loop::now() - start > Nanos::from_ms(150)));
+        UNTIL(loop,
+              !server.closed.empty() || (reads && Loop::now() - start > Nanos::from_ms(1'500)));
         if (reads)
             ck_assert_text(server.closed, "");
         else
