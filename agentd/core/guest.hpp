@@ -166,6 +166,7 @@ class Guest {
     struct Left {
         GuestKey key;
         bool stands = false;  // it uses no CPU
+        bool stays = false;   // so, and does not leave by itself: it cannot be dumped
         int64_t memory_mb = 0;
         Trouble why;  // it cannot move; empty: it is on its way, or will be
         Cause paused = {};

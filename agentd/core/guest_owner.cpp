@@ -191,8 +191,9 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
         return false;
     };
     Leaving& l = e.leaving;
-    const bool steady =
-        !r.in<motion::Undoing>() && !stops_in_place(r) && !e.lease.over() && r.want != Want::kill;
+    // What stood when its lease ended goes nowhere but away.
+    const bool steady = !r.in<motion::Undoing>() && !stops_in_place(r) && r.want != Want::kill &&
+                        (!e.lease.over() || (in_place(e) && evicted(e)));
     const bool goes_on = steady && (r.want == Want::run || r.want == Want::save);
     const bool by_order = in_place(e) && e.job.by_order;
     if (must_go(e) && (!in_place(e) || by_order) &&
@@ -275,11 +276,14 @@ bool Guest::any_leaves() const {
         const Entry& e = job.second;
         const auto* r = e.template in<Running>();
         if (r == nullptr) return e.template in<state::Closing>() != nullptr;
-        const auto* coming = r->template in<motion::CriuComing>();
-        const auto* ready = r->template in<motion::CriuReady>();
-        const auto* making = r->template in<motion::Making>();
-        return (coming && coming->aim != Aim::keep) || (ready && ready->aim != Aim::keep) ||
-               (making && making->aim != Aim::keep) || r->template in<motion::Precopy>();
+        const bool works = r->template in<motion::CriuComing>() ||
+                           r->template in<motion::CriuReady>() ||
+                           r->template in<motion::Making>() || r->template in<motion::Undoing>();
+        // After a checkpoint it goes on.
+        const bool saves =
+            r->want == Want::save ||
+            (r->cut == Cut::checkpoint && (r->want == Want::ready || r->want == Want::cut));
+        return r->template in<motion::Precopy>() || (works && r->want != Want::run && !saves);
     });
 }
 
@@ -287,7 +291,7 @@ std::vector<Guest::Left> Guest::left() const {
     std::vector<Left> all;
     for (const auto& [key, e] : jobs_)
         if (const auto* r = e.in<Running>(); r && !r->retained)
-            all.push_back({key, in_place(e), e.job.memory_mb,
+            all.push_back({key, in_place(e), in_place(e) && !e.job.by_order, e.job.memory_mb,
                            in_place(e) && !e.job.by_order ? e.why
                            : immovable(e)                 ? why_immovable(e)
                                                           : Trouble(),

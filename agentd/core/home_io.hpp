@@ -120,6 +120,7 @@ struct HomeJob {
     // frozen, or freezing, and no image: it stands where it was, as it cannot be dumped or since an
     // order said so
     bool in_place = false;
+    bool by_order = false;  // in_place: so, and it could be dumped
     Story story = {};
     // of the newest order that was taken (Order::ticket)
     std::string ticket = {};

@@ -123,8 +123,11 @@ HomeNext HomeRuns::give_up(HomeJob& job, const HomeTurn& turn) {
 void HomeRuns::restarted(const HomeJob& job, Nanos now) {
     if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
         state(job).deadline = now + limits_.step_patience;
-    // why it stands; empty: by an order
-    if (job.phase == JobPhase::frozen && job.in_place) state(job).cannot_move = job.comment;
+    // Why it stands, until its node says that again. Its comment may be of the market by now.
+    if (job.phase != JobPhase::frozen || !job.in_place || job.by_order) return;
+    state(job).cannot_move = job.comment;
+    if (job.comment.empty())
+        state(job).cannot_move = {CauseCode::dump_failed, "it could not be dumped"};
 }
 
 void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std::string& why,
@@ -200,6 +203,7 @@ void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& 
     job.phase = JobPhase::frozen;
     job.cut = CutStep::none;
     state(job).cannot_move = cannot_move;
+    job.by_order = cannot_move.empty();
     job.comment = cannot_move;
     if (is_new) job.story.add(turn.step(StoryStep::What::stopped, job.at.node, cannot_move));
     turn.persist(job);

@@ -154,6 +154,7 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
         if (job.phase() == JobPhase::finished) continue;
         job.reported = false;
         job.doubt_since = now;
+        root(job);
         touch(job);
         set_alarm(job);
     }
@@ -178,6 +179,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
         if (job->second.phase() == JobPhase::finished) continue;
         job->second.reported = false;
         job->second.doubt_since = Nanos::never();
+        root(job->second);
         touch(job->second);
         set_alarm(job->second);
     }

@@ -467,6 +467,7 @@ class Market {
     Nanos calendar_;
     Orders orders_;
     StandingJobs standing_;
+    std::vector<const Job*> wants_room_;  // of one placing: what did not fit where its place is
     Marked<Job, &Job::touched> touched_;
     Marked<Job, &Job::pending> pending_;
     Marked<Node, &Node::touched> touched_nodes_;

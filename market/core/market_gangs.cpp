@@ -162,6 +162,7 @@ bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
                           [](const Job* one) { return !is_optional(*one); });
     if (all.empty() || is_optional(*all.front())) return true;
     GangRoom room;
+    bool refused = false;
     for (Job* one : all) {
         const bool settled =
             one->in_solver && one->reported && !one->record.cancel && !in_transit(*one);
@@ -176,13 +177,17 @@ bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
             if (is_optional(*one)) continue;
             return true;
         }
-        if (room.put(*one, *target))
+        if (room.put(*one, *target)) {
             begin.push_back(one);
-        else if (is_optional(*one))
+            continue;
+        }
+        wants_room_.push_back(one);
+        if (is_optional(*one))
             pending_.insert(*one);
         else
-            return false;
+            refused = true;
     }
+    if (refused) return false;
     for (Job* one : begin)
         issue(*one, Order::Kind::run, target_of(*one)->id(), one->reason, now, out);
     return true;

@@ -66,22 +66,29 @@ void Market::claim(Job& job) {
     list_at(job, job.lies_on, true);
 }
 
+// What it holds of a node's memory that is nobody's to give, and what goes to who wins it.
 void Market::root(Job& job) {
-    const bool rooted = Places::is_rooted(job);
-    const NodeName on = rooted ? job.record.report.where : NodeName{};
-    const int64_t mb = rooted ? job.record.report.terms.memory_mb : 0;
-    if (on == job.rooted_on && mb == job.rooted_mb) return;
-    for (const bool add : {false, true}) {
-        if (!job.rooted_on.empty()) {
-            Node& node = node_of(job.rooted_on);
-            node.rooted_mb += add ? job.rooted_mb : -job.rooted_mb;
-            touch(node);
+    const JobReport& r = job.record.report;
+    const auto note = [&](bool holds, NodeName& on, int64_t& mb, int64_t Node::*sum) {
+        const NodeName now_on = holds ? r.where : NodeName{};
+        const int64_t now_mb = holds ? r.terms.memory_mb : 0;
+        if (on == now_on && mb == now_mb) return false;
+        for (const bool add : {false, true}) {
+            if (!on.empty()) {
+                Node& node = node_of(on);
+                node.*sum += add ? mb : -mb;
+                touch(node);
+            }
+            if (add) break;
+            on = now_on;
+            mb = now_mb;
         }
-        if (add) break;
-        job.rooted_on = on;
-        job.rooted_mb = mb;
-    }
-    places_.note_rooted(job);
+        return true;
+    };
+    const bool fast = Places::stands_fast(job);
+    note(Places::stands(job) && !fast, job.standing_on, job.standing_mb, &Node::standing_mb);
+    if (note(Places::is_rooted(job) || fast, job.rooted_on, job.rooted_mb, &Node::rooted_mb))
+        places_.note_rooted(job);
 }
 
 Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
@@ -236,6 +243,7 @@ void Market::job_alarm(Job& job, Nanos now) {
     if (now >= job.bid_until) set_bid(job, now);
     if (now >= job.stands_until) job.stood_enough = true;
     Orders::end_back_offs(job, now);
+    root(job);
     touch(job);
     set_alarm(job);
 }

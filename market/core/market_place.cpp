@@ -59,11 +59,14 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     if (!job.in_solver) return true;
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
+    if (!target || job.record.report.where != target->id())
+        if (const Reason why = why_to_disk(job); !why.empty()) {
+            issue(job, Order::Kind::suspend, {}, why, now, out);
+            return true;
+        }
     if (!target) {
         if (running && !places_.cannot_leave(job))
             issue(job, Order::Kind::suspend, {}, reason(job), now, out, stands_first(job, now));
-        else if (Reason why = why_to_disk(job); !why.empty())
-            issue(job, Order::Kind::suspend, {}, why, now, out);
         return true;
     }
     if ((running && job.record.report.where == target->id()) || !places_.may_run_at(job, *target))
@@ -73,7 +76,10 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         pending_.insert(job);
         return true;
     }
-    if (!Places::fits(job, *target)) return false;
+    if (!Places::fits(job, *target)) {
+        wants_room_.push_back(&job);
+        return false;
+    }
     if (Places::stands(job) && job.record.report.where != target->id()) {
         if (!job.stuck.active)
             issue(job, Order::Kind::suspend, {},
@@ -93,13 +99,14 @@ void Market::place(Nanos now, Outputs& out) {
         return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
     });
     gangs_seen_.clear();
+    wants_room_.clear();
     std::vector<Job*> blocked;
     for (Job* job : order)
         if (!place_one(*job, now, out)) {
             pending_.insert(*job);
             blocked.push_back(job);
         }
-    for (const Job* job : blocked)
+    for (const Job* job : wants_room_)
         if (const Node* const wanted = target_of(*job)) make_room(*job, *wanted, now, out);
     room_round_ = ++room_search_;
     for (const Job* job : blocked) break_cycle(*job, now, out);

@@ -33,12 +33,13 @@ bool Market::is_closed(const Node& node) {
     return node.connected && !Places::usable(node) && !Places::keeps_guests(node);
 }
 
-// Of those that stand on the node, who has no place there and may go to disk now.
+// Of those that stand on the node, who has no place there and may go to disk now. (The memory of
+// who cannot is taken off what the node has: rooted_mb.)
 std::vector<StandingJobs::One> Market::standing_on(const Node& node) const {
     std::vector<StandingJobs::One> all;
     for (const auto& [id, job] : node.jobs)
-        if (Places::stands(*job) && job->record.report.where == node.id() && !in_transit(*job) &&
-            target_of(*job) != &node)
+        if (Places::stands(*job) && !Places::stands_fast(*job) && !job->record.cancel &&
+            job->record.report.where == node.id() && !in_transit(*job) && target_of(*job) != &node)
             all.push_back({job->key.n, job->bid, standing_.since(job->key.n),
                            job->record.report.terms.memory_mb});
     return all;
@@ -73,7 +74,7 @@ bool Market::stands_first(Job& job, Nanos now) {
     job.stands_for = std::min(most, standing_.patience(write));
     if (job.stands_for.ns <= 0) return false;
     if (missing_mb(*at) + r.terms.memory_mb <= 0) return true;
-    standing_.wanted(job.key.n, now);
+    standing_.forget(job.key.n);  // for how long is not what that depends on
     return false;
 }
 
@@ -86,13 +87,13 @@ void Market::note_standing(Job& job, Nanos now) {
         if (job.phase() == JobPhase::running && !in_transit(job)) standing_.forget(job.key.n);
         return;
     }
-    if (job.stands_until != Nanos::never()) return;
     const Nanos most = solver_.options().stand_max;
-    if (!standing_.knows(job.key.n)) {
+    if (!standing_.knows(job.key.n)) {  // of an earlier life, or a place that it has not come to
         const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
         standing_.suspended(job.key.n, now, write);
         job.stands_for = std::min(most, standing_.patience(write));
     }
+    if (job.stands_until != Nanos::never()) return;
     job.stands_until = now + std::clamp(job.stands_for, Nanos{}, std::max(Nanos{}, most));
 }
 
@@ -124,7 +125,7 @@ Reason Market::why_to_disk(const Job& job) const {
     if (!Places::stands(job)) return {};
     const JobRecord& r = job.record;
     const Node* const at = find_node(r.report.where);
-    if (!at || !at->connected || job.stuck.active) return {};
+    if (!at || !at->connected || Places::stands_fast(job)) return {};
     if (r.hold == Hold::frozen || (job.once && job.once->empty()))
         return ReasonCode::frozen_by_hand;
     if (is_closed(*at)) return Reason(ReasonCode::provider_gone).with(Figure::node, at->id());
@@ -139,7 +140,7 @@ void Market::make_room(const Job& blocked, const Node& node, Nanos now, Outputs&
     if (standing.empty()) return;
     for (const uint64_t key : StandingJobs::who_goes(std::move(standing), missing_mb(node))) {
         Job* const job = book_.job_of(JobKey{key});
-        if (!job || job->stuck.active) continue;
+        if (!job) continue;
         standing_.wanted(key, now);
         issue(*job, Order::Kind::suspend, {},
               Reason(ReasonCode::memory_wanted)

@@ -150,7 +150,12 @@ void Orders::judge(Job& job, bool fresh, Nanos now) {
         if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
         job.stuck = {};
         job.last_failed.clear();
-        if (job.once && (job.once->empty() || *job.once == r.where)) job.once.reset();
+        // Where it is only stopped by now, what was said by hand is still to be done.
+        const bool on_disk = r.phase != JobPhase::frozen || !r.in_place || !r.cannot_move.empty();
+        const bool done =
+            job.once &&
+            (job.once->empty() ? on_disk : *job.once == r.where && r.phase == JobPhase::running);
+        if (done || r.phase == JobPhase::finished) job.once.reset();
         if (job.via == r.where && r.phase == JobPhase::running) job.via.clear();
         job.record.order.reset();
         job.doubt_since = Nanos::never();

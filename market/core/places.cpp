@@ -14,7 +14,8 @@ bool Places::keeps_guests(const Node& node) {
 
 int64_t Places::memory_of(const Node& node) {
     const int64_t offered = node.record.report.memory_mb;
-    return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
+    const int64_t used = node.used_mb - node.standing_mb;
+    return std::max(std::min(offered, node.room_mb), std::min(offered, used));
 }
 
 bool Places::take_machine(Node& node) {

@@ -62,6 +62,10 @@ class Places {
         const JobReport& r = job.record.report;
         return r.phase == JobPhase::frozen && r.in_place && r.cannot_move.empty();
     }
+    // It stands so, and nobody can send it to disk now: its home is away, or could not do it.
+    static bool stands_fast(const Job& job) {
+        return stands(job) && (!job.reported || job.stuck.active);
+    }
     // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
     static bool is_rooted(const Job& job) {
         const JobReport& r = job.record.report;

@@ -116,6 +116,33 @@ struct World {
         tell(job);
         return id;
     }
+    // Components of one CPU each, or of `cpus`; those from `required` on are optional.
+    std::vector<JobId> submit_gang(const NodeName& home, int64_t price, uint32_t of,
+                                   int32_t cpus = 1, Nanos work = Nanos::never(),
+                                   uint32_t required = UINT32_MAX,
+                                   const std::function<void(JobReport&)>& with = {}) {
+        std::vector<JobId> ids;
+        for (uint32_t i = 0; i < of; ++i) {
+            const JobId id{home, ++next_id[home]};
+            ids.push_back(id);
+            HomeJob& job = jobs[id];
+            job.report.id = id;
+            job.report.uid = 1000;
+            job.report.user = "u1000";
+            job.report.terms.max_price = Money::units(price);
+            job.report.terms.cpus = cpus;
+            job.report.terms.memory_mb = 100;
+            job.report.submitted = now;
+            job.report.gang = ids[0].text();
+            job.report.component = i;
+            job.report.components = of;
+            job.report.optional = i >= required;
+            job.work = work;
+            if (with) with(job.report);
+            tell(job);
+        }
+        return ids;
+    }
     JobId submit_as(uint32_t uid, const NodeName& home, int64_t price) {
         return submit(home, price, Nanos::never(), 1, 100, {}, uid);
     }

@@ -243,6 +243,81 @@ START_TEST(a_shorter_time_that_is_set_holds_for_those_that_stand) {
 }
 END_TEST
 
+START_TEST(a_gang_gets_the_memory_of_those_that_stand_on_all_its_nodes) {
+    for (const bool optional : {false, true}) {
+        market::World w(standing());
+        for (const char* node : {"n1", "n2"}) w.add_node(node, 100, 1);
+        w.run_for(s(4));
+        std::vector<JobId> low;
+        for (int i = 0; i < 2; ++i) low.push_back(w.submit("n1", 2, Nanos::never(), 1, 600));
+        w.run_for(s(4));
+        for (int i = 0; i < 2; ++i) (void)w.submit("n1", 50, s(5'000), 1, 300);
+        w.run_for(s(4));
+        for (const JobId& id : low) ck_assert(stands(w, id));
+        const auto gang = w.submit_gang("n1", 90, 2, 1, s(1'000), optional ? 1 : UINT32_MAX,
+                                        [](JobReport& r) { r.terms.memory_mb = 500; });
+        w.run_for(s(20));
+        for (const JobId& id : gang) ck_assert_str_eq(to_string(report(w, id).phase), "running");
+        for (const JobId& id : low) ck_assert(!stands(w, id));
+    }
+}
+END_TEST
+
+START_TEST(who_cannot_go_to_disk_keeps_its_memory_and_holds_nobody_else_up) {
+    for (const bool home_is_away : {true, false}) {
+        market::World w(standing());
+        w.add_node("n1", 100, 1);
+        for (const char* home : {"n2", "n3"}) w.add_node(home, 100, 1'000);
+        w.run_for(s(4));
+        const JobId least = w.submit("n2", 2, Nanos::never(), 1, 400);
+        w.run_for(s(4));
+        const JobId other = w.submit("n3", 3, Nanos::never(), 1, 400);
+        w.run_for(s(4));
+        (void)w.submit("n1", 50, s(5'000), 1, 100);
+        w.run_for(s(4));
+        ck_assert(stands(w, least) && stands(w, other));
+        if (home_is_away)
+            w.disconnect("n2");
+        else
+            w.refuse = [&](const Order& order) -> std::optional<OrderFailed> {
+                if (order.id != least) return std::nullopt;
+                return OrderFailed{order.id, order.seq, order.node, "not now"};
+            };
+        const JobId fits = w.submit("n1", 90, s(1'000), 1, 500);
+        w.run_for(s(20));
+        ck_assert_str_eq(to_string(report(w, fits).phase), "running");
+        ck_assert(stands(w, least) && !stands(w, other));
+        // What would need its memory, too, has no place, and bids elsewhere.
+        const JobId large = w.submit("n1", 95, s(1'000), 1, 700);
+        w.run_for(s(20));
+        ck_assert_str_eq(to_string(report(w, large).phase), "waiting");
+        ck_assert_str_eq(to_string(report(w, fits).phase), "running");
+        if (home_is_away) w.connect("n2");
+        w.refuse = nullptr;
+        w.run_for(s(600));
+        ck_assert_str_eq(to_string(report(w, large).phase), "running");
+        ck_assert(!stands(w, least));
+    }
+}
+END_TEST
+
+START_TEST(a_word_by_hand_that_crosses_a_stop_is_carried_out) {
+    market::World w(standing());
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    const JobId low = w.submit("n1", 2);
+    w.run_for(s(10));
+    w.transit = s(2);
+    (void)w.submit("n1", 50, s(2'000));
+    w.run_for(s(1));
+    ck_assert(w.orders.back().kind == Order::Kind::suspend && w.orders.back().stand);
+    ck_assert(w.market->freeze(low, false, 0).has_value());
+    w.run_for(s(20));
+    ck_assert(!stands(w, low));
+    ck_assert_str_eq(to_string(report(w, low).phase), "frozen");
+}
+END_TEST
+
 START_TEST(a_market_that_was_started_again_knows_who_stands) {
     market::World w(standing());
     w.add_node("n1", 100, 1);
@@ -302,6 +377,7 @@ START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ev
         market::World w(o);
         w.transit = Nanos::from_ms(rng.between(1, 3'000));
         const auto nodes = rng.between(1, 3);
+        w.add_node("away", 100, 1'000);  // a home that comes and goes; nobody pays its price
         for (int64_t n = 1; n <= nodes; ++n)
             w.add_node("n" + std::to_string(n), rng.between(1, 2) * 100, 1,
                        static_cast<int32_t>(rng.between(1, 3)), rng.between(2, 8) * 100);
@@ -314,8 +390,9 @@ START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ev
         for (int i = 0; i < 60; ++i) {
             const auto what = rng.below(10);
             if (what < 6)
-                (void)w.submit("n1", rng.between(2, 60), s(rng.between(1, 200)),
-                               static_cast<int32_t>(rng.between(1, 2)), rng.between(0, 4) * 100, {},
+                (void)w.submit(rng.chance(0.7) ? "n1" : "away", rng.between(2, 60),
+                               s(rng.between(1, 200)), static_cast<int32_t>(rng.between(1, 2)),
+                               rng.between(0, 4) * 100, {},
                                1000 + static_cast<uint32_t>(rng.below(3)));
             if (what == 6 && nodes > 1) {
                 ProviderReport p = w.providers["n2"];
@@ -327,6 +404,8 @@ START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ev
                 std::advance(it, rng.below(w.jobs.size()));
                 (void)w.market->freeze(it->first, false, 0);
             }
+            if (what == 9 && rng.chance(0.5))
+                w.connected.contains("away") ? w.disconnect("away") : w.connect("away");
             if (what == 8 && rng.chance(0.2)) {
                 w.restart();
                 for (int64_t n = 1; n <= nodes; ++n) w.connect("n" + std::to_string(n));
@@ -334,6 +413,7 @@ START_TEST(in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ev
             w.run_for(Nanos::from_ms(rng.between(1, 20'000)));
         }
         w.refuse = nullptr;
+        if (!w.connected.contains("away")) w.connect("away");
         for (int64_t n = 1; n <= nodes; ++n) {
             ProviderReport& p = w.providers["n" + std::to_string(n)];
             p.on_market = true;
@@ -360,6 +440,9 @@ UNIT_SUITE_LONG(market_standing, 120,
                 an_owner_who_leaves_and_an_operator_have_it_on_disk,
                 what_stands_goes_to_disk_where_less_memory_is_offered,
                 a_shorter_time_that_is_set_holds_for_those_that_stand,
+                a_gang_gets_the_memory_of_those_that_stand_on_all_its_nodes,
+                who_cannot_go_to_disk_keeps_its_memory_and_holds_nobody_else_up,
+                a_word_by_hand_that_crosses_a_stop_is_carried_out,
                 a_market_that_was_started_again_knows_who_stands,
                 turns_of_proportional_share_are_stops_where_memory_suffices,
                 in_random_markets_memory_is_never_given_twice_and_nobody_waits_for_ever);
