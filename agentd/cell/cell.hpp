@@ -77,6 +77,8 @@ class Cell {
     void restore_local(const Cell* source);
     void finish_restore();
     void kill_capsule();
+    // Its job has ended by itself, and its home does not want that end.
+    void silence();
     void remove();
     void signal(int number);
     // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands:

@@ -96,7 +96,7 @@ void NetworkCut::open() {
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once
     // more.
     rest_ = loop_.after(rest_after, [this] {
-        (void)port_->disarm();
+        if (!job_.may_go_back) (void)port_->disarm();
         (void)port_->announce();
     });
 }
@@ -111,6 +111,11 @@ void NetworkCut::drop() {
     frames_.reset();
     if (port_ && shut_) port_->abandon();
     port_.reset();
+}
+
+void NetworkCut::silence() {
+    if (port_) port_->silence();
+    drop();
 }
 
 void NetworkCut::mend(const std::vector<pid_t>& pids) const {

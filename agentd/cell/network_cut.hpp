@@ -29,6 +29,9 @@ class NetworkCut {
         std::string name;  // no other capsule of this machine has it
         bool own = false;  // else there is nothing to cut
         Ipv4 address;
+        // Its gates stay in place from its first dump on: they must shut at the moment when it is
+        // killed (silence).
+        bool may_go_back = false;
     };
     // `network` of this node; none: a job with a network of its own is refused.
     NetworkCut(Loop& loop, JobLog log, const std::optional<JobNetwork>& network, Job job,
@@ -56,8 +59,12 @@ class NetworkCut {
     void announce() const;
     // Of these processes, which go on here without the CRIU that held them.
     void mend(const std::vector<pid_t>& pids) const;
-    // Its job is gone, or elsewhere if it is cut off.
+    // Its job is gone, or elsewhere if it is cut off. What it has sent by then still arrives.
     void drop();
+    // Its job was killed, or goes back to a checkpoint: soon nothing of it is heard any more. Else
+    // the kernel would repeat the ends of its connections for minutes, and a copy that is back at
+    // an earlier moment would take them for its peers'.
+    void silence();
 
   private:
     Status hold_frames();

@@ -357,6 +357,8 @@ void Guest::on_release(Entry& e, Outputs& out) {
 }
 
 void Guest::on_kill(Entry& e, Outputs& out) const {
+    // That end does not count: its home has the job elsewhere, or back at an earlier moment.
+    if (e.in<state::Ended>() && e.job.state == GuestState::exited) effect(e, What::silence, out);
     if (e.in<state::Failed>() || e.in<state::Ended>()) return tell(e, out);
     if (e.in<state::Frozen>()) {
         end_as(e, GuestState::killed);

@@ -47,7 +47,8 @@ def lose(market, name, job):
     kill_for_now(market, name)
     for _, _, pids in market.capsules(job.id, name):
         for pid in sorted(filter(alive, pids)):  # PID 1 first: else it tells of the others' end
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the first takes the others along
+                os.kill(pid, signal.SIGKILL)
     until("its capsule is dead", lambda: not market.capsules(job.id, name))
     until("the market knows",
           lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])

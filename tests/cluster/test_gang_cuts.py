@@ -30,6 +30,7 @@ def read(s):
     while len(data) < 8:
         more = s.recv(8 - len(data))
         if not more:
+            time.sleep(100)  # its peer is lost: by then it has gone back, or the test has failed
             sys.exit("the connection has ended at " + str(sent))
         data += more
     return struct.unpack("!q", data)[0]

@@ -265,6 +265,12 @@ Status JobPort::disarm() {
 
 void JobPort::abandon() const { (void)!::write(orphans_.get(), "1", 1); }
 
+void JobPort::silence() {
+    abandon();
+    if (gate_)
+        for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) (void)shut(way);
+}
+
 Status JobPort::announce() const {
     const std::string frame = arp_announcement(hardware_, address_);
     sockaddr_ll to{};

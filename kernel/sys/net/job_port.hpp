@@ -61,6 +61,10 @@ class JobPort {
     // the namespace with it. Else the kernel would try for minutes to get their last words through
     // a shut gate.
     void abandon() const;
+    // The same of who was killed where he was: nothing of it passes from now on if armed, and else
+    // little, for some hundred milliseconds. (To take the interface away would be surer. But it
+    // waits for whatever the kernel takes down elsewhere, for seconds.)
+    void silence();
     // Of the end outside.
     int index() const { return outer_; }
     const HardwareAddress& hardware() const { return hardware_; }
