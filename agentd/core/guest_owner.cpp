@@ -267,11 +267,14 @@ bool Guest::any_leaves() const {
         const Entry& e = job.second;
         const auto* r = e.template in<Running>();
         if (r == nullptr) return e.template in<state::Closing>() != nullptr;
-        const auto* coming = r->template in<motion::CriuComing>();
-        const auto* ready = r->template in<motion::CriuReady>();
-        const auto* making = r->template in<motion::Making>();
-        return (coming && coming->aim != Aim::keep) || (ready && ready->aim != Aim::keep) ||
-               (making && making->aim != Aim::keep) || r->template in<motion::Precopy>();
+        const bool works = r->template in<motion::CriuComing>() ||
+                           r->template in<motion::CriuReady>() ||
+                           r->template in<motion::Making>() || r->template in<motion::Undoing>();
+        // After a checkpoint it goes on.
+        const bool saves =
+            r->want == Want::save ||
+            (r->cut == Cut::checkpoint && (r->want == Want::ready || r->want == Want::cut));
+        return r->template in<motion::Precopy>() || (works && r->want != Want::run && !saves);
     });
 }
 

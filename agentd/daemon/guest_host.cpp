@@ -31,7 +31,11 @@ void GuestHost::tick() {
     const Nanos next = guest_.tick(Loop::now(), out);
     for (guest::Output& o : out) apply(o);
     timer_.cancel();
-    if (next != Nanos::never()) timer_ = loop_.at(next, [this] { tick(); });
+    if (next == Nanos::never()) return;
+    timer_ = loop_.at(next, [this] {
+        tick();
+        own_.guests_stepped();
+    });
 }
 
 void GuestHost::apply(guest::Output& output) {

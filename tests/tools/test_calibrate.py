@@ -55,7 +55,7 @@ def agentd(tmp_path, *more, text=""):
 
 
 def group_of(name):
-    """A new control group with a twentieth of a processor (cpu.max), in which a shell is put."""
+    """A new control group with a tenth of a processor (cpu.max), in which a shell is put."""
     mounts = [line.split()[1:4] for line in open("/proc/self/mounts")]
     for at, kind, options in mounts:
         v2 = kind == "cgroup2" and "cpu" in open(f"{at}/cgroup.subtree_control").read().split()
@@ -67,10 +67,10 @@ def group_of(name):
         except OSError:
             continue
         if v2:
-            (group / "cpu.max").write_text("5000 100000")
+            (group / "cpu.max").write_text("10000 100000")
         else:
             (group / "cpu.cfs_period_us").write_text("100000")
-            (group / "cpu.cfs_quota_us").write_text("5000")
+            (group / "cpu.cfs_quota_us").write_text("10000")
         return group
     return None
 
