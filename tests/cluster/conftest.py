@@ -60,6 +60,15 @@ def alive(pid):
         return False
 
 
+def kill(pids):
+    """SIGKILL to each of them that is still there: the end of one may take others along."""
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def read_text(path):
     try:
         with open(path, errors="replace") as f:

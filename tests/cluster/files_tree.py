@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from conftest import BIN, LIMIT, alive, until
+from conftest import BIN, LIMIT, alive, kill, until
 
 needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"),
                                 reason="mounting needs root and /dev/fuse")
@@ -54,8 +54,7 @@ class Tree:
         try:
             self.process.wait(LIMIT)
         except subprocess.TimeoutExpired:  # a test that failed holds files of it
-            for pid in (self.process.pid, self.clients[-1], int(self.server)):
-                os.kill(pid, signal.SIGKILL)
+            kill((self.process.pid, self.clients[-1], int(self.server)))
             self.process.wait(LIMIT)
 
     def abort(self, device):

@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import programs
-from conftest import alive, read_text, until
+from conftest import alive, kill, read_text, until
 from test_crash import Absence, kill_for_now
 from test_outage import Outage, restart
 
@@ -46,9 +46,7 @@ def lose(market, name, job):
     Absence."""
     kill_for_now(market, name)
     for _, _, pids in market.capsules(job.id, name):
-        for pid in sorted(filter(alive, pids)):  # PID 1 first: else it tells of the others' end
-            with contextlib.suppress(ProcessLookupError):  # the first takes the others along
-                os.kill(pid, signal.SIGKILL)
+        kill(sorted(filter(alive, pids)))  # PID 1 first: else it tells of the others' end
     until("its capsule is dead", lambda: not market.capsules(job.id, name))
     until("the market knows",
           lambda: not [p for p in market.providers() if p["node"] == name and p["connected"]])

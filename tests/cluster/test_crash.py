@@ -10,7 +10,7 @@ import time
 import pytest
 
 import programs
-from conftest import alive, read_text, until
+from conftest import alive, kill, read_text, until
 
 
 def settled(market, id):
@@ -98,9 +98,7 @@ def test_a_capsule_that_ended_while_its_agent_was_dead_leaves_no_control_group(m
     groups = market.groups(job.id, "n1")
     agent = market.daemon("n1")["pid"]
     os.kill(agent, signal.SIGKILL)
-    for pid in pids:  # with its PID 1 the capsule ends
-        if os.path.exists(f"/proc/{pid}"):
-            os.kill(pid, signal.SIGKILL)
+    kill(pids)  # with its PID 1 the capsule ends
     until("n1 is a new process", lambda: market.daemon("n1")["pid"] not in (0, agent))
     market.until_up()
     assert job.wait() != 0
@@ -152,8 +150,7 @@ def test_all_daemons_killed_at_once_lose_nothing(market):
     for job in jobs:
         job.printed(3)
     d = market.daemons()
-    for daemon in [d["market"], *d["nodes"]]:
-        os.kill(daemon["pid"], signal.SIGKILL)
+    kill(daemon["pid"] for daemon in [d["market"], *d["nodes"]])
     old = {x["name"]: x["pid"] for x in [d["market"], *d["nodes"]]}
     for name, pid in old.items():
         until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in (0, pid), 60)

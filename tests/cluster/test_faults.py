@@ -9,13 +9,12 @@ seed of the first; each has the next one."""
 import os
 import random
 import re
-import signal
 import subprocess
 import threading
 import time
 
 
-from conftest import BIN, read_text, until
+from conftest import BIN, kill, read_text, until
 from test_ledger import settled
 
 NODES = ["n1", "n2", "n3"]
@@ -52,13 +51,6 @@ def criu_of(market, node):
             if child and re.search(r"\bcriu\b", read_text(f"/proc/{name}/cmdline")):
                 return int(name)
     return 0
-
-
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class Witness:
@@ -105,7 +97,7 @@ def strike(market, r, fault, nodes, size):
     time.sleep(r.uniform(0, 0.02 + 0.0008 * size))
     if fault.startswith("criu"):
         if pid := criu_of(market, nodes[fault.split()[-1]]):
-            kill(pid)
+            kill([pid])
         return f"killed {pid}"
     if fault.startswith("link"):
         port = ["ip", "-n", f"{market.tag}-fabric", "link", "set",
@@ -117,7 +109,7 @@ def strike(market, r, fault, nodes, size):
             subprocess.run([*port, "up"], check=True)
         return f"cut for {seconds} s"
     name = nodes.get(fault, fault)
-    kill(market.pid_of[name])
+    kill([market.pid_of[name]])
     until(f"{name} is a new process",
           lambda: market.daemon(name)["pid"] not in (0, market.pid_of[name]), 60)
     return "killed"

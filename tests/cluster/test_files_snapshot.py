@@ -4,12 +4,11 @@ srun --files-snapshot, else named. The home is n1, its directory on a file syste
 reference."""
 import os
 import shutil
-import signal
 import subprocess
 
 import pytest
 
-from conftest import alive, until
+from conftest import alive, kill, until
 from test_checkpoints import checkpoint, lose
 from test_crash import Absence
 
@@ -123,8 +122,7 @@ def test_at_its_home_too(market, top):
     checkpoint(market, job)
     until_rounds(top, 10)
     for _, _, pids in market.capsules(job.id, "n1"):
-        for pid in sorted(filter(alive, pids)):  # PID 1 first: else it tells of the others' end
-            os.kill(pid, signal.SIGKILL)
+        kill(sorted(filter(alive, pids)))  # PID 1 first: else it tells of the others' end
     assert "put back to what was there then" in mark(job)
     market.until_runs(job.id)
     until_rounds(top, 5)

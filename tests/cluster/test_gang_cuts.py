@@ -4,10 +4,9 @@ daemons. Its components talk over TCP and check each other's numbers: nothing is
 out of order, whatever is frozen and whoever dies in the middle."""
 import json
 import os
-import signal
 
 import pytest
-from conftest import until
+from conftest import kill, until
 
 # A ring: each counts to the next one, and what comes from the one before must be the next number.
 # What the next one says it has seen must have been sent by then. Whose connection ends waits for
@@ -147,8 +146,7 @@ def test_whoever_dies_in_a_cut_the_gang_is_frozen_as_a_whole_or_goes_on(two_cpus
     for _ in range(2):
         ring.order("freeze", 1)
         if who == "criu":
-            for pid in processes_of("criu", market):
-                os.kill(pid, signal.SIGKILL)
+            kill(processes_of("criu", market))
         else:
             market.kill_daemon({"home": home, "guest": guest, "market": "market"}[who])
         ring.until_all("suspend", "run")
@@ -167,9 +165,8 @@ def test_a_lost_component_takes_its_gang_back_to_one_cut(two_cpus, market, tmp_p
         until("a checkpoint of all",
               lambda: ring.cuts(lost, "checkpoint")[-1:] not in ([], saved))
         job = ring.jobs()[lost]
-        for pid in sorted(p for _, _, pids in market.capsules(job["id"], job["where"])
-                          for p in pids)[:1]:  # PID 1 of its capsule
-            os.kill(pid, signal.SIGKILL)
+        kill(sorted(p for _, _, pids in market.capsules(job["id"], job["where"])
+                    for p in pids)[:1])  # PID 1 of its capsule
         until("all have gone back", lambda: all(
             sum(s["step"] == "went_back" for s in ring.story(n)) == times for n in range(3)))
         ring.until_all("run")

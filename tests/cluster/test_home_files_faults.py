@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import alive, read_text, until
+from conftest import alive, kill, read_text, until
 from files_tree import Tree
 from test_home_files import begin, check_end, servers, until_it_works
 
@@ -25,7 +25,7 @@ def test_killed_clients_and_agents_are_not_noticed(market, top):
     market.until_runs(job.id, "n1")
     until_it_works(top)
     for pid in servers(market, "client"):
-        os.kill(pid, signal.SIGKILL)
+        kill([pid])
         until("it has ended", lambda p=pid: not alive(p))
     until_it_works(top)
     for node in ("n1", "n3"):  # its guest's, its home's
@@ -84,8 +84,7 @@ def test_a_job_that_is_killed_while_it_waits_for_its_program_is_gone(market, top
         os.kill(int(far.server), signal.SIGSTOP)  # now nobody says what its program is
         market.tool("pvdctl", "--node", "n1", "set", "price", "1")
         stuck = until("it waits", lambda: waiting_for_files(market))
-        for pid in servers(market, "client"):
-            os.kill(pid, signal.SIGKILL)
+        kill(servers(market, "client"))
         market.tool("marketctl", "cancel", id)
         until("it has ended", lambda: not any(alive(pid) for pid in stuck))
     finally:

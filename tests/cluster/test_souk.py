@@ -12,7 +12,8 @@ import sys
 
 import pytest
 
-from conftest import BIN, HERE, LIMIT, Market, alive, bring_up, mount_points, read_text, until
+from conftest import (BIN, HERE, LIMIT, Market, alive, bring_up, kill, mount_points, read_text,
+                      until)
 
 
 def daemons_of(m):
@@ -102,9 +103,7 @@ def reboot(m):
     namespaces."""
     m.note_family()
     supervisor = m.daemons()["supervisor"]
-    for pid in [supervisor, *sorted(m.family)]:
-        if alive(pid):
-            os.kill(pid, signal.SIGKILL)
+    kill(filter(alive, [supervisor, *sorted(m.family)]))
     until("all are gone", lambda: not any(alive(p) for p in m.family))
     for name in os.listdir("/run/netns"):
         if name.startswith(m.tag + "-"):

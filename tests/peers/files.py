@@ -24,7 +24,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cluster"), os.path.join(HERE, "..")]
-from conftest import Late, Market, until  # noqa: E402
+from conftest import Late, Market, kill, until  # noqa: E402
 
 NODES = ("n2", "n3")  # the home is n1
 PORT = "p0"           # its end of the link
@@ -230,7 +230,7 @@ class Trouble(threading.Thread):
             except OSError:
                 continue
             if words[0].endswith(b"souk-files") and words[1:2] == [verb.encode()]:
-                os.kill(pid, 9)
+                kill([pid])
 
     def cut(self, seconds):
         def port(state):
