@@ -39,6 +39,7 @@
 //   HomeGangs        jobs of several components: started, cancelled and ended as one
 //   HomeCuts         and frozen at one cut
 //   HomeSets         and checkpoints of them, made at one cut
+//   HomeDoubts       whose end may come of another one's loss
 //   HomeReports      how it is, for the market
 #pragma once
 
@@ -51,6 +52,7 @@
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_cuts.hpp"
+#include "agentd/core/home_doubts.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
@@ -281,6 +283,9 @@ class Home {
     bool goes_on_back(HomeJob& job, const HomeTurn& turn);
     void is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     bool is_ended_again(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
+    bool is_doubtful(HomeJob& job, const home::Finished& end, const HomeTurn& turn);
+    void doubt_due(HomeJob& job, const HomeTurn& turn);
+    void doubts_heard(const HomeJob& other, const HomeTurn& turn);
 
     Tracer tracer_;
     Nanos unix_now_;
@@ -301,6 +306,7 @@ class Home {
     HomeGangs gangs_;
     HomeCuts cuts_;
     HomeSets sets_;
+    HomeDoubts doubts_;
     std::vector<uint64_t> ended_;  // whose end others still have to hear of
     bool freeing_ = false;
 };

@@ -57,6 +57,7 @@ void Home::others_go_back(HomeJob& job, const HomeTurn& turn) {
             hold_again(*one);
         } else {
             one->going_back = true;
+            doubts_.forget(seq);
             told.push_back(seq);
         }
         turn.persist(*one);
@@ -98,6 +99,7 @@ bool Home::goes_on_back(HomeJob& job, const HomeTurn& turn) {
 // What ran of it is gone, for certain.
 void Home::is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     job.going_back = false;
+    doubts_.forget(job.id.seq);
     HomeClock::stop(job, turn.now);
     checkpoints_.end_saving(job, turn);
     HomeMoves::drop_candidate(job, turn);
@@ -131,6 +133,55 @@ bool Home::is_ended_again(const HomeJob& job, const GuestEvent& e, const HomeTur
             turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
             return true;
         default: return false;
+    }
+}
+
+// Of a component that runs and has failed by itself: whether that end counts is known later. It
+// costs nothing meanwhile, and the market's orders wait.
+bool Home::is_doubtful(HomeJob& job, const Finished& end, const HomeTurn& turn) {
+    const bool steady_on = job.phase == JobPhase::running && job.step == MoveStep::none;
+    if (doubts_.has(job)) return steady_on && !job.cancelled;
+    if (!HomeGangs::is_component(job) || HomeGangs::is_optional(job) || !steady_on ||
+        job.cancelled || end.wait_status == 0 || !end.why.empty() || !may_go_back(job))
+        return false;
+    doubts_.begin(job, end.wait_status, turn.now);
+    HomeClock::stop(job, turn.now);
+    turn.persist(job, Durable::later);  // its node says it again
+    end_saving(job, turn);
+    turn.report(job);
+    return true;
+}
+
+// Its grace is over, or somebody has not answered for long. Who is not heard from is lost when his
+// lease is over; where there is none, the end counts.
+void Home::doubt_due(HomeJob& job, const HomeTurn& turn) {
+    const bool again = doubts_.asked(job);
+    std::vector<uint64_t> others;
+    bool leased = false;
+    for (const uint64_t seq : again ? doubts_.silent(job) : gangs_.others_of(job)) {
+        const HomeJob* const one = find({node_, seq});
+        if (!one || HomeGangs::is_optional(*one) || doubts_.has(*one)) continue;
+        if (one->phase != JobPhase::running && one->phase != JobPhase::moving) continue;
+        others.push_back(seq);
+        leased = leased || leases_.due(*one) != Nanos::never();
+    }
+    if (others.empty() || (again && !leased))
+        return finish(job, doubts_.wait_status(job), {}, turn);
+    for (const uint64_t seq : others) {
+        const HomeJob& one = records_.at(seq);
+        turn.send(one.at, one.id, one.epoch, GuestVerb::query);
+    }
+    doubts_.ask(job, std::move(others), turn.now + limits_.step_patience);
+}
+
+// What this one's node says of it came after the question, or a moment before: both after the
+// grace.
+void Home::doubts_heard(const HomeJob& other, const HomeTurn& turn) {
+    for (const uint64_t seq : doubts_.heard(other.id.seq)) {
+        HomeJob* const job = records_.find({node_, seq});
+        if (!job || !doubts_.has(*job)) continue;
+        const Reindex indexed(*this, seq);
+        finish(*job, doubts_.wait_status(*job), {}, turn);
     }
 }
 

@@ -46,7 +46,8 @@ void Home::begin_set(HomeJob& job, const HomeTurn& turn) {
     for (const uint64_t seq : gangs_.all_of(job)) {
         HomeJob* const one = records_.find({node_, seq});
         if (!one || one->phase == JobPhase::finished || HomeGangs::is_optional(*one)) continue;
-        if (!HomeCheckpoints::may_begin(*one) || one->going_back || one->splice.due)
+        if (!HomeCheckpoints::may_begin(*one) || one->going_back || one->splice.due ||
+            doubts_.has(*one))
             return checkpoints_.again(job, turn.now + try_again);
         members.push_back(one);
     }

@@ -141,6 +141,7 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
                    : runs_.hears(*job, event, turn, {checkpoints_, leases_, expels_}),
              turn);
     if (gang != 0) go_on_with_set(gang, turn);
+    doubts_heard(*job, turn);
 }
 
 // Jobs that were there are gone; a move to it is given up, one from it that is decided is finished.
@@ -166,7 +167,7 @@ Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
                      budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job),
-                     sets_.due(job)});
+                     sets_.due(job), doubts_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -216,6 +217,7 @@ void Home::tick(HomeJob& job, const HomeTurn& turn) {
     if (leases_.due(job) <= turn.now) lease_over(job, turn);
     if (gangs_.due(job) <= turn.now) not_in_time(job, turn);
     if (cuts_.due(job) <= turn.now) cut_overdue(job, turn);
+    if (doubts_.due(job) <= turn.now) doubt_due(job, turn);
 }
 
 }  // namespace souk

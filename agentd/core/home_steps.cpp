@@ -19,6 +19,7 @@ Cases(F...) -> Cases<F...>;
 }  // namespace
 
 void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
+    if (doubts_.has(job)) return turn.report(job);
     if (order.kind == Order::Kind::run && HomeGangs::has_layout(job) && !order.layouts)
         return turn.fail_order(
             job, order.node,
@@ -102,7 +103,7 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
                    [&](const Finished& f) {
                        if (job.going_back && !job.cancelled)  // it ended after what it goes back to
                            is_back(job, all_go_back(), turn);
-                       else
+                       else if (!is_doubtful(job, f, turn))
                            finish(job, f.wait_status, f.why, turn);
                    },
                    [&](const Killed& k) { killed(job, k.why, turn); },
@@ -167,6 +168,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     cuts_.goes_on_no_more(job.id.seq);
     checkpoints_.end_saving(job, turn);
     job.going_back = false;
+    doubts_.forget(job.id.seq);
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
     job.checkpoint = {};
     const Trouble others = job.cancelled ? gangs_.why_ended(job, records_.all()) : Trouble();
@@ -263,6 +265,7 @@ void Home::forget(uint64_t seq) {
     signals_.forget(seq);
     gangs_.forget(seq);
     cuts_.forget(seq);
+    doubts_.forget(seq);
 }
 
 }  // namespace souk

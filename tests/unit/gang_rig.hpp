@@ -96,6 +96,8 @@ struct Gang {
 template <class Self>
 struct Apart : Gang {
     uint32_t of = 0;
+    bool leased = false;      // as its node says
+    int32_t wait_status = 0;  // of those that exit
 
     static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
     // They have been submitted.
@@ -116,6 +118,8 @@ struct Apart : Gang {
         e.state = state;
         e.why = why;
         e.image_bytes = 1 << 20;
+        e.leased = leased;
+        if (state == GuestState::exited) e.wait_status = wait_status;
         e.all_stand = state == GuestState::dumping;
         if (state == GuestState::shipped) e.held_for = self().cut_of(seq);
         out.clear();

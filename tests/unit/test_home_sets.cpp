@@ -217,6 +217,73 @@ START_TEST(an_optional_component_is_not_saved_and_begins_anew_when_the_others_go
 }
 END_TEST
 
+START_TEST(one_that_fails_because_another_is_lost_goes_back_whichever_is_heard_of_first) {
+    Sets g;
+    g.wait_status = 1 << 8;
+    g.begin(3).whole().says(1, GuestState::exited);
+    ck_assert_text(g.phases(3), "running running running");
+    ck_assert(!HomeClock::runs(g.job(1)));  // nor is it paid for
+    const uint64_t before = g.job(1).epoch.n;
+    ck_assert_text(g.run(1, "n9").words(GuestVerb::prepare_dump), "");  // it has nowhere to go
+    ck_assert_text(g.after_s(1).words(GuestVerb::query), "");
+    g.says(1, GuestState::exited).says(3, GuestState::killed, "its node has it no more");
+    ck_assert_text(g.words(GuestVerb::kill), "n4 n2 n3");
+    g.says(1, GuestState::exited).says(2, GuestState::exited);  // so has this one
+    ck_assert_text(g.phases(3), "frozen frozen frozen");
+    ck_assert_text(g.checkpoints(), "2 2 2");
+    ck_assert(g.job(1).epoch.n != before);
+    ck_assert_text(g.after_s(100).phases(3), "frozen frozen frozen");
+}
+END_TEST
+
+START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
+    Sets g;
+    g.wait_status = 3 << 8;
+    g.begin(3).whole().says(1, GuestState::exited);
+    ck_assert_text(g.after_s(2).words(GuestVerb::query), "n3 n4");
+    g.says(3, GuestState::running);
+    ck_assert(g.job(1).phase == JobPhase::running);
+    g.says(2, GuestState::running);
+    ck_assert(g.job(1).phase == JobPhase::finished && g.job(1).wait_status == 3 << 8);
+    ck_assert(g.job(2).cancelled && g.job(3).cancelled);
+    // Who does not answer is lost when his lease is over, not before.
+    Sets leased;
+    leased.leased = true;
+    leased.wait_status = 1 << 8;
+    leased.begin(2).whole().says(1, GuestState::exited);
+    ck_assert_text(leased.after_s(2).words(GuestVerb::query), "n3");
+    ck_assert_text(leased.after_s(60).words(GuestVerb::query), "n3");
+    ck_assert_text(leased.after_s(60).words(GuestVerb::query), "n3");
+    for (int64_t s = 0; s < 600; s += 30) {
+        leased.h.heartbeat("n2", {}, leased.now, leased.out);
+        leased.after_s(30);
+    }
+    ck_assert(leased.job(1).going_back && leased.job(2).phase == JobPhase::frozen);
+    // Without a lease nobody would ever know.
+    Sets free;
+    free.wait_status = 1 << 8;
+    free.begin(2).whole().says(1, GuestState::exited).after_s(2).after_s(60);
+    ck_assert(free.job(1).phase == JobPhase::finished);
+    // A set that is being made is given up: nobody stands for one that has ended.
+    Sets making;
+    making.wait_status = 1 << 8;
+    making.begin(2).whole().after_s(10).ready().says(2, GuestState::shipped);
+    ck_assert_text(making.says(1, GuestState::exited).words(GuestVerb::resume), "n2 n3");
+    ck_assert_text(making.checkpoints(), "2 2");
+    // Two fail, one of them for the other's sake: the first one's end is the job's.
+    Sets both;
+    both.wait_status = 1 << 8;
+    both.begin(2).whole().says(1, GuestState::exited).says(2, GuestState::exited).after_s(2);
+    ck_assert_text(both.phases(2), "finished finished");
+    // Its user does not wait for that.
+    Sets cancelled;
+    cancelled.wait_status = 1 << 8;
+    cancelled.begin(2).whole().says(1, GuestState::exited);
+    ck_assert(cancelled.h.cancel({"n1", 1}, cancelled.now, cancelled.out).has_value());
+    ck_assert(cancelled.says(1, GuestState::exited).job(1).phase == JobPhase::finished);
+}
+END_TEST
+
 START_TEST(components_agree_on_how_they_go_back) {
     Gang g;
     ck_assert_text(g.refused(Gang::component(0, 2)), "");
@@ -234,4 +301,6 @@ UNIT_SUITE(home_sets, all_stand_together_before_one_goes_on_and_one_write_makes_
            a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back,
            a_thaw_waits_for_who_still_goes_back, without_a_checkpoint_all_begin_anew_or_all_end,
            an_optional_component_is_not_saved_and_begins_anew_when_the_others_go_back,
+           one_that_fails_because_another_is_lost_goes_back_whichever_is_heard_of_first,
+           that_one_fails_counts_when_the_others_are_known_to_run,
            components_agree_on_how_they_go_back);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/core/home_doubts.hpp"
+
+#include <utility>
+
+namespace souk {
+
+void HomeDoubts::ask(const HomeJob& job, std::vector<uint64_t> others, Nanos until) {
+    Doubt& d = doubts_.at(job.id.seq);
+    d.asked = true;
+    d.silent = std::move(others);
+    d.due = until;
+}
+
+std::vector<uint64_t> HomeDoubts::heard(uint64_t other) {
+    std::vector<uint64_t> over;
+    for (auto& [seq, d] : doubts_)
+        if (std::erase(d.silent, other) > 0 && d.silent.empty()) over.push_back(seq);
+    return over;
+}
+
+Nanos HomeDoubts::due(const HomeJob& job) const {
+    const auto it = doubts_.find(job.id.seq);
+    return it == doubts_.end() ? Nanos::never() : it->second.due;
+}
+
+}  // namespace souk
