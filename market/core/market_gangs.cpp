@@ -14,6 +14,14 @@ namespace {
 
 bool is_optional(const Job& job) { return job.record.report.optional; }
 
+// It was ordered to thaw, perhaps when its home had not said yet that the others are frozen, too:
+// it is held for them.
+bool is_thawing(const Job& job) {
+    const auto& order = job.record.order;
+    if (job.record.cancel || (order && order->kind != Order::Kind::run)) return false;
+    return job.phase() == JobPhase::thawing || (order && job.phase() == JobPhase::frozen);
+}
+
 // A home speaks for its own gangs alone.
 std::string gang_name(const Job& job) { return job.id().home + "/" + job.record.report.gang; }
 
@@ -162,12 +170,17 @@ bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
                           [](const Job* one) { return !is_optional(*one); });
     if (all.empty() || is_optional(*all.front())) return true;
     GangRoom room;
+    const bool thaws = std::any_of(all.begin(), all.end(), [](const Job* one) {
+        return !is_optional(*one) && is_thawing(*one);
+    });
     for (Job* one : all) {
+        if (is_thawing(*one)) continue;  // and has its room
         const bool settled =
             one->in_solver && one->reported && !one->record.cancel && !in_transit(*one);
         if (settled && one->phase() == JobPhase::running) continue;
         const Node* const target = settled ? target_of(*one) : nullptr;
-        if (!target || !places_.may_run_at(*one, *target)) {
+        const bool late = thaws && one->phase() != JobPhase::frozen;
+        if (!target || late || !places_.may_run_at(*one, *target)) {
             if (is_optional(*one)) continue;
             return true;
         }

@@ -120,6 +120,31 @@ START_TEST(a_gang_of_which_one_stands_where_it_is_goes_on_there_as_a_whole) {
 }
 END_TEST
 
+// As when a gang goes back to its checkpoint: its home says of one after the other that it is
+// frozen.
+START_TEST(one_that_thaws_before_the_others_are_known_to_be_frozen_gets_them_to_it) {
+    World w;
+    three(w);
+    const auto all = gang(w, "n1", 40, 3);
+    w.run_for(s(2));
+    w.transit = s(1'000);  // it is held for the others
+    const auto goes_back = [&](const JobId& id) {
+        World::stop_clock(w.jobs.at(id), w.now);
+        w.jobs.at(id).report.phase = JobPhase::frozen;
+        w.tell(w.jobs.at(id));
+    };
+    goes_back(all[2]);
+    w.run_for(s(2));
+    ck_assert(w.phase(all[2]) == JobPhase::thawing && w.phase(all[0]) == JobPhase::running);
+    goes_back(all[0]);
+    w.run_for(s(2));
+    goes_back(all[1]);
+    w.run_for(s(2));
+    for (const JobId& id : all)
+        ck_assert_msg(w.phase(id) == JobPhase::thawing, "%s", why(w, id).c_str());
+}
+END_TEST
+
 START_TEST(a_gang_that_fits_nowhere_says_so) {
     World w;
     three(w);
@@ -361,6 +386,7 @@ END_TEST
 UNIT_SUITE(market_gangs, a_gang_of_which_one_stands_where_it_is_goes_on_there_as_a_whole,
            all_components_run_or_none_and_nobody_is_held_for_them,
            a_gang_is_placed_when_all_of_it_is_known, a_gang_that_fits_nowhere_says_so,
+           one_that_thaws_before_the_others_are_known_to_be_frozen_gets_them_to_it,
            components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few,
            a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same,
            a_gang_whose_components_never_fit_says_which_and_why,
