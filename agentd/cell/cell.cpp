@@ -57,7 +57,9 @@ Cell::Cell(CellSite& site, GuestJob job)
              {.tell_init = [this](Nanos until) { tell_lease(until); },
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
-               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address}, site.reach),
+               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address,
+                job_.spec.checkpoint_every.ns > 0},
+               site.reach),
       image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get(), site.reach.settle},
              key_),
       intake_(*site.loop, site.pages_possible, intake_hooks()),
@@ -264,11 +266,10 @@ void Cell::lost_client(const std::string& why) {
     auto again = Capsule::connect(dir_fd_.get());
     if (again) connect(std::move(*again));
     // What was asked over the old connection gets no answer.
-    if (plan_ == Plan::coming && !criu_ && again)
+    const bool coming = plan_ == Plan::coming && !criu_;
+    if (coming && again)
         plan_ = Plan::asked;  // again, with the welcome
-    else if (plan_ == Plan::coming && !criu_)
-        criu_failed(because(CauseCode::capsule_silent));
-    else if (plan_ == Plan::loading)
+    else if (coming || plan_ == Plan::loading)
         criu_failed(because(CauseCode::capsule_silent));
     else if (plan_ == Plan::draining)
         fail_dump(because(CauseCode::capsule_silent));

@@ -77,6 +77,8 @@ class Cell {
     void restore_local(const Cell* source);
     void finish_restore();
     void kill_capsule();
+    // Its job has ended by itself, and its home does not want that end.
+    void silence();
     void remove();
     void signal(int number);
     // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands:
@@ -253,6 +255,7 @@ class Cell {
     Status plan_dump(double link_bytes_per_s);
     Status begin_image(bool for_restore);
     void tell_froze(bool now = false) { tell(guest::DumpFroze{dump_.forecast(), now}); }
+    void begin_dump(size_t unaccepted);
     void held_after_dump();
     void files_are_flushed();
     void dump_is_read(const Result<ImageFacts>& facts);

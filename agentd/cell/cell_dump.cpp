@@ -122,16 +122,26 @@ void Cell::dump(double link_bytes_per_s) {
     plan_ = Plan::dumping;
     (void)dump_.take_again();
     if (!image_.on_disk()) stay_awake();
+    limit_cpus(false);
+    lease_.at_dump(true);
+    network_.settle(capsule_->id().pid, [this](size_t left) { begin_dump(left); });
+}
+
+// A checkpoint without such a connection would be of no use to who goes back to it. A job that
+// moves goes on without it: its program has not seen it.
+void Cell::begin_dump(size_t unaccepted) {
+    if (plan_ != Plan::dumping || !criu_) return;
+    if (unaccepted > 0 && dump_.for_checkpoint())
+        return criu_failed(Error{
+            0, std::to_string(unaccepted) + " connections to it are not accepted by its program"});
     DumpOptions options;
     options.root = root_.inside();
     options.terminal = root_.terminal();
     options.tcp = job_.spec.tcp;
     options.lazy = dump_.live();
     if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
-    limit_cpus(false);
-    lease_.at_dump(true);
-    if (auto shut = network_.shut_in(); !shut) return refuse(shut.error());
-    if (auto begun = criu_.dump(options); !begun) refuse(begun.error());
+    if (auto shut = network_.shut_in(); !shut) return criu_failed(shut.error());
+    if (auto begun = criu_.dump(options); !begun) criu_failed(begun.error());
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -44,13 +44,16 @@ void Cell::capsule_ended() {
     close_criu();
     end_files();
     intake_.end();
-    if (!(decided_ == Decided::to_die && !image_.on_disk())) network_.drop();
+    const bool moves = decided_ == Decided::to_die && !image_.on_disk();
+    if (!moves) stdio_.exit() && before != Life::ending ? network_.drop() : network_.silence();
     // not our child after a restart of the daemon: then its new parent does
     (void)capsule_->pidfd().reap();
     if (before == Life::removing) return remove_files();
     if (released) tell(guest::RestoreRunning{});  // it may have run, for a moment
     tell(guest::CapsuleGone{});
 }
+
+void Cell::silence() { network_.silence(); }
 
 void Cell::remove() {
     lease_.end();

@@ -3,15 +3,22 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "kernel/base/fnv.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"
+#include "kernel/sys/net/tcp_unaccepted.hpp"
 
 namespace souk {
 namespace {
 
 constexpr Nanos rest_after = Nanos::from_s(1);
+// How long a program may take to accept what was begun. The kernel tells nobody of it but by
+// asking.
+constexpr Nanos accept_max = Nanos::from_s(1);
+constexpr Nanos first_pause = Nanos::from_ms(1), pause_max = Nanos::from_ms(32);
 
 // Fit for a network interface (15 characters at most), and no other capsule's: 48 bits of a hash.
 std::string port_name(const std::string& job) {
@@ -42,7 +49,7 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
                                     std::move(inside), shut));
     shut_ = shut;
     if (!shut) (void)port_->announce();
-    return {};
+    return stay_armed();
 }
 
 void NetworkCut::find(const Capsule& capsule, bool shut) {
@@ -51,10 +58,35 @@ void NetworkCut::find(const Capsule& capsule, bool shut) {
         TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
         TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), std::move(inside)));
         shut_ = shut;
-        return shut ? Status{} : port_->open();
+        if (!shut) TRY(port_->open());
+        return stay_armed();
     };
     if (auto found = find(); !found)
         log_.warning("a job's network interface is not found", found.error());
+}
+
+Status NetworkCut::stay_armed() { return job_.may_go_back ? port_->arm() : Status{}; }
+
+void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> then) {
+    if (!port_) return then(0);
+    rest_.cancel();
+    shut_ = true;
+    const auto begin = [this]() -> Status {
+        TRY(port_->arm());
+        return port_->begins_nothing();
+    };
+    if (auto begun = begin(); !begun) return then(0);  // shut_in says why
+    look_for_unaccepted(inside, first_pause, Loop::now() + accept_max, std::move(then));
+}
+
+void NetworkCut::look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
+                                     std::function<void(size_t unaccepted)> then) {
+    const auto left = unaccepted_of(inside);
+    if (!left) log_.limited("unaccepted", "connections may break when it moves", left.error());
+    if (!left || *left == 0 || Loop::now() >= until) return then(left ? *left : 0);
+    settle_ = loop_.after(pause, [=, this, then = std::move(then)] {
+        look_for_unaccepted(inside, std::min(pause_max, Nanos{2 * pause.ns}), until, then);
+    });
 }
 
 Status NetworkCut::shut_in() {
@@ -87,6 +119,7 @@ Status NetworkCut::shut_within() {
 Status NetworkCut::shut_out() { return port_ ? port_->shut(FrameWay::from_job) : Status{}; }
 
 void NetworkCut::open() {
+    settle_.cancel();
     if (!port_ || !std::exchange(shut_, false)) return;
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
     (void)port_->announce();
@@ -96,7 +129,7 @@ void NetworkCut::open() {
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once
     // more.
     rest_ = loop_.after(rest_after, [this] {
-        (void)port_->disarm();
+        if (!job_.may_go_back) (void)port_->disarm();
         (void)port_->announce();
     });
 }
@@ -106,11 +139,17 @@ void NetworkCut::announce() const {
 }
 
 void NetworkCut::drop() {
+    settle_.cancel();
     rest_.cancel();
     frames_watch_.close();
     frames_.reset();
     if (port_ && shut_) port_->abandon();
     port_.reset();
+}
+
+void NetworkCut::silence() {
+    if (port_) port_->silence();
+    drop();
 }
 
 void NetworkCut::mend(const std::vector<pid_t>& pids) const {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // NetworkCut: the network interface of a job with a network of its own, and when it is cut off.
-// While such a job is dumped nothing reaches it (from before CRIU looks at its connections), from
-// the moment that it stands still its processes do not reach each other over loopback, and once it
-// is dumped nothing of it gets out either: what dies where it was says nothing. What is sent to it
-// meanwhile is held, and follows it. Its copy is cut off in the same way until it is told to run;
-// then the address is there.
+// Before such a job is dumped nobody begins a connection with it, and what is begun is accepted:
+// CRIU leaves out what is not. While it is dumped nothing reaches it (from before CRIU looks at its
+// connections), from the moment that it stands still its processes do not reach each other over
+// loopback, and once it is dumped nothing of it gets out either: what dies where it was says
+// nothing. What is sent to it meanwhile is held, and follows it. Its copy is cut off in the same
+// way until it is told to run; then the address is there.
 //
 // Owned by the Cell; it may outlive the capsule, where the job has left for another node. For a job
 // that shares the node's network every step is done at once. What fails: the kernel's network.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +31,9 @@ class NetworkCut {
         std::string name;  // no other capsule of this machine has it
         bool own = false;  // else there is nothing to cut
         Ipv4 address;
+        // Its gates are there all the time: they must shut at the moment when it is killed
+        // (silence).
+        bool may_go_back = false;
     };
     // `network` of this node; none: a job with a network of its own is refused.
     NetworkCut(Loop& loop, JobLog log, const std::optional<JobNetwork>& network, Job job,
@@ -48,6 +53,10 @@ class NetworkCut {
     // There is something to cut off.
     bool own() const { return port_.has_value(); }
 
+    // It runs still, as `inside`, a process of its namespace, does. `then`, at once or soon: with
+    // how many connections that its program has not accepted in all that time. Not if it is opened
+    // or dropped before.
+    void settle(pid_t inside, std::function<void(size_t unaccepted)> then);
     Status shut_in();      // nothing reaches the job any more; it runs still, and may speak
     Status shut_within();  // its processes do not reach each other
     Status shut_out();     // nothing of it gets out
@@ -56,11 +65,19 @@ class NetworkCut {
     void announce() const;
     // Of these processes, which go on here without the CRIU that held them.
     void mend(const std::vector<pid_t>& pids) const;
-    // Its job is gone, or elsewhere if it is cut off.
+    // Its job is gone, or elsewhere if it is cut off. What it has sent by then still arrives.
     void drop();
+    // Its job was killed, or goes back to a checkpoint: nothing of it is heard any more. Else the
+    // kernel, which takes down a namespace seconds later on a busy machine, would repeat the ends
+    // of its connections until then and refuse what comes for its address; and a copy that is back
+    // at an earlier moment, or its peers, would take that for the copy's words.
+    void silence();
 
   private:
+    Status stay_armed();
     Status hold_frames();
+    void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
+                             std::function<void(size_t unaccepted)> then);
 
     Loop& loop_;
     JobLog log_;
@@ -71,7 +88,7 @@ class NetworkCut {
     bool shut_ = false;
     std::optional<FrameHold> frames_;  // at a source, while it is cut off
     Watch frames_watch_;
-    Timer rest_;
+    Timer rest_, settle_;
 };
 
 }  // namespace souk

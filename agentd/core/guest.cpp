@@ -162,7 +162,7 @@ void Guest::home_down(const NodeName& home) {
 // Whether it may be carried out; then it says what its ticket says.
 Status Guest::admit(const NodeName& from, GuestCommand& c, const Warrant& warrant, Outputs& out) {
     const uint64_t before = tickets_.mark();
-    const Status may = tickets_.admit(from, c, warrant);
+    Status may = tickets_.admit(from, c, warrant);
     if (tickets_.mark() != before) out.push_back(KeepMark{tickets_.mark()});
     if (!may || warrant.ticket)
         out.push_back(Audit{{c.id, c.epoch}, from, c.verb, may ? "" : may.error().message});
@@ -357,6 +357,8 @@ void Guest::on_release(Entry& e, Outputs& out) {
 }
 
 void Guest::on_kill(Entry& e, Outputs& out) const {
+    // That end does not count: its home has the job elsewhere, or back at an earlier moment.
+    if (e.in<state::Ended>() && e.job.state == GuestState::exited) effect(e, What::silence, out);
     if (e.in<state::Failed>() || e.in<state::Ended>()) return tell(e, out);
     if (e.in<state::Frozen>()) {
         end_as(e, GuestState::killed);

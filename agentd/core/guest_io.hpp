@@ -74,6 +74,7 @@ struct Do {
         restore_local,   // the image of (id, source) that lies here, into `key` -> the same
         finish_restore,  // run -> restore_running | restore_failed
         kill_capsule,    // whatever runs -> capsule_gone
+        silence,         // of a job that has ended by itself: its connections say no more
         // image and directory; the capsule is dead or its job has exited -> removed
         remove,
         signal,

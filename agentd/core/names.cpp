@@ -59,6 +59,7 @@ const char* to_string(Do::What what) {
         case Do::What::restore_local: return "restore_local";
         case Do::What::finish_restore: return "finish_restore";
         case Do::What::kill_capsule: return "kill_capsule";
+        case Do::What::silence: return "silence";
         case Do::What::remove: return "remove";
         case Do::What::signal: return "signal";
         case Do::What::make_place: return "make_place";

@@ -242,6 +242,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
             return c->restore_local(cell({effect.key.id, effect.other_epoch}));
         case What::finish_restore: return c->finish_restore();
         case What::kill_capsule: transfers_->cancel_sending(effect.key); return c->kill_capsule();
+        case What::silence: return c->silence();
         case What::remove: transfers_->cancel_sending(effect.key); return c->remove();
         case What::signal: return c->signal(effect.signal);
         case What::keep_lease: return c->keep_lease(effect.until, effect.stands);

@@ -119,6 +119,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
         case What::drop_checkpoint: return world_.drop_image(at, now_);
+        case What::silence: return;
         case What::keep_lease: return keep_lease(n, d);
         case What::restore:
         case What::restore_local: {

@@ -7,11 +7,13 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "kernel/sys/net/frame_hold.hpp"
 #include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/net/tcp_unaccepted.hpp"
 #include "tests/unit/unit.hpp"
 
 // g++ 12 at -O2 takes the text of an error that is not there for one that is freed.
@@ -192,27 +194,98 @@ START_TEST(
               }).has_value());
     ck_assert(::setsockopt(marked.get(), SOL_SOCKET, SO_MARK, &criu_mark, sizeof criu_mark) == 0);
     // What the gate drops, the sender hears of: sendto itself says so, or that it is gone.
-    const auto passes = [&](const Fd& from) {
+    const auto passes = [&](const Fd& from, int limit_ms = soon_ms) {
         const sockaddr_in to = Rig::end(rig.address);
         (void)::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
         pollfd p{a.get(), POLLIN, 0};
         char byte = 0;
-        return ::poll(&p, 1, 0) == 1 && ::recv(a.get(), &byte, 1, 0) == 1;
+        return ::poll(&p, 1, limit_ms) == 1 && ::recv(a.get(), &byte, 1, 0) == 1;
     };
     ck_assert(passes(b) && passes(marked));
     ck_assert(port.arm().has_value() && passes(b) && passes(marked));
     const Status shut = port.shut(FrameWay::within);
     ck_assert_msg(shut.has_value(), "%s", shut ? "" : shut.error().message.c_str());
-    ck_assert(!passes(b) && passes(marked));
+    ck_assert(!passes(b, never_ms) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
-    ck_assert(port.shut(FrameWay::within).has_value() && !passes(b));
+    ck_assert(port.shut(FrameWay::within).has_value() && !passes(b, never_ms));
     port =
         *JobPort::find(rig.address, rig.name, *open_job_inside(rig.job.get()));  // its daemon dies
-    ck_assert(!passes(b) && passes(marked));
+    ck_assert(!passes(b, never_ms) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
     ck_assert(port.disarm().has_value() && passes(b));  // also if there is none
-    ck_assert(port.arm().has_value() && port.shut(FrameWay::within).has_value() && !passes(b));
+    ck_assert(port.arm().has_value() && port.shut(FrameWay::within).has_value() &&
+              !passes(b, never_ms));
     ck_assert(port.disarm().has_value() && passes(b));
+}
+END_TEST
+
+START_TEST(connections_that_a_program_has_not_accepted_are_counted) {
+    const std::string head =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+    const auto line = [](const char* state, const char* queues) {
+        return std::string("   0: 0100007F:1F90 00000000:0000 ") + state + " " + queues +
+               " 00:00000000 00000000     0        0 18229\n";
+    };
+    ck_assert_uint_eq(unaccepted_in(""), 0);
+    ck_assert_uint_eq(unaccepted_in(head), 0);
+    ck_assert_uint_eq(unaccepted_in(head + line("0A", "00000000:00000000")), 0);
+    ck_assert_uint_eq(unaccepted_in(head + line("0A", "00000000:0000000B")), 11);
+    ck_assert_uint_eq(unaccepted_in(head + line("03", "00000000:00000000")), 1);
+    // what waits to be read is no connection
+    ck_assert_uint_eq(unaccepted_in(head + line("01", "00000000:00000007")), 0);
+    const std::string all =
+        head + line("0A", "00000005:00000002") + line("03", "0:0") + line("06", "0:1");
+    ck_assert_uint_eq(unaccepted_in(all), 3);
+    for (size_t n = 0; n < all.size(); ++n) ck_assert_uint_le(unaccepted_in(all.substr(0, n)), 3);
+    ck_assert(!unaccepted_of(0).has_value());
+}
+END_TEST
+
+START_TEST(while_nothing_may_begin_what_is_there_goes_on_and_what_waits_is_counted) {
+    UNIT_SKIP_IF(impossible());
+    Rig rig;
+    JobPort port = rig.make(false);
+    const sockaddr_in at = Rig::end(rig.address);
+    const auto* const to = reinterpret_cast<const sockaddr*>(&at);
+    Fd door;
+    size_t unaccepted = 0;
+    const auto look = [&] {
+        ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                      unaccepted = unaccepted_of(::gettid()).value_or(99);
+                      return {};
+                  }).has_value());
+        return unaccepted;
+    };
+    ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                  door = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+                  return {};
+              }).has_value());
+    ck_assert(::bind(door.get(), to, sizeof at) == 0 && ::listen(door.get(), 8) == 0);
+    const auto connects = [&](const Fd& fd, int limit_ms) {
+        (void)::connect(fd.get(), to, sizeof at);
+        pollfd p{fd.get(), POLLOUT, 0};
+        return ::poll(&p, 1, limit_ms) == 1 && (p.revents & POLLERR) == 0;
+    };
+    const auto fresh = [] {
+        return Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    };
+    const Fd first = fresh(), second = fresh();
+    ck_assert_uint_eq(look(), 0);
+    ck_assert(connects(first, soon_ms));
+    ck_assert_uint_eq(look(), 1);
+    ck_assert(port.arm().has_value() && port.begins_nothing().has_value());
+    ck_assert(!connects(second, never_ms));
+    ck_assert_uint_eq(look(), 1);
+    const Fd taken(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ck_assert(taken.get() >= 0);
+    ck_assert_uint_eq(look(), 0);
+    char byte = 0;
+    ck_assert(::send(first.get(), "x", 1, 0) == 1);
+    pollfd p{taken.get(), POLLIN, 0};
+    ck_assert(::poll(&p, 1, soon_ms) == 1 && ::recv(taken.get(), &byte, 1, 0) == 1);
+    ck_assert(port.open().has_value());
+    ck_assert(connects(second, soon_ms));  // it has tried again
+    ck_assert_uint_eq(look(), 1);
 }
 END_TEST
 
@@ -311,6 +384,8 @@ UNIT_SUITE(
     an_announcement_names_the_address_and_its_hardware_twice,
     gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
     a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it,
+    connections_that_a_program_has_not_accepted_are_counted,
+    while_nothing_may_begin_what_is_there_goes_on_and_what_waits_is_counted,
     a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
 
 }  // namespace

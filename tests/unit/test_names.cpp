@@ -43,7 +43,7 @@ size_t motion_names(std::index_sequence<Index...>) {
 
 START_TEST(every_value_of_the_nodes_machines_has_a_name_of_its_own) {
     using What = guest::Do::What;
-    ck_assert_uint_eq(names(What::create_capsule, What::stand), 22);
+    ck_assert_uint_eq(names(What::create_capsule, What::stand), 23);
     ck_assert_text(to_string(What::keep_lease), "keep_lease");
     ck_assert_uint_eq(names(GuestVerb::query, GuestVerb::checkpoint), 15);
     ck_assert_uint_eq(names(ComponentClass::required, ComponentClass::optional), 3);

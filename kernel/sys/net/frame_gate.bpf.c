@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The gates of a job's network interface: one XDP program for each way of its veth pair, one
-// classifier where loopback sends. Each drops frames while its element of the map is not 0
+// classifier where loopback sends. Each does with frames what its element of the map says
 // (frame_gate.hpp). Plain kernel ABI, nothing relocated.
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
+#include <linux/tcp.h>
 
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "kernel/sys/net/frame_gate.h"
@@ -14,22 +20,52 @@ struct {
     __type(key, __u32);
     __type(value, __u32);
     __uint(max_entries, FRAME_WAYS);
-} shut SEC(".maps");
+} gates SEC(".maps");
 
-static __always_inline int is_shut(__u32 way) {
-    const __u32* value = bpf_map_lookup_elem(&shut, &way);
-    return value && *value != 0;
+// The first frame of a connection over TCP.
+static __always_inline int begins(const void* at, const void* end) {
+    const struct ethhdr* const frame = at;
+    if ((const void*)(frame + 1) > end) return 0;
+    const void* inner = frame + 1;
+    if (frame->h_proto == bpf_htons(ETH_P_IP)) {
+        const struct iphdr* const ip = inner;
+        if ((const void*)(ip + 1) > end || ip->protocol != IPPROTO_TCP) return 0;
+        inner += ip->ihl * 4;
+    } else if (frame->h_proto == bpf_htons(ETH_P_IPV6)) {
+        const struct ipv6hdr* const ip = inner;
+        if ((const void*)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP) return 0;
+        inner += sizeof *ip;
+    } else {
+        return 0;
+    }
+    const struct tcphdr* const tcp = inner;
+    return (const void*)(tcp + 1) <= end && tcp->syn && !tcp->ack;
+}
+
+static __always_inline int stops(__u32 way, const void* frame, const void* end) {
+    const __u32* const does = bpf_map_lookup_elem(&gates, &way);
+    if (!does || *does == FRAME_PASSES) return 0;
+    return *does == FRAME_STOPS || begins(frame, end);
+}
+
+static __always_inline int pass(__u32 way, const struct xdp_md* frame) {
+    return stops(way, (const void*)(long)frame->data, (const void*)(long)frame->data_end)
+               ? XDP_DROP
+               : XDP_PASS;
 }
 
 SEC("xdp")
-int souk_gate_in(struct xdp_md* frame) { return is_shut(FRAME_TO_JOB) ? XDP_DROP : XDP_PASS; }
+int souk_gate_in(struct xdp_md* frame) { return pass(FRAME_TO_JOB, frame); }
 
 SEC("xdp")
-int souk_gate_out(struct xdp_md* frame) { return is_shut(FRAME_FROM_JOB) ? XDP_DROP : XDP_PASS; }
+int souk_gate_out(struct xdp_md* frame) { return pass(FRAME_FROM_JOB, frame); }
 
 SEC("tc")
 int souk_gate_lo(struct __sk_buff* frame) {
-    return frame->mark != FRAME_CRIU_MARK && is_shut(FRAME_WITHIN) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+    if (frame->mark == FRAME_CRIU_MARK) return TC_ACT_UNSPEC;
+    return stops(FRAME_WITHIN, (const void*)(long)frame->data, (const void*)(long)frame->data_end)
+               ? TC_ACT_SHOT
+               : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -20,7 +20,7 @@ Result<FrameGate> FrameGate::create() {
         return fail_errno("load the BPF programs that stop frames", -error);
     // Everything of libbpf goes again; what stays are the programs and their map.
     FrameGate g;
-    TRY_ASSIGN(g.map_, duplicate(bpf_map__fd(skeleton->maps.shut)));
+    TRY_ASSIGN(g.map_, duplicate(bpf_map__fd(skeleton->maps.gates)));
     const bpf_program* const programs[] = {
         skeleton->progs.souk_gate_in, skeleton->progs.souk_gate_out, skeleton->progs.souk_gate_lo};
     for (const FrameWay way : all_ways) {
@@ -30,8 +30,8 @@ Result<FrameGate> FrameGate::create() {
     return g;
 }
 
-Status FrameGate::set(FrameWay way, bool shut) const {
-    const uint32_t key = static_cast<uint32_t>(way), value = shut;
+Status FrameGate::set(FrameWay way, Gate gate) const {
+    const uint32_t key = static_cast<uint32_t>(way), value = static_cast<uint32_t>(gate);
     if (const int error = bpf_map_update_elem(map_.get(), &key, &value, BPF_ANY); error != 0)
         return fail_errno("set a gate for frames", -error);
     return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FrameGate: three gates for the frames of a job: one for each way of its network interface, one
-// for what its own processes send to each other over loopback. Shut and opened by one write to a
+// for what its own processes send to each other over loopback. Set by one write to a
 // map that small programs read (frame_gate.bpf.c: XDP on the interface's ends, a traffic control
 // classifier where loopback sends): no lock of the network, no wait for other processors, which is
 // what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp).
@@ -12,6 +12,7 @@
 // Needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
 #pragma once
 
+#include <array>
 #include <iterator>
 
 #include "kernel/base/result.hpp"
@@ -26,18 +27,25 @@ enum class FrameWay : uint8_t {
     within = FRAME_WITHIN
 };
 inline constexpr FrameWay all_ways[] = {FrameWay::to_job, FrameWay::from_job, FrameWay::within};
+enum class Gate : uint8_t {
+    open = FRAME_PASSES,
+    shut = FRAME_STOPS,
+    // Only what begins a connection over TCP is stopped: who sends it tries again a second later.
+    begins_nothing = FRAME_BEGINS_NOTHING
+};
 inline constexpr uint32_t criu_mark = FRAME_CRIU_MARK;
 
 class FrameGate {
   public:
     // All open.
     static Result<FrameGate> create();
-    Status set(FrameWay way, bool shut) const;
+    Status set(FrameWay way, Gate gate) const;
     // For the interface on which the frames of that way arrive; within: by which they leave.
     int program(FrameWay way) const { return programs_[static_cast<size_t>(way)].get(); }
 
   private:
-    Fd map_, programs_[std::size(all_ways)];
+    Fd map_;
+    std::array<Fd, std::size(all_ways)> programs_;
 };
 
 }  // namespace souk

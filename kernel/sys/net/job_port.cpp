@@ -247,12 +247,18 @@ Status JobPort::arm() {
 Status JobPort::shut(FrameWay way) {
     MUST(gate_.has_value());
     if (way == FrameWay::within && !within_) return wrap("a gate on loopback", within_.error());
-    return gate_->set(way, true);
+    return gate_->set(way, Gate::shut);
+}
+
+Status JobPort::begins_nothing() {
+    MUST(gate_.has_value());
+    if (within_) TRY(gate_->set(FrameWay::within, Gate::begins_nothing));
+    return gate_->set(FrameWay::to_job, Gate::begins_nothing);
 }
 
 Status JobPort::open() {
     if (!gate_) return disarm();
-    for (const FrameWay way : all_ways) TRY(gate_->set(way, false));
+    for (const FrameWay way : all_ways) TRY(gate_->set(way, Gate::open));
     return {};
 }
 
@@ -264,6 +270,12 @@ Status JobPort::disarm() {
 }
 
 void JobPort::abandon() const { (void)!::write(orphans_.get(), "1", 1); }
+
+void JobPort::silence() {
+    abandon();
+    if (gate_)
+        for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) (void)shut(way);
+}
 
 Status JobPort::announce() const {
     const std::string frame = arp_announcement(hardware_, address_);

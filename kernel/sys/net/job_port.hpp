@@ -52,6 +52,9 @@ class JobPort {
     static Result<JobPort> find(Ipv4 address, const std::string& name, JobInside inside);
 
     Status arm();
+    // arm() first: nobody begins a connection with the job any more, nor its processes with each
+    // other; those that are there go on.
+    Status begins_nothing();
     // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
     Status shut(FrameWay way);
     Status open();
@@ -61,6 +64,10 @@ class JobPort {
     // the namespace with it. Else the kernel would try for minutes to get their last words through
     // a shut gate.
     void abandon() const;
+    // The same of who was killed where he was: nothing of it passes from now on if armed. (To take
+    // the interface away would do as well. But it waits for whatever the kernel takes down
+    // elsewhere, for seconds.)
+    void silence();
     // Of the end outside.
     int index() const { return outer_; }
     const HardwareAddress& hardware() const { return hardware_; }
