@@ -80,6 +80,10 @@ class Connection:
     def __exit__(self, *_):
         self.socket.close()
 
+    def answers_within(self, limit):
+        self.limit = limit
+        self.socket.settimeout(limit)
+
     def raw(self, data):
         self.quietly(self.socket.sendall, data)
 

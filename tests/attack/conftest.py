@@ -13,9 +13,8 @@ sys.modules["cluster"] = cluster
 sys.path[:0] = [CLUSTER, HERE]  # what it names to pytest; attack_place.py
 _spec.loader.exec_module(cluster)
 
-# For files_tree.py, and for what tests/cluster has that a test here uses.
-BIN, LIMIT, alive = cluster.BIN, cluster.LIMIT, cluster.alive
-Market, bring_up = cluster.Market, cluster.bring_up
-mount_points, read_text, until = cluster.mount_points, cluster.read_text, cluster.until
-fit, standing, market = cluster.fit, cluster.standing, cluster.market
-pytest_runtest_makereport = cluster.pytest_runtest_makereport
+# For files_tree.py, for what tests/cluster has that a test here uses, and for what that imports of
+# the conftest.py beside it: all of it, also what comes to be there later.
+for _name, _value in vars(cluster).items():
+    if not _name.startswith("_"):
+        globals().setdefault(_name, _value)

@@ -11,6 +11,7 @@ import client as c
 from client import Connection, Refused, command, hello
 
 SOMEBODY = 4321
+LIMIT = float(os.environ.get("SOUK_TEST_LIMIT", 40))  # seconds, as in tests/cluster
 ATTEMPTS = []
 
 
@@ -60,7 +61,7 @@ class Stage:
             return f.read()
 
     def logged(self, daemon, words):
-        end = time.monotonic() + 20
+        end = time.monotonic() + LIMIT
         while words not in self.log(daemon):
             assert time.monotonic() < end, (
                 f"{daemon} does not log '{words}'", self.log(daemon)[-500:])

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import time
 
-from cluster import BIN, Market, bring_up, read_text, until
+from cluster import BIN, LIMIT, Market, bring_up, read_text, until
 from protobuf import MAGIC, encode, frame
 
 HELLO, WELCOME, AGENT = 1, 2, 1
@@ -52,7 +52,7 @@ class Node:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.load_cert_chain(f"{tmp_path}/{name}/certificate.pem", f"{tmp_path}/{name}/key.pem")
-        raw = market.in_netns("fabric", lambda: socket.create_connection((host, int(port)), 10))
+        raw = market.in_netns("fabric", lambda: socket.create_connection((host, int(port)), LIMIT))
         self.tls = context.wrap_socket(raw)
         self.tls.sendall(hello(name))
         assert struct.unpack("<IHH", self.tls.recv(8))[1] == WELCOME
@@ -79,6 +79,7 @@ def test_a_home_brings_only_jobs_of_its_own_users(market, tmp_path):
         assert "takes no job of user 4321 from h1, which speaks for users 9000-9009" in read_text(
             f"{market.run_dir}/market/log")
         node.say(job("h1", 2, 9005, FINISHED, "n3", 0))
+        until("it is finished", lambda: market.job("h1.2")["status"].startswith("finish"))
     finally:
         node.close()
 
@@ -115,12 +116,18 @@ def test_what_the_place_has_not_measured_is_given_back(fit, tmp_path):
 def gives_back(market, tmp_path):
     home = Node(market, tmp_path, "h3")
     place = Node(market, tmp_path, "p3")
+
+    def paid():
+        return [float(r["paid"]) for r in market.ctl("marketctl", "receipts", "--job", "h3.1")]
     try:
         place.say(offer("p3", 50))
+        began = time.monotonic()
         home.say(job("h3", 1, 9205, RUNNING, "p3", 0))
         until("it costs more than the tolerance of 5 s", lambda: (cost(market, "h3.1") or 0) > 0.11)
         place.say(use("h3", 1, 1_000_000_000, 0))
-        until("it is given back", lambda: cost(market, "h3.1") < 0.06)
+        until("it is given back", lambda: any(p < 0 for p in paid()))
+        # What is paid so far is for that second; the cost grows meanwhile, as it goes on.
+        assert sum(paid()) < 0.06, paid()
         log = f"{market.run_dir}/market/log"
         until("both words are on record", lambda: "do not agree on how long a job has run" in
               read_text(log))
@@ -128,7 +135,9 @@ def gives_back(market, tmp_path):
         place.say(use("h3", 1, YEAR, 1))
         home.say(job("h3", 1, 9205, FINISHED, "p3", 8_000_000_000))
         until("it is finished", lambda: market.job("h3.1")["status"].startswith("finish"))
-        assert float(market.job("h3.1")["cost"]) < 0.2
+        back = -sum(p for p in paid() if p < 0)
+        most = 50 * (time.monotonic() - began + 1) / 3600 - back
+        assert back > 0.09 and float(market.job("h3.1")["cost"]) <= most, (market.job("h3.1"), most)
     finally:
         home.close()
         place.close()

@@ -35,8 +35,7 @@ def of(market, node):
 
 def kill(market, node):
     """Returns when another one is there."""
-    until("it is there", lambda: of(market, node))
-    old = of(market, node)
+    old = until("it is there", lambda: of(market, node))
     os.kill(old, signal.SIGKILL)
     until("another one is there", lambda: of(market, node) not in (0, old))
 

@@ -11,6 +11,7 @@ import pytest
 from attack_place import SOMEBODY, place, run_as_somebody  # noqa: F401 (place is a fixture)
 from cluster import alive, mount_points, read_text, until
 from test_checkpoints import configured
+from test_leases import stands as frozen
 from test_owner import stands
 from test_presence import HOG, LEAVE, status
 from test_three_questions import HOLDS_IO_URING
@@ -18,17 +19,17 @@ from test_wake import reloaded
 
 PYTHON = ("/usr/bin/python3", "-c")
 # Forks twice, leaves its session, ignores what it can: one of these burns, one looks idle, one
-# begins a process after the other, which end by themselves.
+# begins a process after the other, which end by themselves. Until that file is there.
 SPREADS = """
 import os, signal, sys, time
-end = time.monotonic() + float(sys.argv[1])
+def over(): return os.path.exists(sys.argv[1])
 def burn(part):
-    while time.monotonic() < end:
+    while not over():
         until = time.monotonic() + 0.01 * part
         while time.monotonic() < until: pass
         time.sleep(0.01 * (1 - part))
 def storm():
-    while time.monotonic() < end:
+    while not over():
         child = os.fork()
         if child == 0:
             for _ in range(10_000): pass
@@ -79,17 +80,27 @@ def pids_of(market, job):
     return set().union(*(pids for _, _, pids in market.capsules(job.id)))
 
 
-def all_that_it_runs_is_charged(market, source):
+def load_of(market, job):
+    return market.ctl("marketctl", "job", job.id, "--load")
+
+
+def all_that_it_runs_is_charged(market, place, source):  # noqa: F811
     """To the CPU time of its control groups, while it stands."""
-    job = guest(market, SPREADS, 10)
-    job.printed(2)
+    job = guest(market, SPREADS, f"{place}/over")
     at = market.until_runs(job.id)["where"]
+    job.printed(1)
+    until("there is enough to compare", lambda: own_cpu_s(market, job, at) > 2 and
+          (source != "bpf" or load_of(market, job)["births"] > 100))
+    open(f"{place}/over", "w").close()
+    job.printed(2)
     market.tool("pvdctl", "--node", at, "pause")
     try:
         until("it stands", lambda: next(g for g in status(market, at)["here"]
                                         if g["job"] == job.id)["state"] == "paused")
+        # It was told to: who begins or ends a process at that moment does so before it stands.
+        until("all of it stands", lambda: frozen(market, job, at))
         kernel_s = own_cpu_s(market, job, at)
-        load = market.ctl("marketctl", "job", job.id, "--load")
+        load = load_of(market, job)
         assert load["source"] == source, load
         assert abs(load["run_s"] - kernel_s) <= 0.005 * kernel_s, (load, kernel_s)
         pids = pids_of(market, job)
@@ -107,11 +118,12 @@ def all_that_it_runs_is_charged(market, source):
         market.tool("pvdctl", "--node", at, "resume")
 
 
-def test_all_that_a_guest_runs_is_charged_also_in_processes_that_hide(market):
-    all_that_it_runs_is_charged(market, "bpf")
+def test_all_that_a_guest_runs_is_charged_also_in_processes_that_hide(
+        market, place):  # noqa: F811
+    all_that_it_runs_is_charged(market, place, "bpf")
 
 
-def test_without_bpf_it_is_charged_the_same_and_the_status_says_so(market):
+def test_without_bpf_it_is_charged_the_same_and_the_status_says_so(market, place):  # noqa: F811
     nodes = market.nodes()
     kept = {n: read_text(f"{market.run_dir}/{n}/agentd.conf") for n in nodes}
 
@@ -126,7 +138,7 @@ def test_without_bpf_it_is_charged_the_same_and_the_status_says_so(market):
         assert told["load_source"] == "proc" and told["load_trouble"], told
         assert "/proc" in market.tool("pvdctl", "--node", "n1", "status").stdout
         assert "load is read from /proc" in read_text(f"{market.run_dir}/n1/log")
-        all_that_it_runs_is_charged(market, "proc")
+        all_that_it_runs_is_charged(market, place, "proc")
     finally:
         write(lambda old: old)
     assert status(market, "n1")["load_source"] == "bpf"
@@ -227,7 +239,8 @@ def test_a_guest_that_has_moved_is_still_the_first_to_end_without_memory(market)
     market.tool("marketctl", "--hold", "move", job.id, there)
     market.until_runs(job.id, there)
     job.printed(job.lines() + 3)
-    (first,) = [p for p in pids_of(market, job)
+    # There: the copy that it has left may still be on its way out.
+    (first,) = [p for _, _, pids in market.capsules(job.id, there) for p in pids
                 if read_text(f"/proc/{p}/comm").startswith("python")]
     assert read_text(f"/proc/{first}/oom_score_adj") == "1000\n"
 
@@ -244,6 +257,8 @@ def test_directories_that_an_owner_hides_are_empty_for_jobs_of_other_homes(
         market.until_up()
         for node in ("n1", "n3"):
             market.tool("pvdctl", "--node", node, "market", "off")
+        until("the market has heard it", lambda: [p["node"] for p in market.providers()
+                                                  if p["status"] == "free"] == ["n2"])
         assert run_as_somebody(market, place, "--node", "n1", *look) == ""
         assert run_as_somebody(market, place, "--node", "n2", *look) == "letter\n"
         for node in ("n1", "n3"):
@@ -265,7 +280,7 @@ def mounts_of(pids):
 
 def test_an_evicted_guest_leaves_no_process_control_group_or_mount(market):
     bounds = 'leave_s = 1\nimmovable_s = 1\n'
-    job = guest(market, SPREADS, 3600)
+    job = guest(market, SPREADS, "/not/here")
     job.printed(1)
     at = market.until_runs(job.id)["where"]
     with configured(market, at, lambda text: bounds + text):
@@ -278,7 +293,8 @@ def test_an_evicted_guest_leaves_no_process_control_group_or_mount(market):
         until("no capsule of it is there", lambda: not market.capsules(job.id, at, empty=True))
         for group in groups:  # it is gone, or serves the next one
             assert not read_text(group + "/cgroup.procs").split()
-        assert not glob.glob(f"{market.run_dir}/state/{at}/guests/{job.id}.*")
+        until("nor its directory",
+              lambda: not glob.glob(f"{market.run_dir}/state/{at}/guests/{job.id}.*"))
         assert not [m for m in mount_points() if f"/{job.id}." in m]
         assert spaces and not spaces & mounts_of(filter(str.isdigit, os.listdir("/proc")))
         market.tool("pvdctl", "--node", at, "allow", "job", job.id)

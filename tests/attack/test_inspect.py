@@ -34,9 +34,13 @@ def test_neither_the_first_nor_one_of_an_image_has_any_rights(market, tmp_path):
     assert all_of(market, "n2")[1] == []
 
     def look(_):
-        """A place for an image that does not come: who is to read it waits."""
-        readers = until("one is there", lambda: all_of(market, "n2")[1])
-        return [filters(pid) for pid in readers]
+        """A place for an image that does not come: who is to read it waits. It begins as the first
+        one does, and gives up the rest before it reads."""
+        def confined():
+            readers = all_of(market, "n2")[1]
+            return all("\nSeccomp_filters:\t2\n" in read_text(f"/proc/{pid}/status")
+                       for pid in readers) and readers
+        return [filters(pid) for pid in until("one is there, and confined", confined)]
     assert by_node.prepared(Stage(market, str(tmp_path)), "evil", look) == [2]
     until("it has ended with its place", lambda: all_of(market, "n2")[1] == [])
 

@@ -51,6 +51,15 @@ def test_a_socket_in_run_is_not_there_for_a_job(market, place):  # noqa: F811
                            "/run/lock") == f"700 {SOMEBODY}\n1777 0\n"
 
 
+def open_files(pid):
+    """What is open now; it opens and closes others meanwhile."""
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            yield os.readlink(f"/proc/{pid}/fd/{number}")
+        except FileNotFoundError:
+            pass
+
+
 def test_a_submitter_gets_no_more_than_the_limits_that_he_has(market, place):  # noqa: F811
     """srun reads its limits and sends them; what it says is wrong by the time agentd hears it."""
     shutil.copy(f"{BIN}/srun", f"{place}/srun")
@@ -62,8 +71,8 @@ def test_a_submitter_gets_no_more_than_the_limits_that_he_has(market, place):  #
                                 user=SOMEBODY, group=SOMEBODY, extra_groups=[],
                                 stdin=subprocess.DEVNULL)
         # It reads its limits before it connects.
-        until("it waits for an answer", lambda: "socket:" in " ".join(
-            os.readlink(f"/proc/{srun.pid}/fd/{n}") for n in os.listdir(f"/proc/{srun.pid}/fd")))
+        until("it waits for an answer", lambda: any(
+            file.startswith("socket:") for file in open_files(srun.pid)))
         subprocess.run(["prlimit", "--pid", str(srun.pid), "--nofile=200:300", "--core=0:0"],
                        check=True, user=SOMEBODY, group=SOMEBODY, extra_groups=[])
     finally:

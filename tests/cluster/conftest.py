@@ -4,6 +4,7 @@
 `souk up`, always taken down, and looked for afterwards. Every wait has a limit; a test waits for
 what it needs to see, never for time to pass. SOUK_BIN names the directory of the programs (default:
 build/bin of this checkout)."""
+import contextlib
 import ctypes
 import glob
 import itertools
@@ -67,6 +68,18 @@ def kill(pids):
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+
+def own_number(pid):
+    """Its number in its own PID namespace: 1 is its capsule's souk-init. (Numbers of the host say
+    nothing about who came first: they soon begin anew.)"""
+    found = re.search(r"^NSpid:.*?(\d+)$", read_text(f"/proc/{pid}/status"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def started(pid):
+    """When it was started: whether a number still means the same process."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19:20]
 
 
 def read_text(path):
@@ -154,13 +167,13 @@ class Srun:
             raise Late(f"{self.argv[-4:]} has not ended within {limit:g} s; said "
                        f"{self.words[-12:]}") from None
         for t in self._threads:
-            t.join(5)
+            t.join(limit)
         return status
 
     def end(self):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(LIMIT)
         for t in self._threads:
             t.join(5)
 
@@ -174,7 +187,7 @@ class Market:
         self.env.pop("SOUK_NODE", None)
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
-        self.guard = None
+        self.guard, self.began = None, {}
 
     # Life
 
@@ -204,6 +217,8 @@ class Market:
                               text=True, timeout=100)
         left = ([] if said.returncode == 0
                 else [f"souk down: {said.returncode} {said.stdout}{said.stderr}"])
+        with contextlib.suppress(Late):  # what is left is said
+            until("the helpers of its daemons have ended, too", lambda: not self.running())
         return left + self.leftovers()
 
     def note_family(self):
@@ -217,9 +232,11 @@ class Market:
         reached = [supervisor] if supervisor else []
         for pid in reached:
             reached += children.get(pid, [])
-        self.family |= set(reached)
+        found = set(reached)
         for path in self.cgroup_files():
-            self.family |= {int(p) for p in read_text(path).split()}
+            found |= {int(p) for p in read_text(path).split()}
+        self.family |= found
+        self.began |= {p: started(p) for p in found}
 
     def cgroup_files(self):
         for root in mount_points(("cgroup", "cgroup2")):
@@ -227,9 +244,12 @@ class Market:
                 if "cgroup.procs" in files:
                     yield where + "/cgroup.procs"
 
+    def running(self):
+        """Of the processes that were noted those that still run; not who has their number now."""
+        return [p for p in self.family if alive(p) and started(p) == self.began[p]]
+
     def leftovers(self):
-        left = [f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.family
-                if alive(p)]
+        left = [f"process {p} {read_text(f'/proc/{p}/cmdline')[:80]!r}" for p in self.running()]
         if self.tag:
             groups = [f"{root}/{self.tag}" for root in mount_points(("cgroup", "cgroup2"))]
             left += [f"cgroup {group}" for group in groups if os.path.exists(group)]

@@ -44,8 +44,7 @@ def test_a_job_runs_for_what_its_users_account_holds_and_the_statement_says_so(m
     until("it waits for money", lambda: code(market, job) == "account_empty")
     said = market.tool("marketctl", "deposit", "root", "0.002", "--note", "a start").stdout
     assert said == "0.002: deposit; the account of root has 0.002\n"
-    market.until_runs(job.id)
-    job.said("that its user may spend .*used up in ")
+    job.said("that its user may spend .*used up in ")  # it runs, for 7 s
     until("it is used up", lambda: code(market, job) == "account_empty")
     market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     # What its home has measured less than was reckoned meanwhile, some ms, is given back.
@@ -113,13 +112,13 @@ def test_a_projects_allowance_pays_for_its_members_jobs_and_no_others(market, me
     market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     market.kill_daemon("market")  # a market that is started again knows
     market.until_up()
-    assert code(market, job) == "no_project"
+    until("it says so again", lambda: code(market, job) == "no_project")
+    assert market.job(job.id)["status"] == "suspend"
     market.tool("marketctl", "project", "add", "physics", "65534")
     market.until_runs(job.id)
     market.tool("marketctl", "cancel", job.id)
     job.wait()
-    until("it is paid", lambda: market.ctl("marketctl", "statement", "physics", "--limit", "1")[0]
-          ["kind"] == "use")
+    market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")  # and is paid
     entries = market.ctl("marketctl", "statement", "physics")
     assert [e["kind"] for e in entries][-1] == "allowance", entries
     assert {e["job"] for e in entries if e["kind"] == "use"} == {job.id}

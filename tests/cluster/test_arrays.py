@@ -22,6 +22,7 @@ def test_an_array_runs_so_many_at_once_and_each_job_knows_its_index(market, tmp_
     assert said == [[str(i), "of", first, "as", f"{node}.{int(number) + i - 1}"]
                     for i in (1, 2, 3, 4)]
     # one at a time: each was submitted with the others and ended after the one before
+    market.until_job(f"{node}.{int(number) + 3}", "has ended", lambda j: j["status"] == "finish")
     jobs = sorted((j for j in market.list_jobs() if j.get("array") == first),
                   key=lambda j: j["array_index"])
     assert [j["exit"] for j in jobs] == [1, 2, 3, 4]

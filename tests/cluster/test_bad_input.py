@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import programs
-from conftest import BIN, Market, bring_up, mount_points, read_text, until
+from conftest import BIN, LIMIT, Market, bring_up, mount_points, read_text, until
 
 
 def refused(done, status, *words):
@@ -88,7 +88,7 @@ def test_a_file_that_the_kernel_does_not_run_is_named_with_the_reason(market, tm
     script.write_text(text)
     script.chmod(0o755)
     refused(market.tool("srun", "-p", 5, script, check=False), status, str(script), word)
-    assert not market.live()
+    until("the market knows that it has ended", lambda: not market.live())
 
 
 def test_a_directory_that_the_user_may_not_enter_or_that_is_gone_is_refused_at_once(market,
@@ -164,7 +164,7 @@ def test_garbage_on_a_socket_harms_nobody(market, place):
                 s, (host, port) = socket.socket(), daemon["address"].split(":")
                 to = (host, int(port))
             with s:
-                s.settimeout(10)
+                s.settimeout(LIMIT)
                 s.connect(to)
                 try:
                     s.sendall(data)
@@ -214,7 +214,7 @@ def test_an_agent_without_a_market_stays_up_and_says_so(market, tmp_path):
     finally:
         agent.terminate()
         try:
-            agent.wait(20)
+            agent.wait(LIMIT)
         finally:
             if agent.poll() is None:
                 agent.kill()
@@ -246,7 +246,7 @@ def test_with_a_full_disk_a_job_is_not_frozen_but_runs_on_and_loses_nothing(fit)
         job.process.stdin.close()
         assert job.wait() == 7
         programs.check_chain(job.out)
-        assert not os.listdir(images)  # nothing half-written
+        until("nothing half-written is left", lambda: not os.listdir(images))
 
 
 def test_up_that_fails_leaves_nothing(market):

@@ -56,7 +56,7 @@ def dated(market, tmp_path, begins, ends):
 
 
 def restart(market, node):
-    pid = market.daemon(node)["pid"]
+    pid = until(f"{node} is there", lambda: market.daemon(node)["pid"])
     os.kill(pid, 9)
     until(f"{node} is started again", lambda: market.daemon(node)["pid"] not in (0, pid))
 

@@ -93,11 +93,19 @@ def test_souk_audit_confirms_what_a_market_did_to_root_and_to_a_user(two_users, 
     m = two_users
     m.tool("marketctl", "set", "solver", solver)
     ids = run_a_while(m) if solver != "balance" else [m.srun("-p", 9, "true").id]
-    until("every job has ended", lambda: not m.live())
-    log, receipts = exported(m, tmp_path)
+    for id in ids:
+        m.until_job(id, "has ended", lambda j: j["status"] == "finish")
+
+    def newest():
+        return m.ctl("marketctl", "status")["decisions"]
+
+    def whole():  # what its nodes have free is a decision too, also when no job lives
+        before = newest()
+        exports = exported(m, tmp_path)
+        return newest()["head"] == before["head"] and (before, *exports)
+    head, log, receipts = until("nothing is decided meanwhile", whole)
     status, said = audit(log, receipts, tmp_path)
     assert status == 0 and "confirmed" in said, said
-    head = m.ctl("marketctl", "status")["decisions"]
     assert f"head {head['number']}:{head['head']}" in said
     assert audit(log, receipts, tmp_path, "--seen", f"1:{head['head']}")[0] == 0
     ours = [r for r in json.loads(receipts) if r["job"] in ids]
@@ -199,7 +207,8 @@ def of_both(two_users, tmp_path_factory):
     m.tool("pvdctl", "--node", "n2", "set", "price", "1")
     m.tool("marketctl", "set", "solver", "welfare")
     jobs = [m.srun("-p", 7, *SPIN) for _ in range(4)]
-    until("all nodes are taken", lambda: sum(m.job(j.id)["status"] == "run" for j in jobs) == 3)
+    until("all nodes are taken",
+          lambda: sum(m.job(j.id).get("status") == "run" for j in jobs) == 3)
     until("each pays the reserve", lambda: sorted(
         m.job(j.id)["price"] for j in jobs if m.job(j.id)["status"] == "run") == [1, 1, 2])
     m.clear()

@@ -63,12 +63,15 @@ def thaw(market, job, there):
 
 
 def holds_pattern(path):
-    with open(path, "rb") as f:
-        before = b""
-        while part := f.read(1 << 20):
-            if PATTERN in before + part:
-                return True
-            before = part[-64:]
+    try:
+        with open(path, "rb") as f:
+            before = b""
+            while part := f.read(1 << 20):
+                if PATTERN in before + part:
+                    return True
+                before = part[-64:]
+    except FileNotFoundError:  # a checkpoint that another one takes the place of
+        pass
     return False
 
 
@@ -79,8 +82,9 @@ def stores_with_pattern(market):
 
 
 def image_of(market, job, node):
-    [image] = [d for d in glob.glob(f"{market.run_dir}/state/{node}/images/{job.id}.*")]
-    return image
+    """Those of before, which it has been restored from, may still be on their way out."""
+    pattern = f"{market.run_dir}/state/{node}/images/{job.id}.*"
+    return until("it has one image", lambda: len(found := glob.glob(pattern)) == 1 and found)[0]
 
 
 @pytest.mark.parametrize("where", SIZES)
@@ -147,6 +151,9 @@ def refused(market, job, node, why):
                      j["status"] == "suspend" and "going_to" not in j)
     job.said(why, after=seen)
     market.tool("marketctl", "--hold", "freeze", job.id)
+    # The market may just have tried again.
+    market.until_job(job.id, "stays as it was",
+                     lambda j: j["status"] == "suspend" and "going_to" not in j)
     assert not market.processes(job.id, "python3")
 
 

@@ -21,7 +21,7 @@ __all__ = ["test_a_digest_over_many_blocks_is_the_same",
            "test_a_program_is_built_and_runs_from_here", "test_fio_reads_what_it_wrote",
            "test_git_clones_and_checks", "test_odd_files_are_as_on_a_disk",
            "test_sqlite_under_contention", "test_stress_ng_finds_nothing_wrong"]
-SEEN = 5  # seconds; a lease that is not recalled lasts 30
+SEEN = 20  # seconds; a lease that is not recalled lasts 30
 
 
 @pytest.fixture(scope="module")

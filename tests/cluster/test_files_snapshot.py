@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import alive, kill, until
+from conftest import alive, kill, own_number, until
 from test_checkpoints import checkpoint, lose
 from test_crash import Absence
 
@@ -122,7 +122,7 @@ def test_at_its_home_too(market, top):
     checkpoint(market, job)
     until_rounds(top, 10)
     for _, _, pids in market.capsules(job.id, "n1"):
-        kill(sorted(filter(alive, pids)))  # PID 1 first: else it tells of the others' end
+        kill(sorted(filter(alive, pids), key=own_number))  # PID 1 first: else it tells their end
     assert "put back to what was there then" in mark(job)
     market.until_runs(job.id)
     until_rounds(top, 5)

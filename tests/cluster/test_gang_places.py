@@ -14,6 +14,12 @@ def until_all(market, first, what, probe):
         gang(market, first)))
 
 
+def cancel(market, first):
+    """All of it has ended: what comes next finds the nodes as they were."""
+    market.tool("marketctl", "cancel", first)
+    until_all(market, first, "the gang has ended", lambda j: j["status"] == "finish")
+
+
 def runs_at(market, first):
     return [j["where"] for j in
             until_all(market, first, "the gang runs", lambda j: j["status"] == "run")]
@@ -25,7 +31,7 @@ def test_each_component_runs_on_the_node_that_it_is_for(wide):
     assert runs_at(wide, first) == [slow, slow, fast]
     assert [j["cpus"] for j in gang(wide, first)] == [1, 1, 2]
     # Who bids more takes the node that it is for; it waits for that node, though others are free.
-    wide.tool("marketctl", "cancel", first)
+    cancel(wide, first)
     better = submit(wide, "-p", "90", f"--ordered={slow}:2")
     assert runs_at(wide, better) == [slow]
     first = submit(wide, f"--ordered={slow}:1,{fast}:1")
@@ -38,7 +44,7 @@ def test_each_component_runs_on_the_node_that_it_is_for(wide):
 def test_components_are_apart_or_close(wide):
     first = submit(wide, "-N", "3", "--spread")
     assert sorted(runs_at(wide, first)) == sorted(wide.nodes())
-    wide.tool("marketctl", "cancel", first)
+    cancel(wide, first)
     first = submit(wide, "-N", "4", "--spread=2", "--pack")
     at = runs_at(wide, first)
     assert len(set(at)) == 2 and all(at.count(n) == 2 for n in at)

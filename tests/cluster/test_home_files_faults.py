@@ -67,10 +67,10 @@ def test_a_job_that_is_cancelled_leaves_no_process(market, top):
 
 
 def waiting_for_files(market):
-    """Processes of souk-init that a file system of a job's home keeps waiting."""
+    """Processes of this market's souk-init that a file system of a job's home keeps waiting."""
     return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
             if "request_wait" in read_text(f"/proc/{pid}/wchan") and
-            "souk-init" in read_text(f"/proc/{pid}/cmdline")]
+            "souk-init" in read_text(f"/proc/{pid}/cmdline") and market.has(pid)]
 
 
 def test_a_job_that_is_killed_while_it_waits_for_its_program_is_gone(market, top, tmp_path_factory):

@@ -131,27 +131,31 @@ SIZES = [(2, "auto"), (64, "safe"), (64, "fast")]
 
 
 @pytest.mark.parametrize("size, policy", SIZES)
-def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, plain, wire, size,
-                                                                    policy):
-    job = flips(market, wire, size, policy)
+def test_a_bit_that_flips_on_the_way_fails_the_move_and_not_the_job(market, plain, wire, tmp_path,
+                                                                    size, policy):
+    job = flips(market, wire, tmp_path / "enough", size, policy)
     assert any("came damaged" in line for line in job.words), job.words
 
 
 @pytest.mark.parametrize("size, policy", SIZES[1:])
-def test_a_bit_that_flips_under_tls_ends_the_connection_and_not_the_job(market, wire, size, policy):
-    job = flips(market, wire, size, policy)
+def test_a_bit_that_flips_under_tls_ends_the_connection_and_not_the_job(market, wire, tmp_path,
+                                                                        size, policy):
+    job = flips(market, wire, tmp_path / "enough", size, policy)
     assert any("came damaged" in line or "the connection broke" in line
                for line in job.words), job.words
 
 
-def flips(market, wire, size, policy):
+LINES = 120  # that the job prints; with the last of them its work is done
+
+
+def flips(market, wire, enough, size, policy):
     """A job that one flipped bit after the other keeps from moving, and then moves; it has ended
     well."""
     r = random.Random(size)
-    work = [f"{BIN}/testload", "--steps", "12000", "--print-every", "100", "--digest", "--memory",
-            str(size)]
+    work = [f"{BIN}/testload", "--steps", str(100 * LINES), "--print-every", "100", "--digest",
+            "--memory", str(size)]
     wanted = subprocess.run(work, capture_output=True, timeout=120, check=True).stdout
-    job = market.srun("--node", "n1", "--move", policy, "-p", 50, *work)
+    job = market.srun("--node", "n1", "--move", policy, "-p", 50, *work, "--until", enough)
     job.printed(1)
     where = market.until_runs(job.id)["where"]
     if where == "n3":
@@ -165,11 +169,12 @@ def flips(market, wire, size, policy):
         market.until_job(job.id, "has not moved", lambda j: j["failed_moves"] > failed)
         market.tool("marketctl", "--hold", "move", job.id, where)
         market.until_runs(job.id, where)
-        job.printed(job.lines() + 1)
+        job.printed(min(job.lines() + 1, LINES - 1))
     market.tool("marketctl", "--hold", "move", job.id, "n3")
     form = market.until_runs(job.id, "n3")["last_move"]
     assert form == {"auto": "stop-and-copy", "safe": "pages-first", "fast": "post-copy"}[policy]
     market.tool("marketctl", "release", job.id)
+    enough.touch()
     assert job.wait(90) == 0, job.told
     assert bytes(job.out) == wanted
     return job

@@ -74,6 +74,7 @@ def test_locks_of_files_go_along(market, tmp_path, kind, size, form):
     job = python_in(market, form, tmp_path, LOCKER, kind, str(size))
     job.printed(3)
     move_about(market, job, form)
+    market.until_runs(job.id, "n1")  # where it goes by itself: on the way nobody has the lock
     job.printed(job.lines() + 3)
     with open(tmp_path / "lock", "w") as f, pytest.raises(BlockingIOError):
         getattr(fcntl, kind)(f, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,8 @@ from conftest import Market, bring_up, read_text, until
 from test_checkpoints import at_n2, check_spliced, images, past_a_checkpoint
 from test_crash import Absence, kill_for_now
 
-LEASE = 4  # s; the home waits 2 s longer
+# s; the home waits 2 s longer. A fourth of it must be enough to freeze a job on a busy machine.
+LEASE = 12
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +86,11 @@ def test_a_job_goes_on_elsewhere_when_the_lease_is_over_and_its_first_copy_does_
         moved = market.until_job(job.id, "runs elsewhere", lambda j: j["status"] == "run" and
                                  j["where"] != "n2" and "going_to" not in j, 40)
         assert moved["resumes"] == 1
-        assert not market.capsules(job.id, "n2") or stands(market, job)
+        assert stands(market, job) or not market.capsules(job.id, "n2")  # it may just have ended
         job.printed(job.lines() + 10)
         mark = until("the mark",
                      lambda: [t for t in job.told if "goes on from its checkpoint" in t])
-        assert not market.capsules(job.id, "n2") or stands(market, job)
+        assert stands(market, job) or not market.capsules(job.id, "n2")  # it may just have ended
     market.until_up()
     again = int(re.search(r"(\d+) bytes of stdout and 0 of stderr were written after that",
                           mark[0])[1])

@@ -111,7 +111,7 @@ def test_a_job_ends_its_budget_by_itself_while_the_market_is_silent(market):
     market.until_job(job.id, "is frozen",
                      lambda j: j["status"] == "suspend" and "is used up" in j["comment"])
     assert ask(market, "job", job.id)["cost"] <= decimal.Decimal("0.001")
-    market.tool("srun", "-J", job.id, "-b", "0.002")
+    market.tool("srun", "-J", job.id, "-b", "0.1")
     market.until_runs(job.id)
     market.tool("marketctl", "cancel", job.id)
     job.wait()

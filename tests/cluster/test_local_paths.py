@@ -142,7 +142,7 @@ def test_it_moves_unless_a_file_is_open_that_the_other_node_has_not(market, top,
     held = of_node(market, "n2", f"{offered}/held")
     until("it has it open", lambda: read_text(held).count("\n") > 1)
     refused = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id, "n3",
-                          check=False)
+                          check=False, limit=70)
     assert refused.returncode == 1 and f"{offered}/held" in refused.stderr, refused.stderr
     counts(top)  # there, as before
     assert read_text(of_node(market, "n3", f"{offered}/held")) == ""
@@ -195,7 +195,7 @@ def test_with_the_tmp_of_its_node_it_moves_when_it_holds_nothing_there(market, a
     held = of_node(market, "n2", "/tmp/held")
     until("it has it open", lambda: read_text(held).count("\n") > 1)
     refused = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id, "n3",
-                          check=False)
+                          check=False, limit=70)
     assert refused.returncode == 1, refused.stdout
     said = re.sub(r"process \d+ \((sh|mv|sleep)\)", "process N (sh)", refused.stderr)
     assert "cannot move: process N (sh) has a file of this node's /tmp open (file 3)" in said

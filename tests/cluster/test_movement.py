@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import programs
-from conftest import BIN, Late, until
+from conftest import BIN, Late, read_text, until
 
 NODES = ["n1", "n2", "n3"]
 TIMES = 30
@@ -156,22 +156,23 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
     there = next(n for n in NODES if n != told["where"])
     market.tool("marketctl", "--hold", "move", job.id, there)
     market.until_job(job.id, "it is refused",
-                     lambda j: j["failed_moves"] == 1 and "io_uring" in j["comment"])
+                     lambda j: j["failed_moves"] >= 1 and "io_uring" in j["comment"])
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     until("it is closed", lambda: b"closed\n" in job.out)
     market.until_job(job.id, "it has moved", lambda j: j["status"] == "run" and j["where"] == there,
                      90)
-    assert market.job(job.id)["can_move"]
+    market.until_job(job.id, "it can move", lambda j: j.get("can_move"))  # as its new node says
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
-    assert job.wait(20) == 3
+    assert job.wait() == 3
 
 
-def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_again(market):
+def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_again(market, tmp_path):
     command = [f"{BIN}/testload", "--steps", "8000", "--print-every", "100", "--digest", "--memory",
                "48"]
-    job = market.srun("-p", 50, *command)
+    enough = tmp_path / "enough"
+    job = market.srun("-p", 50, *command, "--until", enough)
     job.printed(2)
     pid = market.until_job(job.id, "has a pid", lambda j: j.get("pid"))["pid"]
     assert b"testload" in open(f"/proc/{pid}/cmdline", "rb").read()
@@ -192,13 +193,15 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
         seen = len(job.words)
         market.tool("marketctl", "--hold", "thaw", job.id, there)
         job.said("souk-pages: damaged", after=seen)
-        assert market.until_job(job.id, "is frozen",
-                                lambda j: j["status"] == "suspend")["where"] == where
-        market.tool("marketctl", "--hold", "freeze", job.id)
+        market.tool("marketctl", "--hold", "freeze", job.id)  # and it is not tried again
+        assert market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and
+                                "going_to" not in j)["where"] == where
     flip()
     market.tool("marketctl", "release", job.id)
-    thawed = market.until_job(job.id, "runs again", lambda j: j["status"] == "run" and j.get("pid"))
-    assert b"testload" in open(f"/proc/{thawed['pid']}/cmdline", "rb").read()
+    # Where it could not be thawed it goes a little later: then that is another process.
+    market.until_job(job.id, "runs again, as the process that is told",
+                     lambda j: "testload" in read_text(f"/proc/{j.get('pid')}/cmdline"))
+    enough.touch()
     assert job.wait(150) == 0
     assert bytes(job.out) == subprocess.run(command, capture_output=True, timeout=150).stdout
 

@@ -77,7 +77,7 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         market.tool("pvdctl", "--node", node, "set", "price", "2")
     steady = market.srun("-p", "40", "sh", "-c", LINE)
     market.until_runs(steady.id, "n1")
-    poor = market.srun("-p", "40", "-b", "0.003", *SPIN)  # 5.4 s at 2
+    poor = market.srun("-p", "40", "-b", "0.006", *SPIN)  # 10.8 s at 2: until the market is away
     market.until_runs(poor.id, "n2")
     guest = market.srun("-p", "40", *programs.chain_job(), stdin=subprocess.PIPE)
     market.until_runs(guest.id, "n3")
@@ -92,7 +92,7 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         steady.printed(steady.lines() + 20)
         # One whose budget ends is frozen by its home.
         poor.said(rf"^srun: {poor.id}: frozen on n2")
-        poor.said("its budget of 0.003 is used up")
+        poor.said("its budget of 0.006 is used up")
         assert not market.processes(poor.id, "sh")
         # An owner gets his machine back: without the market nobody knows a better place, so the
         # guest lies there frozen.
@@ -145,15 +145,18 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
     assert ran >= decimal.Decimal(printed) * decimal.Decimal("0.05"), (ran, printed)
     for job in (poor, guest, waits):
         exact_cost(market, job.id)
-    assert ask(market, "job", poor.id)["cost"] <= decimal.Decimal("0.003")
+    assert ask(market, "job", poor.id)["cost"] <= decimal.Decimal("0.006")
     assert {r["node"] for r in ask(market, "receipts", "--job", guest.id)} >= {"n3"}
 
 
-def test_a_job_that_ends_while_market_and_home_are_away_is_paid_for_and_its_output_whole(market):
-    job = market.srun("-p", "40", "sh", "-c",
+def test_a_job_that_ends_while_market_and_home_are_away_is_paid_for_and_its_output_whole(market,
+                                                                                         tmp_path):
+    go = tmp_path / "go"
+    job = market.srun("-p", "40", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; "
                       "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i; exit 5")
     market.until_runs(job.id)
     with Outage(market):
+        go.touch()
         restart(market, "n1", signal.SIGKILL)
         assert job.wait() == 5
     assert bytes(job.out) == b"400000\n"
@@ -208,7 +211,8 @@ def test_every_daemon_restarted_in_turn_under_load_loses_nothing(market):
         assert bytes(job.out) == "".join(f"{i}\n" for i in range(1, 201)).encode()
     for job in jobs:
         market.until_runs(job.id, limit=90)
-        assert market.processes(job.id, "python3") == 1
+        # In a move, to a node that a short one has left, there are two for a moment.
+        until("it is there once", lambda: market.processes(job.id, "python3") == 1)
         job.printed(job.lines() + 3)
         job.process.stdin.close()
         assert job.wait(60) == 7

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import mount_points, read_text, until
+from test_leases import stands as frozen
 from test_local_paths import configure, reload
 
 NODES = ["n1", "n2", "n3"]
@@ -40,12 +41,18 @@ def python(text):
     return ["/usr/bin/python3", "-c", text]
 
 
-def stands(market, job):
-    """It does not print any more."""
-    before = job.lines()
-    until("some time has passed for a program that runs beside it",
-          lambda: subprocess.run(["sleep", "0.3"]))
-    return job.lines() <= before + 1
+def stands(market, job, at):
+    """Its processes are frozen and stay so, and it does not print any more. (What it has printed
+    before that may still be on its way.)"""
+    until("its processes are frozen", lambda: frozen(market, job, at))
+
+    def is_silent():
+        before = job.lines()
+        until("some time has passed for a program that runs beside it",
+              lambda: subprocess.run(["sleep", "0.3"]))
+        return job.lines() == before
+    until("it does not print any more", is_silent)
+    return frozen(market, job, at)
 
 
 def stopped(market, job):
@@ -63,9 +70,9 @@ def test_a_job_that_cannot_be_dumped_gives_its_cpu_to_a_better_bid_and_goes_on_a
     assert told["where"] == at and told["cannot_move"], told
     assert told["comment"].startswith(f"stopped on {at} ("), told
     assert told["failed_moves"] <= 3, told
-    assert stands(market, low)
+    assert stands(market, low, at)
     cost = market.job(low.id)["cost"]
-    assert stands(market, low) and market.job(low.id)["cost"] == cost
+    assert stands(market, low, at) and market.job(low.id)["cost"] == cost
     for job in high:
         market.tool("marketctl", "cancel", job.id)
     market.until_runs(low.id, at)
@@ -78,13 +85,13 @@ def test_an_owner_is_rid_of_a_job_that_cannot_be_dumped_and_told_so(market):
     at = market.until_runs(job.id)["where"]
     said = market.tool("pvdctl", "--node", at, "market", "off").stdout
     assert f"{at} is off the market" in said and f"{job.id}: stopped where it is" in said, said
-    assert stands(market, job)
+    assert stands(market, job, at)
     status = market.tool("pvdctl", "--node", at, "status").stdout
     assert f"{job.id}: stopped where it is" in status and "(" in status.split(job.id)[1], status
     told = stopped(market, job)
     assert f"goes on when {at} takes jobs again" in told["comment"], told
     market.kill_daemon(at)  # a daemon that is started again finds it so
-    assert stopped(market, job)["where"] == at and stands(market, job)
+    assert stopped(market, job)["where"] == at and stands(market, job, at)
     market.tool("pvdctl", "--node", at, "market", "on")
     market.until_runs(job.id, at)
     job.printed(job.lines() + 3)
@@ -96,7 +103,7 @@ def test_an_owner_is_rid_of_a_job_whose_connection_keeps_it(market):
     at = market.until_runs(job.id)["where"]
     said = market.tool("pvdctl", "--node", at, "market", "off").stdout
     assert f"{job.id}: stopped where it is" in said and "--tcp=refuse keeps that" in said, said
-    assert stands(market, job)
+    assert stands(market, job, at)
     market.tool("pvdctl", "--node", at, "market", "on")
     job.printed(job.lines() + 3)
 

@@ -36,6 +36,11 @@ def sees(top, what):
     return lambda: (top / "root").exists() and what == (top / "root").read_text().split()[2]
 
 
+def counted(j):
+    """To its end: of one that takes long some is told before."""
+    return j["status"] == "finish" and j.get("files_requests", 0) > 0
+
+
 def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
     shutil.copy2("/bin/cat", top / "mine")
     (top / "in").write_text("what is at home\n")
@@ -44,7 +49,7 @@ def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
     job = market.srun("-p", 50, "--node", "n1", top / "mine", "in", cwd=top)
     assert job.wait() == 0, job.told
     assert bytes(job.out) == b"what is at home\n"
-    seen = market.until_job(job.id, "was counted", lambda j: j.get("files_requests", 0) > 0)
+    seen = market.until_job(job.id, "was counted", counted)
     assert seen["places"] == ["n2"] and seen["files"] == "home"
     size = (top / "mine").stat().st_size
     assert seen["files_sent_bytes"] > size and seen["files_received_bytes"] > 0
@@ -63,7 +68,7 @@ def test_a_program_crosses_the_network_once(market, top):
         job = market.srun("-p", 50, "--node", "n1", program, program, cwd=top)
         assert job.wait() == 0, job.told
         assert bytes(job.out) == program.read_bytes()
-        seen = market.until_job(job.id, "was counted", lambda j: j.get("files_requests", 0) > 0)
+        seen = market.until_job(job.id, "was counted", counted)
         assert seen["places"] == ["n2"]
         rates.append(seen.get("files_hit_rate", 0))
         return seen["files_sent_bytes"]
@@ -161,21 +166,24 @@ while True:  # nothing of what the kernel has kept
 
 
 def test_a_job_that_reads_much_comes_home_to_its_files_when_moves_have_a_price(market, top):
-    """n2 is the fastest; what n1, its home, lacks in speed is less than what its reading costs."""
+    """n2 is the fastest; what n1, its home, lacks in speed is less than what its reading costs over
+    a link that is slow for what it reads, also on a busy machine."""
     (top / "big").write_bytes(os.urandom(1 << 24))
     (top / "reads.py").write_text(READS)
     job = market.srun("-p", 50, "--node", "n1", "python3", "reads.py", cwd=top)
     try:
         market.until_runs(job.id, "n2")
         seen = market.until_job(job.id, "was measured",
-                                lambda j: j.get("files_bytes_per_s", 0) > 50_000_000, limit=90)
+                                lambda j: j.get("files_bytes_per_s", 0) > 10_000_000, limit=90)
         assert seen["files_requests_per_s"] > 0 and 0 <= seen["files_round_trip_ms"] < 100
         assert seen["where"] == "n2"  # without a horizon that moves nobody
+        market.tool("marketctl", "set", "link", "20000000")
         market.tool("marketctl", "set", "horizon", "10m")
         market.until_runs(job.id, "n1")
-        assert market.job(job.id)["files_bytes_per_s"] > 50_000_000
+        assert market.job(job.id)["files_bytes_per_s"] > 10_000_000
     finally:
-        market.tool("marketctl", "set", "horizon", "default")
+        for what in ("horizon", "link"):
+            market.tool("marketctl", "set", what, "default")
         market.tool("marketctl", "cancel", job.id)
         job.wait()
     receipts = json.loads(market.tool("marketctl", "--json", "receipts", "--job", job.id).stdout)

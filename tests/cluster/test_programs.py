@@ -192,7 +192,7 @@ server = subprocess.Popen(["redis-server", "--port", "16379", "--bind", "127.0.0
                            "--unixsocket", "redis.sock", "--save", "", "--appendonly", "yes",
                            "--appendfsync", "no", "--logfile", "redis.log", "--daemonize", "no"])
 def connect():
-    for _ in range(500):
+    for _ in range(2000):
         try:
             s = socket.socket(socket.AF_UNIX)
             s.connect("redis.sock")
@@ -335,7 +335,7 @@ def test_posix_shared_memory_and_a_periodic_timer(market, tmp_path, form):
 def on_terminal(market, form, between, *command):
     """Moves a job that stands on a terminal, and between the moves types into it."""
     t = Terminal(market, "-v", "--move", form, "-p", 50, *command)
-    t.shows(rb"srun: job (\S+)")
+    t.shows(rb"srun: job (\S+?)\s")
     id = re.search(rb"srun: job (\S+?)\s", t.seen)[1].decode()
     market.until_runs(id)
     r = random.Random(form)

@@ -17,14 +17,16 @@ from conftest import (BIN, HERE, LIMIT, Market, alive, bring_up, kill, mount_poi
 
 
 def daemons_of(m):
-    """Processes of a daemon of this market, by their command lines."""
-    found = []
+    """Processes of a daemon of this market, by their command lines. (What one of them starts has
+    its own for a moment.)"""
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             words = read_text(f"/proc/{name}/cmdline").split("\0")
             if len(words) > 2 and words[1] == "--config" and words[2].startswith(m.run_dir + "/"):
-                found.append(int(name))
-    return found
+                found[int(name)] = read_text(f"/proc/{name}/stat")
+    return [pid for pid, stat in found.items()
+            if stat and int(stat.rsplit(")", 1)[1].split()[1]) not in found]
 
 
 def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
@@ -145,8 +147,10 @@ def test_the_state_survives_and_up_takes_it_again(fit, tmp_path, how):
         up = market.tool("souk", "up")  # of what it is made was kept
         assert "taken again" in up.stdout
         market.until_up()
-        assert [(p["node"], p["speed"], p["reserve"], p["on_market"])
-                for p in market.providers()] == [("n1", 100, 2, True), ("n2", 70, 3, True)]
+        # A node is connected a moment before it has said what it offers.
+        until("all is offered as before", lambda: [
+            (p["node"], p["speed"], p["reserve"], p["on_market"])
+            for p in market.providers()] == [("n1", 100, 2, True), ("n2", 70, 3, True)])
         assert len([j for j in market.list_jobs() if j["status"] == "finish"]) == 1
         if how != "kept":
             market.tool("marketctl", "thaw", job, check=False)
@@ -164,7 +168,7 @@ held = []
 try:
     while len(held) < int(sys.argv[3]):
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(5)
+        s.settimeout(40)
         s.connect(sys.argv[1])
         # A greeted connection stays: the hello of a tool, frame type 1.
         try:

@@ -174,7 +174,7 @@ def test_the_window_size_reaches_the_job_at_the_start_and_when_it_changes(market
 
 def test_a_shell_on_a_terminal_answers_after_moves(market):
     with Terminal(market, "-v", "-p", 50, "bash", "--norc", "-i") as t:
-        t.shows(rb"srun: job (\S+)")
+        t.shows(rb"srun: job (\S+?)\s")
         id = re.search(rb"srun: job (\S+?)\s", t.seen)[1].decode()
         t.type(b"x=41; echo value $((x+1))\r")
         t.shows(rb"value 42")

@@ -38,7 +38,10 @@ def test_jobs_of_one_user_do_not_price_each_other(dear):
     m.clear()
     m.tool("pvdctl", "--node", "n1", "set", "price", "2")
     jobs = [m.srun("-p", "40", *SPIN) for _ in range(4)]
-    until("both nodes are taken", lambda: sum(m.job(j.id)["status"] == "run" for j in jobs) == 2)
-    until("each pays the reserve", lambda: sorted(m.job(j.id)["price"] for j in jobs
-                                                  if m.job(j.id)["status"] == "run") == [1, 2])
+
+    def running():
+        return [told for j in jobs if (told := m.job(j.id)).get("status") == "run"]
+
+    until("both nodes are taken", lambda: len(running()) == 2)
+    until("each pays the reserve", lambda: sorted(told["price"] for told in running()) == [1, 2])
     m.clear()

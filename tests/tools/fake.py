@@ -10,7 +10,7 @@ import time
 
 from protobuf import MAGIC, decode, encode, frame
 
-LIMIT = 20.0
+LIMIT = 60.0
 VERSION = 2
 TYPES = {
     "hello": 1, "welcome": 2, "error": 3, "ok": 4, "ctl_request": 5, "ctl_reply": 6, "submit": 80,
@@ -58,23 +58,29 @@ class Connection:
             assert kind == "output_ack", f"{kind} {fields} instead of {name}"
 
     def send(self, name, fields=None):
-        self.sock.sendall(frame(TYPES[name], encode(fields or {})))
+        self.tell((name, fields))
+
+    def tell(self, *frames):
+        """All of them at once: what the tool says when a second passes between them is not said."""
+        self.sock.sendall(b"".join(frame(TYPES[name], encode(fields or {}))
+                                   for name, fields in frames))
 
     def welcome(self, node="n1"):
         hello = self.expect("hello")
         assert hello[1] == [MAGIC] and hello[2] == [VERSION] and hello[3] == [2]
         self.send("welcome", {1: VERSION, 2: node})
 
-    def accept_job(self, running=True):
-        """Takes a submission as job n1.7; returns it."""
+    def accept_job(self, running=True, then=()):
+        """Takes a submission as job n1.7; returns it. `then`: frames that follow at once."""
         self.welcome()
         submit = self.expect("submit")
-        self.send("submitted", {1: {1: "n1", 2: 7}})
-        attached = 4 in submit  # else srun ends when it has the id
-        if attached:
-            self.send("attached", {1: {1: "n1", 2: 7}, 2: WAITING, 3: 10 in decode(submit[1][0])})
-        if attached and running:
-            self.send("notice", {1: STARTED, 2: "started on n2 at 24.5"})
+        frames = [("submitted", {1: {1: "n1", 2: 7}})]
+        if 4 in submit:  # else srun ends when it has the id
+            tty = 10 in decode(submit[1][0])
+            frames.append(("attached", {1: {1: "n1", 2: 7}, 2: WAITING, 3: tty}))
+            if running:
+                frames.append(("notice", {1: STARTED, 2: "started on n2 at 24.5"}))
+        self.tell(*frames, *then)
         return submit
 
     def output(self, stream, offset, data):

@@ -40,11 +40,11 @@ def test_a_machine_that_is_slower_is_measured_to_be_slower():
     for _ in range(12):  # what else this machine does may slow down the first of the two
         fast, slow = measured(), measured(slow=True)
         assert fast["runs"] >= 3 and slow["runs"] >= 3
-        if slow["speed"] < 0.7 * fast["speed"]:
+        parts = fast["integer_ms"] + fast["floating_ms"] + fast["memory_ms"]
+        add_up = 0.5 * fast["run_ms"] < parts < 2 * fast["run_ms"]
+        if slow["speed"] < 0.7 * fast["speed"] and add_up:
             break
-    assert slow["speed"] < 0.7 * fast["speed"], (fast, slow)
-    parts = fast["integer_ms"] + fast["floating_ms"] + fast["memory_ms"]
-    assert 0.5 * fast["run_ms"] < parts < 2 * fast["run_ms"], fast
+    assert slow["speed"] < 0.7 * fast["speed"] and add_up, (fast, slow)
 
 
 def agentd(tmp_path, *more, text=""):

@@ -24,12 +24,23 @@ def check(*words):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_program_that_holds_nothing_could_move_and_is_ended_after_the_look(tmp_path):
-    pid = tmp_path / "pid"
-    status, said, told = check("--check-for", "0.5", "sh", "-c", f"echo $$ > {pid}; exec sleep 100")
+def run_with(word):
+    """The processes that have it in their command line."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                if word.encode() in f.read().split(b"\0"):
+                    yield pid
+        except OSError:  # it has ended
+            pass
+
+
+def test_a_program_that_holds_nothing_could_move_and_is_ended_after_the_look():
+    seconds = f"100.{os.getpid()}"  # as no other process sleeps
+    status, said, told = check("--check-for", "0.5", "sleep", seconds)
     assert (status, told) == (0, "")
     assert said == "nothing is found that would keep it from moving\n"
-    assert not os.path.exists(f"/proc/{pid.read_text().strip()}")
+    assert not list(run_with(seconds))
 
 
 def test_what_a_program_or_a_process_holds_is_named_with_its_code():
@@ -48,7 +59,8 @@ def test_what_a_program_or_a_process_holds_is_named_with_its_code():
     finally:
         held.kill()
         held.wait()
-    status, said, told = check("--check-for", "1", sys.executable, "-c", IO_URING)
+    # Long enough for it to begin: what is looked at again and again is ended when it is found.
+    status, said, told = check("--check-for", "50", sys.executable, "-c", IO_URING)
     assert status == 1 and said.endswith("[holds_io_uring]\n")
 
 

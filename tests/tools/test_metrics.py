@@ -17,33 +17,28 @@ BIN = pathlib.Path(os.environ.get("SOUK_BIN", "build/bin")).absolute()
 LIMIT = 20
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @pytest.fixture
 def page(tmp_path):
-    port = free_port()
+    # An address of this process alone: a port that is free on another's may be taken by then.
+    at = f"127.1.{os.getpid() >> 8 & 255}.{os.getpid() & 255}", 7079
     (tmp_path / "market.toml").write_text(
-        f'listen = "127.0.0.1:{free_port()}"\nsocket = "{tmp_path}/m.sock"\ninsecure = true\n'
-        f'state = "{tmp_path}/state"\nmetrics = "127.0.0.1:{port}"\n')
+        f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/m.sock"\ninsecure = true\n'
+        f'state = "{tmp_path}/state"\nmetrics = "{at[0]}:{at[1]}"\n')
     daemon = subprocess.Popen([BIN / "marketd", "--config", tmp_path / "market.toml"],
                               stderr=subprocess.PIPE, text=True)
     try:
         for line in daemon.stderr:
             if "ready" in line:
                 break
-        yield port
+        yield at
     finally:
         daemon.terminate()
         assert daemon.wait(LIMIT) == 0
         daemon.stderr.close()
 
 
-def get(port, path="/metrics"):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as answer:
+def get(at, path="/metrics"):
+    with urllib.request.urlopen(f"http://{at[0]}:{at[1]}{path}", timeout=LIMIT) as answer:
         return answer.headers, answer.read().decode()
 
 
@@ -61,10 +56,10 @@ def test_the_page_is_what_prometheus_takes(page):
 def test_other_pages_and_methods_are_refused_and_a_long_request_is_cut_off(page):
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(page, "/")
-    with socket.create_connection(("127.0.0.1", page), LIMIT) as s:
+    with socket.create_connection(page, LIMIT) as s:
         s.sendall(b"POST /metrics HTTP/1.1\r\n\r\n")
         assert s.recv(64).startswith(b"HTTP/1.1 405 ")
-    with socket.create_connection(("127.0.0.1", page), LIMIT) as s:
+    with socket.create_connection(page, LIMIT) as s:
         s.sendall(b"GET /" + b"x" * 8_190)
         s.settimeout(LIMIT)
         try:
@@ -75,8 +70,8 @@ def test_other_pages_and_methods_are_refused_and_a_long_request_is_cut_off(page)
 
 
 def test_more_connections_than_allowed_are_closed_and_the_page_stays(page):
-    some = [socket.create_connection(("127.0.0.1", page), LIMIT) for _ in range(16)]
-    with socket.create_connection(("127.0.0.1", page), LIMIT) as one_more:
+    some = [socket.create_connection(page, LIMIT) for _ in range(16)]
+    with socket.create_connection(page, LIMIT) as one_more:
         assert one_more.recv(1) == b""
     for s in some:
         s.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")

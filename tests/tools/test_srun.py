@@ -159,7 +159,8 @@ def test_output_comes_whole_in_order_and_once(start, agentd):
 
 
 def test_nothing_is_lost_or_doubled_when_the_agentd_dies_and_returns(start, agentd):
-    process = start("srun", "-p", "3", "cat", stdin=subprocess.PIPE)
+    # Quiet: that it has been alone for a second it would say.
+    process = start("srun", "-q", "-p", "3", "cat", stdin=subprocess.PIPE)
     connection = agentd.accept()
     connection.accept_job()
     process.stdin.write(b"abcdef")
@@ -201,7 +202,7 @@ def test_nothing_is_lost_or_doubled_when_the_agentd_dies_and_returns(start, agen
 
 
 def test_a_submission_whose_answer_was_lost_is_asked_for_again_not_doubled(start, agentd):
-    process = start("srun", "-p", "3", "true")
+    process = start("srun", "-q", "-p", "3", "true")  # quiet, as above
     connection = agentd.accept()
     connection.welcome()
     first = connection.expect("submit")
@@ -343,8 +344,8 @@ def cancelled_by_then(connection, process):
 def test_a_job_that_waits_says_why_and_is_cancelled_by_one_signal(start, agentd):
     process = start("srun", "-p", "3", "sleep", "9")
     connection = agentd.accept()
-    connection.accept_job(running=False)
-    connection.send("notice", {1: COMMENT, 2: "no machine has 2 CPUs"})
+    connection.accept_job(running=False,
+                          then=[("notice", {1: COMMENT, 2: "no machine has 2 CPUs"})])
     assert (read_until(process.stderr.fileno(), b"\n") ==
             b"srun: job n1.7 waits: no machine has 2 CPUs\n")
     process.send_signal(signal.SIGINT)

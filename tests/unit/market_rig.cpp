@@ -23,7 +23,7 @@
 namespace souk::unit {
 namespace {
 
-constexpr int wait_ms = 10'000;
+constexpr int wait_ms = 30'000;
 
 std::string text_of_file(const std::string& path) {
     std::ifstream file(path);

@@ -50,7 +50,7 @@ class MarketPeer {
         (void)::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     }
     // The next frame, with its body; nothing when the market has closed the connection. Fails the
-    // test after 10 s.
+    // test after 30 s.
     std::optional<std::pair<wire::FrameType, std::string>> next();
     // The next message of type T, others are passed over; fails the test when the connection ends
     // before.
@@ -99,7 +99,7 @@ class MarketRig {
     // One question, as the user who runs the test.
     wire::CtlReply ask(const std::string& verb, std::vector<std::string> args = {},
                        std::string after = {}) const;
-    // Asks until the answer's JSON contains `text`; fails the test after 10 s.
+    // Asks until the answer's JSON contains `text`; fails the test after 30 s.
     std::string ask_until(const std::string& verb, const std::vector<std::string>& args,
                           const std::string& text) const;
 

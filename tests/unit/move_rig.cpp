@@ -9,6 +9,7 @@
 #include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/shared_image.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
@@ -44,7 +45,8 @@ SessionRig::~SessionRig() {
 }
 
 bool SessionRig::until(CriuEventKind kind) {
-    for (int i = 0; i < 600; ++i) {
+    // Not so many turns: a job that writes takes any number of them.
+    for (const Nanos end = monotonic_now() + Nanos::from_s(60); monotonic_now() < end;) {
         while (!pending_.empty()) {
             last = pending_.front();
             pending_.erase(pending_.begin());

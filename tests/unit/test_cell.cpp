@@ -342,8 +342,9 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
         return text->substr(begin, text->find('\n', begin) - begin);
     };
     int caught = 0;
+    const Nanos last_try = Loop::now() + Nanos::from_s(30);
     // each a little later in its last steps
-    for (int tries = 0; caught < 2 && tries < 50; ++tries) {
+    for (int tries = 0; caught < 2 && tries < 50 && Loop::now() < last_try; ++tries) {
         Node n;
         Cell &source = n.running(), &copy = n.held_copy_of(source);
         const int pid = n.criu_of(copy);
@@ -491,7 +492,7 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE_LONG(
-    cell, 60,
+    cell, 120,
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own,
     what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
     a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,

@@ -330,7 +330,8 @@ START_TEST(a_live_peer_is_kept_by_pings_and_a_dead_one_is_given_up) {
     server.open(loop, std::move(ours), {.keepalive = Nanos::from_ms(10)});
     write_all(dead.get(), wire_of(frame::hello, "h"));
     UNTIL(loop, !server.closed.empty());
-    ck_assert_text(server.closed, "the peer has been silent for 0 s");
+    ck_assert_msg(server.closed.starts_with("the peer has been silent for "), "%s",
+                  server.closed.c_str());
 }
 END_TEST
 
@@ -346,11 +347,15 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         for (int i = 0; i < 48; ++i)
             OK(server.channel->send(frame::ctl_reply, std::string(64 * 1024, 'x')));
         std::string taken(32 * 1024, 0);
+        Nanos reads_at = Loop::now();
         Timer talk;
+        const int their_end = peer.get();
         std::function<void()> turn = [&] {
             if (!server.closed.empty()) return;
-            write_all(peer.get(), raw_header(0, 0xff01, 0));
-            if (reads) (void)::recv(peer.get(), taken.data(), taken.size(), MSG_DONTWAIT);
+            write_all(their_end, raw_header(0, 0xff01, 0));
+            // As often as there was time for, also if this process has come late to it.
+            for (; reads && reads_at <= Loop::now(); reads_at += Nanos::from_ms(20))
+                (void)::recv(their_end, taken.data(), taken.size(), MSG_DONTWAIT);
             talk = loop.after(Nanos::from_ms(20), turn);
         };
         turn();
@@ -360,8 +365,8 @@ START_TEST(a_peer_that_talks_and_never_reads_is_given_up_and_one_that_reads_slow
         if (reads)
             ck_assert_text(server.closed, "");
         else
-            ck_assert_msg(server.closed.starts_with("the peer has read nothing for 0 s, and "),
-                          "%s", server.closed.c_str());
+            ck_assert_msg(server.closed.starts_with("the peer has read nothing for "), "%s",
+                          server.closed.c_str());
     }
 }
 END_TEST

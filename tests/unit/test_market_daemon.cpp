@@ -319,7 +319,7 @@ START_TEST(a_list_by_pages_has_everything_once) {
     }
     n1.send(wire::CtlRequest{1, 0, "status", {}, {}});
     ck_assert(n1.expect<wire::CtlReply>().ok);
-    const auto all = [&m](const std::string& verb, std::vector<std::string> args) {
+    const auto all = [&m](const std::string& verb, const std::vector<std::string>& args) {
         std::string lists;
         wire::CtlReply part;
         do {
@@ -394,7 +394,7 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
         "solver",
         "while read c i rest; do case $c in reset) p=; j=;; ap) : ${p:=$i};; aj) j=\"$j $i\";;\n"
         "alloc) for k in $j; do echo $k $p; done;; info) echo mine;; esac; done\n");
-    MarketRig m("solver_program = [\"/bin/sh\", \"" + path + "\"]\nsolver_patience_ms = 5000\n");
+    MarketRig m("solver_program = [\"/bin/sh\", \"" + path + "\"]\nsolver_patience_ms = 60000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     ProviderReport slow = offer("n1"), fast = offer("n2");
     fast.speed = 400;
@@ -421,7 +421,7 @@ START_TEST(a_program_that_is_told_places_need_not_name_who_stays) {
             "alloc) for k in $j; do case \"$r\" in *\" $k \"*) ;; *) echo $k $p;; esac; done;;\n"
             "info) echo mine;; esac; done\n");
     MarketRig m("solver_program = [\"/bin/sh\", \"" + path +
-                "\"]\nsolver_places = true\nsolver_patience_ms = 5000\n");
+                "\"]\nsolver_places = true\nsolver_patience_ms = 60000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     n1.send(offer("n1"));
     m.ask_until("list-providers", {}, R"("node":"n1")");
@@ -457,7 +457,7 @@ START_TEST(souks_own_solver_program_decides_as_the_market_would) {
     UNIT_SKIP_IF(std::filesystem::exists(program)
                      ? nullptr
                      : "a test of the solver program needs it: make bins");
-    MarketRig m("solver_program = [\"" + program + "\"]\nsolver_patience_ms = 5000\n");
+    MarketRig m("solver_program = [\"" + program + "\"]\nsolver_patience_ms = 60000\n");
     MarketPeer n1 = m.agent("n1"), n2 = m.agent("n2");
     ProviderReport fast = offer("n2");
     fast.speed = 400;

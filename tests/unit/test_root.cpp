@@ -145,7 +145,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     ck_assert(!reach.take(made->pidfd(), 0));
     ck_assert(!helper.put_status("up=1\n"));
     OK(made->kill());
-    ck_assert(made->pidfd().exited_within(Nanos::from_s(10)).value());
+    ck_assert(made->pidfd().exited_within(limit).value());
 
     int ends[2];
     ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -154,7 +154,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     const auto inspect = helper.program(Program::inspect, {}, {theirs.get()}, false);
     ck_assert_msg(inspect.has_value(), "%s", inspect ? "" : inspect.error().message.c_str());
     theirs.reset();
-    ck_assert(wait_for_packet(ours.get(), 64, Nanos::from_s(10)).has_value());  // it has begun
+    ck_assert(wait_for_packet(ours.get(), 64, limit).has_value());  // it has begun
 
     options.dir = ours.get();  // refused, and told so; it goes on
     ck_assert(!helper.capsule(options));

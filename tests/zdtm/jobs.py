@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The tests as jobs of one market: each is moved, written down, frozen and thawed, and then asked
 how it is."""
+import contextlib
 import subprocess
 import time
 
@@ -182,8 +183,9 @@ class One:
         return False
 
     def finish(self):
-        self.job.process.stdin.write(b"\n")
-        self.job.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended by itself: its status tells
+            self.job.process.stdin.write(b"\n")
+            self.job.process.stdin.close()
         status = self.job.wait(self.limit)
         if status != 0:
             raise Gone(f"it ended with {status}: {self.said() or ' '.join(self.job.told[-2:])}")
