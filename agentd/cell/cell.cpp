@@ -58,7 +58,7 @@ Cell::Cell(CellSite& site, GuestJob job)
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
                {key_.text(), job_.spec.net == NetMode::own, job_.spec.address,
-                job_.spec.checkpoint_every.ns > 0},
+                job_.spec.checkpoint_every.ns > 0 || job_.spec.restart},
                site.reach),
       image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get(), site.reach.settle},
              key_),

@@ -9,6 +9,7 @@
 
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
+#include "agentd/core/gang_hosts.hpp"
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/expected_files.hpp"
 #include "checkpoint/resident.hpp"
@@ -16,6 +17,8 @@
 
 namespace souk {
 namespace {
+
+constexpr int unaccepted_max = 3;
 
 // Resident memory of each process alone says nothing of what they share. Where the kernel does not
 // tell, it counts for each.
@@ -120,20 +123,23 @@ void Cell::dump(double link_bytes_per_s) {
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error());
     image_.on_disk() ? steps_.forget_mounts() : steps_.look_at_mounts(site_.is_network);
     plan_ = Plan::dumping;
-    (void)dump_.take_again();
+    const bool again = dump_.take_again();
     if (!image_.on_disk()) stay_awake();
-    limit_cpus(false);
     lease_.at_dump(true);
+    if (again && !dump_.for_checkpoint()) return begin_dump(0);  // it has waited once
     network_.settle(capsule_->id().pid, [this](size_t left) { begin_dump(left); });
 }
 
-// A checkpoint without such a connection would be of no use to who goes back to it. A job that
+// A gang that goes back to a checkpoint without such a connection of its own would find it broken,
+// so the checkpoint is tried again, though not for ever: it may be somebody else's. A job that
 // moves goes on without it: its program has not seen it.
 void Cell::begin_dump(size_t unaccepted) {
     if (plan_ != Plan::dumping || !criu_) return;
-    if (unaccepted > 0 && dump_.for_checkpoint())
-        return criu_failed(Error{
-            0, std::to_string(unaccepted) + " connections to it are not accepted by its program"});
+    const bool of_gang = !hosts_of_gang(job_.spec).empty();
+    if (unaccepted > 0 && dump_.for_checkpoint() && of_gang && ++unaccepted_ < unaccepted_max)
+        return criu_failed("connections to it are not accepted by its program yet");
+    unaccepted_ = 0;
+    limit_cpus(false);
     DumpOptions options;
     options.root = root_.inside();
     options.terminal = root_.terminal();

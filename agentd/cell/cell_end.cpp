@@ -44,7 +44,7 @@ void Cell::capsule_ended() {
     close_criu();
     end_files();
     intake_.end();
-    const bool moves = decided_ == Decided::to_die && !image_.on_disk();
+    const bool moves = decided_ == Decided::to_die && !image_.on_disk() && !dump_.for_checkpoint();
     if (!moves) stdio_.exit() && before != Life::ending ? network_.drop() : network_.silence();
     // not our child after a restart of the daemon: then its new parent does
     (void)capsule_->pidfd().reap();

@@ -49,7 +49,8 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
                                     std::move(inside), shut));
     shut_ = shut;
     if (!shut) (void)port_->announce();
-    return stay_armed();
+    if (!shut) stay_armed();
+    return {};
 }
 
 void NetworkCut::find(const Capsule& capsule, bool shut) {
@@ -58,21 +59,27 @@ void NetworkCut::find(const Capsule& capsule, bool shut) {
         TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
         TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), std::move(inside)));
         shut_ = shut;
-        if (!shut) TRY(port_->open());
-        return stay_armed();
+        if (shut) return {};  // its gates are as that daemon left them
+        TRY(port_->open());
+        stay_armed();
+        return {};
     };
     if (auto found = find(); !found)
         log_.warning("a job's network interface is not found", found.error());
 }
 
-Status NetworkCut::stay_armed() { return job_.may_go_back ? port_->arm() : Status{}; }
+void NetworkCut::stay_armed() {
+    if (!job_.may_go_back) return;
+    if (auto armed = port_->arm(Gate::open); !armed)
+        log_.limited("gates", "what is left of it is heard if it is killed", armed.error());
+}
 
 void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> then) {
     if (!port_) return then(0);
     rest_.cancel();
     shut_ = true;
     const auto begin = [this]() -> Status {
-        TRY(port_->arm());
+        TRY(port_->arm(Gate::open));
         return port_->begins_nothing();
     };
     if (auto begun = begin(); !begun) return then(0);  // shut_in says why
@@ -81,10 +88,13 @@ void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> the
 
 void NetworkCut::look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                                      std::function<void(size_t unaccepted)> then) {
+    const Nanos began = Loop::now();
     const auto left = unaccepted_of(inside);
     if (!left) log_.limited("unaccepted", "connections may break when it moves", left.error());
     if (!left || *left == 0 || Loop::now() >= until) return then(left ? *left : 0);
-    settle_ = loop_.after(pause, [=, this, then = std::move(then)] {
+    // A job with many connections takes no more of this daemon's time for it.
+    const Nanos rest{std::max(pause.ns, 16 * (Loop::now() - began).ns)};
+    settle_ = loop_.at(std::min(Loop::now() + rest, until), [=, this, then = std::move(then)] {
         look_for_unaccepted(inside, std::min(pause_max, Nanos{2 * pause.ns}), until, then);
     });
 }
@@ -93,7 +103,7 @@ Status NetworkCut::shut_in() {
     if (!port_) return {};
     rest_.cancel();
     shut_ = true;
-    TRY(port_->arm());
+    TRY(port_->arm(Gate::open));
     if (auto held = hold_frames(); !held)
         log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
     return port_->shut(FrameWay::to_job);
@@ -110,7 +120,7 @@ Status NetworkCut::hold_frames() {
 // A kernel that cannot do that moves jobs without such connections all the same.
 Status NetworkCut::shut_within() {
     if (!port_) return {};
-    TRY(port_->arm());
+    TRY(port_->arm(Gate::open));
     if (auto shut = port_->shut(FrameWay::within); !shut)
         log_.limited("loopback", "connections within a job may break when it moves", shut.error());
     return {};
@@ -122,6 +132,7 @@ void NetworkCut::open() {
     settle_.cancel();
     if (!port_ || !std::exchange(shut_, false)) return;
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
+    stay_armed();  // one that was found has none
     (void)port_->announce();
     frames_watch_.close();
     if (frames_) frames_->give_back();
@@ -148,6 +159,7 @@ void NetworkCut::drop() {
 }
 
 void NetworkCut::silence() {
+    if (port_ && job_.may_go_back) (void)port_->arm(Gate::shut);
     if (port_) port_->silence();
     drop();
 }

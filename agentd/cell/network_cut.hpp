@@ -74,7 +74,7 @@ class NetworkCut {
     void silence();
 
   private:
-    Status stay_armed();
+    void stay_armed();
     Status hold_frames();
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/core/home_doubts.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace souk {
@@ -16,6 +17,8 @@ std::vector<uint64_t> HomeDoubts::heard(uint64_t other) {
     std::vector<uint64_t> over;
     for (auto& [seq, d] : doubts_)
         if (std::erase(d.silent, other) > 0 && d.silent.empty()) over.push_back(seq);
+    std::sort(over.begin(), over.end(),
+              [&](uint64_t a, uint64_t b) { return doubts_.at(a).number < doubts_.at(b).number; });
     return over;
 }
 

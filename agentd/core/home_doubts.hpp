@@ -24,7 +24,7 @@ class HomeDoubts {
 
     bool has(const HomeJob& job) const { return doubts_.contains(job.id.seq); }
     void begin(const HomeJob& job, int32_t wait_status, Nanos now) {
-        doubts_.try_emplace(job.id.seq, Doubt{wait_status, now + grace, false, {}});
+        doubts_.try_emplace(job.id.seq, Doubt{wait_status, now + grace, false, {}, ++last_});
     }
     int32_t wait_status(const HomeJob& job) const { return doubts_.at(job.id.seq).wait_status; }
     // The grace is over: these are asked, and it waits until then for what they say.
@@ -34,7 +34,8 @@ class HomeDoubts {
     const std::vector<uint64_t>& silent(const HomeJob& job) const {
         return doubts_.at(job.id.seq).silent;
     }
-    // Whose doubt ends now that this one has said how it is.
+    // Whose doubt ends now that this one has said how it is, in the order in which they failed: the
+    // first one's end is what ends the others.
     std::vector<uint64_t> heard(uint64_t other);
     void forget(uint64_t seq) { doubts_.erase(seq); }
     Nanos due(const HomeJob& job) const;
@@ -45,8 +46,10 @@ class HomeDoubts {
         Nanos due;
         bool asked = false;
         std::vector<uint64_t> silent;
+        uint64_t number = 0;  // which of them began first
     };
     std::map<uint64_t, Doubt> doubts_;
+    uint64_t last_ = 0;
 };
 
 }  // namespace souk

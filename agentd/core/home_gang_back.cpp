@@ -140,7 +140,14 @@ bool Home::is_ended_again(const HomeJob& job, const GuestEvent& e, const HomeTur
 // costs nothing meanwhile, and the market's orders wait.
 bool Home::is_doubtful(HomeJob& job, const Finished& end, const HomeTurn& turn) {
     const bool steady_on = job.phase == JobPhase::running && job.step == MoveStep::none;
-    if (doubts_.has(job)) return steady_on && !job.cancelled;
+    if (doubts_.has(job)) {
+        if (HomeClock::runs(job)) {  // its agentd, which is back, has said so until it knew better
+            HomeClock::stop(job, turn.now);
+            turn.persist(job, Durable::later);
+            turn.report(job);
+        }
+        return steady_on && !job.cancelled;
+    }
     if (!HomeGangs::is_component(job) || HomeGangs::is_optional(job) || !steady_on ||
         job.cancelled || end.wait_status == 0 || !end.why.empty() || !may_go_back(job))
         return false;
@@ -161,7 +168,9 @@ void Home::doubt_due(HomeJob& job, const HomeTurn& turn) {
     for (const uint64_t seq : again ? doubts_.silent(job) : gangs_.others_of(job)) {
         const HomeJob* const one = find({node_, seq});
         if (!one || HomeGangs::is_optional(*one) || doubts_.has(*one)) continue;
-        if (one->phase != JobPhase::running && one->phase != JobPhase::moving) continue;
+        const bool runs = one->phase == JobPhase::running || one->phase == JobPhase::moving ||
+                          one->phase == JobPhase::freezing;
+        if (!runs) continue;
         others.push_back(seq);
         leased = leased || leases_.due(*one) != Nanos::never();
     }

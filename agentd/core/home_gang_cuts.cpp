@@ -44,7 +44,7 @@ bool Home::begin_cut(HomeJob& job, const HomeTurn& turn) {
     const auto others = gangs_.others_of(job);
     const bool alone = std::all_of(others.begin(), others.end(), [&](uint64_t seq) {
         const HomeJob* const one = find({node_, seq});
-        return !one || is_steady(*one) || HomeGangs::is_optional(*one);
+        return !one || is_steady(*one) || doubts_.has(*one) || HomeGangs::is_optional(*one);
     });
     if (alone) return false;
     if (cuts_.of_gang(job.group.gang)) return true;  // that is under way
@@ -52,7 +52,7 @@ bool Home::begin_cut(HomeJob& job, const HomeTurn& turn) {
     // An optional one that does not run is not waited for.
     for (const uint64_t seq : gangs_.all_of(job)) {
         HomeJob* const one = records_.find({node_, seq});
-        if (!one || is_steady(*one)) continue;
+        if (!one || is_steady(*one) || doubts_.has(*one)) continue;
         const Reindex indexed(*this, seq);
         // Its move is given up: it joins when it is where it was.
         if (HomeMoves::is_undecided(*one) && !HomeGangs::is_optional(*one))
@@ -70,7 +70,8 @@ bool Home::begin_cut(HomeJob& job, const HomeTurn& turn) {
 // True: it runs, and is one of its gang's cut from now on.
 bool Home::join_cut(HomeJob& job, const HomeTurn& turn) {
     HomeCuts::Cut* const cut = cuts_.of_gang(job.group.gang);
-    if (!cut || !HomeGangs::is_component(job) || job.phase != JobPhase::running || job.cancelled)
+    if (!cut || !HomeGangs::is_component(job) || job.phase != JobPhase::running || job.cancelled ||
+        doubts_.has(job))
         return false;
     if (HomeGangs::is_optional(job) && cut->told) return false;
     end_saving(job, turn);
@@ -144,7 +145,7 @@ void Home::go_on_with_cut(uint64_t gang, const HomeTurn& turn) {
     if (!cut || !first) return;
     for (const uint64_t seq : gangs_.all_of(*first)) {
         const HomeJob* const one = find({node_, seq});
-        if (one && !HomeGangs::is_optional(*one) && !needs_no_cut(*one) &&
+        if (one && !HomeGangs::is_optional(*one) && !needs_no_cut(*one) && !doubts_.has(*one) &&
             !cut->members.contains(seq))
             return;  // on its way somewhere: it joins when it is there
     }

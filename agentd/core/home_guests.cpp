@@ -131,7 +131,10 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
     leases_.end_stretch(*job, turn.now);
     clock_.prove(*job, event, turn.now);
     HomeClock::tally_cpu(*job, event);
-    if (cuts_.member(*job)) return hear_in_cut(*job, event, turn);
+    if (cuts_.member(*job)) {
+        hear_in_cut(*job, event, turn);
+        return doubts_heard(*job, turn);
+    }
     const bool moves = job->phase == JobPhase::moving || job->phase == JobPhase::thawing;
     if (!moves && is_ended_again(*job, event, turn)) return;
     const uint64_t gang = sets_.member(*job) ? job->group.gang : 0;

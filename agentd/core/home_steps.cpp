@@ -63,6 +63,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
 }
 
 void Home::freeze(HomeJob& job, const HomeTurn& turn) {
+    if (doubts_.has(job)) return;  // nothing of it runs
     end_saving(job, turn);
     expels_.leaves(job);
     if (!begin_cut(job, turn)) runs_.freeze(job, turn);

@@ -345,7 +345,7 @@ def test_a_guest_that_sleeps_to_look_idle_stands_as_all_others_do(market):
     job.printed(2)
     market.tool("pvdctl", "--node", at, "pause")
     try:
-        until("nothing more comes", lambda: stands(market, job))
+        until("nothing more comes", lambda: stands(market, job, at))
     finally:
         market.tool("pvdctl", "--node", at, "resume")
     job.printed(job.lines() + 2)

@@ -229,14 +229,14 @@ def test_an_owner_pauses_all_guests_and_sees_how_his_returns_were(market, counte
     assert pvdctl("pause")["paused"]
     until("the job stands", lambda: next(
         g for g in status(market, at)["here"] if g["job"] == job.id)["state"] == "paused")
-    until("nothing more comes", lambda: stands(market, job))
+    until("nothing more comes", lambda: stands(market, job, at))
     told = market.until_job(job.id, "is known to stand",
                             lambda j: j.get("reason", {}).get("code") == "paused_by_owner")
     assert "paused the guests of node " + at in told["reason"]["text"], told
     market.kill_daemon(at)  # the word holds
     market.until_up()
     assert status(market, at)["paused"] and status(market, at)["cannot"]
-    until("nothing more comes", lambda: stands(market, job))
+    until("nothing more comes", lambda: stands(market, job, at))
     said = market.tool("pvdctl", "--node", at, "resume").stdout
     assert "Paused" not in said
     job.printed(job.lines() + 3)

@@ -28,6 +28,15 @@ struct Sets : Apart<Sets> {
         said(seq, "n1", job(seq).saving.epoch.n, state);
         return *this;
     }
+    Sets& freeze(uint64_t seq) {
+        Order o;
+        o.id = {"n1", seq};
+        o.seq = ++order_seq;
+        o.kind = Order::Kind::suspend;
+        out.clear();
+        h.order(o, now, out);
+        return *this;
+    }
     Sets& after_s(int64_t s) { return after_ms(s * 1'000); }
     Sets& ready() {
         for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::prepared);
@@ -275,6 +284,33 @@ START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
     both.wait_status = 1 << 8;
     both.begin(2).whole().says(1, GuestState::exited).says(2, GuestState::exited).after_s(2);
     ck_assert_text(both.phases(2), "finished finished");
+    // What failed first is why the job has ended, and not the first by number.
+    Sets cascade;
+    cascade.wait_status = 7 << 8;
+    cascade.begin(3).whole().says(2, GuestState::exited);
+    cascade.wait_status = 1 << 8;
+    cascade.says(1, GuestState::exited).after_s(2);
+    ck_assert_text(cascade.phases(3), "running running running");
+    cascade.says(3, GuestState::running);
+    ck_assert(cascade.job(2).phase == JobPhase::finished && cascade.job(2).wait_status == 7 << 8);
+    ck_assert(cascade.job(1).cancelled && cascade.job(3).cancelled);
+    // Its node was started again, and says that it runs until it knows better.
+    Sets again;
+    again.leased = true;
+    again.wait_status = 1 << 8;
+    again.begin(2).whole().says(1, GuestState::exited).says(1, GuestState::running);
+    again.says(1, GuestState::exited);
+    ck_assert(again.job(1).phase == JobPhase::running && !HomeClock::runs(again.job(1)));
+    // The others are frozen without it; it goes back with them all the same.
+    Sets cut;
+    cut.wait_status = 1 << 8;
+    cut.begin(3).whole().says(1, GuestState::exited).freeze(2);
+    ck_assert_text(cut.words(GuestVerb::prepare_dump), "n3* n4*");
+    cut.says(1, GuestState::exited).says(2, GuestState::dump_ready);
+    ck_assert_text(cut.words(GuestVerb::freeze), "");
+    cut.says(3, GuestState::killed, "its node has it no more");
+    ck_assert(cut.job(1).going_back && cut.job(3).phase == JobPhase::frozen);
+    ck_assert_text(cut.says(1, GuestState::exited).checkpoints(), "2 2 2");
     // Its user does not wait for that.
     Sets cancelled;
     cancelled.wait_status = 1 << 8;

@@ -234,9 +234,10 @@ Status JobPort::attach_within(int program) const {
     return inside_.ask(request);
 }
 
-Status JobPort::arm() {
+Status JobPort::arm(Gate at_first) {
     if (gate_) return {};
     TRY_ASSIGN(FrameGate gate, FrameGate::create());
+    for (const FrameWay way : all_ways) TRY(gate.set(way, at_first));
     within_ = attach_within(gate.program(FrameWay::within));
     TRY(attach(inside_, inner_, gate.program(FrameWay::to_job)));
     TRY(attach(outside_, outer_, gate.program(FrameWay::from_job)));

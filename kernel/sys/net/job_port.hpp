@@ -51,7 +51,8 @@ class JobPort {
     // One that is there, its gates in whatever state.
     static Result<JobPort> find(Ipv4 address, const std::string& name, JobInside inside);
 
-    Status arm();
+    // Its gates are in place, all of them as is said; nothing, if they are.
+    Status arm(Gate at_first = Gate::open);
     // arm() first: nobody begins a connection with the job any more, nor its processes with each
     // other; those that are there go on.
     Status begins_nothing();

@@ -13,6 +13,7 @@
 namespace souk {
 namespace {
 
+constexpr size_t table_max = 1 << 20;
 constexpr std::string_view syn_received = "03", listens = "0A";
 
 std::string_view next_word(std::string_view& line) {
@@ -53,8 +54,8 @@ size_t unaccepted_in(std::string_view table) {
 Result<size_t> unaccepted_of(pid_t pid) {
     size_t found = 0;
     for (const char* const name : {"tcp", "tcp6"}) {
-        const auto table =
-            read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/net/" + std::string(name));
+        const auto table = read_file(
+            AT_FDCWD, "/proc/" + std::to_string(pid) + "/net/" + std::string(name), table_max);
         // a kernel without IPv6
         if (!table && table.error().code == ENOENT && name[3] != '\0') continue;
         if (!table) return tl::unexpected(table.error());

@@ -17,7 +17,7 @@ namespace souk {
 size_t unaccepted_in(std::string_view table);
 
 // In the network namespace of that process, over IPv4 and IPv6. What fails: the process is gone; a
-// table of more than read_file_bytes_max (some 27,000 connections).
+// table of more than 1 MiB (some 6,900 connections).
 Result<size_t> unaccepted_of(pid_t pid);
 
 }  // namespace souk
