@@ -284,6 +284,10 @@ START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
     both.wait_status = 1 << 8;
     both.begin(2).whole().says(1, GuestState::exited).says(2, GuestState::exited).after_s(2);
     ck_assert_text(both.phases(2), "finished finished");
+}
+END_TEST
+
+START_TEST(who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cut) {
     // What failed first is why the job has ended, and not the first by number.
     Sets cascade;
     cascade.wait_status = 7 << 8;
@@ -339,4 +343,5 @@ UNIT_SUITE(home_sets, all_stand_together_before_one_goes_on_and_one_write_makes_
            an_optional_component_is_not_saved_and_begins_anew_when_the_others_go_back,
            one_that_fails_because_another_is_lost_goes_back_whichever_is_heard_of_first,
            that_one_fails_counts_when_the_others_are_known_to_run,
+           who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cut,
            components_agree_on_how_they_go_back);
