@@ -92,8 +92,10 @@ void Cluster::check_cut(const HomeJob& job) {
         // One that waits has run nothing (its program was not there), and may begin in the same
         // step by an order that has waited; one whose thaw is not decided is an image still, and
         // waits for the others.
+        // One that has failed, and may have for another one's loss, runs nothing any more.
         const bool stands = one.cut == CutStep::decided || one.phase == JobPhase::frozen ||
-                            one.phase == JobPhase::waiting || one.phase == JobPhase::starting ||
+                            world_.truths[one.id].ended || one.phase == JobPhase::waiting ||
+                            one.phase == JobPhase::starting ||
                             (one.phase == JobPhase::thawing && HomeMoves::is_undecided(one));
         if (cut && (!stands || world_.progressing(one.id)))
             world_.fail(job.id, "is frozen with its gang, and " + one.id.text() + " is not");
