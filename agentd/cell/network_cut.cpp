@@ -70,7 +70,7 @@ void NetworkCut::find(const Capsule& capsule, bool shut) {
 
 void NetworkCut::stay_armed() {
     if (!job_.may_go_back) return;
-    if (auto armed = port_->arm(Gate::open); !armed)
+    if (auto armed = port_->arm(); !armed)
         log_.limited("gates", "what is left of it is heard if it is killed", armed.error());
 }
 
@@ -79,7 +79,7 @@ void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> the
     rest_.cancel();
     shut_ = true;
     const auto begin = [this]() -> Status {
-        TRY(port_->arm(Gate::open));
+        TRY(port_->arm());
         return port_->begins_nothing();
     };
     if (auto begun = begin(); !begun) return then(0);  // shut_in says why
@@ -103,7 +103,7 @@ Status NetworkCut::shut_in() {
     if (!port_) return {};
     rest_.cancel();
     shut_ = true;
-    TRY(port_->arm(Gate::open));
+    TRY(port_->arm());
     if (auto held = hold_frames(); !held)
         log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
     return port_->shut(FrameWay::to_job);
@@ -120,7 +120,7 @@ Status NetworkCut::hold_frames() {
 // A kernel that cannot do that moves jobs without such connections all the same.
 Status NetworkCut::shut_within() {
     if (!port_) return {};
-    TRY(port_->arm(Gate::open));
+    TRY(port_->arm());
     if (auto shut = port_->shut(FrameWay::within); !shut)
         log_.limited("loopback", "connections within a job may break when it moves", shut.error());
     return {};

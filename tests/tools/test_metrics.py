@@ -80,7 +80,8 @@ def test_more_connections_than_allowed_are_closed_and_the_page_stays(page):
     # a place is free again when the daemon has seen that one went
     for _ in range(200):
         try:
-            return get(page)
+            get(page)
+            return
         except (urllib.error.URLError, ConnectionError):
             pass
     raise AssertionError("no connection is taken any more")

@@ -110,6 +110,15 @@ struct Apart : Gang {
         Gang::run(seq, where);
         return self();
     }
+    Self& suspend(uint64_t seq) {
+        Order o;
+        o.id = {"n1", seq};
+        o.seq = ++order_seq;
+        o.kind = Order::Kind::suspend;
+        out.clear();
+        h.order(o, now, out);
+        return self();
+    }
     // What the node where it is says of it.
     Self& says(uint64_t seq, GuestState state, const char* why = "") {
         GuestEvent e;

@@ -16,15 +16,6 @@ struct Cuts : Apart<Cuts> {
         submit(components);
         return start(components);
     }
-    Cuts& suspend(uint64_t seq) {
-        Order o;
-        o.id = {"n1", seq};
-        o.seq = ++order_seq;
-        o.kind = Order::Kind::suspend;
-        out.clear();
-        h.order(o, now, out);
-        return *this;
-    }
     // All are dumped, and stand.
     Cuts& dumped(uint32_t components) {
         begin(components).suspend(1);

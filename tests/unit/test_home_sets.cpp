@@ -28,15 +28,6 @@ struct Sets : Apart<Sets> {
         said(seq, "n1", job(seq).saving.epoch.n, state);
         return *this;
     }
-    Sets& freeze(uint64_t seq) {
-        Order o;
-        o.id = {"n1", seq};
-        o.seq = ++order_seq;
-        o.kind = Order::Kind::suspend;
-        out.clear();
-        h.order(o, now, out);
-        return *this;
-    }
     Sets& after_s(int64_t s) { return after_ms(s * 1'000); }
     Sets& ready() {
         for (uint32_t i = 1; i <= of; ++i) place(i, GuestState::prepared);
@@ -308,7 +299,7 @@ START_TEST(who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cu
     // The others are frozen without it; it goes back with them all the same.
     Sets cut;
     cut.wait_status = 1 << 8;
-    cut.begin(3).whole().says(1, GuestState::exited).freeze(2);
+    cut.begin(3).whole().says(1, GuestState::exited).suspend(2);
     ck_assert_text(cut.words(GuestVerb::prepare_dump), "n3* n4*");
     cut.says(1, GuestState::exited).says(2, GuestState::dump_ready);
     ck_assert_text(cut.words(GuestVerb::freeze), "");

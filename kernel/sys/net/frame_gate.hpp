@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FrameGate: three gates for the frames of a job: one for each way of its network interface, one
-// for what its own processes send to each other over loopback. Set by one write to a
-// map that small programs read (frame_gate.bpf.c: XDP on the interface's ends, a traffic control
-// classifier where loopback sends): no lock of the network, no wait for other processors, which is
-// what a job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp).
-// Programs and map live as long as they are attached, whoever made them.
+// for what its own processes send to each other over loopback. Set by one write to a map that
+// small programs read (frame_gate.bpf.c: XDP on the interface's ends, a traffic control classifier
+// where loopback sends): no lock of the network, no wait for other processors, which is what a
+// job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp). Programs
+// and map live as long as they are attached, whoever made them.
 //
 // What CRIU itself sends through loopback passes: it restores a half-closed connection with a
 // segment of its own making, marked with criu_mark (CRIU soccr/soccr.h).

@@ -3,27 +3,17 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <string>
 
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/net/tcp_table.hpp"
 
 namespace souk {
 namespace {
 
 constexpr size_t table_max = 1 << 20;
-constexpr std::string_view syn_received = "03", listens = "0A";
-
-std::string_view next_word(std::string_view& line) {
-    const size_t from = line.find_first_not_of(' ');
-    if (from == std::string_view::npos) return line = {};
-    const size_t until = line.find(' ', from);
-    const std::string_view word = line.substr(from, until - from);
-    line.remove_prefix(until == std::string_view::npos ? line.size() : until);
-    return word;
-}
 
 // Of a listening socket the second queue is what waits to be accepted.
 size_t second_queue(std::string_view queues) {
@@ -38,15 +28,9 @@ size_t second_queue(std::string_view queues) {
 
 size_t unaccepted_in(std::string_view table) {
     size_t found = 0;
-    table.remove_prefix(std::min(table.size(), table.find('\n')));  // what the columns are
-    while (!table.empty()) {
-        table.remove_prefix(1);
-        std::string_view line = table.substr(0, table.find('\n'));
-        table.remove_prefix(line.size());
-        for (int skipped = 0; skipped < 3; ++skipped) next_word(line);  // number, both ends
-        const std::string_view state = next_word(line);
-        if (state == syn_received) ++found;
-        if (state == listens) found += second_queue(next_word(line));
+    for (TcpRow row; take_tcp_row(table, row);) {
+        if (row.state == tcp_state::syn_received) ++found;
+        if (row.state == tcp_state::listening) found += second_queue(row.queues);
     }
     return found;
 }

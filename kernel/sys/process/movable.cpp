@@ -16,6 +16,7 @@
 
 #include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/sys/net/tcp_table.hpp"
 
 namespace souk {
 namespace {
@@ -117,23 +118,12 @@ struct TcpTables {
 }  // namespace
 
 std::string tcp_peer(std::string_view table, std::string_view inode) {
-    // proc(5): sl local remote state tx:rx tr:when retransmits uid timeout inode ...
-    enum { remote = 2, state = 3, inode_field = 9 };
-    for (size_t at = 0; at < table.size();) {
-        const size_t end = std::min(table.find('\n', at), table.size());
-        std::string_view line = table.substr(at, end - at), fields[inode_field + 1];
-        at = end + 1;
-        for (std::string_view& field : fields) {
-            line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-            field = line.substr(0, line.find(' '));
-            line.remove_prefix(field.size());
-        }
-        if (fields[inode_field] != inode) continue;
-        constexpr std::string_view syn_received = "03", time_wait = "06", closed = "07",
-                                   listening = "0A";
+    for (TcpRow row; take_tcp_row(table, row);) {
+        if (row.inode != inode) continue;
+        using namespace tcp_state;
         for (const std::string_view none : {syn_received, time_wait, closed, listening})
-            if (fields[state] == none) return {};
-        return address_text(fields[remote]);
+            if (row.state == none) return {};
+        return address_text(row.remote);
     }
     return {};
 }
