@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kept_max = slots * 2;  // answers
 constexpr int messages_at_once = 32;    // of one connection
-constexpr int look_every_ms = 1000;     // at the name of the socket
+constexpr int look_every_ms = 1000;     // at the name of the socket; memory is given back then
 
 // To do again is the same.
 bool may_repeat(ByteView request) {
@@ -121,10 +121,11 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             c.recalls = (hello.can & 1) != 0;
             session->second->session().shown_as(hello.uid, hello.gid);
             const Welcome welcome{talk_version, (session->second->begun() ? 1U : 0U) | 6U};
-            const size_t at = c.out.size();
-            c.out.resize(at + sizeof(Head));
-            put(c.out, welcome);
-            put_head(c.out, at, Kind::welcome, 0);
+            Bytes& out = c.out.messages();
+            const size_t at = out.size();
+            out.resize(at + sizeof(Head));
+            put(out, welcome);
+            put_head(out, at, Kind::welcome, 0);
             return hello.version == talk_version;
         }
         case Kind::prove: {
@@ -137,7 +138,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
         case Kind::known: return c.greeted;
         case Kind::request:
             return c.greeted && session != sessions_.end() &&
-                   session->second->answer(m.head, m.body, c.out);
+                   session->second->answer(m.head, m.body, c.out.messages());
         default: return false;
     }
 }
@@ -145,15 +146,16 @@ bool Server::take(Connection& c, const Talk::Message& m) {
 void Server::recall(const Watches::Change& change) {
     for (Connection& c : connections_) {
         if (!c.greeted || !c.recalls || c.broken || c.session != change.session) continue;
-        if (c.out.size() - c.sent >= 2 * queue_bytes_max) {
+        if (c.out.size() >= 2 * queue_bytes_max) {
             c.broken = true;  // the next stream begins with nothing leased
             continue;
         }
-        const size_t at = c.out.size();
-        c.out.resize(at + sizeof(Head));
-        put(c.out, Recall{change.directory});
-        c.out.insert(c.out.end(), change.name.begin(), change.name.end());
-        put_head(c.out, at, Kind::recall, 0, change.stays ? 1 : 0);
+        Bytes& out = c.out.messages();
+        const size_t at = out.size();
+        out.resize(at + sizeof(Head));
+        put(out, Recall{change.directory});
+        out.insert(out.end(), change.name.begin(), change.name.end());
+        put_head(out, at, Kind::recall, 0, change.stays ? 1 : 0);
     }
 }
 
@@ -164,7 +166,7 @@ bool Server::work() {
         const auto session = sessions_.find(c.session);
         if (!c.greeted || c.broken || session == sessions_.end()) continue;
         more = session->second->session().contents().work() || more;
-        session->second->put_contents(c.out);
+        session->second->put_contents(c.out.messages());
         send(c);
     }
     return more;
@@ -184,7 +186,7 @@ bool Server::recall_changed() {
 }
 
 void Server::receive(Connection& c) {
-    for (int turn = 0; turn < messages_at_once && c.out.size() - c.sent < queue_bytes_max;) {
+    for (int turn = 0; turn < messages_at_once && c.out.size() < queue_bytes_max;) {
         uint8_t* room = c.talk.room();
         const ssize_t got = ::recv(c.socket.get(), room, c.talk.room_bytes(), MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -203,20 +205,22 @@ void Server::receive(Connection& c) {
 }
 
 void Server::send(Connection& c) {
-    constexpr size_t keep_bytes = 2 << 20;
-    while (c.sent < c.out.size()) {
-        const ssize_t n = ::send(c.socket.get(), c.out.data() + c.sent, c.out.size() - c.sent,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (!c.out.empty()) {
+        const ByteView left = c.out.next();
+        const ssize_t n =
+            ::send(c.socket.get(), left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (n < 0) {
             c.broken = true;
             return;
         }
-        c.sent += static_cast<size_t>(n);
+        c.out.sent(static_cast<size_t>(n));
     }
-    c.out.clear();
-    c.sent = 0;
-    if (c.out.capacity() > keep_bytes) c.out.shrink_to_fit();
+}
+
+bool Server::holds_much() const {
+    return std::ranges::any_of(connections_,
+                               [](const Connection& c) { return c.out.holds_much(); });
 }
 
 Status Server::run(int listener, int socket_file) {
@@ -224,14 +228,16 @@ Status Server::run(int listener, int socket_file) {
     for (bool more = false;;) {
         std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {
-            const bool full = c.out.size() - c.sent >= queue_bytes_max;
+            const bool full = c.out.size() >= queue_bytes_max;
             ready.push_back(
                 {c.socket.get(),
-                 static_cast<short>((full ? 0 : POLLIN) | (c.sent < c.out.size() ? POLLOUT : 0)),
-                 0});
+                 static_cast<short>((full ? 0 : POLLIN) | (c.out.empty() ? 0 : POLLOUT)), 0});
         }
-        const int some = ::poll(ready.data(), ready.size(), more ? 0 : told_ ? -1 : look_every_ms);
+        const int wait_ms = more ? 0 : told_ && !holds_much() ? -1 : look_every_ms;
+        const int some = ::poll(ready.data(), ready.size(), wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
+        if (some == 0)
+            for (Connection& c : connections_) c.out.give_back();
         size_t n = 2;
         for (Connection& c : connections_) {
             if (ready[n++].revents == 0) continue;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 
+#include "agentd/files/outgoing.hpp"
 #include "agentd/files/session.hpp"
 #include "agentd/files/talk.hpp"
 #include "kernel/base/result.hpp"
@@ -52,8 +53,7 @@ class Server {
     struct Connection {
         Fd socket;
         Talk talk;
-        Bytes out;
-        size_t sent = 0;
+        Outgoing out;
         uint64_t session = 0;
         bool attached = false, greeted = false, recalls = false, broken = false;
     };
@@ -66,6 +66,7 @@ class Server {
     void attach(Connection& c, uint64_t number);
     void leave(uint64_t number);
     static void send(Connection& c);
+    bool holds_much() const;
 
     const Export tree_;
     const SessionLimits limits_;

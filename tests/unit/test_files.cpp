@@ -470,6 +470,26 @@ START_TEST(answers_are_kept_no_more_than_a_client_may_ask_for_again) {
 }
 END_TEST
 
+START_TEST(a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent) {
+    constexpr size_t message = 1 << 20, left = 4 << 20;
+    Outgoing out;
+    uint8_t next_put = 0, next_sent = 0;
+    for (int n = 0; n < 200; ++n) {
+        Bytes& messages = out.messages();
+        messages.resize(messages.size() + message, next_put++);
+        if (out.size() <= left) continue;
+        ck_assert(out.next()[0] == next_sent && out.next()[message - 1] == next_sent++);
+        out.sent(message);
+    }
+    ck_assert(out.size() == left && out.next()[0] == next_sent && out.capacity() <= 4 * left);
+    ck_assert(!out.holds_much());
+    out.sent(left);
+    ck_assert(out.empty() && out.holds_much());
+    out.give_back();
+    ck_assert(!out.holds_much());
+}
+END_TEST
+
 START_TEST(what_a_dead_client_took_the_next_one_has) {
     const auto file = Slots::make();
     ck_assert(file.has_value());
@@ -538,5 +558,6 @@ UNIT_SUITE(files, a_message_that_comes_in_pieces_is_taken_whole,
            a_descriptor_of_the_server_before_is_refused_by_the_next_one,
            a_request_that_comes_twice_is_done_once,
            answers_are_kept_no_more_than_a_client_may_ask_for_again,
+           a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent,
            what_a_dead_client_took_the_next_one_has, a_kernel_is_offered_what_it_has_and_no_more);
 }  // namespace souk
