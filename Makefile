@@ -290,7 +290,10 @@ LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(if $(SAN),,-static)
 LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(if $(SAN),,-static)
-LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto
+# What OpenSSL's archive needs in its turn from version 3.4 on, where it is there.
+CRYPTO_NEEDS      := $(foreach l,zstd z,$(if $(findstring /,$(shell $(CXX) \
+                       -print-file-name=lib$(l).a)),-l$(l)))
+LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto $(CRYPTO_NEEDS)
 LDLIBS_mmon       := -lprotobuf-c -lncursesw
 LDLIBS_souk-web   := -lprotobuf-c -luring -lcpp-httplib -lssl -lcrypto -lsystemd -lpthread
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel/base/time.hpp"
@@ -96,19 +97,22 @@ class Wire : public httplib::Stream {
 // As many threads as there may be connections, begun when they are needed.
 class Threads : public httplib::TaskQueue {
   public:
-    void enqueue(std::function<void()> task) override {
+    // Newer versions of the library are told whether it is taken.
+    using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue(nullptr));
+    Taken enqueue(std::function<void()> task) override {
         {
             const std::lock_guard lock(mutex_);
             if (idle_ > tasks_.size() || threads_.size() < connections_max) {
                 if (idle_ <= tasks_.size()) threads_.emplace_back([this] { work(); });
                 tasks_.push_back(std::move(task));
                 more_.notify_one();
-                return;
+                return Taken(true);
             }
         }
         refused = true;
         task();
         refused = false;
+        return Taken(true);
     }
     void shutdown() override {
         {
@@ -170,9 +174,16 @@ bool Http::process_and_close_socket(socket_t socket) {
     }
     Wire wire(socket);
     bool closed = false;
+    // Newer versions of the library take addresses, too, which no page shows.
+    const auto answer = [&](auto& stream, bool last) {
+        if constexpr (requires { this->process_request(stream, last, closed, nullptr); })
+            return this->process_request(stream, last, closed, nullptr);
+        else
+            return this->process_request(stream, "", 0, "", 0, last, closed, nullptr);
+    };
     for (int left = requests_max; left > 0 && !closed && is_running() && wire.next_request();
          --left)
-        if (!process_request(wire, left == 1, closed, nullptr)) break;
+        if (!answer(wire, left == 1)) break;
     ::shutdown(socket, SHUT_RDWR);
     ::close(socket);
     return true;
