@@ -35,9 +35,9 @@ uint64_t Upstream::ask(uint32_t n, ByteView request) {
     Slot& slot = slots_.at(n);
     std::memcpy(slots_.data(n), request.data(), request.size());
     slot.bytes = static_cast<uint32_t>(request.size());
-    slot.seq = slots_.next_seq();
-    slot.state = Slot::taken;
-    slot.dropped = 1;
+    slot.dropped = Slot::yes;
+    slot.signalled = 0;
+    slots_.take(n, 0);
     queue(n);
     return slot.seq;
 }
