@@ -26,7 +26,11 @@ Status Upstream::connect(Fd stream, const Hello& hello) {
     const Head first{sizeof hello, Kind::hello, 0, slots_.acked()};
     iovec parts[2] = {{const_cast<Head*>(&first), sizeof first},
                       {const_cast<Hello*>(&hello), sizeof hello}};
-    if (::writev(stream_.get(), parts, 2) != sizeof first + sizeof hello)
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    // It may have ended by now.
+    if (::sendmsg(stream_.get(), &message, MSG_NOSIGNAL) != sizeof first + sizeof hello)
         return fail_errno("greet the server of files", errno);
     return {};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The requests that a client has taken from its kernel, over its death at any point.
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -181,6 +182,17 @@ START_TEST(a_request_has_nothing_of_the_one_before_it_in_its_slot) {
     for (const uint32_t n : {large, small, own}) ck_assert(f.slots.at(n).signalled == 0);
 }
 END_TEST
+
+START_TEST(a_stream_that_has_ended_is_an_error_and_no_end_of_the_client) {
+    Fixture f;
+    int pair[2];
+    ck_assert(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    Fd ours(pair[0]);
+    ck_assert(::close(pair[1]) == 0);
+    Upstream upstream(f.slots);
+    ck_assert(!upstream.connect(std::move(ours), Hello{}).has_value());
+}
+END_TEST
 }  // namespace
 
 }  // namespace souk::files
@@ -193,5 +205,6 @@ UNIT_SUITE(files_slots, what_the_kernel_writes_into_is_in_memory_whole,
            what_a_dead_client_took_the_next_one_has,
            what_the_kernel_does_not_wait_for_is_not_taken_over,
            what_was_on_its_way_to_another_slot_is_taken_over_once,
-           a_request_has_nothing_of_the_one_before_it_in_its_slot);
+           a_request_has_nothing_of_the_one_before_it_in_its_slot,
+           a_stream_that_has_ended_is_an_error_and_no_end_of_the_client);
 }  // namespace souk
