@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: each step of a request between the kernel and the home, in one table.
 #include "agentd/files/client.hpp"
 
 #include <fcntl.h>
@@ -61,10 +62,13 @@ class Client {
     bool signal_waits();
     Status take_requests();
     Status take_request(uint32_t n, size_t bytes);
+    Status end_request(uint32_t n, Status answered);
+    bool is_waited_for(uint64_t unique);
+    Status take_over();
     Status interrupted(uint64_t unique);
     Status answer_late();
     Status answered(const Talk::Message& message);
-    Status not_taken(int code, const fuse_in_header& asked, ByteView answer);
+    Status not_taken(int code, const fuse_in_header& asked);
     Status to_kernel(const void* bytes, size_t size);
     Status refuse(uint64_t unique, int error);
     void tell_kernel();
@@ -128,22 +132,37 @@ Status Client::refuse(uint64_t unique, int error) {
 
 Status Client::take_requests() {
     for (int turn = 0; turn < 16; ++turn) {
-        const int n = slots_.find_free();
-        if (n < 0) return {};
-        Slot& slot = slots_.at(static_cast<uint32_t>(n));
-        uint8_t* data = slots_.data(static_cast<uint32_t>(n));
-        std::memset(data, 0, sizeof(fuse_in_header));
-        slot.state = Slot::reading;
-        const ssize_t got = ::read(options_.fuse, data, request_bytes_max);
+        const int free = slots_.find_ready();
+        if (free < 0) return {};
+        const auto n = static_cast<uint32_t>(free);
+        slots_.begin_reading(n);
+        const ssize_t got = ::read(options_.fuse, slots_.data(n), request_bytes_max);
         if (got < 0) {
-            slot.state = Slot::free;
-            if (errno == EAGAIN || errno == EINTR || errno == ENOENT) return {};
-            if (errno == ENODEV) return ended_ = true, Status{};
-            return fail_errno("read from /dev/fuse", errno);
+            const int why = errno;
+            slots_.drop(n);
+            if (why == EAGAIN || why == EINTR || why == ENOENT) return {};
+            if (why == ENODEV) return ended_ = true, Status{};
+            return fail_errno("read from /dev/fuse", why);
         }
-        TRY(take_request(static_cast<uint32_t>(n), static_cast<size_t>(got)));
+        TRY(take_request(slots_.has_read(n, static_cast<size_t>(got)), static_cast<size_t>(got)));
     }
     return {};
+}
+
+// An answer to an interrupt, by which the kernel does nothing, is refused if it does not wait for
+// the answer to the request.
+bool Client::is_waited_for(uint64_t unique) {
+    const fuse_out_header answer{sizeof answer, 0, unique | 1};  // FUSE_INT_REQ_BIT
+    return ::write(options_.fuse, &answer, sizeof answer) >= 0 || errno != ENOENT;
+}
+
+// What a client before was reading, or was about to end.
+Status Client::take_over() {
+    for (uint32_t n = 0; n < slots; ++n)
+        if (slots_.at(n).state == Slot::taken && slots_.at(n).dropped == Slot::ended)
+            TRY(refuse(slots_.head(n).unique, EINTR));
+    return slots_.take_over([this](uint64_t unique) { return is_waited_for(unique); },
+                            [this](uint32_t n, size_t bytes) { return take_request(n, bytes); });
 }
 
 Status Client::take_request(uint32_t n, size_t bytes) {
@@ -160,31 +179,34 @@ Status Client::take_request(uint32_t n, size_t bytes) {
     if (h.opcode == FUSE_INTERRUPT) {
         fuse_interrupt_in in{};
         std::memcpy(&in, slots_.data(n) + sizeof h, sizeof in);
+        Status done = interrupted(in.unique);
         slots_.drop(n);
-        return interrupted(in.unique);
+        return done;
     }
-    if (h.opcode == FUSE_DESTROY) {
-        slots_.drop(n);
-        return refuse(h.unique, 0);
-    }
+    if (h.opcode == FUSE_DESTROY) return end_request(n, refuse(h.unique, 0));
     const ByteView whole(slots_.data(n), bytes);
     TRY_ASSIGN(const bool settled, writes_.settles(n, now_ns()));
     if (settled) return {};
-    if (unsynced_.is_synced(whole)) return slots_.drop(n), refuse(h.unique, 0);
+    if (unsynced_.is_synced(whole)) return end_request(n, refuse(h.unique, 0));
     if (grants_nothing(h.opcode)) {
         unsynced_.asked(whole, 0);
         if (!cache_.forgotten(slots_.data(n), bytes)) return slots_.drop(n), Status{};
     } else if (h.opcode == FUSE_READ && contents_.takes(n, now_ns())) {
         return {};
     } else if (Bytes known; cache_.answer(whole, now_ns(), known)) {
-        slots_.drop(n);
         upstream_.knew();
-        return to_kernel(known.data(), known.size());
+        return end_request(n, to_kernel(known.data(), known.size()));
     }
     slots_.take(n, now_ns());
     unsynced_.asked(whole, slots_.at(n).seq);
     upstream_.queue(n);
     return writes_.taken(n, now_ns(), upstream_.connected() && upstream_.welcomed());
+}
+
+// When the kernel has its answer, not before: what a slot does not hold no client answers.
+Status Client::end_request(uint32_t n, Status answered) {
+    slots_.drop(n);
+    return answered;
 }
 
 Status Client::interrupted(uint64_t unique) {
@@ -203,8 +225,8 @@ Status Client::answer_late() {
         if (slot.state != Slot::taken || slot.dropped || !slot.signalled) continue;
         const bool closes = slots_.head(n).opcode == FUSE_FLUSH;
         if (now - slot.since_ns < (closes ? close_late_ns : late_ns)) continue;
+        slot.dropped = Slot::ended;  // before: what comes of it later is undone
         TRY(refuse(slots_.head(n).unique, EINTR));
-        slot.dropped = 1;
     }
     return {};
 }
@@ -225,11 +247,11 @@ void Client::undo(uint32_t opcode, uint64_t node, ByteView answer) {
         (void)upstream_.ask(static_cast<uint32_t>(n), back);
 }
 
-// An answer that the kernel does not take.
-Status Client::not_taken(int code, const fuse_in_header& asked, ByteView answer) {
+// An answer that the kernel does not take. It waits for each until it has it, so ENOENT says that
+// a client before gave it, and died before it had noted that.
+Status Client::not_taken(int code, const fuse_in_header& asked) {
     if (code == EINVAL) return refuse(asked.unique, EIO);  // the server's fault
     if (code == ENODEV) ended_ = true;
-    if (code == ENOENT) undo(asked.opcode, asked.nodeid, answer);
     return code == ENODEV || code == ENOENT || code == EINTR
                ? Status{}
                : fail_errno("answer the kernel", code);
@@ -270,7 +292,7 @@ Status Client::answered(const Talk::Message& message) {
         const Bytes other = writes_.as_told(n, message.body);
         const ByteView told = other.empty() ? message.body : ByteView(other);
         if (::write(options_.fuse, told.data(), told.size()) < 0) {
-            TRY(not_taken(errno, asked, message.body));
+            TRY(not_taken(errno, asked));
         } else {
             writes_.told(n, other, now_ns());
         }
@@ -356,6 +378,7 @@ Status Client::run() {
     (void)::fcntl(options_.fuse, F_SETFL, O_NONBLOCK);
     TRY(writes_.begin());
     if (slots_.used()) writes_.copied(now_ns());  // a client before may have heard of a dump
+    TRY(take_over());
     while (!ended_) {
         expected_.ask(now_ns());
         const bool late = signal_waits(), room = slots_.find_free() >= 0;

@@ -15,6 +15,12 @@ namespace {
 constexpr uint64_t magic = 0x736f756b736c6f74;
 constexpr uint32_t often_used = 8;       // slots whose memory stays
 constexpr uint32_t small_bytes = 16384;  // memory that is not worth giving back
+constexpr size_t page_bytes = 4096;
+constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of kernel 5.14
+
+bool has_no_answer(uint32_t opcode) {
+    return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET || opcode == FUSE_INTERRUPT;
+}
 }  // namespace
 
 Result<Fd> Slots::make() {
@@ -36,24 +42,14 @@ Result<Slots> Slots::open(int file) {
     if (map == MAP_FAILED) return fail_errno("map the table of requests", errno);
     Slots all(file, static_cast<uint8_t*>(map));
     if (all.table()->magic != magic) return fail("the table of requests is none");
-    for (uint32_t n = 0; n < slots; ++n) {
-        Slot& slot = all.at(n);
-        if (slot.state != Slot::reading) continue;
-        // The client before was at it: has its kernel given it something?
-        const fuse_in_header head = all.head(n);
-        if (head.len < sizeof head || head.len > request_bytes_max) {
-            slot.state = Slot::free;
-            continue;
-        }
-        slot.bytes = head.len;
-        slot.seq = all.next_seq();
-        slot.state = Slot::taken;
-    }
     return all;
 }
 
 Slots::Slots(Slots&& other) noexcept
-    : file_(other.file_), map_(std::exchange(other.map_, nullptr)), grown_(other.grown_) {}
+    : file_(other.file_),
+      map_(std::exchange(other.map_, nullptr)),
+      grown_(other.grown_),
+      ready_(other.ready_) {}
 
 Slots::~Slots() {
     if (map_) ::munmap(map_, total_bytes);
@@ -68,14 +64,89 @@ fuse_in_header Slots::head(uint32_t n) {
 void Slots::take(uint32_t n, int64_t now_ns) {
     Slot& slot = at(n);
     slot.seq = next_seq();
-    slot.state = Slot::taken;
     slot.since_ns = now_ns;
+    becomes(n, Slot::taken);
 }
 
+// Who works with it may be killed between any two stores: what the state promises is there before.
+void Slots::becomes(uint32_t n, Slot::State state) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    at(n).state = state;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+// Those that are ready are left to the kernel.
 int Slots::find_free() {
-    for (uint32_t n = 0; n < slots; ++n)
-        if (at(n).state == Slot::free) return static_cast<int>(n);
-    return -1;
+    int found = -1;
+    for (uint32_t n = 0; n < slots; ++n) {
+        if (at(n).state != Slot::free) continue;
+        if (!is_ready(n)) return static_cast<int>(n);
+        if (found < 0) found = static_cast<int>(n);
+    }
+    return found;
+}
+
+int Slots::find_ready() {
+    int found = -1;
+    for (uint32_t n = 0; n < slots; ++n) {
+        if (at(n).state != Slot::free) continue;
+        if (is_ready(n)) return static_cast<int>(n);
+        if (found < 0) found = static_cast<int>(n);
+    }
+    if (found >= 0) make_ready(static_cast<uint32_t>(found));
+    return found;
+}
+
+// What is there and mapped the kernel finds also while the process is being killed. Where there is
+// no memory, it is read into as it is.
+void Slots::make_ready(uint32_t n) {
+    const bool knows = ::madvise(data(n), slot_bytes, populate_write) == 0 || errno != EINVAL;
+    for (size_t at = 0; !knows && at < slot_bytes; at += page_bytes)
+        static_cast<volatile uint8_t*>(data(n))[at] = 0;
+    ready_ |= uint64_t{1} << n;
+    if (n >= often_used) grown_ |= uint64_t{1} << n;
+}
+
+void Slots::begin_reading(uint32_t n) {
+    std::memset(data(n), 0, sizeof(fuse_in_header));
+    at(n).dropped = Slot::no;
+    at(n).signalled = 0;
+    becomes(n, Slot::reading);
+}
+
+uint32_t Slots::has_read(uint32_t n, size_t bytes) {
+    const int other = bytes <= small_bytes ? find_free() : -1;
+    if (other < 0 || is_ready(static_cast<uint32_t>(other))) return n;
+    const auto to = static_cast<uint32_t>(other);
+    std::memcpy(data(to), data(n), bytes);
+    at(to).dropped = Slot::no;
+    at(to).signalled = 0;
+    becomes(to, Slot::reading);  // both: it is taken over once
+    becomes(n, Slot::free);
+    return to;
+}
+
+// What fits into the first page, which is there, was read whole or not at all.
+bool Slots::is_left(uint32_t n, const std::function<bool(uint64_t)>& waits) {
+    const fuse_in_header h = head(n);
+    if (h.len < sizeof h || h.len > request_bytes_max) return false;
+    for (uint32_t other = 0; other < slots; ++other)
+        if (other != n && at(other).state == Slot::taken && head(other).unique == h.unique)
+            return false;
+    return has_no_answer(h.opcode) ? h.len <= page_bytes : waits(h.unique);
+}
+
+Status Slots::take_over(const std::function<bool(uint64_t unique)>& waits,
+                        const std::function<Status(uint32_t n, size_t bytes)>& take) {
+    for (uint32_t n = 0; n < slots; ++n) {
+        if (at(n).state != Slot::reading) continue;
+        if (!is_left(n, waits)) {
+            drop(n);
+            continue;
+        }
+        TRY(take(n, head(n).len));
+    }
+    return {};
 }
 
 uint64_t Slots::acked() {
@@ -94,7 +165,7 @@ uint32_t Slots::free_slots() {
 void Slots::drop(uint32_t n) {
     Slot& slot = at(n);
     if (n >= often_used && slot.bytes > small_bytes) grown_ |= uint64_t{1} << n;
-    slot.state = Slot::free;
+    becomes(n, Slot::free);
     slot.dropped = slot.signalled = 0;
 }
 
@@ -102,6 +173,7 @@ void Slots::give_back() {
     for (uint32_t n = 0; n < slots; ++n) {
         if ((grown_ & (uint64_t{1} << n)) == 0 || at(n).state != Slot::free) continue;
         grown_ &= ~(uint64_t{1} << n);
+        ready_ &= ~(uint64_t{1} << n);
         (void)::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           static_cast<off_t>(head_bytes + size_t{n} * slot_bytes), slot_bytes);
     }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Slots: the requests that a client has taken from its kernel and not answered, in memory that
 // outlives it (an anonymous file that the keeper of the mount holds). The kernel gives a request
-// once: a client that is started in place of a dead one finds here what that one had taken, whole,
-// since the kernel writes straight into a slot. So each request is answered once, whoever answers.
+// once: a client that is started in place of a dead one finds here what that one had taken, since
+// the kernel writes straight into a slot. So each request is answered once, whoever answers.
+// A kernel that has to look for a page of a slot while its reader is killed fails the request (EIO)
+// and leaves half of it there. So the memory is made ready before it is read into, and what was
+// being read counts only if the kernel still waits for it.
+//
 // A write that was answered ahead of the home (write_behind.hpp) stays here until the home has it,
 // and what the home then says against it stays until the job has heard.
 //
@@ -12,6 +16,7 @@
 #include <linux/fuse.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "agentd/files/talk.hpp"
@@ -26,8 +31,8 @@ struct Slot {
     uint32_t bytes = 0;  // of the request
     uint64_t seq = 0;    // its number in the talk with the server
     // Its kernel has its answer already, or needs none: a signal, or one of the client's own.
-    // Ahead: a write; it may be that only who was killed meant to answer it.
-    enum Dropped : uint32_t { no = 0, yes, ahead };
+    // Ahead (a write) and ended (EINTR): it may be that only who was killed meant to answer it.
+    enum Dropped : uint32_t { no = 0, yes, ahead, ended };
     uint32_t dropped = no;
     uint32_t signalled = 0;  // 1: a signal came to who waits for it
     int64_t since_ns = 0;    // when it was taken, by the monotonic clock
@@ -45,7 +50,8 @@ class Slots {
     static constexpr size_t failed_max = 64;
     // The memory, to be kept; nothing is in it yet.
     static Result<Fd> make();
-    // Waits until no other client works with it. What was taken stays taken.
+    // Waits until no other client works with it. What was taken stays taken, what was being read
+    // is to be taken over.
     static Result<Slots> open(int file);
     Slots(Slots&& other) noexcept;
     Slots& operator=(Slots&&) = delete;
@@ -60,6 +66,17 @@ class Slots {
     void take(uint32_t n, int64_t now_ns);
     // Nothing: all are taken.
     int find_free();
+    // As that, and the kernel may put a request of any length there.
+    int find_ready();
+    // A slot that is free is about to be read into.
+    void begin_reading(uint32_t n);
+    // So much was read into it: the slot where it lies from now on. What is short goes elsewhere,
+    // so that few slots are ready, which is a megabyte each.
+    uint32_t has_read(uint32_t n, size_t bytes);
+    // What the client before was reading, each that is whole and was not taken. `waits`: the kernel
+    // waits for the answer to that number.
+    Status take_over(const std::function<bool(uint64_t unique)>& waits,
+                     const std::function<Status(uint32_t n, size_t bytes)>& take);
     bool used() { return table()->next_seq > 1; }
     uint64_t next_seq() { return table()->next_seq++; }
     uint64_t last_seq() { return table()->next_seq - 1; }
@@ -92,10 +109,15 @@ class Slots {
     static_assert(sizeof(Table) <= head_bytes);
     Slots(int file, uint8_t* map) : file_(file), map_(map) {}
     Table* table() { return reinterpret_cast<Table*>(map_); }
+    void becomes(uint32_t n, Slot::State state);
+    void make_ready(uint32_t n);
+    bool is_ready(uint32_t n) const { return (ready_ & (uint64_t{1} << n)) != 0; }
+    bool is_left(uint32_t n, const std::function<bool(uint64_t)>& waits);
 
     int file_;
     uint8_t* map_;
     uint64_t grown_ = 0;  // a bit for each slot whose memory is worth giving back
+    uint64_t ready_ = 0;  // a bit for each slot whose memory is there, and mapped
 };
 
 }  // namespace souk::files

@@ -26,7 +26,11 @@ Status Upstream::connect(Fd stream, const Hello& hello) {
     const Head first{sizeof hello, Kind::hello, 0, slots_.acked()};
     iovec parts[2] = {{const_cast<Head*>(&first), sizeof first},
                       {const_cast<Hello*>(&hello), sizeof hello}};
-    if (::writev(stream_.get(), parts, 2) != sizeof first + sizeof hello)
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    // It may have ended by now.
+    if (::sendmsg(stream_.get(), &message, MSG_NOSIGNAL) != sizeof first + sizeof hello)
         return fail_errno("greet the server of files", errno);
     return {};
 }
@@ -35,9 +39,9 @@ uint64_t Upstream::ask(uint32_t n, ByteView request) {
     Slot& slot = slots_.at(n);
     std::memcpy(slots_.data(n), request.data(), request.size());
     slot.bytes = static_cast<uint32_t>(request.size());
-    slot.seq = slots_.next_seq();
-    slot.state = Slot::taken;
-    slot.dropped = 1;
+    slot.dropped = Slot::yes;
+    slot.signalled = 0;
+    slots_.take(n, 0);
     queue(n);
     return slot.seq;
 }

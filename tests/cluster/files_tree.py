@@ -135,6 +135,42 @@ class Link:
             self.pairs.clear()
 
 
+def linked_tree(path, **how):
+    link = Link(path / "link")
+    tree = Tree(path, via=path / "link", **how)
+    link.to = link.to or tree.socket
+    tree.link = link
+    return tree
+
+
+def end_tree(tree):
+    tree.link.let()
+    tree.link.up = True
+    tree.end()
+    tree.link.door.close()
+
+
+class Doing(threading.Thread):
+    """A call that may wait; `error`: the errno with which it ended, or 0."""
+
+    def __init__(self, call, *words):
+        super().__init__(daemon=True)
+        self.call, self.words, self.error, self.value = call, words, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.value = self.call(*self.words)
+            self.error = 0
+        except OSError as e:
+            self.error = e.errno
+
+    def end(self):
+        self.join(LIMIT)
+        assert not self.is_alive()
+        return self.error
+
+
 def module_tree(tmp_path_factory):
     tree = Tree(tmp_path_factory.mktemp("files"))
     yield tree

@@ -14,26 +14,11 @@ import threading
 import pytest
 
 from conftest import LIMIT, until
-from files_tree import Link, Tree, needs_fuse
+from files_tree import Doing, end_tree, linked_tree, needs_fuse
 
 pytestmark = needs_fuse
 SEEDS = [int(s) for s in os.environ.get("SOUK_FILES_SEEDS", "1 2 3").split()]
 STEPS = int(os.environ.get("SOUK_FILES_STEPS", "300"))
-
-
-def linked_tree(path, **how):
-    link = Link(path / "link")
-    tree = Tree(path, via=path / "link", **how)
-    link.to = link.to or tree.socket
-    tree.link = link
-    return tree
-
-
-def end_tree(tree):
-    tree.link.let()
-    tree.link.up = True
-    tree.end()
-    tree.link.door.close()
 
 
 @pytest.fixture
@@ -46,27 +31,6 @@ def tree(tmp_path):
 
 def open_new(tree, name="f", flags=0):
     return os.open(tree.here / name, os.O_RDWR | os.O_CREAT | flags, 0o644)
-
-
-class Doing(threading.Thread):
-    """A call that may wait; `error`: the errno with which it ended, or 0."""
-
-    def __init__(self, call, *words):
-        super().__init__(daemon=True)
-        self.call, self.words, self.error, self.value = call, words, None, None
-        self.start()
-
-    def run(self):
-        try:
-            self.value = self.call(*self.words)
-            self.error = 0
-        except OSError as e:
-            self.error = e.errno
-
-    def end(self):
-        self.join(LIMIT)
-        assert not self.is_alive()
-        return self.error
 
 
 def waits_in_kernel(thread):

@@ -12,7 +12,6 @@
 
 #include "agentd/files/client.hpp"
 #include "agentd/files/server.hpp"
-#include "agentd/files/slots.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -490,35 +489,6 @@ START_TEST(a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent) {
 }
 END_TEST
 
-START_TEST(what_a_dead_client_took_the_next_one_has) {
-    const auto file = Slots::make();
-    ck_assert(file.has_value());
-    const Bytes asked = request(FUSE_LOOKUP, FUSE_ROOT_ID, "f");
-    {
-        auto before = Slots::open(file->get());
-        ck_assert(before.has_value());
-        Slot& taken = before->at(0);
-        std::memcpy(before->data(0), asked.data(), asked.size());
-        taken.bytes = static_cast<uint32_t>(asked.size());
-        taken.seq = before->next_seq();
-        taken.state = Slot::taken;
-        // It died as the kernel had just given it another, and at a third that it did not get.
-        before->at(1).state = Slot::reading;
-        std::memcpy(before->data(1), asked.data(), asked.size());
-        before->at(2).state = Slot::reading;
-    }
-    auto next = Slots::open(file->get());
-    ck_assert(next.has_value());
-    ck_assert(next->at(0).state == Slot::taken && next->at(0).seq == 1);
-    ck_assert(next->at(1).state == Slot::taken && next->at(1).seq == 2);
-    ck_assert(next->at(1).bytes == asked.size());
-    ck_assert(next->at(2).state == Slot::free && next->acked() == 1);
-    next->drop(0);
-    ck_assert(next->acked() == 2 && next->find_free() == 0);
-    ck_assert(!Slots::open(::open("/dev/null", O_RDWR | O_CLOEXEC)).has_value());
-}
-END_TEST
-
 START_TEST(a_kernel_is_offered_what_it_has_and_no_more) {
     fuse_init_in in{};
     in.major = 7;
@@ -559,5 +529,5 @@ UNIT_SUITE(files, a_message_that_comes_in_pieces_is_taken_whole,
            a_request_that_comes_twice_is_done_once,
            answers_are_kept_no_more_than_a_client_may_ask_for_again,
            a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent,
-           what_a_dead_client_took_the_next_one_has, a_kernel_is_offered_what_it_has_and_no_more);
+           a_kernel_is_offered_what_it_has_and_no_more);
 }  // namespace souk
