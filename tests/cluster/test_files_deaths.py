@@ -74,9 +74,9 @@ def test_what_the_kernel_has_an_answer_to_is_not_taken_back(tree):
     (tree.home / "f").write_bytes(b"old")
     f = os.open(tree.here / "f", os.O_RDWR)
     table = Table(tree)
-    table.stop()
     n = table.last(OPEN)
-    assert table.state(n) == FREE
+    until("it is noted that the open was answered", lambda: table.state(n) == FREE)
+    table.stop()
     table.set(n, TAKEN)
     table.kill()
     assert os.pwrite(f, b"new", 0) == 3
@@ -92,8 +92,10 @@ def test_what_was_read_in_part_is_not_done(tree):
     os.fsync(f)
     (tree.home / "f").write_bytes(b"b" * 300_000)
     table = Table(tree)
+    n = table.last(WRITE)
+    until("it is noted that the write was answered", lambda: table.state(n) == FREE)
     table.stop()
-    table.set(table.last(WRITE), READING)
+    table.set(n, READING)
     table.kill()
     os.fsync(f)
     assert (tree.home / "f").read_bytes() == b"b" * 300_000
