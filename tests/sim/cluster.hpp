@@ -218,7 +218,7 @@ class Cluster {
     void market_orders();
     void market_heal();
     void lift_budgets(Node& n);
-    void market_send(const JobId& id, Order::Kind kind);
+    void market_send(const JobId& id, Order::Kind kind, bool stand = false);
     void market_hears(const JobReport& report);
     void connect_market(Node& n);
     void disconnect_market(Node& n);

@@ -142,7 +142,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
-            const bool stands = c && c->job && c->paused && !c->frozen;  // a signal ends it too
+            // a signal ends these, too
+            const bool stands = c && c->job && ((c->paused && !c->frozen) || c->stood);
             if (c && (c->progressing() || stands) && d.signal == SIGKILL)
                 job_exits(name, key, SIGKILL);
             return;
@@ -184,6 +185,7 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         if (stops && mutation_ != Mutation::stands_untrue) {
             world_.freeze(at, now_);
             world_.capsule(at)->stood = true;
+            ++world_.truths[key.id].stands;
         }
         counts_.stands += stops;
         tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});
