@@ -51,7 +51,7 @@ def stood(market, *options, program=COUNT):
     market.until_runs(low.id, AT)
     high = market.srun("-p", 500, "-m", SMALL, *SLEEP)
     market.until_runs(high.id, AT)
-    assert until_stands(market, low, AT)["where"] == AT
+    assert until_stands(market, low)["where"] == AT
     return low, high
 
 
@@ -90,7 +90,7 @@ def test_it_stands_for_nothing_and_goes_on_in_place(market, one_place):
     for daemon in (AT, "market"):  # its node and home; it stands on
         market.kill_daemon(daemon)
         market.until_up()
-        assert until_stands(market, low, AT)["where"] == AT
+        assert until_stands(market, low)["where"] == AT
         assert stands(market, low, AT) and market.job(low.id)["cost"] == cost
     market.tool("marketctl", "cancel", high.id)
     market.until_runs(low.id, AT)

@@ -37,7 +37,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     uint64_t& token = n.work[key];
     const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump ||
                              d.what == What::remove || d.what == What::undo_dump ||
-                             d.what == What::go_on || d.what == What::drop_checkpoint;
+                             d.what == What::go_on;
     if (ends_others) token = ++next_event_;
     const uint64_t t = token;
     const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
@@ -118,7 +118,9 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 tell_guest(name, key, t, guest::CapsuleReady{});
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
-        case What::drop_checkpoint: return world_.drop_image(at, now_);
+        case What::drop_checkpoint:  // perhaps while its capsule is being killed
+            ++n.dropped_checkpoints[key];
+            return world_.drop_image(at, now_);
         case What::silence: return;
         case What::keep_lease: return keep_lease(n, d);
         case What::restore:
@@ -239,7 +241,9 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
     Image sent = image ? *image : Image{};
     sent.in_ram = false;
     const World::At there{d.dest.node, to};
+    const uint64_t dropped = node(name).dropped_checkpoints[key];
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
+        if (node(name).dropped_checkpoints[key] != dropped) return;
         const auto failed = [=, this] {
             tell_guest(name, key, t, guest::CheckpointFailed{"the transfer was cut"});
         };
