@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs that one component of a job runs in others (srun --exec, souk-exec), and Open MPI's
-launcher over that (srun --mpi)."""
+"""Programs that one component of a job runs in others (srun --exec, souk-exec), Open MPI's launcher
+over that (srun --mpi), and MPICH's."""
 import shutil
 import subprocess
 
@@ -37,6 +37,12 @@ os.write(1, (" ".join(map(str, line)) + "\\n").encode())  # in one piece
 mpi.MPI_Finalize()
 """
 
+# The same with MPICH, whose handles are numbers.
+HELLO_MPICH = HELLO.replace("libmpi.so.40", "libmpich.so.12").replace(
+    "return ctypes.byref(ctypes.c_byte.in_dll(mpi, name))",
+    "return {'ompi_mpi_comm_world': 0x44000000, 'ompi_mpi_int': 0x4c000405,"
+    " 'ompi_mpi_op_sum': 0x58000003}[name]")
+
 
 def run(market, *args, timeout=40, **options):
     return subprocess.run([f"{BIN}/srun", "-p", "40", *args], env=market.env, text=True,
@@ -49,10 +55,12 @@ def test_a_program_runs_in_another_component_with_its_input_output_and_status(ma
                f" echo status $?; {BIN}/souk-exec c2 sh -c 'echo err >&2; kill -9 $$';"
                f" echo status $?; {BIN}/souk-exec --shell 2 echo '$SOUK_COMPONENT' '&&' echo b;"
                f" {BIN}/souk-exec 1 /no/such; echo status $?; {BIN}/souk-exec 7 true;"
-               " echo status $?", cwd="/usr")
+               f" echo status $?; {BIN}/souk-exec c0 sh -c 'echo in $PWD; exit 3'; echo status $?;"
+               f" {BIN}/souk-exec 0 /no/such; echo status $?", cwd="/usr")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "in", "1 in /usr", "status 7", "status 137", "2", "b", "status 127", "status 255"]
+        "in", "1 in /usr", "status 7", "status 137", "2", "b", "status 127", "status 255",
+        "in /usr", "status 3", "status 127"]
     assert "err" in done.stderr.splitlines()
     assert "souk-exec: this job has no component '7'" in done.stderr.splitlines()
     assert "souk-exec: /no/such: No such file or directory" in done.stderr.splitlines()
@@ -107,7 +115,33 @@ def test_a_program_of_open_mpi_runs_in_all_components(market, mpi):
     assert sorted(done.stdout.splitlines()) == RANKS
 
 
+@pytest.fixture
+def mpich(market, tmp_path):
+    """Likewise for MPICH: its launcher Hydra with souk-exec in place of rsh."""
+    if not shutil.which("mpiexec.mpich"):
+        pytest.skip("MPICH is not here")
+    (tmp_path / "hello.py").write_text(HELLO_MPICH)
+    return ["-N", "3", "--exec", "env", "HYDRA_LAUNCHER=rsh",
+            f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec", "HYDRA_LAUNCHER_EXTRA_ARGS=--shell",
+            "mpiexec.mpich", "-localhost", "c0", "-hosts", "c0,c1,c2", "-genvlist", "PATH",
+            "-n", "3", "/usr/bin/python3", tmp_path / "hello.py"]
+
+
+def test_a_program_of_mpich_runs_in_all_components(market, mpich):
+    done = run(market, *mpich, "1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == RANKS
+
+
 def test_a_program_of_open_mpi_goes_on_when_a_component_moves(wide, mpi, tmp_path):
+    check_goes_on(wide, mpi, tmp_path)
+
+
+def test_a_program_of_mpich_goes_on_when_a_component_moves(wide, mpich, tmp_path):
+    check_goes_on(wide, mpich, tmp_path)
+
+
+def check_goes_on(wide, mpi, tmp_path):
     begun, enough = tmp_path / "begun", tmp_path / "enough"
     srun = subprocess.Popen([f"{BIN}/srun", "-p", "40", *mpi, "400", begun, enough], env=wide.env,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk-exec C PROGRAM [ARGS]: runs a program in another component of the same job, as its output,
-// input and exit status were its own. Nothing else can be reached with it.
+// input and exit status were its own. Nothing else can be reached with it. In its own component it
+// becomes the program: some launchers of MPI ask for that one as for any.
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,7 +16,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -82,18 +86,19 @@ Result<Fd> reach(const std::string& host, uint16_t port) {
 }
 
 // As the words of a shell, if so wished: a launcher hands over a line of one.
+std::vector<std::string> program_of(const Options& o) {
+    const auto given = o.words.subspan(1);
+    if (!o.shell) return {given.begin(), given.end()};
+    std::string line;
+    for (const char* word : given) line += (line.empty() ? "" : " ") + std::string(word);
+    return {"/bin/sh", "-c", line};
+}
+
 Result<std::string> request(const Options& o) {
     char directory[PATH_MAX];
     if (!::getcwd(directory, sizeof directory)) return fail_errno("the working directory", errno);
-    std::string bytes = std::string(directory) + '\0', line;
-    if (o.shell) bytes += std::string("/bin/sh") + '\0' + "-c" + '\0';
-    for (const char* word : o.words.subspan(1)) {
-        if (o.shell)
-            line += (line.empty() ? "" : " ") + std::string(word);
-        else
-            bytes += std::string(word) + '\0';
-    }
-    if (o.shell) bytes += line + '\0';
+    std::string bytes = std::string(directory) + '\0';
+    for (const std::string& word : program_of(o)) bytes += word + '\0';
     if (bytes.size() > frame_bytes_max) return fail("the program's words have more than 1 MiB");
     return bytes;
 }
@@ -145,10 +150,22 @@ Result<int> stay(int peer, int signals) {
     }
 }
 
+// In the component that asks, which need not serve: the first one does not.
+int run_here(const Options& o) {
+    std::vector<std::string> words = program_of(o);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execvp(argv[0], argv.data());
+    complain(me, words[0] + ": " + std::strerror(errno));
+    return 127;
+}
+
 Result<int> call(const Options& o) {
     TRY_ASSIGN(const ExecSecret secret, exec_secret());
     TRY_ASSIGN(const std::string bytes, request(o));
     TRY_ASSIGN(const std::string host, host_of(o.words[0]));
+    if (host == "c" + std::string(variable("SOUK_COMPONENT"))) return run_here(o);
     sigset_t passed;
     ::sigemptyset(&passed);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
