@@ -50,7 +50,9 @@ Result<std::string> Agent::guest_load_json(const JobId& id) const {
     if (!no_bpf.empty()) j.field("trouble", no_bpf);
     if (!no_network.empty()) j.field("network_trouble", no_network);
     j.field("run_s", seconds_of(load->run)).field("wait_s", seconds_of(load->wait));
-    if (no_bpf.empty()) j.field("wait_p99_us", load->wait_quantile({}, 990).ns / 1'000);
+    if (no_bpf.empty())
+        j.field("wait_p99_us", load->wait_quantile({}, 990).ns / 1'000)
+            .field("off_cpu_s", seconds_of(load->off_cpu));
     for (const Counted& c : counted)
         if (no_bpf.empty() && (!c.network || no_network.empty())) j.field(c.name, (*load).*c.count);
     return j.end_object().take();
@@ -61,6 +63,11 @@ std::vector<Metric> Agent::guest_metrics() const {
         {"souk_guest_cpu_seconds_total", "CPU time of each guest since it came.", true, {}},
         {"souk_guest_wait_seconds_total", "Time that it waited for a CPU.", true, {}}};
     const bool bpf = load_.why_not_bpf().empty(), network = load_.why_no_network().empty();
+    if (bpf)
+        all.push_back({"souk_guest_off_cpu_seconds_total",
+                       "Time that its threads waited for something else than a CPU.",
+                       true,
+                       {}});
     for (const Counted& c : counted)
         if (bpf && (!c.network || network))
             all.push_back({std::string("souk_guest_") + c.name + "_total", c.help, true, {}});
@@ -72,6 +79,7 @@ std::vector<Metric> Agent::guest_metrics() const {
         all[0].samples.push_back({who, seconds_of(load->run)});
         all[1].samples.push_back({who, seconds_of(load->wait)});
         size_t at = 2;
+        if (bpf) all[at++].samples.push_back({who, seconds_of(load->off_cpu)});
         for (const Counted& c : counted)
             if (bpf && (!c.network || network))
                 all[at++].samples.push_back({who, static_cast<double>((*load).*c.count)});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernel/sys/host/pressure.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
@@ -35,6 +36,21 @@ Status LoadMeter::open(const Cgroups& cgroups, const std::string& node,
         log_.notice("bytes of the network are not counted", {{"WHY", probe_->why_no_network()}});
     (void)read(1);  // what was before is nobody's use of now
     return {};
+}
+
+void LoadMeter::notice(const LoadProbe::Options& options) {
+    Status network = fail("nothing is counted without control groups");
+    if (probe_) network = probe_->notice_network(options.notice_bytes);
+    const bool seen = network || options.notice_bytes == 0;
+    const std::string why_not = seen ? "" : network.error().message;
+    if (!why_not.empty() && why_not != why_no_network_notice_)
+        log_.warning("the owner's use of the network is not seen", {{"WHY", why_not}});
+    why_no_network_notice_ = why_not;
+    if (!probe_) return;
+    const std::string before = probe_->why_no_look();
+    probe_->notice(options.notice_run, options.notice_wait);
+    if (const std::string& why = probe_->why_no_look(); !why.empty() && why != before)
+        log_.notice("what runs alone on a CPU is noticed each second", {{"WHY", why}});
 }
 
 void LoadMeter::capsule_came(const Cgroup& capsule, Nanos used, bool lived) {
@@ -66,6 +82,7 @@ std::optional<LoadSample> LoadMeter::load(const std::string& capsule) {
 LoadReading LoadMeter::read(int32_t cpus) {
     LoadReading reading;
     reading.free_mb = memory_free_mb();
+    memory_pressure_ = memory_pressure_permille();
     reading.source = probe_ ? probe_->source() : "none";
     const auto sample = probe_ ? probe_->read_node() : Result<LoadSample>(fail(""));
     if (!sample) return reading;

@@ -22,9 +22,11 @@ class LoadMeter {
                 const LoadProbe::Options& options = {});
     // The kernel tells of the owner's use as it begins; else only each reading does.
     int notices_fd() const { return probe_ ? probe_->notices_fd() : -1; }
-    void notice(const LoadProbe::Options& options) {
-        if (probe_) probe_->notice(options.notice_run, options.notice_wait);
-    }
+    void notice(const LoadProbe::Options& options);
+    // That the owner uses the network; why that is not noticed, empty: it is, or need not be.
+    const std::string& why_no_network_notice() const { return why_no_network_notice_; }
+    // Why what runs without being switched out is noticed by a reading alone; empty: it is not so.
+    std::string why_no_look() const { return probe_ ? probe_->why_no_look() : ""; }
     Status notice_programs(const std::set<std::string>& programs) {
         return probe_ ? probe_->notice_programs(programs) : Status{};
     }
@@ -47,6 +49,10 @@ class LoadMeter {
     // Likewise of bytes of the network, which are counted by BPF alone.
     std::string why_no_network() const { return probe_ ? probe_->why_no_network() : ""; }
 
+    // As of the last reading: of 10 s, the thousandths in which some task of the machine stood
+    // still for want of memory. Errors: the kernel does not tell, and why.
+    const Result<int32_t>& memory_pressure() const { return memory_pressure_; }
+
   private:
     void tell(const Cgroup& capsule, const Status& done);
     void read_owner(int64_t span_ns, LoadReading& reading);
@@ -55,6 +61,8 @@ class LoadMeter {
     std::unique_ptr<LoadProbe> probe_;
     LoadSample last_, last_of_owner_, last_of_system_;
     Nanos last_at_;
+    Result<int32_t> memory_pressure_ = 0;
+    std::string why_no_network_notice_;
 };
 
 }  // namespace souk

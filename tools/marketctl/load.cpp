@@ -20,6 +20,8 @@ Result<std::string> load_text(const Answer& answer) {
                        "\nCPU time:   " + in_ms(load, "run_s") + "; it waited " +
                        in_ms(load, "wait_s") + " for a CPU";
     if (load.contains("trouble")) return text + "\nnothing else is counted: " + n("trouble");
+    if (load.contains("off_cpu_s"))  // an older agentd does not count it
+        text += "; its threads waited " + in_ms(load, "off_cpu_s") + " for something else";
     text += "\nswitches:   " + n("gave_up") + " to wait for something, " + n("preempted") +
             " while it could go on\nprocesses:  " + n("births") + " began, " + n("deaths") +
             " ended\nstorage:    " + bytes(load, "read_bytes") + " read, " +
