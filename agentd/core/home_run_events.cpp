@@ -250,7 +250,7 @@ HomeNext HomeRuns::frozen(HomeJob& job, const GuestEvent& e, const HomeTurn& tur
                                    // memory, not in an image
             job.in_place = false;
             job.phase = JobPhase::running;
-            HomeClock::start(job, turn);
+            HomeClock::runs_on(job, e, turn);
             job.story.add(turn.step(StoryStep::What::resumed, job.at.node));
             turn.persist(job);
             return Steady{};

@@ -348,6 +348,19 @@ START_TEST(what_stands_in_place_is_told_once_and_freezes_when_it_can) {
 }
 END_TEST
 
+START_TEST(what_goes_on_and_is_stopped_for_the_owner_of_its_node_is_not_paid_for) {
+    for (const bool stopped : {false, true}) {
+        Run r;
+        r.runs.stands(r.job, "a queue is open", r.turn());
+        GuestEvent e = HomeRig::event(GuestState::running);
+        if (stopped) e.paused = Cause(CauseCode::owner_uses, "its owner uses node n2");
+        r.hears(e);
+        ck_assert(r.job.phase == JobPhase::running);
+        ck_assert((r.job.running_since == Nanos::never()) == stopped);
+    }
+}
+END_TEST
+
 // -------------------------------------------------------------------------------------------------
 // reports
 
@@ -402,5 +415,6 @@ UNIT_SUITE(home_runs, a_start_is_on_disk_with_its_epoch_before_the_command,
            what_the_owner_says_of_a_running_job_is_one_thing_each,
            a_job_that_must_be_able_to_move_is_ended_at_launch_only,
            a_freeze_that_failed_lets_the_job_run_on_and_counts_for_its_owner,
-           what_stands_in_place_is_told_once_and_freezes_when_it_can);
+           what_stands_in_place_is_told_once_and_freezes_when_it_can,
+           what_goes_on_and_is_stopped_for_the_owner_of_its_node_is_not_paid_for);
 UNIT_SUITE(home_reports, a_report_says_what_the_machines_know_beside_the_record);
