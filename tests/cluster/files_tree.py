@@ -153,6 +153,14 @@ def end_tree(tree):
     tree.link.door.close()
 
 
+def own_tree(tmp_path):
+    """A fixture: one for each test, whose link it can hold and cut."""
+    tree = linked_tree(tmp_path)
+    os.listdir(tree.here)
+    yield tree
+    end_tree(tree)
+
+
 class Doing(threading.Thread):
     """A call that may wait; `error`: the errno with which it ended, or 0."""
 

@@ -14,19 +14,12 @@ import threading
 import pytest
 
 from conftest import LIMIT, until
-from files_tree import Doing, end_tree, linked_tree, needs_fuse
+from files_tree import Doing, end_tree, linked_tree, needs_fuse, own_tree
 
 pytestmark = needs_fuse
+tree = pytest.fixture(own_tree)
 SEEDS = [int(s) for s in os.environ.get("SOUK_FILES_SEEDS", "1 2 3").split()]
 STEPS = int(os.environ.get("SOUK_FILES_STEPS", "300"))
-
-
-@pytest.fixture
-def tree(tmp_path):
-    tree = linked_tree(tmp_path)
-    os.listdir(tree.here)
-    yield tree
-    end_tree(tree)
 
 
 def open_new(tree, name="f", flags=0):

@@ -12,20 +12,13 @@ import time
 import pytest
 
 from conftest import LIMIT, until
-from files_tree import Doing, end_tree, linked_tree, needs_fuse
+from files_tree import Doing, needs_fuse, own_tree
 
 pytestmark = needs_fuse
+tree = pytest.fixture(own_tree)
 FREE, READING, TAKEN = 0, 1, 2
 ENDED = 3  # Slot::ended
 LOOKUP, OPEN, WRITE, INTERRUPT = 1, 14, 16, 36
-
-
-@pytest.fixture
-def tree(tmp_path):
-    tree = linked_tree(tmp_path)
-    os.listdir(tree.here)
-    yield tree
-    end_tree(tree)
 
 
 class Table:
@@ -69,6 +62,16 @@ class Table:
         os.pwrite(self.file, request, 8192 + n * self.bytes_each)
 
 
+def held_look(tree):
+    """A call whose answer is held on the link, and the table of its client, which stands."""
+    tree.link.hold()
+    look, table = Doing(os.stat, tree.here / "f"), Table(tree)
+    until("it is asked", lambda: any(
+        table.state(n) == TAKEN and table.request(n)[1] == LOOKUP for n in range(64)))
+    table.stop()
+    return look, table
+
+
 def test_what_the_kernel_has_an_answer_to_is_not_taken_back(tree):
     """It died between the answer and its note of that: the open file is the program's."""
     (tree.home / "f").write_bytes(b"old")
@@ -104,12 +107,7 @@ def test_what_was_read_in_part_is_not_done(tree):
 
 def test_what_was_just_read_is_done(tree):
     (tree.home / "f").write_bytes(b"there")
-    tree.link.hold()
-    look = Doing(os.stat, tree.here / "f")
-    table = Table(tree)
-    until("it is asked", lambda: any(
-        table.state(n) == TAKEN and table.request(n)[1] == LOOKUP for n in range(64)))
-    table.stop()
+    look, table = held_look(tree)
     table.set(table.last(LOOKUP), READING)
     table.kill()
     tree.link.let()
@@ -128,12 +126,7 @@ def test_a_signal_that_was_just_read_is_no_request_of_the_homes(tree):
 
 
 def test_a_call_that_was_about_to_end_by_a_signal_ends(tree):
-    tree.link.hold()
-    look = Doing(os.stat, tree.here / "f")
-    table = Table(tree)
-    until("it is asked", lambda: any(
-        table.state(n) == TAKEN and table.request(n)[1] == LOOKUP for n in range(64)))
-    table.stop()
+    look, table = held_look(tree)
     table.set(table.last(LOOKUP), TAKEN, ENDED, 1)
     table.kill()
     assert look.end() == errno.EINTR
