@@ -47,8 +47,9 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     if (event.state == GuestState::running || event.state == GuestState::dump_ready)
         event.paused = e.paused;
     event.in_place = in_place(e);
-    if (event.in_place) event.cannot_move = e.why;
-    if (event.state == GuestState::running && immovable(e)) event.cannot_move = why_immovable(e);
+    if (event.in_place && !e.job.by_order) event.cannot_move = e.why;
+    if ((event.state == GuestState::running || (event.in_place && e.job.by_order)) && immovable(e))
+        event.cannot_move = why_immovable(e);
     if (event.state == GuestState::dumping && r) event.forecast = r->forecast;
     if (const auto* failed = e.in<state::Failed>()) {
         event.error = failed->error;
@@ -211,8 +212,7 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         case GuestVerb::drop: return on_drop(*e, out);
         case GuestVerb::kill: return on_kill(*e, out);
         case GuestVerb::signal:
-            if (e->job.state == GuestState::running || e->job.state == GuestState::dump_ready)
-                out.push_back(Do{What::signal, key, {}, {}, c.signal, false});
+            if (takes_signals(*e)) out.push_back(Do{What::signal, key, {}, {}, c.signal, false});
             return;
         case GuestVerb::checkpoint: return on_checkpoint(*e, c, out);
         case GuestVerb::start:

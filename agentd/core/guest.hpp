@@ -53,8 +53,11 @@
 // is known as immovable, and its home hears why. A freeze that may end so (`or_stand`) stops it
 // where it is (`stand`): its control group is frozen, it uses no CPU, and keeps its memory. It goes
 // on by a word of its home; what stands after its first failed dump is tried once more. The owner's
-// policy (OwnerPolicy) has a bound for guests that do not leave, and says what becomes of what
-// stands.
+// policy (OwnerPolicy) has a bound for guests that do not leave, and for what stands.
+//
+// A freeze that says `stand` only stops it likewise (GuestJob::by_order). What stands so goes to
+// disk by a freeze that does not say so: it goes on for the moment in which CRIU comes. Where
+// nothing can be stopped it is frozen at once.
 //
 // The owner of the node may pause all that runs (set_paused): their control groups are frozen and
 // thawed within milliseconds, and whatever runs later stands at once too. Such a job is `running`
@@ -163,6 +166,7 @@ class Guest {
     struct Left {
         GuestKey key;
         bool stands = false;  // it uses no CPU
+        bool stays = false;   // so, and does not leave by itself: it cannot be dumped
         int64_t memory_mb = 0;
         Trouble why;  // it cannot move; empty: it is on its way, or will be
         Cause paused = {};
@@ -238,6 +242,7 @@ class Guest {
     static bool spare(const Running& r);
     static bool stops_in_place(const Running& r);
     static bool in_place(const Entry& e);
+    static bool takes_signals(const Entry& e);
     static bool runs(const Entry& e);
     static bool in_memory(const Entry& e);
     static void end_as(Entry& e, GuestState how);

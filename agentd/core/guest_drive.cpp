@@ -65,11 +65,12 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
     const Aim aim = aim_of(r);
     const bool wants_criu = r.want != Want::run && r.want != Want::keep && r.want != Want::cut;
     const auto* ready = r.in<motion::CriuReady>();
-    if (ready && (!wants_criu || ready->aim != aim)) return undo(e, r, out);
+    const bool only_stop = r.want == Want::freeze && r.stand_first && can_stop_;
+    if (ready && (!wants_criu || ready->aim != aim || only_stop)) return undo(e, r, out);
     if (!wants_criu) return;
     drop_checkpoint(e, out);
     if (!ready) {
-        if (aim == Aim::disk && r.or_stand && can_stop_ && immovable(e))
+        if (only_stop || (aim == Aim::disk && r.or_stand && can_stop_ && immovable(e)))
             return begin_stand(e, r, out);
         r.motion = motion::CriuComing{aim};
         return ask_criu(e, aim, out);

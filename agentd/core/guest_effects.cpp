@@ -96,7 +96,7 @@ void Guest::recovered_job(Entry& e, const Found& found, Outputs& out) {
     if (found.paused)
         e.paused = pause_.empty() ? Cause(CauseCode::owner_uses, "its owner uses it") : pause_;
     if (!found.held_by_dump) {
-        e.job.in_place = false;  // on disk as well with what is written next
+        e.job.in_place = e.job.by_order = false;  // on disk as well with what is written next
         return roll_back_shipped(e, r, out);
     }
     // nothing goes on before its home has answered

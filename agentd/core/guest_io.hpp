@@ -31,6 +31,7 @@ struct GuestJob {
     bool kept = false;        // a checkpoint: nothing of it runs here
     bool lapsed = false;      // frozen because its lease was over
     bool in_place = false;    // told to run, and stopped where it is since
+    bool by_order = false;    // in_place: its home said so, and not as it could not be dumped
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
     bool operator==(const GuestJob&) const = default;

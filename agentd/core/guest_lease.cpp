@@ -81,15 +81,17 @@ Nanos Guest::tick(Nanos now, Outputs& out) {
 }
 
 // Once: if the freeze fails, the job runs up to its deadline. What is held, or on its way
-// elsewhere, stands already.
+// elsewhere, stands already; what an order has stopped goes to disk while its lease holds.
 void Guest::lapse(Entry& e, Outputs& out) const {
     e.lease.stage = Lease::Stage::ending;
     auto* r = e.in<Running>();
-    if (!r || r->want == Want::ship || r->want == Want::keep || r->in<motion::Held>()) return;
+    const bool by_order = in_place(e) && e.job.by_order;
+    const bool stands = r && (r->want == Want::keep || r->in<motion::Held>());
+    if (!r || r->want == Want::ship || (stands && !by_order)) return;
     r->cut = Cut::none;
     e.why.clear();
     want_now(*r, Want::freeze);
-    r->or_stand = false;  // until its deadline it may run
+    r->or_stand = r->stand_first = false;  // until its deadline it may run
     drive(e, out);
 }
 

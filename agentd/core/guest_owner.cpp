@@ -60,12 +60,22 @@ bool Guest::in_place(const Entry& e) {
     return held && held->in_place();
 }
 
+// What stands in place has them pending in its kernel until it goes on; one that ends it does so at
+// once. A word to go on that came before has not been carried out yet.
+bool Guest::takes_signals(const Entry& e) {
+    const auto* r = e.in<Running>();
+    const bool goes_on = r && r->in<motion::Undoing>() && r->want == Want::run;
+    return e.job.state == GuestState::running || e.job.state == GuestState::dump_ready ||
+           in_place(e) || goes_on;
+}
+
 void Guest::on_freeze(Entry& e, const GuestCommand& c, Outputs& out) const {
-    if (c.or_stand && in_place(e)) return tell(e, out);
+    if (in_place(e) && (c.stand || (c.or_stand && !e.job.by_order))) return tell(e, out);
     if (auto* r = e.in<Running>()) {
         const bool stands = r->want == Want::cut && r->cut == c.cut;
         if (stands && c.cut != Cut::none && r->cut_number == c.new_epoch) return tell(e, out);
         r->or_stand = c.or_stand;
+        r->stand_first = c.stand;
         r->cut = c.cut;
         r->cut_number = c.new_epoch;
     }
@@ -78,6 +88,7 @@ void Guest::begin_stand(Entry& e, Running& r, Outputs& out) const {
     r.want = Want::freeze;
     e.job.state = GuestState::running;
     e.job.in_place = true;
+    e.job.by_order = r.stand_first && !immovable(e);
     out.push_back(Persist{e.job});
     effect(e, What::stand, out);
 }
@@ -86,14 +97,16 @@ void Guest::begin_stand(Entry& e, Running& r, Outputs& out) const {
 void Guest::stands_in_place(Entry& e, Running& r) const {
     using Held = motion::Held;
     Held held{r.in<Held>() ? Held::By::lease_in_place : Held::By::place, Held::Image::lost};
-    held.dump_again = clock_ + doubled(dump_again_after, e.leaving.stand_tries);
+    if (!e.job.by_order)
+        held.dump_again = clock_ + doubled(dump_again_after, e.leaving.stand_tries);
     r.motion = held;
     want_now(r, Want::keep);
     e.job.state = GuestState::dumping;
+    owner_due_ = {};
+    if (e.job.by_order) return e.why.clear();
     if (immovable(e)) e.why = why_immovable(e);
     if (e.why.empty()) e.why = {CauseCode::dump_failed, "it could not be dumped"};
     if (e.leaving.stood_at.ns == 0) e.leaving.stood_at = clock_;
-    owner_due_ = {};
 }
 
 void Guest::on(Entry& e, Stood x, Outputs& out) {
@@ -105,9 +118,10 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
             held->by = motion::Held::By::lease;
         else
             r->motion = motion::Steady{};
-        e.job.in_place = false;
+        const bool by_order = std::exchange(e.job.by_order, false);
+        e.job.in_place = r->stand_first = false;
         out.push_back(Persist{e.job, Durable::now});
-        if (wanted != Want::freeze) return drive(e, out);
+        if (wanted != Want::freeze || by_order) return drive(e, out);  // frozen to disk, then
         r->want = Want::run;
         e.why = std::move(x.why);
         now_running(e, *r, out);
@@ -116,7 +130,7 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
     stands_in_place(e, *r);
     // An order to ship it that came meanwhile cannot be carried out: its home hears that it stands.
     if (wanted == Want::freeze || wanted == Want::ship) {
-        r->want = Want::freeze;
+        if (!e.job.by_order) r->want = Want::freeze;
         return tell(e, out);
     }
     r->want = wanted;
@@ -127,7 +141,7 @@ void Guest::on(Entry& e, Stood x, Outputs& out) {
 // It stood, and is let go on. That is durable before it goes on: an old record that says that it
 // stands would let a source go on whose home has decided for the destination.
 void Guest::go_off_stand(Entry& e, const Running& r, Outputs& out) {
-    e.job.in_place = false;
+    e.job.in_place = e.job.by_order = false;
     GuestJob running = e.job;
     running.state = GuestState::running;
     out.push_back(Persist{std::move(running), Durable::now});
@@ -154,6 +168,7 @@ void Guest::freeze_for_owner(Entry& e, Running& r, Outputs& out) const {
     r.want = Want::freeze;
     r.cut = Cut::none;
     r.or_stand = true;
+    r.stand_first = false;
     drive(e, out);
 }
 
@@ -185,10 +200,13 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
         return false;
     };
     Leaving& l = e.leaving;
-    const bool steady =
-        !r.in<motion::Undoing>() && !stops_in_place(r) && !e.lease.over() && r.want != Want::kill;
+    // What stood when its lease ended goes nowhere but away.
+    const bool steady = !r.in<motion::Undoing>() && !stops_in_place(r) && r.want != Want::kill &&
+                        (!e.lease.over() || (in_place(e) && evicted(e)));
     const bool goes_on = steady && (r.want == Want::run || r.want == Want::save);
-    if (must_go(e) && !in_place(e) && reached(leave_at(e), goes_on)) {
+    const bool by_order = in_place(e) && e.job.by_order;
+    if (must_go(e) && (!in_place(e) || by_order) &&
+        reached(leave_at(e), by_order ? steady : goes_on)) {
         ++l.tries;
         freeze_for_owner(e, r, out);
         due = std::min(due, leave_at(e));
@@ -203,7 +221,7 @@ void Guest::owner_looks(Entry& e, Running& r, Nanos now, Nanos& due, Outputs& ou
     // Where nothing can be stopped in place, its time counts from when the owner left the market.
     const bool stands = in_place(e);
     const bool waits = evicted(e) ? l.tries > 0 : !can_stop_ && must_go(e) && l.stood_at.ns > 0;
-    const bool stays = stands ? immovable(e) || evicted(e) : waits && immovable(e);
+    const bool stays = stands ? (immovable(e) && !by_order) || evicted(e) : waits && immovable(e);
     const Nanos since = evicted(e) ? stays_since(l, policy_.leave)
                         : stands   ? l.stood_at
                                    : std::max(l.stood_at, off_since(e));
@@ -282,10 +300,10 @@ std::vector<Guest::Left> Guest::left() const {
     std::vector<Left> all;
     for (const auto& [key, e] : jobs_)
         if (const auto* r = e.in<Running>(); r && !r->retained)
-            all.push_back({key, in_place(e), e.job.memory_mb,
-                           in_place(e)    ? e.why
-                           : immovable(e) ? why_immovable(e)
-                                          : Trouble(),
+            all.push_back({key, in_place(e), in_place(e) && !e.job.by_order, e.job.memory_mb,
+                           in_place(e) && !e.job.by_order ? e.why
+                           : immovable(e)                 ? why_immovable(e)
+                                                          : Trouble(),
                            e.paused});
     return all;
 }

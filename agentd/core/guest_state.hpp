@@ -118,6 +118,7 @@ struct Running {
     Want want = Want::run;
     Motion motion;
     bool or_stand = false;      // of Want::freeze: it may end with the job stopped in place
+    bool stand_first = false;   // likewise: it ends so, where the job can be stopped
     bool retained = false;      // the candidate owns the job; this is kept in case it fails
     bool shipped_kept = false;  // `shipped` is, or will soon be, on disk
     MoveForecast forecast;      // of the last dump

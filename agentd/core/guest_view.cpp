@@ -81,6 +81,7 @@ std::vector<std::pair<const char*, bool>> flags_of(const state::Running& r) {
             {"retained", r.retained},
             {"stands", held && held->by_lease()},
             {"or_stand", r.or_stand},
+            {"stand_first", r.stand_first},
             {"standing", r.in<motion::Standing>() || midway}};
 }
 
@@ -123,6 +124,7 @@ void Guest::describe(const GuestKey& key, Nanos now, JsonWriter& j) const {
         {"kept", e.job.kept},
         {"lapsed", e.job.lapsed},
         {"in_place", e.job.in_place},
+        {"by_order", e.job.by_order},
         {"shipping", e.shipment.way != Shipment::Way::none},
         {"ship_again", e.shipment.way == Shipment::Way::again},
         {"stopped", e.stopped},

@@ -219,13 +219,14 @@ class Home {
     // A job that does not say how much memory it needs.
     void give_default_memory(JobTerms& terms) const;
     void hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
-    static void ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn);
+    void ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) const;
 
     // home_steps.cpp: what more than one machine has a part in
     void carry_out(const Order& order, Nanos now, home::Outputs& out);
     void wake(Nanos now, home::Outputs& out);
     void take(HomeJob& job, const Order& order, const HomeTurn& turn);
-    void freeze(HomeJob& job, const HomeTurn& turn);
+    // stands: where that can be, it is only stopped where it runs.
+    void freeze(HomeJob& job, const HomeTurn& turn, bool stands = false);
     void cancel(HomeJob& job, const HomeTurn& turn);
     void conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn);
     void steady(HomeJob& job, const HomeTurn& turn);

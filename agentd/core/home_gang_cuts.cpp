@@ -251,6 +251,18 @@ void Home::thaw_if_all_held(HomeJob& job, const HomeTurn& turn) {
                            (one->cut == CutStep::held || !HomeMoves::is_undecided(*one));
         if (!runs && !comes && !cuts_.goes_on(seq)) return;
     }
+    // One whose lease is over would be taken back as soon as it is released, while the others run.
+    for (const uint64_t seq : gangs_.all_of(job)) {
+        HomeJob* const one = records_.find({node_, seq});
+        if (!one || one->cut != CutStep::held) continue;
+        HomeJob released = *one;
+        released.step = MoveStep::release;
+        if (leases_.due(released) > turn.now) continue;
+        const Reindex indexed(*this, seq);
+        const NodeName& to = one->to.node;
+        const Cause why(CauseCode::node_not_heard, "node " + to + " is not heard from");
+        return conclude(*one, moves_.abort(*one, to, why, turn), turn);
+    }
     for (const uint64_t seq : gangs_.all_of(job)) {
         HomeJob* const one = records_.find({node_, seq});
         if (!one) continue;

@@ -16,14 +16,17 @@ void Home::guest_up(const NodeName& node, Nanos now, Outputs& out) {
 }
 
 // What that node has of the job is told again, or carried on.
-void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) {
+void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) const {
     if (job.phase != JobPhase::finished && job.at.node == node) {
         GuestVerb verb = GuestVerb::query;
         if (job.phase == JobPhase::freezing && job.cut == CutStep::none) verb = GuestVerb::freeze;
         if (job.cut == CutStep::decided) verb = GuestVerb::commit;
         if (job.step == MoveStep::prepare && !job.from_frozen) verb = GuestVerb::prepare_dump;
         if (job.step == MoveStep::kill_old) verb = GuestVerb::commit;
-        turn.send(job.at, job.id, job.epoch, verb);
+        if (verb == GuestVerb::freeze)
+            runs_.send_freeze(job, turn);
+        else
+            turn.send(job.at, job.id, job.epoch, verb);
     }
     const auto query = [&](const Peer& peer, Epoch epoch) {
         if (peer.node == node) turn.send(peer, job.id, epoch, GuestVerb::query);

@@ -117,7 +117,10 @@ struct HomeJob {
     std::vector<NodeName> lacking = {};
     int32_t lacking_status = 0;
     Cause lacking_why = {};
-    bool in_place = false;  // frozen, and no image: it stands where it was, as it cannot be dumped
+    // frozen, or freezing, and no image: it stands where it was, as it cannot be dumped or since an
+    // order said so
+    bool in_place = false;
+    bool by_order = false;  // in_place: so, and it could be dumped
     Story story = {};
     // of the newest order that was taken (Order::ticket)
     std::string ticket = {};

@@ -25,10 +25,13 @@ HomeOrders::Deed HomeOrders::came(HomeJob& job, const Order& order, const HomeTu
     return Deed::nothing;
 }
 
-HomeOrders::How HomeOrders::how(const HomeJob& job, const Order& order, bool node_is_silent) {
+HomeOrders::How HomeOrders::how(const HomeJob& job, const Order& order, bool node_is_silent,
+                                bool by_order) {
     const bool there = job.at.node == order.node;
+    if (order.kind != Order::Kind::run && job.phase == JobPhase::running)
+        return order.stand ? How::stand : How::freeze;
     if (order.kind != Order::Kind::run)
-        return job.phase == JobPhase::running ? How::freeze : How::as_it_is;
+        return by_order && !order.stand ? How::freeze : How::as_it_is;
     if (node_is_silent && !there) return How::refuse;
     if (job.phase == JobPhase::waiting) return How::start;
     if (job.in_place && job.phase == JobPhase::frozen && there) return How::go_on;

@@ -26,13 +26,15 @@ class HomeOrders {
     enum class How : uint8_t {
         as_it_is,  // it is so already
         start,
-        go_on,  // where it stands
-        move,   // also a thaw
-        freeze,
+        go_on,   // where it stands
+        move,    // also a thaw
+        freeze,  // to disk
+        stand,   // where it runs
         refuse,  // its node is not heard from
         stays,   // it stands in place, and goes on with its gang and there, or not at all
     };
-    static How how(const HomeJob& job, const Order& order, bool node_is_silent);
+    // by_order: it stands, and could be frozen to disk.
+    static How how(const HomeJob& job, const Order& order, bool node_is_silent, bool by_order);
 
     // It has gone back, and the files that it had then are being put back: orders wait for that.
     static bool files_come_first(const HomeJob& job) {

@@ -29,7 +29,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     r.epoch = job.epoch;
     r.order_seq = job.order_seq;
     r.comment = job.comment;
-    r.in_place = job.in_place && job.phase == JobPhase::frozen;
+    r.in_place = job.in_place && (job.phase == JobPhase::frozen || job.phase == JobPhase::freezing);
     const bool runs = job.phase == JobPhase::running;
     if (runs || r.in_place || job.phase == JobPhase::freezing)
         r.cannot_move = runs_.cannot_move(job);

@@ -106,14 +106,16 @@ HomeNext HomeRuns::running(HomeJob& job, const GuestEvent& e, const HomeTurn& tu
         case GuestState::frozen: return Frozen{e.image_bytes};
         case GuestState::starting: return Nothing{};
         case GuestState::dumping:
-            if (e.in_place) return Standing{e.cannot_move};
-            if (job.saving.epoch.n > 0 && e.why.empty()) {  // for a moment; it is not paid for
+            if (e.in_place && !e.cannot_move.empty()) return Standing{e.cannot_move};
+            if (!e.in_place && job.saving.epoch.n > 0 &&
+                e.why.empty()) {  // for a moment; it is not paid for
                 HomeClock::stop(job, turn.now);
                 turn.report(job);
                 return Nothing{};
             }
             [[fallthrough]];
-        default:  // left over from a move given up, or its lease was over
+        default:  // left over from a move given up, its lease was over, or the word to go on
+                  // where it stands by an order has not arrived: it never stands so by itself
             HomeClock::stop(job, turn.now);
             turn.report(job);
             return send(job, GuestVerb::resume, turn);
@@ -125,6 +127,7 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     const bool ran = HomeClock::runs(job);
     HomeClock::runs_on(job, e, turn);
     bool news = HomeClock::runs(job) != ran;  // it stood, or stands: it is paid for while it runs
+    note_goes_on(job, turn);
     if (s.paused != e.paused) {
         note_paused(job, e.paused, turn);
         news = true;
@@ -148,6 +151,16 @@ HomeNext HomeRuns::runs(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
     if (std::exchange(s.stopped, e.stopped) != e.stopped)
         turn.tell(job, e.stopped ? Tell::What::stopped : Tell::What::continued, "");
     return Nothing{};
+}
+
+// How long that took.
+void HomeRuns::note_goes_on(HomeJob& job, const HomeTurn& turn) {
+    const Nanos told = std::exchange(state(job).goes_on, Nanos::never());
+    if (told == Nanos::never()) return;
+    StoryStep step = turn.step(StoryStep::What::resumed, job.at.node);
+    step.total = turn.now - told;
+    job.story.add(std::move(step));
+    turn.tell(job, Tell::What::moved, "goes on at " + job.at.node);
 }
 
 void HomeRuns::note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn) {
@@ -179,10 +192,18 @@ void HomeRuns::note_movable(const HomeJob& job, const GuestEvent& e, const HomeT
                   "and ended if he says so)");
 }
 
+HomeNext HomeRuns::freeze_again(const HomeJob& job, const HomeTurn& turn) const {
+    send_freeze(job, turn);
+    return Nothing{};
+}
+
 HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& turn,
                             Beside beside) {
     switch (e.state) {
         case GuestState::dumping:
+            // as it stood before: the word to freeze it to disk has not arrived
+            if (e.in_place && e.cannot_move.empty() && job.in_place && !state(job).stands)
+                return freeze_again(job, turn);
             if (e.in_place) return Standing{e.cannot_move};
             [[fallthrough]];
         case GuestState::shipped:
@@ -191,14 +212,13 @@ HomeNext HomeRuns::freezing(HomeJob& job, const GuestEvent& e, const HomeTurn& t
                 return send(job, GuestVerb::commit, turn);
             turn.report(job);  // from here on it is not paid for, however long the dump takes
             if (e.state == GuestState::dumping && e.why.empty()) return Nothing{};
-            // left over from a move given up
-            return send(job, GuestVerb::freeze, turn);
-        case GuestState::dump_ready: return send(job, GuestVerb::freeze, turn);
+            return freeze_again(job, turn);  // left over from a move given up
+        case GuestState::dump_ready: return freeze_again(job, turn);
         case GuestState::frozen: return Frozen{e.image_bytes};
         case GuestState::running:
             HomeClock::runs_on(job, e, turn);
-            // it never arrived
-            if (e.why.empty()) return send(job, GuestVerb::freeze, turn);
+            job.in_place = false;
+            if (e.why.empty()) return freeze_again(job, turn);  // it never arrived
             job.phase = JobPhase::running;
             job.cut = CutStep::none;
             beside.expels.freeze_failed(job);
@@ -222,7 +242,7 @@ std::optional<HomeNext> HomeRuns::in_place(HomeJob& job, const GuestEvent& e,
             if (job.cancelled) return Cancelled{};
             if (e.in_place && cannot_move(job) != e.cannot_move) return Standing{e.cannot_move};
             // What its node does not know any more to stand for that, it is to try once more.
-            if (!e.in_place && !e.why.empty()) return send(job, GuestVerb::freeze, turn);
+            if (!e.in_place && !e.why.empty()) turn.send_freeze(job, stands_by_order(job));
             return Nothing{};
         case GuestState::frozen:  // one more dump of it has succeeded
             job.in_place = false;

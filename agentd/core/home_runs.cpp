@@ -37,12 +37,19 @@ void HomeRuns::start(HomeJob& job, const Order& order, const HomeTurn& turn) {
     turn.send_with_spec(job, job.at, job.epoch, GuestVerb::start);
 }
 
-void HomeRuns::freeze(HomeJob& job, const HomeTurn& turn) {
+void HomeRuns::freeze(HomeJob& job, bool stands, const HomeTurn& turn) {
     HomeClock::fold(job, turn.now);
     job.phase = JobPhase::freezing;
-    state(job).deadline = turn.now + limits_.transfer_patience;
+    State& s = state(job);
+    s.deadline = turn.now + limits_.transfer_patience;
+    s.stands = stands;
+    s.goes_on = Nanos::never();
     turn.persist(job);
-    turn.send(job.at, job.id, job.epoch, GuestVerb::freeze);
+    turn.send_freeze(job, stands);
+}
+
+void HomeRuns::send_freeze(const HomeJob& job, const HomeTurn& turn) const {
+    turn.send_freeze(job, seen(job).stands);
 }
 
 void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
@@ -50,6 +57,7 @@ void HomeRuns::go_on_in_place(HomeJob& job, const HomeTurn& turn) {
     job.phase = JobPhase::running;
     job.comment.clear();
     job.story.add(turn.step(StoryStep::What::resumed, job.at.node));
+    state(job).goes_on = turn.now;
     turn.persist(job);
     turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
 }
@@ -82,7 +90,7 @@ void HomeRuns::release(HomeJob& job, const HomeTurn& turn) {
 }
 
 HomeNext HomeRuns::freeze_undelivered(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
-    job.phase = JobPhase::running;
+    job.phase = job.in_place ? JobPhase::frozen : JobPhase::running;
     turn.persist(job);
     turn.fail_order(job, job.at.node, why);
     return Steady{};
@@ -115,6 +123,11 @@ HomeNext HomeRuns::give_up(HomeJob& job, const HomeTurn& turn) {
 void HomeRuns::restarted(const HomeJob& job, Nanos now) {
     if (job.phase == JobPhase::starting || job.phase == JobPhase::freezing)
         state(job).deadline = now + limits_.step_patience;
+    // Why it stands, until its node says that again. Its comment may be of the market by now.
+    if (job.phase != JobPhase::frozen || !job.in_place || job.by_order) return;
+    state(job).cannot_move = job.comment;
+    if (job.comment.empty())
+        state(job).cannot_move = {CauseCode::dump_failed, "it could not be dumped"};
 }
 
 void HomeRuns::refuses_user(const HomeJob& job, const NodeName& node, const std::string& why,
@@ -170,6 +183,7 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& wi
     HomeClock::stop(job, turn.now);
     job.phase = JobPhase::frozen;
     job.cut = CutStep::none;
+    job.in_place = false;
     job.stats.image_bytes = image_bytes;
     ++job.stats.freezes;
     StoryStep frozen_step = turn.step(StoryStep::What::frozen, job.at.node);
@@ -181,20 +195,22 @@ void HomeRuns::froze(HomeJob& job, int64_t image_bytes, const HomeCuts::Made& wi
     turn.tell(job, Tell::What::frozen, "frozen on " + job.at.node);
 }
 
-// Stopped where it is, as it cannot be dumped: frozen for everybody, but it is its capsule that is
-// the job.
+// Stopped where it is, as it cannot be dumped or an order said so: frozen for everybody, but it is
+// its capsule that is the job.
 void HomeRuns::stands(HomeJob& job, const Trouble& cannot_move, const HomeTurn& turn) {
     HomeClock::stop(job, turn.now);
     const bool is_new = !std::exchange(job.in_place, true);
     job.phase = JobPhase::frozen;
     job.cut = CutStep::none;
     state(job).cannot_move = cannot_move;
+    job.by_order = cannot_move.empty();
     job.comment = cannot_move;
     if (is_new) job.story.add(turn.step(StoryStep::What::stopped, job.at.node, cannot_move));
     turn.persist(job);
     if (is_new)
         turn.tell(job, Tell::What::frozen,
-                  "stopped on " + job.at.node + ", where it stays: " + cannot_move);
+                  "stopped on " + job.at.node +
+                      (cannot_move.empty() ? ", in memory" : ", where it stays: " + cannot_move));
 }
 
 void HomeRuns::went_back(const HomeJob& job) {
@@ -202,6 +218,7 @@ void HomeRuns::went_back(const HomeJob& job) {
     s.stopped = false;
     s.cannot_move.clear();
     s.paused.clear();
+    s.goes_on = Nanos::never();
 }
 
 Nanos HomeRuns::due(const HomeJob& job) const { return seen(job).deadline; }
@@ -211,9 +228,10 @@ void HomeRuns::overdue(const HomeJob& job, const HomeTurn& turn) {
     deadline = turn.now + limits_.step_patience;
     if (job.phase == JobPhase::starting)
         turn.send(job.at, job.id, job.epoch, GuestVerb::query);
+    else if (job.phase == JobPhase::freezing && job.cut == CutStep::decided)
+        turn.send(job.at, job.id, job.epoch, GuestVerb::commit);
     else if (job.phase == JobPhase::freezing)
-        turn.send(job.at, job.id, job.epoch,
-                  job.cut == CutStep::decided ? GuestVerb::commit : GuestVerb::freeze);
+        send_freeze(job, turn);
     else
         deadline = Nanos::never();
 }

@@ -32,11 +32,14 @@ class HomeRuns {
     };
 
     void start(HomeJob& job, const Order& order, const HomeTurn& turn);
-    void freeze(HomeJob& job, const HomeTurn& turn);
     // It is frozen with others, as was decided; its node is asked until it says so.
     void freezes(const HomeJob& job, Nanos now) {
         state(job).deadline = now + limits_.step_patience;
     }
+    // stands: where that can be, it is only stopped where it runs.
+    void freeze(HomeJob& job, bool stands, const HomeTurn& turn);
+    // Once more, of one that is being frozen.
+    void send_freeze(const HomeJob& job, const HomeTurn& turn) const;
     // Where it stands in memory: nothing goes anywhere.
     void go_on_in_place(HomeJob& job, const HomeTurn& turn);
     // No byte of the command has left this node: as if it had not been ordered.
@@ -71,6 +74,7 @@ class HomeRuns {
         State& s = jobs_[job.id.seq];
         s.cannot_move.clear();
         s.paused.clear();
+        s.goes_on = Nanos::never();
     }
     void went_back(const HomeJob& job);
 
@@ -80,6 +84,10 @@ class HomeRuns {
     // To be called when that is due: its node is asked again.
     void overdue(const HomeJob& job, const HomeTurn& turn);
 
+    // It stands where an order has stopped it, and could be dumped.
+    bool stands_by_order(const HomeJob& job) const {
+        return job.in_place && job.phase == JobPhase::frozen && cannot_move(job).empty();
+    }
     // Why it cannot move from where it is now; empty: it can.
     const Trouble& cannot_move(const HomeJob& job) const { return seen(job).cannot_move; }
     // Why it is being ended, if it must be able to move and cannot; empty: it is not.
@@ -92,6 +100,8 @@ class HomeRuns {
   private:
     struct State {
         Nanos deadline = Nanos::never();  // of a start or freeze
+        bool stands = false;              // of a freeze: it is only to be stopped
+        Nanos goes_on = Nanos::never();   // told to, where it stands, and not heard to run since
         Trouble cannot_move;              // where it runs, or stands, now
         bool immovable_told = false;
         Cause refused;
@@ -115,6 +125,8 @@ class HomeRuns {
     static HomeNext not_held(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     HomeNext program_lacks(HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
     void note_paused(HomeJob& job, const Cause& why, const HomeTurn& turn);
+    void note_goes_on(HomeJob& job, const HomeTurn& turn);
+    HomeNext freeze_again(const HomeJob& job, const HomeTurn& turn) const;
     void note_movable(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);
 
     Limits limits_;

@@ -26,7 +26,8 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             because(CauseCode::components_not_held,
                     {{"text",
                       "the market is of a version that places components on any nodes alone"}}));
-    switch (HomeOrders::how(job, order, leases_.is_silent(order.node))) {
+    const bool by_order = runs_.stands_by_order(job) && !HomeGangs::is_component(job);
+    switch (HomeOrders::how(job, order, leases_.is_silent(order.node), by_order)) {
         case HomeOrders::How::as_it_is: return turn.report(job);
         case HomeOrders::How::start:
             if (HomeGangs::is_unreleased(job) && !order.hold) break;
@@ -51,6 +52,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
                                   "it stands on " + job.at.node + ", and goes on there only"));
             return turn.report(job);
         case HomeOrders::How::freeze: return freeze(job, turn);
+        case HomeOrders::How::stand: return freeze(job, turn, true);
         case HomeOrders::How::refuse:
             turn.fail_order(
                 job, order.node,
@@ -62,11 +64,11 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
                             {{"text", "the market is of a version that starts single jobs only"}}));
 }
 
-void Home::freeze(HomeJob& job, const HomeTurn& turn) {
+void Home::freeze(HomeJob& job, const HomeTurn& turn, bool stands) {
     if (doubts_.has(job)) return;  // nothing of it runs
     end_saving(job, turn);
     expels_.leaves(job);
-    if (!begin_cut(job, turn)) runs_.freeze(job, turn);
+    if (!begin_cut(job, turn)) runs_.freeze(job, stands && !HomeGangs::is_component(job), turn);
 }
 
 void Home::cancel(HomeJob& job, const HomeTurn& turn) {

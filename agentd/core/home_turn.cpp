@@ -16,6 +16,16 @@ void HomeTurn::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb ve
     send(peer, std::move(c));
 }
 
+void HomeTurn::send_freeze(const HomeJob& job, bool stands) const {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = GuestVerb::freeze;
+    c.or_stand = true;
+    c.stand = stands;
+    send(job.at, std::move(c));
+}
+
 void HomeTurn::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch,
                               GuestVerb verb) const {
     GuestCommand c;

@@ -42,6 +42,8 @@ struct HomeTurn {
         out.push_back(home::ToGuest{peer, std::move(command)});
     }
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const;
+    // To its owner. stands: it only stops there.
+    void send_freeze(const HomeJob& job, bool stands) const;
     // With all that a node needs to know of a job that comes to it.
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
     // The market's last order of this job could not be carried out: by this node.
@@ -63,7 +65,7 @@ struct Cancelled {};
 struct Frozen {
     int64_t image_bytes = 0;
 };
-// It cannot be dumped, and stands where it is.
+// It stands where it is: it cannot be dumped, or (no reason) an order said so.
 struct Standing {
     Trouble cannot_move;
 };

@@ -49,7 +49,7 @@ SOUK_FIELDS(GuestCommand,  //
             field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
             field("cpus", &GuestCommand::cpus, rule::cpus),
             field("signal", &GuestCommand::signal, rule::between(0, 64)),
-            field("or_stand", &GuestCommand::or_stand),
+            field("or_stand", &GuestCommand::or_stand), field("stand", &GuestCommand::stand),
             field("source", &GuestCommand::source, rule::node_or_none),
             field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
             field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),

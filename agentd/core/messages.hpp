@@ -130,6 +130,7 @@ struct GuestCommand {
     int32_t cpus = 1;          // start, prepare
     int32_t signal = 0;        // signal
     bool or_stand = false;     // freeze: a job that cannot be dumped is stopped where it is
+    bool stand = false;        // freeze: it is only stopped where it is, where that can be done
     NodeName source;           // prepare, keep: who will send the image
     std::string ticket;        // start, prepare, keep, ship: the market's, sealed (ticket.hpp)
     // Set where a command leaves (Agent), both ends of a transfer get the same key in hexadecimal
@@ -185,8 +186,8 @@ struct GuestEvent {
     bool leased = false;      // it keeps to its lease there
     // dumping, frozen: since its lease was over, and not because its home said so
     bool lapsed = false;
-    // dumping: stopped where it is, as it cannot be dumped (cannot_move), until its home lets it go
-    // on
+    // dumping: stopped where it is, until its home lets it go on, as it cannot be dumped
+    // (cannot_move) or since its home said so
     bool in_place = false;
     // dumping, shipped: frozen by its control group for the move to that epoch, so that only a word
     // of its home lets it go on, whoever dies there; 0: not so, or not yet. Of a cut: it is dumped

@@ -95,7 +95,7 @@ SOUK_FIELDS(
     field("err_file", &HomeJob::err_file, spec_path_rule),
     field("files_use", &HomeJob::files_use, rule::unless_same),
     field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)),
-    field("going_back", &HomeJob::going_back));
+    field("going_back", &HomeJob::going_back), field("by_order", &HomeJob::by_order));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 
@@ -106,6 +106,7 @@ SOUK_FIELDS(GuestJob,  //
             field("state", &GuestJob::state, guest_state_rule),
             field("from_image", &GuestJob::from_image), field("kept", &GuestJob::kept),
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
+            field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
             field("wait_status", &GuestJob::wait_status));
 

@@ -35,6 +35,7 @@ bool takes_place_of(const StoryStep& step, const StoryStep& last) {
     using What = StoryStep::What;
     if (step.what != last.what) return false;
     if (step.what == What::failed) return step.node == last.node && step.why == last.why;
+    if (step.what == What::resumed) return step.node == last.node;  // now it is known to run
     return step.what == What::priced || step.what == What::checkpoint;
 }
 
@@ -100,7 +101,7 @@ void Story::add(StoryStep step) {
     const std::vector<StoryStep>& old = steps();
     const bool instead = !old.empty() && takes_place_of(step, old.back());
     const bool full = !instead && old.size() >= steps_max;
-    if (instead) step.count = old.back().count + 1;
+    if (instead && step.what != StoryStep::What::resumed) step.count = old.back().count + 1;
     if (full) left_out_ += old[first_kept].count;
     std::vector<StoryStep> steps;
     steps.reserve(old.size() + 1);
@@ -126,6 +127,8 @@ void write_story(JsonWriter& j, const Story& story) {
         if (s.what == StoryStep::What::moved) write_move(j, s);
         if (s.components > 0) j.field("components", s.components);
         if (s.skew.ns >= 0) j.field("skew_ms", s.skew.ms());
+        if (s.what == StoryStep::What::resumed && s.total.ns >= 0)
+            j.field("total_ms", s.total.ms());
         write_cause(j, "why", s.why);
         if (!s.why.detail.empty()) j.field("detail", s.why.detail);
         j.end_object();

@@ -31,8 +31,8 @@ struct StoryStep {
         moved,       // from `from` to `node`
         frozen,      // to an image of `bytes` on `node`
         thawed,      // on `node`
-        stopped,     // where it is: it cannot be dumped, or the owner of its node says so
-        resumed,     // where it was stopped
+        stopped,     // where it is: it cannot be dumped, or its node's owner or an order says so
+        resumed,     // where it was stopped; by an order: until it ran that took `total`
         failed,      // an order could not be carried out
         checkpoint,  // of `bytes`, at `node`
         went_back,   // to its checkpoint or its beginning: its node was lost

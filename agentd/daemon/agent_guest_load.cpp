@@ -37,10 +37,12 @@ double seconds_of(Nanos span) { return static_cast<double>(span.ns) / 1e9; }
 // Of the job's newest copy here.
 Result<std::string> Agent::guest_load_json(const JobId& id) const {
     std::optional<LoadSample> load;
+    std::optional<Nanos> stall;
     Epoch epoch;
     for (const auto& [key, entry] : guests_->machine().all()) {
         if (key.id != id) continue;
-        if (auto found = guests_->load(key)) load = found, epoch = key.epoch;
+        if (auto found = guests_->load(key))
+            load = found, stall = guests_->memory_stall(key), epoch = key.epoch;
     }
     if (!load) return fail("job " + id.text() + " does not run on node " + config_.node + " now");
     const std::string no_bpf = load_.why_not_bpf(), no_network = load_.why_no_network();
@@ -50,6 +52,7 @@ Result<std::string> Agent::guest_load_json(const JobId& id) const {
     if (!no_bpf.empty()) j.field("trouble", no_bpf);
     if (!no_network.empty()) j.field("network_trouble", no_network);
     j.field("run_s", seconds_of(load->run)).field("wait_s", seconds_of(load->wait));
+    if (stall) j.field("memory_stall_s", seconds_of(*stall));
     if (no_bpf.empty()) j.field("wait_p99_us", load->wait_quantile({}, 990).ns / 1'000);
     for (const Counted& c : counted)
         if (no_bpf.empty() && (!c.network || no_network.empty())) j.field(c.name, (*load).*c.count);
@@ -59,7 +62,11 @@ Result<std::string> Agent::guest_load_json(const JobId& id) const {
 std::vector<Metric> Agent::guest_metrics() const {
     std::vector<Metric> all = {
         {"souk_guest_cpu_seconds_total", "CPU time of each guest since it came.", true, {}},
-        {"souk_guest_wait_seconds_total", "Time that it waited for a CPU.", true, {}}};
+        {"souk_guest_wait_seconds_total", "Time that it waited for a CPU.", true, {}},
+        {"souk_guest_memory_stall_seconds_total",
+         "Time that some process of it stood still for want of memory.",
+         true,
+         {}}};
     const bool bpf = load_.why_not_bpf().empty(), network = load_.why_no_network().empty();
     for (const Counted& c : counted)
         if (bpf && (!c.network || network))
@@ -71,7 +78,9 @@ std::vector<Metric> Agent::guest_metrics() const {
             {"job", key.id.text()}, {"epoch", std::to_string(key.epoch.n)}};
         all[0].samples.push_back({who, seconds_of(load->run)});
         all[1].samples.push_back({who, seconds_of(load->wait)});
-        size_t at = 2;
+        if (const auto stall = guests_->memory_stall(key))
+            all[2].samples.push_back({who, seconds_of(*stall)});
+        size_t at = 3;
         for (const Counted& c : counted)
             if (bpf && (!c.network || network))
                 all[at++].samples.push_back({who, static_cast<double>((*load).*c.count)});

@@ -74,7 +74,7 @@ void Agent::when_guests_left(const std::string& job, std::function<void()> done)
         if (job.empty() && guests_->machine().here(config_.node).going > 0) return false;
         const auto left = guests_->machine().left();
         return std::all_of(left.begin(), left.end(), [&](const Guest::Left& l) {
-            return job.empty() ? l.stands : l.key.id.text() != job;
+            return job.empty() ? l.stays : l.key.id.text() != job;
         });
     };
     leave_waits_.add(std::min(config_.policy.leave + leave_wait_more, leave_wait_max), gone,

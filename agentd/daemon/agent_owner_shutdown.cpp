@@ -37,7 +37,7 @@ void Agent::see_empty() {
     if (!shutting_down_ || !shutdown_ || !shutdown_->held()) return;
     if (guests_->machine().here(config_.node).going > 0) return;
     for (const Guest::Left& guest : guests_->machine().left())
-        if (!guest.stands) return;
+        if (!guest.stays) return;
     log_.notice(is_empty() ? "empty: the machine may be switched off"
                            : "no guest runs: the machine may be switched off");
     shutdown_timer_.cancel();

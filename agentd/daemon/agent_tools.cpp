@@ -161,7 +161,11 @@ Status Agent::change(const JobId& id, const JobTerms& terms) {
 
 void Agent::signal(const JobId& id, int32_t number, bool ends) {
     home_step([&](Home& h, home::Outputs& out) {
-        if (!h.signal(id, number, out) && ends) (void)h.cancel(id, Loop::now(), out);
+        // One that stands in memory could take it, but only when it goes on.
+        const HomeJob* job = h.find(id);
+        const bool taken = !(ends && job && job->phase == JobPhase::frozen) &&
+                           h.signal(id, number, out).has_value();
+        if (!taken && ends) (void)h.cancel(id, Loop::now(), out);
     });
 }
 

@@ -90,6 +90,7 @@ class GuestHost {
     UseReport use(bool all);
     // All that is counted of a guest since it came here; nothing: it is not.
     std::optional<LoadSample> load(const GuestKey& key) const;
+    std::optional<Nanos> memory_stall(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
     // The bound of the CPUs of all guests is being set (Cell::node_bound).

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernel/sys/host/pressure.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
@@ -37,11 +38,21 @@ Status LoadMeter::open(const Cgroups& cgroups, const std::string& node,
     return {};
 }
 
+Result<Nanos> LoadMeter::stalled(int group) {
+    TRY_ASSIGN(const std::string text, read_file(group, "memory.pressure"));
+    return pressure_total(text);
+}
+
 void LoadMeter::capsule_came(const Cgroup& capsule, Nanos used, bool lived) {
+    const int group = capsule.entry().v2;
+    if (const auto before = group >= 0 ? stalled(group) : Result<Nanos>(fail("")); before)
+        stalls_[capsule.name()] = {Fd(::fcntl(group, F_DUPFD_CLOEXEC, 0)),
+                                   lived ? Nanos{} : *before};
     if (probe_) tell(capsule, probe_->add(capsule.name(), lived, capsule.id(), used));
 }
 
 void LoadMeter::capsule_went(const Cgroup& capsule) {
+    stalls_.erase(capsule.name());
     if (probe_) tell(capsule, probe_->remove(capsule.name()));
 }
 
@@ -61,6 +72,14 @@ std::optional<LoadSample> LoadMeter::load(const std::string& capsule) {
     const auto read = probe_ ? probe_->read(capsule) : Result<LoadSample>(fail(""));
     if (!read) return std::nullopt;
     return *read;
+}
+
+std::optional<Nanos> LoadMeter::memory_stall(const std::string& capsule) const {
+    const auto it = stalls_.find(capsule);
+    if (it == stalls_.end()) return std::nullopt;
+    const auto now = stalled(it->second.group.get());
+    if (!now) return std::nullopt;
+    return *now - it->second.base;
 }
 
 LoadReading LoadMeter::read(int32_t cpus) {

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "agentd/core/provider.hpp"
 #include "bpf/load.hpp"
+#include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/log.hpp"
 
 namespace souk {
@@ -39,6 +41,9 @@ class LoadMeter {
     std::optional<Nanos> cpu_time(const std::string& capsule);
     // All that is counted of it, since it came.
     std::optional<LoadSample> load(const std::string& capsule);
+    // How long some process of it stood still for want of memory, since it came (the kernel's
+    // pressure stall information of its group). Nothing: this machine does not tell.
+    std::optional<Nanos> memory_stall(const std::string& capsule) const;
 
     // Since the last reading; guests of so many CPUs.
     LoadReading read(int32_t cpus);
@@ -48,11 +53,17 @@ class LoadMeter {
     std::string why_no_network() const { return probe_ ? probe_->why_no_network() : ""; }
 
   private:
+    struct Stall {
+        Fd group;    // its directory of cgroup v2
+        Nanos base;  // of who had that group before
+    };
+    static Result<Nanos> stalled(int group);
     void tell(const Cgroup& capsule, const Status& done);
     void read_owner(int64_t span_ns, LoadReading& reading);
 
     Log& log_;
     std::unique_ptr<LoadProbe> probe_;
+    std::map<std::string, Stall> stalls_;  // by capsule
     LoadSample last_, last_of_owner_, last_of_system_;
     Nanos last_at_;
 };

@@ -49,6 +49,12 @@ std::optional<LoadSample> GuestHost::load(const GuestKey& key) const {
     return load_.load(c->second->cgroup_name());
 }
 
+std::optional<Nanos> GuestHost::memory_stall(const GuestKey& key) const {
+    const auto c = cells_.find(key);
+    if (c == cells_.end()) return std::nullopt;
+    return load_.memory_stall(c->second->cgroup_name());
+}
+
 std::vector<JobSend> GuestHost::sends() const {
     std::vector<JobSend> all;
     precopy_->progress(Loop::now(), all);

@@ -32,7 +32,9 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     if (!back) settings.push_back({name, value, why, uid, now + calendar_});
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
     const bool moves_cost = solver_.options().horizon.ns > 0;
+    const bool may_stand_less = options.stand_max < solver_.options().stand_max;
     TRY(solver_.set_options(options));
+    if (may_stand_less) bound_standing();
     if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
         for (auto& [id, job] : book_.jobs())
             if (job.record.report.files.served && job.phase() != JobPhase::finished) touch(job);
@@ -152,6 +154,7 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
         if (job.phase() == JobPhase::finished) continue;
         job.reported = false;
         job.doubt_since = now;
+        root(job);
         touch(job);
         set_alarm(job);
     }
@@ -176,6 +179,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
         if (job->second.phase() == JobPhase::finished) continue;
         job->second.reported = false;
         job->second.doubt_since = Nanos::never();
+        root(job->second);
         touch(job->second);
         set_alarm(job->second);
     }

@@ -41,6 +41,7 @@
 //   PriceRounds    when prices are reckoned anew and put in force
 //   OutsideSolver  questions to another program, and what of its answers still holds
 //   Ledger         receipts and balances
+//   StandingJobs   for how long suspended jobs stand in memory
 //   Settling, Alarms, CommentRounds, PriceSampler: when something is to be looked at again
 #pragma once
 
@@ -70,6 +71,7 @@
 #include "market/core/quote.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/standing.hpp"
 #include "market/core/use_check.hpp"
 #include "market/core/user_days.hpp"
 #include "market/core/users.hpp"
@@ -117,6 +119,7 @@ struct MoneyOrder {
 
 struct Totals {
     size_t waiting = 0, running = 0, frozen = 0, in_transit = 0, finished = 0;
+    size_t standing = 0;  // of the frozen: in memory, by an order
     Surplus surplus;
     Money paid, earned;  // equal
 };
@@ -405,7 +408,17 @@ class Market {
     bool will_give_room(Node& node);
     void break_cycle(const Job& blocked, Nanos now, Outputs& out);
     void issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason, Nanos now,
-               Outputs& out);
+               Outputs& out, bool stand = false);
+    // market_standing.cpp: suspended jobs that stand in memory first
+    static bool is_closed(const Node& node);
+    std::vector<StandingJobs::One> standing_on(const Node& node) const;
+    int64_t missing_mb(const Node& node) const;
+    bool stands_first(Job& job, Nanos now);
+    void note_standing(Job& job, Nanos now);
+    void bound_standing();
+    Reason why_to_disk(const Job& job) const;
+    bool has_no_room(const Job& job, const Node& at) const;
+    void make_room(const Job& blocked, const Node& node, Nanos now, Outputs& out);
     Names names() const;
     std::vector<OutsideSolver::KnownJob> known_jobs() const;
 
@@ -453,6 +466,8 @@ class Market {
     Ledger ledger_;
     Nanos calendar_;
     Orders orders_;
+    StandingJobs standing_;
+    std::vector<const Job*> wants_room_;  // of one placing: what did not fit where its place is
     Marked<Job, &Job::touched> touched_;
     Marked<Job, &Job::pending> pending_;
     Marked<Node, &Node::touched> touched_nodes_;

@@ -39,7 +39,7 @@ Reason Market::why_unsure(const Job& job) {
 // Where it stands and why, of a job that is stopped there.
 Reason Market::why_stopped(const Job& job) const {
     const JobReport& r = job.record.report;
-    if (r.phase != JobPhase::frozen || !r.in_place) return {};
+    if (r.phase != JobPhase::frozen || !r.in_place || Places::stands(job)) return {};
     const Node* at = find_node(r.where);
     const bool back = at && at->connected && !Places::usable(*at);
     return at_node(ReasonCode::stopped_here, r.where)
@@ -169,6 +169,7 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     if (running) add(at_node(ReasonCode::runs, r.where));
     add(reason(job));
     add(why_unsure(job));
+    if (Places::stands(job)) add(at_node(ReasonCode::stands_here, r.where));
     if ((running || r.in_place) && !r.cannot_move.empty())
         add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));
     if (!job.last_failed.empty())

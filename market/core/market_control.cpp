@@ -63,8 +63,8 @@ Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     job->record.hold_node.clear();
     job->once.reset();
     const JobPhase phase = job->phase();
-    const bool still =
-        (phase == JobPhase::waiting || phase == JobPhase::frozen) && !job->record.order;
+    const bool still = (phase == JobPhase::waiting || phase == JobPhase::frozen) &&
+                       !job->record.order && !Places::stands(*job);
     if (!hold && !still) job->once = NodeName{};
     job->reason = ReasonCode::frozen_by_hand;
     job->displaced = false;
@@ -119,7 +119,8 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
     const JobReport& r = job->record.report;
     const JobPhase phase = job->phase();
     if (job->record.cancel) return {true, false, "job " + id.text() + " is being cancelled"};
-    const bool still = phase == JobPhase::frozen || phase == JobPhase::waiting;
+    const bool still =
+        (phase == JobPhase::frozen && !Places::stands(*job)) || phase == JobPhase::waiting;
     const bool there =
         freezes ? still : phase == JobPhase::running && (name.empty() || r.where == name);
     if (there && !in_transit(*job)) {

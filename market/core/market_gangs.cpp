@@ -173,6 +173,7 @@ bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
     const bool thaws = std::any_of(all.begin(), all.end(), [](const Job* one) {
         return !is_optional(*one) && is_thawing(*one);
     });
+    bool refused = false;
     for (Job* one : all) {
         if (is_thawing(*one)) continue;  // and has its room
         const bool settled =
@@ -189,13 +190,17 @@ bool Market::place_gang(Job& job, Nanos now, Outputs& out) {
             if (is_optional(*one)) continue;
             return true;
         }
-        if (room.put(*one, *target))
+        if (room.put(*one, *target)) {
             begin.push_back(one);
-        else if (is_optional(*one))
+            continue;
+        }
+        wants_room_.push_back(one);
+        if (is_optional(*one))
             pending_.insert(*one);
         else
-            return false;
+            refused = true;
     }
+    if (refused) return false;
     for (Job* one : begin)
         issue(*one, Order::Kind::run, target_of(*one)->id(), one->reason, now, out);
     return true;

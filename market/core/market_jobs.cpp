@@ -26,7 +26,8 @@ void Market::claim(Job& job) {
     const bool occupies = r.phase == JobPhase::running || r.phase == JobPhase::starting ||
                           r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
     std::array<NodeName, 2> places;
-    const bool in_place = r.phase == JobPhase::frozen && r.in_place;
+    const bool in_place =
+        (r.phase == JobPhase::frozen || r.phase == JobPhase::freezing) && r.in_place;
     if (occupies || in_place) places[0] = r.where;
     const NodeName to = !finished && in_transit(job) ? Orders::heading_for(job) : NodeName{};
     if (to != places[0]) places[1] = to;
@@ -65,22 +66,29 @@ void Market::claim(Job& job) {
     list_at(job, job.lies_on, true);
 }
 
+// What it holds of a node's memory that is nobody's to give, and what goes to who wins it.
 void Market::root(Job& job) {
-    const bool rooted = Places::is_rooted(job);
-    const NodeName on = rooted ? job.record.report.where : NodeName{};
-    const int64_t mb = rooted ? job.record.report.terms.memory_mb : 0;
-    if (on == job.rooted_on && mb == job.rooted_mb) return;
-    for (const bool add : {false, true}) {
-        if (!job.rooted_on.empty()) {
-            Node& node = node_of(job.rooted_on);
-            node.rooted_mb += add ? job.rooted_mb : -job.rooted_mb;
-            touch(node);
+    const JobReport& r = job.record.report;
+    const auto note = [&](bool holds, NodeName& on, int64_t& mb, int64_t Node::*sum) {
+        const NodeName now_on = holds ? r.where : NodeName{};
+        const int64_t now_mb = holds ? r.terms.memory_mb : 0;
+        if (on == now_on && mb == now_mb) return false;
+        for (const bool add : {false, true}) {
+            if (!on.empty()) {
+                Node& node = node_of(on);
+                node.*sum += add ? mb : -mb;
+                touch(node);
+            }
+            if (add) break;
+            on = now_on;
+            mb = now_mb;
         }
-        if (add) break;
-        job.rooted_on = on;
-        job.rooted_mb = mb;
-    }
-    places_.note_rooted(job);
+        return true;
+    };
+    const bool fast = Places::stands_fast(job);
+    note(Places::stands(job) && !fast, job.standing_on, job.standing_mb, &Node::standing_mb);
+    if (note(Places::is_rooted(job) || fast, job.rooted_on, job.rooted_mb, &Node::rooted_mb))
+        places_.note_rooted(job);
 }
 
 Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nanos now) {
@@ -145,11 +153,8 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     } else {
         lacking_.erase(job.id());
     }
-    if (report.in_place) job.stuck = {};  // it has left as far as it can
-    if (report.phase == JobPhase::finished) {
-        finish(job, now);
-        return {};
-    }
+    if (report.in_place && !report.cannot_move.empty()) job.stuck = {};  // as far as it can
+    if (report.phase == JobPhase::finished) return finish(job, now), Status();
     if (report.phase == JobPhase::running) {
         if (job.record.hold == Hold::stay) {
             job.record.hold = Hold::at_node;
@@ -158,6 +163,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
         // One from before a freeze that is decided says "running" too.
         if (solver_.place(job.key).n != 0) job.displaced = false;
     }
+    note_standing(job, now);
     claim(job);
     touch(job);
     book_.save(job);
@@ -172,6 +178,8 @@ void Market::finish(Job& job, Nanos now) {
     job.run_since = Nanos::never();
     job.record.hold = Hold::none;
     job.reason.clear();
+    standing_.forget(job.key.n);
+    job.stands_until = Nanos::never();
     book_.finish(job, now + calendar_);
     claim(job);
     touch(job);
@@ -191,6 +199,7 @@ void Market::set_alarm(Job& job) {
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
         at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until});
+        if (!job.stood_enough) at = std::min(at, job.stands_until);
         if (job.run_since != Nanos::never()) {
             at = std::min(at, surely_stopped(job));
         }
@@ -232,7 +241,9 @@ void Market::job_alarm(Job& job, Nanos now) {
         job.record.out_of_budget = true;
     }
     if (now >= job.bid_until) set_bid(job, now);
+    if (now >= job.stands_until) job.stood_enough = true;
     Orders::end_back_offs(job, now);
+    root(job);
     touch(job);
     set_alarm(job);
 }

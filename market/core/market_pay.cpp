@@ -331,7 +331,10 @@ Totals Market::totals(Nanos now) const {
         switch (job.phase()) {
             case JobPhase::waiting: ++(job.record.order ? t.in_transit : t.waiting); break;
             case JobPhase::running: ++t.running; break;
-            case JobPhase::frozen: ++t.frozen; break;
+            case JobPhase::frozen:
+                ++t.frozen;
+                t.standing += Places::stands(job);
+                break;
             default: ++t.in_transit; break;
         }
     }

@@ -15,10 +15,12 @@ const Node* Market::target_of(const Job& job) const {
 }
 
 void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reason& reason,
-                   Nanos now, Outputs& out) {
+                   Nanos now, Outputs& out, bool stand) {
     Order order = orders_.make(job, kind, node, reason.text());
+    order.stand = stand;
     job.order_reason = reason;
     if (kind == Order::Kind::run) {
+        standing_.won(job.key.n, now);
         const Node& to = book_.nodes().at(node);
         order.address = to.record.address;
         order.hold = of_gang(job) && job.phase() == JobPhase::waiting;
@@ -57,9 +59,14 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     if (!job.in_solver) return true;
     const Node* const target = target_of(job);
     const bool running = job.phase() == JobPhase::running;
+    if (!target || job.record.report.where != target->id())
+        if (const Reason why = why_to_disk(job); !why.empty()) {
+            issue(job, Order::Kind::suspend, {}, why, now, out);
+            return true;
+        }
     if (!target) {
         if (running && !places_.cannot_leave(job))
-            issue(job, Order::Kind::suspend, {}, reason(job), now, out);
+            issue(job, Order::Kind::suspend, {}, reason(job), now, out, stands_first(job, now));
         return true;
     }
     if ((running && job.record.report.where == target->id()) || !places_.may_run_at(job, *target))
@@ -69,7 +76,16 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         pending_.insert(job);
         return true;
     }
-    if (!Places::fits(job, *target)) return false;
+    if (!Places::fits(job, *target)) {
+        wants_room_.push_back(&job);
+        return false;
+    }
+    if (Places::stands(job) && job.record.report.where != target->id()) {
+        if (!job.stuck.active)
+            issue(job, Order::Kind::suspend, {},
+                  Reason(ReasonCode::place_elsewhere).with(Figure::node, target->id()), now, out);
+        return true;
+    }
     issue(job, Order::Kind::run, target->id(), job.reason, now, out);
     return true;
 }
@@ -83,12 +99,15 @@ void Market::place(Nanos now, Outputs& out) {
         return std::tie(x.submitted, x.id) < std::tie(y.submitted, y.id);
     });
     gangs_seen_.clear();
+    wants_room_.clear();
     std::vector<Job*> blocked;
     for (Job* job : order)
         if (!place_one(*job, now, out)) {
             pending_.insert(*job);
             blocked.push_back(job);
         }
+    for (const Job* job : wants_room_)
+        if (const Node* const wanted = target_of(*job)) make_room(*job, *wanted, now, out);
     room_round_ = ++room_search_;
     for (const Job* job : blocked) break_cycle(*job, now, out);
 }
@@ -139,7 +158,7 @@ void Market::break_cycle(const Job& blocked, Nanos now, Outputs& out) {
     const Reason reason = Reason(ReasonCode::makes_room)
                               .with(Figure::job, blocked.id().text())
                               .with(Figure::node, least->via);
-    issue(*least, Order::Kind::suspend, {}, reason, now, out);
+    issue(*least, Order::Kind::suspend, {}, reason, now, out, stands_first(*least, now));
     ++room_search_;
 }
 

@@ -82,6 +82,8 @@ void Market::sync_nodes() {
             MUST(known ? solver_.change_provider(node.key, spec)
                        : solver_.add_provider(node.key, spec));
         if (!same && log_) log_->told(node, spec);
+        for (const auto& [id, job] : node.jobs)  // there may be no room for it any more
+            if (!same && Places::stands(*job)) pending_.insert(*job);
         if (!std::exchange(node.in_solver, true)) {
             for (const JobId& id : places_.rooted()) touch(book_.jobs().at(id));  // not there
             wake_gangs_for(node);

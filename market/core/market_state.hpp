@@ -62,9 +62,14 @@ struct Job {
     int64_t claim_mb = 0;
     int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
     NodeName rooted_on;
+    int64_t standing_mb = 0;  // its memory on `standing_on`, from which it may go to disk
+    NodeName standing_on;
     bool in_solver = false, stored = false, note_due = false;
     bool displaced = false;  // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists
+    // It stands in memory: for so long at most, and until when; stood_enough: that has passed.
+    Nanos stands_for, stands_until = Nanos::never();
+    bool stood_enough = false;
     Nanos alarm = Nanos::never();
     // per CPU-hour: its maximum price, or less by its strategy
     Money bid;
@@ -92,6 +97,8 @@ struct Node {
     int64_t used_cpus = 0, used_mb = 0;
     // of that, held by jobs that cannot leave, whatever becomes of them
     int64_t rooted_mb = 0;
+    // and by jobs that stand there by an order, and go to disk for whoever wins it
+    int64_t standing_mb = 0;
     bool in_solver = false;
     uint32_t touched = 0, unsaved = 0, noting = 0;  // marks of the Market's lists
     uint64_t gives_room = 0, seen = 0;              // by will_give_room, in a search of that number

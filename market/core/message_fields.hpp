@@ -125,7 +125,7 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price), field("reason", &Order::reason),
             field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
-            field("layouts", &Order::layouts));
+            field("layouts", &Order::layouts), field("stand", &Order::stand));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

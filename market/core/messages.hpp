@@ -98,7 +98,8 @@ struct JobReport {
     bool stands = false;
     // why, while it runs or is `in_place`; empty: as far as is known it can
     Cause cannot_move;
-    // frozen, without an image: stopped where it is, with its memory, as it cannot be dumped
+    // frozen (or being frozen), without an image: stopped where it is, with its memory, as it
+    // cannot be dumped (cannot_move) or since an order said so (Order::stand)
     bool in_place = false;
     Ipv4 address;              // of a job with a network of its own
     int32_t pid = 0;           // of its first process, on `where`, while it runs
@@ -202,6 +203,8 @@ struct Order {
     bool hold = false;    // run, of a component that waits: that node holds it until it is released
     // run, of a component: the market looks at JobReport::only_node, spread and pack
     bool layouts = false;
+    // suspend: it only stops, and keeps its memory; what is older than this freezes it to disk
+    bool stand = false;
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

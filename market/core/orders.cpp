@@ -28,7 +28,10 @@ bool fulfils(const JobReport& r, const Order& order) {
     switch (order.kind) {
         case Order::Kind::run: return r.phase == JobPhase::running && r.where == order.node;
         case Order::Kind::suspend:
-            return r.phase == JobPhase::frozen || r.phase == JobPhase::waiting;
+            // one that cannot be dumped has left as far as it can
+            if (r.phase == JobPhase::frozen)
+                return order.stand || !r.in_place || !r.cannot_move.empty();
+            return r.phase == JobPhase::waiting;
         case Order::Kind::abort:
         case Order::Kind::give_up: return false;
     }
@@ -139,14 +142,20 @@ void Orders::judge(Job& job, bool fresh, Nanos now) {
     const JobReport& r = job.record.report;
     if (!job.record.order) {
         // Its home has frozen it before an order could say so.
-        if (r.phase == JobPhase::frozen && job.once == NodeName{}) job.once.reset();
+        const bool stands = r.in_place && r.cannot_move.empty();
+        if (r.phase == JobPhase::frozen && !stands && job.once == NodeName{}) job.once.reset();
         return;
     }
     if (fulfils(r, *job.record.order)) {
         if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
         job.stuck = {};
         job.last_failed.clear();
-        if (job.once && (job.once->empty() || *job.once == r.where)) job.once.reset();
+        // Where it is only stopped by now, what was said by hand is still to be done.
+        const bool on_disk = r.phase != JobPhase::frozen || !r.in_place || !r.cannot_move.empty();
+        const bool done =
+            job.once &&
+            (job.once->empty() ? on_disk : *job.once == r.where && r.phase == JobPhase::running);
+        if (done || r.phase == JobPhase::finished) job.once.reset();
         if (job.via == r.where && r.phase == JobPhase::running) job.via.clear();
         job.record.order.reset();
         job.doubt_since = Nanos::never();

@@ -14,7 +14,8 @@ bool Places::keeps_guests(const Node& node) {
 
 int64_t Places::memory_of(const Node& node) {
     const int64_t offered = node.record.report.memory_mb;
-    return std::max(std::min(offered, node.room_mb), std::min(offered, node.used_mb));
+    const int64_t used = node.used_mb - node.standing_mb;
+    return std::max(std::min(offered, node.room_mb), std::min(offered, used));
 }
 
 bool Places::take_machine(Node& node) {
@@ -59,7 +60,8 @@ bool Places::fits(const Job& job, const Node& node, int32_t before) {
     const JobTerms& t = job.record.report.terms;
     const int64_t jobs = int64_t{before} + 1;
     // with its memory
-    const bool stands_there = is_rooted(job) && job.record.report.where == node.id();
+    const bool stands_there =
+        (is_rooted(job) || stands(job)) && job.record.report.where == node.id();
     return node.used_cpus + t.cpus * jobs <= node.record.report.cpus &&
            (stands_there || node.used_mb + t.memory_mb * jobs <= memory_of(node));
 }

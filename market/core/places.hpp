@@ -57,11 +57,21 @@ class Places {
 
     // -- a job and a node
 
+    // An order has stopped it where it is, with its memory, and it could be dumped.
+    static bool stands(const Job& job) {
+        const JobReport& r = job.record.report;
+        return r.phase == JobPhase::frozen && r.in_place && r.cannot_move.empty();
+    }
+    // It stands so, and nobody can send it to disk now: its home is away, or could not do it.
+    static bool stands_fast(const Job& job) {
+        return stands(job) && (!job.reported || job.stuck.active);
+    }
     // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
     static bool is_rooted(const Job& job) {
         const JobReport& r = job.record.report;
         const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
-        return (runs && !r.cannot_move.empty()) || (r.phase == JobPhase::frozen && r.in_place);
+        const bool in_place = r.phase == JobPhase::frozen && r.in_place;
+        return (runs || in_place) && !r.cannot_move.empty();
     }
     void note_rooted(const Job& job);
     const std::set<JobId>& rooted() const { return rooted_; }

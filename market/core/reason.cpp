@@ -201,6 +201,19 @@ constexpr auto words = std::to_array<ReasonWords>({
      "its components fit into the CPUs and memory of all nodes, but not on the nodes one by one",
      "no way to put them on the nodes of the market is found, even if all were empty: ask for "
      "smaller components"},
+    {stands_here, "stands_here", "stands in memory on {node}, and goes on there at once",
+     "a suspended job first only stops (stand_max_s of marketd.conf): it costs nothing, and goes "
+     "on in milliseconds when its bid wins there again"},
+    {memory_wanted, "memory_wanted", "job {job} needs the memory in which it stood on {node}",
+     "it stood in memory, and goes to disk for a job that has a place there"},
+    {stood_enough, "stood_enough", "stood long enough on {node}",
+     "it stood in memory, and goes to disk: by what became of others, its bid will not win soon, "
+     "or stand_max_s of marketd.conf has passed"},
+    {memory_less, "memory_less", "node {node} does not offer the memory any more in which it stood",
+     "the owner lends less memory (pvdctl share, memory_mb): what stood there goes to disk"},
+    {place_elsewhere, "place_elsewhere", "has won a place on {node}, and goes there over the disk",
+     "it stood in memory on another node; what stands goes to disk first, and thaws where its "
+     "place is"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -239,8 +252,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == components_never_fit,
-              "a code or a figure has no line");
+static_assert(in_order() && words.back().code == place_elsewhere, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -116,6 +116,12 @@ enum class ReasonCode : uint16_t {
     component_node_small,
     components_few_nodes,
     components_never_fit,
+    // it stands in memory
+    stands_here,
+    memory_wanted,
+    stood_enough,
+    memory_less,
+    place_elsewhere,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -32,6 +32,9 @@ struct SolverOptions {
     Nanos moves_window = Nanos::from_s(60);
 
     Nanos quantum = Nanos::from_s(10);  // proportional_share: the turn of a job is this long
+    // a suspended job stands in memory for so long at most before it goes to disk; 0: at once. The
+    // solver itself does not look at it.
+    Nanos stand_max;
 };
 
 // One of them, apart from the names of algorithm and pricing. Its value is one whole number: of a

@@ -35,6 +35,8 @@ std::vector<Metric> Marketd::metrics() const {
             {"running", count(t.running)},
             {"frozen", count(t.frozen)},
             {"in_transit", count(t.in_transit)}}),
+        gauge("souk_market_standing_jobs",
+              "Of the frozen jobs those that stand in memory (stand_max_s).", count(t.standing)),
         counter("souk_market_finished_jobs_total", "Jobs that have ended.",
                 static_cast<double>(finished_->newest())),
         by("souk_market_nodes", "Nodes by state.", "state", {nodes.begin(), nodes.end()}),

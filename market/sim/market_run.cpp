@@ -629,7 +629,9 @@ class MarketRun {
             ++out_.jobs[i].stops;
             job.phase = Phase::stopped;
             ++job.version;
-            const int64_t patience_s = stopped_.stops(i, job.provider, now_);
+            int64_t patience_s = stopped_.stops(i, job.provider, now_);
+            if (const int64_t most = options_.solver.stand_max.ns / 1'000'000'000; most > 0)
+                patience_s = patience_s < 0 ? most : std::min(patience_s, most);
             if (patience_s >= 0) set_timer(i, now_ + patience_s);
             return true;
         }

@@ -2,7 +2,6 @@
 #include "market/sim/stopped_jobs.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 namespace souk::sim {
 
@@ -11,7 +10,7 @@ StoppedJobs::StoppedJobs(std::span<const SimJob> jobs, std::span<const SimProvid
     : jobs_(jobs),
       providers_(providers),
       disk_mb_per_s_(disk_mb_per_s),
-      ones_(jobs.size()),
+      stands_on_(jobs.size(), -1),
       standing_(providers.size()),
       placed_mb_(providers.size()),
       standing_mb_(providers.size()) {}
@@ -21,44 +20,39 @@ Nanos StoppedJobs::write_of(uint32_t job) const {
 }
 
 int64_t StoppedJobs::stops(uint32_t job, uint32_t provider, int64_t now_s) {
-    ones_[job] = {now_s, static_cast<int32_t>(provider)};
+    stands_on_[job] = static_cast<int32_t>(provider);
     standing_[provider].insert(job);
     standing_mb_[provider] += memory(job);
-    const Nanos write = write_of(job), patience = record_.patience(write + write);
+    suspended_.suspended(job, Nanos::from_s(now_s), write_of(job));
+    const Nanos patience = suspended_.patience(write_of(job));
     if (patience == Nanos::never()) return -1;
     return std::max<int64_t>(0, patience.ns / 1'000'000'000);
 }
 
 void StoppedJobs::forget(uint32_t job) {
-    One& one = ones_[job];
-    if (one.provider < 0) return;
-    const auto provider = static_cast<size_t>(one.provider);
+    if (stands_on_[job] < 0) return;
+    const auto provider = static_cast<size_t>(std::exchange(stands_on_[job], -1));
     standing_[provider].erase(job);
     standing_mb_[provider] -= memory(job);
-    one.provider = -1;
 }
 
 void StoppedJobs::wins(uint32_t job, int64_t now_s) {
     forget(job);
-    One& one = ones_[job];
-    const Nanos write = write_of(job);
-    if (one.since_s >= 0) record_.won(Nanos::from_s(now_s - one.since_s), write + write);
-    one.since_s = -1;
+    suspended_.won(job, Nanos::from_s(now_s));
 }
 
 std::vector<uint32_t> StoppedJobs::wanted(uint32_t provider, bool all, int64_t now_s) {
+    std::vector<market::StandingJobs::One> ones;
+    int64_t missing =
+        placed_mb_[provider] + standing_mb_[provider] - providers_[provider].memory_mb;
+    if (all) missing = INT64_MAX;
+    for (const uint32_t job : missing > 0 ? standing_[provider] : std::set<uint32_t>{})
+        ones.push_back({job, jobs_[job].value, suspended_.since(job), memory(job)});
     std::vector<uint32_t> out;
-    const auto last = [&](uint32_t a, uint32_t b) {
-        return std::tuple(jobs_[a].value, -ones_[a].since_s, a) <
-               std::tuple(jobs_[b].value, -ones_[b].since_s, b);
-    };
-    while (!standing_[provider].empty() && (all || placed_mb_[provider] + standing_mb_[provider] >
-                                                       providers_[provider].memory_mb)) {
-        const uint32_t job =
-            *std::min_element(standing_[provider].begin(), standing_[provider].end(), last);
-        record_.wanted(Nanos::from_s(now_s - ones_[job].since_s), write_of(job));
+    for (const uint64_t key : market::StandingJobs::who_goes(std::move(ones), missing)) {
+        const auto job = static_cast<uint32_t>(key);
+        suspended_.wanted(job, Nanos::from_s(now_s));
         forget(job);
-        ones_[job].since_s = -1;
         out.push_back(job);
     }
     return out;

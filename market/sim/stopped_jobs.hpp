@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// StoppedJobs: which suspended jobs of a simulated market stand in memory, and where; and the
-// record that says how long that is worth it (market/core/stop_record.hpp). What stands has its
-// memory until somebody who has a place there needs it; then those with the lowest bids go to disk
-// first, of equal ones who stopped last. Pure; jobs and providers by index.
+// StoppedJobs: which suspended jobs of a simulated market stand in memory, and where. For how long,
+// and who goes to disk, is what the market itself says (market/core/standing.hpp). What stands has
+// its memory until somebody who has a place there needs it. Pure; jobs and providers by index.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "market/core/stop_record.hpp"
+#include "market/core/standing.hpp"
 #include "market/sim/market_files.hpp"
 
 namespace souk::sim {
@@ -33,10 +32,6 @@ class StoppedJobs {
     std::vector<uint32_t> wanted(uint32_t provider, bool all, int64_t now_s);
 
   private:
-    struct One {
-        int64_t since_s = -1;   // below 0: what became of it is in the record
-        int32_t provider = -1;  // in whose memory it stands; below 0: in none
-    };
     int64_t memory(uint32_t job) const { return jobs_[job].memory_mb; }
     Nanos write_of(uint32_t job) const;
     void forget(uint32_t job);
@@ -44,8 +39,8 @@ class StoppedJobs {
     std::span<const SimJob> jobs_;
     std::span<const SimProvider> providers_;
     int64_t disk_mb_per_s_;
-    market::StopRecord record_;
-    std::vector<One> ones_;
+    market::StandingJobs suspended_;
+    std::vector<int32_t> stands_on_;            // by job; below 0: nowhere
     std::vector<std::set<uint32_t>> standing_;  // by provider
     std::vector<int64_t> placed_mb_, standing_mb_;
 };

@@ -18,6 +18,7 @@ import market as souk
 import moving
 import open_files
 import slurm as peers
+import standing
 import starting
 from book import FAILURES, Book, say
 
@@ -50,7 +51,7 @@ def options():
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
     parser.add_argument('--parts',
-                        default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk,'
+                        default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk,stand,'
                         'certificates,files')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
@@ -99,6 +100,8 @@ def main():
                              moving.cpu_of(book, market, 512, o.moves)],
             'disk': lambda: [moving.disk_of(book, market, int(mb), o.moves)
                              for mb in o.live_sizes.split(',')],
+            'stand': lambda: [standing.of(book, market, int(mb), o.moves)
+                              for mb in o.live_sizes.split(',')],
             'certificates': lambda: certificates.prices(book, market, o.trips, o.moves),
             'files': lambda: open_files.moves_of(book, market, 200, o.moves),
             'idle after': lambda: idle(book, market, slurm, o.idle, 'after that work'),

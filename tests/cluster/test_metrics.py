@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """An agentd's figures for Prometheus, and a job's story in the logs of all daemons."""
 import glob
+import os
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import urllib.request
 
 import pytest
 from conftest import read_text, until
+from test_owner import python
 
 ADDRESS = "127.0.0.1:7078"
 
@@ -75,3 +77,26 @@ while True: pass
     assert after["births_total"] >= 3 and after["deaths_total"] >= 3, after
     for name in ("read_bytes", "write_bytes", "major_faults", "gave_up", "preempted"):
         assert name + "_total" in after, after
+
+
+def test_a_guest_with_too_little_memory_is_seen_to_stand_still_for_it(market, tmp_path):
+    """It reads a file again and again that is larger than what it may hold."""
+    data = tmp_path / "data"
+    with open(data, "wb") as file:
+        for _ in range(200):
+            file.write(os.urandom(1 << 20))
+    job = market.srun("-p", 500, "-m", "64M", *python(f"""
+print("reads", flush=True)
+while True:
+    with open("{data}", "rb") as file:
+        while file.read(1 << 20): pass
+"""))
+    market.until_runs(job.id, "n1")
+    job.printed(1)
+    load = lambda: market.ctl("marketctl", "job", job.id, "--load")
+    if "memory_stall_s" not in load():
+        pytest.skip("this kernel has no pressure stall information of control groups")
+    before = load()["memory_stall_s"]
+    until("it stands still", lambda: load()["memory_stall_s"] > before + 0.01)
+    shown = market.tool("marketctl", "job", job.id, "--load").stdout
+    assert re.search(r"memory: +it stood still for .* for want of it", shown), shown

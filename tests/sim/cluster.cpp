@@ -299,8 +299,8 @@ void Cluster::check_charge(const JobId& id, const MarketJob& job) {
     const JobStats& s = job.report.stats;
     if (world_.truths[id].went_back) return;
     const auto epochs = static_cast<int64_t>(epochs_[id].size());  // checkpoints among them
-    const int64_t stops =
-        s.freezes + s.thaws + s.migrations + s.failed_moves + epochs + world_.truths[id].pauses;
+    const int64_t stops = s.freezes + s.thaws + s.migrations + s.failed_moves + epochs +
+                          world_.truths[id].pauses + world_.truths[id].stands;
     Nanos ran{world_.truths[id].frontier};
     for (const auto* c : world_.capsules.of(id))
         ran = std::max(ran, Nanos{world_.progress(c->second, now_)});
@@ -344,7 +344,7 @@ void Cluster::market_hears(const JobReport& report) {
     });
 }
 
-void Cluster::market_send(const JobId& id, Order::Kind kind) {
+void Cluster::market_send(const JobId& id, Order::Kind kind, bool stand) {
     Node& n = node(id.home);
     Order order;
     order.id = id;
@@ -354,6 +354,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
     order.address = order.node + ":1";
     order.price = market_.at(id).report.terms.max_price;
     order.hold = true;
+    order.stand = stand;
     give_ticket(order);
     if (!n.market_up) return;
     n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
@@ -362,7 +363,7 @@ void Cluster::market_send(const JobId& id, Order::Kind kind) {
         if (!on.up || on.market_gen != gen) return;
         say("market -> ", on.name, " job ", order.id.text(),
             order.kind == Order::Kind::run       ? " run on " + order.node
-            : order.kind == Order::Kind::suspend ? std::string(" suspend")
+            : order.kind == Order::Kind::suspend ? std::string(order.stand ? " stop" : " suspend")
             : order.kind == Order::Kind::abort   ? std::string(" abort")
                                                  : std::string(" give up"));
         home_step(on, [&](Home& h, home::Outputs& out) {
@@ -383,9 +384,11 @@ void Cluster::market_orders() {
     const uint64_t what = rng_.below(100);
     if (nobody_has(market_.at(id).report.lacking)) return market_send(id, Order::Kind::give_up);
     if (what < 70 && order_gang(id)) return;
-    market_send(id, what < 70   ? Order::Kind::run
-                    : what < 99 ? Order::Kind::suspend
-                                : Order::Kind::abort);
+    market_send(id,
+                what < 70   ? Order::Kind::run
+                : what < 99 ? Order::Kind::suspend
+                            : Order::Kind::abort,
+                what >= 80 && what < 99);
 }
 
 // Healed: what waits or is frozen is told to run, until it has ended.

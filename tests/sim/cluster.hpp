@@ -140,6 +140,7 @@ class Cluster {
         // whose records are not durable yet
         std::map<JobId, World::At> goes_back, back_when_durable;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
+        std::map<GuestKey, uint64_t> dropped_checkpoints;  // how many, sent or not
         Nanos tick_at = Nanos::never();
         bool market_up = false;
         uint64_t market_gen = 0;
@@ -218,7 +219,7 @@ class Cluster {
     void market_orders();
     void market_heal();
     void lift_budgets(Node& n);
-    void market_send(const JobId& id, Order::Kind kind);
+    void market_send(const JobId& id, Order::Kind kind, bool stand = false);
     void market_hears(const JobReport& report);
     void connect_market(Node& n);
     void disconnect_market(Node& n);

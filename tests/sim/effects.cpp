@@ -37,7 +37,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
     uint64_t& token = n.work[key];
     const bool ends_others = d.what == What::kill_capsule || d.what == What::finish_dump ||
                              d.what == What::remove || d.what == What::undo_dump ||
-                             d.what == What::go_on || d.what == What::drop_checkpoint;
+                             d.what == What::go_on;
     if (ends_others) token = ++next_event_;
     const uint64_t t = token;
     const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
@@ -118,7 +118,9 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 tell_guest(name, key, t, guest::CapsuleReady{});
             });
         case What::send_checkpoint: return do_send_checkpoint(name, d, t);
-        case What::drop_checkpoint: return world_.drop_image(at, now_);
+        case What::drop_checkpoint:  // perhaps while its capsule is being killed
+            ++n.dropped_checkpoints[key];
+            return world_.drop_image(at, now_);
         case What::silence: return;
         case What::keep_lease: return keep_lease(n, d);
         case What::restore:
@@ -142,7 +144,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
             });
         case What::signal: {
             const Capsule* c = world_.capsule(at);
-            const bool stands = c && c->job && c->paused && !c->frozen;  // a signal ends it too
+            // a signal ends these, too
+            const bool stands = c && c->job && ((c->paused && !c->frozen) || c->stood);
             if (c && (c->progressing() || stands) && d.signal == SIGKILL)
                 job_exits(name, key, SIGKILL);
             return;
@@ -184,6 +187,7 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
         if (stops && mutation_ != Mutation::stands_untrue) {
             world_.freeze(at, now_);
             world_.capsule(at)->stood = true;
+            ++world_.truths[key.id].stands;
         }
         counts_.stands += stops;
         tell_guest(name, key, t, guest::Stood{stops ? "" : "it does not stop"});
@@ -237,7 +241,9 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
     Image sent = image ? *image : Image{};
     sent.in_ram = false;
     const World::At there{d.dest.node, to};
+    const uint64_t dropped = node(name).dropped_checkpoints[key];
     stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
+        if (node(name).dropped_checkpoints[key] != dropped) return;
         const auto failed = [=, this] {
             tell_guest(name, key, t, guest::CheckpointFailed{"the transfer was cut"});
         };

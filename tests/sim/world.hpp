@@ -75,6 +75,7 @@ struct Truth {
     bool cannot_dump = false;      // no dump of it succeeds
     int64_t pauses = 0;            // for owners of nodes
     int64_t memory_mb = 0;         // that it holds where it is
+    int64_t stands = 0;            // by orders
     int64_t work = 0;              // progress at which it ends by itself
     int64_t frontier = 0;          // the farthest that it ever came
     std::optional<int32_t> ended;  // its own end

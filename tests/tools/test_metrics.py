@@ -46,6 +46,7 @@ def test_the_page_is_what_prometheus_takes(page):
     headers, text = get(page)
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'souk_market_jobs{state="waiting"} 0' in text
+    assert 'souk_market_standing_jobs 0' in text
     assert 'souk_market_nodes{state="free"} 0' in text
     if promtool := shutil.which("promtool"):
         done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True,

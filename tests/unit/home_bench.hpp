@@ -31,19 +31,21 @@ struct Bench {
         ck_assert(h.submit(s, now, out).has_value());
         return *this;
     }
-    Bench& order(Order::Kind kind, const char* node = "") {
+    Bench& order(Order::Kind kind, const char* node = "", bool stand = false) {
         Order o;
         o.id = id;
         o.seq = ++seq;
         o.kind = kind;
         o.node = node;
         o.address = std::string(node) + ":1";
+        o.stand = stand;
         out.clear();
         h.order(o, now, out);
         return *this;
     }
     Bench& run_on(const char* node) { return order(Order::Kind::run, node); }
     Bench& suspend() { return order(Order::Kind::suspend); }
+    Bench& stop() { return order(Order::Kind::suspend, "", true); }
     Bench& event(const char* node, uint64_t epoch, GuestState state, const char* why = "",
                  int32_t status = 0) {
         GuestEvent e;

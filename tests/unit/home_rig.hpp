@@ -22,7 +22,7 @@ inline std::string text_of(const home::Outputs& out) {
         if (std::holds_alternative<home::Erase>(o)) add("E");
         if (const auto* g = std::get_if<home::ToGuest>(&o))
             add(std::string(to_string(g->command.verb)) + " " + g->peer.node + "." +
-                std::to_string(g->command.epoch.n));
+                std::to_string(g->command.epoch.n) + (g->command.stand ? "/stand" : ""));
         if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
             if (const auto* f = std::get_if<OrderFailed>(&m->message)) add("!" + f->node);
     }

@@ -116,6 +116,33 @@ struct World {
         tell(job);
         return id;
     }
+    // Components of one CPU each, or of `cpus`; those from `required` on are optional.
+    std::vector<JobId> submit_gang(const NodeName& home, int64_t price, uint32_t of,
+                                   int32_t cpus = 1, Nanos work = Nanos::never(),
+                                   uint32_t required = UINT32_MAX,
+                                   const std::function<void(JobReport&)>& with = {}) {
+        std::vector<JobId> ids;
+        for (uint32_t i = 0; i < of; ++i) {
+            const JobId id{home, ++next_id[home]};
+            ids.push_back(id);
+            HomeJob& job = jobs[id];
+            job.report.id = id;
+            job.report.uid = 1000;
+            job.report.user = "u1000";
+            job.report.terms.max_price = Money::units(price);
+            job.report.terms.cpus = cpus;
+            job.report.terms.memory_mb = 100;
+            job.report.submitted = now;
+            job.report.gang = ids[0].text();
+            job.report.component = i;
+            job.report.components = of;
+            job.report.optional = i >= required;
+            job.work = work;
+            if (with) with(job.report);
+            tell(job);
+        }
+        return ids;
+    }
     JobId submit_as(uint32_t uid, const NodeName& home, int64_t price) {
         return submit(home, price, Nanos::never(), 1, 100, {}, uid);
     }
@@ -152,7 +179,9 @@ struct World {
         job.doing = order;
         job.done_at = now + transit;
         if (order.kind == Order::Kind::suspend) {
-            ck_assert(r.phase == JobPhase::running);
+            const bool stands = r.phase == JobPhase::frozen && r.in_place;
+            ck_assert(r.phase == JobPhase::running || (stands && !order.stand));
+            ck_assert(job.immovable.empty() || !stands);
             r.phase = JobPhase::freezing;
             stop_clock(job, now);
             return tell(job);
@@ -179,6 +208,7 @@ struct World {
                           can_take(there, here).has_value(),
                       "%s cannot go on on %s", order.id.text().c_str(), order.node.c_str());
         ck_assert_msg(job.immovable.empty(), "%s is to move, and cannot", order.id.text().c_str());
+        ck_assert_msg(!r.in_place, "%s stands, and is to move", order.id.text().c_str());
         r.phase = r.phase == JobPhase::frozen ? JobPhase::thawing : JobPhase::moving;
         r.to = order.node;
         stop_clock(job, now);
@@ -200,7 +230,7 @@ struct World {
             if (lacks && lacks(order)) r.lacking.push_back(order.node);
             if (r.phase == JobPhase::starting)
                 r.phase = JobPhase::waiting, r.where.clear();
-            else if (r.phase == JobPhase::thawing)
+            else if (r.phase == JobPhase::thawing || r.in_place)
                 r.phase = JobPhase::frozen;
             else
                 r.phase = JobPhase::running, job.run_since = now;
@@ -212,11 +242,12 @@ struct World {
         }
         if (order.kind == Order::Kind::suspend) {
             r.phase = JobPhase::frozen;
-            r.in_place = !job.immovable.empty();
+            r.in_place = !job.immovable.empty() || order.stand;
             if (!r.in_place) ++r.stats.freezes;
             return tell(job);
         }
         if (r.phase == JobPhase::moving) ++r.stats.migrations;
+        r.in_place = false;
         if (r.phase == JobPhase::thawing) ++r.stats.thaws;
         if (r.phase != JobPhase::starting) r.epoch = r.epoch.next();
         r.phase = JobPhase::running;
@@ -284,7 +315,10 @@ struct World {
                 case JobPhase::moving: occupy(r.to); [[fallthrough]];
                 case JobPhase::starting:
                 case JobPhase::running:
-                case JobPhase::freezing: occupy(r.where); break;
+                case JobPhase::freezing:
+                    occupy(r.where);
+                    if (r.in_place) used[r.where].first -= r.terms.cpus;  // it stood
+                    break;
                 case JobPhase::thawing: occupy(r.to); break;
                 case JobPhase::frozen:
                     if (r.in_place) used[r.where].second += r.terms.memory_mb;

@@ -187,10 +187,34 @@ START_TEST(it_goes_on_when_its_files_are_as_they_were_and_the_mark_says_what_was
 }
 END_TEST
 
+START_TEST(what_stands_by_an_order_is_not_written_down_and_goes_back_when_its_node_is_lost) {
+    Bench b = saved();
+    // One that is under way is given up for the stop.
+    ck_assert_text(b.wait(Nanos::from_s(60)).text(), "P keep n1.3");
+    ck_assert_text(b.stop().text(), "kill n1.3 P freeze n2.1/stand");
+    b.in_place("n2", 1, "");
+    ck_assert(b.job().phase == JobPhase::frozen && b.job().in_place);
+    b.event("n1", 3, GuestState::killed);
+    ck_assert_text(b.wait(Nanos::from_s(600)).text(), "");
+    // Its memory is gone with the node: the checkpoint is the job.
+    lost(b, "n2");
+    ck_assert(b.job().phase == JobPhase::frozen && !b.job().in_place);
+    ck_assert_text(b.job().at.node, "n1");
+    ck_assert_uint_eq(b.job().epoch.n, 2);
+    ck_assert(b.reported() && !b.reported()->in_place);
+    // Without one it ends, as one that runs.
+    Bench none;
+    none.running().stop().in_place("n2", 1, "");
+    lost(none, "n2");
+    ck_assert(none.job().phase == JobPhase::finished);
+}
+END_TEST
+
 UNIT_SUITE(checkpoint, a_checkpoint_is_dumped_when_its_place_is_there_and_its_epoch_is_on_disk,
            the_last_checkpoint_stays_until_the_next_is_whole,
            a_checkpoint_under_way_gives_way_to_an_order,
            a_job_whose_node_is_lost_is_its_last_checkpoint_and_that_stays_while_it_runs_elsewhere,
+           what_stands_by_an_order_is_not_written_down_and_goes_back_when_its_node_is_lost,
            a_job_without_a_checkpoint_begins_anew_only_if_its_user_said_so,
            a_job_that_its_own_node_says_is_gone_goes_back_too,
            what_it_wrote_after_its_checkpoint_stays_and_what_it_writes_then_comes_behind_the_mark,

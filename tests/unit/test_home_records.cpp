@@ -235,11 +235,12 @@ START_TEST(how_an_order_is_carried_out_depends_on_where_the_job_is) {
     using How = HomeOrders::How;
     HomeRig rig;
     HomeJob job = HomeRig::waiting();
-    const auto how = [&](const Order& o, bool silent = false) {
-        return HomeOrders::how(job, o, silent);
+    const auto how = [&](const Order& o, bool silent = false, bool by_order = false) {
+        return HomeOrders::how(job, o, silent, by_order);
     };
-    Order suspend;
-    suspend.kind = Order::Kind::suspend;
+    Order suspend, stop;
+    suspend.kind = stop.kind = Order::Kind::suspend;
+    stop.stand = true;
     ck_assert(how(HomeRig::to("n2")) == How::start);
     ck_assert(how(HomeRig::to("n2"), true) == How::refuse);
     ck_assert(how(suspend) == How::as_it_is);
@@ -250,12 +251,15 @@ START_TEST(how_an_order_is_carried_out_depends_on_where_the_job_is) {
     ck_assert(how(HomeRig::to("n3"), true) == How::refuse);
     ck_assert(how(suspend) == How::freeze);
     ck_assert(how(suspend, true) == How::freeze);
+    ck_assert(how(stop) == How::stand);
     job.phase = JobPhase::frozen;
     ck_assert(how(HomeRig::to("n2")) == How::move);
     job.in_place = true;
     ck_assert(how(HomeRig::to("n2")) == How::go_on);
     ck_assert(how(HomeRig::to("n3")) == How::move);
-    ck_assert(how(suspend) == How::as_it_is);
+    ck_assert(how(suspend) == How::as_it_is);  // it cannot be dumped
+    ck_assert(how(suspend, false, true) == How::freeze);
+    ck_assert(how(stop, false, true) == How::as_it_is);
 }
 END_TEST
 

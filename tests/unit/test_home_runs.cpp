@@ -312,7 +312,7 @@ START_TEST(a_freeze_that_failed_lets_the_job_run_on_and_counts_for_its_owner) {
     Run r;
     r.expels.wanted(r.job, r.now);
     (void)r.expels.ripe(r.job, r.now + s(4));
-    r.runs.freeze(r.job, r.turn());
+    r.runs.freeze(r.job, false, r.turn());
     ck_assert_text(r.text(), "P freeze n2.1");
     r.hears(GuestState::running);  // it never arrived
     ck_assert_text(r.text(), "freeze n2.1");

@@ -144,6 +144,25 @@ struct Owner {
 
 }  // namespace
 
+START_TEST(what_an_order_has_stopped_goes_to_disk_before_its_lease_ends) {
+    Host h;
+    h.g = Guest(16, true, {});
+    h.running().step([](Guest& m, guest::Outputs& o) {
+        GuestCommand c;
+        c.id = key.id;
+        c.epoch = key.epoch;
+        c.verb = GuestVerb::freeze;
+        c.or_stand = c.stand = true;
+        m.command("n1", c, o);
+    });
+    ck_assert(h.done(What::stand));
+    h.ended(guest::Stood{});
+    ck_assert(!h.at(55).done(What::undo_dump));
+    ck_assert(h.at(61).done(What::undo_dump));
+    ck_assert(h.ended(guest::DumpUndone{}).done(What::ready_criu));
+}
+END_TEST
+
 START_TEST(a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_when_that_was_sent) {
     Host b;
     b.command(GuestVerb::start);
@@ -364,6 +383,7 @@ END_TEST
 
 UNIT_SUITE(
     lease, a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_when_that_was_sent,
+    what_an_order_has_stopped_goes_to_disk_before_its_lease_ends,
     a_job_that_was_killed_before_it_ran_neither_starts_nor_heartbeats,
     a_job_without_a_lease_or_on_a_machine_that_cannot_stop_it_heartbeats_never_and_starts_at_once,
     a_home_that_asks_for_a_lease_of_next_to_nothing_gets_no_more_than_ten_heartbeats_a_second,

@@ -13,32 +13,11 @@ namespace {
 
 constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
 
-// Components of one CPU each, or of `cpus`; those from `required` on are optional.
 std::vector<JobId> gang(World& w, const NodeName& home, int64_t price, uint32_t of,
                         int32_t cpus = 1, Nanos work = Nanos::never(),
                         uint32_t required = UINT32_MAX,
                         const std::function<void(JobReport&)>& with = {}) {
-    std::vector<JobId> ids;
-    for (uint32_t i = 0; i < of; ++i) {
-        const JobId id{home, ++w.next_id[home]};
-        ids.push_back(id);
-        auto& job = w.jobs[id];
-        job.report.id = id;
-        job.report.uid = 1000;
-        job.report.user = "u1000";
-        job.report.terms.max_price = Money::units(price);
-        job.report.terms.cpus = cpus;
-        job.report.terms.memory_mb = 100;
-        job.report.submitted = w.now;
-        job.report.gang = ids[0].text();
-        job.report.component = i;
-        job.report.components = of;
-        job.report.optional = i >= required;
-        job.work = work;
-        if (with) with(job.report);
-        w.tell(job);
-    }
-    return ids;
+    return w.submit_gang(home, price, of, cpus, work, required, with);
 }
 std::string where(World& w, const std::vector<JobId>& ids) {
     std::string text;

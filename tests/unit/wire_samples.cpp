@@ -224,7 +224,7 @@ return v;
 END SAMPLE(OrderFailed) return {d.id(), d.counter(), d.node_or_none(), d.line()};
 END SAMPLE(Order) const Order::Kind kind = d.any(Order::Kind::run, Order::Kind::give_up);
 return {d.id(),   d.counter(),  kind,     d.node(), d.address(), {d.up_to(money_max.micro)},
-        d.line(), d.bytes(500), d.flag(), d.flag()};
+        d.line(), d.bytes(500), d.flag(), d.flag(), d.flag()};
 END SAMPLE(Ticket) Ticket v{d.id(),
                             d.counter(),
                             d.u32(),
@@ -263,6 +263,7 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.up_to(1 << 30),
                                         static_cast<int32_t>(r.between(1, 65'536)),
                                         static_cast<int32_t>(r.between(1, 64)),
+                                        d.flag(),
                                         d.flag(),
                                         d.node_or_none(),
                                         d.bytes(500),
@@ -445,6 +446,7 @@ END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
                              d.up_to(1 << 30),
                              static_cast<int32_t>(r.between(1, 65'536)),
                              d.any(GuestState::unknown, GuestState::filling),
+                             d.flag(),
                              d.flag(),
                              d.flag(),
                              d.flag(),

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "kernel/base/text.hpp"
+#include "tools/common/job_state.hpp"
 
 namespace souk::tools::mmon {
 namespace {
@@ -58,7 +59,7 @@ const std::vector<Column>& columns_of(Panel panel) {
     static const std::vector<Column> jobs = {
         {"JOB", false, [](const Json& j) { return field(j, "id"); }},
         {"USER", false, [](const Json& j) { return field(j, "user"); }},
-        {"STATE", false, [](const Json& j) { return field(j, "status"); }},
+        {"STATE", false, job_state},
         {"WHERE", false, where_to},
         {"BID", true, [](const Json& j) { return rounded_money(j, "value"); }, "value"},
         {"PRICE", true, [](const Json& j) { return money_or_none(j, "price"); }, "price"},
@@ -295,7 +296,7 @@ std::vector<std::string> detail(const Seen& seen, const std::string& id) {
     for (const Json& j : seen.jobs)
         if (field(j, "where") == id)
             lines.push_back(padded("job " + field(j, "id"), 22, false) + " " + field(j, "user") +
-                            ", " + field(j, "status") + ", pays " + field(j, "price"));
+                            ", " + job_state(j) + ", pays " + field(j, "price"));
     return lines;
 }
 

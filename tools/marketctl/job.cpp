@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <algorithm>
 
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -54,6 +55,7 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
         const bool said = text == field(job, "comment");  // in the row of that
         return {key, field(job[key], "code") + (said ? "" : ": " + text)};
     }
+    if (key == "status") return {key, job_state(job)};
     if (key == "user" && job.contains("uid"))
         return {key, field(job, "user") + " (" + field(job, "uid") + ")"};
     return {key, field(job, key.c_str())};

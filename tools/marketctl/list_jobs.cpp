@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tools/common/entries.hpp"
+#include "tools/common/job_state.hpp"
 #include "tools/common/table.hpp"
 #include "tools/marketctl/views.hpp"
 
@@ -40,7 +41,7 @@ std::vector<std::string> job_row(const Json& job) {
     return {field(job, "id"),
             field(job, "user"),
             called(job),
-            field(job, "status"),
+            job_state(job),
             field(job, "exit"),
             field(job, "value"),
             duration(job, "runtime_s"),
@@ -58,7 +59,7 @@ struct Array {
 
     void add(const Json& job) {
         if (jobs++ == 0) first = job;
-        ++states[field(job, "status")];
+        ++states[job_state(job)];
         run += job.value("runtime_s", 0.0);
         market_run += job.value("market_runtime_s", 0.0);
     }

@@ -19,6 +19,9 @@ Result<std::string> load_text(const Answer& answer) {
     std::string text = "on " + n("node") + " since it came there, as counted by " + n("source") +
                        "\nCPU time:   " + in_ms(load, "run_s") + "; it waited " +
                        in_ms(load, "wait_s") + " for a CPU";
+    if (load.contains("memory_stall_s"))
+        text +=
+            "\nmemory:     it stood still for " + in_ms(load, "memory_stall_s") + " for want of it";
     if (load.contains("trouble")) return text + "\nnothing else is counted: " + n("trouble");
     text += "\nswitches:   " + n("gave_up") + " to wait for something, " + n("preempted") +
             " while it could go on\nprocesses:  " + n("births") + " began, " + n("deaths") +

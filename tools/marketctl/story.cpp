@@ -51,6 +51,7 @@ std::string told(const Json& s) {
     if (s.contains("bytes") && step != "moved") text += ", " + bytes(s, "bytes");
     if (s.contains("components")) text += ", one of " + field(s, "components") + " at one cut";
     if (s.contains("skew_ms")) text += ", stopped within " + milliseconds(s, "skew_ms");
+    if (step == "resumed" && s.contains("total_ms")) text += ", in " + milliseconds(s, "total_ms");
     if (s.contains("why")) text += ": " + field(s, "why");
     if (s.contains("why_code")) text += " [" + field(s, "why_code") + "]";
     if (s.contains("count")) text += " (the last of " + field(s, "count") + ")";

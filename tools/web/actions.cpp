@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tools/common/job_state.hpp"
 #include "tools/web/tables.hpp"
 
 namespace souk::tools::web {
@@ -78,7 +79,7 @@ Html action_question(const Action& action, const Json& job, const std::string& f
     Html h;
     h.markup("<h1>").markup(action.name).markup(" job ").text(id).markup("?</h1><p>");
     if (name != "-" && !name.empty()) h.text(name).markup(": ");
-    h.text(field(job, "status")).markup("; ").text(field(job, "user")).markup(". ");
+    h.text(job_state(job)).markup("; ").text(field(job, "user")).markup(". ");
     h.markup(action.question).markup("</p><form method=\"post\" action=\"/job/");
     h.in_address(id).markup("/").markup(action.verb).markup("\">");
     hidden_key(h, form_key);

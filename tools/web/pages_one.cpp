@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The page of a job, and that of a node.
+#include "tools/common/job_state.hpp"
 #include "tools/web/pages.hpp"
 #include "tools/web/pictures.hpp"
 #include "tools/web/tables.hpp"
@@ -69,7 +70,7 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
     Html h;
     h.markup("<h1>Job ").text(field(one, "id")).markup("</h1>").add(orders);
     Facts facts;
-    facts.add("State", field(one, "status")).add("User", field(one, "user"));
+    facts.add("State", job_state(one)).add("User", field(one, "user"));
     if (!one.contains("submitted_unix_s")) {
         h.add(facts.take());
         h.markup(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/web/tables.hpp"
 
+#include "tools/common/job_state.hpp"
+
 namespace souk::tools::web {
 namespace {
 
@@ -27,7 +29,7 @@ void places(Html& h, const Json& j) {
 void state(Html& h, const Json& j) {
     const std::string text = field(j, "status");
     h.markup("<span class=\"state ").text(text.substr(0, text.find_first_of(" ,"))).markup("\">");
-    h.text(node_state(j)).markup("</span>");
+    h.text(j.contains("id") ? job_state(j) : node_state(j)).markup("</span>");
 }
 
 Column job_column() {

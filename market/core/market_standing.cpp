@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Market: suspended jobs that stand in memory first (standing.hpp). See market.hpp.
+//
+// A job that loses its place by a bid, or by a turn of proportional_share, is told to stop where it
+// is, if the memory of all that have places there, and of all that stand there, fits into what the
+// node offers. For the solver it is a frozen job like any other, whose memory is free: what wins
+// that memory waits until enough of those that stand have gone to disk. What stands and wins a
+// place elsewhere goes to disk first, too (place_one). Its memory is on its node's account (claim)
+// all the while.
+#include <algorithm>
+#include <utility>
+
+#include "market/core/market.hpp"
+
+namespace souk::market {
+
+namespace {
+
+// How long a write of its memory takes, at the rate that a horizon reckons with.
+Nanos write_of(const Job& job, int64_t bytes_per_s) {
+    const JobReport& r = job.record.report;
+    const int64_t bytes =
+        r.stats.image_bytes > 0 ? r.stats.image_bytes : r.terms.memory_mb * 1'000'000;
+    const int64_t rate = std::max<int64_t>(1, bytes_per_s);
+    constexpr int64_t ms_per_s = 1'000;
+    return Nanos::from_ms(bytes / rate * ms_per_s + bytes % rate * ms_per_s / rate);
+}
+
+}  // namespace
+
+// Its owner has left the market: what stands there leaves.
+bool Market::is_closed(const Node& node) {
+    return node.connected && !Places::usable(node) && !Places::keeps_guests(node);
+}
+
+// Of those that stand on the node, who has no place there and may go to disk now. (The memory of
+// who cannot is taken off what the node has: rooted_mb.)
+std::vector<StandingJobs::One> Market::standing_on(const Node& node) const {
+    std::vector<StandingJobs::One> all;
+    for (const auto& [id, job] : node.jobs)
+        if (Places::stands(*job) && !Places::stands_fast(*job) && !job->record.cancel &&
+            job->record.report.where == node.id() && !in_transit(*job) && target_of(*job) != &node)
+            all.push_back({job->key.n, job->bid, standing_.since(job->key.n),
+                           job->record.report.terms.memory_mb});
+    return all;
+}
+
+// What is missing there of the memory for all who have places, or stand, or are being told to.
+int64_t Market::missing_mb(const Node& node) const {
+    int64_t need = 0;
+    for (const JobKey key : solver_.guests(node.key))
+        if (const auto spec = solver_.job(key)) need += spec->memory_mb;
+    for (const StandingJobs::One& one : standing_on(node)) need += one.memory_mb;
+    for (const auto& [id, job] : node.jobs) {
+        const auto& order = job->record.order;
+        const bool stops = order && order->stand && job->record.report.where == node.id();
+        if (stops) need += job->record.report.terms.memory_mb;
+    }
+    return need - (Places::memory_of(node) - node.rooted_mb);
+}
+
+// Whether a job that is to be suspended only stops, and keeps its memory; and for how long.
+bool Market::stands_first(Job& job, Nanos now) {
+    const JobReport& r = job.record.report;
+    const Nanos most = solver_.options().stand_max;
+    const Node* const at = find_node(r.where);
+    const auto spec = solver_.job(job.key);
+    const bool by_bid = spec && spec->pin == Pin::free;
+    if (most.ns <= 0 || !by_bid || of_gang(job) || !at || !Places::usable(*at) ||
+        !r.cannot_move.empty() || r.terms.memory_mb <= 0)
+        return false;
+    const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
+    standing_.suspended(job.key.n, now, write);
+    job.stands_for = std::min(most, standing_.patience(write));
+    if (job.stands_for.ns <= 0) return false;
+    if (missing_mb(*at) + r.terms.memory_mb <= 0) return true;
+    standing_.forget(job.key.n);  // for how long is not what that depends on
+    return false;
+}
+
+// After a report: since when it stands, as far as this life of the market knows.
+void Market::note_standing(Job& job, Nanos now) {
+    if (!Places::stands(job)) {
+        job.stands_until = Nanos::never();
+        job.stood_enough = false;
+        // its suspension has come to nothing
+        if (job.phase() == JobPhase::running && !in_transit(job)) standing_.forget(job.key.n);
+        return;
+    }
+    const Nanos most = solver_.options().stand_max;
+    if (!standing_.knows(job.key.n)) {  // of an earlier life, or a place that it has not come to
+        const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
+        standing_.suspended(job.key.n, now, write);
+        job.stands_for = std::min(most, standing_.patience(write));
+    }
+    if (job.stands_until != Nanos::never()) return;
+    job.stands_until = now + std::clamp(job.stands_for, Nanos{}, std::max(Nanos{}, most));
+}
+
+// Less than before is set: that holds for those that stand already.
+void Market::bound_standing() {
+    for (auto& [id, job] : book_.jobs()) {
+        if (job.stands_until == Nanos::never()) continue;
+        job.stands_until =
+            std::min(job.stands_until, standing_.since(job.key.n) + solver_.options().stand_max);
+        set_alarm(job);
+    }
+}
+
+// It is one of those that go, as its node offers less memory than before.
+bool Market::has_no_room(const Job& job, const Node& at) const {
+    int64_t missing = at.used_mb - at.record.report.memory_mb;
+    for (const auto& [id, one] : at.jobs) {
+        const JobReport& r = one->record.report;
+        const bool goes = r.in_place && r.where == at.id() && in_transit(*one);
+        if (goes && Orders::heading_for(*one).empty()) missing -= r.terms.memory_mb;
+    }
+    if (missing <= 0) return false;
+    const std::vector<uint64_t> all = StandingJobs::who_goes(standing_on(at), missing);
+    return std::find(all.begin(), all.end(), job.key.n) != all.end();
+}
+
+// It stands and has no place: why it goes to disk now. Empty: it stands on.
+Reason Market::why_to_disk(const Job& job) const {
+    if (!Places::stands(job)) return {};
+    const JobRecord& r = job.record;
+    const Node* const at = find_node(r.report.where);
+    if (!at || !at->connected || Places::stands_fast(job)) return {};
+    if (r.hold == Hold::frozen || (job.once && job.once->empty()))
+        return ReasonCode::frozen_by_hand;
+    if (is_closed(*at)) return Reason(ReasonCode::provider_gone).with(Figure::node, at->id());
+    if (has_no_room(job, *at)) return Reason(ReasonCode::memory_less).with(Figure::node, at->id());
+    if (!job.stood_enough) return {};
+    return Reason(ReasonCode::stood_enough).with(Figure::node, at->id());
+}
+
+// Of those that stand there, so many go to disk that all who have places fit.
+void Market::make_room(const Job& blocked, const Node& node, Nanos now, Outputs& out) {
+    std::vector<StandingJobs::One> standing = standing_on(node);
+    if (standing.empty()) return;
+    for (const uint64_t key : StandingJobs::who_goes(std::move(standing), missing_mb(node))) {
+        Job* const job = book_.job_of(JobKey{key});
+        if (!job) continue;
+        standing_.wanted(key, now);
+        issue(*job, Order::Kind::suspend, {},
+              Reason(ReasonCode::memory_wanted)
+                  .with(Figure::node, node.id())
+                  .with(Figure::job, blocked.id().text()),
+              now, out);
+    }
+}
+
+}  // namespace souk::market
