@@ -103,6 +103,7 @@ void Allocator::unseat(uint32_t j) {
         open(machine, rank);
     } else {
         gang_of(j).clean = false;
+        note_waiting(gang_of(j), true);
         open(machine, rank.is_top() ? rank : last_required(gang_of(j)));
     }
     touch(j);
@@ -358,6 +359,7 @@ void Allocator::solve(Nanos now) {
         }
         run();
     }
+    make_room();
     settle();
     emit(now);
 }

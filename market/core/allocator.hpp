@@ -36,7 +36,8 @@
 //  - moves_max N: at most N voluntary moves in any window W. Displaced jobs use up the same tokens
 //    but are not refused.
 //
-// Gangs (jobs of several components that run together, or not at all): allocator_gangs.cpp.
+// Gangs (jobs of several components that run together, or not at all): allocator_gangs.cpp, and
+// allocator_room.cpp for moves of others that make room for them.
 //
 // Incremental: what happened is kept as dirty jobs and opened machines (more room than before, for
 // jobs after a cursor). solve() takes them up in rank order; every job not taken up would have
@@ -47,7 +48,7 @@
 // whatever algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on
 // average, up to 10,000, about 0.5 us each). Who would rather move less sets a horizon, a minimum
 // stay or moves_max, and accepts the envy stated above.
-// Long: one class, which its seven files share.
+// Long: one class, which its nine files share.
 #pragma once
 
 #include <deque>
@@ -361,6 +362,13 @@ class Allocator {
     void reconsider_unlike(const Machine& m, const Rank& cursor);
     bool without_gang(uint32_t j);
 
+    // allocator_room.cpp: moves of others that make room for a gang
+    struct RoomSearch;
+    void make_room();
+    bool fits_in_sum(const Gang& g, const GangTurn& turn);
+    void note_waiting(const Gang& g, bool waits);
+    void carry_out(Gang& g, const RoomSearch& found);
+
     // allocator_files.cpp: what it costs to be away from one's files
     struct Stay;
     Stay stay_at(uint32_t j, const Machine& m) const;
@@ -424,6 +432,8 @@ class Allocator {
     std::vector<Gang> gangs_;
     std::vector<uint32_t> free_gangs_;
     std::map<uint64_t, uint32_t> gang_keys_;  // by the first key
+    // All that have no place are among them, also those whose turn a pass has not come to.
+    std::set<std::pair<Rank, uint32_t>> waiting_gangs_;
     Chunks<Job> jobs_;
     Chunks<JobDetails> details_;
     Chunks<Machine> machines_;

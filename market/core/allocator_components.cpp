@@ -62,6 +62,7 @@ void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size
     gangs_[index].last = first.n + components.size() - 1;
     gangs_[index].rank = Rank::of(components[0].value, components[0].arrival, first);
     gang_keys_[first.n] = index;
+    note_waiting(gangs_[index], true);
     for (size_t i = 0; i < components.size(); ++i) {
         const uint32_t j = new_job();
         jobs_[j].component = true;
@@ -84,6 +85,7 @@ void Allocator::leave_gang(uint32_t j) {
     dirty_.insert(dirty_.end(), g.optional.begin(), g.optional.end());
     if (!g.required.empty() || !g.optional.empty()) return;
     gang_keys_.erase(g.first);
+    note_waiting(g, false);
     g = Gang{};
     free_gangs_.push_back(index);
 }
@@ -98,7 +100,9 @@ void Allocator::change_gang_value(Gang& g, Money value) {
         slots.push_back(job.slot);
         detach(j);
     }
+    note_waiting(g, false);
     g.rank.first = -value.micro;
+    note_waiting(g, true);
     for (size_t i = 0; i < all.size(); ++i) {
         Job& job = jobs_[all[i]];
         job.value = value;

@@ -27,31 +27,9 @@
 #include <set>
 
 #include "kernel/base/check.hpp"
-#include "market/core/allocator.hpp"
+#include "market/core/allocator_turn.hpp"
 
 namespace souk::market {
-
-// How things stand for a gang when its turn comes.
-struct Allocator::GangTurn {
-    bool able = true;             // no required component is pinned where it does not run
-    std::vector<uint32_t> free;   // the required components that are not pinned
-    std::vector<uint32_t> stays;  // where each of these may stay, or none
-    bool all_stay = true;         // each of them
-    int32_t cap = speed_max;      // of the pinned ones
-    int32_t slowest = speed_max;  // of those that may stay, and of the pinned ones
-    std::vector<ProviderKey> barred;
-    std::vector<uint32_t> machines;         // that the packing was offered, in its order
-    std::map<uint32_t, uint32_t> siblings;  // by machine: required components that are not `free`
-
-    std::vector<GangPacking::Need> needs(const Chunks<Job>& jobs,
-                                         const Chunks<JobDetails>& details) const {
-        std::vector<GangPacking::Need> all;
-        all.reserve(free.size());
-        for (const uint32_t j : free)
-            all.push_back({jobs[j].cpus, jobs[j].memory_mb, details[j].only.n});
-        return all;
-    }
-};
 
 // What those of this rank and before it leave, of what a job may displace.
 Allocator::Room Allocator::room_at(const Machine& m, const Rank& rank) const {
@@ -198,6 +176,7 @@ void Allocator::process_gang(Gang& g) {
         if (stays && class_of(speed, Money{}) >= below) speed = 0;
     }
     const bool placed = stays || speed > 0;
+    note_waiting(g, !placed);
     if (!placed)
         release_gang(g, turn);
     else if (speed > 0)

@@ -295,6 +295,55 @@ START_TEST(unlike_components_change_places_when_that_makes_the_gang_faster) {
 }
 END_TEST
 
+// Two machines of four CPUs with a job of two each, and a gang that needs four on one.
+Solver apart(const SolverOptions& options) {
+    Solver s;
+    ck_assert(s.set_options(options).has_value());
+    ProviderSpec m;
+    m.cpus = 4;
+    JobSpec one;
+    one.value = Money::units(9);
+    one.cpus = 2;
+    one.memory_mb = 1;
+    m.memory_mb = 100;
+    for (uint64_t p = 1; p <= 2; ++p) s.add_provider(ProviderKey{p}, m);
+    for (uint64_t j = 1; j <= 4; ++j) s.add_job(JobKey{j}, one);
+    s.solve(Nanos::from_s(1));
+    for (const uint64_t p : {1, 2}) s.remove_job(s.guests(ProviderKey{p}).front());
+    s.solve(Nanos::from_s(2));
+    std::vector<JobSpec> gang(1, one);
+    gang[0].value = Money::units(1);
+    gang[0].cpus = 4;
+    ck_assert(s.add_gang(JobKey{50}, gang, 1).has_value());
+    return s;
+}
+
+START_TEST(others_move_so_that_a_gang_has_room_and_not_beyond_what_limits_allow) {
+    SolverOptions plain;
+    Solver s = apart(plain);
+    const auto changes = s.solve(Nanos::from_s(3));
+    ck_assert_uint_eq(changes.size(), 2);  // a move before the start, and why
+    ck_assert(changes[0].kind == ChangeKind::move && changes[1].kind == ChangeKind::start);
+    ck_assert(changes[0].cause == market::Cause::displaced && changes[0].other == JobKey{50});
+    ck_assert(s.gang(JobKey{50})->speed > 0 && s.solve(Nanos::from_s(4)).empty());
+
+    SolverOptions stays = plain;  // who was just placed is not moved
+    stays.min_stay = Nanos::from_s(60);
+    Solver held = apart(stays);
+    ck_assert(held.solve(Nanos::from_s(3)).empty());
+    ck_assert(held.solve(Nanos::from_s(70)).size() == 2 && held.gang(JobKey{50})->speed > 0);
+
+    SolverOptions dear = plain;  // a move costs more than the gang gains in this time
+    dear.horizon = Nanos::from_s(10);
+    dear.byte_cost_per_gb = Money::units(1'000'000);
+    Solver waits = apart(dear);
+    ck_assert(waits.solve(Nanos::from_s(3)).empty());
+    dear.byte_cost_per_gb = {};
+    ck_assert(waits.set_options(dear).has_value());
+    ck_assert_uint_eq(waits.solve(Nanos::from_s(4)).size(), 2);
+}
+END_TEST
+
 START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not) {
     Rng rng(22);
     int asked = 0;
@@ -314,7 +363,8 @@ START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_do
             two[1].cpus = static_cast<int32_t>(rng.between(1, 2));
             ck_assert(s.add_gang(JobKey{j}, two, 2).has_value());
         }
-        s.solve(Nanos::from_s(1));
+        // until nobody moves any more to make room for others
+        while (!s.solve(Nanos::from_s(1)).empty()) continue;
         for (uint64_t j = 1; j <= 8; j += 2) {
             const auto bid = s.winning_bid(JobKey{j});
             ck_assert(!bid || !s.gang(JobKey{j})->speed);
@@ -324,8 +374,13 @@ START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_do
                 if (bid->micro < less) continue;
                 Solver copy = s.copy();
                 ck_assert(copy.change_value(JobKey{j + 1}, Money{bid->micro - less}));
-                copy.solve(Nanos::from_s(2));
-                ck_assert_msg((copy.gang(JobKey{j})->speed > 0) == (less == 0), "market %d", n);
+                const auto changes = copy.solve(Nanos::from_s(2));
+                const bool others_moved =
+                    std::any_of(changes.begin(), changes.end(), [](const Change& c) {
+                        return c.kind == ChangeKind::move && c.cause == market::Cause::displaced;
+                    });
+                const bool runs = copy.gang(JobKey{j})->speed > 0;
+                ck_assert_msg(less == 0 ? runs : !runs || others_moved, "market %d", n);
             }
         }
     }
@@ -341,6 +396,7 @@ UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later,
                 with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing,
                 unlike_components_change_places_when_that_makes_the_gang_faster,
+                others_move_so_that_a_gang_has_room_and_not_beyond_what_limits_allow,
                 what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not);
 
 }  // namespace souk::unit
