@@ -2,8 +2,6 @@
 #include "checkpoint/core_image.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -36,27 +34,6 @@ Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>
         TRY_ASSIGN(const Credentials real, parse_status(status->second));
         if (core.credentials != real || !core.has_credentials)
             return fail(name + ": the credentials in the image are not those of the process");
-    }
-    return {};
-}
-
-rlimit bounded(int resource, const rlimit& wish, uint64_t most) {
-    if (resource == RLIMIT_CORE && most == no_core_bytes) return {no_core_bytes, no_core_bytes};
-    return {std::min<rlim_t>(wish.rlim_cur, most), std::min<rlim_t>(wish.rlim_max, most)};
-}
-
-Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
-    for (const auto& [resource, most] : limits_max) {
-        rlimit now{};
-        const auto which = static_cast<__rlimit_resource>(resource);
-        const std::string what =
-            "limit " + std::to_string(resource) + " of process " + std::to_string(pid);
-        if (::prlimit(pid, which, nullptr, &now) != 0) return fail_errno("read " + what, errno);
-        const rlimit may = bounded(resource, now, most);
-        if (may.rlim_cur == now.rlim_cur && may.rlim_max == now.rlim_max) continue;
-        // Where this daemon may not raise a limit of 0 to that, it stays.
-        if (::prlimit(pid, which, &may, nullptr) != 0 && now.rlim_max > may.rlim_max)
-            return fail_errno("lower " + what, errno);
     }
     return {};
 }

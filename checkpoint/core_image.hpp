@@ -9,7 +9,6 @@
 // stands twice is refused: CRIU's reader and this one might take different ones.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <array>
@@ -21,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/criu.hpp"
+#include "checkpoint/launch.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk {
@@ -74,13 +73,5 @@ Status fits_ghost(uint32_t mode);
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max);
 // As the kernel has it for the frozen processes. `pids` as of pids_inside.
 Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>& pids);
-
-// Of RLIMIT_CORE: 0 keeps the kernel from writing a file, and not from giving a core to a program
-// that collects them (core_pattern); 1 does both.
-inline constexpr uint64_t no_core_bytes = 1;
-// What is left of a limit where no more than `most` is allowed. Pure.
-rlimit bounded(int resource, const rlimit& wish, uint64_t most);
-// No limit of the process above these, by RLIMIT_...: a job may come from a node that allows more.
-Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max);
 
 }  // namespace souk

@@ -78,7 +78,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
         ::close(pair[1]);
     }
     TRY_ASSIGN(s.images_, duplicate(how.images));
-    TRY_ASSIGN(s.run_, how.capsule->open_inside("/run", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(s.run_, how.capsule->directory(CapsuleDirectory::run));
     if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {
         if (!create_file(s.run_.get(), facts_name, tool.kernel_facts, O_EXCL))
             ::unlinkat(s.run_.get(), facts_name, 0);  // no cache then
@@ -150,7 +150,8 @@ Status CriuSession::dump(const DumpOptions& options) {
 Status CriuSession::restore(const RestoreOptions& options) {
     MUST(phase_ == CriuPhase::ready && options.keys.size() == ends_);
     // What cannot be loaded into CRIU is left out without a word, and paths would be root's to use.
-    if (needs_preload_ && !has_criu_preload(pidfd_.pid()))
+    if (needs_preload_ &&
+        !has_criu_preload(tool_->open({pidfd_.pid()}, ProcessFile::maps)[0].get()))
         return fail("CRIU runs without what lets it act as the job's user (criu_preload.so)");
     log_name_ = "restore.log";
     std::string images = "/proc/self/fd/" + std::to_string(images_fd);

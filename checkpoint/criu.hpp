@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "checkpoint/launch.hpp"
+#include "checkpoint/reach.hpp"
 #include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/base/result.hpp"
@@ -46,6 +47,7 @@ struct CriuTool {
     uint32_t deleted_bytes_max = 64U << 20;
     // Who starts it; nobody: this process does.
     std::function<Result<Pidfd>(const CriuLaunch&)> launch{};
+    OpenProcessFiles open = open_process_files;
 };
 // CRIU in the private prefix, else the system's ("/": that at once). Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = criu_root());
@@ -155,8 +157,8 @@ class CriuSession {
     bool needs_preload_ = false;
 };
 
-// Whether that CRIU has loaded what it was given.
-bool has_criu_preload(pid_t criu);
+// Whether that CRIU has loaded what it was given; of its /proc/PID/maps.
+bool has_criu_preload(int maps);
 
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
 // characters. Pure.
@@ -176,10 +178,6 @@ bool criu_trouble_passes(std::string_view error);
 // its first expiry to 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto,
 // images/timerfd.proto.
 Result<int> arm_expired_timerfds(int images);
-// Of a restore whose CRIU is gone: whether every thread of these processes (numbers as seen here)
-// stands in the code that CRIU restores with, and waits for CRIU there: then nothing of the job has
-// run, and nothing of it will.
-bool wait_for_criu(const std::vector<pid_t>& pids);
 // Whether what was dumped holds locks of files.
 bool image_has_locks(int images);
 // Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such

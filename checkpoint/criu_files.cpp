@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What we read and change in CRIU's own files.
-#include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -30,38 +28,7 @@ bool expired_timer(std::string_view entry, size_t base, size_t& where) {
     return f.good;
 }
 
-// CRIU's restorer waits in futex(2), in a mapping that is anonymous, private, writable and
-// executable.
-bool thread_waits_for_criu(const std::string& proc) {
-    const auto call = read_file(AT_FDCWD, proc + "/syscall");
-    const auto maps = read_file(AT_FDCWD, proc + "/maps", 16 << 20);
-    long number = 0;
-    unsigned long at = 0, start = 0, end = 0, inode = 0;
-    if (!call || !maps ||
-        std::sscanf(call->c_str(), "%ld %*s %*s %*s %*s %*s %*s %*s %lx", &number, &at) != 2)
-        return false;
-    if (number != SYS_futex) return false;
-    for (size_t line = 0; line < maps->size(); line = maps->find('\n', line) + 1) {
-        char rights[5] = {};
-        if (std::sscanf(maps->c_str() + line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights,
-                        &inode) != 4)
-            return false;
-        if (at >= start && at < end) return std::string_view(rights) == "rwxp" && inode == 0;
-    }
-    return false;
-}
 }  // namespace
-
-bool wait_for_criu(const std::vector<pid_t>& pids) {
-    for (const pid_t pid : pids) {
-        const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
-        const auto threads = list_dir(AT_FDCWD, tasks);
-        if (!threads) return false;
-        for (const std::string& thread : *threads)
-            if (!thread_waits_for_criu(tasks + "/" + thread)) return false;
-    }
-    return !pids.empty();
-}
 
 Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
     constexpr uint32_t files_magic = 0x56303138;

@@ -2,8 +2,6 @@
 #include "checkpoint/expected_files.hpp"
 
 #include <fcntl.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <set>
@@ -18,7 +16,6 @@ namespace {
 constexpr std::string_view top = SOUK_FILES_ROOT;
 constexpr std::string_view deleted = " (deleted)";
 constexpr size_t list_bytes_max = 1 << 20;  // agentd/files/expected.hpp
-constexpr size_t maps_bytes_max = 16 << 20;
 
 class List {
   public:
@@ -43,40 +40,17 @@ class List {
     std::set<std::string> mapped_;
 };
 
-void add_open(const std::string& proc, List& list) {
-    const auto fds = list_dir(AT_FDCWD, proc + "fd");
-    if (!fds) return;
-    char path[PATH_MAX];
-    for (const std::string& fd : *fds) {
-        const ssize_t length = ::readlink((proc + "fd/" + fd).c_str(), path, sizeof path);
-        if (length <= 0 || !std::string_view(path, static_cast<size_t>(length)).starts_with(top))
-            continue;
-        unsigned flags = 0;
-        const auto info = read_file(AT_FDCWD, proc + "fdinfo/" + fd);
-        if (info && std::sscanf(info->c_str(), "pos: %*d flags: %o", &flags) == 1)
-            list.add({path, static_cast<size_t>(length)}, flags);
-    }
-}
-
-void add_mapped(const std::string& proc, List& list) {
-    const auto table = read_file(AT_FDCWD, proc + "maps", maps_bytes_max);
-    if (!table) return;
-    for (size_t at = 0; at < table->size();) {
-        const size_t end = std::min(table->find('\n', at), table->size());
-        const std::string_view line(table->data() + at, end - at);
-        at = end + 1;
-        if (const size_t path = line.find(top); path != line.npos) list.add_once(line.substr(path));
-    }
-}
-
 }  // namespace
 
-std::string expected_files(const std::vector<pid_t>& pids) {
+std::string expected_files(const PidsInside& pids, const LookAt& look) {
+    const auto seen = look(pids, {.infos = true, .maps = true});
+    if (!seen) return {};
     List list;
-    for (const pid_t pid : pids) {
-        const std::string proc = "/proc/" + std::to_string(pid) + "/";
-        add_open(proc, list);
-        add_mapped(proc, list);
+    for (const SeenProcess& process : *seen) {
+        for (const SeenFile& f : process.files) list.add(f.target, f.flags);
+        for (const MappedRange& range : mapped_ranges(process.maps))
+            if (const size_t path = range.file.find(top); path != range.file.npos)
+                list.add_once(range.file.substr(path));
     }
     return std::move(list).text();
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FrozenMemory: reads the memory of processes that stand frozen, by their pids inside their
-// capsule, and leaves it as it is. process_vm_readv(2) pins the pages, for which the kernel first
+// capsule, and leaves it as it is. By /proc/PID/mem, which is opened once by who may: to read by
+// process_vm_readv(2) each call needs the right, and pins the pages, for which the kernel first
 // makes a copy of what several processes share copy-on-write, or KSM has merged
-// (FAULT_FLAG_UNSHARE, from Linux 5.19 on): the job would grow. /proc/PID/mem does not, at half the
-// speed. So of a job that may share memory, what no other process maps is read the one way, the
-// rest the other.
+// (FAULT_FLAG_UNSHARE, from Linux 5.19 on): the job would grow. It is as much as a quarter slower.
 //
 // Owner: whoever takes pages out of a job (PageSource, PageFileWriter). What fails: a process that
 // is gone (ESRCH).
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/pages.hpp"
+#include "checkpoint/reach.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -28,23 +28,16 @@ std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids);
 
 class FrozenMemory {
   public:
-    // `pids` as of pids_inside. Error: the process of a range is not among them.
+    // `pids` as of pids_inside. Error: the process of a range is not among them, or has ended.
     static Result<FrozenMemory> open(const std::vector<PageRange>& ranges,
-                                     const std::map<pid_t, pid_t>& pids);
+                                     const std::map<pid_t, pid_t>& pids,
+                                     const OpenProcessFiles& open = open_process_files);
     bool has(pid_t pid) const { return processes_.contains(pid); }
     // All pages of the range into `to`.
-    Status read(const PageRange& range, char* to);
+    Status read(const PageRange& range, char* to) const;
 
   private:
-    struct Process {
-        pid_t pid = 0;  // here
-        bool may_share = false;
-        Fd memory;   // /proc/PID/mem, opened when needed
-        Fd pagemap;  // the same, if it may share
-    };
-    static Result<uint64_t> exclusive_pages(Process& process, uint64_t from, uint64_t pages,
-                                            bool& exclusive);
-    std::map<pid_t, Process> processes_;  // by pid inside
+    std::map<pid_t, Fd> processes_;  // by pid inside
 };
 
 }  // namespace souk

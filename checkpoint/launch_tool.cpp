@@ -51,8 +51,8 @@ std::string criu_user_words(const CriuUser& user) {
     return words;
 }
 
-bool has_criu_preload(pid_t criu) {
-    const auto maps = read_file(AT_FDCWD, "/proc/" + std::to_string(criu) + "/maps", 16 << 20);
+bool has_criu_preload(int maps_file) {
+    const auto maps = read_whole(maps_file, "what CRIU has mapped", 16 << 20);
     return maps && maps->find(std::string("/memfd:") + preload_name) != std::string::npos;
 }
 

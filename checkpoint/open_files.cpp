@@ -20,7 +20,7 @@
 
 namespace souk {
 namespace {
-constexpr size_t record_bytes_max = 64 << 20, maps_bytes_max = 64 << 20;
+constexpr size_t record_bytes_max = 64 << 20;
 constexpr std::string_view header = "souk-files 1";
 constexpr size_t strings_each = 11;
 constexpr const char* map_place = "map";
@@ -82,47 +82,16 @@ class Outside {
     std::optional<std::set<std::string>> devices_;
 };
 
-struct MappedRange {
-    std::string name;       // in /proc/PID/map_files
-    std::string_view file;  // device, inode and path
-};
-
-// Nothing: the mapping has no file. Format: proc_pid_maps(5), where addresses have leading zeros,
-// which the names in map_files have not.
-std::optional<MappedRange> range_of_mapping(std::string_view line) {
-    const auto word = [&line] {
-        const size_t to = std::min(line.find(' '), line.size());
-        const std::string_view w = line.substr(0, to);
-        line.remove_prefix(std::min(to + 1, line.size()));
-        return w;
-    };
-    const std::string_view range = word();
-    (void)word();  // what it may be used for
-    (void)word();  // where it begins in its file
-    const std::string_view file = line, device = word(), inode = word();
-    const size_t dash = range.find('-');
-    if (dash == range.npos || device.empty() || inode.empty() || inode == "0") return std::nullopt;
-    const auto plain = [](std::string_view number) {
-        number.remove_prefix(std::min(number.find_first_not_of('0'), number.size()));
-        return std::string(number.empty() ? "0" : number);
-    };
-    return MappedRange{plain(range.substr(0, dash)) + "-" + plain(range.substr(dash + 1)), file};
-}
-
 // At its home a job with its home's files has the node's own tree. Its root; nothing: the job's
 // root is served, or is the node's.
-std::optional<HomeInode> root_of_tree(const std::string& proc,
+std::optional<HomeInode> root_of_tree(const SeenProcess& process,
                                       const std::map<uint64_t, Mount>& mounts) {
-    char path[PATH_MAX];
-    const std::string link = proc + "root";
-    const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
-    struct statx st {};
-    if (length <= 0 || std::string_view(path, static_cast<size_t>(length)) != SOUK_FILES_ROOT ||
-        ::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_INO | STATX_MNT_ID, &st) != 0)
+    const auto root = std::ranges::find(process.files, "root", &SeenFile::place);
+    if (root == process.files.end() || !root->known || root->target != SOUK_FILES_ROOT)
         return std::nullopt;
-    const auto mount = mounts.find(st.stx_mnt_id);
+    const auto mount = mounts.find(root->mount);
     if (mount == mounts.end() || mount->second.type == home_type) return std::nullopt;
-    return HomeInode{makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
+    return HomeInode{root->device, root->inode};
 }
 
 bool is_of_machine(std::string_view point, const std::vector<std::string>& laid) {
@@ -132,37 +101,29 @@ bool is_of_machine(std::string_view point, const std::vector<std::string>& laid)
     return std::ranges::any_of(of_machine, is_below) || std::ranges::any_of(laid, is_below);
 }
 
-// What the look of one process needs of all.
-struct Looker {
-    pid_t pid;         // inside
-    std::string proc;  // "/proc/PID/"
+// What the files of one process need of all.
+struct Sorter {
+    pid_t pid;  // inside
     const std::map<uint64_t, Mount>& mounts;
     Outside& outside;
     std::optional<HomeInode> tree;  // root_of_tree
     const std::vector<std::string>& laid;
     std::vector<OpenFile>& files;
 
-    void look(const std::string& name, std::string place) const {
-        char path[PATH_MAX];
-        const std::string link = proc + name;
-        const ssize_t length = ::readlink(link.c_str(), path, sizeof path);
-        if (length <= 0 || path[0] != '/') return;  // a pipe, a socket, an anonymous inode
-        struct statx st {};
-        if (::statx(AT_FDCWD, link.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID,
-                    &st) != 0 ||
-            st.stx_nlink == 0)
-            return;
+    void add(const SeenFile& seen) const {
+        // a pipe, a socket, an anonymous inode; a deleted file
+        if (!seen.known || seen.links == 0) return;
         OpenFile f;
         f.pid = pid;
-        f.place = std::move(place);
-        f.path.assign(path, static_cast<size_t>(length));
-        f.device = makedev(st.stx_dev_major, st.stx_dev_minor);
-        f.inode = st.stx_ino;
-        f.kind = st.stx_mode & S_IFMT;
+        f.place = seen.place;
+        f.path = seen.target;
+        f.device = seen.device;
+        f.inode = seen.inode;
+        f.kind = seen.mode & S_IFMT;
         const bool device = f.kind == S_IFCHR || f.kind == S_IFBLK;
-        if (device) f.rdev = makedev(st.stx_rdev_major, st.stx_rdev_minor);
-        const auto mount = mounts.find(st.stx_mnt_id);
-        if ((st.stx_mask & STATX_MNT_ID) != 0 && mount != mounts.end()) {
+        if (device) f.rdev = seen.rdev;
+        const auto mount = mounts.find(seen.mount);
+        if (seen.mount != 0 && mount != mounts.end()) {
             f.type = mount->second.type;
             f.source = mount->second.source;
             // of a device its number counts
@@ -177,22 +138,6 @@ struct Looker {
         for (const char* of_the_kernel : {"proc", "sysfs", "devpts", "cgroup", "cgroup2", "mqueue"})
             if (f.type == of_the_kernel) return;
         files.push_back(std::move(f));
-    }
-
-    // A file is often mapped in several pieces, as a library is: one look is enough. A mapping is
-    // not named by its address: neighbours may have become one.
-    void look_at_maps() const {
-        const auto table = read_file(AT_FDCWD, proc + "maps", maps_bytes_max);
-        if (!table) return;
-        std::set<std::string_view> seen;  // device, inode and path
-        for (size_t at = 0; at < table->size();) {
-            const size_t end = std::min(table->find('\n', at), table->size());
-            const std::string_view line(table->data() + at, end - at);
-            at = end + 1;
-            const auto range = range_of_mapping(line);
-            if (range && seen.insert(range->file).second)
-                look("map_files/" + range->name, map_place);
-        }
     }
 };
 
@@ -282,24 +227,27 @@ Result<OpenFiles> OpenFiles::decode(std::string_view text) {
     return list;
 }
 
-Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
+Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const PidsInside& pids,
                                 const std::vector<std::string>& laid) {
     OpenFiles list;
     TRY_ASSIGN(list.boot, read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id"));
     Outside outside;
     std::map<uint64_t, Mount> mounts;  // of the capsule: all processes of a job are in one
     for (const auto& [inside, pid] : pids) {
-        const std::string proc = "/proc/" + std::to_string(pid) + "/";
-        if (mounts.empty())
-            if (const auto table = read_file(AT_FDCWD, proc + "mountinfo"))
-                mounts = mounts_of(*table);
-        const Looker looker{inside, proc,      mounts, outside, root_of_tree(proc, mounts),
-                            laid,   list.files};
-        for (const char* one : {"exe", "cwd", "root"}) looker.look(one, one);
-        if (const auto fds = list_dir(AT_FDCWD, proc + "fd"))
-            for (const std::string& fd : *fds) looker.look("fd/" + fd, std::string(fd_place) + fd);
+        if (!mounts.empty()) break;
+        if (const auto table = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/mountinfo"))
+            mounts = mounts_of(*table);
+    }
+    for (const SeenProcess& process : look) {
+        if (!pids.contains(process.pid)) continue;
+        const Sorter sorter{process.pid, mounts,    outside, root_of_tree(process, mounts),
+                            laid,        list.files};
+        // A mapping is not named by its address: neighbours may have become one.
+        for (const SeenFile& f : process.files)
+            if (f.place != map_place) sorter.add(f);
         const size_t before = list.files.size();
-        looker.look_at_maps();
+        for (const SeenFile& f : process.files)
+            if (f.place == map_place) sorter.add(f);
         const auto first = list.files.begin() + static_cast<ptrdiff_t>(before);
         std::sort(first, list.files.end(), [](const OpenFile& a, const OpenFile& b) {
             return std::tie(a.device, a.inode, a.path) < std::tie(b.device, b.inode, b.path);
@@ -309,11 +257,20 @@ Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
     return list;
 }
 
-Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids) {
+Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid,
+                                const LookAt& look) {
+    TRY_ASSIGN(const auto seen, look(pids, {.states = true, .mapped = true}));
+    return open_files_in(seen, pids, laid);
+}
+
+Status leave_out_closed(OpenFiles& files, const PidsInside& pids, const LookAt& look) {
     std::map<pid_t, std::set<std::string>> open;
-    for (const auto& [inside, pid] : pids) {
-        TRY_ASSIGN(const auto fds, list_dir(AT_FDCWD, "/proc/" + std::to_string(pid) + "/fd"));
-        for (const std::string& fd : fds) open[inside].insert(std::string(fd_place) + fd);
+    TRY_ASSIGN(const auto seen, look(pids, {}));
+    for (const SeenProcess& process : seen) {
+        if (process.error != 0)
+            return fail_errno("what process " + std::to_string(process.pid) + " has open",
+                              process.error);
+        for (const SeenFile& f : process.files) open[process.pid].insert(f.place);
     }
     std::erase_if(files.files, [&open](const OpenFile& f) {
         return f.place.starts_with(fd_place) && !open[f.pid].contains(f.place);
@@ -366,8 +323,8 @@ Status save_put_back(int image, const std::string& directory) {
     return create_file(image, put_back_name, SOUK_FILES_ROOT + directory);
 }
 
-Status check_open_files(int image, std::map<pid_t, pid_t> pids,
-                        const std::vector<std::string>& laid) {
+Status check_open_files(int image, PidsInside pids, const std::vector<std::string>& laid,
+                        const LookAt& look) {
     const auto text = read_file(image, open_files_name, record_bytes_max);
     if (!text && text.error().code == ENOENT) return {};
     if (!text) return wrap("what files it had", text.error());
@@ -375,7 +332,7 @@ Status check_open_files(int image, std::map<pid_t, pid_t> pids,
     std::set<pid_t> of_job;
     for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
     std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
-    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid));
+    TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid, look));
     const auto put_back = read_file(image, put_back_name, PATH_MAX);
     if (!put_back && put_back.error().code != ENOENT)
         return wrap("what was put back", put_back.error());

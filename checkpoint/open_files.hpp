@@ -19,12 +19,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/sys/process/process_files.hpp"
 
 namespace souk {
 
@@ -51,14 +51,17 @@ struct OpenFiles {
     static Result<OpenFiles> decode(std::string_view text);
 };
 
-// `pids` as of pids_inside; `laid`: directories of the node that lie over a home's tree. Files that
-// the comparison leaves out are left out. No file server is asked.
-Result<OpenFiles> open_files_of(const std::map<pid_t, pid_t>& pids,
-                                const std::vector<std::string>& laid = {});
+// Of a look with `states` and `mapped`. `laid`: directories of the node that lie over a home's
+// tree. Files that the comparison leaves out are left out. No file server is asked.
+Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const PidsInside& pids,
+                                const std::vector<std::string>& laid);
+Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid = {},
+                                const LookAt& look = look_from_here);
 // While CRIU dumps, its code in a process has its log open there. That is closed when the dump is
 // held, and until then it has a number that was free: an open file that is still there is the
 // job's. `pids` as they were at the look.
-Status leave_out_closed(OpenFiles& files, const std::map<pid_t, pid_t>& pids);
+Status leave_out_closed(OpenFiles& files, const PidsInside& pids,
+                        const LookAt& look = look_from_here);
 // Whether each file of the dump is the same after the restore, and no other is mapped. The error
 // names the file, and what it was and is. `put_back`: the directory below which files of the home
 // are as they were, whichever inodes they have; empty: none. Pure.
@@ -70,7 +73,7 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored,
 Status save_open_files(int image, const OpenFiles& files);
 // With a checkpoint goes a snapshot of that directory of the home, which is put back before a thaw.
 Status save_put_back(int image, const std::string& directory);
-Status check_open_files(int image, std::map<pid_t, pid_t> pids,
-                        const std::vector<std::string>& laid = {});
+Status check_open_files(int image, PidsInside pids, const std::vector<std::string>& laid = {},
+                        const LookAt& look = look_from_here);
 
 }  // namespace souk

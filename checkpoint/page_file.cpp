@@ -42,10 +42,11 @@ Status read_all(int file, uint64_t at, char* to, size_t bytes) {
 Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int image_directory,
                                                             const Target& to,
                                                             const std::map<pid_t, pid_t>& pids,
-                                                            Done done) {
+                                                            Done done,
+                                                            const OpenProcessFiles& open) {
     std::unique_ptr<PageFileWrite> w(new PageFileWrite(loop, std::move(done)));
     TRY_ASSIGN(w->ranges_, lazy_ranges(image_directory));
-    TRY_ASSIGN(w->memory_, FrozenMemory::open(w->ranges_, pids));
+    TRY_ASSIGN(w->memory_, FrozenMemory::open(w->ranges_, pids, open));
     TRY_ASSIGN(w->file_, open_at(to.directory, page_file_name, O_WRONLY | O_CREAT | O_EXCL, 0600));
     const uint64_t plain = bytes_of(w->ranges_);
     const auto bytes = static_cast<off_t>(to.key ? ChunkCipher::stored_bytes(plain) : plain);

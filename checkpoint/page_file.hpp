@@ -34,10 +34,9 @@ class PageFileWrite {
         int directory = -1;
         DiskKey key = {};
     };
-    static Result<std::unique_ptr<PageFileWrite>> start(Loop& loop, int image_directory,
-                                                        const Target& to,
-                                                        const std::map<pid_t, pid_t>& pids,
-                                                        Done done);
+    static Result<std::unique_ptr<PageFileWrite>> start(
+        Loop& loop, int image_directory, const Target& to, const std::map<pid_t, pid_t>& pids,
+        Done done, const OpenProcessFiles& open = open_process_files);
     // In the file now, and when it is whole.
     uint64_t written() const { return written_; }
     uint64_t bytes() const { return bytes_; }

@@ -13,10 +13,11 @@ static_assert(head_bytes + section_pages_max * page_bytes <= stream_piece_max);
 }  // namespace
 
 Result<PageSource> PageSource::open(std::vector<PageRange> ranges,
-                                    const std::map<pid_t, pid_t>& pids) {
+                                    const std::map<pid_t, pid_t>& pids,
+                                    const OpenProcessFiles& open) {
     PageSource s;
     for (const PageRange& r : ranges) s.bytes_total_ += r.pages * page_bytes;
-    TRY_ASSIGN(s.memory_, FrozenMemory::open(ranges, pids));
+    TRY_ASSIGN(s.memory_, FrozenMemory::open(ranges, pids, open));
     s.ranges_ = std::move(ranges);
     s.piece_ = std::make_unique_for_overwrite<char[]>(stream_piece_max);
     return s;

@@ -27,7 +27,8 @@ class PageSource {
 
     // `pids` as of pids_inside. Error: the process of a range is not among them.
     static Result<PageSource> open(std::vector<PageRange> ranges,
-                                   const std::map<pid_t, pid_t>& pids);
+                                   const std::map<pid_t, pid_t>& pids,
+                                   const OpenProcessFiles& open = open_process_files);
     uint64_t bytes_total() const { return bytes_total_; }
 
     // Pages that the other side waits for; also after all were sent. One too many is ignored: it

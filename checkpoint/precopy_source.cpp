@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "checkpoint/precopy_source.hpp"
 
-#include <fcntl.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +16,8 @@
 namespace souk {
 namespace {
 constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
-constexpr size_t entries_at_once = 64 * 1024, maps_bytes_max = 64 << 20;
+constexpr size_t entries_at_once = 64 * 1024;
+constexpr uint32_t files_max = 4096;  // of a process that are looked at
 
 std::string proc(pid_t pid, const char* name) {
     return "/proc/" + std::to_string(pid) + "/" + name;
@@ -31,15 +30,17 @@ size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
     return n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
 }
 
-// What several processes share goes with the image, each page once; to pin it for reading would
-// make a copy of it. The like of a page in swap, of which the kernel does not tell.
+// What several processes share goes with the image, each page once. The like of a page in swap, of
+// which the kernel does not tell.
 bool goes_precopy(uint64_t entry) {
     return pagemap::has_page(entry) && pagemap::is_exclusive(entry);
 }
 }  // namespace
 
-PrecopySource::PrecopySource(OpenProcessFiles open)
-    : open_(std::move(open)), piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
+PrecopySource::PrecopySource(OpenProcessFiles open, LookAt look)
+    : open_(std::move(open)),
+      look_(std::move(look)),
+      piece_(std::make_unique_for_overwrite<char[]>(stream_piece_max)) {}
 
 void PrecopySource::expect(const std::vector<pid_t>& pids) {
     expected_.clear();
@@ -53,31 +54,34 @@ void PrecopySource::expect(const std::vector<pid_t>& pids) {
     for (size_t i = 0; i < fresh.size(); ++i) expected_[fresh[i]] = std::move(marks[i]);
 }
 
+namespace {
 // A program that reads or clears the marks itself (a garbage collector may) would be disturbed, and
 // disturb.
-Result<bool> PrecopySource::tracks_itself(pid_t pid) {
-    constexpr size_t files_max = 4096;
-    const std::string directory = proc(pid, "fd");
-    TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, directory));
-    if (names.size() > files_max) return true;  // not looked at
-    for (const std::string& name : names) {
-        char target[64];
-        const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
-        if (n <= 0) continue;
-        const std::string_view file(target, static_cast<size_t>(n));
-        if (file.starts_with("/proc/") &&
-            (file.ends_with("/clear_refs") || file.ends_with("/pagemap")))
-            return true;
-    }
-    return false;
+bool tracks_itself(const SeenProcess& process) {
+    if (process.files.size() > files_max) return true;  // not looked at
+    return std::ranges::any_of(process.files, [](const SeenFile& f) {
+        return f.target.starts_with("/proc/") &&
+               (f.target.ends_with("/clear_refs") || f.target.ends_with("/pagemap"));
+    });
 }
+}  // namespace
 
 Status PrecopySource::look(const std::vector<pid_t>& pids) {
     std::map<pid_t, Process> now;
     left_bytes_ = 0;
-    std::vector<Fd> pagemaps = open_(pids, ProcessFile::page_map);
     const auto inside = pids_inside(pids);
+    std::vector<pid_t> here;
+    for (const auto& [number, pid] : inside) here.push_back(pid);
+    std::vector<Fd> pagemaps = open_(here, ProcessFile::page_map),
+                    memories = open_(here, ProcessFile::memory);
+    const size_t most = inside.size() * (files_max + size_t{1});
+    TRY_ASSIGN(const auto seen,
+               look_(inside, {.maps = true, .files_max = static_cast<uint32_t>(most)}));
+    size_t files = 0;
+    for (const SeenProcess& process : seen) files += process.files.size();
+    size_t at = 0;
     for (const auto& [number, pid] : inside) {
+        const size_t i = at++;
         const auto id = process_id(pid);
         if (!id) continue;
         const auto known = processes_.find(number);
@@ -86,24 +90,27 @@ Status PrecopySource::look(const std::vector<pid_t>& pids) {
         Process& process = now[number] = same ? std::move(known->second) : Process{};
         process.pid = pid;
         process.start_ticks = id->start_ticks;
-        const auto at = static_cast<size_t>(std::ranges::find(pids, pid) - pids.begin());
-        TRY(look_at(process, std::move(pagemaps[at])));
+        if (!pagemaps[i] || !memories[i] || seen[i].error != 0)
+            return fail("the memory of process " + std::to_string(pid) + " cannot be read");
+        process.pagemap = std::move(pagemaps[i]);
+        process.memory = std::move(memories[i]);
+        process.next = 0;
+        process.left.clear();
+        // With more files than that none of them is known to let the marks alone.
+        if (files < most && !tracks_itself(seen[i])) {
+            TRY(look_at(process, seen[i]));
+        } else {
+            process.pages = {};  // all of it goes when it stands frozen
+        }
         left_bytes_ += process.left.size() * page_bytes;
     }
     processes_ = std::move(now);
     return {};
 }
 
-Status PrecopySource::look_at(Process& process, Fd pagemap) const {
-    process.next = 0;
-    process.left.clear();
-    if (!pagemap) return fail(proc(process.pid, "pagemap") + " cannot be read");
-    process.pagemap = std::move(pagemap);
-    TRY_ASSIGN(const std::string text,
-               read_file(AT_FDCWD, proc(process.pid, "maps"), maps_bytes_max));
-    TRY_ASSIGN(const ProcessMaps maps, parse_maps(text));
-    TRY_ASSIGN(const bool itself, tracks_itself(process.pid));
-    if (maps.has_aio || itself) {  // all of it goes when it stands frozen
+Status PrecopySource::look_at(Process& process, const SeenProcess& seen) {
+    TRY_ASSIGN(const ProcessMaps maps, parse_maps(seen.maps));
+    if (maps.has_aio) {  // likewise
         process.pages = {};
         return {};
     }
@@ -176,10 +183,8 @@ void PrecopySource::add(pid_t inside, Process& process, uint64_t pages_max) {
         ++run;
     size_t good = unchanged(run);
     if (good > 0) {
-        // An address of another process. NOLINTNEXTLINE(performance-no-int-to-ptr)
-        iovec there{reinterpret_cast<void*>(start), good * page_bytes},
-            here{piece_.get() + piece_end_ + head_bytes, good * page_bytes};
-        const ssize_t n = ::process_vm_readv(process.pid, &here, 1, &there, 1, 0);
+        const ssize_t n = ::pread(process.memory.get(), piece_.get() + piece_end_ + head_bytes,
+                                  good * page_bytes, static_cast<off_t>(start));
         good = n > 0 ? unchanged(static_cast<size_t>(n) / page_bytes) : 0;
     }
     process.next += std::max<size_t>(good, 1);

@@ -23,7 +23,8 @@ namespace souk {
 
 class PrecopySource {
   public:
-    explicit PrecopySource(OpenProcessFiles open = open_process_files);
+    explicit PrecopySource(OpenProcessFiles open = open_process_files,
+                           LookAt look = look_from_here);
     // Before the job stands still for a first look: opens what each of these processes, if it is
     // new, is marked through. One that cannot be is met with again.
     void expect(const std::vector<pid_t>& pids);
@@ -49,18 +50,18 @@ class PrecopySource {
     struct Process {
         pid_t pid = 0;  // here
         uint64_t start_ticks = 0;
-        Fd pagemap;  // of the address space at the last look
-        Fd marks;    // of the process; lasts through all its address spaces
+        Fd pagemap, memory;  // of the address space at the last look
+        Fd marks;            // of the process; lasts through all its address spaces
         SentPages pages;
         std::vector<uint64_t> left;  // addresses
         size_t next = 0;
     };
-    static Result<bool> tracks_itself(pid_t pid);
-    Status look_at(Process& process, Fd pagemap) const;
+    static Status look_at(Process& process, const SeenProcess& seen);
     void fill();
     void add(pid_t inside, Process& process, uint64_t pages_max);
 
     OpenProcessFiles open_;
+    LookAt look_;
     std::map<pid_t, Process> processes_;  // by pid inside
     std::map<pid_t, Fd> expected_;        // by pid here
     uint64_t left_bytes_ = 0, bytes_sent_ = 0;

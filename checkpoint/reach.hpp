@@ -8,18 +8,35 @@
 #include <vector>
 
 #include "checkpoint/kept_sockets.hpp"
+#include "checkpoint/restored.hpp"
 #include "kernel/sys/net/job_port.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"
+#include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/process_files.hpp"
 
 namespace souk {
 
-// A file in /proc of a process: two to be written to, and one that tells the numbers of pages to
-// who has opened it with CAP_SYS_ADMIN alone.
-enum class ProcessFile : uint8_t { written_marks = 1, oom_score = 2, page_map = 3 };
+// A file in /proc of a process: two to be written to; one that tells the numbers of pages to who
+// has opened it with CAP_SYS_ADMIN alone; and what only who may trace it can open, to be read: its
+// memory, its mappings, how much it has, its root directory.
+enum class ProcessFile : uint8_t {
+    written_marks = 1,
+    oom_score = 2,
+    page_map = 3,
+    memory = 4,
+    maps = 5,
+    memory_sums = 6,
+    root = 7
+};
+inline constexpr ProcessFile process_file_last = ProcessFile::root;
 Result<Fd> open_process_file(const Pidfd& process, ProcessFile file);
 // Of each of them, in this order. None: it has ended.
 std::vector<Fd> open_process_files(const std::vector<pid_t>& pids, ProcessFile file);
 using OpenProcessFiles = std::function<std::vector<Fd>(const std::vector<pid_t>&, ProcessFile)>;
+
+// By their numbers inside.
+Result<std::vector<SeenProcess>> look_inside(const Pidfd& init, const std::vector<pid_t>& pids,
+                                             const LookFor& what);
 
 struct Reach {
     OpenProcessFiles open = open_process_files;
@@ -30,6 +47,15 @@ struct Reach {
     };
     // What a restore has taken over, by the list in an image's directory.
     std::function<Status(int image, bool runs)> settle = settle_sockets;
+    // Of a capsule, which its souk-init stands for: one of its directories; what its processes have
+    // open; whether what a restore has made is the user's, and ends if not (restored.hpp); whether
+    // it waits for its CRIU still.
+    OpenInside inside = open_capsule_directory;
+    std::function<Result<std::vector<SeenProcess>>(const Pidfd&, const std::vector<pid_t>&,
+                                                   const LookFor&)>
+        look = look_inside;
+    std::function<Status(const Pidfd&, const RestoredJob&)> fit = fit_restored;
+    std::function<Result<bool>(const Pidfd&)> waits = restored_waits;
 };
 
 }  // namespace souk

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "checkpoint/resident.hpp"
 
-#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -35,13 +35,14 @@ Result<Resident> parse_rollup(std::string_view text) {
     return Resident{*all, *anonymous, value_of(text, "Pss_Anon").value_or(*anonymous)};
 }
 
-Result<Resident> resident_of(const std::vector<pid_t>& pids) {
+Result<Resident> resident_of(const std::vector<pid_t>& pids, const OpenProcessFiles& open) {
     Resident sum;
     bool any = false;
-    for (const pid_t pid : pids) {
-        const auto text = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/smaps_rollup");
-        if (!text || text->empty()) continue;  // gone, or a zombie
-        TRY_ASSIGN(const Resident one, parse_rollup(*text));
+    for (const Fd& file : open(pids, ProcessFile::memory_sums)) {
+        char text[4096];
+        const ssize_t n = file ? ::read(file.get(), text, sizeof text) : -1;
+        if (n <= 0) continue;  // gone, or a zombie
+        TRY_ASSIGN(const Resident one, parse_rollup({text, static_cast<size_t>(n)}));
         sum.proportional += one.proportional;
         sum.anonymous += one.anonymous;
         sum.anonymous_proportional += one.anonymous_proportional;

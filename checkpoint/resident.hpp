@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/reach.hpp"
 #include "kernel/base/result.hpp"
 
 namespace souk {
@@ -27,6 +28,7 @@ struct Resident {
 Result<Resident> parse_rollup(std::string_view text);
 // Of all of these. Those that are gone count nothing; an error if none is there, or the kernel does
 // not tell.
-Result<Resident> resident_of(const std::vector<pid_t>& pids);
+Result<Resident> resident_of(const std::vector<pid_t>& pids,
+                             const OpenProcessFiles& open = open_process_files);
 
 }  // namespace souk

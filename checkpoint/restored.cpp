@@ -8,6 +8,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "checkpoint/core_image.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -15,14 +17,34 @@ namespace souk {
 namespace {
 
 // Numbers inside; none of who came from outside, and no souk-init.
-Result<std::vector<CapsuleProcess>> restored(const Capsule& capsule) {
-    TRY_ASSIGN(auto all, capsule_processes(capsule));
+Result<std::vector<CapsuleProcess>> restored(int proc) {
+    TRY_ASSIGN(auto all, capsule_processes(proc));
     std::erase_if(all, [](const CapsuleProcess& p) {
         return p.pid == 1 || p.parent == 0 || p.state == 'Z' || p.state == 'X';
     });
     return all;
 }
 
+// CRIU's restorer waits in futex(2), in a mapping that is anonymous, private, writable and
+// executable.
+bool thread_waits_for_criu(int proc, const std::string& thread) {
+    const auto call = read_file(proc, thread + "/syscall");
+    const auto maps = read_file(proc, thread + "/maps", 16 << 20);
+    long number = 0;
+    unsigned long at = 0, start = 0, end = 0, inode = 0;
+    if (!call || !maps ||
+        std::sscanf(call->c_str(), "%ld %*s %*s %*s %*s %*s %*s %*s %lx", &number, &at) != 2)
+        return false;
+    if (number != SYS_futex) return false;
+    for (size_t line = 0; line < maps->size(); line = maps->find('\n', line) + 1) {
+        char rights[5] = {};
+        if (std::sscanf(maps->c_str() + line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights,
+                        &inode) != 4)
+            return false;
+        if (at >= start && at < end) return std::string_view(rights) == "rwxp" && inode == 0;
+    }
+    return false;
+}
 Status check_thread(int process, const std::string& task, const CriuUser& user) {
     TRY_ASSIGN(const std::string status, read_file(process, "task/" + task + "/status"));
     TRY_ASSIGN(const Credentials is, parse_status(status));
@@ -55,10 +77,10 @@ Status check_process(int process, const CriuUser& user) {
 
 }  // namespace
 
-Status check_restored(const Capsule& capsule, const CriuUser& user) {
+Status check_restored(const Pidfd& init, const CriuUser& user) {
     if (user.uid == 0) return {};
-    TRY_ASSIGN(const auto all, restored(capsule));
-    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
+    TRY_ASSIGN(const auto all, restored(proc.get()));
     for (const CapsuleProcess& p : all) {
         TRY_ASSIGN(const Fd process,
                    open_at(proc.get(), std::to_string(p.pid), O_RDONLY | O_DIRECTORY));
@@ -71,14 +93,59 @@ Status check_restored(const Capsule& capsule, const CriuUser& user) {
 }
 
 // The directory of a process in /proc stands for it, as a pidfd does (pidfd_send_signal(2)).
-void kill_restored(const Capsule& capsule) {
-    const auto all = restored(capsule);
-    const auto proc = capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY);
-    if (!all || !proc) return;
+void kill_restored(const Pidfd& init) {
+    const auto proc = open_capsule_directory(init, CapsuleDirectory::proc);
+    const auto all = proc ? restored(proc->get()) : Result<std::vector<CapsuleProcess>>(fail(""));
+    if (!all) return;
     for (const CapsuleProcess& p : *all) {
         const auto process = open_at(proc->get(), std::to_string(p.pid), O_RDONLY | O_DIRECTORY);
         if (process) ::syscall(SYS_pidfd_send_signal, process->get(), SIGKILL, nullptr, 0);
     }
+}
+
+Status fit_restored(const Pidfd& init, const RestoredJob& job) {
+    Status fit = check_restored(init, job.user);
+    for (const pid_t pid : job.pids) {
+        if (!fit || job.user.uid == 0) break;
+        const Status lowered = lower_limits(pid, job.limits);
+        if (!lowered && lowered.error().code != ESRCH) fit = lowered;  // else it has ended
+    }
+    if (!fit) kill_restored(init);
+    return fit;
+}
+
+Result<bool> restored_waits(const Pidfd& init) {
+    TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
+    TRY_ASSIGN(const auto all, restored(proc.get()));
+    for (const CapsuleProcess& p : all) {
+        const std::string tasks = std::to_string(p.pid) + "/task";
+        const auto threads = list_dir(proc.get(), tasks);
+        if (!threads) return false;
+        for (const std::string& thread : *threads)
+            if (!thread_waits_for_criu(proc.get(), tasks + "/" + thread)) return false;
+    }
+    return !all.empty();
+}
+
+rlimit bounded(int resource, const rlimit& wish, uint64_t most) {
+    if (resource == RLIMIT_CORE && most == no_core_bytes) return {no_core_bytes, no_core_bytes};
+    return {std::min<rlim_t>(wish.rlim_cur, most), std::min<rlim_t>(wish.rlim_max, most)};
+}
+
+Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
+    for (const auto& [resource, most] : limits_max) {
+        rlimit now{};
+        const auto which = static_cast<__rlimit_resource>(resource);
+        const std::string what =
+            "limit " + std::to_string(resource) + " of process " + std::to_string(pid);
+        if (::prlimit(pid, which, nullptr, &now) != 0) return fail_errno("read " + what, errno);
+        const rlimit may = bounded(resource, now, most);
+        if (may.rlim_cur == now.rlim_cur && may.rlim_max == now.rlim_max) continue;
+        // Where this daemon may not raise a limit of 0 to that, it stays.
+        if (::prlimit(pid, which, &may, nullptr) != 0 && now.rlim_max > may.rlim_max)
+            return fail_errno("lower " + what, errno);
+    }
+    return {};
 }
 
 }  // namespace souk

@@ -4,16 +4,44 @@
 // an image says, and whoever has read it (core_image.hpp looks at images, before).
 #pragma once
 
-#include "checkpoint/criu.hpp"
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "checkpoint/launch.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
 
 // Each thread in the capsule but souk-init's and CRIU's: its ids and groups are the user's, it has
 // no capability and gains none, and it has no device open whose name is gone (it can only be out of
 // the image). Of root anything may be. The error names the process.
-Status check_restored(const Capsule& capsule, const CriuUser& user);
+Status check_restored(const Pidfd& init, const CriuUser& user);
 // Ends the same processes, while CRIU still holds them: none of them runs once more.
-void kill_restored(const Capsule& capsule);
+void kill_restored(const Pidfd& init);
+
+struct RestoredJob {
+    CriuUser user;
+    std::vector<pid_t> pids;         // as numbered here
+    std::map<int, uint64_t> limits;  // RLIMIT_...: none of theirs is above
+};
+// Both, the second if the first fails; and lowers their limits.
+Status fit_restored(const Pidfd& init, const RestoredJob& job);
+
+// Of a restore whose CRIU is gone: whether every thread of these processes stands in the code that
+// CRIU restores with, and waits for CRIU there: then nothing of the job has run, and nothing will.
+Result<bool> restored_waits(const Pidfd& init);
+
+// Of RLIMIT_CORE: 0 keeps the kernel from writing a file, and not from giving a core to a program
+// that collects them (core_pattern); 1 does both.
+inline constexpr uint64_t no_core_bytes = 1;
+// What is left of a limit where no more than `most` is allowed. Pure.
+rlimit bounded(int resource, const rlimit& wish, uint64_t most);
+// No limit of the process above these, by RLIMIT_...: a job may come from a node that allows more.
+Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max);
 
 }  // namespace souk

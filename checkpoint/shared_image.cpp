@@ -68,7 +68,7 @@ Result<std::unique_ptr<SharedImage>> SharedImage::open(int image_directory,
     }
     ++s.number_;
     TRY_ASSIGN(s.pages_, SharedPages::open(std::move(maps)));
-    TRY_ASSIGN(s.memory_, FrozenMemory::open(processes, pids));
+    TRY_ASSIGN(s.memory_, FrozenMemory::open(processes, pids, open));
     std::vector<pid_t> here;
     for (const PageRange& p : processes) here.push_back(pids.at(p.pid));
     s.pagemaps_ = open(here, ProcessFile::page_map);

@@ -111,8 +111,8 @@ PrecopyRounds::Hooks Cell::rounds_hooks() {
             .resume = [this] { return lease_.resume(); },
             .pids = [this] { return pids(); },
             .dropped = [this] { site_.precopy_dropped(key_); },
-            .open = [this](const std::vector<pid_t>& pids,
-                           ProcessFile file) { return open_files_in_proc(pids, file); }};
+            .open = opener(),
+            .look = looker_at_dump()};
 }
 
 FrozenSteps::Hooks Cell::steps_hooks() {
@@ -132,8 +132,7 @@ FrozenSteps::Hooks Cell::steps_hooks() {
             [this](const std::function<void(const Status&)>& done) {
                 return site_.files_home(key_, done);
             },
-        .open = [this](const std::vector<pid_t>& pids,
-                       ProcessFile file) { return open_files_in_proc(pids, file); },
+        .open = opener(),
     };
 }
 
@@ -224,6 +223,7 @@ void Cell::create_capsule() {
             options.check_access = job_.spec.launch.uid == 0;
         }
         TRY_ASSIGN(Capsule capsule, site_.make_capsule(options));
+        capsule.opened_by(site_.reach.inside);
         capsule_ = std::move(capsule);
         begin_files();
         TRY(network_.make(*capsule_, job_.from_image));

@@ -260,7 +260,10 @@ class Cell {
     void files_are_flushed();
     void dump_is_read(const Result<ImageFacts>& facts);
     void note_files();
-    std::vector<Fd> open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file);
+    std::vector<Fd> open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file) const;
+    OpenProcessFiles opener() const;
+    LookAt looker() const;          // of the capsule's processes
+    LookAt looker_at_dump() const;  // likewise; opened_ has what it needs
     Status note_what_it_has(const ImageFacts& facts);
     void pages_are_shared();
     void drained(const CapsuleClient::Event& e);
@@ -333,8 +336,12 @@ class Cell {
     Plan plan_ = Plan::none;
     Decided decided_ = Decided::nothing;
     std::map<pid_t, pid_t> stopped_;  // by a dump, as of pids_inside
-    // Of those, until they have been looked at.
-    std::pair<std::vector<pid_t>, std::vector<Fd>> page_maps_;
+    // Of those, taken while CRIU dumps: what is needed of them when they are held is there then.
+    struct Opened {
+        std::vector<pid_t> pids;
+        std::vector<Fd> page_maps, memories;
+        std::vector<SeenProcess> look;
+    } opened_;
     std::optional<OpenFiles> files_;   // of those
     std::string expected_;             // of its home's files, before it was stopped
     std::optional<ImageFacts> facts_;  // of the image that is to be restored

@@ -46,7 +46,7 @@ Status Cell::can_be_dumped() const {
         return fail_because(CauseCode::lacks_sys_resource);
     const bool node_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::node;
     return check_movable(*capsule_, root_.inside(), job_.spec.tcp, movable_files_max,
-                         node_tmp ? SOUK_FILES_ROOT "/tmp" : "");
+                         node_tmp ? SOUK_FILES_ROOT "/tmp" : "", looker());
 }
 
 void Cell::look() {
@@ -97,7 +97,7 @@ void Cell::enter_capsule() {
 void Cell::expect_files() {
     expected_.clear();
     if (job_.spec.files != FilesMode::home || !job_group_) return;
-    if (const auto all = pids()) expected_ = expected_files(*all);
+    if (const auto all = pids()) expected_ = expected_files(pids_inside(*all), looker());
     if (served_ && site_.files_expected) site_.files_expected(key_, expected_, false);
 }
 

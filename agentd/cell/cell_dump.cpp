@@ -22,8 +22,8 @@ constexpr int unaccepted_max = 3;
 
 // Resident memory of each process alone says nothing of what they share. Where the kernel does not
 // tell, it counts for each.
-void count_shared(const std::vector<pid_t>& pids, MoveFacts& facts) {
-    const auto resident = resident_of(pids);
+void count_shared(const std::vector<pid_t>& pids, const OpenProcessFiles& open, MoveFacts& facts) {
+    const auto resident = resident_of(pids, open);
     if (!resident) return;
     facts.memory_bytes = resident->proportional;
     facts.shared_bytes = resident->shared_max();
@@ -48,8 +48,8 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
     if (facts.processes > 1)
-        if (const auto all = pids()) count_shared(*all, facts);
-    TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes));
+        if (const auto all = pids()) count_shared(*all, site_.reach.open, facts);
+    TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes, looker()));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && !dump_.needs_all_memory() &&
                            job_group_ && job_group_->entry().v2 >= 0;
@@ -77,7 +77,7 @@ uint64_t Cell::worth_precopy(double link_bytes_per_s, Epoch to) {
 
 Result<PrecopySource*> Cell::precopy_round() {
     if (!job_group_) return nullptr;
-    page_maps_ = {};
+    opened_ = {};
     return rounds_.round();
 }
 
@@ -177,25 +177,64 @@ void Cell::dump_is_read(const Result<ImageFacts>& facts) {
 // in a file without a name, which a look leaves out; its log is left out when it is closed.
 void Cell::note_files() {
     files_.reset();
-    page_maps_ = {};
+    opened_ = {};
     if (!job_group_) return;  // a machine without control groups does not say which are its
     const auto all = pids();
     if (!all) return;  // said when it is held
     stopped_ = pids_inside(*all);
-    if (dump_.live()) page_maps_ = {*all, site_.reach.open(*all, ProcessFile::page_map)};
-    if (auto files = open_files_of(stopped_, laid_over(job_.spec))) files_ = std::move(*files);
+    if (dump_.live()) {
+        opened_.page_maps = site_.reach.open(*all, ProcessFile::page_map);
+        opened_.memories = site_.reach.open(*all, ProcessFile::memory);
+        opened_.pids = *all;
+    }
+    auto look = looker()(stopped_, {.states = true, .mapped = true, .maps = dump_.live()});
+    if (!look) return;
+    if (auto files = open_files_in(*look, stopped_, laid_over(job_.spec)))
+        files_ = std::move(*files);
+    if (dump_.live()) opened_.look = std::move(*look);
 }
 
 // Of who stands stopped for good they were opened while CRIU dumped: no process maps anew.
-std::vector<Fd> Cell::open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file) {
+std::vector<Fd> Cell::open_files_in_proc(const std::vector<pid_t>& pids, ProcessFile file) const {
+    const auto& known = file == ProcessFile::page_map ? opened_.page_maps : opened_.memories;
     std::vector<Fd> all;
-    const auto& [known, maps] = page_maps_;
     for (const pid_t pid : pids) {
-        const auto at = static_cast<size_t>(std::ranges::find(known, pid) - known.begin());
-        if (file != ProcessFile::page_map || at == known.size() || !maps[at]) break;
-        if (auto copy = duplicate(maps[at].get())) all.push_back(std::move(*copy));
+        const auto at =
+            static_cast<size_t>(std::ranges::find(opened_.pids, pid) - opened_.pids.begin());
+        if (at >= known.size() || !known[at]) break;
+        if (auto copy = duplicate(known[at].get())) all.push_back(std::move(*copy));
     }
     return all.size() == pids.size() ? std::move(all) : site_.reach.open(pids, file);
+}
+
+OpenProcessFiles Cell::opener() const {
+    return [this](const std::vector<pid_t>& pids, ProcessFile file) {
+        return open_files_in_proc(pids, file);
+    };
+}
+
+LookAt Cell::looker() const {
+    return [this](const PidsInside& pids, const LookFor& what) {
+        std::vector<pid_t> inside;
+        for (const auto& [number, here] : pids) inside.push_back(number);
+        return site_.reach.look(capsule_->pidfd(), inside, what);
+    };
+}
+
+// CRIU's code in a process makes its mappings more, and memory that is not there is none.
+LookAt Cell::looker_at_dump() const {
+    return [this](const PidsInside& pids, const LookFor& what) -> Result<std::vector<SeenProcess>> {
+        std::vector<SeenProcess> all;
+        for (const auto& [inside, here] : pids) {
+            const auto known = std::ranges::find(opened_.look, inside, &SeenProcess::pid);
+            const auto stands = stopped_.find(inside);
+            if (known == opened_.look.end() || stands == stopped_.end() || stands->second != here)
+                break;
+            all.push_back(*known);
+        }
+        if (all.size() == pids.size()) return all;
+        return looker()(pids, what);
+    };
 }
 
 Status Cell::note_what_it_has(const ImageFacts& facts) {
@@ -208,9 +247,9 @@ Status Cell::note_what_it_has(const ImageFacts& facts) {
     }
     if (forgeable) TRY(compare_credentials(facts, inside));
     if (files_) {
-        TRY(leave_out_closed(*files_, stopped_));
+        TRY(leave_out_closed(*files_, stopped_, looker()));
     } else {
-        TRY_ASSIGN(files_, open_files_of(inside, laid_over(job_.spec)));
+        TRY_ASSIGN(files_, open_files_of(inside, laid_over(job_.spec), looker()));
     }
     save_expected_files(image_.fd(), expected_);
     return save_open_files(image_.fd(), *std::exchange(files_, std::nullopt));
@@ -226,7 +265,8 @@ void Cell::pages_are_shared() {
         }
         rounds_.dirty().save(image_.fd());
     }
-    page_maps_ = {};
+    opened_.page_maps.clear();
+    opened_.look.clear();
     if (auto armed = arm_expired_timerfds(image_.fd()); !armed)
         log_.warning("timers are not mended", armed.error());
     if (!link_.tell(&CapsuleClient::drain, image_.fd()))
@@ -247,9 +287,8 @@ void Cell::files_are_flushed() {
     const auto begin = [&]() -> Status {
         TRY_ASSIGN(const auto all, pids());
         if (all.empty()) return fail("no process of it is there");
-        TRY_ASSIGN(const Fd root,
-                   open_at(AT_FDCWD, "/proc/" + std::to_string(all.front()) + "/root",
-                           O_PATH | O_DIRECTORY));
+        const Fd root = std::move(site_.reach.open({all.front()}, ProcessFile::root)[0]);
+        if (!root) return fail("the root directory of it is not to be had");
         TRY_ASSIGN(snapshot_,
                    site_.files_snapshot(job_, checkpoint_, root.get(), [this](const Status& taken) {
                        snapshot_.reset();
@@ -287,7 +326,7 @@ Result<std::unique_ptr<PageSource>> Cell::pages(Epoch to) const {
     if (!job_group_ || !image_) return fail("the job does not stand frozen");
     TRY_ASSIGN(auto ranges, rounds_.ranges_for(to, image_.fd()));
     TRY_ASSIGN(const auto all, pids());
-    TRY_ASSIGN(PageSource source, PageSource::open(std::move(ranges), pids_inside(all)));
+    TRY_ASSIGN(PageSource source, PageSource::open(std::move(ranges), pids_inside(all), opener()));
     return std::make_unique<PageSource>(std::move(source));
 }
 
@@ -310,7 +349,7 @@ void Cell::go_on() {
 
 // Of a job that goes on here without the CRIU that held it.
 void Cell::mend_connections() {
-    if (const auto all = pids()) network_.mend(*all);
+    if (const auto all = pids()) network_.mend(pids_inside(*all), looker());
 }
 
 void Cell::fail_dump(Trouble why) {
@@ -338,6 +377,7 @@ void Cell::undo_dump() {
 
 void Cell::undone() {
     const Trouble why = dump_.take_trouble();
+    opened_ = {};
     close_criu();
     helpers_leave();
     lease_.at_dump(false);

@@ -136,6 +136,7 @@ void Cell::find_capsule() {
     auto capsule = Capsule::reconnect(dir_fd_.get(), id);
     if (!capsule) return;
     capsule_ = std::move(*capsule);
+    capsule_->opened_by(site_.reach.inside);
     if (!site_.groups) return;
     cgroup_name_ = group[0] != 0 ? group : site_.groups->parent() + "/" + key_.text();
     auto groups = site_.groups->find(cgroup_name_, cgroup_use(), used);

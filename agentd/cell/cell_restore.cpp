@@ -155,18 +155,18 @@ void Cell::begin_early() {
 Status Cell::check_files() const {
     if (!job_group_) return {};  // a machine without control groups does not say which are its
     TRY_ASSIGN(const auto all, pids());
-    for (const pid_t pid : all) {
-        die_first(pid, site_.reach);
-        if (job_.spec.launch.uid != 0) TRY(lower_limits(pid, site_.limits_max));
-    }
-    return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec));
+    for (const pid_t pid : all) die_first(pid, site_.reach);
+    return check_open_files(image_.fd(), pids_inside(all), laid_over(job_.spec), looker());
 }
 
 // The last word before it runs, and the kernel's.
 Status Cell::check_rights() const {
-    Status fit = check_restored(*capsule_, user());
-    if (!fit) kill_restored(*capsule_);
-    return fit;
+    RestoredJob job{user(), {}, site_.limits_max};
+    if (job.user.uid == 0) return {};  // of whose anything may be
+    if (job_group_) {
+        TRY_ASSIGN(job.pids, pids());
+    }
+    return site_.reach.fit(capsule_->pidfd(), job);
 }
 
 void Cell::restore_is_held() {
@@ -262,7 +262,8 @@ void Cell::runs_without_criu() {
     const auto& exited = stdio_.exit();
     const bool killed = exited ? std::ranges::find(by_criu, *exited & 0x7f) != std::end(by_criu)
                                : all && all->empty();
-    if (killed || (all && wait_for_criu(*all))) return criu_failed(because(CauseCode::criu_ended));
+    if (killed || site_.reach.waits(capsule_->pidfd()).value_or(false))
+        return criu_failed(because(CauseCode::criu_ended));
     if (auto fit = check_rights(); !fit)  // CRIU may have ended before it was asked
         return criu_failed(because(CauseCode::image_refused, {{"text", fit.error().message}}));
     now_runs();

@@ -116,12 +116,13 @@ void FrozenSteps::write(int image, const PageFileWrite::Target& to) {
     writing_since_ = Loop::now();
     const auto start = [&]() -> Status {
         TRY_ASSIGN(const auto pids, hooks_.pids());
-        TRY_ASSIGN(writing_, PageFileWrite::start(loop_, image, to, pids_inside(pids),
-                                                  [this](const Result<ImageFile>& file) {
-                                                      writing_.reset();
-                                                      if (!file) return hooks_.failed(file.error());
-                                                      hooks_.written(*file);
-                                                  }));
+        const auto done = [this](const Result<ImageFile>& file) {
+            writing_.reset();
+            if (!file) return hooks_.failed(file.error());
+            hooks_.written(*file);
+        };
+        TRY_ASSIGN(writing_,
+                   PageFileWrite::start(loop_, image, to, pids_inside(pids), done, hooks_.open));
         return {};
     };
     if (auto started = start(); !started) hooks_.failed(started.error());

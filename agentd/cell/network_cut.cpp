@@ -164,8 +164,8 @@ void NetworkCut::silence() {
     drop();
 }
 
-void NetworkCut::mend(const std::vector<pid_t>& pids) const {
-    if (port_) (void)end_tcp_repair(pids, reach_.take);
+void NetworkCut::mend(const PidsInside& pids, const LookAt& look) const {
+    if (port_) (void)end_tcp_repair(pids, reach_.take, look);
 }
 
 }  // namespace souk

@@ -64,7 +64,7 @@ class NetworkCut {
     void open();
     void announce() const;
     // Of these processes, which go on here without the CRIU that held them.
-    void mend(const std::vector<pid_t>& pids) const;
+    void mend(const PidsInside& pids, const LookAt& look) const;
     // Its job is gone, or elsewhere if it is cut off. What it has sent by then still arrives.
     void drop();
     // Its job was killed, or goes back to a checkpoint: nothing of it is heard any more. Else the

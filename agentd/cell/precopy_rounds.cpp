@@ -19,10 +19,10 @@ constexpr const char* dirty_file_name = "dirty-rate.img";
 
 // Of the bytes of these pages, in this order.
 Result<std::string> digest_of(const std::vector<PageRange>& ranges,
-                              const std::map<pid_t, pid_t>& pids) {
+                              const std::map<pid_t, pid_t>& pids, const OpenProcessFiles& open) {
     constexpr uint64_t pages_at_once = 64;
     const auto buffer = std::make_unique_for_overwrite<char[]>(pages_at_once * page_bytes);
-    TRY_ASSIGN(FrozenMemory memory, FrozenMemory::open(ranges, pids));
+    TRY_ASSIGN(FrozenMemory memory, FrozenMemory::open(ranges, pids, open));
     Digest digest;
     for (const PageRange& r : ranges)
         for (uint64_t done = 0; done < r.pages;) {
@@ -73,7 +73,7 @@ void PrecopyRounds::expect() {
 }
 
 void PrecopyRounds::begin(Epoch to, uint64_t memory_bytes) {
-    rounds_ = std::make_unique<Rounds>(hooks_.open);
+    rounds_ = std::make_unique<Rounds>(hooks_);
     rounds_->to = to;
     rounds_->facts.memory_bytes = memory_bytes;
 }
@@ -131,7 +131,7 @@ Result<std::optional<uint64_t>> PrecopyRounds::list(int image) {
     SplitRanges split = split_ranges(ranges, rounds_->source.valid());
     PrecopyList list{std::move(split.in), ""};
     if (check_) {
-        TRY_ASSIGN(list.digest, digest_of(list.ranges, pids_inside(pids)));
+        TRY_ASSIGN(list.digest, digest_of(list.ranges, pids_inside(pids), hooks_.open));
     }
     const std::string file = encode_precopy(list);
     if (file.size() > precopy_file_bytes_max)

@@ -45,6 +45,7 @@ class PrecopyRounds {
         std::function<Result<std::vector<pid_t>>()> pids;
         std::function<void()> dropped;  // nothing of it is read any more
         OpenProcessFiles open = open_process_files;
+        LookAt look = look_from_here;
     };
     // check: what was sent is compared with the frozen job's memory before it is used.
     PrecopyRounds(JobLog log, bool check, Hooks hooks)
@@ -71,7 +72,7 @@ class PrecopyRounds {
 
   private:
     struct Rounds {
-        explicit Rounds(const OpenProcessFiles& open) : source(open) {}
+        explicit Rounds(const Hooks& hooks) : source(hooks.open, hooks.look) {}
         Epoch to;  // for whom
         PrecopySource source;
         RoundFacts facts;

@@ -88,10 +88,11 @@ Status Agent::begin(std::function<void()> on_ready) {
 }
 
 StartFiles Agent::start_files() {
-    return
+    return {
         [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
             return root_.program(root::Program::files, words, fds, session);
-        };
+        },
+        root_.end()};
 }
 
 Status Agent::open_directories() {

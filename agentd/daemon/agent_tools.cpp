@@ -41,11 +41,13 @@ std::vector<uint32_t> peer_groups(int fd) {
 // A job runs as whom its home says: what it asks is no owner's word. Who cannot be looked at counts
 // as one.
 bool in_a_capsule(pid_t pid) {
-    struct stat here {};
-    struct stat there {};
-    const std::string theirs = "/proc/" + std::to_string(pid) + "/ns/pid";
-    return ::stat("/proc/self/ns/pid", &here) != 0 || ::stat(theirs.c_str(), &there) != 0 ||
-           here.st_ino != there.st_ino;
+    constexpr std::string_view key = "\nNSpid:\t";
+    const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/status");
+    const size_t line = status ? status->find(key) : std::string::npos;
+    if (line == std::string::npos) return true;
+    // one number in each namespace from this one down
+    return status->substr(line + key.size(), status->find('\n', line + 1) - line - key.size())
+               .find('\t') != std::string::npos;
 }
 
 // Thousandths of all CPUs of the machine.

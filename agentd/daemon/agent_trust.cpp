@@ -27,9 +27,12 @@ constexpr Nanos ask_anew_after = Nanos::from_s(60);
 Status Agent::open_trust() {
     TRY_ASSIGN(image_secret_, trust::random_bytes(StreamTag::key_bytes));
     if (!config_.insecure)
-        handshakes_ = std::make_unique<handshake::Handshakes>(loop_, log_, [this](Fd socket) {
-            return root_.program(root::Program::handshake, {}, {socket.get()}, false);
-        });
+        handshakes_ = std::make_unique<handshake::Handshakes>(
+            loop_, log_,
+            [this](Fd socket) {
+                return root_.program(root::Program::handshake, {}, {socket.get()}, false);
+            },
+            root_.end());
     TRY_ASSIGN(tls_,
                wire::open_tls(config_.identity, config_.insecure, "souk setup node --join TOKEN",
                               {.elsewhere = handshakes_.get()}));

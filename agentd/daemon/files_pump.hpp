@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/process/program.hpp"
 #include "kernel/wire/channel.hpp"
 
 namespace souk {
@@ -50,8 +51,16 @@ class FilesPump {
 
 // As souk-files takes groups.
 std::string group_words(const std::vector<uint32_t>& groups);
-// Who starts souk-files with these descriptors from 3 on; `session`: of its own.
-using StartFiles = std::function<Result<Pidfd>(const std::vector<std::string>& words,
-                                               const std::vector<int>& fds, bool session)>;
+// Who starts souk-files with these descriptors from 3 on (`session`: of its own), and who kills it.
+struct StartFiles {
+    std::function<Result<Pidfd>(const std::vector<std::string>& words, const std::vector<int>& fds,
+                                bool session)>
+        start;
+    EndProgram end = kill_program;
+    Result<Pidfd> operator()(const std::vector<std::string>& words, const std::vector<int>& fds,
+                             bool session) const {
+        return start(words, fds, session);
+    }
+};
 
 }  // namespace souk

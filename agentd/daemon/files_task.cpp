@@ -2,7 +2,6 @@
 #include "agentd/daemon/files_task.hpp"
 
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +16,7 @@ Result<std::unique_ptr<FilesTask>> FilesTask::start(Loop& loop, const StartFiles
                                                     const LaunchSpec& user, int root, Nanos limit,
                                                     Done done) {
     TRY_ASSIGN(Pipe pipe, make_pipe());
-    auto task = std::unique_ptr<FilesTask>(new FilesTask(loop, std::move(done)));
+    auto task = std::unique_ptr<FilesTask>(new FilesTask(loop, start.end, std::move(done)));
     TRY_ASSIGN(task->process_,
                start({"snapshot", words.what, std::to_string(user.uid), std::to_string(user.gid),
                       group_words(user.groups), words.name, words.directory},
@@ -34,7 +33,7 @@ Result<std::unique_ptr<FilesTask>> FilesTask::start(Loop& loop, const StartFiles
 }
 
 FilesTask::~FilesTask() {
-    if (process_) (void)process_.signal(SIGKILL);
+    if (process_) kill_(process_);
 }
 
 void FilesTask::heard() {

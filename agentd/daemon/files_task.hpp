@@ -31,11 +31,13 @@ class FilesTask {
     FilesTask(const FilesTask&) = delete;
 
   private:
-    FilesTask(Loop& loop, Done done) : loop_(loop), done_(std::move(done)) {}
+    FilesTask(Loop& loop, EndProgram kill, Done done)
+        : loop_(loop), kill_(std::move(kill)), done_(std::move(done)) {}
     void heard();
     void end(const Result<std::string>& said);
 
     Loop& loop_;
+    const EndProgram kill_;
     Done done_;
     Pidfd process_;
     Fd answer_;

@@ -110,7 +110,7 @@ void GuestFiles::end(const GuestKey& key) {
     if (own_.erase(key) > 0) drop_connection(key);
     const auto it = clients_.find(key);
     if (it == clients_.end()) return;
-    if (it->second.process) (void)it->second.process.signal(SIGKILL);
+    if (it->second.process) start_.end(it->second.process);
     clients_.erase(it);
     drop_connection(key);
 }

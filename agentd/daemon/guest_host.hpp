@@ -184,8 +184,10 @@ class GuestHost {
     Timer timer_;
     CriuTool criu_;
     inspect::Inspectors inspectors_{[this](Fd socket) {
-        return root_.program(root::Program::inspect, {}, {socket.get()}, false);
-    }};
+                                        return root_.program(root::Program::inspect, {},
+                                                             {socket.get()}, false);
+                                    },
+                                    root_.end()};
     CpuAwake awake_{loop_};
     CellSite site_;
     // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it

@@ -128,6 +128,7 @@ Status GuestHost::open_criu() {
     if (!criu) return tl::unexpected(criu.error());
     criu->deleted_bytes_max = static_cast<uint32_t>(config_.deleted_mb << 20);
     criu->launch = [this](const CriuLaunch& how) { return root_.criu(how); };
+    criu->open = root_.reach().open;
     criu_ = std::move(*criu);
     TRY_ASSIGN(const std::string version, criu_version(criu_));
     TRY_ASSIGN(site_.machine, this_machine(version));

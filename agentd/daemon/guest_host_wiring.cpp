@@ -147,10 +147,11 @@ void GuestHost::wire_precopy() {
 }
 
 StartFiles GuestHost::start_files() {
-    return
+    return {
         [this](const std::vector<std::string>& words, const std::vector<int>& fds, bool session) {
             return root_.program(root::Program::files, words, fds, session);
-        };
+        },
+        root_.end()};
 }
 
 void GuestHost::wire_files() {

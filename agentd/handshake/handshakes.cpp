@@ -103,8 +103,8 @@ Result<std::string> text_of(const trust::Identity& identity) {
 
 }  // namespace
 
-Handshakes::Handshakes(Loop& loop, Log& log, Start start)
-    : loop_(loop), log_(log), start_(std::move(start)), pause_(pause_min) {}
+Handshakes::Handshakes(Loop& loop, Log& log, Start start, EndProgram end)
+    : loop_(loop), log_(log), start_(std::move(start)), end_(std::move(end)), pause_(pause_min) {}
 Handshakes::~Handshakes() = default;  // its end of the socket goes, and the process with it
 
 std::unique_ptr<wire::Transport> Handshakes::connector(trust::Roles roles, std::string name) {
@@ -166,7 +166,7 @@ void Handshakes::lost(const std::string& why) {
                  "what does TLS handshakes ended, and begins anew", {{"WHY", why}});
     watch_.close();
     socket_.reset();
-    (void)process_.signal(SIGKILL);
+    end_(process_);
     process_ = Pidfd();
     for (const auto& [number, waiting] : waiting_)
         fail_soon(number, Error{0, "the TLS handshake was lost on the way"});

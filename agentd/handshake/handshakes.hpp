@@ -18,6 +18,7 @@
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/process/program.hpp"
 #include "kernel/wire/tls.hpp"
 
 namespace souk::handshake {
@@ -26,7 +27,8 @@ class Handshakes final : public wire::TlsElsewhere {
   public:
     // How the other one is started, with its end of the socket; a test's may be another.
     using Start = std::function<Result<Pidfd>(Fd socket)>;
-    Handshakes(Loop& loop, Log& log, Start start = start_souk_handshake);
+    Handshakes(Loop& loop, Log& log, Start start = start_souk_handshake,
+               EndProgram end = kill_program);
     ~Handshakes() override;
 
     std::unique_ptr<wire::Transport> connector(trust::Roles roles, std::string name) override;
@@ -65,6 +67,7 @@ class Handshakes final : public wire::TlsElsewhere {
     Loop& loop_;
     Log& log_;
     const Start start_;
+    const EndProgram end_;
     Pidfd process_;
     Fd socket_;
     Watch watch_;

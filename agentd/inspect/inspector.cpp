@@ -39,7 +39,7 @@ Result<Pidfd> Inspectors::start_souk_inspect(Fd socket) {
 Status Inspectors::begin() {
     const bool again = process_.pid() != 0;
     if (again) {
-        (void)process_.signal(SIGKILL);
+        end_(process_);
         (void)process_.exited_within(start_again_limit);
         (void)process_.reap();
     }

@@ -14,6 +14,7 @@
 #include "agentd/inspect/answers.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/process/program.hpp"
 
 namespace souk::inspect {
 
@@ -22,7 +23,8 @@ class Inspectors {
   public:
     // How the process is started, with its end of the socket; a test's may be another.
     using Start = std::function<Result<Pidfd>(Fd socket)>;
-    explicit Inspectors(Start start = start_souk_inspect) : start_(std::move(start)) {}
+    explicit Inspectors(Start start = start_souk_inspect, EndProgram end = kill_program)
+        : start_(std::move(start)), end_(std::move(end)) {}
     // Waits until it has given up its rights.
     Status begin();
     // The socket to a process for one image.
@@ -32,6 +34,7 @@ class Inspectors {
   private:
     static Result<Pidfd> start_souk_inspect(Fd socket);
     const Start start_;
+    const EndProgram end_;
     Pidfd process_;
     Fd socket_;
 };

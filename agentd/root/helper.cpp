@@ -29,7 +29,7 @@ Status Helper::start(const std::string& criu, const std::string& status_file) {
     }
     if (const auto begun = hear(start_limit); !begun)
         return wrap("souk-root does not begin", begun.error());
-    TRY_ASSIGN(exit_, loop_.on_exit(process_.get(), [this] { end("it has ended"); }));
+    TRY_ASSIGN(exit_, loop_.on_exit(process_.get(), [this] { give_up("it has ended"); }));
     return {};
 }
 
@@ -44,7 +44,9 @@ Result<Helper::Answer> Helper::hear(Nanos wait_max) const {
             if (const auto* const no = std::get_if<Refused>(&told))
                 return tl::unexpected(Error{no->code, no->why});
             const auto* const started = std::get_if<Started>(&told);
-            return Answer{started ? *started : Started{}, std::move(packet->descriptors)};
+            const auto* const done = std::get_if<Done>(&told);
+            return Answer{started ? *started : Started{}, done == nullptr || done->yes,
+                          std::move(packet->descriptors)};
         }
         pollfd p{socket_.get(), POLLIN, 0};
         const int64_t left_ms = (limit - monotonic_now()).ns / 1'000'000;
@@ -62,7 +64,7 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
     if (!sent || !*sent) {
         // Others (EMSGSIZE, ETOOMANYREFS) are of this request alone.
         const Error why = sent ? Error{EAGAIN, "it takes no request"} : sent.error();
-        if (sent || why.code == EPIPE || why.code == ECONNRESET) end(why.message);
+        if (sent || why.code == EPIPE || why.code == ECONNRESET) give_up(why.message);
         return wrap("ask souk-root", why);
     }
     auto answer = hear(answer_limit);
@@ -71,15 +73,15 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
                         std::holds_alternative<StartCriu>(asked);
     // It may be on its way: another request would get it.
     if (!answer && (answer.error().code == ETIMEDOUT || answer.error().code == EPIPE))
-        end(answer.error().message);
+        give_up(answer.error().message);
     if (answer && (answer->descriptors.size() != wanted || (answer->started.pid > 0) != starts)) {
-        end("it answers another question");
+        give_up("it answers another question");
         return fail("souk-root: not what was asked for");
     }
     return answer;
 }
 
-void Helper::end(const std::string& why) {
+void Helper::give_up(const std::string& why) {
     exit_.close();
     socket_.reset();
     if (const Lost lost = std::exchange(lost_, nullptr)) lost(why);
@@ -89,6 +91,10 @@ Result<Pidfd> Helper::program(Program program, const std::vector<std::string>& w
                               const std::vector<int>& fds, bool session) {
     TRY_ASSIGN(Answer answer, ask(StartProgram{program, words, session}, fds, 1));
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
+}
+
+EndProgram Helper::end() {
+    return [this](const Pidfd& one) { (void)ask(EndProcess{}, {one.get()}, 0); };
 }
 
 Result<Capsule> Helper::capsule(const CapsuleOptions& o) {
@@ -123,6 +129,18 @@ Result<Pidfd> Helper::criu(const CriuLaunch& how) {
                           how.user.uid, how.user.gid,    how.user.groups};
     TRY_ASSIGN(Answer answer, ask(asked, fds, 1));
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
+}
+
+Result<std::vector<SeenProcess>> Helper::look(const Pidfd& init, const std::vector<pid_t>& pids,
+                                              const LookFor& what) {
+    if (pids.empty()) return std::vector<SeenProcess>{};
+    TRY_ASSIGN(const Answer answer, ask(LookInside{what, pids}, {init.get()}, 1));
+    constexpr size_t look_bytes_max = 256 << 20;
+    TRY_ASSIGN(const std::string text,
+               read_whole(answer.descriptors[0].get(), "a look at processes", look_bytes_max));
+    TRY_ASSIGN(auto look, decode_look(text));
+    if (look.size() != pids.size()) return fail("a look at other processes");
+    return look;
 }
 
 // As many at once as a packet takes. It refuses all of them where one has ended: then one by one.
@@ -168,6 +186,23 @@ Reach Helper::reach() {
         .settle = [this](int image, bool runs) -> Status {
             TRY_ASSIGN([[maybe_unused]] const Answer done, ask(SettleSockets{runs}, {image}, 0));
             return {};
+        },
+        .inside = [this](const Pidfd& init, CapsuleDirectory which) -> Result<Fd> {
+            TRY_ASSIGN(Answer answer, ask(OpenDirectory{which}, {init.get()}, 1));
+            return std::move(answer.descriptors[0]);
+        },
+        .look = [this](const Pidfd& init, const std::vector<pid_t>& pids,
+                       const LookFor& what) { return look(init, pids, what); },
+        .fit = [this](const Pidfd& init, const RestoredJob& job) -> Status {
+            FitRestored asked{job.user.uid, job.user.gid, job.user.groups, job.pids, {}};
+            for (const auto& [resource, most] : job.limits)
+                asked.limits.emplace_back(static_cast<uint8_t>(resource), most);
+            TRY_ASSIGN([[maybe_unused]] const Answer done, ask(asked, {init.get()}, 0));
+            return {};
+        },
+        .waits = [this](const Pidfd& init) -> Result<bool> {
+            TRY_ASSIGN(const Answer done, ask(AskWaits{}, {init.get()}, 0));
+            return done.yes;
         }};
 }
 

@@ -13,6 +13,7 @@
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/program.hpp"
 
 namespace souk::root {
 
@@ -29,18 +30,22 @@ class Helper {
                           const std::vector<int>& fds, bool session);
     Result<Capsule> capsule(const CapsuleOptions& options);
     Result<Pidfd> criu(const CriuLaunch& how);
+    EndProgram end();  // of what it has started
     Reach reach();
     Status put_status(std::string_view text);
 
   private:
     struct Answer {
         Started started;  // of a process
+        bool yes = true;
         std::vector<Fd> descriptors;
     };
     Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
     Result<Answer> hear(Nanos wait_max) const;
     std::vector<Fd> open_files(const std::vector<pid_t>& pids, ProcessFile file);
-    void end(const std::string& why);
+    Result<std::vector<SeenProcess>> look(const Pidfd& init, const std::vector<pid_t>& pids,
+                                          const LookFor& what);
+    void give_up(const std::string& why);
 
     Loop& loop_;
     Lost lost_;

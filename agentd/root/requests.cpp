@@ -20,6 +20,11 @@ enum class Kind : uint8_t {
     take = 6,
     settle = 7,
     status = 8,
+    directory = 9,
+    look = 10,
+    fit = 11,
+    waits = 12,
+    end = 13,
     started = 16,
     refused = 17,
     done = 18
@@ -30,6 +35,11 @@ struct Writer : PackWriter {
     void words(const std::vector<std::string>& all) {
         number(all.size(), 4);
         for (const std::string& word : all) text(word);
+    }
+    template <class Number>
+    void numbers(const std::vector<Number>& all) {
+        number(all.size(), 4);
+        for (const Number one : all) number(static_cast<uint32_t>(one), 4);
     }
 };
 
@@ -51,6 +61,19 @@ struct Reader : PackReader {
         const uint64_t count = number(4);
         if (count > words_max) whole = false;
         for (uint64_t i = 0; i < count && whole; ++i) all.push_back(word());
+        return all;
+    }
+    template <class Number>
+    std::vector<Number> numbers(size_t most) {
+        std::vector<Number> all;
+        const uint64_t count = number(4);
+        if (count > most) whole = false;
+        for (uint64_t i = 0; i < count && whole; ++i) all.push_back(static_cast<Number>(number(4)));
+        return all;
+    }
+    std::vector<int32_t> pids() {
+        auto all = numbers<int32_t>(pids_max);
+        if (std::ranges::any_of(all, [](int32_t pid) { return pid <= 0; })) whole = false;
         return all;
     }
 };
@@ -89,17 +112,45 @@ StartCriu read_criu(Reader& r) {
     c.ends = static_cast<uint8_t>(r.number(1));
     c.uid = static_cast<uint32_t>(r.number(4));
     c.gid = static_cast<uint32_t>(r.number(4));
-    const uint64_t groups = r.number(4);
-    if (groups > groups_max) r.whole = false;
-    for (uint64_t i = 0; i < groups && r.whole; ++i)
-        c.groups.push_back(static_cast<uint32_t>(r.number(4)));
+    c.groups = r.numbers<uint32_t>(groups_max);
     return c;
 }
 
 OpenFile read_open(Reader& r) {
     const uint64_t file = r.number(1);
-    if (file < 1 || file > 3) r.whole = false;
+    if (file < 1 || file > static_cast<uint64_t>(process_file_last)) r.whole = false;
     return {static_cast<ProcessFile>(file)};
+}
+
+OpenDirectory read_directory(Reader& r) {
+    const uint64_t which = r.number(1);
+    if (which < 1 || which > 2) r.whole = false;
+    return {static_cast<CapsuleDirectory>(which)};
+}
+
+LookInside read_look(Reader& r) {
+    LookInside l;
+    for (bool* flag : {&l.what.states, &l.what.mapped, &l.what.infos, &l.what.maps})
+        *flag = r.flag();
+    l.what.files_max = static_cast<uint32_t>(r.number(4));
+    l.pids = r.pids();
+    return l;
+}
+
+FitRestored read_fit(Reader& r) {
+    FitRestored f;
+    f.uid = static_cast<uint32_t>(r.number(4));
+    f.gid = static_cast<uint32_t>(r.number(4));
+    f.groups = r.numbers<uint32_t>(groups_max);
+    f.pids = r.pids();
+    const uint64_t limits = r.number(4);
+    if (limits > limits_max) r.whole = false;
+    for (uint64_t i = 0; i < limits && r.whole; ++i) {
+        const auto resource = static_cast<uint8_t>(r.number(1));
+        if (resource >= limits_max) r.whole = false;
+        f.limits.emplace_back(resource, r.number(8));
+    }
+    return f;
 }
 
 Status check_one(size_t descriptors, size_t wanted) {
@@ -112,6 +163,10 @@ Status check(const OpenNetwork&, size_t n) { return check_one(n, 1); }
 Status check(const TakeDescriptor&, size_t n) { return check_one(n, 1); }
 Status check(const SettleSockets&, size_t n) { return check_one(n, 1); }
 Status check(const PutStatus&, size_t n) { return check_one(n, 0); }
+Status check(const OpenDirectory&, size_t n) { return check_one(n, 1); }
+Status check(const LookInside&, size_t n) { return check_one(n, 1); }
+Status check(const AskWaits&, size_t n) { return check_one(n, 1); }
+Status check(const EndProcess&, size_t n) { return check_one(n, 1); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -128,13 +183,21 @@ Status check(const MakeCapsule& c, size_t descriptors) {
     return {};
 }
 
-Status check(const StartCriu& c, size_t descriptors) {
+bool is_nobody(uint32_t uid, uint32_t gid, const std::vector<uint32_t>& groups) {
     constexpr uint32_t as_before = UINT32_MAX;  // to the kernel
+    return uid == as_before || gid == as_before || std::ranges::count(groups, as_before) > 0;
+}
+
+Status check(const FitRestored& f, size_t descriptors) {
+    if (is_nobody(f.uid, f.gid, f.groups)) return fail("a job of nobody in particular");
+    return check_one(descriptors, 1);
+}
+
+Status check(const StartCriu& c, size_t descriptors) {
     if (descriptors < descriptors_of(c)) return fail("CRIU without its descriptors");
     if (c.ends > criu_ends_max || (c.ends == 0) == c.restores)
         return fail("CRIU with that many ends of a job");
-    if (c.uid == as_before || c.gid == as_before || std::ranges::count(c.groups, as_before) > 0)
-        return fail("CRIU as nobody in particular");
+    if (is_nobody(c.uid, c.gid, c.groups)) return fail("CRIU as nobody in particular");
     return {};
 }
 
@@ -200,8 +263,7 @@ std::string pack_one(const StartCriu& c) {
     w.number(c.ends, 1);
     w.number(c.uid, 4);
     w.number(c.gid, 4);
-    w.number(c.groups.size(), 4);
-    for (const uint32_t group : c.groups) w.number(group, 4);
+    w.numbers(c.groups);
     return w.bytes;
 }
 std::string pack_one(const OpenFile& o) {
@@ -225,6 +287,34 @@ std::string pack_one(const PutStatus& p) {
     w.text(p.text);
     return w.bytes;
 }
+std::string pack_one(const OpenDirectory& d) {
+    Writer w(Kind::directory);
+    w.number(static_cast<uint8_t>(d.which), 1);
+    return w.bytes;
+}
+std::string pack_one(const LookInside& l) {
+    Writer w(Kind::look);
+    for (const bool flag : {l.what.states, l.what.mapped, l.what.infos, l.what.maps})
+        w.number(flag, 1);
+    w.number(l.what.files_max, 4);
+    w.numbers(l.pids);
+    return w.bytes;
+}
+std::string pack_one(const FitRestored& f) {
+    Writer w(Kind::fit);
+    w.number(f.uid, 4);
+    w.number(f.gid, 4);
+    w.numbers(f.groups);
+    w.numbers(f.pids);
+    w.number(f.limits.size(), 4);
+    for (const auto& [resource, most] : f.limits) {
+        w.number(resource, 1);
+        w.number(most, 8);
+    }
+    return w.bytes;
+}
+std::string pack_one(const AskWaits&) { return Writer(Kind::waits).bytes; }
+std::string pack_one(const EndProcess&) { return Writer(Kind::end).bytes; }
 
 Asked read_asked(Reader& r) {
     switch (static_cast<Kind>(r.number(1))) {
@@ -236,6 +326,11 @@ Asked read_asked(Reader& r) {
         case Kind::take: return TakeDescriptor{static_cast<uint32_t>(r.number(4))};
         case Kind::settle: return SettleSockets{r.flag()};
         case Kind::status: return PutStatus{r.text(status_bytes_max)};
+        case Kind::directory: return read_directory(r);
+        case Kind::look: return read_look(r);
+        case Kind::fit: return read_fit(r);
+        case Kind::waits: return AskWaits{};
+        case Kind::end: return EndProcess{};
         default: r.whole = false; return {};
     }
 }
@@ -246,7 +341,11 @@ std::string pack(const Asked& asked) {
 }
 
 std::string pack(const Told& told) {
-    if (std::holds_alternative<Done>(told)) return Writer(Kind::done).bytes;
+    if (const auto* d = std::get_if<Done>(&told)) {
+        Writer w(Kind::done);
+        w.number(d->yes, 1);
+        return w.bytes;
+    }
     if (const auto* s = std::get_if<Started>(&told)) {
         Writer w(Kind::started);
         w.number(static_cast<uint32_t>(s->pid), 4);
@@ -279,7 +378,7 @@ Result<Told> parse_told(std::string_view packet) {
         if (s.pid <= 0) r.whole = false;
         told = s;
     } else if (kind == Kind::done) {
-        told = Done{};
+        told = Done{r.flag()};
     } else {
         const auto code = static_cast<int32_t>(r.number(4));
         told = Refused{code, blank_controls(r.text(why_bytes_max))};

@@ -2,8 +2,8 @@
 // What agentd asks of souk-root, on a socket of packets (SOCK_SEQPACKET), one request at a time,
 // and what comes back:
 //
-//   agentd:     program, capsule, criu, open, network, take, settle, status (each with the
-//               descriptors that it names, SCM_RIGHTS)
+//   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
+//               waits, end (each with the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
 //
@@ -27,6 +27,7 @@ namespace souk::root {
 inline constexpr size_t packet_bytes_max = 128 << 10, why_bytes_max = 4096;
 inline constexpr size_t words_max = 4096, word_bytes_max = 64 << 10, groups_max = 16384;
 inline constexpr size_t status_bytes_max = 64 << 10;
+inline constexpr size_t pids_max = 24 << 10, limits_max = 16;
 
 // One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
 enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
@@ -80,8 +81,35 @@ struct PutStatus {
     std::string text;
     bool operator==(const PutStatus&) const = default;
 };
+// Of these four, descriptor: a pidfd of souk-init. OpenDirectory: one of the capsule's directories.
+struct OpenDirectory {
+    CapsuleDirectory which{};
+    bool operator==(const OpenDirectory&) const = default;
+};
+// Numbers inside. Answered with a file that has the look as text.
+struct LookInside {
+    LookFor what;
+    std::vector<int32_t> pids;
+    bool operator==(const LookInside&) const = default;
+};
+// checkpoint/restored.hpp. pids: as numbered here.
+struct FitRestored {
+    uint32_t uid = 0, gid = 0;
+    std::vector<uint32_t> groups;
+    std::vector<int32_t> pids;
+    std::vector<std::pair<uint8_t, uint64_t>> limits;
+    bool operator==(const FitRestored&) const = default;
+};
+struct AskWaits {
+    bool operator==(const AskWaits&) const = default;
+};
+// Descriptor: a pidfd of what was started here, or of a process of a capsule.
+struct EndProcess {
+    bool operator==(const EndProcess&) const = default;
+};
 using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
-                           TakeDescriptor, SettleSockets, PutStatus>;
+                           TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
+                           FitRestored, AskWaits, EndProcess>;
 
 struct Started {
     int32_t pid = 0;
@@ -94,6 +122,7 @@ struct Refused {
     bool operator==(const Refused&) const = default;
 };
 struct Done {
+    bool yes = true;  // to AskWaits
     bool operator==(const Done&) const = default;
 };
 using Told = std::variant<Started, Refused, Done>;

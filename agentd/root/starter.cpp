@@ -94,28 +94,54 @@ Status check_fuse(int fd) {
 struct Inside {
     pid_t here = 0, inside = 0;
 };
-Result<Inside> process_inside(int pidfd) {
+// Its number here, and its /proc/PID/status.
+Result<std::pair<pid_t, std::string>> status_of(int pidfd) {
     TRY_ASSIGN(const std::string info,
                read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
     const size_t at = info.find("\nPid:\t");
     const auto pid = at == info.npos ? std::nullopt
                                      : leading_number<pid_t>(std::string_view(info).substr(at + 6));
     if (!pid || *pid <= 0) return fail("no process of a capsule");
-    TRY_ASSIGN(const std::string status,
+    TRY_ASSIGN(std::string status,
                read_file(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/status"));
+    return std::pair(*pid, std::move(status));
+}
+
+Result<Inside> process_inside(int pidfd) {
+    TRY_ASSIGN(const auto found, status_of(pidfd));
+    const auto& [pid, status] = found;
     const size_t line = status.find("\nNSpid:\t");
     const size_t end = line == status.npos ? line : status.find('\n', line + 1);
     if (end == status.npos) return fail("a kernel that does not tell of namespaces");
     const std::string_view numbers = std::string_view(status).substr(line + 8, end - line - 8);
     const size_t tab = numbers.rfind('\t');
     if (tab == numbers.npos) return fail("no process of a capsule");
-    return Inside{*pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
+    return Inside{pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
 }
 
-// CRIU goes nowhere else.
-Status check_capsule(int pidfd) {
+// CRIU goes nowhere else. The capsule's PID 1, as this process has it.
+Result<Pidfd> check_capsule(int pidfd) {
     TRY_ASSIGN(const Inside process, process_inside(pidfd));
-    return process.inside == 1 ? Status{} : Status(fail("no PID 1 of a capsule"));
+    if (process.inside != 1) return fail("no PID 1 of a capsule");
+    TRY_ASSIGN(Fd own, duplicate(pidfd));
+    return Pidfd(std::move(own), process.here);
+}
+
+// Of its processes; 0: it has ended.
+Result<ino_t> namespace_of(pid_t pid) {
+    struct stat st {};
+    if (::stat(("/proc/" + std::to_string(pid) + "/ns/pid").c_str(), &st) == 0) return st.st_ino;
+    if (errno == ENOENT || errno == ESRCH) return 0;
+    return fail_errno("the namespace of process " + std::to_string(pid), errno);
+}
+
+Status check_started(int pidfd) {
+    if (process_inside(pidfd)) return {};
+    TRY_ASSIGN(const auto found, status_of(pidfd));
+    const std::string line = "\nPPid:\t" + std::to_string(::getpid()) + "\n";
+    return found.second.find(line) != std::string::npos
+               ? Status{}
+               : Status(fail("no process that was started here"));
 }
 
 }  // namespace
@@ -241,6 +267,50 @@ Result<Starter::Answer> Starter::start(const SettleSockets& asked, const std::ve
 Result<Starter::Answer> Starter::start(const PutStatus& asked, const std::vector<int>&) const {
     if (status_file_.empty()) return fail("the configuration names no status file");
     TRY(put_status_file(status_file_, asked.text));
+    return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const OpenDirectory& asked, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    Answer done{Done{}, {}};
+    TRY_ASSIGN(Fd opened, open_capsule_directory(init, asked.which));
+    done.descriptors.push_back(std::move(opened));
+    return done;
+}
+
+Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const auto look, look_inside(init, asked.pids, asked.what));
+    TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
+    Answer done{Done{}, {}};
+    done.descriptors.push_back(std::move(file));
+    return done;
+}
+
+Result<Starter::Answer> Starter::start(const FitRestored& asked, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const ino_t capsule, namespace_of(init.pid()));
+    RestoredJob job{{asked.uid, asked.gid, asked.groups}, {}, {}};
+    for (const pid_t pid : asked.pids) {
+        TRY_ASSIGN(const ino_t its, namespace_of(pid));
+        if (its != 0 && its != capsule) return fail("no process of that capsule");
+        if (its != 0) job.pids.push_back(pid);
+    }
+    job.limits.insert(asked.limits.begin(), asked.limits.end());
+    TRY(fit_restored(init, job));
+    return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const AskWaits&, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const bool waits, restored_waits(init));
+    return Answer{Done{waits}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const EndProcess&, const std::vector<int>& fds) {
+    TRY(check_started(fds[0]));
+    TRY_ASSIGN(Fd own, duplicate(fds[0]));
+    TRY(Pidfd(std::move(own), 0).signal(SIGKILL));
     return Answer{Done{}, {}};
 }
 

@@ -34,6 +34,11 @@ class Starter {
     static Result<Answer> start(const TakeDescriptor& asked, const std::vector<int>& fds);
     static Result<Answer> start(const SettleSockets& asked, const std::vector<int>& fds);
     Result<Answer> start(const PutStatus& asked, const std::vector<int>& fds) const;
+    static Result<Answer> start(const OpenDirectory& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const LookInside& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const FitRestored& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const AskWaits& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const EndProcess& asked, const std::vector<int>& fds);
 
     const Result<CriuTool> criu_;  // an error is told to who asks for it
     const std::string status_file_;

@@ -2,8 +2,11 @@
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
 what whoever has taken agentd over gets from it. That one is played here against the real program,
 by a client that shares no code with Souk (agentd/root/requests.hpp has the packets)."""
+import fcntl
 import os
 import re
+import resource
+import select
 import signal
 import socket
 import struct
@@ -15,15 +18,16 @@ import pytest
 from cluster import BIN, alive, read_text, until
 from no_rights import echoes, ends_well, root_of, write
 
-PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS = range(1, 9)
+PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END = \
+    range(1, 14)
 STARTED, REFUSED, DONE = 16, 17, 18
 HANDSHAKE, INSPECT, FILES = 1, 2, 3
-WRITTEN_MARKS, OOM_SCORE, PAGE_MAP = 1, 2, 3
+WRITTEN_MARKS, OOM_SCORE, PAGE_MAP, MEMORY, MAPS, MEMORY_SUMS, ROOT = FILES_OF_PROCESS = range(1, 8)
+PROC, RUN = 1, 2
 FILES_FD = 5  # of souk-init: its mount's
 # What is left to agentd, by number (docs/security.md says what for).
-LEFT = {"dac_read_search": 2, "kill": 5, "net_bind_service": 10, "net_admin": 12, "net_raw": 13,
-        "ipc_lock": 14, "sys_ptrace": 19, "sys_nice": 23, "sys_resource": 24, "perfmon": 38,
-        "bpf": 39, "checkpoint_restore": 40}
+LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23,
+        "perfmon": 38, "bpf": 39}
 
 
 # ---- what agentd has given up
@@ -110,6 +114,15 @@ def status(said):
     return bytes([STATUS]) + text(said)
 
 
+def look(*pids, what=(0, 0, 0, 0)):
+    return bytes([LOOK, *what]) + struct.pack(f"<II{len(pids)}I", 100, len(pids), *pids)
+
+
+def fit(*pids, uid=1000, limits=()):
+    packet = struct.pack(f"<III I{len(pids)}I I", uid, 1000, 0, len(pids), *pids, len(limits))
+    return bytes([FIT]) + packet + b"".join(struct.pack("<BQ", *limit) for limit in limits)
+
+
 class Root:
     """A souk-root, and this end of its socket."""
     def __init__(self, status_file=""):
@@ -121,17 +134,20 @@ class Root:
         self.line.settimeout(20)
         assert self.answer()[0] == STARTED
 
-    def answer(self):
+    def answer(self, kept=None):
         packet, fds, _, _ = socket.recv_fds(self.line, 1 << 17, 24)
-        for fd in fds:
-            os.close(fd)
+        if kept is not None:
+            kept += fds
+        else:
+            for fd in fds:
+                os.close(fd)
         if packet and packet[0] == REFUSED:
             return REFUSED, packet[9:].decode()
         return packet[0] if packet else None, len(fds)
 
-    def ask(self, packet, *fds):
+    def ask(self, packet, *fds, kept=None):
         socket.send_fds(self.line, [packet], fds)
-        return self.answer()
+        return self.answer(kept)
 
     def end(self):
         self.line.close()
@@ -160,9 +176,10 @@ def refused(root, why, packet, *fds):
 def test_a_packet_that_is_no_request_is_refused(root):
     one = program(INSPECT)
     with open("/dev/null") as null:
-        for noise in (b"\0", b"\4", b"\4\4", b"\5x", take(3)[:-1], settle() + b"x", b"\7\2",
-                      status("x")[:-1], b"\x09", b"\x12", b"\xff" * 40, one[:-1], one + b"\0",
-                      one[:1], b"\1\7" + one[2:],
+        for noise in (b"\0", b"\4", b"\5x", take(3)[:-1], settle() + b"x", b"\7\2",
+                      status("x")[:-1], b"\x0e", b"\x12", bytes([OPEN, ROOT + 1]), look(0),
+                      bytes([DIRECTORY, RUN + 1]), look(1)[:-1], fit(limits=((16, 1),)),
+                      b"\xff" * 40, one[:-1], one + b"\0", one[:1], b"\1\7" + one[2:],
                       program(FILES, "a\0b"), capsule() + b"x", criu()[:9], b"\1" * (130 << 10),
                       bytes([PROGRAM, FILES]) + struct.pack("<I", 1 << 30)):
             refused(root, "no request", noise, null.fileno())
@@ -243,8 +260,9 @@ def test_it_reaches_into_capsules_alone(root, inside):
     init, job = inside
     machine = os.pidfd_open(os.getpid())
     with open("/dev/null") as null:
-        files = [opens(file) for file in (WRITTEN_MARKS, OOM_SCORE, PAGE_MAP)]
-        for packet in (*files, bytes([NETWORK]), take(0)):
+        files = [opens(file) for file in FILES_OF_PROCESS]
+        of_capsule = bytes([NETWORK]), bytes([DIRECTORY, PROC]), look(1), fit(), bytes([WAITS])
+        for packet in (*files, *of_capsule, take(0)):
             refused(root, "no process of a capsule", packet, machine)
             refused(root, "no process of a capsule", packet, null.fileno())
             refused(root, "other descriptors", packet)
@@ -253,8 +271,65 @@ def test_it_reaches_into_capsules_alone(root, inside):
     os.close(machine)
     for packet in files:
         assert root.ask(packet, job, init) == (DONE, 2)
-    refused(root, "no PID 1 of a capsule", bytes([NETWORK]), job)
+    for packet in of_capsule:
+        refused(root, "no PID 1 of a capsule", packet, job)
     assert root.ask(bytes([NETWORK]), init) == (DONE, 3)
+
+
+def test_what_it_opens_of_a_job_is_to_be_read(root, inside):
+    init, job = inside
+    kept = []
+    for packet, fd in ((opens(MEMORY), job), (opens(MAPS), job), (opens(PAGE_MAP), job),
+                       (bytes([DIRECTORY, PROC]), init), (look(1, 2), init)):
+        assert root.ask(packet, fd, kept=kept) == (DONE, 1)
+    memory, maps, pages, proc, seen = kept
+    for fd in (memory, maps, pages, proc):
+        assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    place = int(os.read(maps, 64).split(b"-")[0], 16)
+    assert len(os.pread(memory, 16, place)) == 16
+    with pytest.raises(OSError):
+        os.pwrite(memory, b"x", place)
+    assert "1" in os.listdir(proc) and str(os.getpid()) not in os.listdir(proc)
+    assert b"/file" in os.pread(seen, 1 << 16, 0)
+    for fd in kept:
+        os.close(fd)
+
+
+def test_it_lowers_limits_in_that_capsule_alone(root, inside):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lower = ((resource.RLIMIT_NOFILE, 64),)
+    for pid in (os.getpid(), root.process.pid):
+        refused(root, "no process of that capsule", fit(pid, uid=0, limits=lower), inside[0])
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+
+
+def test_it_ends_what_it_has_started_and_jobs_alone(root, inside):
+    machine, itself = os.pidfd_open(os.getpid()), os.pidfd_open(root.process.pid)
+    other = subprocess.Popen(["sleep", "600"])
+    another = os.pidfd_open(other.pid)
+    for fd in (machine, itself, another):
+        refused(root, "no process that was started here", bytes([END]), fd)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    kept = []
+    with ours:
+        with theirs:
+            assert root.ask(program(INSPECT), theirs.fileno(), kept=kept) == (STARTED, 1)
+        ours.settimeout(20)
+        assert ours.recv(64)  # it has begun
+        for fd in (kept[0], inside[1]):
+            assert root.ask(bytes([END]), fd) == (DONE, 0)
+            assert select.select([fd], [], [], 20)[0]
+    for fd in (machine, itself, another, *kept):
+        os.close(fd)
+
+
+def test_what_is_not_the_users_ends(root, inside):
+    """A restore's processes, which are root's here, of a job that is not."""
+    refused(root, "restored for user 1000: it would be user 0", fit(), inside[0])
+    assert select.select([inside[1]], [], [], 20)[0]
 
 
 def test_it_takes_connections_of_jobs_and_nothing_else(root, inside):

@@ -28,12 +28,22 @@ void asked(std::string_view packet, size_t descriptors) {
         REQUIRE(c->uid != UINT32_MAX && c->gid != UINT32_MAX && c->ends <= criu_ends_max &&
                 descriptors >= 3U + c->ends);
     if (const auto* o = std::get_if<OpenFile>(&*taken))
-        REQUIRE(o->file >= ProcessFile::written_marks && o->file <= ProcessFile::page_map &&
+        REQUIRE(o->file >= ProcessFile::written_marks && o->file <= process_file_last &&
                 descriptors > 0);
-    const bool of_a_process = std::holds_alternative<OpenNetwork>(*taken) ||
-                              std::holds_alternative<TakeDescriptor>(*taken) ||
-                              std::holds_alternative<SettleSockets>(*taken);
+    const bool of_a_process =
+        std::holds_alternative<OpenNetwork>(*taken) ||
+        std::holds_alternative<TakeDescriptor>(*taken) ||
+        std::holds_alternative<SettleSockets>(*taken) ||
+        std::holds_alternative<OpenDirectory>(*taken) ||
+        std::holds_alternative<LookInside>(*taken) || std::holds_alternative<FitRestored>(*taken) ||
+        std::holds_alternative<AskWaits>(*taken) || std::holds_alternative<EndProcess>(*taken);
     if (of_a_process) REQUIRE(descriptors == 1);
+    if (const auto* l = std::get_if<LookInside>(&*taken))
+        for (const int32_t pid : l->pids) REQUIRE(pid > 0);
+    if (const auto* f = std::get_if<FitRestored>(&*taken)) {
+        REQUIRE(f->uid != UINT32_MAX && f->gid != UINT32_MAX);
+        for (const auto& [resource, most] : f->limits) REQUIRE(resource < limits_max);
+    }
     if (const auto* p = std::get_if<PutStatus>(&*taken))
         REQUIRE(descriptors == 0 && p->text.size() <= status_bytes_max);
 }

@@ -2,6 +2,7 @@
 // What an image may say of credentials, and whether it says what the kernel does. Images are made
 // up byte by byte, but one that is of this process.
 #include "checkpoint/core_image.hpp"
+#include "checkpoint/restored.hpp"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -417,8 +417,9 @@ print('up'); input(); c.sendall(b'x'); print(a.recv(1)))"));
     const std::string init = std::to_string(rig.capsule.id().pid);
     const auto children = read_file(AT_FDCWD, "/proc/" + init + "/task/" + init + "/children");
     ck_assert(children.has_value());
-    ck_assert_int_eq(end_tcp_repair({std::atoi(children->c_str())}), 2);
-    ck_assert_int_eq(end_tcp_repair({std::atoi(children->c_str())}), 0);
+    const PidsInside processes = {{1, std::atoi(children->c_str())}};
+    ck_assert_int_eq(end_tcp_repair(processes), 2);
+    ck_assert_int_eq(end_tcp_repair(processes), 0);
     rig.send_input("\n");
     ck_assert(rig.until([&] { return rig.ended(); }));
     ck_assert_msg(output.text[0] == "up\nb'x'\n", "%s%s", output.text[0].c_str(),

@@ -180,9 +180,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     int asked = 0;
     const auto made = [&](const Capsule& capsule) {
         ++asked;
-        Status fit = check_restored(capsule, user);
-        if (!fit) kill_restored(capsule);
-        return fit;
+        return fit_restored(capsule.pidfd(), {user, {}, {}});
     };
     rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user, made);
     ck_assert(!rig && asked == 1);
@@ -197,7 +195,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
             for (const CapsuleProcess& p : all)
                 ck_assert_msg(p.pid == 1 || p.parent == 0 || p.name.starts_with("python"), "%s",
                               p.name.c_str());
-            return check_restored(capsule, {});
+            return check_restored(capsule.pidfd(), {});
         });
     ck_assert_msg(rig != nullptr, "%s", why.c_str());
     ck_assert(
@@ -214,7 +212,7 @@ std::string said_of(const std::string& script, const CriuUser& user) {
         "    os.setgroups(groups); os.setresgid(gid, gid, gid); os.setresuid(uid, uid, uid)\n" +
         script + "\nos.write(1, b'ready\\n')\nsys.stdin.readline()"));
     ck_assert(rig.until([&] { return output.text[0].starts_with("ready\n"); }));
-    const Status fits = check_restored(rig.capsule, user);
+    const Status fits = check_restored(rig.capsule.pidfd(), user);
     return fits ? "" : fits.error().message.substr(fits.error().message.rfind(": ") + 2);
 }
 

@@ -303,7 +303,7 @@ END_TEST
 START_TEST(a_process_names_its_open_files_of_its_home_alone) {
     const unit::TempDir dir;
     const Fd file(::open(dir.write("f", "x").c_str(), O_RDWR | O_CLOEXEC));
-    ck_assert(file && expected_files({::getpid()}).empty());
+    ck_assert(file && expected_files({{1, ::getpid()}}).empty());
     ck_assert(read_expected_files(dir.fd.get()).empty());
     save_expected_files(dir.fd.get(), "0 /a");
     ck_assert_text(read_expected_files(dir.fd.get()), "0 /a");

@@ -6,12 +6,16 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <string>
 #include <thread>
 
 #include "agentd/root/helper.hpp"
@@ -55,7 +59,13 @@ std::vector<Sample> samples() {
             {OpenNetwork{}, 1},
             {TakeDescriptor{77}, 1},
             {SettleSockets{true}, 1},
-            {PutStatus{"up=1\n"}, 0}};
+            {PutStatus{"up=1\n"}, 0},
+            {OpenFile{ProcessFile::root}, 2},
+            {OpenDirectory{CapsuleDirectory::run}, 1},
+            {LookInside{{true, false, true, false, 4096}, {2, 17}}, 1},
+            {FitRestored{1000, 100, {4, 5}, {4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
+            {AskWaits{}, 1},
+            {EndProcess{}, 1}};
 }
 
 START_TEST(a_request_is_read_as_it_was_asked) {
@@ -64,8 +74,8 @@ START_TEST(a_request_is_read_as_it_was_asked) {
         ck_assert_msg(read.has_value(), "%s", read ? "" : read.error().message.c_str());
         ck_assert(*read == s.asked);
     }
-    for (const Told& told :
-         {Told(Started{4711, 12345678901}), Told(Refused{EPERM, "so it is"}), Told(Done{})})
+    for (const Told& told : {Told(Started{4711, 12345678901}), Told(Refused{EPERM, "so it is"}),
+                             Told(Done{}), Told(Done{false})})
         ck_assert(parse_told(pack(told)).value() == told);
 }
 END_TEST
@@ -143,6 +153,18 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     const auto network = Netlink::over(std::move(inside->route));
     ck_assert(network.has_value() && network->link("lo").value().index == 1);
     ck_assert(!reach.take(made->pidfd(), 0));
+    // Its processes, by their numbers inside; nobody's of the machine.
+    const auto proc = reach.inside(made->pidfd(), CapsuleDirectory::proc);
+    ck_assert(proc && capsule_processes(proc->get()).value().size() == 1);
+    const auto self = Pidfd::open(::getpid());
+    ck_assert(!reach.inside(*self, CapsuleDirectory::proc) && !reach.look(*self, {1}, {}));
+    const auto look = reach.look(made->pidfd(), {1, 77}, {.states = true, .maps = true});
+    ck_assert_msg(look.has_value(), "%s", look ? "" : look.error().message.c_str());
+    ck_assert(look->size() == 2 && look->at(0).error == 0 && look->at(1).error == ENOENT);
+    ck_assert(look->at(0).maps.find("souk-init") != std::string::npos);
+    ck_assert(!reach.fit(made->pidfd(), {{1000, 1000, {}}, {::getpid()}, {}}));
+    ck_assert(reach.fit(made->pidfd(), {{1000, 1000, {}}, {}, {}}));
+    ck_assert(!reach.waits(made->pidfd()).value());  // there is none
     ck_assert(!helper.put_status("up=1\n"));
     OK(made->kill());
     ck_assert(made->pidfd().exited_within(limit).value());
@@ -155,6 +177,9 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     ck_assert_msg(inspect.has_value(), "%s", inspect ? "" : inspect.error().message.c_str());
     theirs.reset();
     ck_assert(wait_for_packet(ours.get(), 64, limit).has_value());  // it has begun
+    helper.end()(*self);                                            // not what it has started
+    helper.end()(*inspect);
+    ck_assert(inspect->exited_within(limit).value());
 
     options.dir = ours.get();  // refused, and told so; it goes on
     ck_assert(!helper.capsule(options));
@@ -165,6 +190,16 @@ END_TEST
 START_TEST(who_does_not_start_processes_any_more_cannot) {
     UNIT_SKIP_IF(::geteuid() != 0 ? "only root gives anything up" : nullptr);
     UNIT_SKIP_IF(sandbox_is_wide ? "a sanitizer keeps its calls" : nullptr);
+    Pipe pipe = std::move(*make_pipe());
+    const pid_t other = ::fork();  // of another user
+    if (other == 0) {
+        (void)!::setuid(4321);
+        pipe.write_end.reset();
+        for (;;) ::pause();
+    }
+    pipe.write_end.reset();
+    char byte;
+    ck_assert_int_eq(::read(pipe.read_end.get(), &byte, 1), 0);
     const pid_t child = ::fork();
     if (child == 0) {
         if (!give_up_starting()) ::_exit(100);
@@ -183,12 +218,19 @@ START_TEST(who_does_not_start_processes_any_more_cannot) {
         if (!refuses(::setns(pid_ns, CLONE_NEWPID)) || !refuses(::setns(pid_ns, 0))) ::_exit(8);
         if (!refuses(::setns(net_ns, CLONE_NEWNET))) ::_exit(9);
         if (!refuses(::syscall(SYS_pidfd_getfd, pid_ns, 0, 0))) ::_exit(11);
+        if (!refuses(::process_vm_readv(1, nullptr, 0, nullptr, 0, 0))) ::_exit(12);
+        // Who has more rights is not looked into, whoever he is; nor is another user ended.
+        const std::string memory = "/proc/" + std::to_string(::getppid()) + "/mem";
+        if (::open(memory.c_str(), O_RDONLY) >= 0 || errno != EACCES) ::_exit(13);
+        if (!refuses(::kill(other, SIGKILL))) ::_exit(14);
         bool ran = false;  // threads it may have
         std::thread([&] { ran = true; }).join();
         ::_exit(ran ? 0 : 10);
     }
     int status = 0;
     ck_assert_int_eq(::waitpid(child, &status, 0), child);
+    ::kill(other, SIGKILL);
+    ck_assert_int_eq(::waitpid(other, nullptr, 0), other);
     ck_assert_msg(status == 0, "exit %d", WEXITSTATUS(status));
 }
 END_TEST

@@ -23,21 +23,18 @@ Result<Fd> take_descriptor(const Pidfd& process, int number) {
     return taken;
 }
 
-int end_tcp_repair(const std::vector<pid_t>& pids,
-                   const std::function<Result<Fd>(const Pidfd&, int)>& take) {
+int end_tcp_repair(const PidsInside& pids, const std::function<Result<Fd>(const Pidfd&, int)>& take,
+                   const LookAt& look) {
+    const auto seen = look(pids, {});
+    if (!seen) return 0;
     int ended = 0;
-    for (const pid_t pid : pids) {
-        const auto process = Pidfd::open(pid);
-        const std::string directory = "/proc/" + std::to_string(pid) + "/fd";
-        const auto names = list_dir(AT_FDCWD, directory);
-        if (!process || !names) continue;
-        for (const std::string& name : *names) {
-            char target[32];
-            const ssize_t n = ::readlink((directory + "/" + name).c_str(), target, sizeof target);
-            const int number = whole_number<int>(name).value_or(-1);
-            if (n <= 0 || number < 0 ||
-                !std::string_view(target, static_cast<size_t>(n)).starts_with("socket:["))
-                continue;
+    for (const SeenProcess& p : *seen) {
+        const auto process = Pidfd::open(pids.at(p.pid));
+        if (!process) continue;
+        for (const SeenFile& f : p.files) {
+            const int number =
+                whole_number<int>(f.place.substr(f.place.rfind(' ') + 1)).value_or(-1);
+            if (number < 0 || !f.target.starts_with("socket:[")) continue;
             const auto socket = take(*process, number);
             int repair = 0;
             socklen_t bytes = sizeof repair;

@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/process_files.hpp"
 
 namespace souk {
 
 // A copy of what a process has open under that number.
 Result<Fd> take_descriptor(const Pidfd& process, int number);
 
-// Of all connections of these processes, as numbered here; who has ended meanwhile is passed over.
-// Returns how many there were. `take`: a copy of one of a
-// process's descriptors.
-int end_tcp_repair(const std::vector<pid_t>& pids,
-                   const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
+// Of all connections of these processes; who has ended meanwhile is passed over. Returns how many
+// there were. `take`: a copy of one of a process's descriptors.
+int end_tcp_repair(const PidsInside& pids,
+                   const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor,
+                   const LookAt& look = look_from_here);
 
 }  // namespace souk

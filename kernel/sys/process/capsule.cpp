@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/process/capsule.hpp"
 
+#include <linux/magic.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -8,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -195,6 +197,22 @@ Result<Capsule> Capsule::reconnect(int dir, ProcessId init) {
     return capsule;
 }
 
+Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which) {
+    const char* const path = which == CapsuleDirectory::proc ? "/root/proc" : "/root/run";
+    TRY_ASSIGN(Fd opened, open_at(AT_FDCWD, "/proc/" + std::to_string(init.pid()) + path,
+                                  O_RDONLY | O_DIRECTORY));
+    TRY_ASSIGN(const bool ended, init.exited_within({}));
+    if (ended) return fail_errno("souk-init " + std::to_string(init.pid()), ESRCH);
+    struct statfs fs {};
+    // It may be what a job of root's has mounted there.
+    if (which == CapsuleDirectory::proc &&
+        (::fstatfs(opened.get(), &fs) != 0 || fs.f_type != PROC_SUPER_MAGIC))
+        return fail("the /proc of a capsule is none");
+    return opened;
+}
+
+Result<Fd> Capsule::directory(CapsuleDirectory which) const { return open_(pidfd_, which); }
+
 Result<Fd> Capsule::open_inside(const std::string& path, int flags) const {
     return open_at(AT_FDCWD, "/proc/" + std::to_string(id_.pid) + "/root" + path, flags);
 }
@@ -204,13 +222,17 @@ Result<std::string> read_exit_record(int dir) {
 }
 
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule) {
-    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
-    TRY_ASSIGN(const auto names, list_dir(proc.get(), "."));
+    TRY_ASSIGN(const Fd proc, capsule.directory(CapsuleDirectory::proc));
+    return capsule_processes(proc.get());
+}
+
+Result<std::vector<CapsuleProcess>> capsule_processes(int proc) {
+    TRY_ASSIGN(const auto names, list_dir(proc, "."));
     std::vector<CapsuleProcess> processes;
     for (const std::string& name : names) {
         const auto pid = whole_number<pid_t>(name);
         if (!pid) continue;
-        if (const auto stat = read_proc_stat(proc.get(), name))  // else it ended meanwhile
+        if (const auto stat = read_proc_stat(proc, name))  // else it ended meanwhile
             processes.push_back({*pid, stat->parent, stat->state, stat->name, stat->threads,
                                  stat->reserved_bytes, stat->resident_pages, stat->session});
     }

@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,12 @@ struct CapsuleOptions {
     std::vector<int> cgroup_v1;       // open cgroup.procs files of v1 groups
 };
 
+// Directories of a capsule that others look into.
+enum class CapsuleDirectory : uint8_t { proc = 1, run = 2 };
+using OpenInside = std::function<Result<Fd>(const Pidfd& init, CapsuleDirectory which)>;
+// Of its souk-init; which needs the right to trace that.
+Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which);
+
 class Capsule {
   public:
     Capsule() = default;
@@ -63,13 +70,17 @@ class Capsule {
     static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
     Status kill() const { return pidfd_.signal(SIGKILL); }
-    // The directory /dev/shm or any other, as the capsule sees it.
+    // What the capsule sees below that path. Needs the same right.
     Result<Fd> open_inside(const std::string& path, int flags) const;
+    // Who opens its directories for this process.
+    void opened_by(OpenInside open) { open_ = std::move(open); }
+    Result<Fd> directory(CapsuleDirectory which) const;
 
   private:
     ProcessId id_;
     Pidfd pidfd_;
     Fd connection_;
+    OpenInside open_ = open_capsule_directory;
 };
 
 // The exit record in a state directory. ENOENT if the job wrote none.
@@ -85,6 +96,7 @@ struct CapsuleProcess {
     pid_t session = 0;  // the process that leads it; 0: not known here
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);
+Result<std::vector<CapsuleProcess>> capsule_processes(int proc);
 // Whether everything in the capsule is below the job's root, but PID 1 and what came from outside,
 // and in a session that CRIU can make again. The error names the process that is not: it would be
 // left behind, or not restored. Pure.

@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -76,15 +74,6 @@ bool goes_on_headless(int proc, const CapsuleProcess& p) {
            });
 }
 
-// A POSIX message queue looks like a file in /: "/name".
-bool is_message_queue(int proc, const std::string& file, std::string_view target) {
-    constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
-    if (target.size() < 2 || target[0] != '/' || target.find('/', 1) != target.npos) return false;
-    const Fd fd(::openat(proc, file.c_str(), O_PATH | O_CLOEXEC));
-    struct statfs fs {};
-    return fd && ::fstatfs(fd.get(), &fs) == 0 && fs.f_type == mqueue_magic;
-}
-
 // "0100007F:1F90" of the kernel's tables: 32-bit words as they lie in memory.
 std::string address_text(std::string_view hex) {
     const size_t colon = hex.find(':');
@@ -136,28 +125,21 @@ CauseCode unmovable_file(std::string_view target) {
 
 namespace {
 
-// What one process has open.
+// What processes have open.
 struct Looker {
     int proc;
     TcpPolicy tcp;
-    size_t files_max;
     std::string_view stays = {};  // it does not move with a file of that directory
-    size_t files = 0;
     TcpTables connections = {};
 
-    Status look_at_file(const CapsuleProcess& p, const std::string& directory,
-                        const std::string& name) {
-        char target[64];
-        const ssize_t n =
-            ::readlinkat(proc, (directory + "/" + name).c_str(), target, sizeof target);
-        if (n <= 0) return {};
-        const std::string_view file(target, static_cast<size_t>(n));
+    Status look_at_file(const CapsuleProcess& p, const SeenFile& seen) {
+        const std::string_view file = seen.target;
+        const std::string name = seen.place.substr(seen.place.rfind(' ') + 1);
         CauseCode what = unmovable_file(file);
-        if (what == CauseCode::none && is_message_queue(proc, directory + "/" + name, file))
-            what = CauseCode::holds_message_queue;
+        if (seen.queue) what = CauseCode::holds_message_queue;
         if (what != CauseCode::none)
             return fail_because(what, {{"process", named(p)}, {"file", name}});
-        TRY(look_whether_it_stays(p, directory + "/" + name, name, file));
+        TRY(look_whether_it_stays(p, seen, name));
         if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) return {};
         const auto peer = connections.peer(proc, p.pid, file.substr(8, file.size() - 9));
         if (peer.empty()) return {};
@@ -166,52 +148,80 @@ struct Looker {
     }
 
     // A file without a name goes along.
-    Status look_whether_it_stays(const CapsuleProcess& p, const std::string& link,
-                                 const std::string& name, std::string_view file) const {
-        struct stat st {};
+    Status look_whether_it_stays(const CapsuleProcess& p, const SeenFile& seen,
+                                 const std::string& name) const {
+        const std::string_view file = seen.target;
         if (stays.empty() || !file.starts_with(stays) ||
-            (file.size() > stays.size() && file[stays.size()] != '/') ||
-            ::fstatat(proc, link.c_str(), &st, 0) != 0 || st.st_nlink == 0)
+            (file.size() > stays.size() && file[stays.size()] != '/') || !seen.known ||
+            seen.links == 0)
             return {};
         const std::string_view inside = stays.substr(stays.rfind('/'));
         return fail_because(CauseCode::holds_node_file,
                             {{"process", named(p)}, {"path", std::string(inside)}, {"file", name}});
     }
 
-    Status look(const CapsuleProcess& p) {
+    // Whether what it has open is to be looked at.
+    Result<bool> look(const CapsuleProcess& p) const {
         if (goes_on_headless(proc, p))
             return fail_because(CauseCode::first_thread_ended, {{"process", named(p)}});
-        if (p.state == 'Z') return {};
+        if (p.state == 'Z') return false;
         if (traced(proc, p.pid)) return fail_because(CauseCode::is_traced, {{"process", named(p)}});
-        const std::string directory = std::to_string(p.pid) + "/fd";
-        const auto names = list_dir(proc, directory);
-        if (!names && names.error().code != ENOENT && names.error().code != ESRCH)
-            return wrap("look at what " + named(p) + " has open", names.error());
-        if (!names) return {};  // it ended meanwhile
-        char cwd[64];
-        const std::string link = std::to_string(p.pid) + "/cwd";
-        const ssize_t n = stays.empty() ? 0 : ::readlinkat(proc, link.c_str(), cwd, sizeof cwd);
-        if (n > 0) TRY(look_whether_it_stays(p, link, "cwd", {cwd, static_cast<size_t>(n)}));
-        for (const std::string& name : *names) {
-            if (++files > files_max) return {};
-            TRY(look_at_file(p, directory, name));
-        }
+        return true;
+    }
+
+    Status look_at_files(const CapsuleProcess& p, const SeenProcess& seen) {
+        if (seen.error == ENOENT || seen.error == ESRCH) return {};  // it ended meanwhile
+        if (seen.error != 0)
+            return fail_errno("look at what " + named(p) + " has open", seen.error);
+        for (const SeenFile& f : seen.files)
+            if (f.place.starts_with("fd ")) {
+                TRY(look_at_file(p, f));
+            } else if (f.place == "cwd") {
+                TRY(look_whether_it_stays(p, f, f.place));
+            }
         return {};
     }
 };
 
+Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes, size_t files_max,
+                   const LookAt& look) {
+    PidsInside pids;
+    for (const CapsuleProcess& p : processes) {
+        TRY_ASSIGN(const bool wanted, looker.look(p));
+        if (wanted) pids[p.pid] = p.pid;
+    }
+    const LookFor what{.states = !looker.stays.empty(),
+                       .files_max = static_cast<uint32_t>(files_max)};
+    TRY_ASSIGN(const auto seen, look(pids, what));
+    for (const CapsuleProcess& p : processes) {
+        const auto found = std::ranges::find(seen, p.pid, &SeenProcess::pid);
+        if (found != seen.end()) TRY(looker.look_at_files(p, *found));
+    }
+    return {};
+}
+
+// By the numbers that this /proc has.
+LookAt look_in(int proc) {
+    return [proc](const PidsInside& pids, const LookFor& what) {
+        std::vector<pid_t> numbers;
+        for (const auto& [inside, here] : pids) numbers.push_back(inside);
+        return Result<std::vector<SeenProcess>>(look_at_processes(proc, numbers, what));
+    };
+}
+
+// souk-init, and who came from outside.
+bool of_job(const CapsuleProcess& p) { return p.pid != 1 && p.parent != 0; }
+
 }  // namespace
 
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max,
-                     std::string_view stays) {
-    TRY_ASSIGN(const auto processes, capsule_processes(capsule));
+                     std::string_view stays, const LookAt& look) {
+    TRY_ASSIGN(const Fd proc, capsule.directory(CapsuleDirectory::proc));
+    TRY_ASSIGN(auto processes, capsule_processes(proc.get()));
     TRY(check_movable(processes, root));
-    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
-    Looker looker{proc.get(), tcp, files_max, stays};
-    for (const CapsuleProcess& p : processes)
-        if (p.pid != 1 && p.parent != 0)  // souk-init, and who came from outside
-            TRY(looker.look(p));
-    return {};
+    std::erase_if(processes, [](const CapsuleProcess& p) { return !of_job(p); });
+    Looker looker{proc.get(), tcp, stays};
+    return look_at_all(looker, processes, files_max, look ? look : look_in(proc.get()));
 }
 
 Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
@@ -236,24 +246,22 @@ Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
         return tl::unexpected(Error{ESRCH, "there is no process " + std::to_string(root)});
     for (size_t i = 0; i < tree.size(); ++i)
         for (const CapsuleProcess& p : children[tree[i].pid]) tree.push_back(p);
-    Looker looker{proc.get(), tcp, files_max};
-    for (const CapsuleProcess& p : tree) TRY(looker.look(p));
-    return {};
+    Looker looker{proc.get(), tcp};
+    return look_at_all(looker, tree, files_max, look_in(proc.get()));
 }
 
-Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes) {
-    TRY_ASSIGN(const Fd proc, capsule.open_inside("/proc", O_RDONLY | O_DIRECTORY));
-    for (const CapsuleProcess& p : processes) {
-        if (p.pid == 1 || p.parent == 0 || p.state == 'Z') continue;
-        const std::string directory = std::to_string(p.pid) + "/fdinfo";
-        const auto names = list_dir(proc.get(), directory);
-        if (!names) continue;
-        for (const std::string& name : *names) {
-            const auto info = read_file(proc.get(), directory + "/" + name);
-            if (info && info->find("\nlock:\t") != std::string::npos) return true;
-        }
+Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes,
+                         const LookAt& look) {
+    Fd proc;
+    if (!look) {
+        TRY_ASSIGN(proc, capsule.directory(CapsuleDirectory::proc));
     }
-    return false;
+    PidsInside pids;
+    for (const CapsuleProcess& p : processes)
+        if (of_job(p) && p.state != 'Z') pids[p.pid] = p.pid;
+    TRY_ASSIGN(const auto seen, (look ? look : look_in(proc.get()))(pids, {.infos = true}));
+    return std::ranges::any_of(
+        seen, [](const SeenProcess& p) { return std::ranges::any_of(p.files, &SeenFile::locked); });
 }
 
 }  // namespace souk

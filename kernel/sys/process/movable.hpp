@@ -11,6 +11,7 @@
 #include "kernel/base/cause.hpp"
 #include "kernel/base/move.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/process_files.hpp"
 
 namespace souk {
 
@@ -27,15 +28,17 @@ inline constexpr size_t movable_files_max = 4096;
 // Looks at the tree (check_movable), at each process's tracer and at its files, the first
 // `files_max` of all; with TcpPolicy::refuse also for TCP connections. `stays`: a directory, as
 // this process names it, of which a job may hold nothing, as other nodes have another; empty: none.
-// The error names process and reason. About a microsecond a file.
+// The error names process and reason. About a microsecond a file. `look`: with numbers inside.
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp,
-                     size_t files_max = movable_files_max, std::string_view stays = {});
+                     size_t files_max = movable_files_max, std::string_view stays = {},
+                     const LookAt& look = {});
 
 // The same of a process that no capsule holds, and of all that have come of it. The error has ESRCH
 // if there is none.
 Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max = movable_files_max);
 
 // Whether one of them holds a lock of a file: flock(2), POSIX, or of an open file description.
-Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes);
+Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes,
+                         const LookAt& look = {});
 
 }  // namespace souk

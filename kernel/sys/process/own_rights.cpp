@@ -18,38 +18,72 @@
 namespace souk {
 namespace {
 
-constexpr int given_up[] = {
-    CAP_SETUID,      CAP_SETGID,          CAP_SETPCAP,       CAP_SETFCAP,      CAP_SYS_CHROOT,
-    CAP_SYS_TIME,    CAP_SYS_MODULE,      CAP_SYS_RAWIO,     CAP_SYS_BOOT,     CAP_SYS_PACCT,
-    CAP_MKNOD,       CAP_AUDIT_CONTROL,   CAP_MAC_ADMIN,     CAP_MAC_OVERRIDE, CAP_SYSLOG,
-    CAP_IPC_OWNER,   CAP_LEASE,           CAP_AUDIT_READ,    CAP_WAKE_ALARM,   CAP_SYS_TTY_CONFIG,
-    CAP_AUDIT_WRITE, CAP_SYS_ADMIN,       CAP_DAC_OVERRIDE,  CAP_CHOWN,        CAP_FOWNER,
-    CAP_FSETID,      CAP_LINUX_IMMUTABLE, CAP_NET_BROADCAST, CAP_BLOCK_SUSPEND};
+constexpr int given_up[] = {CAP_SETUID,          CAP_SETGID,
+                            CAP_SETPCAP,         CAP_SETFCAP,
+                            CAP_SYS_CHROOT,      CAP_SYS_TIME,
+                            CAP_SYS_MODULE,      CAP_SYS_RAWIO,
+                            CAP_SYS_BOOT,        CAP_SYS_PACCT,
+                            CAP_MKNOD,           CAP_AUDIT_CONTROL,
+                            CAP_MAC_ADMIN,       CAP_MAC_OVERRIDE,
+                            CAP_SYSLOG,          CAP_IPC_OWNER,
+                            CAP_LEASE,           CAP_AUDIT_READ,
+                            CAP_WAKE_ALARM,      CAP_SYS_TTY_CONFIG,
+                            CAP_AUDIT_WRITE,     CAP_SYS_ADMIN,
+                            CAP_DAC_OVERRIDE,    CAP_CHOWN,
+                            CAP_FOWNER,          CAP_FSETID,
+                            CAP_LINUX_IMMUTABLE, CAP_NET_BROADCAST,
+                            CAP_BLOCK_SUSPEND,   CAP_SYS_PTRACE,
+                            CAP_DAC_READ_SEARCH, CAP_KILL,
+                            CAP_SYS_RESOURCE,    CAP_CHECKPOINT_RESTORE};
 
 constexpr int refused[] = {
-    SCMP_SYS(execve),        SCMP_SYS(execveat),
-    SCMP_SYS(fork),          SCMP_SYS(vfork),
-    SCMP_SYS(unshare),       SCMP_SYS(ptrace),
-    SCMP_SYS(setns),         SCMP_SYS(pidfd_getfd),
-    SCMP_SYS(mount),         SCMP_SYS(umount2),
-    SCMP_SYS(pivot_root),    SCMP_SYS(chroot),
-    SCMP_SYS(open_tree),     SCMP_SYS(move_mount),
-    SCMP_SYS(fsopen),        SCMP_SYS(fsconfig),
-    SCMP_SYS(fsmount),       SCMP_SYS(fspick),
-    SCMP_SYS(mount_setattr), SCMP_SYS(open_by_handle_at),
-    SCMP_SYS(setuid),        SCMP_SYS(setgid),
-    SCMP_SYS(setreuid),      SCMP_SYS(setregid),
-    SCMP_SYS(setresuid),     SCMP_SYS(setresgid),
-    SCMP_SYS(setgroups),     SCMP_SYS(setfsuid),
-    SCMP_SYS(setfsgid),      SCMP_SYS(process_vm_writev),
-    SCMP_SYS(init_module),   SCMP_SYS(finit_module),
-    SCMP_SYS(delete_module), SCMP_SYS(kexec_load),
-    SCMP_SYS(reboot),        SCMP_SYS(kexec_file_load),
-    SCMP_SYS(swapon),        SCMP_SYS(swapoff),
-    SCMP_SYS(keyctl),        SCMP_SYS(add_key),
-    SCMP_SYS(request_key),   SCMP_SYS(settimeofday),
-    SCMP_SYS(clock_settime), SCMP_SYS(acct),
-    SCMP_SYS(sethostname),   SCMP_SYS(setdomainname),
+    SCMP_SYS(execve),
+    SCMP_SYS(execveat),
+    SCMP_SYS(fork),
+    SCMP_SYS(vfork),
+    SCMP_SYS(unshare),
+    SCMP_SYS(ptrace),
+    SCMP_SYS(setns),
+    SCMP_SYS(pidfd_getfd),
+    SCMP_SYS(mount),
+    SCMP_SYS(umount2),
+    SCMP_SYS(pivot_root),
+    SCMP_SYS(chroot),
+    SCMP_SYS(open_tree),
+    SCMP_SYS(move_mount),
+    SCMP_SYS(fsopen),
+    SCMP_SYS(fsconfig),
+    SCMP_SYS(fsmount),
+    SCMP_SYS(fspick),
+    SCMP_SYS(mount_setattr),
+    SCMP_SYS(open_by_handle_at),
+    SCMP_SYS(setuid),
+    SCMP_SYS(setgid),
+    SCMP_SYS(setreuid),
+    SCMP_SYS(setregid),
+    SCMP_SYS(setresuid),
+    SCMP_SYS(setresgid),
+    SCMP_SYS(setgroups),
+    SCMP_SYS(setfsuid),
+    SCMP_SYS(setfsgid),
+    SCMP_SYS(process_vm_writev),
+    SCMP_SYS(process_vm_readv),
+    SCMP_SYS(init_module),
+    SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module),
+    SCMP_SYS(kexec_load),
+    SCMP_SYS(reboot),
+    SCMP_SYS(kexec_file_load),
+    SCMP_SYS(swapon),
+    SCMP_SYS(swapoff),
+    SCMP_SYS(keyctl),
+    SCMP_SYS(add_key),
+    SCMP_SYS(request_key),
+    SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime),
+    SCMP_SYS(acct),
+    SCMP_SYS(sethostname),
+    SCMP_SYS(setdomainname),
 };
 
 Status outcome(int code) {
@@ -82,9 +116,7 @@ bool has(const Capabilities& own, int cap) {
 
 // An older kernel, or a container that grants less, has a wide one in place of narrow ones.
 bool stands_in(const Capabilities& own, int cap) {
-    if (cap == CAP_DAC_OVERRIDE) return !has(own, CAP_DAC_READ_SEARCH);
-    if (cap != CAP_SYS_ADMIN) return false;
-    return !has(own, CAP_BPF) || !has(own, CAP_PERFMON) || !has(own, CAP_CHECKPOINT_RESTORE);
+    return cap == CAP_SYS_ADMIN && (!has(own, CAP_BPF) || !has(own, CAP_PERFMON));
 }
 
 Status drop_capabilities() {

@@ -2,6 +2,8 @@
 // Another program of this installation as a process of its own.
 #pragma once
 
+#include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,5 +15,9 @@ namespace souk {
 // close-on-exec, no signal blocked, and PATH alone in its environment. session: it leads one.
 Result<Pidfd> start_program(const std::string& name, const std::vector<std::string>& words,
                             const std::vector<int>& fds, bool session);
+
+// Who kills a program, where this process may not.
+using EndProgram = std::function<void(const Pidfd&)>;
+inline void kill_program(const Pidfd& program) { (void)program.signal(SIGKILL); }
 
 }  // namespace souk

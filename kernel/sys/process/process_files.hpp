@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What processes have open and mapped, as the kernel tells it to who may trace them. Looked at by
+// whoever has that right, and read by others as text; so a look has all that they need of it, and
+// they need no right themselves. No file server is asked.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+
+namespace souk {
+
+inline constexpr size_t maps_bytes_max = 64 << 20;
+
+// Of what is open there is always the number and the name. `files_max`: no more than these, of all
+// processes together.
+struct LookFor {
+    bool states = false;  // what each file is; also of the program and the directories
+    bool mapped = false;  // the files that are mapped too; with `states`
+    bool infos = false;   // how each is open, and whether it is locked
+    bool maps = false;    // the text of /proc/PID/maps
+    uint32_t files_max = UINT32_MAX;
+    bool operator==(const LookFor&) const = default;
+};
+
+struct SeenFile {
+    std::string place;   // "fd 3", "exe", "cwd", "root"; of a mapping "map"
+    std::string target;  // as /proc/PID/fd has it
+    bool queue = false;  // a POSIX message queue, which looks like a file in /
+    // With `states`, where it has a name that begins with '/'.
+    bool known = false;
+    uint32_t mode = 0, links = 0;
+    uint64_t device = 0, inode = 0, rdev = 0;
+    uint64_t mount = 0;  // its number in /proc/PID/mountinfo; 0: not told
+    // With `infos`.
+    uint32_t flags = 0;  // of open(2)
+    bool locked = false;
+    bool operator==(const SeenFile&) const = default;
+};
+
+struct SeenProcess {
+    pid_t pid = 0;  // as it was asked for
+    int error = 0;  // why nothing is known of what it has open
+    std::string maps;
+    std::vector<SeenFile> files;
+    bool operator==(const SeenProcess&) const = default;
+};
+
+// `proc`: a /proc, which has them by these numbers. Who has ended has an error.
+std::vector<SeenProcess> look_at_processes(int proc, const std::vector<pid_t>& pids,
+                                           const LookFor& what);
+
+std::string encode_look(const std::vector<SeenProcess>& look);
+Result<std::vector<SeenProcess>> decode_look(std::string_view text);
+
+// pid inside the innermost namespace -> pid here.
+using PidsInside = std::map<pid_t, pid_t>;
+// Who looks at processes of one job. The answer has their numbers inside.
+using LookAt =
+    std::function<Result<std::vector<SeenProcess>>(const PidsInside& pids, const LookFor& what)>;
+// By their numbers here, which needs the right.
+Result<std::vector<SeenProcess>> look_from_here(const PidsInside& pids, const LookFor& what);
+
+// A file of /proc, or an anonymous one, that is open: from its beginning.
+Result<std::string> read_whole(int file, const std::string& what, size_t bytes_max);
+
+// The ranges of a /proc/PID/maps that have a file: their names in /proc/PID/map_files, and what the
+// table says of the file. Pure.
+struct MappedRange {
+    std::string name;
+    std::string_view file;  // device, inode and path
+};
+std::vector<MappedRange> mapped_ranges(std::string_view maps);
+
+}  // namespace souk
