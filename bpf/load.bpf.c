@@ -21,6 +21,9 @@
 // in a table by its number. Two tasks may share a place there: then the one that comes back finds
 // nothing, and of that wait only the last stretch counts.
 //
+// A task that nobody contends for its CPU is not switched out: where use by the owner is to be
+// noticed, a clock of each CPU looks at the one that runs.
+//
 // There are kernels that hide the switches from some tasks of their own, so that a task runs and
 // nobody has said that it was switched in: the same table tells what it ran and waited.
 //
@@ -28,7 +31,8 @@
 //
 // Bytes of the network are counted at the sockets of the node's group: packets with their IP
 // headers, by the group in which the socket was made. Load.cpp leaves these two programs out where
-// the kernel does not take them.
+// the kernel does not take them. Two more are at the root of all groups while it is to be noticed
+// that the owner uses the network.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_core_read.h>
@@ -91,6 +95,8 @@ const volatile __u64 node_id = 0;
 const volatile int node_level = 0;
 const volatile int job_level = 0;
 const volatile int daemon_tgid = 0;
+const volatile __u64 daemon_id = 0;  // of its control group, on this level; 0: it has none
+const volatile int daemon_level = 0;
 #define WINDOW_NS 40000000ull
 #define NOTICE_EVERY_NS 1000000000ull
 
@@ -123,12 +129,15 @@ struct {
 
 // Of each task, by its number: that number (the upper 24 bits), and what its run_delay and its
 // sum_exec_runtime were when it was last switched out (the lower 40, which go around in 18
-// minutes). One write each, so that another CPU never reads half of it.
+// minutes). Likewise when it left its CPU to wait for something, in units of 1024 ns (13 days); 0:
+// it could have gone on. One write each, so that another CPU never reads half of it. The fourth
+// place keeps what is of one task in one cache line.
 #define TASKS 8192
 #define SUM_BITS 40
 #define SUM_MASK ((1ull << SUM_BITS) - 1)
-enum { WAITED, RAN };
-__u64 sums[TASKS][2];
+enum { WAITED, RAN, LEFT };
+#define LEFT_SHIFT 10
+__u64 sums[TASKS][4] __attribute__((aligned(64)));
 
 #define KERNEL_THREAD 0x00200000  // PF_KTHREAD
 
@@ -139,6 +148,13 @@ static __always_inline __u64 kept_sum(__u32 pid, __u64 sum) {
 // What was added to the sum since it was kept; nothing, if that is not known.
 static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
     return kept >> SUM_BITS == pid ? (sum - kept) & SUM_MASK : 0;
+}
+
+// How long a task was off its CPU until `now` because it waited for something; nothing, if that is
+// not known. `other` of it is accounted otherwise.
+static __always_inline __u64 off_cpu(__u64 left, __u32 pid, __u64 now, __u64 other) {
+    const __u64 span = added(left, pid, now >> LEFT_SHIFT) << LEFT_SHIFT;
+    return span > other ? span - other : 0;
 }
 
 // Three reads each: what would cost a switch most, so see group_slot().
@@ -232,6 +248,11 @@ static __always_inline void add_wait(struct load_cpu* cpu, __u32 slot, __u64 wai
     cpu->counters[0].waits[place] += 1;
 }
 
+static __always_inline void add_off_cpu(struct load_cpu* cpu, __u32 slot, __u64 off) {
+    counter_of(cpu, slot)->off_ns += off;
+    if (slot != 0) cpu->counters[0].off_ns += off;
+}
+
 // At most one a second of each CPU.
 static __always_inline void notice(struct load_cpu* cpu, __u32 kind, __u32 pid, __u64 ns,
                                    __u64 now) {
@@ -249,6 +270,22 @@ static __always_inline void notice_run(struct load_cpu* cpu, __u32 pid, __u64 ra
     cpu->window_run_ns += ran;
     if (cpu->window_run_ns >= cpu->notice_run_ns)
         notice(cpu, LOAD_NOTICE_RUN, pid, cpu->window_run_ns, now);
+}
+
+// What the running task has run since it was switched in is in no sum yet. Called by a clock of the
+// CPU, at moments at which on_switch does not run there.
+SEC("perf_event")
+int on_look(void* context) {
+    struct load_cpu* cpu = this_cpu();
+    if (!cpu || !cpu->notice_run_ns || cpu->slot != LOAD_OWNER) return 0;
+    struct task_struct* task = (void*)bpf_get_current_task();
+    const __u32 pid = BPF_CORE_READ(task, pid);
+    if (pid != cpu->pid) return 0;
+    const __u64 now = bpf_ktime_get_ns();
+    __u64 ran = BPF_CORE_READ(task, se.sum_exec_runtime) - cpu->run_ns;
+    if (now - cpu->window_ns <= WINDOW_NS) ran += cpu->window_run_ns;
+    if (ran >= cpu->notice_run_ns) notice(cpu, LOAD_NOTICE_RUN, pid, ran, now);
+    return 0;
 }
 
 struct stretch {
@@ -288,6 +325,7 @@ static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool 
         const __u64 wait = added(kept[WAITED], pid, waited);
         if (wait) add_wait(cpu, slot, wait);
     }
+    if (slot < LOAD_SLOTS) kept[LEFT] = preempted ? 0 : kept_sum(pid, now >> LEFT_SHIFT);
     kept[WAITED] = kept_sum(pid, waited);
     kept[RAN] = kept_sum(pid, ran);
     if (cpu->notice_run_ns && slot == LOAD_OWNER) notice_run(cpu, pid, s.run_ns, now);
@@ -303,12 +341,16 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     __u64 wait = here > 0 ? here : 0;
     if (from_idle && wait > now - cpu->since_ns) wait = now - cpu->since_ns;
     const __u32 pid = task->pid;
-    wait += task->sched_info.pcount ? added(sums[pid % TASKS][WAITED], pid, elsewhere) : elsewhere;
+    const __u64* const kept = sums[pid % TASKS];
+    wait += task->sched_info.pcount ? added(kept[WAITED], pid, elsewhere) : elsewhere;
     add_wait(cpu, slot, wait);
     if (cpu->notice_wait_ns && slot == LOAD_OWNER && wait >= cpu->notice_wait_ns)
         notice(cpu, LOAD_NOTICE_WAIT, pid, wait, now);
     cpu->run_ns = task->se.sum_exec_runtime;
     if (slot >= LOAD_SLOTS) return;
+    // One that has never run may have the number of one that has ended.
+    const __u64 off = task->sched_info.pcount ? off_cpu(kept[LEFT], pid, now, wait) : 0;
+    if (off) add_off_cpu(cpu, slot, off);
     cpu->major_faults = task->maj_flt;
     if (bpf_core_field_exists(task->ioac.read_bytes)) {
         cpu->read_bytes = task->ioac.read_bytes;
@@ -390,6 +432,36 @@ static __always_inline int add_packet(struct __sk_buff* packet, bool sent) {
     __sync_fetch_and_add(sent ? &c->sent_bytes : &c->received_bytes, packet->len);
     return 1;
 }
+
+// Of all sockets of the machine but those of the node's and the daemon's groups; what never leaves
+// the machine is no use of the network. One sum of all CPUs: a connection's packets come on many.
+#define LOOPBACK 1
+struct {
+    __u64 window_ns, bytes;
+} owner_packets;
+
+static __always_inline int owner_packet(struct __sk_buff* packet) {
+    struct bpf_sock* sock = packet->sk;
+    struct load_cpu* cpu = this_cpu();
+    if (!sock || !cpu || packet->ifindex == LOOPBACK || !cpu->notice_bytes) return 1;
+    if (bpf_sk_ancestor_cgroup_id(sock, node_level) == node_id) return 1;
+    if (daemon_id && bpf_sk_ancestor_cgroup_id(sock, daemon_level) == daemon_id) return 1;
+    const __u64 now = bpf_ktime_get_ns();
+    if (now - owner_packets.window_ns > WINDOW_NS) {
+        owner_packets.window_ns = now;
+        owner_packets.bytes = 0;
+    }
+    __sync_fetch_and_add(&owner_packets.bytes, packet->len);
+    if (owner_packets.bytes >= cpu->notice_bytes)
+        notice(cpu, LOAD_NOTICE_NETWORK, 0, owner_packets.bytes, now);
+    return 1;
+}
+
+SEC("cgroup_skb/ingress")
+int on_owner_received(struct __sk_buff* packet) { return owner_packet(packet); }
+
+SEC("cgroup_skb/egress")
+int on_owner_sent(struct __sk_buff* packet) { return owner_packet(packet); }
 
 SEC("cgroup_skb/ingress")
 int on_received(struct __sk_buff* packet) { return add_packet(packet, 0); }

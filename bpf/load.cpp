@@ -4,9 +4,12 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <malloc.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,6 +50,18 @@ T look(const T& value) {
     return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
 }
 
+// The kernel's own clock of that CPU, which calls a program so often. -1 and errno.
+Fd open_clock(size_t cpu, Nanos every) {
+    perf_event_attr wish{};
+    wish.size = sizeof wish;
+    wish.type = PERF_TYPE_SOFTWARE;
+    wish.config = PERF_COUNT_SW_CPU_CLOCK;
+    wish.sample_period = static_cast<uint64_t>(every.ns);
+    wish.disabled = 1;
+    return Fd(static_cast<int>(::syscall(SYS_perf_event_open, &wish, -1, static_cast<int>(cpu), -1,
+                                         PERF_FLAG_FD_CLOEXEC)));
+}
+
 int quiet(libbpf_print_level, const char*, va_list) { return 0; }
 
 // Called by take_notices.
@@ -57,8 +72,9 @@ int noticed(void* on_notice, void* data, size_t bytes) {
     (*static_cast<std::function<void(const LoadNotice&)>*>(on_notice))(
         {n.kind == LOAD_NOTICE_WAIT,
          static_cast<pid_t>(n.pid),
-         {static_cast<int64_t>(n.ns)},
-         n.kind == LOAD_NOTICE_PROGRAM});
+         {n.kind == LOAD_NOTICE_NETWORK ? 0 : static_cast<int64_t>(n.ns)},
+         n.kind == LOAD_NOTICE_PROGRAM,
+         n.kind == LOAD_NOTICE_NETWORK ? n.ns : 0});
     return 0;
 }
 
@@ -74,7 +90,13 @@ Status LoadProbe::load_object(load_bpf& skeleton, const Cgroup& node, Levels lev
     skeleton.rodata->node_level = levels.node;
     skeleton.rodata->job_level = levels.job;
     skeleton.rodata->daemon_tgid = options.daemon;
-    for (bpf_program* const program : {skeleton.progs.on_received, skeleton.progs.on_sent})
+    const Own own = group_of(options.daemon);
+    skeleton.rodata->daemon_level = own.level;
+    skeleton.rodata->daemon_id = own.id;
+    daemon_in_root_ = own.root;
+    for (bpf_program* const program :
+         {skeleton.progs.on_received, skeleton.progs.on_sent, skeleton.progs.on_owner_received,
+          skeleton.progs.on_owner_sent})
         bpf_program__set_autoload(program, why_no_network_.empty());
     if (const int error = bpf_map__set_max_entries(skeleton.maps.cpus, static_cast<uint32_t>(cpus));
         error != 0)
@@ -126,6 +148,7 @@ Status LoadProbe::load(const Cgroup& node, Levels levels, const Options& options
     bytes_ = bytes;
     for (size_t i = 0; i < cpu_count_; ++i) cpus_[i].slot = LOAD_NONE;
 
+    TRY_ASSIGN(look_, duplicate(bpf_program__fd(skeleton->progs.on_look)));
     notice(options.notice_run, options.notice_wait);
     on_notice_ = std::make_unique<std::function<void(const LoadNotice&)>>();
     ring_ = {
@@ -143,6 +166,9 @@ Status LoadProbe::load(const Cgroup& node, Levels levels, const Options& options
         links_.push_back(std::move(kept));
     }
     if (!why_no_network_.empty()) return {};
+    TRY_ASSIGN(on_owner_received_, duplicate(bpf_program__fd(skeleton->progs.on_owner_received)));
+    TRY_ASSIGN(on_owner_sent_, duplicate(bpf_program__fd(skeleton->progs.on_owner_sent)));
+    (void)notice_network(options.notice_bytes);  // who asks again is told
     if (const Status counts = attach_network(*skeleton, node); !counts)
         why_no_network_ = counts.error().message;
     return {};
@@ -176,6 +202,11 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
 
 void LoadProbe::close() {
     links_.clear();
+    clocks_.clear();
+    look_.reset();
+    owner_packets_.clear();
+    on_owner_received_.reset();
+    on_owner_sent_.reset();
     slots_.reset();
     names_.reset();
     ring_.reset();
@@ -198,6 +229,14 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     slots_ = std::move(other.slots_);
     names_ = std::move(other.names_);
     links_ = std::move(other.links_);
+    clocks_ = std::move(other.clocks_);
+    look_ = std::move(other.look_);
+    look_every_ = other.look_every_;
+    on_owner_received_ = std::move(other.on_owner_received_);
+    on_owner_sent_ = std::move(other.on_owner_sent_);
+    owner_packets_ = std::move(other.owner_packets_);
+    daemon_in_root_ = other.daemon_in_root_;
+    why_no_look_ = std::move(other.why_no_look_);
     jobs_ = std::move(other.jobs_);
     last_of_node_ = other.last_of_node_;
     last_of_owner_ = other.last_of_owner_;
@@ -271,13 +310,14 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
         const load_cpu& cpu = cpus_[i];
         const load_counter& counter = cpu.counters[slot];
         int64_t running_ns = 0;
-        uint64_t run_ns = 0, wait_ns = 0;
+        uint64_t run_ns = 0, wait_ns = 0, off_ns = 0;
         for (int attempt = 0; attempt < 64; ++attempt) {
             const uint32_t writing = look(cpu.writing);
             const uint64_t since = look(cpu.since_ns);
             const uint32_t now_slot = look(cpu.slot);
             run_ns = look(counter.run_ns);
             wait_ns = look(counter.wait_ns);
+            off_ns = look(counter.off_ns);
             const bool ours = slot == 0 ? now_slot < LOAD_SLOTS : now_slot == slot;
             running_ns =
                 ours ? std::max<int64_t>(0, monotonic_now().ns - static_cast<int64_t>(since)) : 0;
@@ -286,6 +326,7 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
         }
         total.run.ns += static_cast<int64_t>(run_ns) + running_ns;
         total.wait.ns += static_cast<int64_t>(wait_ns);
+        total.off_cpu.ns += static_cast<int64_t>(off_ns);
         total.gave_up += look(counter.gave_up);
         total.preempted += look(counter.preempted);
         total.births += look(counter.births);
@@ -299,6 +340,7 @@ LoadSample LoadProbe::sum(uint32_t slot, LoadSample& last) const {
     }
     total.run = std::max(last.run, total.run);
     total.wait = std::max(last.wait, total.wait);
+    total.off_cpu = std::max(last.off_cpu, total.off_cpu);
     return last = total;
 }
 
@@ -333,12 +375,41 @@ LoadSample LoadProbe::read_system() {
     return last_of_system_;
 }
 
+// What has run so long is noticed by the next look: both together are within 50 ms, with what
+// agentd takes to hear of it.
 void LoadProbe::notice(Nanos run, Nanos wait) {
+    constexpr Nanos within = Nanos::from_ms(45), least = Nanos::from_ms(5),
+                    most = Nanos::from_ms(25);
+    const Nanos every = run.ns > 0 ? std::clamp(within - run, least, most) : Nanos{};
+    if (every != look_every_ || (every.ns > 0 && clocks_.empty())) {
+        const Status looks = arm_clocks(every);
+        why_no_look_ = looks ? "" : looks.error().message;
+    }
     for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i) {
         __atomic_store_n(&cpus_[i].notice_run_ns, static_cast<uint64_t>(run.ns), __ATOMIC_RELAXED);
         __atomic_store_n(&cpus_[i].notice_wait_ns, static_cast<uint64_t>(wait.ns),
                          __ATOMIC_RELAXED);
     }
+}
+
+// A CPU that is off now has no clock.
+Status LoadProbe::arm_clocks(Nanos every) {
+    clocks_.clear();
+    look_every_ = {};
+    if (!look_ || every.ns == 0) return {};
+    for (size_t i = 0; i < cpu_count_; ++i) {
+        Fd clock = open_clock(i, every);
+        if (!clock && errno == ENODEV) continue;
+        if (!clock || ::ioctl(clock.get(), PERF_EVENT_IOC_SET_BPF, look_.get()) != 0 ||
+            ::ioctl(clock.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) {
+            const int error = errno;
+            clocks_.clear();
+            return fail_errno("look at the task that runs", error);
+        }
+        clocks_.push_back(std::move(clock));
+    }
+    look_every_ = every;
+    return {};
 }
 
 Status LoadProbe::notice_programs(const std::set<std::string>& programs) {

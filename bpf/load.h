@@ -20,6 +20,7 @@ struct load_counter {
     unsigned long long births;    /* processes, not threads */
     unsigned long long deaths;
     unsigned long long major_faults; /* of guests alone, as what follows */
+    unsigned long long off_ns;       /* not runnable: until they could go on again */
     unsigned long long read_bytes;   /* fetched from storage for them */
     unsigned long long write_bytes;
     unsigned long long received_bytes; /* packets at their sockets, with IP headers */
@@ -48,7 +49,8 @@ struct load_cpu {
     /* what is noticed of the owner's tasks here: that they ran so long within a window, that one
      * waited so long; 0: nothing is. Written by user space alone. */
     unsigned long long notice_run_ns, notice_wait_ns;
-    unsigned int unseen;  /* switches out of tasks whose switch in was not seen */
+    unsigned long long notice_bytes; /* likewise: of packets within a window, on all CPUs */
+    unsigned int unseen;             /* switches out of tasks whose switch in was not seen */
     unsigned int changes; /* how often a group has got a slot or lost it; written by user space */
     /* of the running task, when it was switched in */
     unsigned long long run_ns, major_faults, read_bytes, write_bytes;
@@ -60,7 +62,8 @@ struct load_cpu {
 enum load_notice_kind {
     LOAD_NOTICE_RUN = 1,
     LOAD_NOTICE_WAIT = 2,
-    LOAD_NOTICE_PROGRAM = 3 /* one of the programs that are named begins; ns is 0 */
+    LOAD_NOTICE_PROGRAM = 3, /* one of the programs that are named begins; ns is 0 */
+    LOAD_NOTICE_NETWORK = 4  /* their sockets; ns is how many bytes */
 };
 #define LOAD_NAME 16 /* of a program, as the kernel keeps it, filled with zeros */
 #define LOAD_NAMES 64

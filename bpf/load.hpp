@@ -42,6 +42,9 @@ struct LoadSample {
     // on; processes; of guests, what storage gave and took.
     uint64_t gave_up = 0, preempted = 0, births = 0, deaths = 0;
     uint64_t major_faults = 0, read_bytes = 0, write_bytes = 0;
+    // Likewise, the time that threads of guests were not runnable, as they waited for something or
+    // stood: counted when one goes on.
+    Nanos off_cpu{};
     // Likewise, packets with their IP headers; why_no_network() says why there are none.
     uint64_t received_bytes = 0, sent_bytes = 0;
     // How long each wait for a CPU was: waits[i] of below 1024 << i ns.
@@ -57,6 +60,7 @@ struct LoadNotice {
     pid_t pid = 0;
     Nanos span;
     bool program = false;  // none of both: a program that is named has begun
+    uint64_t bytes = 0;    // none of these: of packets that came and went within 40 ms
 };
 
 class LoadProbe {
@@ -69,6 +73,9 @@ class LoadProbe {
         // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
         // long. 0: it is not noticed.
         Nanos notice_run = {}, notice_wait = {};
+        // That his sockets, on no loopback, have so many bytes come and go within 40 ms. What is of
+        // the daemon's control group does not count.
+        uint64_t notice_bytes = 0;
     };
     // `cgroups` must outlive the probe; `node` is a group of it ("n1"), whose jobs are all
     // `job_depth` levels below it
@@ -103,12 +110,17 @@ class LoadProbe {
     LoadSample read_system();
     // What is noticed from now on, as Options say.
     void notice(Nanos run, Nanos wait);
+    // Errors: that is not noticed, and why.
+    Status notice_network(uint64_t bytes);
     // And that the owner begins one of these programs, by name (15 bytes count). With "proc" that
     // is not noticed.
     Status notice_programs(const std::set<std::string>& programs);
-    // Readable when a notice has come; -1: none will. At most one a second comes from each CPU. A
-    // task that nobody contends for its CPU is noticed when it is switched out.
+    // Readable when a notice has come; -1: none will. At most one a second comes from each CPU.
     int notices_fd() const;
+    // How often a task that is not switched out is looked at, so that no notice is later than 50 ms
+    // after its use began. 0: it is noticed when it is switched out; why_no_look() says why.
+    Nanos look_every() const { return look_every_; }
+    const std::string& why_no_look() const { return why_no_look_; }
     void take_notices(const std::function<void(const LoadNotice&)>& each);
     // Switches that the kernel did not tell of; 0 with "proc".
     uint64_t unseen() const;
@@ -135,6 +147,14 @@ class LoadProbe {
     Status attach_network(load_bpf& skeleton, const Cgroup& node);
     LoadSample sum(uint32_t slot, LoadSample& last) const;
     void slots_changed();
+    Status arm_clocks(Nanos every);
+    // The daemon's own group of v2, below the root.
+    struct Own {
+        int level = 0;
+        uint64_t id = 0;
+        bool root = false;  // it is in the root itself
+    };
+    Own group_of(pid_t daemon) const;
     static Result<LoadSample> follow(Followed& followed);
     void close();
 
@@ -146,7 +166,14 @@ class LoadProbe {
     Fd names_;  // map: name of a program -> it is noticed
     std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
     std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;
-    std::vector<Fd> links_;  // the programs run while these are open
+    std::vector<Fd> links_;                 // the programs run while these are open
+    Fd look_;                               // the program that looks at the task that runs
+    std::vector<Fd> clocks_;                // of each CPU, while there is something to notice
+    Fd on_owner_received_, on_owner_sent_;  // programs for packets of the owner's
+    std::vector<Fd> owner_packets_;         // run while these are open
+    bool daemon_in_root_ = false;
+    Nanos look_every_;
+    std::string why_no_look_;
     std::map<std::string, Job> jobs_;
     LoadSample last_of_node_, last_of_owner_, last_of_system_;
     std::map<std::string, Followed> followed_;  // "" is the node

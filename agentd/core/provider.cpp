@@ -151,6 +151,8 @@ ProviderReport Provider::report() const {
     r.load_permille = load_.load_permille;
     r.wait_permille = load_.wait_permille;
     r.load_source = load_.source;
+    r.has_memory_pressure = load_.memory_pressure_permille.has_value();
+    r.memory_pressure_permille = load_.memory_pressure_permille.value_or(0);
     r.machine = machine_.machine;
     r.cannot = cannot_.empty() ? resting_ : cannot_;
     r.restriction = machine_.restriction;
@@ -356,9 +358,13 @@ void Provider::set_load(const LoadReading& load, Nanos now, Outputs& out) {
         first || load.source != told_.source ||
         std::abs(load.load_permille - told_.load_permille) >= worth_permille ||
         std::abs(load.wait_permille - told_.wait_permille) >= worth_permille ||
+        std::abs(load.memory_pressure_permille.value_or(0) -
+                 told_.memory_pressure_permille.value_or(0)) >= worth_permille ||
         std::abs(load.free_mb - told_.free_mb) * 1000 >= machine_.memory_mb * worth_permille;
     const bool differs = first || load.load_permille != told_.load_permille ||
-                         load.wait_permille != told_.wait_permille || load.free_mb != told_.free_mb;
+                         load.wait_permille != told_.wait_permille ||
+                         load.memory_pressure_permille != told_.memory_pressure_permille ||
+                         load.free_mb != told_.free_mb;
     if (!(matters && age >= often) && !(differs && age >= seldom)) return;
     told_ = load;
     told_at_ = now;

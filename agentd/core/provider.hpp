@@ -102,6 +102,9 @@ struct LoadReading {
     // longer. What he asks for is what he runs and what he waits; guests may have the rest.
     int32_t owner_permille = 0, owner_wait_permille = 0, system_permille = 0, headroom_permille = 0;
     int32_t cpus = 1;  // that the machine has
+    // Of the last 10 s, the thousandths in which some task of the machine stood still for want of
+    // memory; nothing: the kernel does not tell.
+    std::optional<int32_t> memory_pressure_permille = {};
     // Of 100 waits of the owner's tasks one was longer; what bounds it, a power of two.
     Nanos owner_wait_p99 = {};
 };

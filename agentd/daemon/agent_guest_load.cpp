@@ -53,7 +53,9 @@ Result<std::string> Agent::guest_load_json(const JobId& id) const {
     if (!no_network.empty()) j.field("network_trouble", no_network);
     j.field("run_s", seconds_of(load->run)).field("wait_s", seconds_of(load->wait));
     if (stall) j.field("memory_stall_s", seconds_of(*stall));
-    if (no_bpf.empty()) j.field("wait_p99_us", load->wait_quantile({}, 990).ns / 1'000);
+    if (no_bpf.empty())
+        j.field("wait_p99_us", load->wait_quantile({}, 990).ns / 1'000)
+            .field("off_cpu_s", seconds_of(load->off_cpu));
     for (const Counted& c : counted)
         if (no_bpf.empty() && (!c.network || no_network.empty())) j.field(c.name, (*load).*c.count);
     return j.end_object().take();
@@ -68,6 +70,11 @@ std::vector<Metric> Agent::guest_metrics() const {
          true,
          {}}};
     const bool bpf = load_.why_not_bpf().empty(), network = load_.why_no_network().empty();
+    if (bpf)
+        all.push_back({"souk_guest_off_cpu_seconds_total",
+                       "Time that its threads waited for something else than a CPU.",
+                       true,
+                       {}});
     for (const Counted& c : counted)
         if (bpf && (!c.network || network))
             all.push_back({std::string("souk_guest_") + c.name + "_total", c.help, true, {}});
@@ -81,6 +88,7 @@ std::vector<Metric> Agent::guest_metrics() const {
         if (const auto stall = guests_->memory_stall(key))
             all[2].samples.push_back({who, seconds_of(*stall)});
         size_t at = 3;
+        if (bpf) all[at++].samples.push_back({who, seconds_of(load->off_cpu)});
         for (const Counted& c : counted)
             if (bpf && (!c.network || network))
                 all[at++].samples.push_back({who, static_cast<double>((*load).*c.count)});

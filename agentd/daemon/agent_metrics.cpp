@@ -62,6 +62,11 @@ std::vector<Metric> Agent::metrics() const {
               r.load_permille / 1e3),
         gauge("souk_node_wait_ratio", "Time that its jobs wait for a CPU, of all its CPUs.",
               r.wait_permille / 1e3)};
+    if (const auto& pressure = load_.memory_pressure())
+        all.push_back(gauge("souk_node_memory_pressure_ratio",
+                            "Of the last 10 s, the part in which a task of the machine stood still "
+                            "for want of memory.",
+                            *pressure / 1e3));
     for (Metric& m : promise_metrics()) all.push_back(std::move(m));
     for (Metric& m : guest_metrics()) all.push_back(std::move(m));
     return all;

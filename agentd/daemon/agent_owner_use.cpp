@@ -33,6 +33,9 @@ LoadProbe::Options Agent::load_options() const {
     if (presence_policy().on_return == OwnerUsePolicy::Return::nothing) return options;
     options.notice_run = Nanos{notice_window.ns * config_.owner_cpu_percent / 100};
     options.notice_wait = config_.owner_wait;
+    constexpr int64_t megabyte = 1'000'000, second_ns = 1'000'000'000;
+    options.notice_bytes = static_cast<uint64_t>(config_.owner_network_mb_per_s * megabyte *
+                                                 notice_window.ns / second_ns);
     return options;
 }
 
@@ -50,6 +53,12 @@ Status Agent::watch_presence() {
         OwnerSign sign = OwnerSign::load;
         load_.take_notices([&](const LoadNotice& n) {
             if (n.program) return signs_->began(n.pid);
+            if (n.bytes > 0) {
+                sign = OwnerSign::network;
+                why = "his programs had " + std::to_string(n.bytes / 1'000) +
+                      " KB come and go over the network within 40 ms";
+                return;
+            }
             sign = n.waited ? OwnerSign::wait : OwnerSign::load;
             why = "process " + std::to_string(n.pid) + (n.waited ? " waited " : " ran ") +
                   std::to_string(n.span.ns / 1'000'000) + " ms" + (n.waited ? " for a CPU" : "");
@@ -205,8 +214,12 @@ void Agent::write_presence(JsonWriter& j) const {
         j.field("why", owner_use_.why())
             .field("cause", to_string(sign_))
             .field("since_s", (Loop::now() - owner_use_.since()).ns / 1'000'000'000);
-    if (!signs_->trouble().empty()) j.field("not_seen", signs_->trouble());
+    std::string not_seen = signs_->trouble();
+    if (const std::string& why = load_.why_no_network_notice(); !why.empty())
+        not_seen += (not_seen.empty() ? "" : "; ") + std::string("owner_network_mb_per_s: ") + why;
+    if (!not_seen.empty()) j.field("not_seen", not_seen);
     j.field("noticed_by", load_.notices_fd() >= 0 ? "the kernel, at once" : "a look each second");
+    if (const std::string why = load_.why_no_look(); !why.empty()) j.field("look_trouble", why);
     j.end_object();
 }
 

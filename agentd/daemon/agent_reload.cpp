@@ -28,6 +28,7 @@ std::span<const std::string_view> Agent::reloaded() {
         "owner_cpu_percent",
         "owner_input",
         "owner_leave_s",
+        "owner_network_mb_per_s",
         "owner_pressure_ms",
         "owner_programs",
         "owner_return",
@@ -80,6 +81,7 @@ Status Agent::reload(const Config& config) {
     config_.presence = config.presence;
     config_.owner_cpu_percent = config.owner_cpu_percent;
     config_.owner_wait = config.owner_wait;
+    config_.owner_network_mb_per_s = config.owner_network_mb_per_s;
     config_.owner_signs = config.owner_signs;
     config_.promise = config.promise;
     config_.awake_for_moves = config.awake_for_moves;

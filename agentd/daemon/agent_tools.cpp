@@ -60,6 +60,10 @@ void write_load(JsonWriter& j, const LoadReading& load, const LoadMeter& meter) 
         .field("owner_wait_p99_us", load.owner_wait_p99.ns / 1'000)
         .field("system_permille", load.system_permille)
         .field("headroom_permille", load.headroom_permille);
+    if (const auto& pressure = meter.memory_pressure())
+        j.field("memory_pressure_permille", *pressure);
+    else
+        j.field("memory_pressure_trouble", pressure.error().message);
 }
 
 }  // namespace

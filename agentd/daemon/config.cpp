@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "agentd/core/files_choice.hpp"
-#include "agentd/core/owner_names.hpp"
+#include "agentd/daemon/config_owner.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/settings.hpp"
@@ -167,9 +167,9 @@ Result<std::vector<std::string>> hidden_directories(const std::string& words) {
 struct Reading {
     Config config;
     NetworkKeys network;
-    std::string immovable = "stop", filter = "limit-users", tickets = "required", wake = "fit",
-                files = "local", tmp = "home", local_paths, hidden, on_return = "nothing",
-                owner_sessions = "none", owner_input = "none", owner_programs;
+    OwnerKeys owner;
+    std::string filter = "limit-users", tickets = "required", wake = "fit", files = "local",
+                tmp = "home", local_paths, hidden;
 
     Reading() { config.home.memory_default_mb = -1; }
     settings::Settings settings();
@@ -178,7 +178,6 @@ struct Reading {
     void add_files(settings::Settings& all);
     void add_network(settings::Settings& all);
     void add_offer(settings::Settings& all);
-    void add_owner(settings::Settings& all);
 };
 
 using namespace settings;
@@ -442,97 +441,11 @@ void Reading::add_offer(Settings& all) {
     all.insert(all.end(), some.begin(), some.end());
 }
 
-// Long: a table.
-void Reading::add_owner(Settings& all) {
-    Config& c = config;
-    const std::vector<std::string> ends = {"stop", "kill"};
-    const std::vector<std::string> who_is_there = {"none", "local", "all"};
-    const std::vector<std::string> returns = {"nothing", "lower", "stop", "leave"};
-    const Settings some = {
-        {"shutdown_wait_s", seconds(c.shutdown_wait, 0, 3'600),
-         "How long a shutdown of this machine waits until its guests have left (where there is "
-         "logind, whose InhibitDelayMaxSec bounds it too). 0: not at all.",
-         "\"1m\""},
-        {"leave_s", seconds(c.policy.leave, 1, 86'400),
-         "A guest that still runs here so long after the owner wants the machine is frozen to "
-         "disk.",
-         "\"2m\""},
-        {"immovable", one_of(immovable, ends),
-         "What becomes of a guest that cannot be frozen to disk: it stands still in memory until "
-         "it may go on (stop), or ends after immovable_s (kill).",
-         "\"kill\""},
-        {"immovable_s", seconds(c.policy.stand, 0, 86'400),
-         "How long such a guest stands before it ends, with immovable = \"kill\".", "\"1h\""},
-        {"owner_return", one_of(on_return, returns),
-         "What becomes of guests while the owner uses the machine (docs/owner.md), at most: "
-         "nothing, they get what he leaves of CPUs, disks and memory (lower), they stand still in "
-         "memory from owner_stop_s on (stop), and from owner_leave_s on they leave (leave).",
-         "\"leave\""},
-        {"owner_cpu_percent", number(c.owner_cpu_percent, 1, 100),
-         "The owner uses the machine when processes that are no guests run so much of one CPU.",
-         "50"},
-        {"owner_wait_ms", milliseconds(c.owner_wait, 1, 10'000),
-         "Or when one of them has waited so long for a CPU.", "50"},
-        {"owner_sessions", one_of(owner_sessions, who_is_there),
-         "Or while such a login session is in use: none, those at a seat of the machine (local), "
-         "or "
-         "those from elsewhere as well (all).",
-         "\"local\""},
-        {"owner_input", one_of(owner_input, who_is_there),
-         "Or when somebody types or moves a mouse: at the machine itself (local), or in any window "
-         "or ssh session as well (all). The kernel tells that, and not what.",
-         "\"all\""},
-        {"owner_programs", text(owner_programs),
-         "Or while one of these programs runs that is no guest's, by the first 15 bytes of their "
-         "names, parted by spaces.",
-         "\"firefox blender\""},
-        {"owner_pressure_ms", milliseconds(c.owner_signs.pressure, 0, 1'000),
-         "Or when processes that are no guests stood still so long of a second for want of a CPU, "
-         "of memory or of disks, as the kernel's pressure stall information says; 0: that is not "
-         "looked at.",
-         "200"},
-        {"owner_stop_s", seconds(c.presence.stop, 0, 86'400),
-         "How long the owner has used the machine when guests are stopped in memory, with "
-         "owner_return = \"stop\" or \"leave\". Not before owner_leave_s: they only leave.",
-         "\"2s\""},
-        {"owner_leave_s", seconds(c.presence.leave, 0, 86'400),
-         "How long the owner has used the machine when guests are to leave, with owner_return = "
-         "\"leave\".",
-         "\"10s\""},
-        {"free_cpu_ms", milliseconds(c.promise.free_cpu, 0, 60'000),
-         "What the owner is promised when he comes back: so long after the first sign, guests have "
-         "no more of the CPUs than he leaves. pvdctl history says how it was each time, also with "
-         "0 "
-         "(nothing is promised).",
-         "100"},
-        {"free_memory_s", seconds(c.promise.free_memory, 0, 86'400),
-         "Likewise: no guest holds memory.", "90"},
-        {"empty_s", seconds(c.promise.empty, 0, 86'400),
-         "Likewise: no guest of another home is here, nor its image: the machine may be switched "
-         "off.",
-         "\"5m\""},
-        {"owner_away_s", seconds(c.presence.away, 1, 86'400),
-         "How long nothing shows that the owner uses the machine until guests are as before.",
-         "\"15m\""},
-    };
-    all.insert(all.end(), some.begin(), some.end());
-}
-
-// A longer name is cut as the kernel cuts it.
-Status read_programs(const std::string& text, std::set<std::string>& programs) {
-    constexpr size_t name_max = 15, programs_max = 64;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) programs.insert(word.substr(0, name_max));
-    if (programs.size() > programs_max)
-        return fail("owner_programs: at most " + std::to_string(programs_max) + " names");
-    return {};
-}
-
 Settings Reading::settings() {
     Settings all;
     add_place(all);
     add_offer(all);
-    add_owner(all);
+    owner.add(config, all);
     add_jobs(all);
     add_files(all);
     add_network(all);
@@ -548,22 +461,7 @@ Result<Config> load_config(const std::string& path, ConfigText* effective) {
     TRY(settings::load(path, settings, sources));
     Config& c = reading.config;
     if (auto good = check(c); !good) return wrap(path, good.error());
-    c.policy.kill = reading.immovable == "kill";
-    using Return = OwnerUsePolicy::Return;
-    c.presence.on_return = reading.on_return == "leave"   ? Return::leave
-                           : reading.on_return == "stop"  ? Return::stop
-                           : reading.on_return == "lower" ? Return::lower
-                                                          : Return::nothing;
-    using Sessions = OwnerSignsWish::Sessions;
-    c.owner_signs.sessions = reading.owner_sessions == "all"     ? Sessions::all
-                             : reading.owner_sessions == "local" ? Sessions::local
-                                                                 : Sessions::none;
-    if (reading.owner_input != "none")
-        c.owner_signs.input =
-            reading.owner_input == "all" ? InputWatch::Which::all : InputWatch::Which::local;
-    if (auto good = check_owner_names(c.owners); !good) return wrap(path, good.error());
-    if (auto good = read_programs(reading.owner_programs, c.owner_signs.programs); !good)
-        return wrap(path, good.error());
+    if (auto good = reading.owner.take(c); !good) return wrap(path, good.error());
     using Filter = Config::Filter;
     c.filter = reading.filter == "limit-all"     ? Filter::all
                : reading.filter == "all-allowed" ? Filter::none

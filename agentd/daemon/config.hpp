@@ -87,6 +87,7 @@ struct Config {
     OwnerUsePolicy presence;
     int64_t owner_cpu_percent = 25;  // that his processes use of one CPU
     Nanos owner_wait = Nanos::from_ms(20);
+    int64_t owner_network_mb_per_s = 0;  // that his processes send and receive; 0: not looked at
     OwnerSignsWish owner_signs;
     int64_t output_mb = 1024;  // of one job's stream that no terminal has written
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.

@@ -43,6 +43,21 @@ Result<Nanos> LoadMeter::stalled(int group) {
     return pressure_total(text);
 }
 
+void LoadMeter::notice(const LoadProbe::Options& options) {
+    Status network = fail("nothing is counted without control groups");
+    if (probe_) network = probe_->notice_network(options.notice_bytes);
+    const bool seen = network || options.notice_bytes == 0;
+    const std::string why_not = seen ? "" : network.error().message;
+    if (!why_not.empty() && why_not != why_no_network_notice_)
+        log_.warning("the owner's use of the network is not seen", {{"WHY", why_not}});
+    why_no_network_notice_ = why_not;
+    if (!probe_) return;
+    const std::string before = probe_->why_no_look();
+    probe_->notice(options.notice_run, options.notice_wait);
+    if (const std::string& why = probe_->why_no_look(); !why.empty() && why != before)
+        log_.notice("what runs alone on a CPU is noticed each second", {{"WHY", why}});
+}
+
 void LoadMeter::capsule_came(const Cgroup& capsule, Nanos used, bool lived) {
     const int group = capsule.entry().v2;
     if (const auto before = group >= 0 ? stalled(group) : Result<Nanos>(fail("")); before)
@@ -85,6 +100,7 @@ std::optional<Nanos> LoadMeter::memory_stall(const std::string& capsule) const {
 LoadReading LoadMeter::read(int32_t cpus) {
     LoadReading reading;
     reading.free_mb = memory_free_mb();
+    memory_pressure_ = memory_pressure_permille();
     reading.source = probe_ ? probe_->source() : "none";
     const auto sample = probe_ ? probe_->read_node() : Result<LoadSample>(fail(""));
     if (!sample) return reading;

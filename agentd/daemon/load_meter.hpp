@@ -24,9 +24,11 @@ class LoadMeter {
                 const LoadProbe::Options& options = {});
     // The kernel tells of the owner's use as it begins; else only each reading does.
     int notices_fd() const { return probe_ ? probe_->notices_fd() : -1; }
-    void notice(const LoadProbe::Options& options) {
-        if (probe_) probe_->notice(options.notice_run, options.notice_wait);
-    }
+    void notice(const LoadProbe::Options& options);
+    // That the owner uses the network; why that is not noticed, empty: it is, or need not be.
+    const std::string& why_no_network_notice() const { return why_no_network_notice_; }
+    // Why what runs without being switched out is noticed by a reading alone; empty: it is not so.
+    std::string why_no_look() const { return probe_ ? probe_->why_no_look() : ""; }
     Status notice_programs(const std::set<std::string>& programs) {
         return probe_ ? probe_->notice_programs(programs) : Status{};
     }
@@ -52,6 +54,10 @@ class LoadMeter {
     // Likewise of bytes of the network, which are counted by BPF alone.
     std::string why_no_network() const { return probe_ ? probe_->why_no_network() : ""; }
 
+    // As of the last reading: of 10 s, the thousandths in which some task of the machine stood
+    // still for want of memory. Errors: the kernel does not tell, and why.
+    const Result<int32_t>& memory_pressure() const { return memory_pressure_; }
+
   private:
     struct Stall {
         Fd group;    // its directory of cgroup v2
@@ -66,6 +72,8 @@ class LoadMeter {
     std::map<std::string, Stall> stalls_;  // by capsule
     LoadSample last_, last_of_owner_, last_of_system_;
     Nanos last_at_;
+    Result<int32_t> memory_pressure_ = 0;
+    std::string why_no_network_notice_;
 };
 
 }  // namespace souk

@@ -37,6 +37,7 @@ const char* to_string(OwnerSign sign) {
         case OwnerSign::pressure: return "pressure";
         case OwnerSign::before: return "before";
         case OwnerSign::input: return "input";
+        case OwnerSign::network: return "network";
     }
     MUST(false);
 }

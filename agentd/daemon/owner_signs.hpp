@@ -23,7 +23,7 @@
 namespace souk {
 
 // What shows that he uses the machine.
-enum class OwnerSign : uint8_t { load, wait, session, program, pressure, before, input };
+enum class OwnerSign : uint8_t { load, wait, session, program, pressure, before, input, network };
 const char* to_string(OwnerSign sign);
 
 struct OwnerSignsWish {

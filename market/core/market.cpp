@@ -205,6 +205,8 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     comparable.free_mb = r.free_mb;
     comparable.load_permille = r.load_permille;
     comparable.wait_permille = r.wait_permille;
+    comparable.has_memory_pressure = r.has_memory_pressure;
+    comparable.memory_pressure_permille = r.memory_pressure_permille;
     const bool terms_changed = first || !(comparable == r);
     // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides
     // nothing.

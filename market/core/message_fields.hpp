@@ -116,7 +116,10 @@ SOUK_FIELDS(ProviderReport,  //
             field("restriction", &ProviderReport::restriction),
             field("opens", &ProviderReport::opens, rule::time),
             field("version", &ProviderReport::version, rule::name),
-            field("holds", &ProviderReport::holds));
+            field("holds", &ProviderReport::holds),
+            field("has_memory_pressure", &ProviderReport::has_memory_pressure),
+            field("memory_pressure_permille", &ProviderReport::memory_pressure_permille,
+                  rule::between(0, 1'000)));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),

@@ -158,6 +158,9 @@ struct ProviderReport {
     Nanos opens;  // off: when its frames begin next, on: end soon, Unix time; 0: not known, or not
     std::string version = {};  // of its agentd; empty: one that does not say
     bool holds = false;  // it holds components that are started until their home releases them
+    // Of the last 10 s, the thousandths in which a task there stood still for want of memory.
+    bool has_memory_pressure = false;  // its kernel tells
+    int32_t memory_pressure_permille = 0;
     bool operator==(const ProviderReport&) const = default;
 };
 

@@ -39,6 +39,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
         .field("free_mb", r.free_mb);
     w.field("load_permille", r.load_permille).field("wait_permille", r.wait_permille);
     w.field("load_source", r.load_source).field("guests", note.guests).field("earned", note.earned);
+    if (r.has_memory_pressure) w.field("memory_pressure_permille", r.memory_pressure_permille);
     if (node.record.differences > 0)
         w.field("differences", node.record.differences)
             .field("different_s", node.record.different.seconds());

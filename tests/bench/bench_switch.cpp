@@ -8,8 +8,13 @@
 // root.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <algorithm>
@@ -131,11 +136,6 @@ double measure(const CgroupFixture& groups, const Cgroup* group, int trips) {
     return static_cast<double>(took) / (2.0 * (trips - trips / 10));
 }
 
-double median(std::vector<double> v) {
-    std::sort(v.begin(), v.end());
-    return v[v.size() / 2];
-}
-
 struct Bench {
     CgroupFixture groups;
     Cgroup job = std::move(*groups->create("n1/jobs/c1/job"));
@@ -219,11 +219,75 @@ void write_accuracy(JsonWriter& j, Nanos in_all) {
     j.end_array();
 }
 
+double median(std::vector<double> v) {
+    std::sort(v.begin(), v.end());
+    return v[v.size() / 2];
+}
+
+// ms from the start of a process of the owner's that computes, at a real-time priority, until it is
+// noticed; nothing: it had been switched out by then, as what others run is noticed as well.
+std::optional<double> notice_once(const CgroupFixture& groups) {
+    Pipe go = std::move(*make_pipe()), parked = std::move(*make_pipe());
+    char byte = 0;
+    const pid_t hog = ::fork();
+    if (hog == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const sched_param real_time{50};
+        pin();
+        if (::sched_setscheduler(0, SCHED_FIFO, &real_time) != 0 ||
+            ::write(parked.write_end.get(), &byte, 1) != 1 ||
+            ::read(go.read_end.get(), &byte, 1) != 1)
+            ::_exit(1);
+        while (true) {
+        }
+    }
+    parked.write_end.reset();
+    if (::read(parked.read_end.get(), &byte, 1) != 1) give_up("no real-time priority");
+    const auto switches = [&] {
+        const auto text = read_file(AT_FDCWD, "/proc/" + std::to_string(hog) + "/status");
+        constexpr std::string_view key = "\nnonvoluntary_ctxt_switches:";
+        const size_t at = text ? text->find(key) : std::string::npos;
+        return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + key.size());
+    };
+    LoadProbe probe = std::move(*LoadProbe::open(*groups, "n1", 2, {.daemon = 0}));
+    const auto before = switches();
+    probe.notice(Nanos::from_ms(10), {});
+    if (probe.look_every().ns == 0) give_up("no look at the task that runs");
+    const Nanos began = monotonic_now();
+    if (::write(go.write_end.get(), &byte, 1) != 1) give_up("it does not begin");
+    std::optional<double> after;
+    while (!after) {
+        pollfd ready{probe.notices_fd(), POLLIN, 0};
+        if (::poll(&ready, 1, 10'000) != 1) give_up("it is not noticed");
+        probe.take_notices([&](const LoadNotice& n) {
+            if (n.pid == hog && !n.waited) after = (monotonic_now() - began).ms();
+        });
+    }
+    if (switches() > before) after.reset();
+    ::kill(hog, SIGKILL);
+    ::waitpid(hog, nullptr, 0);
+    return after;
+}
+
+void write_notices(JsonWriter& j, int rounds) {
+    CgroupFixture groups;
+    std::vector<double> took;
+    for (int i = 0; i < 5 * rounds && static_cast<int>(took.size()) < rounds; ++i)
+        if (const auto after = notice_once(groups)) took.push_back(*after);
+    if (took.empty()) give_up("nothing is noticed before it is switched out");
+    const double worst = *std::max_element(took.begin(), took.end());
+    std::fprintf(stderr, "\nnoticed after its start: median %.1f ms, worst of %zu %.1f ms\n",
+                 median(took), took.size(), worst);
+    j.key("noticed").begin_object().field("rounds", static_cast<int64_t>(took.size()));
+    j.field("median_ms", median(took)).field("worst_ms", worst).end_object();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
     constexpr int64_t accuracy_s = 10;
+    constexpr int noticed = 20;
     const int trips = argc > 2 ? std::atoi(argv[2]) : 200'000;
     if (!unit::need_root("bench_switch") || rounds < 1 || trips < 100) return 2;
     Bench bench;
@@ -247,6 +311,7 @@ int main(int argc, char** argv) {
     }
     j.end_array();
     write_accuracy(j, Nanos::from_s(accuracy_s));
+    write_notices(j, noticed);
     j.end_object();
     std::printf("%s\n", j.take().c_str());
     return 0;

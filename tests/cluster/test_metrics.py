@@ -75,7 +75,8 @@ while True: pass
     if market.ctl("pvdctl", "--node", "n1", "status")["load_source"] != "bpf":
         return
     assert after["births_total"] >= 3 and after["deaths_total"] >= 3, after
-    for name in ("read_bytes", "write_bytes", "major_faults", "gave_up", "preempted"):
+    for name in ("read_bytes", "write_bytes", "major_faults", "gave_up", "preempted",
+                 "off_cpu_seconds"):
         assert name + "_total" in after, after
 
 

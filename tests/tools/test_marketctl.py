@@ -56,14 +56,15 @@ def test_a_story_is_told_in_lines(start, agentd):
 
 
 LOAD = {"id": "n1.7", "node": "n2", "epoch": 2, "source": "bpf", "run_s": 12.5, "wait_s": 0.25,
-        "memory_stall_s": 0.5, "wait_p99_us": 1048, "gave_up": 7, "preempted": 3, "births": 5,
-        "deaths": 2, "major_faults": 4, "read_bytes": 1_200_000, "write_bytes": 0,
+        "memory_stall_s": 0.5, "wait_p99_us": 1048, "off_cpu_s": 1.5, "gave_up": 7, "preempted": 3,
+        "births": 5, "deaths": 2, "major_faults": 4, "read_bytes": 1_200_000, "write_bytes": 0,
         "received_bytes": 40_000_000, "sent_bytes": 999}
 PROC = {k: LOAD[k] for k in ("id", "node", "epoch", "run_s", "wait_s")}
 
 
 @pytest.mark.parametrize("load, words", [
     (LOAD, ["on n2 since it came there, as counted by bpf", "12.5s; it waited 250.0 ms for a CPU",
+            "its threads waited 1500.0 ms for something else",
             "it stood still for 500.0 ms for want of it",
             "7 to wait for something, 3 while it could go on", "5 began, 2 ended",
             "1.2 MB read, 0 bytes written, 4 pages", "40.0 MB received, 999 bytes sent"]),

@@ -153,6 +153,17 @@ def test_pvdctl_status_is_lines(start, agentd):
         "Load:        42%, waiting 0% (bpf)\nFrames:      always\n")
 
 
+@pytest.mark.parametrize("load, line", [
+    ({"memory_pressure_permille": 125}, "Memory stalls: 13% of the last 10 s"),
+    ({"memory_pressure_trouble": "open /proc/pressure/memory: No such file"},
+     "Memory stalls: not known: open /proc/pressure/memory: No such file")])
+def test_pvdctl_status_says_how_the_memory_of_the_machine_is(start, agentd, load, line):
+    process = start("pvdctl", "status")
+    answer(agentd, process, {**PROVIDER, **load})
+    out = process.communicate(timeout=LIMIT)[0].decode()
+    assert line in [" ".join(row.split()) for row in out.splitlines()], out
+
+
 def test_pvdctl_status_says_what_is_wrong(start, agentd):
     process = start("pvdctl", "status")
     answer(agentd, process, {**PROVIDER, "market": False, "market_trouble": "Connection refused",

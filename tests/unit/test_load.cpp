@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -282,6 +283,33 @@ void the_births_of_those_who_hide_and_what_storage_gave_are_counted() {
     ck_assert_int_ge(sample.read_bytes, own.read_bytes);
 }
 
+// One sleeps, one computes. Each says how long it was there in all and what of that it ran.
+void time_off_the_cpus_is_counted_of_those_who_wait_for_something() {
+    constexpr int sleeps = 20;
+    constexpr Nanos each = Nanos::from_ms(10);
+    CgroupFixture cgroups;
+    const Cgroup one = std::move(*cgroups->create("n1/jobs/n1.1"));
+    const Cgroup two = std::move(*cgroups->create("n1/jobs/n1.2"));
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1"));
+    ck_assert_str_eq(probe.source(), "bpf");
+    ck_assert(probe.add("n1/jobs/n1.1"));
+    ck_assert(probe.add("n1/jobs/n1.2"));
+    const Nanos begin = monotonic_now();
+    (void)account_of(cgroups, one, {[] {
+                         for (int i = 0; i < sleeps; ++i) ::usleep(each.ns / 1'000);
+                     }});
+    const LoadSample sleeper = *probe.read("n1/jobs/n1.1");
+    const int64_t passed = (monotonic_now() - begin).ns;
+    // Between the start of the clock and the switch another may have run.
+    ck_assert_int_ge(sleeper.off_cpu.ns, sleeps * each.ns / 2);
+    ck_assert_int_le((sleeper.off_cpu + sleeper.wait + sleeper.run).ns, passed * 101 / 100);
+    const Nanos before = monotonic_now();
+    (void)account_of(cgroups, two, {[] { burn(Nanos::from_ms(100)); }});
+    const LoadSample worker = *probe.read("n1/jobs/n1.2");
+    ck_assert_int_le((worker.off_cpu + worker.run).ns, (monotonic_now() - before).ns * 101 / 100);
+    ck_assert_int_eq(probe.read_node()->off_cpu.ns, (sleeper.off_cpu + worker.off_cpu).ns);
+}
+
 // A process that is neither the probe's child nor in its node.
 void what_the_owner_runs_is_told_apart() {
     CgroupFixture cgroups;
@@ -339,11 +367,89 @@ void the_owners_use_is_noticed_at_once(Nanos run, Nanos wait) {
     }
 }
 
+// One that computes on CPU 0 from a word on, at a real-time priority, so that nobody takes it away.
+struct Hog {
+    Pipe go = std::move(*make_pipe()), ready = std::move(*make_pipe());
+    pid_t pid = ::fork();
+
+    Hog() {
+        char byte = 0;
+        if (pid != 0) {
+            ck_assert_int_eq(::read(ready.read_end.get(), &byte, 1), 1);
+            return;
+        }
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const sched_param real_time{50};
+        pin_to_cpu_0();
+        if (::sched_setscheduler(0, SCHED_FIFO, &real_time) != 0 ||
+            ::write(ready.write_end.get(), &byte, 1) != 1 ||
+            ::read(go.read_end.get(), &byte, 1) != 1)
+            ::_exit(1);
+        while (true) {
+        }
+    }
+    ~Hog() {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, nullptr, 0);
+    }
+    int64_t switched_out() const {
+        return own_number(("/proc/" + std::to_string(pid) + "/status").c_str(),
+                          "\nnonvoluntary_ctxt_switches:");
+    }
+};
+
+// How long after its start it was noticed; nothing: it had been switched out by then, as what
+// others run is noticed as well, once a second.
+std::optional<Nanos> notice_of_a_hog(Nanos run) {
+    CgroupFixture cgroups;
+    const Hog hog;
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0}));
+    const int64_t before = hog.switched_out();
+    probe.notice(run, {});
+    const Nanos began = monotonic_now();
+    ck_assert_int_eq(::write(hog.go.write_end.get(), "x", 1), 1);
+    std::optional<Nanos> after;
+    while (!after) {
+        pollfd ready{probe.notices_fd(), POLLIN, 0};
+        ck_assert_int_eq(::poll(&ready, 1, static_cast<int>(wait_max.ns / 1'000'000)), 1);
+        probe.take_notices([&](const LoadNotice& n) {
+            if (n.pid != hog.pid || n.waited) return;
+            ck_assert_int_ge(n.span.ns, run.ns);
+            after = monotonic_now() - began;
+        });
+    }
+    if (hog.switched_out() > before) return std::nullopt;
+    return after;
+}
+
+// Whose switch out tells nothing, as there is none.
+void who_is_never_switched_out_is_noticed_while_it_runs() {
+    CgroupFixture cgroups;
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0}));
+    ck_assert_str_eq(probe.source(), "bpf");
+    ck_assert_int_eq(probe.look_every().ns, 0);
+    probe.notice(Nanos::from_ms(40), {});
+    UNIT_SKIP_IF(probe.why_no_look().empty() ? nullptr : "no clock of the CPUs");
+    ck_assert_int_eq(probe.look_every().ns, Nanos::from_ms(5).ns);
+    probe.notice(Nanos::from_ms(10), {});
+    ck_assert_int_eq(probe.look_every().ns, Nanos::from_ms(25).ns);
+    probe.notice({}, {});
+    ck_assert_int_eq(probe.look_every().ns, 0);
+    std::optional<Nanos> after;
+    while (!after) after = notice_of_a_hog(Nanos::from_ms(10));  // Check's limit bounds this
+    std::printf("noticed %.1f ms after it began\n", after->ms());
+}
+
 }  // namespace
 
 START_TEST(that_the_owners_tasks_run_is_told_at_once) {
     if (need_root("loading BPF programs"))
         the_owners_use_is_noticed_at_once(Nanos::from_ms(10), {});
+}
+END_TEST
+
+START_TEST(a_task_of_the_owners_that_nobody_contends_for_its_cpu_is_noticed_while_it_runs) {
+    if (need_root("loading BPF programs")) who_is_never_switched_out_is_noticed_while_it_runs();
 }
 END_TEST
 
@@ -360,6 +466,12 @@ END_TEST
 START_TEST(no_process_of_a_job_escapes_its_account) {
     if (need_root("loading BPF programs"))
         the_births_of_those_who_hide_and_what_storage_gave_are_counted();
+}
+END_TEST
+
+START_TEST(time_that_a_jobs_threads_wait_for_something_else_than_a_cpu_is_counted) {
+    if (need_root("loading BPF programs"))
+        time_off_the_cpus_is_counted_of_those_who_wait_for_something();
 }
 END_TEST
 
@@ -393,5 +505,7 @@ UNIT_SUITE(load, the_kernel_counts_the_run_time_of_jobs_nested_groups_and_the_no
            wait_grows_when_two_hogs_share_a_cpu, without_bpf_wait_grows_as_well,
            the_kernels_account_of_mixed_load_is_ours_within_half_a_percent,
            no_process_of_a_job_escapes_its_account,
+           time_that_a_jobs_threads_wait_for_something_else_than_a_cpu_is_counted,
            the_owners_load_is_told_from_the_guests_and_the_daemons,
+           a_task_of_the_owners_that_nobody_contends_for_its_cpu_is_noticed_while_it_runs,
            that_the_owners_tasks_run_is_told_at_once, that_the_owners_tasks_wait_is_told_at_once);

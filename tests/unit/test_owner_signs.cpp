@@ -182,6 +182,13 @@ START_TEST(the_sum_of_stalls_is_read_as_the_kernel_writes_it) {
     for (const char* bad : {"", "full total=1\n", "some avg10=0.00\nfull total=1\n",
                             "some total=x\n", "some total=-5\n"})
         ck_assert(!pressure_total(bad));
+    const auto share = pressure_permille("some avg10=12.34 avg60=0.12 avg300=0.05 total=1\n");
+    ck_assert(share && *share == 123);
+    ck_assert_int_eq(*pressure_permille("some avg10=0.00 avg60=0.00"), 0);
+    ck_assert_int_eq(*pressure_permille("some avg10=100.00 avg60=0.00"), 1000);
+    for (const char* bad : {"", "full avg10=1.00", "some avg10=", "some avg10=-1.00",
+                            "some avg10=101.00", "some avg60=1.00"})
+        ck_assert(!pressure_permille(bad));
     UNIT_SKIP_IF(::access("/proc/pressure/memory", W_OK) == 0 ? nullptr : "no PSI");
     Signs s;
     s.signs.watch({.pressure = Nanos::from_ms(500)});

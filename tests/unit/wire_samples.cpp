@@ -210,7 +210,10 @@ END SAMPLE(ProviderReport) return {d.node(),
                                    d.line(),
                                    d.line(),
                                    {d.up_to(INT64_MAX / 4)},
-                                   d.line(255)};
+                                   d.line(255),
+                                   d.flag(),
+                                   d.flag(),
+                                   static_cast<int32_t>(r.between(0, 1000))};
 END SAMPLE(UseReport) UseReport v;
 v.jobs.resize(r.below(20));
 for (auto& use : v.jobs)

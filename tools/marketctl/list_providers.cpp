@@ -9,6 +9,7 @@ namespace souk::tools {
 namespace {
 
 constexpr size_t named_max = 8;
+constexpr int worth_permille = 100;  // of memory pressure
 // Nodes of one version, which is not the market's.
 struct Others {
     std::string market, nodes;
@@ -70,6 +71,10 @@ Result<std::string> providers_text(const Answer& providers) {
         for (const Json& p : Json::parse(part, nullptr, false)) {
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
+            if (p.value("memory_pressure_permille", 0) >= worth_permille)
+                text += "\n" + field(p, "node") +
+                        ": its programs stood still for want of memory in " +
+                        percent(p, "memory_pressure_permille") + " of the last 10 s";
             if (!p.value("certificate", true))
                 text += "\n" + field(p, "node") + ": comes without a certificate (souk setup node)";
             if (!p.contains("market_version")) continue;

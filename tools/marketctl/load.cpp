@@ -19,6 +19,8 @@ Result<std::string> load_text(const Answer& answer) {
     std::string text = "on " + n("node") + " since it came there, as counted by " + n("source") +
                        "\nCPU time:   " + in_ms(load, "run_s") + "; it waited " +
                        in_ms(load, "wait_s") + " for a CPU";
+    if (load.contains("off_cpu_s"))  // by BPF alone
+        text += "; its threads waited " + in_ms(load, "off_cpu_s") + " for something else";
     if (load.contains("memory_stall_s"))
         text +=
             "\nmemory:     it stood still for " + in_ms(load, "memory_stall_s") + " for want of it";

@@ -74,6 +74,11 @@ Result<std::string> provider_status_text(const Answer& answer) {
         rows.emplace_back("Yours", percent(p, "owner_permille") + ", waiting " +
                                        percent(p, "owner_wait_permille") + "; guests may take " +
                                        percent(p, "headroom_permille") + " of the machine");
+    if (p.contains("memory_pressure_permille"))
+        rows.emplace_back("Memory stalls",
+                          percent(p, "memory_pressure_permille") + " of the last 10 s");
+    if (p.contains("memory_pressure_trouble"))
+        rows.emplace_back("Memory stalls", "not known: " + field(p, "memory_pressure_trouble"));
     if (field(p, "paused") == "yes")
         rows.emplace_back("Paused", "all guests stand in memory (pvdctl resume)");
     if (p.contains("presence"))

@@ -116,6 +116,8 @@ Html node(const Json& one, const Json& why, const Listed& here, const Listed& be
     facts.add("Owner's load", percent(one, "load_permille"));
     facts.add("Run-queue wait", percent(one, "wait_permille"))
         .add("Earned", or_none(field(one, "earned")));
+    if (one.contains("memory_pressure_permille"))
+        facts.add("Memory stalls", percent(one, "memory_pressure_permille"));
     facts.add("Address", field(one, "address")).add("Kernel", field(one, "kernel"));
     facts.add("CRIU", field(one, "criu")).add("Takes no job", field(one, "cannot"));
     facts.add("Restricted", field(one, "restriction"));

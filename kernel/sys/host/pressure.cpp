@@ -21,6 +21,24 @@ Result<Nanos> pressure_total(const std::string& text) {
     return Nanos::from_us(*us);
 }
 
+// The kernel writes two digits behind the point.
+Result<int32_t> pressure_permille(const std::string& text) {
+    constexpr std::string_view key = "some avg10=";
+    if (!text.starts_with(key)) return fail("no line 'some avg10=N'");
+    const std::string_view rest = std::string_view(text).substr(key.size());
+    const size_t point = rest.find('.');
+    const auto whole = leading_number<int32_t>(rest);
+    if (!whole || *whole < 0 || *whole > 100) return fail("'some avg10=' without a percentage");
+    const bool tenth =
+        point < 4 && point + 1 < rest.size() && rest[point + 1] >= '0' && rest[point + 1] <= '9';
+    return std::min(1000, *whole * 10 + (tenth ? rest[point + 1] - '0' : 0));
+}
+
+Result<int32_t> memory_pressure_permille() {
+    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, "/proc/pressure/memory"));
+    return pressure_permille(text);
+}
+
 Result<PressureWatch> PressureWatch::open(const std::string& resource, Nanos limit,
                                           const std::string& group) {
     PressureWatch watch;

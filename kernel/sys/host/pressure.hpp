@@ -5,6 +5,7 @@
 // others than the group had it. Without PSI, open() fails. Owned by one thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "kernel/base/result.hpp"
@@ -37,5 +38,10 @@ class PressureWatch {
 
 // The sum of "some ... total=N" in such a file, N in microseconds. Errors: it is none.
 Result<Nanos> pressure_total(const std::string& text);
+// Of the last 10 s, the thousandths in which some task of this machine stood still for want of
+// memory. Errors: the kernel does not tell, and why.
+Result<int32_t> memory_pressure_permille();
+// "some avg10=N" of such a file, as thousandths.
+Result<int32_t> pressure_permille(const std::string& text);
 
 }  // namespace souk
