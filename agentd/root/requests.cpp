@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: each request is packed, read and checked side by side.
 #include "agentd/root/requests.hpp"
 
 #include <algorithm>

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
 what whoever has taken agentd over gets from it. That one is played here against the real program,
-by a client that shares no code with Souk (agentd/root/requests.hpp has the packets)."""
+by a client that shares no code with Souk (agentd/root/requests.hpp has the packets).
+
+Long: what it may ask, one by one."""
 import fcntl
 import os
 import re
