@@ -108,8 +108,8 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
-        check-files sim fault-table test demo authority-table attack check-deb check-fresh \
-        check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
+        check-files check-mpi sim fault-table test demo authority-table attack check-deb \
+        check-fresh check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
         bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
@@ -185,6 +185,9 @@ check-upgrade: test-deps all   ## two versions in one market, under jobs (root)
 
 check-files: test-deps all     ## others' suites of file systems, as jobs; FILES="options" (root)
 	@SOUK_BIN=$(CURDIR)/$(BUILD)/bin /usr/bin/python3 tests/peers/files.py $(FILES)
+
+check-mpi: test-deps all       ## programs of MPI as gangs, moved and frozen; MPI="options" (root)
+	@scripts/check-mpi $(BUILD) $(MPI)
 
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)

@@ -86,6 +86,9 @@ def test_a_guest_with_too_little_memory_is_seen_to_stand_still_for_it(market, tm
     with open(data, "wb") as file:
         for _ in range(200):
             file.write(os.urandom(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # else it is held for us
     job = market.srun("-p", 500, "-m", "64M", *python(f"""
 print("reads", flush=True)
 while True:
