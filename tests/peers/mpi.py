@@ -5,8 +5,8 @@
 unmoved, and with a move of a random component each second and the whole gang frozen to disk and
 thawed a few times. A table on standard output; exit 0 if all passed.
 
-- hpcc: the HPC Challenge (Debian's, by Open MPI): HPL, PTRANS, random access, FFT. What it computes
-  (residuals, errors), not how fast, must be the same in every bit in all ways.
+- scalapack: four of ScaLAPACK's own tests (Debian's, by Open MPI): factorizations and linear
+  systems. Each compares what it has computed with what that must be.
 - loop: sums of all ranks, again and again (mpi4py, Open MPI). The sums must be the same in every
   bit; how long each took says how long the gang stood, beside the pauses that the market told.
 - mpich: MPICH's own tests of pt2pt, comm and coll from DIR (scripts/check-mpi builds them), by its
@@ -14,6 +14,7 @@ thawed a few times. A table on standard output; exit 0 if all passed.
 
 Run by hand, as root: `make check-mpi`."""
 import argparse
+import glob
 import json
 import os
 import random
@@ -37,47 +38,9 @@ HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
          "HYDRA_LAUNCHER_EXTRA_ARGS=--shell")
 HOSTS = ",".join(f"c{n}:{RANKS}" for n in range(COMPONENTS))
 
-# HPL of 1000 unknowns in blocks of 80 on 2 by 4 processes; the lines are HPL's.
-HPCC_INPUT = """HPLinpack benchmark input file
-by souk
-HPL.out
-8
-1
-1000
-1
-80
-0
-1
-2
-4
-16.0
-1
-2
-1
-4
-1
-2
-1
-1
-0
-1
-1
-1
-0
-2
-64
-0
-0
-1
-8
-0
-0
-1
-80
-0
-"""
-HPCC_LINES = re.compile(r"^(?:\|\|Ax-b\|\|.*|PTRANS_residual=.*|MPIRandomAccess\w*_Errors=.*|"
-                        r"MPIFFT_maxErr=.*|MPIFFT_N=.*|Success=.*)$", re.M)
+SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests"
+DRIVERS = ("xdlu", "xdqr", "xdllt", "xzlu")
+COUNTS = re.compile(r"^ *(?:Finished +\d+ tests|\d+ tests completed).*$", re.M)
 
 # Each sum depends on all before it. What took longer than 20 ms: when it ended, and how long.
 LOOP = """
@@ -140,18 +103,18 @@ exit $bad
 """
 
 
-def hpcc_result(where, _):
-    with open(f"{where}/hpccoutf.txt", encoding="utf-8") as f:
-        return HPCC_LINES.findall(f.read())
+def scalapack_result(said):
+    return COUNTS.findall(said)
 
 
-def loop_result(_, said):
+def loop_result(said):
     return [line for line in said.splitlines() if line.startswith("sums")]
 
 
 def suites(options, top):
     """Name, arguments of srun, what it must have computed."""
-    yield "hpcc", ["--mpi", "hpcc"], hpcc_result
+    for driver in DRIVERS:
+        yield driver, ["--mpi", f"{SCALAPACK}/{driver}"], scalapack_result
     with open(f"{top}/loop.py", "w", encoding="utf-8") as f:
         f.write(LOOP)
     rounds = str(options.seconds * 50)
@@ -162,7 +125,7 @@ def suites(options, top):
                            ("HOSTS", HOSTS), ("RANKS", str(COMPONENTS * RANKS))):
             script = script.replace(f"@{key}@", value)
         script = "PWD_=$PWD\n" + script
-        yield "mpich", ["--exec", "env", *HYDRA, "sh", "-c", script], lambda *_: None
+        yield "mpich", ["--exec", "env", *HYDRA, "sh", "-c", script], lambda _: None
 
 
 class Trouble(threading.Thread):
@@ -242,9 +205,8 @@ def run(market, top, suite, way, options):
     name, words, result = suite
     where = os.path.join(top, f"{name}-{way}")
     os.mkdir(where)
-    if name == "hpcc":
-        with open(f"{where}/hpccinf.txt", "w", encoding="ascii") as f:
-            f.write(HPCC_INPUT)
+    for data in glob.glob(f"{SCALAPACK}/*.dat"):
+        shutil.copy(data, where)
     begin = time.monotonic()
     job = market.srun("-p", 50, "--node", "n1", "-N", COMPONENTS, "-c", RANKS, "-m", "400M",
                       *words, cwd=where)
@@ -267,7 +229,7 @@ def run(market, top, suite, way, options):
             "moves": sum(j["migrations"] for j in gang(market, first)),
             "freezes": len(trouble.frozen), "pauses": pauses_of(market, first),
             "stalls": stalls_of(said, trouble.frozen) if name == "loop" else None,
-            "result": result(where, said) if status == 0 else None,
+            "result": result(said) if status == 0 else None,
             "said": said + "\n".join(job.told[-8:])}
 
 
@@ -289,7 +251,7 @@ def show(name, way, row, same):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", 1)[1])
-    parser.add_argument("--suites", default="hpcc,loop,mpich")
+    parser.add_argument("--suites", default="scalapack,loop,mpich")
     parser.add_argument("--ways", default="unmoved,moves")
     parser.add_argument("--every", type=float, default=1, metavar="SECONDS",
                         help="from the end of a move to the next")
@@ -299,7 +261,7 @@ def main():
     parser.add_argument("--limit", type=int, default=1800)
     parser.add_argument("--mpich", metavar="DIR")
     options = parser.parse_args()
-    lacking = [tool for tool in ("hpcc", "mpirun.openmpi", "mpiexec.mpich")
+    lacking = [tool for tool in (f"{SCALAPACK}/xdlu", "mpirun.openmpi", "mpiexec.mpich")
                if not shutil.which(tool)]
     if os.geteuid() != 0 or lacking:
         sys.exit(f"mpi.py: {f'there is no {shlex.join(lacking)}' if lacking else 'run it as root'}")
@@ -311,7 +273,8 @@ def main():
         market.up()
         for suite in suites(options, top):
             expected = None
-            for way in options.ways.split(",") if suite[0] in options.suites.split(",") else []:
+            kind = "scalapack" if suite[0] in DRIVERS else suite[0]
+            for way in options.ways.split(",") if kind in options.suites.split(",") else []:
                 row = run(market, top, suite, way, options)
                 expected = row["result"] if expected is None else expected
                 bad += not show(suite[0], way, row, row["result"] == expected)
