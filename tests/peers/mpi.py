@@ -34,9 +34,12 @@ from conftest import BIN, Late, Market, gang, until  # noqa: E402
 COMPONENTS, RANKS = 4, 2  # of each
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_mpi_yield_when_idle": "1"}  # 8 ranks may share a CPU
+MPIRUN = ("--exec", "mpirun.openmpi", "--mca", "plm_rsh_agent", f"{BIN}/souk-exec --shell",
+          "--mca", "orte_tmpdir_base", "/dev/shm", "--host")  # as srun --mpi, with more ranks
 HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
          "HYDRA_LAUNCHER_EXTRA_ARGS=--shell")
 HOSTS = ",".join(f"c{n}:{RANKS}" for n in range(COMPONENTS))
+MPI = (*MPIRUN, HOSTS, "-np", str(COMPONENTS * RANKS))
 
 SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests"
 DRIVERS = ("xdlu", "xdqr", "xdllt", "xzlu")
@@ -114,11 +117,11 @@ def loop_result(said):
 def suites(options, top):
     """Name, arguments of srun, what it must have computed."""
     for driver in DRIVERS:
-        yield driver, ["--mpi", f"{SCALAPACK}/{driver}"], scalapack_result
+        yield driver, [*MPI, f"{SCALAPACK}/{driver}"], scalapack_result
     with open(f"{top}/loop.py", "w", encoding="utf-8") as f:
         f.write(LOOP)
     rounds = str(options.seconds * 50)
-    yield "loop", ["--mpi", "/usr/bin/python3", f"{top}/loop.py", rounds], loop_result
+    yield "loop", [*MPI, "/usr/bin/python3", f"{top}/loop.py", rounds], loop_result
     if options.mpich:
         script = MPICH
         for key, value in (("DIR", os.path.realpath(options.mpich)), ("TMP", "$PWD_"),
@@ -208,8 +211,7 @@ def run(market, top, suite, way, options):
     for data in glob.glob(f"{SCALAPACK}/*.dat"):
         shutil.copy(data, where)
     begin = time.monotonic()
-    job = market.srun("-p", 50, "--node", "n1", "-N", COMPONENTS, "-c", RANKS, "-m", "400M",
-                      *words, cwd=where)
+    job = market.srun("-p", 50, "--node", "n1", "-N", COMPONENTS, "-m", "400M", *words, cwd=where)
     first = job.said(r"^srun: job (\S+): \d+ components$")[1]
     until("all run", lambda: [j["status"] for j in gang(market, first)] == ["run"] * COMPONENTS)
     trouble = Trouble(market, first, options)
@@ -266,7 +268,7 @@ def main():
     if os.geteuid() != 0 or lacking:
         sys.exit(f"mpi.py: {f'there is no {shlex.join(lacking)}' if lacking else 'run it as root'}")
     bad = 0
-    market = Market("--nodes", "4", "--cpus", str(2 * RANKS))
+    market = Market("--nodes", "4", "--cpus", "2")  # room for two components, so that they move
     market.env.update(OPEN_MPI)
     top = tempfile.mkdtemp(prefix="souk-mpi-", dir="/var/tmp")
     try:
