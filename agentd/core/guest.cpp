@@ -56,6 +56,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
         event.program_error = failed->program_error;
     }
     event.leased = leased(e);
+    event.must_leave = image_must_leave(e);
     if (held && held->fenced && r->want == Want::ship) event.held_for = e.shipment.epoch;
     if (held && r->want == Want::cut) event.held_for = r->cut_number;
     event.lapsed =
@@ -129,6 +130,7 @@ void Guest::refuse(const GuestKey& key, Trouble why, Outputs& out) {
 void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
     const Scene scene(*this, &out,
                       [&] { return trace_in(accepting ? Input::accept : Input::leave, {}, why); });
+    const bool is_news = accepting_ != accepting;
     off_since_ = accepting ? Nanos::never() : accepting_ ? clock_ : std::min(off_since_, clock_);
     accepting_ = accepting;
     owner_due_ = {};
@@ -136,6 +138,8 @@ void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
     for (auto& [key, e] : jobs_) {
         e.leaving.tries = 0;
         expel(e, out);
+        e.leaving.not_sent.clear();
+        if (is_news && e.in<state::Frozen>() && !e.job.kept) tell(e, out);
         // A component that is held has no more to wait for here.
         if (const auto* s = e.in<state::Starting>();
             s && !accepting && s->step == state::Starting::Step::held)
@@ -146,6 +150,7 @@ void Guest::set_accepting(bool accepting, Trouble why, Outputs& out) {
 void Guest::home_up(const NodeName& home, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_home(Input::home_up, home); });
     need_heartbeat(home);
+    homes_up_.insert(home);
     for (const auto& [key, e] : jobs_) {
         if (key.id.home != home || e.in<state::Closing>()) continue;
         tell(e, out);
@@ -155,6 +160,7 @@ void Guest::home_up(const NodeName& home, Outputs& out) {
 
 void Guest::home_down(const NodeName& home) {
     const Scene scene(*this, nullptr, [&] { return trace_home(Input::home_down, home); });
+    homes_up_.erase(home);
     std::erase_if(jobs_, [&](const auto& j) {
         return j.first.id.home == home && std::holds_alternative<state::Failed>(j.second.state);
     });
@@ -254,6 +260,7 @@ void Guest::on_start(const NodeName& from, const GuestCommand& asked, const Warr
 // The home node makes one at a time, and none while it moves or freezes the job: what is under way
 // here is left over.
 void Guest::on_checkpoint(Entry& e, const GuestCommand& c, Outputs& out) const {
+    if (e.in<state::Frozen>()) return send_image(e, c, out);
     auto* r = e.in<Running>();
     if (!r || r->want == Want::keep || r->retained) return tell(e, out);
     if (r->want == Want::cut) {
@@ -276,39 +283,6 @@ void Guest::on_prepare_dump(Entry& e, const GuestCommand& c, Outputs& out) const
         return tell(e, out);
     if (r) r->cut = c.cut;
     want(e, Want::ready, out);
-}
-
-void Guest::on_ship(Entry& e, const GuestCommand& c, Outputs& out) const {
-    using Way = Shipment::Way;
-    auto* r = e.in<Running>();
-    if (!r && !e.in<state::Frozen>()) return tell(e, out);
-    // the home node gives that move up
-    if (r && (r->want == Want::keep || r->want == Want::cut)) return tell(e, out);
-    const bool same = e.shipment.epoch == c.new_epoch;
-    if (r) r->retained = false;  // another destination, so another decision
-    e.shipment.epoch = c.new_epoch;
-    e.shipment.dest = {c.dest, c.dest_address};
-    if (!r || r->in<motion::Held>()) {
-        if (e.shipment.way != Way::none) {
-            if (!same) e.shipment.way = Way::again;
-        } else if (e.job.state != GuestState::shipped || !same) {
-            e.why.clear();
-            ship_now(e, out);
-        }
-        return;
-    }
-    e.why.clear();
-    want_now(*r, Want::ship);
-    drive(e, out);
-}
-
-void Guest::on_restore_here(Entry& source, const GuestCommand& c, Outputs& out) {
-    const GuestKey to{c.id, c.new_epoch};
-    Entry* e = entry(to);
-    if (!e) return tell_unknown(to, out);
-    if (!source.in<state::Frozen>() || !e->in<state::Prepared>()) return;
-    e->become(state::Restoring{}, GuestState::starting);
-    out.push_back(Do{What::restore_local, to, c.epoch, {}, 0, false});
 }
 
 // The candidate owns the job. What is held here dies, and its complete image stays until the home

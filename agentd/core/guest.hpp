@@ -18,6 +18,8 @@
 //   running  --checkpoint--> dumping --> running, and its image goes to the home while it runs
 //   keep     --> prepared --image here--> frozen: a checkpoint of another epoch, kept for the
 //                home until it is dropped
+//   frozen   --checkpoint--> frozen, and its image goes to the home, which takes it for the owner
+//                of this node (GuestEvent::must_leave) and drops it here when it has it
 //   running  --prepare_dump--> dump_ready --freeze, checkpoint--> dumping --> shipped: of several
 //                jobs at one cut (Cut); then commit --> frozen, or checkpoint, resume --> running
 //
@@ -70,6 +72,7 @@
 // of an effect after that key's `remove`; `restore_failed` of finish_restore only if surely nothing
 // of the job ran; a new connection of a home node ends its older one unread, then `home_up`; at
 // start, what lies here without a record is ended and removed.
+//
 // Long: one machine, with the words for each of its states.
 #pragma once
 
@@ -179,11 +182,15 @@ class Guest {
         uint32_t running = 0;    // use CPUs, or may at any moment
         uint32_t in_memory = 0;  // with those that stand
         uint32_t all = 0;        // with capsules, and images on the disk
-        uint32_t going = 0;      // of these: what a copy elsewhere needs, or is being removed
+        // of these: what a copy elsewhere needs, or is being removed, and images that their homes
+        // are to take, of those that nothing keeps as far as is known
+        uint32_t going = 0;
         int64_t memory_mb = 0;
         std::string who = {};  // holds things up, for people
     };
     Here here(const NodeName& self) const;
+    // Of an image that is to leave: what it waits for; empty: it is none.
+    std::string image_waits(const GuestKey& key, const NodeName& self) const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
     bool expects_image(const GuestKey& key) const;
     // And from that node, or from anybody where nobody was named?
@@ -315,6 +322,11 @@ class Guest {
     // since when it must go
     Nanos off_since(const Entry& e) const { return std::min(off_since_, e.leaving.evicted); }
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
+    // its image is to go to its home
+    bool image_must_leave(const Entry& e) const {
+        return e.in<guest::state::Frozen>() && !e.job.kept && must_go(e);
+    }
+    std::string image_text(const Entry& e) const;
 
     void settle_pause(Entry& e, guest::Outputs& out) const;
 
@@ -335,6 +347,7 @@ class Guest {
                  guest::Outputs& out);
     void may_not_send(Entry& e, Trouble why, guest::Outputs& out) const;
     void on_ship(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
+    void send_image(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void on_restore_here(Entry& source, const GuestCommand& c, guest::Outputs& out);
     void on_commit(Entry& e, guest::Outputs& out) const;
     void on_resume(Entry& e, guest::Outputs& out) const;
@@ -397,7 +410,8 @@ class Guest {
     GuestTickets tickets_;
     bool accepting_ = true;
     Trouble why_not_;
-    Cause pause_;  // empty: they may run
+    std::set<NodeName> homes_up_;  // to which there is a connection
+    Cause pause_;                  // empty: they may run
     std::map<GuestKey, Entry> jobs_;
     std::set<GuestKey> leaving_;  // what was of them is being removed
 };

@@ -162,6 +162,7 @@ bool Guest::ship_ended(Entry& e, Outputs& out) const {
 void Guest::on(Entry& e, Shipped, Outputs& out) {
     if (ship_ended(e, out)) return;
     auto* r = e.in<Running>();
+    e.shipment.arrived = e.in<state::Frozen>();
     if (!r) return;
     e.job.state = GuestState::shipped;
     if (!e.shipment.live) {
@@ -179,7 +180,7 @@ void Guest::on(Entry& e, ShipFailed x, Outputs& out) {
     e.image_refused = x.image_refused && !r;
     tell(e, out);  // dumping or frozen, with a reason: the home node gives the move up
     e.image_refused = false;
-    if (!r) e.why.clear();
+    if (!r) e.leaving.not_sent = std::exchange(e.why, {});
 }
 
 }  // namespace souk

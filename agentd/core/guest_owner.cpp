@@ -245,6 +245,7 @@ bool Guest::evict(const JobId& id, Trouble why, Outputs& out) {
         if (!evicted(e)) e.leaving.evicted = clock_;
         e.leaving.tries = 0;
         expel(e, out);
+        if (image_must_leave(e)) tell(e, out);
     }
     owner_due_ = {};
     return any;
@@ -330,6 +331,7 @@ bool Guest::in_memory(const Entry& e) {
 Guest::Here Guest::here(const NodeName& self) const {
     Here here;
     bool said = false;  // who has a reason
+    std::string image;
     for (const auto& [key, e] : jobs_) {
         const bool at_home = e.job.kept || (e.in<state::Frozen>() && key.id.home == self);
         if (at_home || e.in<state::Failed>()) continue;
@@ -337,6 +339,9 @@ Guest::Here Guest::here(const NodeName& self) const {
         here.running += runs(e);
         const auto* r = e.in<Running>();
         here.going += (r && r->retained) || e.in<state::Closing>();
+        here.going +=
+            image_must_leave(e) && homes_up_.contains(key.id.home) && e.leaving.not_sent.empty();
+        if (image.empty() && image_must_leave(e)) image = key.id.text() + " " + image_text(e);
         if (!in_memory(e)) continue;
         ++here.in_memory;
         here.memory_mb += e.job.memory_mb;
@@ -352,7 +357,10 @@ Guest::Here Guest::here(const NodeName& self) const {
     }
     here.going += static_cast<uint32_t>(leaving_.size());
     here.all += static_cast<uint32_t>(leaving_.size());
-    if (here.in_memory == 0 && here.all > 0) here.who = "images are on its disk";
+    if (here.in_memory == 0 && here.all > 0) {
+        here.who = "images are on its disk";
+        if (!image.empty()) here.who += ": " + image;
+    }
     return here;
 }
 

@@ -160,8 +160,9 @@ using State =
 // Its image on the way, of what stands or is frozen. again: a newer ship came meanwhile.
 struct Shipment {
     enum class Way : uint8_t { none, under_way, again } way = Way::none;
-    bool live = false;  // the memory goes past it
-    Epoch epoch;        // the newest destination
+    bool live = false;     // the memory goes past it
+    bool arrived = false;  // of what is frozen: `epoch` has all of it
+    Epoch epoch;           // the newest destination
     Peer dest;
 };
 
@@ -185,6 +186,7 @@ struct Lease {
 // What is known of its ways out, for the owner of the node.
 struct Leaving {
     Trouble looked;    // why it cannot move, by the last look
+    Trouble not_sent;  // why its image did not get to its home, the last time
     struct Troubles {  // dumps of it that failed in a row for the same reason
         std::string kind;
         Trouble why;

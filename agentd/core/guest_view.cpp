@@ -123,6 +123,7 @@ void Guest::describe(const GuestKey& key, Nanos now, JsonWriter& j) const {
         {"from_image", e.job.from_image},
         {"kept", e.job.kept},
         {"lapsed", e.job.lapsed},
+        {"must_leave", image_must_leave(e)},
         {"in_place", e.job.in_place},
         {"by_order", e.job.by_order},
         {"shipping", e.shipment.way != Shipment::Way::none},
@@ -139,6 +140,7 @@ void Guest::describe(const GuestKey& key, Nanos now, JsonWriter& j) const {
     j.field("memory_mb", e.job.memory_mb).field("cpus", e.job.cpus);
     if (e.job.image_bytes > 0) j.field("image_bytes", e.job.image_bytes);
     if (immovable(e)) j.field("cannot_move", why_immovable(e));
+    if (const std::string image = image_text(e); !image.empty()) j.field("image", image);
     if (!e.why.empty()) j.field("why", e.why);
 }
 

@@ -21,6 +21,7 @@ Home::Home(const NodeName& node, Limits limits)
       moves_({limits_.step_patience, limits_.transfer_patience}),
       checkpoints_({limits_.checkpoint_every, limits_.transfer_patience, limits_.address,
                     limits_.address_known}),
+      evacuations_({node, limits_.expel_patience, limits_.transfer_patience}),
       budget_(limits_.warn_permille, limits_.warn_span),
       expels_(limits_.expel_patience),
       wakes_(node, limits_.wake),
@@ -55,6 +56,7 @@ void Home::restarted(Nanos now, Outputs& out) {
         if (job.phase == JobPhase::finished) continue;
         runs_.restarted(job, now);
         checkpoints_.restarted(job, now);
+        evacuations_.restarted(job, step.turn);
         if (job.splice.due) out.push_back(GoneBack{job.id});
         restarted_gang(job, step.turn);
         if (job.going_back && !job.cancelled && job.phase != JobPhase::finished)

@@ -29,6 +29,7 @@
 //   HomeRuns         a job at its owner: start, freeze, what its node says of it
 //   HomeMoves        the steps of a move or thaw, and the way back
 //   HomeCheckpoints  when one is due, how it is made, which is the last whole one
+//   HomeEvacuations  whose image comes home as its node's owner wants it gone
 //   HomeClock        how long it has run, and what that costs
 //   HomeBudget       when what it may cost ends
 //   HomeLeases       until when it may run without this home
@@ -53,6 +54,7 @@
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_doubts.hpp"
+#include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
@@ -125,6 +127,8 @@ class Home {
     void configured(const Limits& limits);
     // Of this node, now; those that wait for it wake at the next tick.
     void free_memory(int64_t bytes) { wakes_.free_memory(bytes); }
+    // Likewise, where images come to.
+    void free_disk(int64_t bytes) { evacuations_.free_disk(bytes); }
     // until market_up this node itself sees to it that no job outruns its budget
     void market_down();
 
@@ -183,7 +187,7 @@ class Home {
     struct Step {
         Step(const Home& home, Nanos now, home::Outputs& out)
             : reports(home.runs_, home.checkpoints_, home.clock_, home.groups_, home.gangs_,
-                      home.records_),
+                      home.records_, home.evacuations_),
               turn{now, home.unix_now_, home.node_, home.limits_.boot, reports, out} {}
         Step(const Step&) = delete;
         HomeReports reports;
@@ -224,6 +228,7 @@ class Home {
     // home_steps.cpp: what more than one machine has a part in
     void carry_out(const Order& order, Nanos now, home::Outputs& out);
     void wake(Nanos now, home::Outputs& out);
+    void evacuate(Nanos now, home::Outputs& out);
     void take(HomeJob& job, const Order& order, const HomeTurn& turn);
     // stands: where that can be, it is only stopped where it runs.
     void freeze(HomeJob& job, const HomeTurn& turn, bool stands = false);
@@ -297,6 +302,7 @@ class Home {
     HomeRuns runs_;
     HomeMoves moves_;
     HomeCheckpoints checkpoints_;
+    HomeEvacuations evacuations_;
     HomeClock clock_;
     HomeBudget budget_;
     HomeLeases leases_;

@@ -30,6 +30,9 @@ class HomeCheckpoints {
         limits_.address = std::move(address), limits_.address_known = true;
     }
 
+    // This node, as others reach it.
+    Peer own(const NodeName& node) const { return {node, limits_.address}; }
+
     Nanos every(const HomeJob& job) const;
     // It runs: the next one is due in a while, if none is being made or due already.
     void arm(const HomeJob& job, Nanos now);

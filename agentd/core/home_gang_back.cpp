@@ -102,6 +102,7 @@ void Home::is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
     doubts_.forget(job.id.seq);
     HomeClock::stop(job, turn.now);
     checkpoints_.end_saving(job, turn);
+    evacuations_.end(job, turn);
     HomeMoves::drop_candidate(job, turn);
     cuts_.leave(job);
     cuts_.goes_on_no_more(job.id.seq);

@@ -209,6 +209,7 @@ void Home::restarted_set(HomeJob& job, const HomeTurn& turn) {
 
 // Something else is made of the job now.
 void Home::end_saving(HomeJob& job, const HomeTurn& turn) {
+    evacuations_.end(job, turn);
     if (job.saving.epoch.n == 0) return;
     checkpoints_.end_saving(job, turn);
     if (HomeGangs::is_component(job)) go_on_with_set(job.group.gang, turn);

@@ -33,6 +33,7 @@ void Home::ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) c
     };
     if (job.step != MoveStep::none) query(job.to, job.to_epoch);
     if (job.saving.epoch.n > 0) query(job.saving.peer, job.saving.epoch);
+    if (job.evacuation.epoch.n > 0) query(job.evacuation.peer, job.evacuation.epoch);
     query(job.checkpoint.at, job.checkpoint.epoch);
     for (const Orphan& r : job.orphans) query(r.peer, r.epoch);
 }
@@ -57,6 +58,9 @@ void Home::undelivered(const NodeName& node, const GuestCommand& command, Nanos 
     const bool current = from_owner || (command.epoch == job->to_epoch && node == job->to.node);
     if (of_move && current && HomeMoves::is_undecided(*job))
         return conclude(*job, moves_.abort(*job, node, why, turn), turn);
+    if (command.verb == GuestVerb::checkpoint && from_owner &&
+        HomeEvacuations::is_coming(*job, command.dest, command.new_epoch))
+        return evacuations_.failed(*job, why, turn);
     const bool of_cut = command.cut == Cut::freeze && from_owner;
     if (of_cut && cuts_.member(*job)) return not_frozen(*job, why, turn);
     if (command.verb == GuestVerb::freeze && from_owner && job->phase == JobPhase::freezing &&
@@ -115,6 +119,8 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
     const bool moves_there =
         job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
     if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {
+        if (HomeEvacuations::is_coming(*job, node, event.epoch))
+            return evacuations_.from_keeper(*job, event, turn);
         if (HomeCheckpoints::is_kept(*job, node, event.epoch))
             return HomeGangs::is_component(*job) ? keeper_in_set(*job, event, turn)
                                                  : checkpoints_.from_keeper(*job, event, turn);
@@ -134,6 +140,7 @@ void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& t
     leases_.end_stretch(*job, turn.now);
     clock_.prove(*job, event, turn.now);
     HomeClock::tally_cpu(*job, event);
+    evacuations_.heard(*job, event, turn);
     if (cuts_.member(*job)) {
         hear_in_cut(*job, event, turn);
         return doubts_heard(*job, turn);
@@ -173,7 +180,7 @@ Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
                      budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job),
-                     sets_.due(job), doubts_.due(job)});
+                     sets_.due(job), doubts_.due(job), evacuations_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -194,6 +201,7 @@ Nanos Home::tick(Nanos now, Outputs& out) {
         tick(records_.at(seq), step.turn);
     }
     wake(now, out);
+    evacuate(now, out);
     return std::min(records_.next_due(), wakes_.due());
 }
 
@@ -205,6 +213,17 @@ void Home::wake(Nanos now, Outputs& out) {
         HomeJob& job = records_.at(order->id.seq);
         job.order_seq = order->seq;
         step.turn.fail_order(job, job.at.node, wakes_.why_late());
+    }
+}
+
+// Images whose turn it is to come here.
+void Home::evacuate(Nanos now, Outputs& out) {
+    const Step step(*this, now, out);
+    while (const std::optional<uint64_t> seq = evacuations_.next()) {
+        const Reindex indexed(*this, *seq);
+        HomeJob& job = records_.at(*seq);
+        evacuations_.begin(job, checkpoints_.own(node_), checkpoints_.why_not(job, step.turn),
+                           step.turn);
     }
 }
 
@@ -224,6 +243,7 @@ void Home::tick(HomeJob& job, const HomeTurn& turn) {
     if (gangs_.due(job) <= turn.now) not_in_time(job, turn);
     if (cuts_.due(job) <= turn.now) cut_overdue(job, turn);
     if (doubts_.due(job) <= turn.now) doubt_due(job, turn);
+    if (evacuations_.due(job) <= turn.now) evacuations_.tick(job, turn);
 }
 
 }  // namespace souk

@@ -134,6 +134,8 @@ struct HomeJob {
     CutStep cut = CutStep::none;
     // Its gang goes back, and it is to be ended: then it goes back with the others.
     bool going_back = false;
+    // frozen elsewhere: the copy of its image that comes to this node; epoch 0: none
+    Orphan evacuation = {};
     bool operator==(const HomeJob&) const = default;
 };
 

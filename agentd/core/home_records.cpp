@@ -134,6 +134,7 @@ void HomeRecords::look_at(uint64_t seq, Nanos due) {
         if (job.phase != JobPhase::finished && !job.at.node.empty()) need(job.at.node);
         if (job.step != MoveStep::none) need(job.to.node);
         if (job.saving.epoch.n > 0) need(job.saving.peer.node);
+        if (job.evacuation.epoch.n > 0) need(job.evacuation.peer.node);
         if (job.checkpoint.epoch.n > 0) need(job.checkpoint.at.node);
         for (const Orphan& r : job.orphans) need(r.peer.node);
     }

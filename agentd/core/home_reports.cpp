@@ -3,6 +3,7 @@
 
 #include "agentd/core/home_checkpoints.hpp"
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_records.hpp"
@@ -36,6 +37,7 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
     r.address = job.spec.address;
     if (runs) r.pid = runs_.pid(job);
     r.checkpoint_trouble = checkpoints_.trouble(job);
+    if (job.phase == JobPhase::frozen) r.image_stays = evacuations_.trouble(job);
     r.checkpoint_node = job.checkpoint.at.node;
     r.checkpoint_taken = job.checkpoint.taken;
     r.checkpoint_bytes = job.checkpoint.bytes;

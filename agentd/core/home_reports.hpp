@@ -9,6 +9,7 @@ namespace souk {
 
 class HomeCheckpoints;
 class HomeClock;
+class HomeEvacuations;
 class HomeGangs;
 class HomeGroups;
 class HomeRecords;
@@ -17,13 +18,15 @@ class HomeRuns;
 class HomeReports final : public JobReporter {
   public:
     HomeReports(const HomeRuns& runs, const HomeCheckpoints& checkpoints, const HomeClock& clock,
-                const HomeGroups& groups, const HomeGangs& gangs, const HomeRecords& records)
+                const HomeGroups& groups, const HomeGangs& gangs, const HomeRecords& records,
+                const HomeEvacuations& evacuations)
         : runs_(runs),
           checkpoints_(checkpoints),
           clock_(clock),
           groups_(groups),
           gangs_(gangs),
-          records_(records) {}
+          records_(records),
+          evacuations_(evacuations) {}
     JobReport report_of(const HomeJob& job, Nanos now) const override;
 
   private:
@@ -33,6 +36,7 @@ class HomeReports final : public JobReporter {
     const HomeGroups& groups_;
     const HomeGangs& gangs_;
     const HomeRecords& records_;
+    const HomeEvacuations& evacuations_;
 };
 
 }  // namespace souk

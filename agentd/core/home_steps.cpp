@@ -73,6 +73,7 @@ void Home::freeze(HomeJob& job, const HomeTurn& turn, bool stands) {
 
 void Home::cancel(HomeJob& job, const HomeTurn& turn) {
     job.cancelled = true;
+    evacuations_.end(job, turn);
     turn.persist(job);
     cuts_.goes_on_no_more(job.id.seq);
     if (cuts_.member(job))  // and its end is what comes of that
@@ -145,6 +146,10 @@ void Home::steady(HomeJob& job, const HomeTurn& turn) {
         expels_.arm(job, turn.now);
         checkpoints_.arm(job, turn.now);
     }
+    if (job.phase == JobPhase::frozen)
+        evacuations_.arm(job, turn.now);
+    else if (evacuations_.end(job, turn))
+        turn.persist(job);
     if (pending) take(job, *pending, turn);
 }
 
@@ -170,6 +175,7 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     cuts_.leave(job);
     cuts_.goes_on_no_more(job.id.seq);
     checkpoints_.end_saving(job, turn);
+    evacuations_.end(job, turn);
     job.going_back = false;
     doubts_.forget(job.id.seq);
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
@@ -260,6 +266,7 @@ void Home::forget(uint64_t seq) {
     runs_.forget(seq);
     moves_.forget(seq);
     checkpoints_.forget(seq);
+    evacuations_.forget(seq);
     clock_.forget(seq);
     budget_.forget(seq);
     leases_.forget(seq);

@@ -42,6 +42,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     if (job->checkpoint.epoch.n > 0)
         j.field("checkpoint", place(job->checkpoint.at, job->checkpoint.epoch));
     if (job->saving.epoch.n > 0) j.field("saving", place(job->saving.peer, job->saving.epoch));
+    if (job->evacuation.epoch.n > 0)
+        j.field("evacuation", place(job->evacuation.peer, job->evacuation.epoch));
     j.key("orphans").begin_array();
     for (const Orphan& r : job->orphans) j.value(place(r.peer, r.epoch));
     j.end_array();
@@ -62,6 +64,8 @@ void Home::describe(const JobId& id, Nanos now, JsonWriter& j) const {
     if (const Trouble& why = runs_.cannot_move(*job); !why.empty()) j.field("cannot_move", why);
     if (const Trouble& why = checkpoints_.trouble(*job); !why.empty())
         j.field("checkpoint_trouble", why);
+    if (const Cause& why = evacuations_.trouble(*job); !why.empty())
+        j.field("evacuation_trouble", why);
     write_due(j, "lease_over_s", lease_due(*job), now);
     if (!job->comment.empty()) j.field("comment", job->comment);
     if (!job->why.empty()) j.field("why", job->why);

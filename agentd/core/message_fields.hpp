@@ -82,7 +82,8 @@ SOUK_FIELDS(GuestEvent,  //
             field("as", &GuestEvent::as, rule::unless_same), field("no_user", &GuestEvent::no_user),
             field("paused", &GuestEvent::paused),
             part("paused_code", &GuestEvent::paused, &Cause::code, cause_rule),
-            field("all_stand", &GuestEvent::all_stand));
+            field("all_stand", &GuestEvent::all_stand),
+            field("must_leave", &GuestEvent::must_leave));
 
 SOUK_FIELDS(Expel, field("id", &Expel::id), field("epoch", &Expel::epoch, rule::count));
 

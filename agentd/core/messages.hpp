@@ -108,7 +108,8 @@ enum class GuestVerb : uint8_t {
     signal,        // to the job's foreground process group, or its root
     // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
     keep,
-    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it
+    // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it; of
+    // what lies here frozen: send it there likewise, and keep it until it is dropped
     checkpoint,
 };
 const char* to_string(GuestVerb verb);
@@ -209,6 +210,8 @@ struct GuestEvent {
     // running: stopped in memory by the owner of its node, and why; empty: it is not
     Cause paused = {};
     bool all_stand = false;  // dumping, for a cut: since now all of its processes stand
+    // frozen: the owner of its node wants its image gone
+    bool must_leave = false;
     bool operator==(const GuestEvent&) const = default;
 };
 

@@ -35,7 +35,7 @@ SOUK_FIELDS(Splice,  //
 SOUK_FIELDS(
     StoryStep,  //
     field("what", &StoryStep::what,
-          rule::one_of(StoryStep::What::submitted, StoryStep::What::finished)),
+          rule::one_of(StoryStep::What::submitted, StoryStep::What::evacuated)),
     field("at", &StoryStep::at, rule::time), field("node", &StoryStep::node, rule::node_or_none),
     field("from", &StoryStep::from, rule::node_or_none),
     field("price", &StoryStep::price, rule::price),
@@ -95,7 +95,8 @@ SOUK_FIELDS(
     field("err_file", &HomeJob::err_file, spec_path_rule),
     field("files_use", &HomeJob::files_use, rule::unless_same),
     field("cut", &HomeJob::cut, rule::one_of(CutStep::none, CutStep::held)),
-    field("going_back", &HomeJob::going_back), field("by_order", &HomeJob::by_order));
+    field("going_back", &HomeJob::going_back), field("by_order", &HomeJob::by_order),
+    field("evacuation", &HomeJob::evacuation, rule::unless_same));
 
 SOUK_FIELDS(GuestKey, field("id", &GuestKey::id), field("epoch", &GuestKey::epoch, rule::count));
 

@@ -24,6 +24,7 @@ const char* to_string(StoryStep::What what) {
         case What::checkpoint: return "checkpoint";
         case What::went_back: return "went_back";
         case What::finished: return "finished";
+        case What::evacuated: return "evacuated";
     }
     MUST(false);
 }

@@ -37,13 +37,14 @@ struct StoryStep {
         checkpoint,  // of `bytes`, at `node`
         went_back,   // to its checkpoint or its beginning: its node was lost
         finished,
+        evacuated,  // its image, of `bytes`, from `from` to its home `node`: it lies frozen there
     };
     What what = What::submitted;
     Nanos at;  // Unix time
     NodeName node, from;
     Money price;                              // submitted, changed: the most; priced: what it pays
     MoveForm form = MoveForm::stop_and_copy;  // moved
-    // frozen, checkpoint: of the image; moved: that went while it stood still
+    // frozen, checkpoint, evacuated: of the image; moved: that went while it stood still
     uint64_t bytes = 0;
     uint64_t precopy_bytes = 0;  // moved: that went before
     // moved: from when it stood still until it ran, and the parts of that, each counted from the

@@ -195,6 +195,9 @@ constexpr auto words = std::to_array<CauseWords>({
     {components_not_held, "components_not_held", "{text}",
      "a market or a node of an older version does not hold the components of a job until all are "
      "ready: none of them is started"},
+    {image_stays, "image_stays", "its image stays on {node} for now: {text}",
+     "the owner of that node wants it gone; its home has no room for it, or does not reach the "
+     "node, and tries again after up to 5 min"},
 });
 
 constexpr bool in_order() {
@@ -202,7 +205,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == components_not_held, "a code has no line");
+static_assert(in_order() && words.back().code == image_stays, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -109,6 +109,8 @@ enum class CauseCode : uint16_t {
     components_not_started,
     component_ended,
     components_not_held,
+    // frozen on a node whose owner wants it gone, said by its home
+    image_stays,
 };
 
 struct CauseWords {

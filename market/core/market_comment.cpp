@@ -172,6 +172,8 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     if (Places::stands(job)) add(at_node(ReasonCode::stands_here, r.where));
     if ((running || r.in_place) && !r.cannot_move.empty())
         add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));
+    if (!r.image_stays.empty())
+        add(Reason(ReasonCode::image_waits).with(Figure::cause, r.image_stays));
     if (!job.last_failed.empty())
         add(Reason(ReasonCode::order_failed).with(Figure::cause, job.last_failed));
     for (const auto& [name, bar] : job.bars)

@@ -85,7 +85,9 @@ SOUK_FIELDS(
     field("gang", &JobReport::gang, rule::name), field("component", &JobReport::component),
     field("components", &JobReport::components), field("optional", &JobReport::optional),
     field("only_node", &JobReport::only_node, rule::node_or_none),
-    field("spread", &JobReport::spread), field("pack", &JobReport::pack));
+    field("spread", &JobReport::spread), field("pack", &JobReport::pack),
+    field("image_stays", &JobReport::image_stays),
+    part("image_stays_code", &JobReport::image_stays, &Cause::code, cause_rule));
 
 SOUK_FIELDS(JobUse,  //
             field("id", &JobUse::id), field("epoch", &JobUse::epoch, rule::count),

@@ -126,6 +126,9 @@ struct JobReport {
     FilesUse files = {};
     // stands: since the owner of its node stops it there, and why; empty: not for that
     Cause paused = {};
+    // frozen on a node whose owner wants its image gone: why that did not get home; empty: it did,
+    // or has not been tried
+    Cause image_stays = {};
     // the id of the first component of its gang, empty: it is of none; which one this is; and how
     // many of them have not ended
     std::string gang = {};

@@ -214,6 +214,9 @@ constexpr auto words = std::to_array<ReasonWords>({
     {place_elsewhere, "place_elsewhere", "has won a place on {node}, and goes there over the disk",
      "it stood in memory on another node; what stands goes to disk first, and thaws where its "
      "place is"},
+    {image_waits, "image_waits", "{cause}",
+     "the owner of the node where it is frozen wants its image gone, and it did not get to its "
+     "home: that tries again after up to 5 min"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -252,7 +255,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == place_elsewhere, "a code or a figure has no line");
+static_assert(in_order() && words.back().code == image_waits, "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};

@@ -122,6 +122,7 @@ enum class ReasonCode : uint16_t {
     stood_enough,
     memory_less,
     place_elsewhere,
+    image_waits,  // beside another reason
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

@@ -138,6 +138,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
                 std::max<int64_t>(0, ::time(nullptr) - r.checkpoint_taken.ns / 1'000'000'000));
     }
     if (!r.checkpoint_trouble.empty()) w.field("checkpoint_trouble", r.checkpoint_trouble);
+    write_cause(w, "image_stays", r.image_stays);
     if (r.address) w.field("address", r.address.text());
     write_files(w, r.files);
     if (r.terms.memory_by_default) w.field("memory_by_default", true);

@@ -503,8 +503,10 @@ std::string Cluster::run() {
         if (n.up && !n.market_up) connect_market(n);
         n.full_until = {};
     }
+    if (owners_.chance(0.5) && !owners_take_all_back()) return world_.failure;
+    const Nanos back = now_;
     for (Nanos t = Nanos::from_s(5); t < heal_time; t += Nanos::from_s(5)) {
-        if (!run_until(fault_time + t)) return world_.failure;
+        if (!run_until(back + t)) return world_.failure;
         owners_are_gone();
         for (const NodeName& name : names_) {
             Node& n = node(name);

@@ -15,7 +15,8 @@
 //   effects  take time, fail in each phase, end half-done with the daemon; PID 1 or a job may end
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
 //            connection; the real one keeps the books (book.hpp)
-//   owners   come and go, lend a share, and were promised when all is theirs again (promise.hpp)
+//   owners   come and go, lend a share, and were promised when all is theirs again (promise.hpp);
+//            in half of the runs all take their nodes back at the end: images go to their homes
 //   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
@@ -24,6 +25,7 @@
 // a job's end is what the world saw.
 //
 // mutation.hpp has the deliberate bugs, each of which must be found.
+//
 // Long: one world, and the shell of each machine in it.
 #pragma once
 
@@ -98,6 +100,7 @@ class Cluster {
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
         uint64_t released = 0, sets = 0, cut = 0, thawed = 0;  // components, with their gangs
         uint64_t returns = 0, pauses = 0, missed = 0;          // of owners
+        uint64_t evacuated = 0;                                // images that came home
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
@@ -262,6 +265,13 @@ class Cluster {
     void arm_provider(Node& n);
     void check_owners();
 
+    // evacuations.cpp: frozen jobs that wake, and images that go home
+    void check_wakes(const Node& n);
+    void check_evacuations(const Node& n);
+    void note_evacuated(const Node& n, const HomeJob& job);
+    void drop_too_early(Node& n, const GuestCommand& command);
+    bool owners_take_all_back();
+
     // fault_table.cpp: one move, one fault
     bool at_moment(Moment moment, const JobId& id) const;
     void strike(Victim victim, const JobId& id);
@@ -277,7 +287,10 @@ class Cluster {
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
     // Comes and goes: from nothing to five images.
     int64_t free_memory() const { return now_.ns / 1'000'000'000 % 11 << 20; }
-    void check_wakes(const Node& n);
+    // As rarely none: then images stay where they are.
+    int64_t free_disk() const {
+        return faults_ && now_.ns / 1'000'000'000 % 13 < 2 ? 0 : int64_t{1} << 30;
+    }
     void persist_home(Node& n, const home::Output& o);
     void persist_guest(Node& n, const guest::Output& o);
     void say_home(Node& n, const home::Output& o);

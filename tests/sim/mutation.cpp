@@ -48,6 +48,7 @@ const char* mutation_name(Mutation m) {
                                         "paused_for_ever",
                                         "promise_unwatched",
                                         "empty_too_early",
+                                        "image_dropped_early",
                                         "cut_does_not_hold"};
     return names[static_cast<size_t>(m)];
 }

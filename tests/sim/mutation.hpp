@@ -51,6 +51,7 @@ enum class Mutation : uint8_t {
     paused_for_ever,       // what was stopped for the owner does not go on when he leaves
     promise_unwatched,     // nobody looks when a promise to the owner ends
     empty_too_early,       // a node with images of guests is called empty
+    image_dropped_early,   // an image on its way to its home is dropped before that has it
     cut_does_not_hold,     // what is dumped with its gang goes on before its home has decided
     count_
 };

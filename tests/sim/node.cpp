@@ -192,6 +192,7 @@ void Cluster::persist_home(Node& n, const home::Output& o) {
         if (const auto back = n.goes_back.extract(job.id))
             n.back_when_durable.insert_or_assign(job.id, back.mapped());
         check_gang(job);
+        note_evacuated(n, job);
         if (job.phase == JobPhase::finished) check_end(job);
     } else if (const auto* e = std::get_if<home::Erase>(&o)) {
         n.journal->erase("home", std::to_string(e->id.seq), Durable::now);
@@ -243,8 +244,10 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     step(*n.home, out);
     leases_are_over(n);
     n.home->free_memory(free_memory());
+    n.home->free_disk(free_disk());
     const Nanos next = n.home->tick(now_, out);
     check_wakes(n);
+    check_evacuations(n);
     for (const home::Output& o : out) persist_home(n, o);
     for (const home::Output& o : out) {
         say_home(n, o);
@@ -259,23 +262,14 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     }
 }
 
-// A home's owner has said how many of its frozen jobs wake at one time.
-void Cluster::check_wakes(const Node& n) {
-    int waking = 0;
-    for (const auto& [seq, job] : n.home->jobs()) {
-        if (job.phase != JobPhase::thawing || !HomeMoves::is_undecided(job)) continue;
-        if (job.cut == CutStep::held) continue;  // it has woken, and waits for its gang
-        if (++waking > 1 && limits_.wake == WakeRule::one)
-            world_.fail(job.id, "wakes beside another, and its home wakes one at a time");
-    }
-}
-
 // What leaves does so on the connection of now, or waits for one.
 void Cluster::say_home(Node& n, const home::Output& o) {
     if (const auto* m = std::get_if<home::ToGuest>(&o)) {
         GuestCommand c = m->command;
         if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
         command_leaves(n, m->peer, c);
+        if (mutation_ == Mutation::image_dropped_early && c.verb == GuestVerb::checkpoint)
+            drop_too_early(n, c);
         if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
             const HomeJob* job = n.home->find(m->command.id);
             if (job && job->step == MoveStep::kill_old) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "agentd/core/home_clock.hpp"
+#include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_gangs.hpp"
 #include "agentd/core/home_groups.hpp"
 #include "agentd/core/home_moves.hpp"
@@ -370,7 +371,8 @@ START_TEST(a_report_says_what_the_machines_know_beside_the_record) {
     const HomeGroups groups;
     const HomeGangs gangs(s(60));
     const HomeRecords records("n1", {});
-    const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records);
+    const HomeEvacuations evacuations({"n1", s(1), s(900)});
+    const HomeReports reports(r.runs, r.checkpoints, clock, groups, gangs, records, evacuations);
     GuestEvent e = HomeRig::event(GuestState::running);
     e.pid = 77;
     e.cannot_move = "a queue is open";

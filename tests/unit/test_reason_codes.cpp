@@ -169,6 +169,8 @@ START_TEST(a_move_that_fails_leaves_its_code_and_that_of_its_cause) {
     };
     w.add_node("n2", 300, 1);
     w.run_for(s(1));
+    w.jobs.at(a).report.image_stays = {CauseCode::image_stays, "its image stays on n1 for now"};
+    w.tell(w.jobs.at(a));
     const Job* job = w.market->find(a);
     ck_assert_text(job->last_failed, "the move to n2 failed: a process waits");
     w.has("order_failed");
@@ -177,6 +179,9 @@ START_TEST(a_move_that_fails_leaves_its_code_and_that_of_its_cause) {
         return r.code == ReasonCode::order_failed || r.code == ReasonCode::cannot_leave;
     });
     ck_assert(of_failure != all.end());
+    ck_assert(std::any_of(all.begin(), all.end(), [](const Reason& r) {
+        return r.code == ReasonCode::image_waits && r.text() == "its image stays on n1 for now";
+    }));
     JsonWriter j;
     j.begin_object();
     write_reason(j, *of_failure);

@@ -481,6 +481,20 @@ START_TEST(a_frozen_image_goes_nowhere_without_a_ticket) {
     ck_assert_text(a.text(), ">frozen");
     a.show(GuestVerb::ship, 1);
     ck_assert(a.text().find("ship") != std::string::npos && a.audited(true));
+    // To its home without, and to nobody else.
+    Asking b;
+    b.recovered(GuestState::frozen, false, {.image_complete = true});
+    b.show(GuestVerb::checkpoint, 1);  // to n3
+    ck_assert(b.text().find(">frozen(a checkpoint goes") != std::string::npos);
+    GuestCommand home;
+    home.id = guests::job;
+    home.epoch = {1};
+    home.verb = GuestVerb::checkpoint;
+    home.new_epoch = {2};
+    home.dest = "n1";
+    b.out.clear();
+    b.g.command("n1", home, b.out);
+    ck_assert_text(b.text(), "ship");
 }
 END_TEST
 

@@ -303,6 +303,7 @@ if (v.state == GuestState::dumping) v.forecast = d.forecast();
 if (d.flag()) v.as = d.as();
 v.no_user = d.flag();
 v.all_stand = d.flag();
+v.must_leave = d.flag();
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
 END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
