@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: how busy this node and its guests are, second by second.
 #include <malloc.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "agentd/daemon/agent.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -14,13 +17,25 @@ constexpr Nanos load_period = Nanos::from_s(1);
 constexpr Nanos group_kept = Nanos::from_s(10);
 constexpr uint64_t trim_ticks = 30;
 
+// On the disk of that directory; nullopt: not known.
+std::optional<int64_t> bytes_free(const std::string& directory) {
+    struct statvfs fs {};
+    if (::statvfs(directory.c_str(), &fs) != 0) return std::nullopt;
+    const uint64_t free = static_cast<uint64_t>(fs.f_bavail) * fs.f_frsize;
+    return static_cast<int64_t>(std::min<uint64_t>(free, INT64_MAX));
+}
+
 }  // namespace
 
 void Agent::tick_load() {
     LoadReading reading = load_.read(provider_->record().cpus);
     provider_step(
         [&](Provider& p, provider::Outputs& out) { p.set_load(reading, Loop::now(), out); });
-    home_step([&](Home& h, home::Outputs&) { h.free_memory(reading.free_mb << 20); });
+    const auto disk = bytes_free(config_.state + "/images");
+    home_step([&](Home& h, home::Outputs&) {
+        h.free_memory(reading.free_mb << 20);
+        if (disk) h.free_disk(*disk);
+    });
     if (reading.owner_permille * reading.cpus / 10 >= config_.owner_cpu_percent)
         owner_used(OwnerSign::load, "his processes use " +
                                         std::to_string(reading.owner_permille / 10) +

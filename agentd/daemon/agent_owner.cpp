@@ -59,6 +59,9 @@ void Agent::write_guests(JsonWriter& j) const {
             .field("job", key.id.text())
             .field("state", state)
             .field("memory_mb", e.job.memory_mb);
+        if (const std::string image = guests_->machine().image_waits(key, config_.node);
+            frozen && !image.empty())
+            j.field("image", image);
         if (!frozen && !here->second.why.empty()) j.field("cannot_move", here->second.why);
         if (paused) write_cause(j, "why", here->second.paused);
         if (const auto s = sends.find(key); s != sends.end())

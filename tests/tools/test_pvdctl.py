@@ -28,10 +28,14 @@ def test_pvdctl_market_off_waits_and_says_who_is_left(start, agentd):
     stopped = {"job": "n1.7", "state": "stopped", "memory_mb": 64,
                "cannot_move": "has an io_uring open"}
     for here, said in [([], "n1 is off the market; no guest is left\n"),
-                       ([stopped, {"job": "n2.1", "state": "frozen", "memory_mb": 8}],
+                       ([stopped, {"job": "n2.1", "state": "frozen", "memory_mb": 8},
+                         {"job": "n2.2", "state": "frozen", "memory_mb": 8,
+                          "image": "waits: no connection from its home n2"}],
                         "n1 is off the market; left are:\n"
                         "n1.7: stopped where it is: no CPU, 64 MB of memory at most "
-                        "(has an io_uring open)\nn2.1: frozen to the disk of this node\n")]:
+                        "(has an io_uring open)\nn2.1: frozen to the disk of this node\n"
+                        "n2.2: frozen to the disk of this node; it waits: no connection from its "
+                        "home n2\n")]:
         process = start("pvdctl", "market", "off")
         assert (answer(agentd, process, {**PROVIDER, "on_market": False, "here": here}) ==
                 ["provider-market", "off", "wait"])

@@ -50,6 +50,7 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
         return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: "
                                                                : "none yet, last try failed: ") +
                                   field(job, key.c_str())};
+    if (key == "image_stays") return {"image", field(job, key.c_str())};
     if (key == "reason" && job[key].is_object()) {
         const std::string text = field(job[key], "text");
         const bool said = text == field(job, "comment");  // in the row of that

@@ -26,7 +26,8 @@ std::string guests_text(const Json& p) {
         const std::string state = field(guest, "state"), memory = megabytes(guest, "memory_mb");
         text += (text.empty() ? "" : "\n") + field(guest, "job") + ": ";
         if (state == "frozen")
-            text += "frozen to the disk of this node";
+            text += "frozen to the disk of this node" +
+                    (guest.contains("image") ? "; it " + field(guest, "image") : std::string());
         else if (state == "stopped")
             text += "stopped where it is: no CPU, " + memory + " of memory at most";
         else if (state == "paused")
@@ -114,14 +115,19 @@ std::string leaving_text(const Answer& answer, Nanos after) {
     if (!p || !p->contains("here")) return {};
     constexpr size_t named_max = 3;
     std::string parts;
-    size_t left = 0, named = 0;
+    size_t left = 0, images = 0, named = 0;
     for (const Json& guest : p->at("here")) {
         left += field(guest, "state") != "frozen";
+        images += guest.contains("image");
         if (const std::string part = sent(guest); part != "-" && named++ < named_max)
             parts += "; " + field(guest, "job") + ": " + part;
     }
-    return field(*p, "node") + ": " + std::to_string(left) + (left == 1 ? " guest" : " guests") +
-           " still here, " + human_span(after) + parts;
+    const auto count = [](size_t n, const char* what) {
+        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+    };
+    const std::string what =
+        left == 0 && images > 0 ? count(images, "image") : count(left, "guest");
+    return field(*p, "node") + ": " + what + " still here, " + human_span(after) + parts;
 }
 
 namespace {
