@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# Long: what an agentd may ask, one by one.
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
 what whoever has taken agentd over gets from it. That one is played here against the real program,
-by a client that shares no code with Souk (agentd/root/requests.hpp has the packets).
-
-Long: what it may ask, one by one."""
+by a client that shares no code with Souk (agentd/root/requests.hpp has the packets)."""
 import fcntl
 import os
 import re
