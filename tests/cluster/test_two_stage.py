@@ -91,7 +91,9 @@ def test_it_stands_for_nothing_and_goes_on_in_place(market, one_place):
         market.kill_daemon(daemon)
         market.until_up()
         assert until_stands(market, low)["where"] == AT
-        assert stands(market, low, AT) and market.job(low.id)["cost"] == cost
+        # What a record rounds is a millisecond at most; it has stood for a hundred times that.
+        assert stands(market, low, AT)
+        assert 0 <= market.job(low.id)["cost"] - cost < 20 * 0.001 / 3600
     market.tool("marketctl", "cancel", high.id)
     market.until_runs(low.id, AT)
     low.printed(low.lines() + 3)
