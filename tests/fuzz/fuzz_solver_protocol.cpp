@@ -5,7 +5,7 @@
 // FUZZ_SOURCES: market/core/allocator_changes.cpp market/core/allocator_events.cpp
 // FUZZ_SOURCES: market/core/allocator_files.cpp market/core/allocator_gangs.cpp
 // FUZZ_SOURCES: market/core/gang_packing.cpp market/core/allocator_moves.cpp
-// FUZZ_SOURCES: market/core/allocator_components.cpp
+// FUZZ_SOURCES: market/core/allocator_components.cpp market/core/allocator_room.cpp
 // FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp
 // FUZZ_SOURCES: market/core/pricing_unit.cpp market/core/allocator_limits.cpp
 // FUZZ_SOURCES: market/core/algorithms.cpp market/core/assignment.cpp market/core/class_market.cpp
