@@ -131,15 +131,8 @@ void HomeCheckpoints::from_keeper(HomeJob& job, const GuestEvent& e, const HomeT
     }
     if (gone) return failed(job, e.why.empty() ? "its place is lost" : e.why, turn);
     if (e.state == GuestState::prepared) {
-        GuestCommand c;
-        c.id = job.id;
-        c.epoch = job.epoch;
-        c.verb = GuestVerb::checkpoint;
-        c.new_epoch = job.saving.epoch;
-        c.dest = job.saving.peer.node;
-        c.dest_address = job.saving.peer.address;
         jobs_[job.id.seq].began = e.heard;
-        return turn.send(job.at, std::move(c));
+        return turn.send_checkpoint(job, job.saving);
     }
     if (e.state == GuestState::frozen) whole(job, e, {}, turn);
 }

@@ -137,16 +137,7 @@ void HomeEvacuations::refused(HomeJob& job, const Trouble& why, const HomeTurn& 
 
 void HomeEvacuations::from_keeper(HomeJob& job, const GuestEvent& e, const HomeTurn& turn) {
     switch (e.state) {
-        case GuestState::prepared: {
-            GuestCommand c;
-            c.id = job.id;
-            c.epoch = job.epoch;
-            c.verb = GuestVerb::checkpoint;
-            c.new_epoch = job.evacuation.epoch;
-            c.dest = job.evacuation.peer.node;
-            c.dest_address = job.evacuation.peer.address;
-            return turn.send(job.at, std::move(c));
-        }
+        case GuestState::prepared: return turn.send_checkpoint(job, job.evacuation);
         case GuestState::frozen: return is_here(job, e, turn);
         case GuestState::unknown:
         case GuestState::failed:

@@ -26,6 +26,17 @@ void HomeTurn::send_freeze(const HomeJob& job, bool stands) const {
     send(job.at, std::move(c));
 }
 
+void HomeTurn::send_checkpoint(const HomeJob& job, const Orphan& to) const {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = GuestVerb::checkpoint;
+    c.new_epoch = to.epoch;
+    c.dest = to.peer.node;
+    c.dest_address = to.peer.address;
+    send(job.at, std::move(c));
+}
+
 void HomeTurn::send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch,
                               GuestVerb verb) const {
     GuestCommand c;

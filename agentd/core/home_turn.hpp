@@ -44,6 +44,8 @@ struct HomeTurn {
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const;
     // To its owner. stands: it only stops there.
     void send_freeze(const HomeJob& job, bool stands) const;
+    // To its owner: what is there goes to that place, under that place's epoch.
+    void send_checkpoint(const HomeJob& job, const Orphan& to) const;
     // With all that a node needs to know of a job that comes to it.
     void send_with_spec(const HomeJob& job, const Peer& peer, Epoch epoch, GuestVerb verb) const;
     // The market's last order of this job could not be carried out: by this node.

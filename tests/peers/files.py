@@ -25,6 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cluster"), os.path.join(HERE, "..")]
 from conftest import Late, Market, kill, until  # noqa: E402
+from ending import is_left  # noqa: E402
 
 NODES = ("n2", "n3")  # the home is n1
 PORT = "p0"           # its end of the link
@@ -319,10 +320,7 @@ def main():
                 if not good or name == "pjdfstest" or "not here" in row["said"]:
                     print("    " + row["said"][-3000:].replace("\n", "\n    "), flush=True)
     finally:
-        left = market.down() if options.ways != "local" else []
-        shutil.rmtree(top, ignore_errors=True)
-    if left:
-        print("\n".join(left))
+        left = is_left(market, top, options.ways != "local")
     sys.exit(1 if bad or left else 0)
 
 

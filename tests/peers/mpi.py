@@ -30,6 +30,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cluster"), os.path.join(HERE, "..")]
 from conftest import BIN, Late, Market, gang, until  # noqa: E402
+from ending import is_left  # noqa: E402
 
 COMPONENTS, RANKS = 4, 2  # of each
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -279,10 +280,7 @@ def main():
                 expected = row["result"] if expected is None else expected
                 bad += not show(suite[0], way, row, row["result"] == expected)
     finally:
-        left = market.down()
-        shutil.rmtree(top, ignore_errors=True)
-    if left:
-        print("\n".join(left))
+        left = is_left(market, top)
     sys.exit(1 if bad or left else 0)
 
 
