@@ -38,8 +38,10 @@ CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net) : output(shared) {
 }
 
 CapsuleRig::~CapsuleRig() {
-    (void)capsule.kill();
-    (void)capsule.pidfd().exited_within(Nanos::from_s(10));
+    const auto killed = capsule.kill();
+    if (!capsule.pidfd().exited_within(Nanos::from_s(10)))
+        std::fprintf(stderr, "capsule %d does not end: %s\n", capsule.id().pid,
+                     killed ? "it was killed" : killed.error().message.c_str());
     (void)capsule.pidfd().reap();
 }
 

@@ -198,13 +198,13 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
     ck_assert(rig->client.helpers_enter(false).has_value());
     ck_assert(rig->until([&] { return rig->helpers_ready; }));
     auto from = std::make_unique<SessionRig>(*rig, images.fd.get());
-    ck_assert(from->until(CriuEventKind::ready));
+    ck_assert_msg(from->until(CriuEventKind::ready), "%s", from->why().c_str());
     DumpOptions dump;
     dump.root = rig->root;
     dump.terminal = rig->terminal;
     dump.lazy = true;
     ck_assert(from->session.dump(dump).has_value());
-    ck_assert_msg(from->until(CriuEventKind::dump_held), "%s", from->last.message.c_str());
+    ck_assert_msg(from->until(CriuEventKind::dump_held), "%s", from->why().c_str());
     ck_assert(rig->client.drain(images.fd.get()).has_value());
     ck_assert(rig->until([&] { return rig->drained.has_value(); }));
     ck_assert_int_eq(*rig->drained, 0);
@@ -232,7 +232,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
     ck_assert(next->until([&] { return next->prepared && next->helpers_ready; }));
     {
         SessionRig to(*next, images.fd.get());
-        ck_assert(to.until(CriuEventKind::ready));
+        ck_assert_msg(to.until(CriuEventKind::ready), "%s", to.why().c_str());
         ck_assert(next->client.load(images.fd.get()).has_value());
         ck_assert(next->until([&] { return next->loaded; }));
         RestoreOptions restore;
@@ -245,7 +245,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
             }
         };
         ck_assert(to.session.restore(restore).has_value());
-        ck_assert_msg(to.until(CriuEventKind::restore_held), "%s", to.last.message.c_str());
+        ck_assert_msg(to.until(CriuEventKind::restore_held), "%s", to.why().c_str());
         pump.faults();  // the userfaultfds may still lie in the socket
         pump.start();
         if (order == LiveOrder::pages_first)
@@ -259,7 +259,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
             pump.faults();
             if (order == LiveOrder::run_first) pump.step();
         };
-        ck_assert_msg(to.until(CriuEventKind::restored), "%s", to.last.message.c_str());
+        ck_assert_msg(to.until(CriuEventKind::restored), "%s", to.why().c_str());
     }
     for (int i = 0; i < 10'000 && !pump.sink.whole(); ++i) {
         pump.faults();
