@@ -176,6 +176,16 @@ Status seal_image(int parent, const std::string& name, const Manifest& manifest,
     return {};
 }
 
+Status add_to_manifest(int directory, const Manifest& manifest, Durability durability) {
+    TRY(create_file(directory, new_manifest_name, encode_manifest(manifest)));
+    const bool durable = durability == Durability::disk;
+    if (durable) TRY(sync_file(directory, new_manifest_name));
+    if (::renameat(directory, new_manifest_name, directory, manifest_name) != 0)
+        return fail_errno("name the manifest of an image", errno);
+    if (durable && ::fsync(directory) != 0) return fail_errno("sync the image directory", errno);
+    return {};
+}
+
 Result<Fd> open_image(int parent, const std::string& name) {
     return open_at(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
@@ -190,7 +200,7 @@ Result<Manifest> verify_image(int directory, std::string_view but) {
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     for (const std::string& name : names) {
         const auto known = [&name](const ImageFile& f) { return f.name == name; };
-        if (is_image_file(name) &&
+        if (is_image_file(name) && !is_left_over(name, manifest.files) &&
             std::none_of(manifest.files.begin(), manifest.files.end(), known))
             return refuse_image("image file " + name + ": not in the manifest");
     }

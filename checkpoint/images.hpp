@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Images: a checkpoint is a directory (0700) that CRIU and souk-init filled, and its manifest: the
 // needs of the job and every file's length and xxh3-128 digest. It is made under a temporary name
-// (NAME.part), sealed (manifest, sync if wished, rename) and from then on never changed. A
-// directory without its manifest is no image.
+// (NAME.part), sealed (manifest, sync if wished, rename) and from then on never changed, but for
+// the frames that a job did not get (frames_file_name). A directory without its manifest is no
+// image.
 //
 // Owner: agentd, one directory per (job, epoch). What fails: the file system (errno), a damaged or
 // foreign image (one line that names the file), a machine that lacks what the job needs.
@@ -50,8 +51,13 @@ struct Manifest {
     bool operator==(const Manifest&) const = default;
 };
 inline constexpr const char* manifest_name = "MANIFEST";
+inline constexpr const char* new_manifest_name = "MANIFEST.new";  // until it takes its place
 // A frozen job's memory, where it was not CRIU that wrote it (page_file.hpp).
 inline constexpr const char* page_file_name = "souk-pages";
+// What the network sent to a frozen job while it was dumped (kernel/sys/net/frame_hold.hpp). It is
+// added when the job is ended, after the image is sealed: one that lies there and is not in the
+// manifest is what a crash has left in that moment, and no part of the image.
+inline constexpr const char* frames_file_name = "souk-frames";
 // Of what lies in the directory of one; 0: it cannot be read.
 uint64_t image_bytes(int directory);
 inline constexpr size_t manifest_bytes_max = 4 << 20;
@@ -65,6 +71,8 @@ bool valid_image_name(std::string_view name);
 // False for what CRIU says about its work (logs, statistics) and the manifest itself: it is no part
 // of the image. Pure.
 bool is_image_file(std::string_view name);
+// frames_file_name, if it is not among the files of the manifest. Pure.
+bool is_left_over(std::string_view name, const std::vector<ImageFile>& files);
 
 // An error that says: what lies there is not the image that it should be, and never will be.
 tl::unexpected<Error> refuse_image(std::string why);
@@ -83,6 +91,8 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
 Status seal_image(int parent, const std::string& name, const Manifest& manifest,
                   Durability durability);
+// Writes the manifest of an image that has one anew, in one step: it has one more file.
+Status add_to_manifest(int directory, const Manifest& manifest, Durability durability);
 Result<Fd> open_image(int parent, const std::string& name);
 Result<Manifest> read_manifest(int directory);
 // Reads every file that is not encrypted: lengths, digests, nothing missing. (CRIU's logs of a

@@ -117,7 +117,13 @@ bool valid_image_name(std::string_view name) {
 }
 
 bool is_image_file(std::string_view name) {
-    return !name.ends_with(".log") && !name.starts_with("stats-") && name != manifest_name;
+    return !name.ends_with(".log") && !name.starts_with("stats-") && name != manifest_name &&
+           name != new_manifest_name;
+}
+
+bool is_left_over(std::string_view name, const std::vector<ImageFile>& files) {
+    return name == frames_file_name &&
+           std::ranges::find(files, name, &ImageFile::name) == files.end();
 }
 
 std::string encode_manifest(const Manifest& m) {

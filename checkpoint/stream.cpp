@@ -23,7 +23,9 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs, std::string
     TRY_ASSIGN(r.directory_, duplicate(directory));
     r.manifest_ = std::move(needs);
     r.manifest_.files.clear();
+    bool has_manifest = false;
     if (auto sealed = read_manifest(directory)) {
+        has_manifest = true;
         r.manifest_.machine = sealed->machine;
         TRY_ASSIGN(r.key_, key_of_image(*sealed, secret, r.manifest_.job, r.manifest_.epoch));
         r.sealed_ = std::move(sealed->files);
@@ -32,7 +34,7 @@ Result<ImageReader> ImageReader::open(int directory, Manifest needs, std::string
     }
     TRY_ASSIGN(const auto names, list_dir(directory, "."));
     for (const std::string& name : names) {
-        if (!is_image_file(name)) continue;
+        if (!is_image_file(name) || (has_manifest && is_left_over(name, r.sealed_))) continue;
         if (!valid_image_name(name) || r.manifest_.files.size() >= image_files_max)
             return fail("image file '" + name + "': one too many");
         struct stat st;

@@ -270,6 +270,7 @@ class Cell {
     void write_image();
     void finish_image(const ImageFile* pages);
     void dump_is_complete(bool pages_stay, uint64_t bytes);
+    void keep_frames();
     void fail_dump(Trouble why);
     void undone();
     void mend_connections();

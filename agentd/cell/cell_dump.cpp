@@ -145,7 +145,13 @@ void Cell::begin_dump(size_t unaccepted) {
     options.terminal = root_.terminal();
     options.tcp = job_.spec.tcp;
     options.lazy = dump_.live();
-    if (network_.own()) options.stopped = [this] { return network_.shut_within(); };
+    // What its connections say after CRIU has read their clocks would be later than what they say
+    // when it goes on, and TCP drops what is older than it should be (PAWS, RFC 7323).
+    if (network_.own())
+        options.stopped = [this]() -> Status {
+            TRY(network_.shut_out());
+            return network_.shut_within();
+        };
     if (auto shut = network_.shut_in(); !shut) return criu_failed(shut.error());
     if (auto begun = criu_.dump(options); !begun) criu_failed(begun.error());
 }
@@ -155,7 +161,6 @@ void Cell::begin_dump(size_t unaccepted) {
 
 void Cell::held_after_dump() {
     if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error());
-    if (auto shut = network_.shut_out(); !shut) return fail_dump(shut.error());
     // Nobody but root can write to the memory of root's.
     if (!job_group_ || job_.spec.launch.uid == 0) return dump_is_read(ImageFacts{});
     inspection_.read(image_.fd(), [this](const Result<ImageFacts>& facts) { dump_is_read(facts); });
@@ -338,11 +343,22 @@ void Cell::finish_dump() {
     // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU,
     // which, if its memory is not in the image, would serve that itself. (Without CRIU: its agentd
     // died while it was held.)
-    if (!criu_ || dump_.live() || group_holds()) return kill_capsule();
-    if (auto sent = criu_.answer(true); !sent) kill_capsule();
+    if (!criu_ || dump_.live() || group_holds() || !criu_.answer(true)) kill_capsule();
+    if (image_.on_disk()) keep_frames();
+}
+
+// What came for the job since its network was shut: who sent it to a gang stands in the same cut,
+// and would send it again only seconds after the thaw.
+void Cell::keep_frames() {
+    const auto frames = network_.frames_held();
+    if (!frames) return;
+    if (auto kept = image_.add(frames_file_name, *frames); !kept)
+        log_.limited("frames", "its connections may be silent for seconds after its thaw",
+                     kept.error());
 }
 
 void Cell::go_on() {
+    keep_frames();
     dump_.keeps_image();
     undo_dump();
 }

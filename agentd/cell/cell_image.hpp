@@ -72,6 +72,9 @@ class CellImage {
     // The same with what is there, read through; `pages` is known already, or null. Returns its
     // bytes.
     Result<uint64_t> seal_files(Manifest manifest, const ImageFile* pages);
+    // A small file more of the one that is whole: on the disk, and in the manifest, when this
+    // returns.
+    Status add(const std::string& name, std::string_view bytes);
     // The same for one that came, once every file of it is on the disk. The loop goes on meanwhile.
     // `done` is called once, or never if the image is dropped before. The manifest of one that is
     // encrypted is signed here.

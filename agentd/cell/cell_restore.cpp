@@ -17,6 +17,7 @@
 
 namespace souk {
 namespace {
+constexpr size_t frames_bytes_max = 16 << 20;
 constexpr Nanos drop_after = Nanos::from_ms(20);  // after the word that it runs
 
 // As souk-init has it for a job that begins; an image may come from a node of before that.
@@ -117,6 +118,9 @@ void Cell::load_image() {
     if (auto loading = link_.tell(&CapsuleClient::load, image_.fd()); !loading)
         return criu_failed(loading.error());
     plan_ = Plan::loading;
+    if (network_.own())
+        if (const auto frames = read_file(image_.fd(), frames_file_name, frames_bytes_max))
+            network_.came_with(*frames);
     inspection_.read(image_.fd(),
                      [this](const Result<ImageFacts>& facts) { image_is_read(facts); });
     begin_early();

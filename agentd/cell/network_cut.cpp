@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernel/base/fnv.hpp"
+#include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"
 #include "kernel/sys/net/tcp_unaccepted.hpp"
 
@@ -48,9 +49,31 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
     TRY_ASSIGN(port_, JobPort::make(*network_, job_.address, port_name(job_.name),
                                     std::move(inside), shut));
     shut_ = shut;
-    if (!shut) (void)port_->announce();
-    if (!shut) stay_armed();
+    if (shut) {
+        is_copy_ = true;
+        if (auto held = hold_frames_of_copy(); !held)
+            log_.limited("frames", "its connections may be silent for seconds when it runs",
+                         held.error());
+        return {};
+    }
+    (void)port_->announce();
+    stay_armed();
     return {};
+}
+
+Status NetworkCut::hold_frames_of_copy() {
+    TRY_ASSIGN(frames_, FrameHold::open(*port_, ""));
+    TRY_ASSIGN(frames_watch_,
+               loop_.watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
+    TRY_ASSIGN(spoken_, FrameHold::open_inside(*port_, port_->take_spoken()));
+    TRY_ASSIGN(spoken_watch_,
+               loop_.watch(spoken_->fd(), POLLIN, [this](short) { spoken_->on_readable(); }));
+    return {};
+}
+
+void NetworkCut::came_with(std::string_view frames) {
+    was_frozen_ = true;
+    if (frames_) frames_->put_first(decode_frames(frames));
 }
 
 void NetworkCut::find(const Capsule& capsule, bool shut) {
@@ -131,18 +154,27 @@ Status NetworkCut::shut_out() { return port_ ? port_->shut(FrameWay::from_job) :
 void NetworkCut::open() {
     settle_.cancel();
     if (!port_ || !std::exchange(shut_, false)) return;
+    if (frames_) frames_->on_readable();
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
+    release_frames(unix_now());
     stay_armed();  // one that was found has none
-    (void)port_->announce();
-    frames_watch_.close();
-    if (frames_) frames_->give_back();
-    frames_.reset();
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once
     // more.
     rest_ = loop_.after(rest_after, [this] {
         if (!job_.may_go_back) (void)port_->disarm();
         (void)port_->announce();
     });
+}
+
+// To a copy of a job that moves the place where it was sends what came meanwhile.
+void NetworkCut::release_frames(Nanos opened) {
+    if (frames_ && (!is_copy_ || was_frozen_)) frames_->give_back(opened);
+    (void)port_->announce();
+    if (spoken_) spoken_->give_back(opened);
+    for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
+    frames_.reset();
+    spoken_.reset();
+    is_copy_ = was_frozen_ = false;
 }
 
 void NetworkCut::announce() const {
@@ -152,8 +184,9 @@ void NetworkCut::announce() const {
 void NetworkCut::drop() {
     settle_.cancel();
     rest_.cancel();
-    frames_watch_.close();
+    for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
     frames_.reset();
+    spoken_.reset();
     if (port_ && shut_) port_->abandon();
     port_.reset();
 }

@@ -4,8 +4,9 @@
 // CRIU leaves out what is not. While it is dumped nothing reaches it (from before CRIU looks at its
 // connections), from the moment that it stands still its processes do not reach each other over
 // loopback, and once it is dumped nothing of it gets out either: what dies where it was says
-// nothing. What is sent to it meanwhile is held, and follows it. Its copy is cut off in the same
-// way until it is told to run; then the address is there.
+// nothing. What is sent to it meanwhile is held, and follows it, or goes into the image of who is
+// frozen. Its copy is cut off in the same way until it is told to run; then the address is there,
+// and what it has said and was sent meanwhile goes on.
 //
 // Owned by the Cell; it may outlive the capsule, where the job has left for another node. For a job
 // that shares the node's network every step is done at once. What fails: the kernel's network.
@@ -48,6 +49,13 @@ class NetworkCut {
     Status check() const;
     // With the capsule. shut: nothing passes until open().
     Status make(const Capsule& capsule, bool shut);
+    // What came for it while it was dumped, as frames_held() of then; it gets it when it is opened.
+    // So it is a copy that was frozen: nobody sends after it what was sent to it since.
+    void came_with(std::string_view frames);
+    // What was sent to it since shut_in(), for its image; none: that is not known.
+    std::optional<std::string> frames_held() {
+        return frames_ ? std::optional(frames_->text()) : std::nullopt;
+    }
     // After a restart of the daemon.
     void find(const Capsule& capsule, bool shut);
     // There is something to cut off.
@@ -76,6 +84,8 @@ class NetworkCut {
   private:
     void stay_armed();
     Status hold_frames();
+    Status hold_frames_of_copy();
+    void release_frames(Nanos opened);
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);
 
@@ -86,8 +96,9 @@ class NetworkCut {
     const Reach& reach_;
     std::optional<JobPort> port_;
     bool shut_ = false;
-    std::optional<FrameHold> frames_;  // at a source, while it is cut off
-    Watch frames_watch_;
+    bool is_copy_ = false, was_frozen_ = false;
+    std::optional<FrameHold> frames_, spoken_;  // while it is cut off; the second of a copy
+    Watch frames_watch_, spoken_watch_;
     Timer rest_, settle_;
 };
 

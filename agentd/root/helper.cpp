@@ -179,9 +179,9 @@ Reach Helper::reach() {
         .take = [one](const Pidfd& p,
                       int number) { return one(TakeDescriptor{static_cast<uint32_t>(number)}, p); },
         .network = [this](const Pidfd& init) -> Result<JobInside> {
-            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 3));
+            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 4));
             auto& d = answer.descriptors;
-            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2])};
+            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2]), std::move(d[3])};
         },
         .settle = [this](int image, bool runs) -> Status {
             TRY_ASSIGN([[maybe_unused]] const Answer done, ask(SettleSockets{runs}, {image}, 0));

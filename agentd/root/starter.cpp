@@ -234,7 +234,7 @@ Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int
     TRY(check_capsule(fds[0]));
     TRY_ASSIGN(JobInside inside, open_job_inside(fds[0]));
     Answer done{Done{}, {}};
-    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans})
+    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans, &inside.spoken})
         done.descriptors.push_back(std::move(*fd));
     return done;
 }

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from conftest import kill, own_number, until
+from conftest import gang, kill, own_number, until
 
 # A ring: each counts to the next one, and what comes from the one before must be the next number.
 # What the next one says it has seen must have been sent by then. Whose connection ends fails.
@@ -54,6 +54,41 @@ while True:
             back.sendall(struct.pack("!q", n))
     if got % 50 == 0:
         os.pwrite(kept, b"%20d" % got, 0)
+"""
+
+
+# Component 0 sends numbered datagrams, nobody sends one again; 1 says which number is the first
+# that did not come. Sent slower than the socket of who stands frozen holds.
+DATAGRAMS = r"""
+import os, socket, sys, time
+me, hosts = int(os.environ["SOUK_COMPONENT"]), os.environ["SOUK_HOSTS"].split(",")
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if me == 1:
+    udp.bind(("", 7777))
+    door = socket.create_server(("", 7778))
+    door.accept()
+    came, next_one = set(), 0
+    kept = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+    while True:
+        n = int(udp.recv(100))
+        if n in came or n < next_one:
+            sys.exit(f"{n} came twice")
+        came.add(n)
+        while next_one in came:
+            came.remove(next_one)
+            next_one += 1
+        os.pwrite(kept, b"%10d %10d" % (next_one, max(came, default=next_one)), 0)
+while True:
+    try:
+        socket.create_connection((hosts[1], 7778), 5)
+        break
+    except OSError:
+        time.sleep(0.05)
+n = 0
+while True:
+    udp.sendto(b"%d" % n, (hosts[1], 7777))
+    n += 1
+    time.sleep(0.001)
 """
 
 
@@ -130,6 +165,36 @@ def test_a_gang_is_frozen_at_one_cut_and_thaws_as_one(two_cpus, market, tmp_path
     story = market.tool("marketctl", "job", ring.jobs()[2]["id"], "--story").stdout
     assert "one of 3 at one cut, stopped within" in story
     ring.end()
+
+
+def test_what_is_on_its_way_at_the_cut_comes_after_the_thaw(two_cpus, market, tmp_path):
+    (tmp_path / "datagrams.py").write_text(DATAGRAMS)
+    mark = tmp_path / "mark"
+    srun = market.srun("-p", "40", "-N", "2", "--spread", "/usr/bin/python3",
+                       tmp_path / "datagrams.py", mark)
+    first = srun.said(r"^srun: job ([^ :]+)")[1]
+
+    def came():
+        """The first that has not come, and the last of those behind it that have."""
+        words = mark.read_text().split() if mark.exists() else []
+        return [int(w) for w in words] if len(words) == 2 else [0, 0]
+
+    def all_are(state):
+        until(f"both {state}", lambda: [j["status"] for j in gang(market, first)] == [state] * 2)
+
+    until("datagrams come", lambda: came()[0] > 100)
+    for _ in range(3):
+        market.tool("marketctl", "--hold", "freeze", first)
+        all_are("suspend")
+        stands = came()
+        for job in gang(market, first):
+            market.tool("marketctl", "release", job["id"], check=False)
+        all_are("run")
+        until("more come", lambda: came()[1] > stands[1] + 500)
+        missing, last = came()
+        assert missing >= last, f"{missing} did not come, and {last} did"
+    market.tool("marketctl", "cancel", first)
+    srun.wait()
 
 
 @pytest.mark.parametrize("who", ["home", "guest", "market", "criu"])

@@ -203,6 +203,16 @@ def stalls_of(said, frozen):
     return [took * 1e3 for _, took in rounds]
 
 
+def waits_of(said, frozen):
+    """After a thaw: when the round that met the freeze was over, counted from the moment at which
+    all ran, as the market told it, in ms; of each freeze the last rank's."""
+    late = [(float(end), float(took)) for end, took in
+            re.findall(r"^late (\S+) (\S+)$", said, re.M)]
+    ends = [[end - over for end, took in late if end - took < over and end > begun]
+            for begun, over in frozen]
+    return [max(0, max(of_one)) * 1e3 for of_one in ends if of_one]
+
+
 def run(market, top, suite, way, options):
     name, words, result = suite
     where = os.path.join(top, f"{name}-{way}")
@@ -230,6 +240,7 @@ def run(market, top, suite, way, options):
             "moves": sum(j["migrations"] for j in gang(market, first)),
             "freezes": len(trouble.frozen), "pauses": pauses_of(market, first),
             "stalls": stalls_of(said, trouble.frozen) if name == "loop" else None,
+            "waits": waits_of(said, trouble.frozen) if name == "loop" else None,
             "result": result(said) if status == 0 else None,
             "said": said + "\n".join(job.told[-8:])}
 
@@ -238,7 +249,8 @@ def show(name, way, row, same):
     good = row["status"] == 0 and same
     print(f"{name:6} {way:8} {'pass' if good else 'FAIL':5} {row['seconds']:4} s, "
           f"{row['moves']} moves, {row['freezes']} freezes of the gang", flush=True)
-    for what, values in (("pauses told", row["pauses"]), ("rounds above 20 ms", row["stalls"])):
+    for what, values in (("pauses told", row["pauses"]), ("rounds above 20 ms", row["stalls"]),
+                         ("rounds that met a freeze ended after the thaw", row["waits"])):
         if values:
             print(f"       {what}: {len(values)}, median {quantile(values, 0.5):.0f} ms, "
                   f"p99 {quantile(values, 0.99):.0f} ms, longest {max(values):.0f} ms")

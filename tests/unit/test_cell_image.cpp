@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -92,6 +93,44 @@ START_TEST(one_that_is_dropped_is_gone_from_both_places) {
     for (const TempDir* dir : {&i.disk, &i.memory})
         ck_assert_uint_eq(list_dir(dir->fd.get(), ".")->size(), 0);
     ck_assert(!i.image);
+}
+END_TEST
+
+START_TEST(a_file_can_be_added_to_a_whole_one_which_stays_whole) {
+    const std::string secret(32, 'k');
+    for (const bool encrypted : {false, true}) {
+        Images i;
+        i.image.place(true);
+        OK(i.image.begin_encrypted(encrypted ? secret : ""));
+        OK(create_file(i.image.fd(), "core-1.img", "core"));
+        OK(create_file(i.image.fd(), "zeal.img", "z"));
+        ck_assert(!i.image.add(frames_file_name, "frames"));  // it is not whole
+        ck_assert(i.image.seal_files(i.needs(), nullptr).has_value());
+        const Manifest before = *read_manifest(i.image.open_whole()->get());
+        OK(i.image.add(frames_file_name, "frames"));
+        const Fd whole = *i.image.open_whole();
+        const Manifest after = *verify_image(whole.get());
+        ck_assert_uint_eq(after.files.size(), 3);
+        ck_assert(std::ranges::is_sorted(after.files, {}, &ImageFile::name));
+        const auto key =
+            key_of_image(after, encrypted ? secret : "", i.key.id, i.key.epoch);  // signed again
+        ck_assert(key.has_value());
+        const TempDir plain;
+        if (encrypted) {
+            OK(decrypt_files(whole.get(), after, *key, plain.fd.get(), ""));
+            ck_assert_text(*read_file(plain.fd.get(), frames_file_name), "frames");
+            ck_assert_text(*read_file(plain.fd.get(), "core-1.img"), "core");
+            ck_assert(read_file(whole.get(), frames_file_name)->find("frames") ==
+                      std::string::npos);
+            // The daemon that made it has ended, and its key with it: the image stays as it is.
+            CellImage later = i.another();
+            ck_assert(!later.add(frames_file_name, "others"));
+            ck_assert(*verify_image(whole.get()) == after);
+        } else {
+            ck_assert_text(*read_file(whole.get(), frames_file_name), "frames");
+        }
+        ck_assert(before.files.size() == 2);
+    }
 }
 END_TEST
 
@@ -272,7 +311,8 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE(cell_image, an_image_lies_in_memory_unless_it_is_placed_or_found_on_disk,
+UNIT_SUITE(cell_image, a_file_can_be_added_to_a_whole_one_which_stays_whole,
+           an_image_lies_in_memory_unless_it_is_placed_or_found_on_disk,
            what_lay_there_before_is_no_part_of_an_image_that_is_begun,
            an_image_that_is_made_is_open_and_only_a_whole_one_can_be_opened_later,
            one_that_is_dropped_is_gone_from_both_places,

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 
+#include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/frame_hold.hpp"
 #include "kernel/sys/net/job_port.hpp"
 #include "kernel/sys/net/tcp_unaccepted.hpp"
@@ -64,7 +65,10 @@ START_TEST(frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere
     ck_assert(frame_kind(all + from + ip + "bytes", h, a) == FrameKind::other);
     std::string asks = arp_announcement(o, a);  // who has a's address?
     ck_assert(frame_kind(asks, h, a) == FrameKind::held);
-    ck_assert(frame_kind(arp_announcement(o, other), h, a) == FrameKind::other);
+    ck_assert(frame_kind(arp_announcement(o, other), h, a) == FrameKind::held);  // to all
+    std::string of_others = arp_announcement(o, other);
+    of_others.back() ^= 1;  // who has a third one's?
+    ck_assert(frame_kind(of_others, h, a) == FrameKind::other);
     ck_assert(frame_kind(arp_announcement(h, a), h, a) == FrameKind::moved);
     for (size_t n = 0; n < asks.size(); ++n)
         ck_assert(frame_kind(asks.substr(0, n), h, a) == FrameKind::other);
@@ -353,7 +357,7 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
         say(node, rig.address, 'b');
         take_until(hold, 2);
         ck_assert(here.open().has_value());
-        hold.give_back();
+        hold.give_back(unix_now());
         ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' &&
                   heard(job, never_ms) == '-' && hold.held() == 0);
     }
@@ -377,8 +381,80 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
 }
 END_TEST
 
+START_TEST(frames_as_text_come_back_as_they_were_and_what_is_none_ends_it) {
+    std::deque<std::string> frames;
+    for (const size_t bytes : {10, 64, 1514, 70'000}) frames.emplace_back(bytes, 'f');
+    const std::string text = encode_frames(frames);
+    const auto all = decode_frames(text);
+    ck_assert(std::deque<std::string>(all.begin(), all.end()) == frames);
+    ck_assert(encode_frames({}).empty() && decode_frames("").empty());
+    for (size_t cut = 1; cut < 2000; ++cut)
+        ck_assert_uint_eq(decode_frames(std::string_view(text).substr(0, text.size() - cut)).size(),
+                          3);
+    ck_assert(decode_frames(std::string(4, '\0') + text).empty());  // too short for one
+    ck_assert(decode_frames(std::string(4, '\xff') + text).empty());
+}
+END_TEST
+
+// It was frozen, and what came for it then is in its image; what comes now waits behind that.
+START_TEST(a_copy_gets_what_came_while_it_was_frozen_and_says_what_it_has_said_when_it_is_opened) {
+    UNIT_SKIP_IF(impossible());
+    Rig rig;
+    const auto take_until = [](FrameHold& hold, const std::function<bool()>& done) {
+        while (!done()) {
+            pollfd p{hold.fd(), POLLIN, 0};
+            ck_assert(::poll(&p, 1, soon_ms) == 1);
+            hold.on_readable();
+        }
+    };
+    const Fd node = Rig::udp(rig.network.gateway);
+    std::string image;
+    {
+        JobPort here = rig.make(false);
+        const Fd job = rig.udp_inside();
+        ck_assert(Rig::passes(node, job, rig.address, soon_ms));
+        ck_assert(here.arm().has_value());
+        auto hold = FrameHold::open(here, rig.network.bridge);
+        ck_assert(here.shut(FrameWay::to_job).has_value());
+        say(node, rig.address, 'a');
+        say(node, rig.address, 'b');
+        take_until(*hold, [&] { return hold->held() >= 2; });
+        image = hold->text();
+    }
+    std::swap(rig.job, rig.elsewhere);
+    rig.name = "sjcopy";
+    JobPort copy = rig.make(true);
+    const Fd job = rig.udp_inside();
+    auto heard_of = FrameHold::open(copy, "");
+    auto spoken = FrameHold::open_inside(copy, copy.take_spoken());
+    ck_assert(heard_of.has_value() && spoken.has_value());
+    std::deque<std::string> all;
+    for (std::string& f : decode_frames(image)) all.push_back(std::move(f));
+    std::string to_another = all.front();
+    to_another[10] ^= 4;  // of its destination's address
+    all.push_front(to_another);
+    heard_of->put_first(decode_frames(encode_frames(all)));
+    ck_assert_uint_eq(heard_of->held(), all.size() - 1);
+    const sockaddr_in to = Rig::end(rig.network.gateway);
+    ck_assert(::sendto(job.get(), "c", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to) ==
+              1);  // and asks for the address
+    take_until(*spoken, [&] { return spoken->held() >= 1; });
+    ck_assert(heard(job, never_ms) == '-' && heard(node, never_ms) == '-');
+    ck_assert(copy.open().has_value());
+    heard_of->give_back(unix_now());
+    spoken->give_back(unix_now());
+    ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b');
+    for (int i = 0;; ++i) {  // the bridge takes a moment until its new port is up
+        ck_assert(i < 5 * soon_ms / never_ms);
+        if (heard(node, never_ms) == 'c') break;
+    }
+}
+END_TEST
+
 UNIT_SUITE(
-    job_port, frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere,
+    job_port, frames_as_text_come_back_as_they_were_and_what_is_none_ends_it,
+    a_copy_gets_what_came_while_it_was_frozen_and_says_what_it_has_said_when_it_is_opened,
+    frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere,
     what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone,
     addresses_and_ranges_are_read_strictly,
     an_announcement_names_the_address_and_its_hardware_twice,

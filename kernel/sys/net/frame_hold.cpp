@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace souk {
 namespace {
@@ -19,42 +20,97 @@ constexpr size_t held_frames_max = 8192, held_bytes_max = 8 << 20;
 constexpr int socket_bytes = 8 << 20;
 constexpr int reads_max = 256;  // in one go; the loop comes back for the rest
 
+Nanos came_at(msghdr& message) {
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+        timespec at{};
+        std::memcpy(&at, CMSG_DATA(c), sizeof at);
+        return Nanos{at.tv_sec * 1'000'000'000 + at.tv_nsec};
+    }
+    return {};
+}
+
 }  // namespace
 
 FrameKind frame_kind(std::string_view f, const HardwareAddress& job, Ipv4 address) {
-    constexpr size_t arp_bytes = ETH_HLEN + 28, type_at = 12, target_at = ETH_HLEN + 24;
+    constexpr size_t arp_bytes = ETH_HLEN + 28, type_at = 12, sender_at = ETH_HLEN + 14,
+                     target_at = ETH_HLEN + 24;
     if (f.size() < ETH_HLEN) return FrameKind::other;
     const std::string_view own(reinterpret_cast<const char*>(job.data()), job.size());
     const bool arp =
         f.substr(type_at, 2) == std::string_view("\x08\x06", 2) && f.size() >= arp_bytes;
     if (f.substr(ETH_ALEN, ETH_ALEN) == own) return arp ? FrameKind::moved : FrameKind::other;
     if (f.starts_with(own)) return FrameKind::held;
-    uint32_t target = 0;
-    if (arp) std::memcpy(&target, f.data() + target_at, sizeof target);
-    return arp && ntohl(target) == address.n ? FrameKind::held : FrameKind::other;
+    if (!arp) return FrameKind::other;
+    const std::string_view target = f.substr(target_at, 4);
+    uint32_t number = 0;
+    std::memcpy(&number, target.data(), sizeof number);
+    return ntohl(number) == address.n || f.substr(sender_at, 4) == target ? FrameKind::held
+                                                                          : FrameKind::other;
+}
+
+std::string encode_frames(const std::deque<std::string>& frames) {
+    std::string text;
+    for (const std::string& f : frames) {
+        const auto bytes = static_cast<uint32_t>(f.size());
+        for (int shift = 0; shift < 32; shift += 8) text += static_cast<char>(bytes >> shift);
+        text += f;
+    }
+    return text;
+}
+
+std::vector<std::string> decode_frames(std::string_view text) {
+    constexpr size_t length_bytes = 4;
+    std::vector<std::string> frames;
+    while (text.size() >= length_bytes && frames.size() < held_frames_max) {
+        uint32_t bytes = 0;
+        for (int i = 0; i < 4; ++i)
+            bytes |= static_cast<uint32_t>(static_cast<uint8_t>(text[i])) << (8 * i);
+        text.remove_prefix(length_bytes);
+        if (bytes < head_bytes || bytes > frame_bytes_max || bytes > text.size()) break;
+        frames.emplace_back(text.substr(0, bytes));
+        text.remove_prefix(bytes);
+    }
+    return frames;
+}
+
+Status FrameHold::read_at(const JobPort& port, Fd socket, int link) {
+    link_ = link;
+    job_ = port.hardware();
+    address_ = port.address();
+    socket_ = SlowFd(std::move(socket));
+    const int on = 1;
+    if (::setsockopt(fd(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0 ||
+        ::setsockopt(fd(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0)
+        return fail_errno("read frames as they are", errno);
+    (void)::setsockopt(fd(), SOL_SOCKET, SO_RCVBUFFORCE, &socket_bytes, sizeof socket_bytes);
+    sockaddr_ll at{};
+    at.sll_family = AF_PACKET;
+    at.sll_protocol = htons(ETH_P_ALL);
+    at.sll_ifindex = link;
+    if (::bind(fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+        return fail_errno("read a job's frames", errno);
+    return {};
 }
 
 Result<FrameHold> FrameHold::open(const JobPort& port, const std::string& bridge) {
     FrameHold h;
-    h.port_ = port.index();
-    h.job_ = port.hardware();
-    h.address_ = port.address();
-    TRY_ASSIGN(const Netlink network, Netlink::open());
-    TRY_ASSIGN(const NetLink link, network.link(bridge));
-    h.bridge_ = link.index;
-    h.node_ = link.hardware;
-    h.socket_ = SlowFd(Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
-    if (!h.socket_) return fail_errno("open a packet socket", errno);
-    const int on = 1;
-    if (::setsockopt(h.fd(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0)
-        return fail_errno("read frames as they are", errno);
-    (void)::setsockopt(h.fd(), SOL_SOCKET, SO_RCVBUFFORCE, &socket_bytes, sizeof socket_bytes);
-    sockaddr_ll at{};
-    at.sll_family = AF_PACKET;
-    at.sll_protocol = htons(ETH_P_ALL);
-    at.sll_ifindex = h.port_;
-    if (::bind(h.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
-        return fail_errno("read a job's frames", errno);
+    if (!bridge.empty()) {
+        TRY_ASSIGN(const Netlink network, Netlink::open());
+        TRY_ASSIGN(const NetLink link, network.link(bridge));
+        h.bridge_ = link.index;
+        h.node_ = link.hardware;
+    }
+    Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return fail_errno("open a packet socket", errno);
+    TRY(h.read_at(port, std::move(socket), port.index()));
+    return h;
+}
+
+Result<FrameHold> FrameHold::open_inside(const JobPort& port, Fd socket) {
+    FrameHold h;
+    h.inside_ = true;
+    TRY(h.read_at(port, std::move(socket), port.index_inside()));
     return h;
 }
 
@@ -67,25 +123,46 @@ void FrameHold::keep(std::string frame) {
     }
 }
 
-void FrameHold::on_readable() {
-    std::string buffer(frame_bytes_max, '\0');
-    for (int i = 0; i < reads_max; ++i) {
-        sockaddr_ll from{};
-        socklen_t from_bytes = sizeof from;
-        const ssize_t n = ::recvfrom(fd(), buffer.data(), buffer.size(), 0,
-                                     reinterpret_cast<sockaddr*>(&from), &from_bytes);
-        if (n < 0) break;
-        if (from.sll_pkttype != PACKET_OUTGOING || static_cast<size_t>(n) < head_bytes)
-            continue;  // outwards from the bridge: to the job
-        const std::string_view frame(buffer.data() + head_bytes,
-                                     static_cast<size_t>(n) - head_bytes);
-        switch (frame_kind(frame, job_, address_)) {
-            case FrameKind::other: break;
-            case FrameKind::moved: moved_ = true; break;
-            case FrameKind::held: keep(buffer.substr(0, static_cast<size_t>(n))); break;
+void FrameHold::take(std::string frame) {
+    if (!inside_) {
+        switch (frame_kind(std::string_view(frame).substr(head_bytes), job_, address_)) {
+            case FrameKind::other: return;
+            case FrameKind::moved: moved_ = bridge_ > 0; return;
+            case FrameKind::held: return keep(std::move(frame));
         }
     }
-    if (!moved_) return;
+    // It asks for the same address once a second.
+    constexpr size_t question_bytes = head_bytes + 64;
+    if (frame.size() > question_bytes || std::ranges::find(frames_, frame) == frames_.end())
+        keep(std::move(frame));
+}
+
+void FrameHold::read(Nanos until) {
+    std::string buffer(frame_bytes_max, '\0');
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(timespec))];
+    for (int i = 0; i < reads_max; ++i) {
+        sockaddr_ll from{};
+        iovec piece{buffer.data(), buffer.size()};
+        msghdr message{};
+        message.msg_name = &from;
+        message.msg_namelen = sizeof from;
+        message.msg_iov = &piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        const ssize_t n = ::recvmsg(fd(), &message, 0);
+        if (n < 0) break;
+        // outwards: from the bridge to the job; inside, from the job
+        if (from.sll_pkttype == PACKET_OUTGOING && static_cast<size_t>(n) >= head_bytes &&
+            came_at(message) < until)
+            take(buffer.substr(0, static_cast<size_t>(n)));
+    }
+    if (moved_) send_after();
+}
+
+void FrameHold::on_readable() { read(Nanos::never()); }
+
+void FrameHold::send_after() {
     for (std::string& f : frames_) {
         std::copy(job_.begin(), job_.end(), f.begin() + head_bytes);
         std::copy(node_.begin(), node_.end(), f.begin() + head_bytes + ETH_ALEN);
@@ -95,16 +172,34 @@ void FrameHold::on_readable() {
     bytes_ = 0;
 }
 
-void FrameHold::give_back() {
-    moved_ = false;
-    on_readable();
-    for (std::string& f : frames_) send(f, port_);
-    frames_.clear();
+void FrameHold::put_first(std::vector<std::string> frames) {
+    const std::deque<std::string> later = std::exchange(frames_, {});
     bytes_ = 0;
+    for (std::string& f : frames)
+        if (frame_kind(std::string_view(f).substr(head_bytes), job_, address_) == FrameKind::held)
+            keep(std::move(f));
+    for (const std::string& f : later) keep(f);
+}
+
+// What is held first: who sends now has later timestamps, and TCP drops what comes after it with
+// earlier ones (PAWS, RFC 7323).
+void FrameHold::give_back(Nanos opened) {
+    moved_ = false;
+    for (bool all : {false, true}) {
+        if (all) read(opened);
+        for (const std::string& f : frames_) send(f, link_);
+        frames_.clear();
+        bytes_ = 0;
+    }
+}
+
+std::string FrameHold::text() {
+    on_readable();
+    return encode_frames(frames_);
 }
 
 // What the kernel does not take is lost, as on any wire.
-void FrameHold::send(std::string& frame, int link) const {
+void FrameHold::send(const std::string& frame, int link) const {
     sockaddr_ll to{};
     to.sll_family = AF_PACKET;
     to.sll_ifindex = link;

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FrameHold: what the network sends to a job while it stands still, kept until it is clear where
-// the job goes on: here, then it gets the frames as they came; or elsewhere, then they are sent
-// after it, as a router would, with this node's hardware address as their source, so that no switch
-// takes this node for the one who sent them. So nobody has to send anything again, and datagrams
-// are not lost. Without it TCP would be silent for its retransmission time, 200 ms at least.
+// FrameHold: frames that a shut gate (frame_gate.hpp) stops, kept until the job may have them, or
+// may say them. So nobody has to send anything again, and datagrams are not lost. Without it TCP
+// would be silent for its retransmission time: 200 ms at least, and of a restored connection, which
+// knows no round trip, 1 s and then 3 s.
 //
-// Reads at the outer end of the job's interface (job_port.hpp), before the gate that stops what
-// goes on to the job. That the job is elsewhere it hears as everybody does: by the ARP announcement
-// there. Owned by whoever stopped the job. Poll fd() for reading. What fails: opening. Bounded; the
-// oldest frames go first.
+// - Of a job that stands still: what the network sends to it, until it is clear where it goes on.
+//   Here, then it gets the frames as they came; or elsewhere, then they are sent after it, as a
+//   router would, with this node's hardware address as their source, so that no switch takes this
+//   node for the one who sent them. If it is frozen, they go into its image, and it gets them when
+//   it thaws. That it is elsewhere is heard as everybody does: by the ARP announcement there.
+// - Of its copy, until that is told to run: what the network sends to it, and what its connections
+//   say. The kernel sends when CRIU restores what waits to be sent, and asks for hardware addresses
+//   first, at most once a second.
+//
+// Reads at an end of the job's interface (job_port.hpp), before the gate. Owned by whoever stopped
+// the job or makes its copy. Poll fd() for reading. What fails: opening. Bounded; the oldest frames
+// go first.
 #pragma once
 
 #include <deque>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernel/sys/loop/slow_fd.hpp"
 #include "kernel/sys/net/job_port.hpp"
@@ -21,29 +30,47 @@ namespace souk {
 
 // What becomes of a frame that leaves the bridge towards the job.
 enum class FrameKind : uint8_t {
-    other,  // not for the job alone
-    held,   // to the job; also who asks for its address
+    other,  // not for the job
+    held,   // to the job; who asks for its address; who says to all where his own is
     moved,  // the job itself says, from elsewhere, that it is there
 };
 // `frame` is what the wire carries, from its destination's hardware address on. Pure.
 FrameKind frame_kind(std::string_view frame, const HardwareAddress& job, Ipv4 address);
 
+// Frames as text for a file of an image, and back: what is no frame of such a text ends it. Pure.
+std::string encode_frames(const std::deque<std::string>& frames);
+std::vector<std::string> decode_frames(std::string_view text);
+
 class FrameHold {
   public:
+    // Before the gate to the job. `bridge`: where to send them if it is elsewhere; that is not
+    // looked for if it is empty.
     static Result<FrameHold> open(const JobPort& port, const std::string& bridge);
+    // Before the gate from the job, by a packet socket inside (JobInside::spoken).
+    static Result<FrameHold> open_inside(const JobPort& port, Fd socket);
     int fd() const { return socket_.get(); }
     // Takes what has come, and sends it on if the job was heard elsewhere, now or before.
     void on_readable();
-    // The job goes on here; its gate is open.
-    void give_back();
+    // They are the oldest ones; of others than those to the job none.
+    void put_first(std::vector<std::string> frames);
+    // The job goes on here; its gate is open since `opened`, of the wall clock. What came later has
+    // passed it.
+    void give_back(Nanos opened);
     size_t held() const { return frames_.size(); }
+    // All that has come and is held.
+    std::string text();
 
   private:
+    Status read_at(const JobPort& port, Fd socket, int link);
     void keep(std::string frame);
-    void send(std::string& frame, int link) const;
+    void take(std::string frame);
+    void read(Nanos until);
+    void send_after();
+    void send(const std::string& frame, int link) const;
 
     SlowFd socket_;
-    int port_ = 0, bridge_ = 0;
+    int link_ = 0, bridge_ = 0;
+    bool inside_ = false;
     HardwareAddress job_{}, node_{};
     Ipv4 address_;
     bool moved_ = false;

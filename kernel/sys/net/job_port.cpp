@@ -148,6 +148,7 @@ Status JobPort::take(JobInside inside) {
     TRY_ASSIGN(inside_, Netlink::over(std::move(inside.route)));
     speaker_ = SlowFd(std::move(inside.packets));
     orphans_ = std::move(inside.orphans);
+    spoken_ = std::move(inside.spoken);
     return {};
 }
 

@@ -32,9 +32,10 @@ struct JobNetwork {
 };
 
 // What is open in a job's network namespace, for who may not go there: a netlink socket, a packet
-// socket, and the setting that ends what is left of connections (JobPort::abandon).
+// socket, the setting that ends what is left of connections (JobPort::abandon), and another packet
+// socket, which reads what a copy says before it may (FrameHold).
 struct JobInside {
-    Fd route, packets, orphans;
+    Fd route, packets, orphans, spoken;
 };
 // `net_namespace`: a file of it, or a pidfd of who is there. Needs CAP_SYS_ADMIN.
 Result<JobInside> open_job_inside(int net_namespace);
@@ -69,8 +70,11 @@ class JobPort {
     // the interface away would do as well. But it waits for whatever the kernel takes down
     // elsewhere, for seconds.)
     void silence();
-    // Of the end outside.
+    // Of the end outside, and of the one inside.
     int index() const { return outer_; }
+    int index_inside() const { return inner_; }
+    // The socket of JobInside; once.
+    Fd take_spoken() { return std::move(spoken_); }
     const HardwareAddress& hardware() const { return hardware_; }
     Ipv4 address() const { return address_; }
 
@@ -85,7 +89,7 @@ class JobPort {
     HardwareAddress hardware_{};
     Netlink outside_, inside_;
     SlowFd speaker_;  // a packet socket inside
-    Fd orphans_;
+    Fd orphans_, spoken_;
     int outer_ = 0, inner_ = 0;
     std::optional<FrameGate> gate_;  // while armed
     Status within_;                  // whether it stands on loopback too

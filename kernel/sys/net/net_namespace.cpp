@@ -33,8 +33,10 @@ Result<JobInside> open_job_inside(int net_namespace) {
     JobInside inside;
     TRY(in_net_namespace(net_namespace, [&]() -> Status {
         TRY_ASSIGN(inside.route, open_route_socket());
-        inside.packets = Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
-        if (!inside.packets) return fail_errno("open a packet socket", errno);
+        for (Fd* packets : {&inside.packets, &inside.spoken}) {
+            *packets = Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            if (!*packets) return fail_errno("open a packet socket", errno);
+        }
         // which namespace it is of is settled when it is opened
         TRY_ASSIGN(inside.orphans,
                    open_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", O_WRONLY));
