@@ -81,14 +81,6 @@ Result<PrecopySource*> Cell::precopy_round() {
     return rounds_.round();
 }
 
-// A copy of all its memory beside it, for as long as it is on its way to its home: if that would be
-// tight, on the disk.
-bool Cell::fits_memory() const {
-    if (!cgroup_) return false;
-    const auto held = cgroup_->memory_bytes();
-    return held && image_.fits_memory(static_cast<uint64_t>(*held));
-}
-
 // What CRIU is expected to write of a dump to disk goes to memory first, where there is room.
 Status Cell::begin_image(bool for_restore) {
     const std::string secret = for_restore || !image_.on_disk() ? "" : disk_secret();

@@ -87,4 +87,12 @@ void Cell::stand() {
         guest::Stood{stopped ? Trouble() : Trouble(stopped.error()).within("it is not stopped: ")});
 }
 
+// A copy of all its memory beside it, for as long as it is on its way to its home: if that would be
+// tight, on the disk.
+bool Cell::fits_memory() const {
+    if (!cgroup_) return false;
+    const auto held = cgroup_->memory_bytes();
+    return held && image_.fits_memory(static_cast<uint64_t>(*held));
+}
+
 }  // namespace souk

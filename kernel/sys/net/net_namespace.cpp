@@ -24,7 +24,7 @@ Status in_net_namespace(int net_namespace, const std::function<Status()>& f) {
     TRY_ASSIGN(const Fd own, open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY));
     if (::setns(net_namespace, CLONE_NEWNET) != 0)
         return fail_errno("enter a network namespace", errno);
-    const Status done = f();
+    Status done = f();
     MUST(::setns(own.get(), CLONE_NEWNET) == 0);
     return done;
 }
