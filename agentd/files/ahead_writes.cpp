@@ -88,10 +88,27 @@ Bytes AheadWrites::answer_ahead(uint32_t n, int64_t now_ns, bool connected) {
 
 Status AheadWrites::taken(uint32_t n, int64_t now_ns, bool connected) {
     const Bytes answer = answer_ahead(n, now_ns, connected);
-    if (answer.empty()) return {};
+    if (!answer.empty()) return answers(n, answer);
+    if (connected && slots_.head(n).opcode == FUSE_WRITE) waiting_.push_back({n, slots_.at(n).seq});
+    return {};
+}
+
+Status AheadWrites::answers(uint32_t n, const Bytes& answer) {
     writes_.answers(n);
     cache_.writing(slots_.head(n).nodeid);
     return to_kernel_(answer.data(), answer.size());
+}
+
+// In their order. The kernel takes each answer; one that it does not take is of a mount that ends.
+void AheadWrites::answer_waiting(int64_t now_ns) {
+    std::erase_if(waiting_, [&](const Waiting& one) {
+        const Slot& slot = slots_.at(one.n);
+        if (slot.state != Slot::taken || slot.seq != one.seq || slot.dropped != Slot::no)
+            return true;
+        if (!writes_.may_answer(one.n, now_ns)) return false;
+        (void)answers(one.n, answer_write({slots_.data(one.n), slot.bytes}));
+        return true;
+    });
 }
 
 bool AheadWrites::took(uint32_t n, ByteView answer, int64_t now_ns) {
@@ -104,6 +121,7 @@ bool AheadWrites::took(uint32_t n, ByteView answer, int64_t now_ns) {
         (void)to_kernel_(answer.data(), answer.size());
     slots_.drop(n);
     if (error != 0) refused_(node);
+    answer_waiting(now_ns);
     return true;
 }
 

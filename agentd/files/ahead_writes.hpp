@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // AheadWrites: the writes, and changes of attributes (made_files.hpp), that a client answers to its
 // kernel before the home has them (write_behind.hpp decides which), and what waits for them:
-// closes, and who asks whether all is at home. Owned by the client.
+// closes, and who asks whether all is at home. A write that finds no room is on its way like all
+// others, and is answered when one before it is at home: who writes does not stand while all that
+// is on its way arrives. Owned by the client.
 #pragma once
 
 #include <linux/fuse.h>
@@ -62,6 +64,8 @@ class AheadWrites {
     Status answer(uint32_t n, int error);
     void heard(const fuse_in_header& asked, uint64_t fh, int64_t now_ns);
     Bytes answer_ahead(uint32_t n, int64_t now_ns, bool connected);
+    Status answers(uint32_t n, const Bytes& answer);
+    void answer_waiting(int64_t now_ns);
 
     Slots& slots_;
     Cache& cache_;
@@ -71,6 +75,11 @@ class AheadWrites {
     const uint64_t from_before_;  // up to that number a client before has taken them
     MadeFiles made_;
     std::vector<Asked> asked_;
+    struct Waiting {
+        uint32_t n;
+        uint64_t seq;
+    };
+    std::vector<Waiting> waiting_;  // writes that had no room in the window
     int64_t copied_until_ns_ = 0;
 };
 

@@ -32,7 +32,7 @@ namespace souk::files {
 // How many bytes may be under way.
 class WriteWindow {
   public:
-    static constexpr uint64_t bytes_min = 1 << 20, bytes_max = 16 << 20;
+    static constexpr uint64_t bytes_min = 1 << 20, bytes_max = 32 << 20;
     static constexpr int64_t slow_ns = 300'000'000;
 
     bool has_room(uint64_t bytes) const { return out_ + bytes <= bytes_; }

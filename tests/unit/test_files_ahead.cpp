@@ -338,6 +338,40 @@ START_TEST(so_many_writes_are_under_way_and_no_more) {
 }
 END_TEST
 
+START_TEST(a_write_without_room_is_answered_when_one_before_it_is_at_home) {
+    constexpr uint32_t size = 1000 << 10;
+    Fixture f;
+    std::vector<uint32_t> under_way;
+    const auto fill = [&] {
+        for (bool ahead = true; ahead;) under_way.push_back(f.write(ahead, size));
+    };
+    fill();
+    const uint64_t waits = f.unique;
+    const size_t before = f.told.size();
+    f.answer(under_way.front(), 0, size);
+    ck_assert_uint_eq(f.told.size(), before + 1);
+    ck_assert(f.told.back().unique == waits && f.told.back().size == size);
+    ck_assert_int_eq(f.ask(FUSE_FLUSH), -1);  // it is not at home
+    for (size_t i = 1; i < under_way.size(); ++i) f.answer(under_way[i], 0, size);
+    ck_assert_uint_eq(f.told.size(), before + 1);
+    // Who was told by the home itself is told once.
+    under_way.clear();
+    fill();
+    f.slots.drop(under_way.back());
+    const size_t told = f.told.size();
+    for (size_t i = 0; i + 1 < under_way.size(); ++i) f.answer(under_way[i], 0, size);
+    ck_assert_uint_eq(f.told.size(), told);
+    // After a full disk nobody is answered ahead.
+    under_way.clear();
+    f.now += 10'000 * ms;
+    fill();
+    const size_t answered = f.told.size();
+    f.answer(under_way.front(), ENOSPC, size);
+    f.answer(under_way[1], 0, size);
+    ck_assert_uint_eq(f.told.size(), answered);
+}
+END_TEST
+
 START_TEST(the_window_grows_while_the_home_is_quick_and_shrinks_when_it_is_slow) {
     WriteWindow w;
     const uint64_t first = w.bytes();
@@ -563,6 +597,7 @@ UNIT_SUITE(files_ahead, a_write_is_answered_ahead_and_its_close_waits_until_the_
            who_asks_whether_all_is_at_home_hears_when_it_is,
            after_a_full_disk_writes_wait_for_the_home_for_a_while,
            so_many_writes_are_under_way_and_no_more,
+           a_write_without_room_is_answered_when_one_before_it_is_at_home,
            the_window_grows_while_the_home_is_quick_and_shrinks_when_it_is_slow,
            while_a_write_is_under_way_attributes_are_not_answered_from_before,
            of_a_file_that_is_being_made_mode_and_times_are_answered_ahead,
