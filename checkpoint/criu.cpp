@@ -25,7 +25,8 @@ constexpr const char* facts_name = "criu.kdat";
 // Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever
 // connects over TCP (CRIU criu/cr-dump.c, cr_dump_finish); told to serve a socket whose other end
 // is closed, it is done at once. Only a file can tell it so.
-constexpr const char* lazy_config_name = "souk-lazy.conf";
+// What CRIU is told by a file alone, in the /run of the capsule.
+constexpr const char *lazy_config_name = "souk-lazy.conf", *served_config_name = "souk-served.conf";
 
 template <class T>
 void set(protobuf_c_boolean& has, T& field, T value) {
@@ -167,6 +168,11 @@ Status CriuSession::restore(const RestoreOptions& options) {
     CriuOpts o = CRIU_OPTS__INIT;
     common_options(o, *tool_, images.data(), log_name_.data(), options.tcp);
     if (options.lazy) set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
+    std::string config = std::string("/run/") + served_config_name;
+    if (options.files_are_served) {
+        TRY(create_file(run_.get(), served_config_name, "file-validation filesize\n"));
+        o.config_file = config.data();
+    }
     o.n_inherit_fd = pointers.size();
     o.inherit_fd = pointers.data();
     CriuReq request = CRIU_REQ__INIT;

@@ -79,6 +79,9 @@ struct RestoreOptions {
     std::vector<std::string> keys;  // stdio_keys of the residue, one per job end
     TcpPolicy tcp = TcpPolicy::refuse;
     bool lazy = false;  // a PageSink listens in the image directory
+    // Who serves its files says which they are, and CRIU compares their sizes alone. Else it reads
+    // each program and library for its build id: through the network, and the kernel reads ahead.
+    bool files_are_served = false;
     // Called when the processes have all that they are to have, and none of it has run. An error
     // ends the restore; whoever gives it has killed them before.
     std::function<Status()> made;

@@ -208,6 +208,7 @@ void Cell::begin_restore() {
     options.keys = restore_.take_names();
     options.lazy = intake_.listening();
     options.tcp = job_.spec.tcp;
+    options.files_are_served = served_;
     options.made = [this] { return check_rights(); };
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error());
 }

@@ -89,7 +89,8 @@ Bytes AheadWrites::answer_ahead(uint32_t n, int64_t now_ns, bool connected) {
 Status AheadWrites::taken(uint32_t n, int64_t now_ns, bool connected) {
     const Bytes answer = answer_ahead(n, now_ns, connected);
     if (!answer.empty()) return answers(n, answer);
-    if (connected && slots_.head(n).opcode == FUSE_WRITE) waiting_.push_back({n, slots_.at(n).seq});
+    if (connected && writes_.lacks_room() && slots_.head(n).opcode == FUSE_WRITE)
+        waiting_.push_back({n, slots_.at(n).seq});
     return {};
 }
 

@@ -61,6 +61,7 @@ Status ContentReads::read(uint32_t n) {
 }
 
 void ContentReads::decide(int64_t now_ns) {
+    const bool may_wait = slots_.span() <= slots / 2;
     for (const Waiting& w : std::exchange(waiting_, {})) {
         Slot& slot = slots_.at(w.slot);
         if (slot.state != Slot::taken || slot.seq != w.seq) continue;
@@ -70,7 +71,7 @@ void ContentReads::decide(int64_t now_ns) {
         }
         const auto where = local_.where(w.node, cache_.attributes(w.node, now_ns), 0);
         if (where == LocalContents::Where::here && read(w.slot)) continue;
-        if (where == LocalContents::Where::wait && now_ns < w.until_ns)
+        if (where == LocalContents::Where::wait && now_ns < w.until_ns && may_wait)
             waiting_.push_back(w);
         else
             upstream_.queue(w.slot);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // ContentReads: the reads of a client's kernel that its node's store of contents answers
-// (local_contents.hpp). A read waits for the store for half a second at most; else, and when it
+// (local_contents.hpp). A read waits for the store for half a second at most, and no longer than
+// until so much else was asked that the home would have to keep too many answers; then, and when it
 // fails here, the home is asked. Owned by the client.
 #pragma once
 

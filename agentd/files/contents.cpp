@@ -34,25 +34,51 @@ void Contents::told(uint64_t node, const ContentId& id, const Stamp& stamp) {
                       static_cast<uint64_t>(stamp.ctime_s), stamp.mtime_ns, stamp.ctime_ns});
 }
 
+bool Contents::is_settled(const Stamp& stamp) {
+    if (stamp.size < content_bytes_min || stamp.size > content_bytes_max) return false;
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return now.tv_sec - stamp.ctime_s >= settled_s && now.tv_sec - stamp.mtime_s >= settled_s;
+}
+
+Contents::Job* Contents::queued(const File& file, const Stamp& stamp) {
+    for (Job& job : queue_)
+        if (job.file == file && job.stamp == stamp) return &job;
+    return nullptr;
+}
+
 void Contents::opened(uint64_t node, int fd, const struct stat& st) {
     if (!prove_) return;
     const Stamp stamp = stamp_of(st);
-    if (stamp.size < content_bytes_min || stamp.size > content_bytes_max) return;
-    if (const auto it = known_.find(node); it != known_.end() && it->second.first == stamp)
+    const File file{st.st_dev, st.st_ino};
+    if (const auto it = known_.find(file); it != known_.end() && it->second.first == stamp)
         return told(node, it->second.second, stamp);
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    if (now.tv_sec - stamp.ctime_s < settled_s || now.tv_sec - stamp.mtime_s < settled_s) return;
-    for (const Job& job : queue_)
-        if (job.node == node && job.stamp == stamp) return;
-    if (queue_.size() >= queue_max) return;
-    Fd own(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-    if (!own) return;
-    Job job{node, std::move(own), stamp, ContentHash(*prove_)};
-    if (stamp.size > slice_bytes)
-        queue_.push_back(std::move(job));
-    else
+    if (!is_settled(stamp)) return;
+    if (Job* job = queued(file, stamp)) {
+        job->node = node;
+        return;
+    }
+    begin({node, file, Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)), stamp, ContentHash(*prove_)}, true);
+}
+
+void Contents::expect(int fd, const struct stat& st) {
+    if (!prove_) return;
+    const Stamp stamp = stamp_of(st);
+    const File file{st.st_dev, st.st_ino};
+    const auto it = known_.find(file);
+    if ((it != known_.end() && it->second.first == stamp) || !is_settled(stamp) ||
+        queued(file, stamp))
+        return;
+    begin({0, file, Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)), stamp, ContentHash(*prove_)}, false);
+}
+
+// A small one at once, if it is wanted now.
+void Contents::begin(Job job, bool at_once) {
+    if (!job.fd || queue_.size() >= queue_max) return;
+    if (at_once && job.stamp.size <= slice_bytes)
         (void)slice(job);
+    else
+        queue_.push_back(std::move(job));
 }
 
 // False: that was the last.
@@ -68,8 +94,8 @@ bool Contents::slice(Job& job) {
     const ContentId id = job.hash.finish();
     if (id.size != job.stamp.size) return false;
     if (known_.size() >= kept_max) known_.clear();
-    known_[job.node] = {job.stamp, id};
-    told(job.node, id, job.stamp);
+    known_[job.file] = {job.stamp, id};
+    if (job.node != 0) told(job.node, id, job.stamp);
     return false;
 }
 

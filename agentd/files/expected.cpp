@@ -99,7 +99,7 @@ Bytes Expected::request_of(const Todo& todo) const {
 
 void Expected::ask(int64_t now_ns) {
     while (!todo_.empty() && asked_.size() < under_way_max && upstream_.connected() &&
-           upstream_.welcomed()) {
+           upstream_.welcomed() && slots_.span() <= slots) {
         const Todo todo = todo_.front();
         if (known(todo, now_ns)) {
             todo_.pop_front();

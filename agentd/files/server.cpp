@@ -43,7 +43,9 @@ bool has_name(int file) {
 
 bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     kept_.erase(kept_.begin(), kept_.lower_bound(head.acked));
-    if (head.seq < head.acked || kept_.size() >= kept_max) return false;
+    // What was asked before all that is kept is answered: without it nothing of that is forgotten.
+    const bool is_full = kept_.size() >= kept_max && head.seq > kept_.begin()->first;
+    if (head.seq < head.acked || is_full) return false;
     if (const auto again = kept_.find(head.seq); again != kept_.end()) {
         const size_t at = out.size();
         out.insert(out.end(), again->second.begin(), again->second.end());
@@ -133,6 +135,9 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             std::memcpy(&prove, m.body.data(), sizeof prove);
             if (!c.greeted || session == sessions_.end()) return false;
             session->second->session().contents().begin(prove);
+            for (const auto& [number, other] : sessions_)
+                if (number != session->first)
+                    session->second->session().expect_contents_of(other->session());
             return true;
         }
         case Kind::known: return c.greeted;

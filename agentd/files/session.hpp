@@ -68,6 +68,8 @@ class Session {
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
     Contents& contents() { return contents_; }
+    // What that session's job has open of programs will be opened here: it moves.
+    void expect_contents_of(Session& other);
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }
 

@@ -113,6 +113,16 @@ Session::Done Session::open(const fuse_in_header& head, Words& words, Bytes& out
     return put_handle(std::move(opened), keeps ? FOPEN_KEEP_CACHE : 0, out);
 }
 
+void Session::expect_contents_of(Session& other) {
+    for (const auto& [number, h] : other.handles_) {
+        const Node* const node = h.directory ? nullptr : other.nodes_.find(h.node);
+        struct stat st {};
+        if (node && (::fcntl(h.fd.get(), F_GETFL) & O_ACCMODE) == O_RDONLY &&
+            ::fstat(h.fd.get(), &st) == 0 && is_program(*node, st))
+            contents_.expect(h.fd.get(), st);
+    }
+}
+
 Session::Done Session::read(Words& words, Bytes& out) {
     fuse_read_in in{};
     if (!words.take(in) || in.size > data_bytes_max) return -EINVAL;

@@ -67,6 +67,7 @@ WriteBehind::WriteBehind(Slots& requests) : slots_(requests) {
 
 bool WriteBehind::may_answer(uint32_t n, int64_t now_ns) {
     const uint32_t bytes = slots_.at(n).bytes;
+    lacks_room_ = false;
     if (!slots_.closes_are_heard() || now_ns < careful_until_ns_ ||
         !may_be_ahead({slots_.data(n), bytes}))
         return false;
@@ -76,6 +77,7 @@ bool WriteBehind::may_answer(uint32_t n, int64_t now_ns) {
     if (slots_.span() > slots) return false;
     if (window_.has_room(bytes)) return true;
     window_.refused();
+    lacks_room_ = true;
     return false;
 }
 

@@ -59,6 +59,8 @@ class WriteBehind {
     // This request, which is taken and queued, a write or a change of attributes, may be answered
     // now.
     bool may_answer(uint32_t n, int64_t now_ns);
+    // It may not, for no other reason than how much is under way.
+    bool lacks_room() const { return lacks_room_; }
     // It is: it counts as under way.
     void answers(uint32_t n);
     // The home's answer to it. The error; 0: it is at home.
@@ -88,6 +90,7 @@ class WriteBehind {
     std::set<uint64_t> closed_;                      // open files of which writes are under way
     std::unordered_map<uint64_t, uint32_t> writes_;  // of a node: how many are under way
     uint32_t count_ = 0, failed_ = 0;
+    bool lacks_room_ = false;
     int64_t careful_until_ns_ = 0;
 };
 

@@ -469,6 +469,22 @@ START_TEST(answers_are_kept_no_more_than_a_client_may_ask_for_again) {
 }
 END_TEST
 
+// It was not sent for a while: its client had another place to read from. Nothing is forgotten
+// without it.
+START_TEST(the_oldest_request_is_answered_however_many_answers_are_kept) {
+    TempDir dir;
+    auto tree = open_export(dir.path, {});
+    Answers answers(*tree, {});
+    const Bytes make = request(FUSE_MKDIR, FUSE_ROOT_ID, fuse_mkdir_in{0755, 0}, "d");
+    Bytes out;
+    uint64_t seq = 2;
+    while (seq < 1000 && answers.answer({0, Kind::request, seq, 1}, make, out)) ++seq;
+    ck_assert(seq < 1000);
+    ck_assert(answers.answer({0, Kind::request, 1, 1}, make, out));
+    ck_assert(answers.answer({0, Kind::request, seq, seq}, make, out));
+}
+END_TEST
+
 START_TEST(a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent) {
     constexpr size_t message = 1 << 20, left = 4 << 20;
     Outgoing out;
@@ -528,6 +544,7 @@ UNIT_SUITE(files, a_message_that_comes_in_pieces_is_taken_whole,
            a_descriptor_of_the_server_before_is_refused_by_the_next_one,
            a_request_that_comes_twice_is_done_once,
            answers_are_kept_no_more_than_a_client_may_ask_for_again,
+           the_oldest_request_is_answered_however_many_answers_are_kept,
            a_stream_that_is_never_empty_holds_no_more_than_is_to_be_sent,
            a_kernel_is_offered_what_it_has_and_no_more);
 }  // namespace souk

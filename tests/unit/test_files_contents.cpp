@@ -78,6 +78,31 @@ START_TEST(a_content_is_told_with_a_proof_by_the_nonce_once_it_is_read) {
 }
 END_TEST
 
+START_TEST(what_is_expected_is_read_ahead_and_told_with_its_open) {
+    Program big((2 << 20) + 5), small(5000), other((3 << 20) + 1);
+    big.settle(), small.settle(), other.settle();
+    Contents contents;
+    contents.expect(big.fd.get(), big.st);  // nobody asked
+    ck_assert(!contents.work());
+    contents.begin(Prove{});
+    for (const Program* p : {&big, &small, &other, &big}) contents.expect(p->fd.get(), p->st);
+    ck_assert(contents.work());
+    contents.opened(9, other.fd.get(), other.st);  // while it waits for its turn: it is told then
+    ck_assert(contents.take_ready().empty());
+    while (contents.work()) {
+    }
+    auto ready = contents.take_ready();
+    ck_assert(ready.size() == 1 && ready[0].node == 9);
+    contents.opened(7, big.fd.get(), big.st);
+    contents.opened(8, small.fd.get(), small.st);
+    ready = contents.take_ready();
+    ck_assert(ready.size() == 2 && ready[0].node == 7 && ready[1].node == 8);
+    ck_assert(ready[0].id == id_of(Prove{}, std::string((2 << 20) + 5, 'x')));
+    contents.expect(big.fd.get(), big.st);  // is known
+    ck_assert(!contents.work());
+}
+END_TEST
+
 START_TEST(a_file_that_was_just_written_or_changes_meanwhile_is_not_told) {
     Program fresh(5000), changing(3 << 20);
     Contents contents;
@@ -99,4 +124,5 @@ END_TEST
 
 using namespace souk::files;
 UNIT_SUITE(files_contents, a_content_is_told_with_a_proof_by_the_nonce_once_it_is_read,
+           what_is_expected_is_read_ahead_and_told_with_its_open,
            a_file_that_was_just_written_or_changes_meanwhile_is_not_told);
