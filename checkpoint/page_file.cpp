@@ -17,6 +17,8 @@ static_assert(buffer_bytes == ChunkCipher::chunk_bytes);
 constexpr size_t slice_bytes = 1 << 20;  // between two looks at what else there is to do
 // The disk is given so much at a time, and no more than twice that waits for it.
 constexpr uint32_t sync_bytes = 32 << 20;
+// Of one that is to leave the disk to others: no burst of more.
+constexpr uint32_t sync_bytes_slow = 4 << 20;
 constexpr int syncs_max = 2;
 
 uint64_t bytes_of(const std::vector<PageRange>& ranges) {
@@ -59,17 +61,23 @@ Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int imag
     }
     w->buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
     w->syncs_.resize(syncs_max + 1);
+    w->share_ = RateShare(to.rate, buffer_bytes);
     w->again_ = loop.after(Nanos{}, [self = w.get()] { self->go_on(); });
     return w;
 }
 
 void PageFileWrite::go_on() {
     for (const uint64_t until = written_ + slice_bytes;
-         written_ < until && index_ < ranges_.size();)
+         written_ < until && index_ < ranges_.size() &&
+         share_.room(buffer_bytes, Loop::now()) > 0;) {
         if (auto written = fill_and_write(); !written) return end(std::move(written));
+        share_.went(buffer_bytes);
+    }
     const bool all = index_ == ranges_.size();
-    if (!all && written_ - sync_from_ >= sync_bytes) {
-        if (auto begun = sync(std::exchange(sync_from_, written_), sync_bytes); !begun)
+    const uint64_t unsynced = written_ - sync_from_;
+    if (!all && unsynced >= (share_.limited() ? sync_bytes_slow : sync_bytes)) {
+        if (auto begun = sync(std::exchange(sync_from_, written_), static_cast<uint32_t>(unsynced));
+            !begun)
             return end(std::move(begun));
     }
     if (all && syncing_ == 0) {
@@ -80,7 +88,7 @@ void PageFileWrite::go_on() {
             return end(tl::unexpected(made.error()));
         if (auto begun = sync(0, 0); !begun) return end(std::move(begun));
     } else if (!all && syncing_ < syncs_max) {
-        again_ = loop_.after(Nanos{}, [this] { go_on(); });
+        again_ = loop_.after(share_.wait(Loop::now()), [this] { go_on(); });
     }  // else when a sync has ended
 }
 

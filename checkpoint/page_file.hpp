@@ -19,6 +19,7 @@
 #include "checkpoint/encrypted_file.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "checkpoint/images.hpp"
+#include "kernel/base/rate_limit.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
 namespace souk {
@@ -29,10 +30,12 @@ class PageFileWrite {
     // or why not.
     using Done = std::function<void(Result<ImageFile>)>;
     // The room is taken at once (ENOSPC). The job must stand frozen until `done`. `pids` as of
-    // pids_inside. The file comes into `to`: encrypted, if there is a key.
+    // pids_inside. The file comes into `to`: encrypted, if there is a key, and no faster than the
+    // rate, which outlives this; null: as fast as the disk takes it.
     struct Target {
         int directory = -1;
         DiskKey key = {};
+        RateLimit* rate = nullptr;
     };
     static Result<std::unique_ptr<PageFileWrite>> start(
         Loop& loop, int image_directory, const Target& to, const std::map<pid_t, pid_t>& pids,
@@ -66,6 +69,7 @@ class PageFileWrite {
     std::vector<Sync> syncs_;
     int syncing_ = 0;
     bool last_ = false;  // the sync of all is under way
+    RateShare share_;
     Timer again_;
 };
 

@@ -39,7 +39,7 @@ Result<std::string_view> PageSource::piece() {
 
 // As much as fits: small ranges go together.
 Status PageSource::fill() {
-    piece_at_ = piece_end_ = 0;
+    piece_at_ = piece_end_ = wished_until_ = 0;
     while (stream_piece_max - piece_end_ >= head_bytes + page_bytes) {
         const uint64_t room =
             std::min((stream_piece_max - piece_end_ - head_bytes) / page_bytes, section_pages_max);
@@ -49,6 +49,7 @@ Status PageSource::fill() {
             TRY(add(part));
             wish.start += part.pages * page_bytes;
             if ((wish.pages -= part.pages) == 0) wishes_.pop_front();
+            wished_until_ = piece_end_;
         } else if (!started_) {
             return {};
         } else if (index_ == ranges_.size()) {

@@ -41,6 +41,8 @@ class PageSource {
     // acknowledgement comes, or all is sent. Valid until the next call.
     Result<std::string_view> piece();
     void sent(size_t n) { piece_at_ += n; }
+    // The other side waits for a page that has not been sent.
+    bool is_waited_for() const { return !wishes_.empty() || wished_until_ > piece_at_; }
     // The end has been sent, and no wish waits.
     bool done() const { return ended_ && wishes_.empty() && piece_at_ == piece_end_; }
 
@@ -57,6 +59,7 @@ class PageSource {
     bool started_ = false, ended_ = false;
     std::unique_ptr<char[]> piece_;
     size_t piece_at_ = 0, piece_end_ = 0;
+    size_t wished_until_ = 0;  // of the piece: what was wished for is in front of that
 };
 
 }  // namespace souk

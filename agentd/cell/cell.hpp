@@ -67,10 +67,11 @@ class Cell {
     void drop_precopy() { rounds_.drop(); }
     bool sending_precopy() const { return rounds_.sending(); }
     bool dumping() const { return plan_ >= Plan::dumping && plan_ <= Plan::undoing; }
-    // What the last transfers to its destination made; 0: not known, or no move.
     // The dump that follows is of a checkpoint of that epoch.
     void checkpoint_of(Epoch epoch) { checkpoint_ = epoch; }
-    void dump(double link_bytes_per_s);
+    // What the last transfers to its destination made; 0: not known, or no move. no_hurry: as of
+    // guest::Do.
+    void dump(double link_bytes_per_s, bool no_hurry = false);
     void finish_dump();
     void undo_dump();
     void restore();
@@ -149,6 +150,8 @@ class Cell {
         return {true, l.uid, l.gid, l.groups};
     }
     bool has_capsule() const { return capsule_.has_value() && life_ != Life::gone; }
+    // What its capsule holds; where nobody counts that, what it may hold.
+    uint64_t memory_bytes() const;
     // How far its memory is on the way to this node's disk.
     std::optional<FrozenSteps::Progress> writing(Nanos now) const { return steps_.progress(now); }
     // Of its capsule, "n1/jobs/c7"; empty: there is none.

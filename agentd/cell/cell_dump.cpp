@@ -105,8 +105,8 @@ Status Cell::plan_dump(double link_bytes_per_s) {
                        written_by_us ? facts.memory_bytes : 0);
 }
 
-void Cell::dump(double link_bytes_per_s) {
-    dump_.begin(link_bytes_per_s);
+void Cell::dump(double link_bytes_per_s, bool no_hurry) {
+    dump_.begin(link_bytes_per_s, no_hurry);
     const auto refuse = [&](const Trouble& why) {
         plan_ = Plan::dumping;
         criu_failed(why);
@@ -301,7 +301,8 @@ void Cell::files_are_flushed() {
 
 // Of an image that stays.
 void Cell::write_image() {
-    dump_.live() ? steps_.write(image_.fd(), {image_.target(), image_.key()})
+    RateLimit* const rate = dump_.no_hurry() ? site_.leave_rate : nullptr;
+    dump_.live() ? steps_.write(image_.fd(), {image_.target(), image_.key(), rate})
                  : finish_image(nullptr);  // or CRIU has written all
 }
 

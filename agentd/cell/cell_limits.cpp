@@ -95,4 +95,9 @@ bool Cell::fits_memory() const {
     return held && image_.fits_memory(static_cast<uint64_t>(*held));
 }
 
+uint64_t Cell::memory_bytes() const {
+    const auto held = cgroup_ ? cgroup_->memory_bytes() : Result<int64_t>(fail("no group"));
+    return static_cast<uint64_t>(held ? *held : job_.memory_mb << 20);
+}
+
 }  // namespace souk

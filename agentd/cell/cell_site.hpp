@@ -18,6 +18,7 @@
 #include "checkpoint/images.hpp"
 #include "checkpoint/pages.hpp"
 #include "checkpoint/reach.hpp"
+#include "kernel/base/rate_limit.hpp"
 #include "kernel/sys/host/cpu_awake.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
@@ -59,6 +60,7 @@ struct CellSite {
     CriuTool* criu = nullptr;
     inspect::Inspectors* inspectors = nullptr;  // who read images
     CpuAwake* awake = nullptr;                  // null: its owner wants processors to sleep
+    RateLimit* leave_rate = nullptr;            // of images that leave for the owner of the node
     Machine machine;                            // this one, for manifests
     std::optional<JobNetwork>
         network;  // for jobs with a network of their own; none: they are refused

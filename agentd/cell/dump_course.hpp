@@ -22,11 +22,14 @@ class DumpCourse {
     bool for_checkpoint() const { return for_checkpoint_; }
 
     // CRIU is ready. What the last transfers to its destination made; 0: not known, or no move.
-    void begin(double link_bytes_per_s) {
+    // no_hurry: as of guest::Do.
+    void begin(double link_bytes_per_s, bool no_hurry = false) {
         link_ = link_bytes_per_s;
+        no_hurry_ = no_hurry;
         if (!again()) tries_ = 0;
     }
     double link_bytes_per_s() const { return link_; }
+    bool no_hurry() const { return no_hurry_; }
     void planned(const MovePlan& plan, uint64_t dirty_expected_bytes_per_s) {
         forecast_ = plan.forecast;
         forecast_.dirty_expected_bytes_per_s = dirty_expected_bytes_per_s;
@@ -61,7 +64,7 @@ class DumpCourse {
     static constexpr Nanos first_wait = Nanos::from_ms(10);  // twice as long each time
     static constexpr int tries_max = 5;
 
-    bool for_checkpoint_ = false, image_stays_ = false;
+    bool for_checkpoint_ = false, image_stays_ = false, no_hurry_ = false;
     Again again_ = Again::no;
     int tries_ = 0;
     double link_ = 0;

@@ -189,6 +189,8 @@ class Guest {
         std::string who = {};  // holds things up, for people
     };
     Here here(const NodeName& self) const;
+    // Its node's owner wants it gone, or its image from `self`, and as far as is known it can go.
+    bool is_to_leave(const GuestKey& key, const NodeName& self) const;
     // Of an image that is to leave: what it waits for; empty: it is none.
     std::string image_waits(const GuestKey& key, const NodeName& self) const;
     // May an image for `key` be taken in now (a prepared destination that has none yet)?
@@ -329,6 +331,7 @@ class Guest {
     std::string image_text(const Entry& e) const;
 
     void settle_pause(Entry& e, guest::Outputs& out) const;
+    static bool no_hurry(const Entry& e);
 
     // guest_trace.cpp
     using Input = guest::Input;

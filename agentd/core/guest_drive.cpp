@@ -81,7 +81,11 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
     }
     if (aim != Aim::move) {
         r.motion = motion::Making{aim};
-        if (aim == Aim::disk) return effect(e, What::dump_to_disk, out);
+        if (aim == Aim::disk) {
+            effect(e, What::dump_to_disk, out);
+            std::get<Do>(out.back()).no_hurry = no_hurry(e);
+            return;
+        }
         out.push_back(Do{What::dump_to_keep, e.job.key, e.checkpoint.epoch, {}, 0, false});
         return;
     }
@@ -152,6 +156,17 @@ void Guest::ship_now(Entry& e, Outputs& out) const {
     e.shipment.way = Shipment::Way::under_way;
     e.shipment.live = held && held->image == motion::Held::Image::live;
     out.push_back(Do{What::ship, e.job.key, e.shipment.epoch, e.shipment.dest, 0, false});
+    std::get<Do>(out.back()).no_hurry = no_hurry(e);
+}
+
+// It is frozen, or is to be, or has stood for its owner before it was dumped. Not what runs until
+// it is dumped, and goes on elsewhere then: it would stand for longer. Nor with others that wait
+// for it, or before a deadline.
+bool Guest::no_hurry(const Entry& e) {
+    const auto* r = e.in<Running>();
+    if (!r) return e.in<state::Frozen>();
+    const bool stands = r->want == Want::freeze || (e.pause_asked && !e.paused.empty());
+    return stands && r->cut == Cut::none && e.lease.stage == Lease::Stage::good;
 }
 
 void Guest::now_running(Entry& e, Running& r, Outputs& out) const {

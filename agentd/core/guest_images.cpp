@@ -60,6 +60,15 @@ std::string Guest::image_text(const Entry& e) const {
     return "did not get to its home " + home + ": " + e.leaving.not_sent;
 }
 
+bool Guest::is_to_leave(const GuestKey& key, const NodeName& self) const {
+    const auto it = jobs_.find(key);
+    if (it == jobs_.end()) return false;
+    const Entry& e = it->second;
+    if (in_memory(e)) return must_go(e) && (!in_place(e) || e.job.by_order);
+    return image_must_leave(e) && key.id.home != self && homes_up_.contains(key.id.home) &&
+           e.leaving.not_sent.empty();
+}
+
 std::string Guest::image_waits(const GuestKey& key, const NodeName& self) const {
     const auto it = jobs_.find(key);
     return it == jobs_.end() || key.id.home == self ? std::string() : image_text(it->second);

@@ -107,6 +107,9 @@ struct Do {
     // kill_capsule, finish_dump: the owner's policy ends a job that cannot leave
     bool by_owner = false;
     bool on = true;  // pause
+    // dump_to_disk, ship: nothing of the job would run sooner if that was done sooner. While the
+    // owner of the node uses it, it may take its time, so that his disk and link stay his.
+    bool no_hurry = false;
 };
 // The number up to which tickets are refused after a restart (guest_tickets.hpp).
 struct KeepMark {

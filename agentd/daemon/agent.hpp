@@ -190,6 +190,7 @@ class Agent final : private ToolHost, private OwnHome {
     void have_rung();
     void rank_guests();
     void rank_leaving();
+    void pace_leaving();
     // agent_owner_history.cpp: how it was each time
     Status load_returns();
     OwnerReturns::Guests guests_now() const;
@@ -266,6 +267,7 @@ class Agent final : private ToolHost, private OwnHome {
     RetryPause rank_pause_;
     bool ranked_leaving_ = false;  // for what is being taken away
     std::string rank_trouble_;     // told
+    LeavePace pace_;
     OwnerReturns returns_;
     Timer returns_timer_;
     OwnerReturn told_missed_;  // of which the market has been told what was missed

@@ -21,6 +21,7 @@ void Agent::shutdown_told(bool begins) {
     shutdown_timer_.cancel();
     log_.notice(begins ? "the machine is being switched off: guests leave"
                        : "the shutdown was called off");
+    pace_leaving();
     tell_provider();
     if (!begins) return;
     shutdown_timer_ = loop_.after(config_.shutdown_wait, [this] {

@@ -114,8 +114,23 @@ void Agent::see_presence() {
         {{"guests", to_string(rung)}, {"cause", to_string(sign_)}, {"because", owner_use_.why()}});
 }
 
+// While he uses the machine, or has paused all by hand. A machine that is about to be switched off
+// is emptied as fast as it goes.
+void Agent::pace_leaving() {
+    std::optional<LeavePace::Owner> owner;
+    if (rung_ != OwnerUse::Rung::none)
+        owner = LeavePace::Owner{owner_use_.since(), config_.promise};
+    else if (paused_)
+        owner = LeavePace::Owner{Loop::now()};
+    if (shutting_down_) owner.reset();
+    constexpr uint64_t megabyte = 1'000'000;
+    const auto configured = static_cast<uint64_t>(config_.leave_mb_per_s) * megabyte;
+    guests_->pace(pace_.rate(Loop::now(), configured, owner, guests_->to_leave()));
+}
+
 // At once what stops them; then what the market is to know.
 void Agent::have_rung() {
+    pace_leaving();
     guests_->step([&](Guest& g, guest::Outputs& out) {
         const std::string why = why_paused();
         g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
@@ -201,6 +216,7 @@ void Agent::presence_configured() {
     watch_signs();
     see_presence();
     rank_guests();
+    pace_leaving();
 }
 
 void Agent::write_presence(JsonWriter& j) const {

@@ -20,6 +20,7 @@ std::span<const std::string_view> Agent::reloaded() {
         "free_cpu_ms",
         "free_memory_s",
         "guest_groups",
+        "leave_mb_per_s",
         "local_paths",
         "memory_default_mb",
         "memory_mb",
@@ -78,6 +79,7 @@ Status Agent::reload(const Config& config) {
     config_.home.memory_default_mb = config.home.memory_default_mb;
     config_.home.wake = config.home.wake;
     home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
+    config_.leave_mb_per_s = config.leave_mb_per_s;
     config_.presence = config.presence;
     config_.owner_cpu_percent = config.owner_cpu_percent;
     config_.owner_wait = config.owner_wait;

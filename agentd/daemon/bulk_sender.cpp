@@ -79,10 +79,15 @@ void BulkSender::pump() {
 Status BulkSender::pump_some() {
     expect("the destination takes no more of what is sent");
     for (size_t slice = 0; slice < slice_bytes;) {
-        TRY_ASSIGN(const std::string_view piece, handlers_->piece());
+        TRY_ASSIGN(std::string_view piece, handlers_->piece());
         if (piece.empty()) {
             writable_.close();
             handlers_->idle();
+            return {};
+        }
+        if (const Nanos wait = handlers_->hold ? handlers_->hold(piece) : Nanos{}; wait.ns > 0) {
+            if (writable_) writable_.set_events(0);
+            again_ = loop_.after(wait, [this] { pump(); });
             return {};
         }
         const auto taken =

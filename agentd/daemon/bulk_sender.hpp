@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // BulkSender: the source's end of a connection of role `image` to another agentd: made and greeted,
 // then, at once or later, a frame that says what comes, and then bytes as fast as the connection
-// takes them, in slices, so that nothing else is held up. It ends with one `ended`: no connection,
-// a silent or broken peer, or bytes that cannot be had; after that nothing is called. May be
-// dropped at any time, in its own callbacks too. Owned by Transfers (images) and PrecopyLinks
-// (memory ahead of them).
+// takes them and the owner lets them go, in slices, so that nothing else is held up. It ends with
+// one `ended`: no connection, a silent or broken peer, or bytes that cannot be had; after that
+// nothing is called. May be dropped at any time, in its own callbacks too. Owned by Transfers
+// (images) and PrecopyLinks (memory ahead of them).
 #pragma once
 
 #include <functional>
@@ -37,6 +37,8 @@ class BulkSender {
         std::function<Result<std::string_view>()> piece;
         std::function<void(size_t bytes)> sent;  // so much of it has left
         std::function<void()> idle;              // there was none
+        // Cuts the piece to what may go now; else how long it is to wait. Null: all of it may.
+        std::function<Nanos(std::string_view& piece)> hold = {};
         std::function<void(const std::string& why)> ended;
     };
     // Connects, and says hello.

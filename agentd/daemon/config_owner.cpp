@@ -37,6 +37,13 @@ void OwnerKeys::add(Config& c, Settings& all) {
          "A guest that still runs here so long after the owner wants the machine is frozen to "
          "disk.",
          "\"2m\""},
+        {"leave_mb_per_s", number(c.leave_mb_per_s, 0, 1 << 20),
+         "So many MB a second of disk and network guests take together that are frozen to disk or "
+         "sent away while the owner uses the machine, so that he does not notice: less than half "
+         "of a gigabit link, or of a hard disk. More where a promise to him (free_memory_s, "
+         "empty_s) would be missed, or what leaves would take longer than five minutes. A guest "
+         "that runs until it is moved is not held back. 0: no limit.",
+         "20"},
         {"immovable", one_of(immovable, ends),
          "What becomes of a guest that cannot be frozen to disk: it stands still in memory until "
          "it may go on (stop), or ends after immovable_s (kill).",

@@ -226,11 +226,11 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::send_precopy: return send_precopy(*c, effect);
         case What::dump_for_move: transfers_->reach(effect.key, effect.dest); [[fallthrough]];
         case What::dump_to_keep: c->checkpoint_of(effect.other_epoch); [[fallthrough]];
-        case What::dump_to_disk: return c->dump(transfers_->bytes_per_s(effect.dest.node));
+        case What::dump_to_disk:
+            return c->dump(transfers_->bytes_per_s(effect.dest.node), effect.no_hurry);
         case What::ship:
             return transfers_->send(
-                effect.key, {effect.key.id, effect.other_epoch}, effect.dest,
-                cargo(*c, effect.other_epoch, effect.dest.node),
+                effect.key, {effect.key.id, effect.other_epoch}, effect.dest, cargo(*c, effect),
                 [this, key = effect.key](const Result<Manifest>& sent) { image_sent(key, sent); });
         case What::finish_dump: return c->finish_dump();
         case What::undo_dump: transfers_->cancel_sending(effect.key); return c->undo_dump();
@@ -288,11 +288,13 @@ void GuestHost::precopy_broken(const GuestKey& key, const std::string& why) {
     guest_ended(key, guest::DumpFailed{"send memory ahead: " + why, false});
 }
 
-Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, Epoch to, const NodeName& dest) const {
+Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, const guest::Do& effect) {
+    const Epoch to = effect.other_epoch;
     Transfers::Cargo cargo;
     TRY_ASSIGN(cargo.image, c.image());
     cargo.seal = seal(c.key(), to);
-    cargo.seal.destination = dest;
+    cargo.seal.destination = effect.dest.node;
+    if (effect.no_hurry) cargo.rate = &leave_rate_;
     cargo.needs = c.needs();
     cargo.disk_secret = c.disk_secret();
     const GuestJob* job = guest_.find(c.key());

@@ -15,6 +15,7 @@
 #include "agentd/cell/cell.hpp"
 #include "agentd/cell/disk_secrets.hpp"
 #include "agentd/core/guest.hpp"
+#include "agentd/core/leave_pace.hpp"
 #include "agentd/core/owner_bans.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/use_meter.hpp"
@@ -93,6 +94,10 @@ class GuestHost {
     std::optional<Nanos> memory_stall(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
+    // What leaves for the owner of this node may take so many bytes a second of disk and link, all
+    // of it together; 0: as many as it can. And how much that is still.
+    void pace(uint64_t bytes_per_s);
+    LeavePace::Left to_leave() const;
     // The bound of the CPUs of all guests is being set (Cell::node_bound).
     void node_bound(bool on);
     // Whether jobs can move: each when it is new, and then once a minute, a few of them at a tick.
@@ -142,7 +147,7 @@ class GuestHost {
     void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
-    Result<Transfers::Cargo> cargo(const Cell& cell, Epoch to, const NodeName& dest) const;
+    Result<Transfers::Cargo> cargo(const Cell& cell, const guest::Do& effect);
     void note_key(const NodeName& from, const GuestCommand& command);
     void forget_key(const GuestKey& key);
     ImageSeal seal(const GuestKey& of, Epoch to) const;
@@ -189,6 +194,7 @@ class GuestHost {
                                     },
                                     root_.end()};
     CpuAwake awake_{loop_};
+    RateLimit leave_rate_;
     CellSite site_;
     // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it
     // is for; of one that is to be sent, for the one that it is of. In memory alone.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// GuestHost: how large an image that comes may be, and of what its tag is made
+// GuestHost: how large an image that comes may be, how fast one leaves, and of what its tag is made
 // (checkpoint/stream_tag.hpp).
 #include <sys/statvfs.h>
 
@@ -32,6 +32,38 @@ ImageSeal seal_of(const GuestJob& job, const JobId& id, Epoch from, Epoch to) {
 }
 
 }  // namespace
+
+// -------------------------------------------------------------------------------------------------
+// how fast they leave
+
+void GuestHost::pace(uint64_t bytes_per_s) {
+    if (bytes_per_s == leave_rate_.rate()) return;
+    const bool begins = leave_rate_.rate() == 0, ends = bytes_per_s == 0;
+    leave_rate_.set(bytes_per_s, Loop::now());
+    if (begins || ends)
+        log_.info("what leaves for the owner",
+                  {{"bytes_per_s", ends ? "as many as it can" : std::to_string(bytes_per_s)}});
+}
+
+// Memory that is on its way to another node or to the disk is less by what has gone.
+LeavePace::Left GuestHost::to_leave() const {
+    std::map<GuestKey, JobSend> sends;
+    for (JobSend& s : this->sends()) sends[{s.id, s.epoch}] = std::move(s);
+    LeavePace::Left left;
+    for (const auto& [key, c] : cells_) {
+        const auto sent = sends.find(key);
+        const bool goes = sent != sends.end() && sent->second.total_bytes > 0;
+        if (!goes && !guest_.is_to_leave(key, node_)) continue;
+        const GuestJob* job = guest_.find(key);
+        const bool frozen = job && job->state == GuestState::frozen;
+        uint64_t bytes = frozen ? static_cast<uint64_t>(job->image_bytes) : c->memory_bytes();
+        if (goes) bytes = sent->second.total_bytes - sent->second.sent_bytes;
+        (frozen ? left.images : left.memory) += bytes;
+    }
+    return left;
+}
+
+// -------------------------------------------------------------------------------------------------
 
 void GuestHost::note_key(const NodeName& from, const GuestCommand& command) {
     if (from != command.id.home) return;

@@ -21,6 +21,7 @@ void GuestHost::wire_cells() {
     site_.make_capsule = [this](const CapsuleOptions& how) { return root_.capsule(how); };
     site_.reach = root_.reach();
     site_.inspectors = &inspectors_;
+    site_.leave_rate = &leave_rate_;
     site_.disk_secret = [this](const GuestKey& key) { return secrets_.find(key); };
     site_.image_refused = [this](const GuestKey& key, const std::string& why) {
         image_refused(key, why);

@@ -35,6 +35,7 @@ std::unique_ptr<BulkSender> Transfers::connect(const GuestKey& from, const Peer&
     handlers.frame = [this, from](const wire::Frame& f) { sender_frame(from, f); };
     handlers.piece = [this, from] { return next_piece(sending_.at(from)); };
     handlers.sent = [this, from](size_t bytes) { piece_left(sending_.at(from), bytes); };
+    handlers.hold = [this, from](std::string_view& p) { return hold(sending_.at(from), p); };
     // Behind an image the next word is the destination's, and the home's patience the limit.
     handlers.idle = [this, from] {
         if (const Sending& idle = sending_.at(from); idle.cargo.pages) idle.link->not_waiting();
@@ -56,6 +57,7 @@ void Transfers::send(const GuestKey& from, const GuestKey& to, const Peer& dest,
     const auto begin = [&]() -> Status {
         if (!cargo) return tl::unexpected(cargo.error());
         s.cargo = std::move(*cargo);
+        s.share = RateShare(s.cargo.rate);
         TRY_ASSIGN(ImageReader reader,
                    ImageReader::open(s.cargo.image.get(), s.cargo.needs, s.cargo.disk_secret));
         s.reader = std::make_unique<ImageReader>(std::move(reader));
@@ -100,8 +102,25 @@ Result<std::string_view> Transfers::next_piece(Sending& s) {
     return s.cargo.pages->piece();
 }
 
+bool Transfers::is_waited_for(const Sending& s) {
+    return s.image_sent && s.cargo.pages && s.cargo.pages->is_waited_for();
+}
+
+Nanos Transfers::hold(Sending& s, std::string_view& piece) {
+    if (is_waited_for(s)) return {};
+    const Nanos now = Loop::now();
+    const uint64_t room = s.share.room(piece.size(), now);
+    if (room == 0) return std::max(s.share.wait(now), Nanos{1});
+    piece = piece.substr(0, room);
+    return {};
+}
+
 void Transfers::piece_left(Sending& s, size_t bytes) {
     s.bytes_sent += bytes;
+    if (is_waited_for(s))
+        s.share.went_at_once(bytes, Loop::now());
+    else
+        s.share.went(bytes);
     if (s.image_sent)
         s.cargo.pages->sent(bytes);
     else
@@ -161,7 +180,9 @@ void Transfers::sent(const GuestKey& from) {
     const Manifest manifest = it->second.reader->manifest();
     const Sending& s = it->second;
     const uint64_t bytes = manifest.bytes() + (s.cargo.pages ? s.cargo.pages->bytes_total() : 0);
-    if (const Nanos took = Loop::now() - s.began; bytes >= rate_from_bytes && took.ns > 0)
+    // What is held back says nothing about the link.
+    if (const Nanos took = Loop::now() - s.began;
+        bytes >= rate_from_bytes && took.ns > 0 && !s.share.limited())
         rates_[s.node] = static_cast<double>(bytes) / static_cast<double>(took.ns) * 1e9;
     const auto done = std::move(it->second.done);
     sending_.erase(it);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Transfers: images between agentds, each over a connection of its own, from the source straight to
 // the destination, and behind an image the pages that are not in it, out of the frozen job
-// (checkpoint/page_source.hpp). Sent as fast as the connection takes it, in slices, so that one big
-// image holds nothing else up; written as it comes and checked against its digests before it
-// counts. A connection that stalls or breaks ends the transfer on both sides; what becomes of the
-// job is the home's word. Owned by the Agent.
+// (checkpoint/page_source.hpp). Sent as fast as the connection takes it, or no faster than a rate
+// that several share, in slices, so that one big image holds nothing else up; written as it comes
+// and checked against its digests before it counts. A connection that stalls or breaks ends the
+// transfer on both sides; what becomes of the job is the home's word. Owned by the Agent.
 #pragma once
 
 #include <functional>
@@ -18,6 +18,7 @@
 #include "agentd/wire/codec.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/stream.hpp"
+#include "kernel/base/rate_limit.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/channel.hpp"
 
@@ -58,6 +59,9 @@ class Transfers {
         std::unique_ptr<PageSource> pages;  // unless in_image
         ImageSeal seal = {};                // without a key: none
         std::string disk_secret = {};       // of an image that is encrypted
+        // No faster than that, but for pages that a copy waits for: they go at once, and count. It
+        // outlives this; null: as fast as the connection takes it.
+        RateLimit* rate = nullptr;
     };
     // `done` gets the manifest of what went out when the destination has all of it, checked; else
     // why not. Once.
@@ -97,6 +101,7 @@ class Transfers {
         std::string address;
         Nanos began;                         // to send
         uint64_t bytes = 0, bytes_sent = 0;  // of image and pages
+        RateShare share;
         Done done;
         std::unique_ptr<BulkSender> link;
     };
@@ -113,6 +118,8 @@ class Transfers {
     void sender_frame(const GuestKey& from, const wire::Frame& frame);
     void wanted(const GuestKey& from, const wire::PagesState& state);
     Result<std::string_view> next_piece(Sending& s);
+    static Nanos hold(Sending& s, std::string_view& piece);
+    static bool is_waited_for(const Sending& s);
     void piece_left(Sending& s, size_t bytes);
     void end_sending(const GuestKey& from, const std::string& why);
     void sent(const GuestKey& from);

@@ -138,6 +138,10 @@ Result<std::string> limits_text(const Answer& answer) {
         {"CPU weight", field(p, "cpu_weight") + " of all guests"},
         {"Least price", field(p, "price")},
         {"Leave", "within " + field(p, "leave_s") + " s, then to the disk"},
+        {"While you are here", p.contains("leave_mb_per_s")
+                                   ? "at " + field(p, "leave_mb_per_s") +
+                                         " MB/s of disk and network, or as a promise needs"
+                                   : "as fast as it goes"},
         {"Immovable", field(p, "immovable") + " after " + field(p, "immovable_s") + " s"},
         {"CPUs free", promised(p, "free_cpu_ms", " ms")},
         {"Memory free", promised(p, "free_memory_s", " s")},
