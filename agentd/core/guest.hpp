@@ -87,6 +87,7 @@
 #include "agentd/core/guest_io.hpp"
 #include "agentd/core/guest_state.hpp"
 #include "agentd/core/guest_tickets.hpp"
+#include "agentd/core/memory_wish.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/base/trace.hpp"
 #include "market/core/messages.hpp"
@@ -141,6 +142,14 @@ class Guest {
     // The owner's word about this job alone: it is told to leave, is frozen to disk when it has not
     // within `leave`, and what cannot be frozen is killed after `stand`. False: none of it runs.
     bool evict(const JobId& id, Trouble why, guest::Outputs& out);
+
+    // Who stands here, for the owner or since the market says so, and could leave; and who leaves.
+    std::vector<MemoryWish::Standing> standing() const;
+    // The owner wants the memory of these: they are told to leave, and are frozen to disk when they
+    // have not within `leave`. Their images may stay, and who cannot be frozen stands on. no:
+    // nobody else is to.
+    void want_memory(const std::vector<GuestKey>& of, guest::Outputs& out);
+    void want_no_memory();
 
     // The owner's word: what runs here stands in memory, for that reason; empty: it goes on.
     void set_paused(Cause why, guest::Outputs& out);
@@ -320,13 +329,16 @@ class Guest {
     void freeze_for_owner(Entry& e, Running& r, guest::Outputs& out) const;
     Nanos leave_at(const Entry& e) const;
     static bool evicted(const Entry& e) { return e.leaving.evicted != Nanos::never(); }
-    bool must_go(const Entry& e) const { return !accepting_ || evicted(e); }
+    static bool is_wanted(const Entry& e) { return e.leaving.wanted != Nanos::never(); }
+    bool must_go(const Entry& e) const { return !accepting_ || evicted(e) || is_wanted(e); }
     // since when it must go
-    Nanos off_since(const Entry& e) const { return std::min(off_since_, e.leaving.evicted); }
+    Nanos off_since(const Entry& e) const {
+        return std::min({off_since_, e.leaving.evicted, e.leaving.wanted});
+    }
     void kill_for_owner(Entry& e, guest::Outputs& out) const;
     // its image is to go to its home
     bool image_must_leave(const Entry& e) const {
-        return e.in<guest::state::Frozen>() && !e.job.kept && must_go(e);
+        return e.in<guest::state::Frozen>() && !e.job.kept && (!accepting_ || evicted(e));
     }
     std::string image_text(const Entry& e) const;
 
@@ -390,7 +402,7 @@ class Guest {
     void on(Entry& e, guest::Movable x, guest::Outputs& out);
     void on(Entry& e, guest::Lapsed, guest::Outputs& out);
     void on(Entry& e, guest::LeaseFound x, guest::Outputs& out);
-    void on(Entry& e, guest::Paused x, guest::Outputs& out) const;
+    void on(Entry& e, const guest::Paused& x, guest::Outputs& out) const;
     // nothing of it is left, and nothing is known of it any more
     static void on(Entry&, guest::Removed, guest::Outputs&) {}
 

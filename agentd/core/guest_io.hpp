@@ -173,6 +173,7 @@ enum class Input : uint8_t {
     go_on,
     paused,
     job_held,
+    want_memory,
 };
 const char* to_string(Input input);
 // persist, erase, to_home, do, keep_mark, audit

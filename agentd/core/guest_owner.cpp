@@ -150,8 +150,10 @@ void Guest::go_off_stand(Entry& e, const Running& r, Outputs& out) {
     e.leaving.stand_tries = 0;
 }
 
+// Who stands by the market's word is moved by nobody: when his memory is wanted, he need not wait.
 Nanos Guest::leave_at(const Entry& e) const {
-    return off_since(e) + doubled(policy_.leave, e.leaving.tries);
+    const bool at_once = is_wanted(e) && in_place(e) && e.job.by_order && e.leaving.tries == 0;
+    return off_since(e) + (at_once ? Nanos{} : doubled(policy_.leave, e.leaving.tries));
 }
 
 void Guest::kill_for_owner(Entry& e, Outputs& out) const {
@@ -270,7 +272,7 @@ void Guest::settle_pause(Entry& e, Outputs& out) const {
     std::get<Do>(out.back()).on = pause;
 }
 
-void Guest::on(Entry& e, Paused x, Outputs& out) const {
+void Guest::on(Entry& e, const Paused& x, Outputs& out) const {
     if (!e.in<Running>() || x.on != e.pause_asked) return;  // a newer word is on its way
     e.paused = x.on && x.why.empty() ? pause_ : Cause();
     if (e.job.state == GuestState::running || e.job.state == GuestState::dump_ready) tell(e, out);

@@ -195,6 +195,7 @@ struct Leaving {
     } troubles;
     Nanos stood_at;                  // since when it stands in place, or should; 0: not
     Nanos evicted = Nanos::never();  // since when its node's owner wants it gone, whatever it is
+    Nanos wanted = Nanos::never();   // since when he wants its memory
     int tries = 0;                   // freezes that the owner's bound has begun
     int stand_tries = 0;             // and those of what stood
 };

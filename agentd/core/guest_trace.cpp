@@ -56,6 +56,7 @@ const char* to_string(Input input) {
         case Input::go_on: return "go_on";
         case Input::paused: return "paused";
         case Input::job_held: return "job_held";
+        case Input::want_memory: return "want_memory";
     }
     MUST(false);
 }

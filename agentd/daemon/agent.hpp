@@ -191,6 +191,7 @@ class Agent final : private ToolHost, private OwnHome {
     void rank_guests();
     void rank_leaving();
     void pace_leaving();
+    void see_memory(const LoadReading& reading);
     // agent_owner_history.cpp: how it was each time
     Status load_returns();
     OwnerReturns::Guests guests_now() const;

@@ -41,6 +41,7 @@ void Agent::tick_load() {
                                         std::to_string(reading.owner_permille / 10) +
                                         "% of the machine");
     see_signs();
+    see_memory(reading);
     pace_leaving();
     (void)apply_bounds();  // what could not be yet
     see_return();

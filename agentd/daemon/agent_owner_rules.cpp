@@ -70,6 +70,7 @@ void write_limits(JsonWriter& j, const Provider& p, const Config& config) {
     if (config.disk_mb_per_s > 0) j.field("disk_mb_per_s_each", config.disk_mb_per_s);
     j.field("pids_each", config.pids_max).field("cpu_weight", config.cpu_weight);
     j.field("price", p.asked()).field("leave_s", config.policy.leave.ns / 1'000'000'000);
+    if (config.owner_free_mb > 0) j.field("owner_free_mb", config.owner_free_mb);
     if (config.leave_mb_per_s > 0) j.field("leave_mb_per_s", config.leave_mb_per_s);
     j.field("immovable", config.policy.kill ? "kill" : "stop")
         .field("immovable_s", config.policy.stand.ns / 1'000'000'000);

@@ -128,6 +128,26 @@ void Agent::pace_leaving() {
     guests_->pace(pace_.rate(Loop::now(), configured, owner, guests_->to_leave()));
 }
 
+// Who stands while he uses the machine, until he wants the memory. That something waits for memory
+// says so only while no guest runs, who may do that himself.
+void Agent::see_memory(const LoadReading& reading) {
+    const bool here = rung_ != OwnerUse::Rung::none || paused_;
+    if (!here) return guests_->step([](Guest& g, guest::Outputs&) { g.want_no_memory(); });
+    MemoryWish wish{reading.free_mb, config_.owner_free_mb};
+    if (paused_ || rung_ >= OwnerUse::Rung::stopped)
+        wish.stalls_permille = reading.memory_pressure_permille.value_or(0);
+    if (wish.missing_mb() == 0) return;
+    const std::vector<GuestKey> leave = wish.who_leaves(guests_->standing());
+    if (leave.empty()) return;
+    for (const GuestKey& key : leave)
+        log_.notice("the owner wants the memory of a guest that stands",
+                    {{"JOB", key.id.text()},
+                     {"free_mb", std::to_string(wish.free_mb)},
+                     {"wanted_mb", std::to_string(wish.wanted_mb)},
+                     {"stalls_permille", std::to_string(wish.stalls_permille)}});
+    guests_->step([&](Guest& g, guest::Outputs& out) { g.want_memory(leave, out); });
+}
+
 // At once what stops them; then what the market is to know.
 void Agent::have_rung() {
     pace_leaving();

@@ -27,6 +27,7 @@ std::span<const std::string_view> Agent::reloaded() {
         "on_market",
         "owner_away_s",
         "owner_cpu_percent",
+        "owner_free_mb",
         "owner_input",
         "owner_leave_s",
         "owner_network_mb_per_s",
@@ -80,6 +81,7 @@ Status Agent::reload(const Config& config) {
     config_.home.wake = config.home.wake;
     home_step([&](Home& h, home::Outputs&) { h.configured(config_.home); });
     config_.leave_mb_per_s = config.leave_mb_per_s;
+    config_.owner_free_mb = config.owner_free_mb;
     config_.presence = config.presence;
     config_.owner_cpu_percent = config.owner_cpu_percent;
     config_.owner_wait = config.owner_wait;

@@ -74,11 +74,14 @@ uint64_t boot_number() {
 
 // Half of what this node offers for each of its CPUs, so that such a job finds a place also on a
 // small machine.
-int64_t default_memory_mb(const Config& c) {
+int64_t machine_memory_mb() {
     struct sysinfo info {};
     ::sysinfo(&info);
-    const int64_t memory_mb =
-        c.memory_mb > 0 ? c.memory_mb : static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+    return static_cast<int64_t>(info.totalram) * info.mem_unit >> 20;
+}
+
+int64_t default_memory_mb(const Config& c) {
+    const int64_t memory_mb = c.memory_mb > 0 ? c.memory_mb : machine_memory_mb();
     const int64_t cpus = c.cpus > 0 ? c.cpus : std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
     return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
 }
@@ -118,6 +121,8 @@ Status check(Config& c) {
     c.home.address_known = !everywhere(c.address);
     c.home.boot = boot_number();
     if (c.home.memory_default_mb < 0) c.home.memory_default_mb = default_memory_mb(c);
+    constexpr int64_t part_kept_free = 20;
+    if (c.owner_free_mb < 0) c.owner_free_mb = machine_memory_mb() / part_kept_free;
     if (const auto bad = c.run_keep.find_first_not_of(
             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/-. ");
         bad != std::string::npos || c.run_keep.find("..") != std::string::npos)

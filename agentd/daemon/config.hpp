@@ -83,6 +83,9 @@ struct Config {
     bool check_precopy = false;
     // leave_s, immovable (stop or kill), immovable_s: of guests that are to leave
     OwnerPolicy policy;
+    // Of the machine's memory; guests that stand leave when less is free while he uses it. 0: not
+    // for that; default: a twentieth.
+    int64_t owner_free_mb = -1;
     // Of disk and link, for all that leaves while he uses it; 0: no limit (leave_pace.hpp).
     int64_t leave_mb_per_s = 50;
     // When the owner uses the machine, and what that does to guests.

@@ -86,6 +86,12 @@ void OwnerKeys::add(Config& c, Settings& all) {
          "How long the owner has used the machine when guests are stopped in memory, with "
          "owner_return = \"stop\" or \"leave\". Not before owner_leave_s: they only leave.",
          "\"2s\""},
+        {"owner_free_mb", number(c.owner_free_mb, 0, int64_t{1} << 40),
+         "How much of the machine's memory, in MB, is to be free while the owner uses it. When "
+         "less "
+         "is, guests that stand in memory leave, as many as that needs: to another node, or to the "
+         "disk. So they do when programs wait for memory a tenth of the time. 0: not for that.",
+         "2048", "a twentieth of what the machine has"},
         {"owner_leave_s", seconds(c.presence.leave, 0, 86'400),
          "How long the owner has used the machine when guests are to leave, with owner_return = "
          "\"leave\".",

@@ -94,6 +94,8 @@ class GuestHost {
     std::optional<Nanos> memory_stall(const GuestKey& key) const;
     // Images and memory that are on their way to other nodes.
     std::vector<JobSend> sends() const;
+    // Who stands, with the memory that he holds.
+    std::vector<MemoryWish::Standing> standing() const;
     // What leaves for the owner of this node may take so many bytes a second of disk and link, all
     // of it together; 0: as many as it can. And how much that is still.
     void pace(uint64_t bytes_per_s);

@@ -45,6 +45,14 @@ void GuestHost::pace(uint64_t bytes_per_s) {
                   {{"bytes_per_s", ends ? "as many as it can" : std::to_string(bytes_per_s)}});
 }
 
+std::vector<MemoryWish::Standing> GuestHost::standing() const {
+    std::vector<MemoryWish::Standing> all = guest_.standing();
+    for (MemoryWish::Standing& s : all)
+        if (const auto c = cells_.find(s.key); c != cells_.end())
+            s.memory_mb = static_cast<int64_t>(c->second->memory_bytes() >> 20);
+    return all;
+}
+
 // Memory that is on its way to another node or to the disk is less by what has gone.
 LeavePace::Left GuestHost::to_leave() const {
     std::map<GuestKey, JobSend> sends;

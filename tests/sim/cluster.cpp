@@ -34,7 +34,8 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       rng_(seed),
       book_(seed, bug_of(mutation)),
       hostile_(seed ^ 0x7469636b6574),
-      owners_(seed ^ 0x6f776e6572) {
+      owners_(seed ^ 0x6f776e6572),
+      wishes_(seed ^ 0x6d656d6f7279) {
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;

@@ -100,6 +100,7 @@ class Cluster {
         uint64_t checkpoints = 0, resumes = 0, deaths = 0, stands = 0;
         uint64_t released = 0, sets = 0, cut = 0, thawed = 0;  // components, with their gangs
         uint64_t returns = 0, pauses = 0, missed = 0;          // of owners
+        uint64_t memory_wanted = 0;                            // by owners, of guests that stand
         uint64_t evacuated = 0;                                // images that came home
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
@@ -244,6 +245,7 @@ class Cluster {
 
     // owner.cpp: who owns the nodes, and what a daemon's shell does for them
     void owners_come_and_go();
+    void owner_wants_memory(Node& n);
     void owner_comes(const NodeName& name, Nanos stays);
     void owner_signs(const NodeName& name);
     void owner_says(Node& n);
@@ -407,7 +409,7 @@ class Cluster {
         GuestCommand command;
     };
     std::vector<Overheard> overheard_;
-    Rng hostile_, owners_;
+    Rng hostile_, owners_, wishes_;
     std::deque<std::string> trace_;
     Counts counts_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frozen jobs of the simulated nodes: how many wake at one time, and images that leave for their
-// homes, as the owners of nodes want them gone. See cluster.hpp.
+// homes, as the owners of nodes want them gone; and guests that stand whose memory they want. See
+// cluster.hpp.
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {
@@ -70,6 +71,17 @@ bool Cluster::owners_take_all_back() {
         world_.fail(at.second.id, "has an image on " + n.name + ", whose owner is back");
     }
     return world_.failure.empty();
+}
+
+// His machine has less memory free than he wants, however much guests hold of it.
+void Cluster::owner_wants_memory(Node& n) {
+    const MemoryWish wish{wishes_.between(0, 2'000), 2'000};
+    const auto leave = wish.who_leaves(n.guest->standing());
+    if (leave.empty()) return;
+    counts_.memory_wanted += leave.size();
+    for (const GuestKey& key : leave)
+        say("the owner of ", n.name, " wants the memory of ", key.text());
+    guest_step(n, [&](Guest& g, guest::Outputs& out) { g.want_memory(leave, out); });
 }
 
 }  // namespace souk::sim

@@ -57,6 +57,7 @@ void Cluster::owner_signs(const NodeName& name) {
     if (n.up) {
         promises_.came(name, now_);
         owner_used(n);
+        if (n.up && wishes_.chance(0.1)) owner_wants_memory(n);
     }
     const Nanos next = std::min(now_ + owner_ms(20, 3'000), std::max(n.owner_until, now_));
     after(next - now_ + Nanos{1}, [this, name] { owner_signs(name); });
@@ -250,6 +251,7 @@ void Cluster::have_rung(Node& n) {
     rank_guests(n);
     guest_step(n, [&](Guest& g, guest::Outputs& out) {
         const std::string why = why_away(Rung::stopped);
+        if (n.rung == Rung::none) g.want_no_memory();
         g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
     });
     if (!n.up || n.life != life) return;

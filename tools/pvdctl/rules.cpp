@@ -138,6 +138,9 @@ Result<std::string> limits_text(const Answer& answer) {
         {"CPU weight", field(p, "cpu_weight") + " of all guests"},
         {"Least price", field(p, "price")},
         {"Leave", "within " + field(p, "leave_s") + " s, then to the disk"},
+        {"Kept free", p.contains("owner_free_mb")
+                          ? megabytes(p, "owner_free_mb") + ", else who stands leaves"
+                          : "nothing"},
         {"While you are here", p.contains("leave_mb_per_s")
                                    ? "at " + field(p, "leave_mb_per_s") +
                                          " MB/s of disk and network, or as a promise needs"

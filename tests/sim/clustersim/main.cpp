@@ -100,7 +100,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         sum.moves += c.moves, sum.freezes += c.freezes, sum.thaws += c.thaws,
             sum.failed_moves += c.failed_moves;
         sum.returns += c.returns, sum.pauses += c.pauses, sum.missed += c.missed,
-            sum.evacuated += c.evacuated;
+            sum.evacuated += c.evacuated, sum.memory_wanted += c.memory_wanted;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
@@ -116,7 +116,7 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
             .field("times_real_time", virtual_s / cpu);
         w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
         w.field("owner_returns", sum.returns).field("owner_missed", sum.missed);
-        w.field("evacuated", sum.evacuated);
+        w.field("evacuated", sum.evacuated).field("memory_wanted", sum.memory_wanted);
         w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
         std::printf("%s\n", w.take().c_str());
         return failed > 0 ? 1 : 0;
@@ -128,11 +128,13 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         "%lu faults (%lu crashes, %lu breaks); %lu moves, %lu failed, %lu freezes, %lu thaws; %lu "
         "jobs: %lu "
         "ended, %lu cancelled, %lu lost to their PID 1; owners came %lu times, %lu guests were "
-        "stopped for them, %lu returns missed a promise and said so; %lu images came home\n",
+        "stopped for them, %lu returns missed a promise and said so; %lu images came home; the "
+        "memory "
+        "of %lu that stood was wanted\n",
         n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
         n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes),
         n(sum.thaws), n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost), n(sum.returns),
-        n(sum.pauses), n(sum.missed), n(sum.evacuated));
+        n(sum.pauses), n(sum.missed), n(sum.evacuated), n(sum.memory_wanted));
     return failed > 0 ? 1 : 0;
 }
 
