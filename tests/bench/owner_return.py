@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""owner_return.py [--returns N] [--sizes 64,1024,4096] [--json]: what an owner waits for when he
-comes back to a machine with a guest of so many MB on it.
+"""owner_return.py [--returns N] [--sizes 64,1024,4096] [--rate MB] [--busy] [--json]: what an owner
+waits for when he comes back to a machine with a guest of so many MB on it, who leaves at so many
+MB/s at most (leave_mb_per_s; 0: as fast as it goes).
 
 A market of two nodes on this host; the guest writes to all its memory all along. Each return is a
 program of the owner that computes for 2 ms every 10 ms, and measures how late it is woken and how
-long the 2 ms take. Times are from its start: `detected` (the first answer of pvdctl status that
-says so: a look each few ms), then as agentd measures them itself (pvdctl history): `lowered`,
-`frozen` (no guest runs), `gone` (no guest holds memory), `empty` (no image is there either).
+long the 2 ms take. Times are from its start: `detected` and `frozen` (the first answers of pvdctl
+status that say that he is here, and that no guest runs: a look each few ms), then as agentd
+measures them itself (pvdctl history): `lowered`, `gone` (no guest holds memory), `empty` (no image
+is there either). --busy: he is known by his program's name, for a machine where others compute,
+too.
 
 Both nodes are this one machine, so a guest that has left still runs beside the owner, and is use of
 his to the other node: it sleeps between returns, as long as a file is not there. What he feels of
@@ -30,15 +33,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
 CONFIGURATION = '''
 owner_return = "{rung}"
-owner_cpu_percent = 10
-owner_wait_ms = 5
+{sign}
 owner_stop_s = 0
 owner_leave_s = 0
 owner_away_s = 2
+leave_mb_per_s = {rate}
 '''
 STEPS = ('detected', 'lowered', 'frozen', 'gone', 'empty')
-KEYS = {'lowered': 'free_cpu_ms', 'frozen': 'stopped_ms', 'gone': 'free_memory_ms',
-        'empty': 'empty_ms'}
+KEYS = {'lowered': 'free_cpu_ms', 'gone': 'free_memory_ms', 'empty': 'empty_ms'}
+NAME = 'souk-owner'
+SIGNS = {False: 'owner_cpu_percent = 10\nowner_wait_ms = 5',
+         True: f'owner_cpu_percent = 100\nowner_wait_ms = 10000\nowner_programs = "{NAME}"'}
 GUEST = '''
 import os, sys, time
 held = bytearray(int(sys.argv[1]) << 20)
@@ -63,6 +68,7 @@ while not end and len(late) < 100_000:
 print(*late)
 '''
 GOAL = 1.05
+BUSY = False  # --busy
 
 
 def quantile(values, part):
@@ -74,26 +80,31 @@ class Owner:
     """The interactive program; its delays in ms when it has ended."""
 
     def __init__(self):
+        self.directory = tempfile.TemporaryDirectory()
+        program = os.path.join(self.directory.name, NAME)
+        os.symlink(os.path.realpath(sys.executable), program)
         self.began = time.monotonic()
-        self.process = subprocess.Popen([sys.executable, '-c', OWNER], stdout=subprocess.PIPE,
-                                        text=True)
+        self.process = subprocess.Popen([program, '-c', OWNER], stdout=subprocess.PIPE, text=True)
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        return [float(word) for word in self.process.communicate(timeout=60)[0].split()]
+        said = self.process.communicate(timeout=60)[0]
+        self.directory.cleanup()
+        return [float(word) for word in said.split()]
 
 
 def pvdctl(market, node, *words):
     return json.loads(market.tool('pvdctl', '--json', '--node', node, *words))
 
 
-def configure(market, node, rung=None):
+def configure(market, node, rung=None, rate=0):
     """What an owner's use brings; none: nothing, so a guest may come at any time."""
     path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
     with open(path) as f:
         text = f.read().split('\nowner_return')[0]
     with open(path, 'w') as f:
-        f.write(text + (CONFIGURATION.format(rung=rung) if rung else ''))
+        keys = {'rung': rung, 'rate': rate, 'sign': SIGNS[BUSY]}
+        f.write(text + (CONFIGURATION.format(**keys) if rung else ''))
     status = json.loads(market.tool('souk', 'status', '--json'))
     os.kill(next(n['pid'] for n in status['nodes'] if n['name'] == node), signal.SIGHUP)
     market.wait(lambda: ('presence' in pvdctl(market, node, 'status')) is bool(rung), 10,
@@ -141,18 +152,22 @@ def beside_lowered(market, job, work, node, seconds):
     return quantile(late, 0.99)
 
 
-def one_return(market, job, work, node, limit):
+def one_return(market, job, work, node, limit, rate):
     """Until the machine is empty: {step: ms}, and the owner's delays."""
     configure(market, node)
     goes_to(market, job, node)
     work.begins()
-    configure(market, node, 'leave')
-    market.wait(lambda: not presence(market, node)['here'], 60, f'{node} is in use')
+    configure(market, node, 'leave', rate)
+    market.wait(lambda: not presence(market, node)['here'], 300, f'{node} is in use')
     before = [r['number'] for r in pvdctl(market, node, 'history', '1')['returns']]
     owner = Owner()
     try:
         market.wait(lambda: presence(market, node)['here'], 20, 'the owner is not noticed')
         times = {'detected': (time.monotonic() - owner.began) * 1e3}
+        market.wait(lambda: all(guest['state'] != 'running'
+                                for guest in pvdctl(market, node, 'status')['here']), limit,
+                    'a guest runs on')
+        times['frozen'] = (time.monotonic() - owner.began) * 1e3
 
         def newest():
             returns = pvdctl(market, node, 'history', '1')['returns']
@@ -165,7 +180,7 @@ def one_return(market, job, work, node, limit):
     return times, late
 
 
-def measure(market, size, work, returns, limit):
+def measure(market, size, work, returns, limit, rate):
     node = market.nodes[1]
     submitted = json.loads(market.tool(
         'srun', '--node', market.nodes[0], '--detach', '--json', '-p', '100', '-m',
@@ -176,14 +191,15 @@ def measure(market, size, work, returns, limit):
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
         lowered = beside_lowered(market, job, work, node, 10)
         for _ in range(returns):
-            times, delays = one_return(market, job, work, node, limit)
+            times, delays = one_return(market, job, work, node, limit, rate)
             for step, ms in times.items():
                 if ms is not None:
                     steps[step].append(ms)
             late += delays
     finally:
         market.tool('marketctl', 'cancel', job, check=False)
-    return {'mb': size, 'p99_ms': quantile(late, 0.99), 'lowered_p99_ms': lowered,
+    return {'mb': size, 'leave_mb_per_s': rate, 'p99_ms': quantile(late, 0.99),
+            'lowered_p99_ms': lowered,
             'steps': {step: {'median_ms': quantile(ms, 0.5), 'worst_ms': max(ms, default=None),
                              'n': len(ms)} for step, ms in steps.items()}}
 
@@ -214,15 +230,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--returns', type=int, default=20)
     parser.add_argument('--sizes', default='64,1024,4096', help='MB of the guest')
+    parser.add_argument('--rate', type=int, default=0, help='leave_mb_per_s')
     parser.add_argument('--limit', type=float, default=300, help='seconds for one return')
+    parser.add_argument('--busy', action='store_true', help='others compute here, too')
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args()
+    global BUSY
+    BUSY = args.busy
     market = souk.Market(BIN, nodes=2)
     try:
         # Of each node, which the guest sees wherever it is.
         with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
             base = alone(10)
-            rows = [measure(market, int(size), Work(directory), args.returns, args.limit)
+            rows = [measure(market, int(size), Work(directory), args.returns, args.limit,
+                            args.rate)
                     for size in args.sizes.split(',')]
     finally:
         market.close()
