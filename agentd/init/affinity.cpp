@@ -44,9 +44,7 @@ const char* affinity_save(int image_dir) {
             Record r = {tid, {}};
             if (sched_getaffinity(tid, sizeof r.cpus, &r.cpus) != 0 || CPU_EQUAL(&r.cpus, &own))
                 return true;
-            if (out < 0)
-                out = openat(image_dir, SOUK_AFFINITY_NAME,
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+            if (out < 0) out = create_at(image_dir, SOUK_AFFINITY_NAME, O_TRUNC);
             return out >= 0 && write_all(out, &r, sizeof r);
         });
     });

@@ -104,6 +104,9 @@ extern Init g;
 
 // util.cpp
 void say(const char* what, int code);  // one line into DIR/init.log
+// To be written, in a directory of agentd's, who need not be root: no link there is followed. -1:
+// errno says why not.
+int create_at(int dir, const char* name, int more);
 bool write_all(int fd, const void* data, size_t n);
 bool read_all(int fd, void* data, size_t n);
 long read_number(const char* path);              // -errno

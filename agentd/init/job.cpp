@@ -203,8 +203,7 @@ pid_t fork_into(int cgroup) {
 }
 
 void write_exit_record() {
-    const int fd =
-        openat(g.dir, SOUK_EXIT_NAME ".tmp", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = create_at(g.dir, SOUK_EXIT_NAME ".tmp", O_TRUNC);
     bool good = fd >= 0 && write_all(fd, &g.exit, sizeof g.exit) && (!g.durable || fsync(fd) == 0);
     if (fd >= 0) close(fd);
     good = good && renameat(g.dir, SOUK_EXIT_NAME ".tmp", g.dir, SOUK_EXIT_NAME) == 0 &&

@@ -76,8 +76,7 @@ const char* network_save(int image_dir) {
     size_t i = 0;
     for (const char* path : settings)
         if (!read_value(path, values[i++])) values[i - 1][0] = 0;  // a kernel without it
-    const int fd =
-        openat(image_dir, SOUK_NETWORK_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = create_at(image_dir, SOUK_NETWORK_NAME, O_TRUNC);
     const bool good = fd >= 0 && write_all(fd, values, sizeof values);
     const int code = errno;
     if (fd >= 0) close(fd);

@@ -42,7 +42,7 @@ void on_lease_timer() {
     const size_t n = strlen(g.freezer_word);
     if (pread(g.freezer, now, sizeof now - 1, 0) > 0 && strncmp(now, g.freezer_word, n) == 0)
         return;
-    const int mark = openat(g.dir, SOUK_LAPSED_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const int mark = create_at(g.dir, SOUK_LAPSED_NAME, 0);
     if (mark >= 0) close(mark);
     if (pwrite(g.freezer, g.freezer_word, n, 0) != static_cast<ssize_t>(n))
         return say("cannot stop the job at the end of its lease", errno);

@@ -68,8 +68,7 @@ const char* write_residue(int image_dir, const Queue& unread, const Queue& typed
     }
     r.typed_len = static_cast<uint32_t>(typed.len);
     r.typed_canonical = canonical;
-    const int fd =
-        openat(image_dir, SOUK_RESIDUE_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int fd = create_at(image_dir, SOUK_RESIDUE_NAME, O_TRUNC);
     if (fd < 0) return "create the residue";
     const bool good = write_all(fd, &r, sizeof r) && write_queue(fd, unread) &&
                       write_queue(fd, g.in.wait) && write_queue(fd, g.out[0].kept) &&
@@ -160,7 +159,7 @@ void load(int image_dir) {
     errno = EBUSY;
     if (g.state != SOUK_PREPARED_STATE) return answer(SOUK_LOADED, "the capsule is not prepared");
     souk_residue r;
-    const int fd = openat(image_dir, SOUK_RESIDUE_NAME, O_RDONLY | O_CLOEXEC);
+    const int fd = openat(image_dir, SOUK_RESIDUE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     const char* failed = fd < 0 ? "open the residue" : read_residue(fd, &r);
     const int code = errno;
     if (fd >= 0) close(fd);
@@ -172,7 +171,7 @@ void load(int image_dir) {
         say("chown the terminal", errno);
     for (const int end : g.job_end)
         if (end >= 0 && fchown(end, g.uid, g.gid) != 0) say("chown a pipe", errno);
-    g.affinity = openat(image_dir, SOUK_AFFINITY_NAME, O_RDONLY | O_CLOEXEC);
+    g.affinity = openat(image_dir, SOUK_AFFINITY_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     g.state = SOUK_LOADED_STATE;
     answer(SOUK_LOADED, nullptr, &r, sizeof r);
 }

@@ -298,9 +298,11 @@ void set_up_socket() {
     strcpy(address.sun_path, SOUK_CTL_NAME);
     if (g.listen < 0 || fchdir(g.dir) != 0) give_up("open the control socket");
     unlink(SOUK_CTL_NAME);
+    const mode_t mask = umask(0177);  // by no name: that may be another file by now
     if (bind(g.listen, reinterpret_cast<struct sockaddr*>(&address), sizeof address) != 0 ||
-        chmod(SOUK_CTL_NAME, 0600) != 0 || listen(g.listen, 4) != 0)
+        listen(g.listen, 4) != 0)
         give_up("open the control socket");
+    umask(mask);
     if (chdir("/") != 0) give_up("go to /");
 }
 }  // namespace

@@ -169,7 +169,7 @@ bool load_dir(int in, int dir, int depth) {
 bool save_tree(int image_dir, const char* path, const char* name, bool always) {
     const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0) return false;
-    const int out = openat(image_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int out = create_at(image_dir, name, O_TRUNC);
     if (out < 0) {
         close(dir);
         return false;
@@ -201,10 +201,10 @@ const char* shm_save(int image_dir) {
 }
 
 const char* shm_load(int image_dir) {
-    const int shm = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC);
+    const int shm = openat(image_dir, SOUK_SHM_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (shm < 0 && errno != ENOENT) return "open the copy of /dev/shm";
     if (shm >= 0 && !load_tree(shm, "/dev/shm")) return "fill /dev/shm";
-    const int tmp = openat(image_dir, SOUK_TMP_NAME, O_RDONLY | O_CLOEXEC);
+    const int tmp = openat(image_dir, SOUK_TMP_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (tmp < 0) return errno == ENOENT ? nullptr : "open the copy of /tmp";
     if (!g.private_tmp)
         if (const char* failed = mount_tmp()) return close(tmp), failed;

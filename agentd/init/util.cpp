@@ -60,10 +60,14 @@ const char* queue_at(const Queue* q, uint64_t from, size_t* n) {
 }
 
 void say(const char* what, int code) {
-    const int fd = openat(g.dir, SOUK_LOG_NAME, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    const int fd = create_at(g.dir, SOUK_LOG_NAME, O_APPEND);
     if (fd < 0) return;
     dprintf(fd, "%s%s%s\n", what, code ? ": " : "", code ? strerror(code) : "");
     close(fd);
+}
+
+int create_at(int dir, const char* name, int more) {
+    return openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | more, 0600);
 }
 
 bool write_all(int fd, const void* data, size_t n) {
