@@ -18,15 +18,11 @@
 namespace souk {
 namespace {
 // inside CRIU
-constexpr int socket_fd = criu_fds::socket, ended_fd = criu_fds::ended,
-              images_fd = criu_fds::images, first_end_fd = criu_fds::first_end;
+constexpr int images_fd = criu_fds::images, first_end_fd = criu_fds::first_end;
 constexpr size_t record_max = 64 * 1024;
-constexpr const char* facts_name = "criu.kdat";
 // Even a lazy dump that was refused would serve its pages before it lets the job go on, to whoever
 // connects over TCP (CRIU criu/cr-dump.c, cr_dump_finish); told to serve a socket whose other end
-// is closed, it is done at once. Only a file can tell it so.
-// What CRIU is told by a file alone, in the /run of the capsule.
-constexpr const char *lazy_config_name = "souk-lazy.conf", *served_config_name = "souk-served.conf";
+// is closed, it is done at once. Only a file can tell it so (criu_lazy_config).
 
 template <class T>
 void set(protobuf_c_boolean& has, T& field, T value) {
@@ -79,11 +75,8 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
         ::close(pair[1]);
     }
     TRY_ASSIGN(s.images_, duplicate(how.images));
-    TRY_ASSIGN(s.run_, how.capsule->directory(CapsuleDirectory::run));
-    if (!tool.kernel_facts.empty() && ::faccessat(s.run_.get(), facts_name, F_OK, 0) != 0) {
-        if (!create_file(s.run_.get(), facts_name, tool.kernel_facts, O_EXCL))
-            ::unlinkat(s.run_.get(), facts_name, 0);  // no cache then
-    }
+    TRY_ASSIGN(Fd init, duplicate(how.capsule->pidfd().get()));
+    s.init_ = Pidfd(std::move(init), how.capsule->pidfd().pid());
     CriuLaunch launch;
     launch.capsule = how.capsule->pidfd().get();
     launch.socket = theirs.get();
@@ -93,6 +86,7 @@ Result<CriuSession> CriuSession::start(CriuTool& tool, const CriuStart& how) {
     launch.cgroup_v1 = how.cgroup_v1;
     launch.job_ends = how.job_ends;
     launch.user = how.user;
+    if (!tool.launch) TRY(lay_out_run(s.init_, restores, tool.kernel_facts));
     TRY_ASSIGN(s.pidfd_, tool.launch ? tool.launch(launch)
                                      : launch_criu(tool.command, tool.preload.get(), launch));
     // CRIU's own end is watched too: if it is killed, what it was about to restore may hold its
@@ -121,6 +115,12 @@ Status CriuSession::ask(int type, bool keep_open) {
     return send_request(socket_.get(), request);
 }
 
+Status CriuSession::learn() {
+    if (tool_->learn) return tool_->learn(init_);
+    TRY_ASSIGN(tool_->kernel_facts, read_criu_facts(init_));
+    return {};
+}
+
 Status CriuSession::dump(const DumpOptions& options) {
     MUST(phase_ == CriuPhase::ready);
     log_name_ = "dump.log";
@@ -129,10 +129,8 @@ Status CriuSession::dump(const DumpOptions& options) {
     CriuOpts o = CRIU_OPTS__INIT;
     common_options(o, *tool_, images.data(), log_name_.data(), options.tcp);
     set<int32_t>(o.has_pid, o.pid, options.root);
-    std::string config = std::string("/run/") + lazy_config_name;
+    std::string config = criu_lazy_config;
     if (options.lazy) {
-        const std::string text = "ps-socket " + std::to_string(ended_fd) + "\n";
-        TRY(create_file(run_.get(), lazy_config_name, text));
         set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
         o.config_file = config.data();
     }
@@ -168,11 +166,8 @@ Status CriuSession::restore(const RestoreOptions& options) {
     CriuOpts o = CRIU_OPTS__INIT;
     common_options(o, *tool_, images.data(), log_name_.data(), options.tcp);
     if (options.lazy) set<protobuf_c_boolean>(o.has_lazy_pages, o.lazy_pages, 1);
-    std::string config = std::string("/run/") + served_config_name;
-    if (options.files_are_served) {
-        TRY(create_file(run_.get(), served_config_name, "file-validation filesize\n"));
-        o.config_file = config.data();
-    }
+    std::string config = criu_served_config;
+    if (options.files_are_served) o.config_file = config.data();
     o.n_inherit_fd = pointers.size();
     o.inherit_fd = pointers.data();
     CriuReq request = CRIU_REQ__INIT;
@@ -238,7 +233,7 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
         if (r->version->has_sublevel) version_ += "." + std::to_string(r->version->sublevel);
         // Any question about features makes CRIU probe the kernel and write down what it finds:
         // asked once in a daemon's life.
-        if (!tool_->kernel_facts.empty()) {
+        if (tool_->knows_kernel) {
             phase_ = CriuPhase::ready;
             events.push_back({CriuEventKind::ready, version_, 0});
         } else if (const Status s = ask(CRIU_REQ_TYPE__FEATURE_CHECK, true); !s) {
@@ -246,9 +241,7 @@ void CriuSession::on_record(const char* data, size_t n, std::vector<CriuEvent>& 
         }
     } else if (r->type == CRIU_REQ_TYPE__FEATURE_CHECK && phase_ == CriuPhase::starting) {
         phase_ = CriuPhase::ready;
-        if (tool_->kernel_facts.empty())
-            if (auto facts = read_file(run_.get(), facts_name))
-                tool_->kernel_facts = std::move(*facts);
+        if (!tool_->knows_kernel) tool_->knows_kernel = learn().has_value();
         events.push_back({CriuEventKind::ready, version_, 0});
     } else {
         on_final(success, first_error, r->restore ? r->restore->pid : 0, events);
@@ -301,6 +294,7 @@ void CriuSession::on_final(bool success, const std::string& first_error, pid_t r
 // By what CRIU itself said, which goes along.
 Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_error) const {
     std::string lines;
+    if (tool_->give) (void)tool_->give(images_.get());
     if (const auto log = read_file(images_.get(), log_name_)) lines = criu_error_lines(*log);
     if (lines.empty()) lines = criu_error_lines(first_error.empty() ? "" : "Error " + first_error);
     CauseCode code = otherwise;

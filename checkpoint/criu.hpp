@@ -39,15 +39,20 @@ namespace souk {
 // How CRIU is called on this machine.
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
-    // what CRIU learnt about this kernel (its criu.kdat), kept by the first session
-    std::string kernel_facts;
+    // the first session has kept what CRIU learnt about this kernel (its criu.kdat)
+    bool knows_kernel = false;
+    std::string kernel_facts{};  // here, unless others launch it
     Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others; nobody can write to
                    // it
     // of a file that a job has deleted and still open, which goes along in the image
     uint32_t deleted_bytes_max = 64U << 20;
-    // Who starts it; nobody: this process does.
+    // Who starts it, and keeps what it has learnt in that capsule; nobody: this process does.
     std::function<Result<Pidfd>(const CriuLaunch&)> launch{};
+    std::function<Status(const Pidfd& init)> learn{};
     OpenProcessFiles open = open_process_files;
+    // Who kills it, and who gives what it has made in that directory to this process.
+    EndProgram end = kill_program;
+    GiveOver give = {};
 };
 // CRIU in the private prefix, else the system's ("/": that at once). Error: there is none.
 Result<CriuTool> find_criu(const std::string& prefix = criu_root());
@@ -121,7 +126,7 @@ enum class CriuPhase : uint8_t {
 class CriuSession {
   public:
     CriuSession() = default;
-    // `tool` gets kernel_facts from the first session and gives them to the next.
+    // `tool` keeps what the first session learns of the kernel for the next.
     static Result<CriuSession> start(CriuTool& tool, const CriuStart& how);
 
     int fd() const { return epoll_.get(); }
@@ -129,6 +134,10 @@ class CriuSession {
     CriuPhase phase() const { return phase_; }
     // CRIU itself, a child of this process: to be reaped after the last event.
     const Pidfd& pidfd() const { return pidfd_; }
+
+    void kill() const {
+        if (tool_ != nullptr) tool_->end(pidfd_);
+    }
 
     // In phase ready.
     Status dump(const DumpOptions& options);
@@ -146,11 +155,12 @@ class CriuSession {
                   std::vector<CriuEvent>& events);
     Status ask(int request_type, bool keep_open);
     Status answer_notify(bool ok);
+    Status learn();
     Trouble why_failed(CauseCode otherwise, const std::string& first_error) const;
 
     CriuTool* tool_ = nullptr;
-    Fd epoll_, socket_, images_, run_;
-    Pidfd pidfd_;
+    Fd epoll_, socket_, images_;
+    Pidfd pidfd_, init_;
     CriuPhase phase_ = CriuPhase::over;
     bool refusing_ = false;
     std::string version_, log_name_;

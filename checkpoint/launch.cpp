@@ -11,9 +11,13 @@
 #include <cerrno>
 
 #include "kernel/base/check.hpp"
+#include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
 namespace {
+
+constexpr const char* facts_name = "criu.kdat";
+constexpr size_t facts_bytes_max = 64 << 10;
 
 // In the new process, already in the capsule's pid namespace and in the cgroups: the other
 // namespaces, fds, exec. System calls only. CRIU must hold nothing but its own end of the socket,
@@ -90,6 +94,27 @@ Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
 }
 
 }  // namespace
+
+// A job of root's may have laid something else there.
+Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts) {
+    constexpr int anew = O_EXCL | O_NOFOLLOW;
+    TRY_ASSIGN(const Fd run, open_capsule_directory(init, CapsuleDirectory::run));
+    // Without facts it looks at the kernel itself.
+    if (!facts.empty() && ::faccessat(run.get(), facts_name, F_OK, 0) != 0 &&
+        !create_file(run.get(), facts_name, facts, anew))
+        ::unlinkat(run.get(), facts_name, 0);
+    const char* const path = restores ? criu_served_config : criu_lazy_config;
+    const char* const name = path + sizeof "/run";
+    const std::string text = restores ? "file-validation filesize\n"
+                                      : "ps-socket " + std::to_string(criu_fds::ended) + "\n";
+    ::unlinkat(run.get(), name, 0);
+    return create_file(run.get(), name, text, anew);
+}
+
+Result<std::string> read_criu_facts(const Pidfd& init) {
+    TRY_ASSIGN(const Fd run, open_capsule_directory(init, CapsuleDirectory::run));
+    return read_file(run.get(), facts_name, facts_bytes_max);
+}
 
 Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
                           const CriuLaunch& how) {

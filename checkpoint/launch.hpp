@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk {
@@ -25,6 +26,16 @@ inline constexpr size_t criu_ends_max = 8;
 struct criu_fds {
     static constexpr int socket = 3, preload = 198, ended = 199, images = 200, first_end = 201;
 };
+
+// For a dump, in its capsule: how a lazy one ends (ended).
+inline constexpr const char* criu_lazy_config = "/run/souk-lazy.conf";
+// For a restore: of a job whose files are its home's (RestoreOptions::files_are_served).
+inline constexpr const char* criu_served_config = "/run/souk-served.conf";
+// What CRIU finds in its capsule's /run: one of these files, and what another one has learnt about this
+// kernel (`facts`; empty: nothing). Before it is launched.
+Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts);
+// What one has learnt there.
+Result<std::string> read_criu_facts(const Pidfd& init);
 
 struct CriuLaunch {
     int capsule = -1;  // a pidfd of souk-init

@@ -33,11 +33,12 @@ Result<CriuTool> find_criu(const std::string& prefix) {
         for (const auto& file : std::filesystem::directory_iterator(dir.path(), error))
             if (prefix != "/" && file.path().filename().string().starts_with("ld-linux") &&
                 ::access(own.c_str(), X_OK) == 0)
-                return CriuTool{{file.path().string(), "--library-path", dir.path().string(), own},
-                                {},
-                                std::move(preload)};
+                return CriuTool{
+                    .command = {file.path().string(), "--library-path", dir.path().string(), own},
+                    .preload = std::move(preload)};
     for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
-        if (::access(path, X_OK) == 0) return CriuTool{{path}, {}, std::move(preload)};
+        if (::access(path, X_OK) == 0)
+            return CriuTool{.command = {path}, .preload = std::move(preload)};
     return fail("no CRIU in " + prefix + " or the system: run 'make deps', or install souk-criu");
 }
 

@@ -38,6 +38,9 @@ using OpenProcessFiles = std::function<std::vector<Fd>(const std::vector<pid_t>&
 Result<std::vector<SeenProcess>> look_inside(const Pidfd& init, const std::vector<pid_t>& pids,
                                              const LookFor& what);
 
+// What root has made in that directory is the daemon's that has it open, so that it can read it.
+using GiveOver = std::function<Status(int dir)>;
+
 struct Reach {
     OpenProcessFiles open = open_process_files;
     std::function<Result<Fd>(const Pidfd&, int number)> take = take_descriptor;
@@ -51,6 +54,9 @@ struct Reach {
     // open; whether what a restore has made is the user's, and ends if not (restored.hpp); whether
     // it waits for its CRIU still.
     OpenInside inside = open_capsule_directory;
+    ConnectToInit connect = connect_to_init;
+    EndProgram end = kill_program;  // also who has joined it
+    GiveOver give = [](int) { return Status{}; };
     std::function<Result<std::vector<SeenProcess>>(const Pidfd&, const std::vector<pid_t>&,
                                                    const LookFor&)>
         look = look_inside;

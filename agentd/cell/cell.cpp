@@ -223,7 +223,7 @@ void Cell::create_capsule() {
             options.check_access = job_.spec.launch.uid == 0;
         }
         TRY_ASSIGN(Capsule capsule, site_.make_capsule(options));
-        capsule.opened_by(site_.reach.inside);
+        capsule.reached_by(site_.reach.inside, site_.reach.end);
         capsule_ = std::move(capsule);
         begin_files();
         TRY(network_.make(*capsule_, job_.from_image));
@@ -237,7 +237,7 @@ void Cell::create_capsule() {
         return create_file(dir_fd_.get(), capsule_file, text + "\n");
     };
     if (auto made = make(); !made) {
-        if (capsule_) (void)capsule_->kill();
+        if (capsule_) capsule_->kill();
         return tell(guest::CapsuleFailed{made.error()});
     }
     connect(capsule_->take_connection());
@@ -263,7 +263,7 @@ void Cell::lost_client(const std::string& why) {
     if (const auto over = capsule_->pidfd().exited_within(Nanos{}); over && *over) return;
     if (why == "closed" && life_ != Life::lives) return;
     log_.limited("cell", "connection to a capsule lost", Error{0, why});
-    auto again = Capsule::connect(dir_fd_.get());
+    auto again = site_.reach.connect(capsule_->pidfd(), dir_fd_.get());
     if (again) connect(std::move(*again));
     // What was asked over the old connection gets no answer.
     const bool coming = plan_ == Plan::coming && !criu_;

@@ -42,7 +42,7 @@ void Cell::drop_image() {
 }
 
 Status Cell::can_be_dumped() const {
-    if (!site_.restriction.empty() && job_.spec.launch.uid != ::geteuid())
+    if (!site_.restriction.empty() && job_.spec.launch.uid != 0)
         return fail_because(CauseCode::lacks_sys_resource);
     const bool node_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::node;
     return check_movable(*capsule_, root_.inside(), job_.spec.tcp, movable_files_max,
@@ -213,7 +213,7 @@ void Cell::criu_event(const CriuEvent& e) {
             // What CRIU dumped is dead; PID 1 and the helpers go with the capsule.
             if (life_ == Life::gone) return;
             if (life_ == Life::lives) life_ = Life::ending;
-            (void)capsule_->kill();
+            capsule_->kill();
             return;
         case CriuEventKind::restore_held:
             root_.is(e.root);

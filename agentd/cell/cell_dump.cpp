@@ -153,6 +153,7 @@ void Cell::begin_dump(size_t unaccepted) {
 
 void Cell::held_after_dump() {
     if (auto stopped = lease_.stop_for_dump(); !stopped) return fail_dump(stopped.error());
+    if (auto given = site_.reach.give(image_.fd()); !given) return fail_dump(given.error());
     // Nobody but root can write to the memory of root's.
     if (!job_group_ || job_.spec.launch.uid == 0) return dump_is_read(ImageFacts{});
     inspection_.read(image_.fd(), [this](const Result<ImageFacts>& facts) { dump_is_read(facts); });
@@ -275,6 +276,8 @@ void Cell::drained(const CapsuleClient::Event& e) {
     if (plan_ != Plan::draining) return;
     plan_ = Plan::dumping;
     if (e.value != 0) return fail_dump(e.trouble());
+    // What souk-init has written beside it.
+    if (auto given = site_.reach.give(image_.fd()); !given) return fail_dump(given.error());
     steps_.flush();  // what is frozen to disk syncs nothing: its end does
 }
 

@@ -23,7 +23,7 @@ void Cell::kill_capsule() {
     // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
     // it dumped speak again.
     if (lives) criu_.kill();
-    if (lives) (void)capsule_->kill();  // the pidfd tells when every process is gone
+    if (lives) capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
     if (lives && lease_.stopped() && job_group_->entry().v2 < 0) (void)job_group_->thaw();
     close_criu();
@@ -62,7 +62,7 @@ void Cell::remove() {
     life_ = Life::removing;
     // it ends at once; its exit comes back here
     if (stdio_.exit() && link_.tell(&CapsuleClient::quit)) return;
-    (void)capsule_->kill();
+    capsule_->kill();
     end_files();
 }
 
@@ -133,10 +133,10 @@ void Cell::find_capsule() {
     // Of an older daemon's capsule there is no word of it.
     served_ = files[0] != 0 ? std::string_view(files) == "served"
                             : job_.spec.files == FilesMode::home && key_.id.home != site_.node;
-    auto capsule = Capsule::reconnect(dir_fd_.get(), id);
+    auto capsule = Capsule::reconnect(dir_fd_.get(), id, site_.reach.connect);
     if (!capsule) return;
     capsule_ = std::move(*capsule);
-    capsule_->opened_by(site_.reach.inside);
+    capsule_->reached_by(site_.reach.inside, site_.reach.end);
     if (!site_.groups) return;
     cgroup_name_ = group[0] != 0 ? group : site_.groups->parent() + "/" + key_.text();
     auto groups = site_.groups->find(cgroup_name_, cgroup_use(), used);

@@ -67,7 +67,7 @@ struct CellSite {
     bool (*is_network)(std::string_view) = is_network_filesystem;
     bool pages_possible = false;    // memory may be sent past the image
     bool precopy_possible = false;  // the kernel tells which pages are written to
-    // why CRIU cannot dump jobs of other users than this daemon's; empty: it can
+    // why CRIU cannot dump jobs of other users than root; empty: it can
     std::string restriction;
     NodeName node;  // this one
     // memory that was sent ahead is compared with the frozen job's before it is used

@@ -2,7 +2,6 @@
 #include "agentd/cell/criu_beside.hpp"
 
 #include <poll.h>
-#include <signal.h>
 
 namespace souk {
 namespace {
@@ -31,7 +30,7 @@ void CriuBeside::within(Nanos limit, std::function<void()> late) {
 }
 
 void CriuBeside::kill() {
-    if (session_) (void)session_.pidfd().signal(SIGKILL);
+    if (session_) session_.kill();
 }
 
 void CriuBeside::forget() {
@@ -56,7 +55,7 @@ void CriuBeside::let_go() {
     }
     // The job is its child until it ends: nobody else would hear of the job's end.
     last_limit_ = loop_.after(put_away_limit, [this] {
-        (void)last_.pidfd().signal(SIGKILL);  // of no effect if it has ended
+        last_.kill();  // of no effect if it has ended
         last_watch_.close();
         last_ = CriuSession();
     });

@@ -67,7 +67,7 @@ void LeaseWatch::mark(bool lapsed) {
     if (!lapsed) {
         (void)::unlinkat(directory_.get(), SOUK_LAPSED_NAME, 0);
     } else if (auto mark = open_at(directory_.get(), SOUK_LAPSED_NAME, O_WRONLY | O_CREAT, 0600);
-               !mark) {
+               !mark && ::faccessat(directory_.get(), SOUK_LAPSED_NAME, F_OK, 0) != 0) {
         log_.warning("cannot mark a job as stopped", mark.error());
     }
 }

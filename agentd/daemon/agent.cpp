@@ -11,10 +11,11 @@
 
 namespace souk {
 
-Agent::Agent(Loop& loop, Log& log, Config config, root::Helper& root)
+Agent::Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root)
     : loop_(loop),
       log_(log),
       config_(std::move(config)),
+      as_root_(std::move(as_root)),
       root_(root),
       home_(config_.node, config_.home),
       owner_use_(config_.presence),

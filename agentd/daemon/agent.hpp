@@ -51,7 +51,7 @@ namespace souk {
 class Agent final : private ToolHost, private OwnHome {
   public:
     // `root` outlives it.
-    Agent(Loop& loop, Log& log, Config config, root::Helper& root);
+    Agent(Loop& loop, Log& log, Config config, AsRoot as_root, root::Helper& root);
     ~Agent() override;
     // Opens state and sockets, finds again what runs here, connects. `on_ready` is called once the
     // market has answered or was found away: from then on the daemon does all it can.
@@ -242,6 +242,7 @@ class Agent final : private ToolHost, private OwnHome {
     Log& log_;
     LogTrace trace_{log_};
     Config config_;
+    AsRoot as_root_;
     root::Helper& root_;
     std::unique_ptr<Commits> state_;
     std::unique_ptr<handshake::Handshakes> handshakes_;  // null: insecure

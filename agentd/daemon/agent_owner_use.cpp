@@ -43,7 +43,8 @@ Status Agent::watch_presence() {
     const std::string& v2 = share_ ? share_->cgroups().layout().v2 : "";
     signs_ = std::make_unique<OwnerSigns>(
         loop_, log_, config_.cgroup, v2.empty() ? "" : v2 + "/" + config_.cgroup,
-        [this](OwnerSign sign, const std::string& why) { owner_used(sign, why); });
+        [this](OwnerSign sign, const std::string& why) { owner_used(sign, why); },
+        OwnerSignsOpen{root_.devices(), root_.inputs()});
     load_.notice(load_options());
     owner_use_.configured(presence_policy());
     watch_signs();

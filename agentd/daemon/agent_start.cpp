@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
@@ -19,14 +18,6 @@ namespace souk {
 namespace {
 
 constexpr Nanos listen_patience = Nanos::from_s(2);
-
-Status make_dir(const std::string& path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) return fail("create " + path + ": " + error.message());
-    if (::chmod(path.c_str(), 0700) != 0) return fail_errno("chmod " + path, errno);
-    return {};
-}
 
 }  // namespace
 
@@ -55,6 +46,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     guests_ = std::make_unique<GuestHost>(GuestHostParts{.loop = loop_,
                                                          .log = log_,
                                                          .root = root_,
+                                                         .as_root = as_root_,
                                                          .trace = trace_,
                                                          .config = config_,
                                                          .tls = tls_.get(),
@@ -96,15 +88,13 @@ StartFiles Agent::start_files() {
 }
 
 Status Agent::open_directories() {
-    TRY(make_dir(config_.state));
-    for (const char* below : {"/home", "/guests", "/images", "/refused", "/ram", "/files"})
-        TRY(make_dir(config_.state + below));
+    // souk-root has made what lies there.
     TRY_ASSIGN(state_, Commits::open(loop_, log_, config_.state));
     return {};
 }
 
 Status Agent::open_share() {
-    TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight));
+    TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight, root_.end()));
     if (!share_) return {};
     return load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
                       load_options());
@@ -177,13 +167,9 @@ Status Agent::listen() {
     TRY_ASSIGN(peers_listener_,
                loop_.listen(
                    std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
-    TRY_ASSIGN(const Address path, Address::parse("unix:" + config_.socket));
-    // Every user may submit; who calls is the kernel's word.
-    auto local = listen_stream(path, 1024, 0666, listen_patience);
-    if (!local) return wrap("listen on " + config_.socket, local.error());
-    TRY_ASSIGN(tools_listener_,
-               loop_.listen(
-                   std::move(*local), [this](Fd s) { accept_tool(std::move(s)); }, trouble));
+    TRY_ASSIGN(tools_listener_, loop_.listen(
+                                    std::move(as_root_.tools),
+                                    [this](Fd s) { accept_tool(std::move(s)); }, trouble));
     return {};
 }
 

@@ -86,7 +86,7 @@ int64_t default_memory_mb(const Config& c) {
     return std::clamp<int64_t>(memory_mb / (2 * cpus), 16, 1'024);
 }
 
-Status check(Config& c) {
+Status check(Config& c, const ReadFile& read) {
     if (c.node.empty()) {
         char host[256] = {};
         ::gethostname(host, sizeof host - 1);
@@ -148,7 +148,7 @@ Status check(Config& c) {
     TRY(Provider::create(c.node, Hardware{}, offer));
     if (auto apart = TimeFrames::parse_apart(c.frames); !apart)
         c.frames_trouble = "frames: " + apart.error().message;
-    TRY(load_user_map(c, "souk"));
+    TRY(load_user_map(c, "souk", read));
     return {};
 }
 
@@ -218,6 +218,10 @@ void Reading::add_place(Settings& all) {
          "\"/run/souk/agentd.sock\""},
         {"state", text(c.state), "The directory of what must outlive the daemon: records, images.",
          "\"/var/lib/souk/agentd\""},
+        {"user", text(c.user),
+         "Who agentd is when it has begun: an account of this machine, a number, or root. Where it "
+         "cannot be that user it stays root, and says why.",
+         "\"root\""},
         {"identity", text(c.identity),
          "The directory of this node's key and certificate (docs/certificates.md).",
          "\"/etc/souk/identity\"", "the directory `identity` in `state`"},
@@ -459,13 +463,17 @@ Settings Reading::settings() {
 
 }  // namespace
 
-Result<Config> load_config(const std::string& path, ConfigText* effective) {
+Result<Config> load_config(const std::string& path, ConfigText* effective, const ReadFile& read) {
     Reading reading;
     const Settings settings = reading.settings();
     Sources sources;
-    TRY(settings::load(path, settings, sources));
+    std::string file;
+    if (read) {
+        TRY_ASSIGN(file, read(path));
+    }
+    TRY(settings::load(path, settings, sources, read ? &file : nullptr));
     Config& c = reading.config;
-    if (auto good = check(c); !good) return wrap(path, good.error());
+    if (auto good = check(c, read); !good) return wrap(path, good.error());
     if (auto good = reading.owner.take(c); !good) return wrap(path, good.error());
     using Filter = Config::Filter;
     c.filter = reading.filter == "limit-all"     ? Filter::all

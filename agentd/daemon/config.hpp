@@ -3,6 +3,7 @@
 // out of range is an error that names file, line and key. `agentd --check-config` stops after it.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "agentd/core/guest.hpp"
@@ -28,6 +29,7 @@ struct Config {
     std::string market;   // the market's host:port
     std::string socket = "/run/souk/agentd.sock";
     std::string state = "/var/lib/souk/agentd";
+    std::string user = "_souk-agent";  // whom it becomes (agentd/root/own_user.hpp)
     // who this node is to others (kernel/trust/identity.hpp); default: STATE/identity
     std::string identity;
     // No certificates: whoever reaches a port may act as root on this node.
@@ -117,10 +119,14 @@ struct Config {
     OwnerPromise promise;  // when the owner comes back
 };
 
+// Who reads files of the owner for this process; nobody: it does itself.
+using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 // `effective`: what is in force, as TOML with where each value comes from.
-Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr);
+Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr,
+                           const ReadFile& read = {});
 // The users of other homes, as that says it. `realm`: the market's own.
-Result<UserMap> load_user_map(const Config& config, const std::string& realm);
+Result<UserMap> load_user_map(const Config& config, const std::string& realm,
+                              const ReadFile& read = {});
 // For --check-config: the map as comments, and how many of its lines name nobody.
 std::string user_map_text(const Config& config);
 // Every key as JSON (kernel/sys/host/settings.hpp).

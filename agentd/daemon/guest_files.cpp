@@ -18,8 +18,8 @@ constexpr Nanos start_pause = Nanos::from_ms(50);
 constexpr size_t connections_max = 8192;
 }  // namespace
 
-Result<std::pair<Fd, Fd>> GuestFiles::make() {
-    auto fuse = open_at(AT_FDCWD, "/dev/fuse", O_RDWR);
+Result<std::pair<Fd, Fd>> GuestFiles::make(const OpenDevice& open) {
+    auto fuse = open(Device::fuse);
     if (!fuse) {
         const int code = fuse.error().code;
         tl::unexpected<Error> why = wrap("this node cannot show the files of a home", fuse.error());

@@ -16,6 +16,7 @@
 #include "agentd/daemon/content_store.hpp"
 #include "agentd/daemon/files_pump.hpp"
 #include "agentd/daemon/peers.hpp"
+#include "kernel/sys/host/device.hpp"
 #include "kernel/sys/process/capsule.hpp"
 
 namespace souk {
@@ -33,7 +34,7 @@ class GuestFiles {
           contents_(loop, log, std::move(contents), [this] { give_contents(); }) {}
 
     // For a capsule that is made: /dev/fuse and the table of requests.
-    static Result<std::pair<Fd, Fd>> make();
+    static Result<std::pair<Fd, Fd>> make(const OpenDevice& open);
     void begin(const GuestJob& job, const Capsule& capsule);
     // Of a capsule that has this node's own tree instead: its home hears that it need not serve it.
     void own(const GuestKey& key);

@@ -19,6 +19,7 @@
 #include "agentd/core/owner_bans.hpp"
 #include "agentd/core/provider.hpp"
 #include "agentd/core/use_meter.hpp"
+#include "agentd/daemon/as_root.hpp"
 #include "agentd/daemon/commits.hpp"
 #include "agentd/daemon/config.hpp"
 #include "agentd/daemon/guest_files.hpp"
@@ -53,6 +54,7 @@ struct GuestHostParts {
     Loop& loop;
     Log& log;
     root::Helper& root;
+    const AsRoot& as_root;
     LogTrace& trace;
     const Config& config;
     wire::Tls* tls;             // null: insecure
@@ -173,6 +175,7 @@ class GuestHost {
     Loop& loop_;
     Log& log_;
     root::Helper& root_;
+    const AsRoot& as_root_;
     const Config& config_;
     wire::Tls* tls_;
     const TicketDesk* tickets_;
@@ -195,7 +198,7 @@ class GuestHost {
                                                              {socket.get()}, false);
                                     },
                                     root_.end()};
-    CpuAwake awake_{loop_};
+    CpuAwake awake_{loop_, root_.devices()};
     RateLimit leave_rate_;
     CellSite site_;
     // What homes have said of transfers: of an image that is to come, for the (job, epoch) that it

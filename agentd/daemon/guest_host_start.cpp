@@ -2,23 +2,18 @@
 // GuestHost: start, and finding again what the daemon before left. What this machine can, and where
 // images lie; what nobody knows is removed.
 #include <fcntl.h>
-#include <linux/capability.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/statfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
 #include "agentd/daemon/guest_host.hpp"
 #include "agentd/store/records.hpp"
 #include "checkpoint/core_image.hpp"
-#include "checkpoint/page_sink.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/version.hpp"
 #include "kernel/sys/host/disks.hpp"
@@ -30,37 +25,7 @@
 namespace souk {
 namespace {
 
-constexpr uint32_t tmpfs_magic = 0x01021994;
-constexpr int64_t capsules_mb = 128;  // for the few pages that each of guests_max keeps
 constexpr Nanos group_limit = Nanos::from_s(2);
-
-// As it says itself ("Version: 4.2.1").
-Result<std::string> criu_version(const CriuTool& tool) {
-    std::string command;
-    for (const std::string& word : tool.command) command += "'" + word + "' ";
-    FILE* out = ::popen((command + "--version 2>&1").c_str(), "re");
-    if (!out) return fail_errno("run " + command, errno);
-    char line[256] = {};
-    const bool got = std::fgets(line, sizeof line, out) != nullptr;
-    ::pclose(out);
-    const std::string_view text = line;
-    if (!got || !text.starts_with("Version: "))
-        return fail("CRIU does not tell its version: " + std::string(text));
-    const size_t end = text.find_first_of("\r\n ", 9);
-    return std::string(text.substr(9, end == std::string_view::npos ? end : end - 9));
-}
-
-// Unless it lies on one already.
-Status make_tmpfs(const std::string& dir, int64_t size_mb, const char* more) {
-    struct statfs fs {};
-    if (::statfs(dir.c_str(), &fs) != 0) return fail_errno("stat " + dir, errno);
-    if (static_cast<uint32_t>(fs.f_type) == tmpfs_magic) return {};
-    const std::string options = "mode=0700,size=" + std::to_string(size_mb) + "m" + more;
-    if (::mount("souk", dir.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) !=
-        0)
-        return fail_errno("mount a tmpfs on " + dir, errno);
-    return {};
-}
 
 int64_t memory_total_mb() {
     struct sysinfo info {};
@@ -74,6 +39,7 @@ GuestHost::GuestHost(const GuestHostParts& parts)
     : loop_(parts.loop),
       log_(parts.log),
       root_(parts.root),
+      as_root_(parts.as_root),
       config_(parts.config),
       tls_(parts.tls),
       tickets_(parts.tickets),
@@ -105,16 +71,6 @@ Status GuestHost::open() {
 Status GuestHost::open_directories() {
     site_.guests = config_.state + "/guests";
     const std::string images = config_.state + "/images", ram = config_.state + "/ram";
-    const int64_t size_mb = config_.ram_mb > 0 ? config_.ram_mb : memory_total_mb() / 2;
-    // Big pages make writing and reading an image more than twice as fast; kernels without them
-    // refuse the option.
-    if (auto made = make_tmpfs(ram, size_mb, ",huge=within_size"); !made)
-        TRY(make_tmpfs(ram, size_mb, ""));
-    // What tells of a capsule is of no use after a reboot, and some files for each job that starts
-    // and ends are the slowest that a disk's file system can be asked for. An older daemon's
-    // capsules have theirs on the disk.
-    TRY_ASSIGN(const auto older, list_dir(AT_FDCWD, site_.guests));
-    if (older.empty()) TRY(make_tmpfs(site_.guests, capsules_mb, ""));
     TRY_ASSIGN(site_.images, open_at(AT_FDCWD, images, O_RDONLY | O_DIRECTORY));
     TRY_ASSIGN(site_.refused,
                open_at(AT_FDCWD, config_.state + "/refused", O_RDONLY | O_DIRECTORY));
@@ -128,10 +84,13 @@ Status GuestHost::open_criu() {
     if (!criu) return tl::unexpected(criu.error());
     criu->deleted_bytes_max = static_cast<uint32_t>(config_.deleted_mb << 20);
     criu->launch = [this](const CriuLaunch& how) { return root_.criu(how); };
-    criu->open = root_.reach().open;
+    criu->learn = root_.learn();
+    const Reach reach = root_.reach();
+    criu->open = reach.open;
+    criu->end = reach.end;
+    criu->give = reach.give;
     criu_ = std::move(*criu);
-    TRY_ASSIGN(const std::string version, criu_version(criu_));
-    TRY_ASSIGN(site_.machine, this_machine(version));
+    TRY_ASSIGN(site_.machine, this_machine(as_root_.criu_version));
     return inspectors_.begin();
 }
 
@@ -147,7 +106,7 @@ void GuestHost::configured() {
 
 // What jobs may do here and what they cannot: each lack is said once.
 void GuestHost::examine_node() {
-    if (!have_capability(CAP_SYS_RESOURCE)) {
+    if (!as_root_.dumps_all) {
         site_.restriction =
             "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root cannot be moved, frozen "
             "or checkpointed on this node";
@@ -181,11 +140,11 @@ void GuestHost::examine_node() {
         site_.v1_io_tasks = share_->v1_io_tasks();
     }
     site_.cpus = hardware().cpus;
-    if (auto possible = make_pages_possible(); !possible)
-        log_.warning("jobs move with all their memory in the image", {{"WHY", possible.error()}});
-    else
-        site_.pages_possible = true;
-    const Need marks = examine_soft_dirty();
+    site_.pages_possible = as_root_.pages_possible.has_value();
+    if (!site_.pages_possible)
+        log_.warning("jobs move with all their memory in the image",
+                     {{"WHY", as_root_.pages_possible.error()}});
+    const Need& marks = as_root_.write_marks;
     site_.precopy_possible = marks.met;
     log_.info(marks.met ? "memory is sent ahead of moves" : "memory is not sent ahead of moves",
               {{"WHY", marks.found}});

@@ -160,7 +160,7 @@ void GuestHost::wire_files() {
         loop_, log_, peers_, site_.reach.take,
         ContentStoreOptions{config_.state + "/contents",
                             static_cast<uint64_t>(config_.contents_mb) << 20, start_files()});
-    site_.files_made = [] { return GuestFiles::make(); };
+    site_.files_made = [this] { return GuestFiles::make(root_.devices()); };
     site_.files_begin = [this](const GuestJob& job, const Capsule& capsule) {
         files_->begin(job, capsule);
     };

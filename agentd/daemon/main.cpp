@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "agentd/daemon/agent.hpp"
+#include "agentd/daemon/as_root.hpp"
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/host/calibrate.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -64,10 +65,10 @@ int calibrate_anew(const Config& config) {
     return 0;
 }
 
-void reload(Log& log, Agent& agent, ConfigText& text, const std::string& file) {
+void reload(Log& log, Agent& agent, root::Helper& root, ConfigText& text, const std::string& file) {
     (void)notify_reloading();
     ConfigText read;
-    auto now = load_config(file, &read);
+    auto now = load_config(file, &read, [&](const std::string& path) { return root.read(path); });
     if (now) now->speed = own_speed(log, *now);
     Status taken = now.map([](const Config&) {});
     if (taken && !now->frames_trouble.empty()) taken = fail(file + ": " + now->frames_trouble);
@@ -115,7 +116,6 @@ class InsecureTime {
 Status serve(Log& log, Config& config, ConfigText& text, const std::string& file) {
     if (config.criu.empty()) config.criu = settled_criu_root(config.state + "/criu");
     TRY(require_for_agent(config.criu));
-    config.speed = own_speed(log, config);
     TRY_ASSIGN(Loop loop, Loop::open());
     const Watchdog watchdog(loop);
     const InsecureTime without(loop, log, config);
@@ -125,14 +125,15 @@ Status serve(Log& log, Config& config, ConfigText& text, const std::string& file
         lost = true;
         loop.stop();
     });
-    Agent agent(loop, log, config, root);
+    TRY_ASSIGN(AsRoot as_root, begin_as_root(log, config, file, root));
+    config.speed = own_speed(log, config);
+    Agent agent(loop, log, config, std::move(as_root), root);
     const auto end = [&](std::string_view signal) {
         log.info("asked to end", {{"signal", signal}});
         loop.stop();
     };
     TRY_ASSIGN(const EndSignals signals,
-               watch_end_signals(loop, end, [&] { reload(log, agent, text, file); }));
-    TRY(root.start(config.criu.empty() ? criu_root() : config.criu, config.status_file));
+               watch_end_signals(loop, end, [&] { reload(log, agent, root, text, file); }));
     TRY(agent.begin([&] {
         if (auto told = notify_ready(); !told)
             log.warning("the service manager is not told", {{"WHY", told.error()}});
@@ -167,7 +168,7 @@ int run(int argc, char** argv) {
             std::fprintf(stderr, "agentd: %s: %s\n", file.c_str(), config->frames_trouble.c_str());
             return 2;
         }
-        std::fputs((text.text + user_map_text(*config)).c_str(), stdout);
+        std::fputs((text.text + own_user_text(*config) + user_map_text(*config)).c_str(), stdout);
         return std::fflush(stdout) == 0 ? 0 : 1;
     }
     no_core_dumps();

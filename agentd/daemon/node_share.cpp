@@ -23,7 +23,7 @@ int64_t bound_of(int64_t offered, int64_t all) { return offered < all ? offered 
 }  // namespace
 
 Result<std::unique_ptr<NodeShare>> NodeShare::open(Log& log, const std::string& group,
-                                                   int64_t cpu_weight) {
+                                                   int64_t cpu_weight, EndProgram end) {
     const size_t slash = group.find('/');
     const std::string node = group.substr(slash + 1);
     auto cgroups = Cgroups::open(group.substr(0, slash));
@@ -32,6 +32,7 @@ Result<std::unique_ptr<NodeShare>> NodeShare::open(Log& log, const std::string& 
                     {{"WHY", cgroups.error()}});
         return std::unique_ptr<NodeShare>();
     }
+    cgroups->killed_by(std::move(end));
     auto share = cgroups->create(node, CgroupUse{.cpu = true});
     if (!share) share = cgroups->create(node);
     if (!share) return tl::unexpected(share.error());

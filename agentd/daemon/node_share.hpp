@@ -20,8 +20,10 @@ namespace souk {
 class NodeShare {
   public:
     // `group`: "souk/n1". Null: this machine has no control groups, which the log says.
+    // `end`: who kills what is left in a group.
     static Result<std::unique_ptr<NodeShare>> open(Log& log, const std::string& group,
-                                                   int64_t cpu_weight);
+                                                   int64_t cpu_weight,
+                                                   EndProgram end = kill_program);
     // Use open().
     NodeShare(Log& log, Cgroups cgroups, Cgroup share, const std::string& jobs);
 

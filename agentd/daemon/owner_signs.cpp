@@ -92,7 +92,7 @@ void OwnerSigns::watch_pressure() {
     resources_.clear();
     if (wish_.pressure.ns <= 0) return;
     for (const char* const name : {"cpu", "memory", "io"}) {
-        auto opened = PressureWatch::open(name, wish_.pressure, directory_);
+        auto opened = PressureWatch::open(name, wish_.pressure, directory_, open_.device);
         if (!opened) {
             lacks("owner_pressure_ms", opened.error());
             continue;
@@ -122,7 +122,7 @@ void OwnerSigns::watch_input() {
     input_watch_.close();
     input_.reset();
     if (!wish_.input) return;
-    auto opened = InputWatch::open(*wish_.input);
+    auto opened = InputWatch::open(*wish_.input, open_.inputs);
     if (!opened) return lacks("owner_input", opened.error());
     input_ = std::make_unique<InputWatch>(std::move(*opened));
     see_input();

@@ -34,16 +34,24 @@ struct OwnerSignsWish {
     bool operator==(const OwnerSignsWish&) const = default;
 };
 
+// Who opens what this daemon may not.
+struct OwnerSignsOpen {
+    OpenDevice device = open_device;
+    WatchInputs inputs = watch_inputs;
+};
+
 class OwnerSigns {
   public:
     using Used = std::function<void(OwnerSign sign, const std::string& why)>;
     // `group` of the guests ("souk/n1"), and its `directory` of cgroup v2; empty: there is none.
-    OwnerSigns(Loop& loop, Log& log, std::string group, std::string directory, Used used)
+    OwnerSigns(Loop& loop, Log& log, std::string group, std::string directory, Used used,
+               OwnerSignsOpen open = {})
         : loop_(loop),
           log_(log),
           group_(std::move(group)),
           directory_(std::move(directory)),
-          used_(std::move(used)) {}
+          used_(std::move(used)),
+          open_(std::move(open)) {}
 
     // From now on these. What this machine does not tell is logged, and trouble() says it.
     void watch(const OwnerSignsWish& wish);
@@ -76,6 +84,7 @@ class OwnerSigns {
     Log& log_;
     const std::string group_, directory_;
     Used used_;
+    const OwnerSignsOpen open_;
     OwnerSignsWish wish_;
     std::unique_ptr<LoginSessions> sessions_;
     Watch sessions_watch_;

@@ -11,15 +11,16 @@
 
 namespace souk {
 
-Result<UserMap> load_user_map(const Config& config, const std::string& realm) {
+Result<UserMap> load_user_map(const Config& config, const std::string& realm,
+                              const ReadFile& read) {
     UserMap::Rules rules{realm, config.guest_uid_min, {}};
     std::istringstream names(config.guest_groups);
     for (std::string name; names >> name;) rules.groups.push_back(name);
     std::string text;
     if (!config.user_map.empty()) {
-        auto read = read_file(AT_FDCWD, config.user_map);
-        if (!read) return wrap("user_map", read.error());
-        text = std::move(*read);
+        auto file = read ? read(config.user_map) : read_file(AT_FDCWD, config.user_map);
+        if (!file) return wrap("user_map", file.error());
+        text = std::move(*file);
     }
     auto map = UserMap::parse(text, std::move(rules));
     if (!map) return wrap("user_map: " + config.user_map, map.error());
@@ -48,7 +49,8 @@ std::string user_map_text(const Config& config) {
 
 Status GuestHost::reload_users(const Config& config) {
     if (!tls_) return {};
-    TRY_ASSIGN(users_, load_user_map(config, tls_->identity()->root.site()));
+    TRY_ASSIGN(users_, load_user_map(config, tls_->identity()->root.site(),
+                                     [this](const std::string& path) { return root_.read(path); }));
     return {};
 }
 

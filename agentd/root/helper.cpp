@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/root/helper.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 #include "kernel/sys/process/program.hpp"
@@ -13,19 +16,29 @@
 namespace souk::root {
 namespace {
 
-constexpr Nanos start_limit = Nanos::from_s(10), answer_limit = Nanos::from_s(30);
+// At its start it may hand over the state of years.
+constexpr Nanos start_limit = Nanos::from_s(60), answer_limit = Nanos::from_s(30);
 
 }  // namespace
 
-Status Helper::start(const std::string& criu, const std::string& status_file) {
+Status Helper::start(const std::string& criu, const std::string& status_file,
+                     const std::optional<Own>& own) {
+    std::vector<std::string> words = {criu, status_file};
+    if (own) {
+        user_ = own->user;
+        configuration_ = own->configuration;
+        users_ = own->users;
+        words.insert(words.end(), {configuration_, users_, std::to_string(user_.uid),
+                                   std::to_string(user_.gid), own->place.state, own->place.identity,
+                                   own->place.cgroup, std::to_string(own->place.ram_mb)});
+    }
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return fail_errno("socketpair", errno);
     socket_ = Fd(ends[0]);
     {
         const Fd theirs(ends[1]);
-        TRY_ASSIGN(process_,
-                   start_program("souk-root", {criu, status_file}, {theirs.get()}, false));
+        TRY_ASSIGN(process_, start_program("souk-root", words, {theirs.get()}, false));
     }
     if (const auto begun = hear(start_limit); !begun)
         return wrap("souk-root does not begin", begun.error());
@@ -191,6 +204,16 @@ Reach Helper::reach() {
             TRY_ASSIGN(Answer answer, ask(OpenDirectory{which}, {init.get()}, 1));
             return std::move(answer.descriptors[0]);
         },
+        .connect = [this](const Pidfd& init, int dir) -> Result<Fd> {
+            TRY_ASSIGN(Answer answer, ask(ConnectInit{}, {init.get(), dir}, 1));
+            return std::move(answer.descriptors[0]);
+        },
+        .end = end(),
+        .give = [this](int dir) -> Status {
+            if (!user_) return {};
+            TRY_ASSIGN([[maybe_unused]] const Answer done, ask(GiveFiles{}, {dir}, 0));
+            return {};
+        },
         .look = [this](const Pidfd& init, const std::vector<pid_t>& pids,
                        const LookFor& what) { return look(init, pids, what); },
         .fit = [this](const Pidfd& init, const RestoredJob& job) -> Status {
@@ -204,6 +227,49 @@ Reach Helper::reach() {
             TRY_ASSIGN(const Answer done, ask(AskWaits{}, {init.get()}, 0));
             return done.yes;
         }};
+}
+
+Result<std::string> Helper::read(const std::string& path) {
+    constexpr size_t bytes_max = 16 << 20;
+    if (path.empty() || (path != configuration_ && path != users_))
+        return read_file(AT_FDCWD, path);
+    const OwnFile file = path == users_ ? OwnFile::users : OwnFile::configuration;
+    TRY_ASSIGN(const Answer answer, ask(OpenOwnFile{file}, {}, 1));
+    return read_whole(answer.descriptors[0].get(), path, bytes_max);
+}
+
+OpenDevice Helper::devices() {
+    return [this](Device which) -> Result<Fd> {
+        TRY_ASSIGN(Answer answer, ask(OpenOfMachine{which}, {}, 1));
+        return std::move(answer.descriptors[0]);
+    };
+}
+
+WatchInputs Helper::inputs() {
+    return [this](int inotify, bool pseudo) -> Result<std::vector<WatchedInput>> {
+        constexpr size_t bytes_max = 4 << 20;
+        TRY_ASSIGN(const Answer answer, ask(AddInputs{pseudo}, {inotify}, 1));
+        TRY_ASSIGN(const std::string text,
+                   read_whole(answer.descriptors[0].get(), "input devices", bytes_max));
+        std::vector<WatchedInput> all;
+        for (std::string_view rest = text; !rest.empty();) {
+            const size_t end = std::min(rest.find('\n'), rest.size());
+            const std::string_view line = rest.substr(0, end);
+            const size_t blank = std::min(line.find(' '), line.size());
+            const auto number = whole_number<int>(line.substr(0, blank));
+            if (number && blank < line.size())
+                all.push_back({*number, std::string(line.substr(blank + 1))});
+            rest.remove_prefix(std::min(end + 1, rest.size()));
+        }
+        return all;
+    };
+}
+
+std::function<Status(const Pidfd& init)> Helper::learn() {
+    return [this](const Pidfd& init) -> Status {
+        TRY_ASSIGN([[maybe_unused]] const Answer done, ask(LearnKernel{}, {init.get()}, 0));
+        return {};
+    };
 }
 
 Status Helper::put_status(std::string_view text) {

@@ -6,11 +6,15 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "agentd/root/own_user.hpp"
 #include "agentd/root/requests.hpp"
+#include "kernel/sys/host/device.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/program.hpp"
@@ -22,9 +26,16 @@ class Helper {
     // `lost`, once: it has ended, or does not answer. Nothing can be started from then on.
     using Lost = std::function<void(const std::string& why)>;
     Helper(Loop& loop, Lost lost) : loop_(loop), lost_(std::move(lost)) {}
-    // Before anything is read from the network. `criu`: where CRIU is installed.
-    // `status_file`: that put_status() writes; empty: none.
-    Status start(const std::string& criu, const std::string& status_file = {});
+    // Before anything is read from the network. `criu`: where CRIU is installed. `status_file`:
+    // that put_status() writes; empty: none. `own`: who this daemon is about to be, and what is
+    // then his; an error may be that he cannot have it: then once more, as root.
+    struct Own {
+        std::string configuration, users;  // files
+        AgentUser user;
+        AgentPlace place;
+    };
+    Status start(const std::string& criu, const std::string& status_file = {},
+                 const std::optional<Own>& own = {});
 
     Result<Pidfd> program(Program program, const std::vector<std::string>& words,
                           const std::vector<int>& fds, bool session);
@@ -33,6 +44,11 @@ class Helper {
     EndProgram end();  // of what it has started
     Reach reach();
     Status put_status(std::string_view text);
+    // What is in that file: of `own` as root reads it, another one as this process may.
+    Result<std::string> read(const std::string& path);
+    OpenDevice devices();
+    WatchInputs inputs();
+    std::function<Status(const Pidfd& init)> learn();
 
   private:
     struct Answer {
@@ -49,6 +65,8 @@ class Helper {
 
     Loop& loop_;
     Lost lost_;
+    AgentUser user_;
+    std::string configuration_, users_;
     Pidfd process_;
     Fd socket_;
     Watch exit_;

@@ -26,9 +26,15 @@ enum class Kind : uint8_t {
     fit = 11,
     waits = 12,
     end = 13,
+    connect = 14,
+    device = 15,
     started = 16,
     refused = 17,
-    done = 18
+    done = 18,
+    give = 19,
+    learn = 20,
+    inputs = 21,
+    own_file = 22
 };
 
 struct Writer : PackWriter {
@@ -129,6 +135,18 @@ OpenDirectory read_directory(Reader& r) {
     return {static_cast<CapsuleDirectory>(which)};
 }
 
+OpenOfMachine read_device(Reader& r) {
+    const uint64_t which = r.number(1);
+    if (which < 1 || which > static_cast<uint64_t>(device_last)) r.whole = false;
+    return {static_cast<Device>(which)};
+}
+
+OpenOwnFile read_own_file(Reader& r) {
+    const uint64_t file = r.number(1);
+    if (file < 1 || file > 2) r.whole = false;
+    return {static_cast<OwnFile>(file)};
+}
+
 LookInside read_look(Reader& r) {
     LookInside l;
     for (bool* flag : {&l.what.states, &l.what.mapped, &l.what.infos, &l.what.maps})
@@ -168,6 +186,12 @@ Status check(const OpenDirectory&, size_t n) { return check_one(n, 1); }
 Status check(const LookInside&, size_t n) { return check_one(n, 1); }
 Status check(const AskWaits&, size_t n) { return check_one(n, 1); }
 Status check(const EndProcess&, size_t n) { return check_one(n, 1); }
+Status check(const ConnectInit&, size_t n) { return check_one(n, 2); }
+Status check(const OpenOfMachine&, size_t n) { return check_one(n, 0); }
+Status check(const GiveFiles&, size_t n) { return check_one(n, 1); }
+Status check(const LearnKernel&, size_t n) { return check_one(n, 1); }
+Status check(const AddInputs&, size_t n) { return check_one(n, 1); }
+Status check(const OpenOwnFile&, size_t n) { return check_one(n, 0); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -316,6 +340,24 @@ std::string pack_one(const FitRestored& f) {
 }
 std::string pack_one(const AskWaits&) { return Writer(Kind::waits).bytes; }
 std::string pack_one(const EndProcess&) { return Writer(Kind::end).bytes; }
+std::string pack_one(const ConnectInit&) { return Writer(Kind::connect).bytes; }
+std::string pack_one(const OpenOfMachine& o) {
+    Writer w(Kind::device);
+    w.number(static_cast<uint8_t>(o.which), 1);
+    return w.bytes;
+}
+std::string pack_one(const GiveFiles&) { return Writer(Kind::give).bytes; }
+std::string pack_one(const LearnKernel&) { return Writer(Kind::learn).bytes; }
+std::string pack_one(const AddInputs& a) {
+    Writer w(Kind::inputs);
+    w.number(a.pseudo, 1);
+    return w.bytes;
+}
+std::string pack_one(const OpenOwnFile& o) {
+    Writer w(Kind::own_file);
+    w.number(static_cast<uint8_t>(o.file), 1);
+    return w.bytes;
+}
 
 Asked read_asked(Reader& r) {
     switch (static_cast<Kind>(r.number(1))) {
@@ -332,6 +374,12 @@ Asked read_asked(Reader& r) {
         case Kind::fit: return read_fit(r);
         case Kind::waits: return AskWaits{};
         case Kind::end: return EndProcess{};
+        case Kind::connect: return ConnectInit{};
+        case Kind::device: return read_device(r);
+        case Kind::give: return GiveFiles{};
+        case Kind::learn: return LearnKernel{};
+        case Kind::inputs: return AddInputs{r.flag()};
+        case Kind::own_file: return read_own_file(r);
         default: r.whole = false; return {};
     }
 }

@@ -3,7 +3,8 @@
 // and what comes back:
 //
 //   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end (each with the descriptors that it names, SCM_RIGHTS)
+//               waits, end, connect, device, give, learn, inputs, own_file (each with the
+//               descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
 //
@@ -21,6 +22,7 @@
 #include "checkpoint/launch.hpp"
 #include "checkpoint/reach.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/sys/host/device.hpp"
 
 namespace souk::root {
 
@@ -107,9 +109,41 @@ struct AskWaits {
 struct EndProcess {
     bool operator==(const EndProcess&) const = default;
 };
+// Descriptors: a pidfd of souk-init, and its capsule's directory. Answered with a connection to it.
+struct ConnectInit {
+    bool operator==(const ConnectInit&) const = default;
+};
+// kernel/sys/host/device.hpp. No descriptor.
+struct OpenOfMachine {
+    Device which{};
+    bool operator==(const OpenOfMachine&) const = default;
+};
+// Descriptor: a directory of agentd's. What root has made there is agentd's from then on.
+struct GiveFiles {
+    bool operator==(const GiveFiles&) const = default;
+};
+// Descriptor: a pidfd of souk-init, in whose capsule CRIU has looked at the kernel: what it has
+// learnt is laid out for the next ones.
+struct LearnKernel {
+    bool operator==(const LearnKernel&) const = default;
+};
+// Descriptor: an inotify instance, which watches the machine's terminals and input devices from
+// then on. Answered with a file that has a line "NUMBER PATH" for each.
+struct AddInputs {
+    bool pseudo = false;
+    bool operator==(const AddInputs&) const = default;
+};
+// agentd's configuration, or the file that its user_map names; as they were named when agentd
+// began. No descriptor.
+enum class OwnFile : uint8_t { configuration = 1, users = 2 };
+struct OpenOwnFile {
+    OwnFile file{};
+    bool operator==(const OpenOwnFile&) const = default;
+};
 using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
                            TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
-                           FitRestored, AskWaits, EndProcess>;
+                           FitRestored, AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles,
+                           LearnKernel, AddInputs, OpenOwnFile>;
 
 struct Started {
     int32_t pid = 0;

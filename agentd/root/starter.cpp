@@ -8,15 +8,15 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <span>
 
-#include "kernel/base/number.hpp"
+#include "agentd/root/descriptors.hpp"
+#include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/descriptors.hpp"
@@ -24,124 +24,22 @@
 #include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/process.hpp"
 #include "kernel/sys/process/program.hpp"
+#include "kernel/sys/store/linkless.hpp"
 
 namespace souk::root {
 namespace {
 
-constexpr unsigned fuse_major = 10, fuse_minor = 229;  // Documentation/admin-guide/devices.txt
-
-// -------------------------------------------------------------------------------------------------
-// what descriptors are
-
-// Asks no file server: one of a job's files may be served through the agentd that waits for this.
-Status check_kind(int fd, mode_t kind, const char* what) {
-    struct statx st {};
-    if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) != 0)
-        return fail_errno(what, errno);
-    if ((st.stx_mode & S_IFMT) != kind) return fail(std::string(what) + " is another kind of file");
-    return {};
+std::vector<int> numbers_of(const std::vector<Fd>& fds) {
+    std::vector<int> all;
+    all.reserve(fds.size());
+    for (const Fd& fd : fds) all.push_back(fd.get());
+    return all;
 }
 
-// Nobody else makes, or swaps, a file in it.
-Status check_own_directory(int fd, const char* what) {
-    TRY(check_kind(fd, S_IFDIR, what));
-    struct stat st {};
-    if (::fstat(fd, &st) != 0) return fail_errno(what, errno);
-    if (st.st_uid != ::geteuid() || (st.st_mode & 077) != 0)
-        return fail(std::string(what) + " is not root's alone");
-    return {};
-}
-
-Status check_group(int fd, uint32_t magic, mode_t kind) {
-    TRY(check_kind(fd, kind, "a control group"));
-    struct statfs fs {};
-    if (::fstatfs(fd, &fs) != 0) return fail_errno("a control group", errno);
-    return static_cast<uint32_t>(fs.f_type) == magic ? Status{} : Status(fail("no control group"));
-}
-
-// A new process writes itself into these.
-Status check_v1(int fd) {
-    TRY(check_group(fd, CGROUP_SUPER_MAGIC, S_IFREG));
-    char path[4096];
-    const ssize_t n =
-        ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path);
-    const std::string_view name(path, n > 0 ? static_cast<size_t>(n) : 0);
-    if (!name.ends_with("/tasks") && !name.ends_with("/cgroup.procs"))
-        return fail("a file of a control group that takes no processes");
-    return {};
-}
-
-Status check_packets(int fd) {
-    int type = 0, domain = 0;
-    socklen_t n = sizeof type, m = sizeof domain;
-    if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) != 0 ||
-        ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &m) != 0)
-        return fail_errno("a socket", errno);
-    return type == SOCK_SEQPACKET && domain == AF_UNIX ? Status{}
-                                                       : Status(fail("no socket of packets"));
-}
-
-Status check_fuse(int fd) {
-    struct stat st {};
-    TRY(check_kind(fd, S_IFCHR, "a file system's device"));
-    if (::fstat(fd, &st) != 0) return fail_errno("a file system's device", errno);
-    if (st.st_rdev != makedev(fuse_major, fuse_minor)) return fail("another device than /dev/fuse");
-    return {};
-}
-
-// Of a process in a PID namespace below this one: its number here, and the one in its own
-// namespace.
-struct Inside {
-    pid_t here = 0, inside = 0;
-};
-// Its number here, and its /proc/PID/status.
-Result<std::pair<pid_t, std::string>> status_of(int pidfd) {
-    TRY_ASSIGN(const std::string info,
-               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
-    const size_t at = info.find("\nPid:\t");
-    const auto pid = at == info.npos ? std::nullopt
-                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
-    if (!pid || *pid <= 0) return fail("no process of a capsule");
-    TRY_ASSIGN(std::string status,
-               read_file(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/status"));
-    return std::pair(*pid, std::move(status));
-}
-
-Result<Inside> process_inside(int pidfd) {
-    TRY_ASSIGN(const auto found, status_of(pidfd));
-    const auto& [pid, status] = found;
-    const size_t line = status.find("\nNSpid:\t");
-    const size_t end = line == status.npos ? line : status.find('\n', line + 1);
-    if (end == status.npos) return fail("a kernel that does not tell of namespaces");
-    const std::string_view numbers = std::string_view(status).substr(line + 8, end - line - 8);
-    const size_t tab = numbers.rfind('\t');
-    if (tab == numbers.npos) return fail("no process of a capsule");
-    return Inside{pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
-}
-
-// CRIU goes nowhere else. The capsule's PID 1, as this process has it.
-Result<Pidfd> check_capsule(int pidfd) {
-    TRY_ASSIGN(const Inside process, process_inside(pidfd));
-    if (process.inside != 1) return fail("no PID 1 of a capsule");
-    TRY_ASSIGN(Fd own, duplicate(pidfd));
-    return Pidfd(std::move(own), process.here);
-}
-
-// Of its processes; 0: it has ended.
-Result<ino_t> namespace_of(pid_t pid) {
-    struct stat st {};
-    if (::stat(("/proc/" + std::to_string(pid) + "/ns/pid").c_str(), &st) == 0) return st.st_ino;
-    if (errno == ENOENT || errno == ESRCH) return 0;
-    return fail_errno("the namespace of process " + std::to_string(pid), errno);
-}
-
-Status check_started(int pidfd) {
-    if (process_inside(pidfd)) return {};
-    TRY_ASSIGN(const auto found, status_of(pidfd));
-    const std::string line = "\nPPid:\t" + std::to_string(::getpid()) + "\n";
-    return found.second.find(line) != std::string::npos
-               ? Status{}
-               : Status(fail("no process that was started here"));
+Starter::Answer answer_with(Fd fd) {
+    Starter::Answer done{Done{}, {}};
+    done.descriptors.push_back(std::move(fd));
+    return done;
 }
 
 }  // namespace
@@ -165,18 +63,17 @@ Result<Starter::Answer> Starter::start(const MakeCapsule& asked,
     size_t at = 0;
     CapsuleOptions options;
     options.dir = fds[at++];
-    TRY(check_own_directory(options.dir, "the directory of a capsule"));
+    TRY(check_own(options.dir, "the directory of a capsule", user_));
     if (asked.files) {
         options.fuse = fds[at++];
         options.slots = fds[at++];
         TRY(check_fuse(options.fuse));
         TRY(check_kind(options.slots, S_IFREG, "a table of requests"));
     }
-    if (asked.cgroup) TRY(check_group(options.cgroup = fds[at++], CGROUP2_SUPER_MAGIC, S_IFDIR));
-    for (; at < fds.size(); ++at) {
-        TRY(check_v1(fds[at]));
-        options.cgroup_v1.push_back(fds[at]);
-    }
+    if (asked.cgroup)
+        TRY(check_group(options.cgroup = fds[at++], CGROUP2_SUPER_MAGIC, S_IFDIR, user_));
+    TRY_ASSIGN(const auto v1, reopen_v1(std::span(fds).subspan(at), user_));
+    options.cgroup_v1 = numbers_of(v1);
     options.init_path = program_path("souk-init");
     options.own_net = asked.own_net;
     options.private_tmp = asked.private_tmp;
@@ -200,18 +97,23 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     how.capsule = fds[at++];
     how.socket = fds[at++];
     how.images = fds[at++];
-    TRY(check_capsule(how.capsule));
+    TRY_ASSIGN(const Pidfd init, check_capsule(how.capsule));
     TRY(check_packets(how.socket));
-    TRY(check_own_directory(how.images, "the directory of an image"));
-    if (!asked.restores) TRY(check_kind(how.ended = fds[at++], S_IFSOCK, "a closed stream"));
-    if (asked.cgroup) TRY(check_group(how.cgroup = fds[at++], CGROUP2_SUPER_MAGIC, S_IFDIR));
-    for (size_t i = 0; i < asked.ends; ++i) how.job_ends.push_back(fds[at++]);
-    for (; at < fds.size(); ++at) {
-        TRY(check_v1(fds[at]));
-        how.cgroup_v1.push_back(fds[at]);
+    TRY(check_own(how.images, "the directory of an image", user_));
+    // CRIU is root, and follows what it finds there.
+    Fd plain;
+    if (user_ && !is_linkless(how.images)) {
+        TRY_ASSIGN(plain, linkless(how.images));
+        how.images = plain.get();
     }
+    if (!asked.restores) TRY(check_kind(how.ended = fds[at++], S_IFSOCK, "a closed stream"));
+    if (asked.cgroup) TRY(check_group(how.cgroup = fds[at++], CGROUP2_SUPER_MAGIC, S_IFDIR, user_));
+    for (size_t i = 0; i < asked.ends; ++i) how.job_ends.push_back(fds[at++]);
+    TRY_ASSIGN(const auto v1, reopen_v1(std::span(fds).subspan(at), user_));
+    how.cgroup_v1 = numbers_of(v1);
     how.user = {asked.uid, asked.gid, asked.groups};
     if (!criu_) return tl::unexpected(criu_.error());
+    TRY(lay_out_run(init, asked.restores, criu_facts_));
     TRY_ASSIGN(const Pidfd process, launch_criu(criu_->command, criu_->preload.get(), how));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
     Answer done{Started{process.pid(), 0}, {}};
@@ -258,15 +160,16 @@ Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::v
     return done;
 }
 
-Result<Starter::Answer> Starter::start(const SettleSockets& asked, const std::vector<int>& fds) {
-    TRY(check_own_directory(fds[0], "the directory of an image"));
+Result<Starter::Answer> Starter::start(const SettleSockets& asked,
+                                       const std::vector<int>& fds) const {
+    TRY(check_own(fds[0], "the directory of an image", user_));
     TRY(settle_sockets(fds[0], asked.runs));
     return Answer{Done{}, {}};
 }
 
 Result<Starter::Answer> Starter::start(const PutStatus& asked, const std::vector<int>&) const {
-    if (status_file_.empty()) return fail("the configuration names no status file");
-    TRY(put_status_file(status_file_, asked.text));
+    if (files_.status.empty()) return fail("the configuration names no status file");
+    TRY(put_status_file(files_.status, asked.text));
     return Answer{Done{}, {}};
 }
 
@@ -314,10 +217,48 @@ Result<Starter::Answer> Starter::start(const EndProcess&, const std::vector<int>
     return Answer{Done{}, {}};
 }
 
-Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) const {
-    std::vector<int> fds;
-    fds.reserve(descriptors.size());
-    for (const Fd& fd : descriptors) fds.push_back(fd.get());
+Result<Starter::Answer> Starter::start(const ConnectInit&, const std::vector<int>& fds) const {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY(check_own(fds[1], "the directory of a capsule", user_));
+    TRY_ASSIGN(Fd connection, connect_to_init(init, fds[1]));
+    return answer_with(std::move(connection));
+}
+
+Result<Starter::Answer> Starter::start(const OpenOfMachine& asked, const std::vector<int>&) {
+    TRY_ASSIGN(Fd device, open_device(asked.which));
+    return answer_with(std::move(device));
+}
+
+Result<Starter::Answer> Starter::start(const GiveFiles&, const std::vector<int>& fds) const {
+    TRY(check_own(fds[0], "a directory with files for agentd", user_));
+    TRY(give_files(fds[0], user_));
+    return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const LearnKernel&, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(criu_facts_, read_criu_facts(init));
+    return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const AddInputs& asked, const std::vector<int>& fds) {
+    if (name_of(fds[0]) != "anon_inode:inotify") return fail("no inotify instance");
+    std::string text;
+    for (const WatchedInput& one : watch_inputs(fds[0], asked.pseudo))
+        text += std::to_string(one.number) + " " + one.path + "\n";
+    TRY_ASSIGN(Fd file, memory_file("souk-inputs", text));
+    return answer_with(std::move(file));
+}
+
+Result<Starter::Answer> Starter::start(const OpenOwnFile& asked, const std::vector<int>&) const {
+    const auto& name = asked.file == OwnFile::users ? files_.users : files_.configuration;
+    if (name.empty()) return fail("agentd has no such file");
+    TRY_ASSIGN(Fd file, open_at(AT_FDCWD, name, O_RDONLY));
+    return answer_with(std::move(file));
+}
+
+Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) {
+    const std::vector<int> fds = numbers_of(descriptors);
     const auto asked = parse_asked(packet, fds.size());
     auto done = asked ? std::visit([&](const auto& what) { return start(what, fds); }, *asked)
                       : Result<Answer>(tl::unexpected(asked.error()));
@@ -328,7 +269,7 @@ Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& de
 // -------------------------------------------------------------------------------------------------
 // the process
 
-Status serve(const Starter& starter, int socket) {
+Status serve(Starter& starter, int socket) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

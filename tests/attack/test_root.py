@@ -3,6 +3,7 @@
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
 what whoever has taken agentd over gets from it. That one is played here against the real program,
 by a client that shares no code with Souk (agentd/root/requests.hpp has the packets)."""
+import contextlib
 import fcntl
 import os
 import re
@@ -16,15 +17,18 @@ import tempfile
 
 import pytest
 
-from cluster import BIN, alive, read_text, until
+from cluster import AGENT_USER, BIN, alive, mount_points, read_text, until
 from no_rights import echoes, ends_well, root_of, write
 
-PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END = \
-    range(1, 14)
+(PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END,
+ CONNECT, DEVICE) = range(1, 16)
 STARTED, REFUSED, DONE = 16, 17, 18
+GIVE, LEARN, INPUTS, OWN_FILE = range(19, 23)
 HANDSHAKE, INSPECT, FILES = 1, 2, 3
 WRITTEN_MARKS, OOM_SCORE, PAGE_MAP, MEMORY, MAPS, MEMORY_SUMS, ROOT = FILES_OF_PROCESS = range(1, 8)
 PROC, RUN = 1, 2
+FUSE, CPU_LATENCY, CPU_PRESSURE, MEMORY_PRESSURE, IO_PRESSURE = range(1, 6)
+CONFIGURATION, USERS = 1, 2
 FILES_FD = 5  # of souk-init: its mount's
 # What is left to agentd, by number (docs/security.md says what for).
 LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23,
@@ -37,6 +41,8 @@ def test_agentd_can_start_nothing_itself(market):
     pid = market.daemon("n1")["pid"]
     fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", read_text(f"/proc/{pid}/status"), re.M))
     assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+    assert set(fields["Uid"].split() + fields["Gid"].split()) == {AGENT_USER}
+    assert fields["Groups"].strip() == ""
     for mask in ("CapPrm", "CapEff", "CapBnd"):
         left = {bit for bit in range(64) if int(fields[mask], 16) >> bit & 1}
         assert left <= set(LEFT.values()), mask
@@ -125,12 +131,15 @@ def fit(*pids, uid=1000, limits=()):
 
 
 class Root:
-    """A souk-root, and this end of its socket."""
-    def __init__(self, status_file=""):
+    """A souk-root, and this end of its socket. own: the files of its configuration and its users,
+    the number of the user that agentd is, and the directory of his state."""
+    def __init__(self, status_file="", own=None):
+        words = [] if own is None else [own[0], own[1], own[2], own[2], own[3],
+                                        f"{own[3]}/identity", "souk-attack/n1", "16"]
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = theirs.fileno()
-        self.process = subprocess.Popen([f"{BIN}/souk-root", "/", status_file], pass_fds=(3,),
-                                        preexec_fn=lambda: os.dup2(number, 3))
+        self.process = subprocess.Popen([f"{BIN}/souk-root", "/", status_file, *words],
+                                        pass_fds=(3,), preexec_fn=lambda: os.dup2(number, 3))
         theirs.close()
         self.line.settimeout(20)
         assert self.answer()[0] == STARTED
@@ -178,7 +187,9 @@ def test_a_packet_that_is_no_request_is_refused(root):
     one = program(INSPECT)
     with open("/dev/null") as null:
         for noise in (b"\0", b"\4", b"\5x", take(3)[:-1], settle() + b"x", b"\7\2",
-                      status("x")[:-1], b"\x0e", b"\x12", bytes([OPEN, ROOT + 1]), look(0),
+                      status("x")[:-1], b"\x17", b"\x12", bytes([OPEN, ROOT + 1]), look(0),
+                      bytes([DEVICE, IO_PRESSURE + 1]), bytes([OWN_FILE, USERS + 1]),
+                      bytes([INPUTS, 2]),
                       bytes([DIRECTORY, RUN + 1]), look(1)[:-1], fit(limits=((16, 1),)),
                       b"\xff" * 40, one[:-1], one + b"\0", one[:1], b"\1\7" + one[2:],
                       program(FILES, "a\0b"), capsule() + b"x", criu()[:9], b"\1" * (130 << 10),
@@ -205,7 +216,7 @@ def test_a_capsule_is_made_in_roots_own_directory_and_real_groups(root):
             os.open("/dev/null", os.O_RDWR)
         try:
             refused(root, "its descriptors", capsule(files=True), own)
-            refused(root, "is not root's alone", capsule(), swaps)
+            refused(root, "is not agentd's alone", capsule(), swaps)
             refused(root, "another kind of file", capsule(), file)
             refused(root, "no control group", capsule(cgroup=True), own, own)
             refused(root, "no control group", capsule(), own, file)
@@ -378,7 +389,7 @@ def test_it_renames_sockets_that_a_restore_has_put_aside_and_nothing_else(root):
         listed(aside, f"{place}/own")
         assert root.ask(settle(False), image) == (DONE, 0)
         assert os.path.exists(f"{place}/own") and not os.path.exists(aside)
-        refused(root, "is not root's alone", settle(), swaps)
+        refused(root, "is not agentd's alone", settle(), swaps)
         os.close(image)
         os.close(swaps)
 
@@ -398,6 +409,132 @@ def test_it_writes_the_status_file_of_the_configuration_alone(root):
         assert one.ask(status("")) == (DONE, 0)
         assert os.listdir(place) == ["secret"]
         one.end()
+
+
+def test_it_connects_to_the_souk_init_of_that_capsule_alone(root, inside):
+    """Whoever plays agentd lets another socket of root's lie where souk-init's should."""
+    init, job = inside
+    machine = os.pidfd_open(os.getpid())
+    connect = bytes([CONNECT])
+    with tempfile.TemporaryDirectory() as place, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        own, swaps = os.open(place, os.O_RDONLY), os.open("/tmp", os.O_RDONLY)
+        refused(root, "No such file", connect, init, own)
+        other.bind(f"{place}/elsewhere")
+        other.listen()
+        os.symlink(f"{place}/elsewhere", f"{place}/ctl.sock")
+        refused(root, "No such process", connect, init, own)
+        refused(root, "no process of a capsule", connect, machine, own)
+        refused(root, "no PID 1 of a capsule", connect, job, own)
+        refused(root, "is not agentd's alone", connect, init, swaps)
+        refused(root, "other descriptors", connect, init)
+        for fd in (own, swaps, machine):
+            os.close(fd)
+
+
+def test_it_opens_devices_of_a_short_list(root):
+    for which, path, mode in ((FUSE, "/dev/fuse", os.O_RDWR),
+                              (CPU_LATENCY, "/dev/cpu_dma_latency", os.O_WRONLY),
+                              (CPU_PRESSURE, "/proc/pressure/cpu", os.O_RDWR),
+                              (MEMORY_PRESSURE, "/proc/pressure/memory", os.O_RDWR),
+                              (IO_PRESSURE, "/proc/pressure/io", os.O_RDWR)):
+        kept = []
+        answer = root.ask(bytes([DEVICE, which]), kept=kept)
+        if not os.path.exists(path):
+            assert answer[0] == REFUSED and path in answer[1]
+            continue
+        assert answer == (DONE, 1)
+        assert os.readlink(f"/proc/self/fd/{kept[0]}") == path
+        assert fcntl.fcntl(kept[0], fcntl.F_GETFL) & os.O_ACCMODE == mode
+        os.close(kept[0])
+    with open("/dev/null") as null:
+        refused(root, "other descriptors", bytes([DEVICE, FUSE]), null.fileno())
+        refused(root, "no inotify instance", bytes([INPUTS, 1]), null.fileno())
+
+
+def test_it_learns_of_the_kernel_in_capsules_alone(root, inside):
+    machine = os.pidfd_open(os.getpid())
+    refused(root, "no process of a capsule", bytes([LEARN]), machine)
+    refused(root, "no PID 1 of a capsule", bytes([LEARN]), inside[1])
+    os.close(machine)
+
+
+def test_it_opens_files_of_the_owner_to_be_read_and_none_that_agentd_names(root, own):
+    for which in (CONFIGURATION, USERS):
+        refused(root, "no such file", bytes([OWN_FILE, which]))
+        kept = []
+        assert own.ask(bytes([OWN_FILE, which]), kept=kept) == (DONE, 1)
+        assert os.read(kept[0], 16) == (b"price = 1", b"* = -")[which - 1]
+        with pytest.raises(OSError):
+            os.write(kept[0], b"x")
+        os.close(kept[0])
+
+
+# ---- who plays an agentd that is a user of its own
+
+@pytest.fixture
+def own():
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o711)
+        for name, said in (("conf", "price = 1"), ("map", "* = -")):
+            with open(f"{place}/{name}", "w", opener=lambda *a: os.open(*a, 0o600)) as f:
+                f.write(said)
+        one = Root(own=(f"{place}/conf", f"{place}/map", AGENT_USER, f"{place}/state"))
+        one.place = place
+        yield one
+        one.end()
+        for room in ("ram", "guests"):
+            subprocess.run(["umount", "-q", f"{place}/state/{room}"], check=False)
+        for top in mount_points(("cgroup", "cgroup2")):
+            for group in ("/n1/jobs", "/n1", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(f"{top}/souk-attack{group}")
+
+
+def test_its_state_is_agentds_and_nothing_of_roots_is(own):
+    """Links to files of root's, which an agentd before may have laid there."""
+    state, user = f"{own.place}/state", int(AGENT_USER)
+    assert os.stat(state).st_uid == user and os.stat(state).st_mode & 0o7777 == 0o700
+    images = os.open(f"{state}/images", os.O_RDONLY)
+    with open(f"{own.place}/secret", "w") as f:
+        f.write("kept")
+    for name in ("made", "kept"):
+        with open(f"{state}/images/{name}", "w") as f:
+            f.write("by root")
+    os.link(f"{state}/images/kept", f"{own.place}/elsewhere")
+    os.symlink(f"{own.place}/secret", f"{state}/images/link")
+    os.mkdir(f"{state}/images/theirs")
+    os.chown(f"{state}/images/theirs", 4321, 4321)
+    assert own.ask(bytes([GIVE]), images) == (DONE, 0)
+    assert os.stat(f"{state}/images/made").st_uid == user
+    assert os.stat(f"{state}/images/kept").st_uid == 0
+    assert os.stat(f"{own.place}/secret").st_uid == 0
+    assert os.stat(f"{state}/images/theirs").st_uid == 4321
+    os.close(images)
+
+
+def test_directories_and_groups_of_root_are_not_used_for_agentd(own, inside):
+    """Whoever may look a directory up can bring a descriptor of it (O_PATH)."""
+    roots = os.open(own.place, os.O_PATH)
+    os.chmod(own.place, 0o700)
+    line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with line, theirs:
+        number = theirs.fileno()
+        for packet, *fds in ((bytes([GIVE]), roots), (capsule(), roots), (settle(), roots),
+                             (bytes([CONNECT]), inside[0], roots),
+                             (criu(), inside[0], number, roots, number)):
+            refused(own, "is not agentd's alone", packet, *fds)
+    mine = os.open(f"{own.place}/state/guests", os.O_RDONLY)
+    for top in mount_points(("cgroup2",)):
+        group = os.open(top, os.O_PATH)
+        refused(own, "of somebody else", capsule(cgroup=True), mine, group)
+        os.close(group)
+    for top in mount_points(("cgroup",)):
+        group = os.open(f"{top}/cgroup.procs", os.O_PATH)
+        refused(own, "of somebody else", capsule(), mine, group)
+        os.close(group)
+    os.close(mine)
+    os.close(roots)
 
 
 def test_it_ends_with_agentd():

@@ -26,6 +26,9 @@ collect_ignore = [] if os.environ.get("SOUK_FAULTS") else ["test_faults.py"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("SOUK_BIN") or os.path.normpath(os.path.join(HERE, "..", "..", "build", "bin"))
+# Who agentd is: nobody's number on any machine; "root" or an account may be said; nothing: as it
+# chooses itself.
+AGENT_USER = os.environ.get("SOUK_TEST_AGENT_USER", "64990")
 # Seconds for anything that should take a fraction of one: the machine may be busy, or emulated.
 LIMIT = float(os.environ.get("SOUK_TEST_LIMIT", 40))
 # A program that a test builds has make's own rules, not those of the make that runs the tests.
@@ -186,6 +189,8 @@ class Market:
                     "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
+        if AGENT_USER and "--agent-user" not in options:
+            options += ("--agent-user", AGENT_USER)
         self.options, self.tag, self.jobs_here, self.family = options, None, [], set()
         self.guard, self.began = None, {}
 

@@ -21,7 +21,8 @@ def trust(market, daemon="agentd", config="n2/agentd.conf"):
 
 def test_a_node_and_a_market_in_order_have_nothing_to_mend(market):
     said = trust(market)
-    for name in ("agentd files", "agentd certificate", "agentd key", "issuing authority", "clock"):
+    for name in ("agentd user", "agentd files", "agentd certificate", "agentd key",
+                 "issuing authority", "clock"):
         assert said[name][0], (name, said[name])
     assert said["clock"][1] == "as the market's"
     said = trust(market, "marketd", "market/marketd.conf")
@@ -66,3 +67,15 @@ def test_a_daemon_that_says_much_does_not_hold_the_doctor_up(market, tmp_path):
     conf.write_text("".join(lines) + f'user_map = "{tmp_path}/map"\n')
     said = market.doctor("n2", "--json", "--agentd", conf, "--marketd", "/nonexistent")
     assert "users" in {n["name"] for n in json.loads(said)}
+
+
+def test_a_file_of_the_state_that_is_not_agentds_is_named(market):
+    images = f"{market.run_dir}/state/n2/images"
+    owner = os.stat(images).st_uid
+    os.chown(images, 0 if owner else 1, -1)
+    try:
+        met, found, _ = trust(market)["agentd user"]
+        assert not met and found.startswith(f"{images} is not of the owner of ")
+    finally:
+        os.chown(images, owner, -1)
+    assert trust(market)["agentd user"][0]

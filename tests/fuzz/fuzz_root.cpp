@@ -36,7 +36,9 @@ void asked(std::string_view packet, size_t descriptors) {
         std::holds_alternative<SettleSockets>(*taken) ||
         std::holds_alternative<OpenDirectory>(*taken) ||
         std::holds_alternative<LookInside>(*taken) || std::holds_alternative<FitRestored>(*taken) ||
-        std::holds_alternative<AskWaits>(*taken) || std::holds_alternative<EndProcess>(*taken);
+        std::holds_alternative<AskWaits>(*taken) || std::holds_alternative<EndProcess>(*taken) ||
+        std::holds_alternative<GiveFiles>(*taken) || std::holds_alternative<LearnKernel>(*taken) ||
+        std::holds_alternative<AddInputs>(*taken);
     if (of_a_process) REQUIRE(descriptors == 1);
     if (const auto* l = std::get_if<LookInside>(&*taken))
         for (const int32_t pid : l->pids) REQUIRE(pid > 0);
@@ -44,6 +46,12 @@ void asked(std::string_view packet, size_t descriptors) {
         REQUIRE(f->uid != UINT32_MAX && f->gid != UINT32_MAX);
         for (const auto& [resource, most] : f->limits) REQUIRE(resource < limits_max);
     }
+    if (std::holds_alternative<ConnectInit>(*taken)) REQUIRE(descriptors == 2);
+    if (const auto* o = std::get_if<OpenOfMachine>(&*taken))
+        REQUIRE(descriptors == 0 && o->which >= Device::fuse && o->which <= device_last);
+    if (const auto* o = std::get_if<OpenOwnFile>(&*taken))
+        REQUIRE(descriptors == 0 &&
+                (o->file == OwnFile::configuration || o->file == OwnFile::users));
     if (const auto* p = std::get_if<PutStatus>(&*taken))
         REQUIRE(descriptors == 0 && p->text.size() <= status_bytes_max);
 }

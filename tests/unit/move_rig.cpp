@@ -271,7 +271,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
                   pump.source.bytes_total());
     const uint64_t bytes = pump.source.bytes_total(), sent = rig->input_sent;
     std::string typed = std::move(rig->typed);
-    (void)rig->capsule.kill();  // with CRIU in it, which never hears what became of its dump
+    rig->capsule.kill();  // with CRIU in it, which never hears what became of its dump
     from.reset();
     rig.reset();
     rig = std::move(next);

@@ -100,7 +100,7 @@ START_TEST(a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it) {
                      3);
     for (const Fd& fd : files) ck_assert_int_ge(::fcntl(fd.get(), F_GETFD), 0);
     // The daemon keeps no copy of souk-init's end, which would hide that this is gone.
-    ck_assert(rig.capsule.kill());
+    rig.capsule.kill();
     ck_assert(rig.until([&] { return rig.closed; }));
 }
 END_TEST
@@ -132,7 +132,10 @@ START_TEST(a_held_program_runs_no_byte_until_it_is_released_and_a_new_agent_find
         rig.connect_again();
         ck_assert(rig.until([&] { return rig.held; }));
         ck_assert(!rig.started && !rig.exit && output.text[0].empty());
-        ck_assert((released ? rig.client.release() : rig.capsule.kill()).has_value());
+        if (released)
+            ck_assert(rig.client.release().has_value());
+        else
+            rig.capsule.kill();
         ck_assert(rig.until([&] { return released ? rig.ended() : rig.closed; }));
         ck_assert_int_eq(rig.started, released);
         ck_assert_text(output.text[0], released ? "ran\n" : "");

@@ -29,6 +29,12 @@ namespace {
 using Kind = guest::Input;
 
 // A node without an agent. The job prints a number for each line that it reads.
+// A connection of somebody else to the souk-init of the capsule with that directory.
+Fd other_connection(int directory) {
+    const std::string text = std::move(*read_file(directory, "capsule"));
+    return std::move(*connect_to_init(*Pidfd::open(std::atoi(text.c_str())), directory));
+}
+
 struct Node {
     Loop loop = open_loop();
     Log log{{.level_max = Level::error, .program = "test_cell"}};
@@ -398,9 +404,9 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
         // souk-init serves one connection: another one ends the cell's, before or after it has read
         // what was asked.
         Fd other;
-        if (i % 2 == 0) other = std::move(*Capsule::connect(directory.get()));
+        if (i % 2 == 0) other = other_connection(directory.get());
         c.ready_criu(false, false);
-        if (i % 2 == 1) other = std::move(*Capsule::connect(directory.get()));
+        if (i % 2 == 1) other = other_connection(directory.get());
         n.await(c, Kind::criu_ready);
         c.dump(0);
         n.await(c, Kind::dump_froze);
@@ -417,7 +423,7 @@ START_TEST(a_capsule_that_answers_nobody_any_more_is_the_cause) {
     Cell& c = n.running();
     const std::string path = n.directory(c), name = path + "/" SOUK_CTL_NAME;
     const Fd directory = std::move(*open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY));
-    const Fd other = std::move(*Capsule::connect(directory.get()));  // ends the cell's
+    const Fd other = other_connection(directory.get());  // ends the cell's
     ck_assert_int_eq(::rename(name.c_str(), (name + ".away").c_str()), 0);
     c.ready_criu(false, false);
     ck_assert(n.await(c, Kind::criu_failed).code == CauseCode::capsule_silent);

@@ -2,6 +2,7 @@
 // What agentd asks of souk-root, and what it has given up itself. What whoever plays agentd gets
 // from the real program is in tests/attack/test_root.py.
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -19,9 +20,11 @@
 #include <thread>
 
 #include "agentd/root/helper.hpp"
+#include "kernel/sys/host/probe.hpp"
 #include "kernel/sys/net/packets.hpp"
 #include "kernel/sys/process/own_rights.hpp"
 #include "kernel/sys/process/sandbox.hpp"
+#include "kernel/sys/store/linkless.hpp"
 #include "tests/unit/capsule_rig.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/unit.hpp"
@@ -65,7 +68,13 @@ std::vector<Sample> samples() {
             {LookInside{{true, false, true, false, 4096}, {2, 17}}, 1},
             {FitRestored{1000, 100, {4, 5}, {4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
             {AskWaits{}, 1},
-            {EndProcess{}, 1}};
+            {EndProcess{}, 1},
+            {ConnectInit{}, 2},
+            {OpenOfMachine{Device::io_pressure}, 0},
+            {GiveFiles{}, 1},
+            {LearnKernel{}, 1},
+            {AddInputs{true}, 1},
+            {OpenOwnFile{OwnFile::users}, 0}};
 }
 
 START_TEST(a_request_is_read_as_it_was_asked) {
@@ -166,7 +175,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     ck_assert(reach.fit(made->pidfd(), {{1000, 1000, {}}, {}, {}}));
     ck_assert(!reach.waits(made->pidfd()).value());  // there is none
     ck_assert(!helper.put_status("up=1\n"));
-    OK(made->kill());
+    made->kill();
     ck_assert(made->pidfd().exited_within(limit).value());
 
     int ends[2];
@@ -235,12 +244,81 @@ START_TEST(who_does_not_start_processes_any_more_cannot) {
 }
 END_TEST
 
+START_TEST(who_becomes_a_user_keeps_what_is_for_the_network_and_no_file_of_roots) {
+    UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (!become_user(4321, 4322)) ::_exit(1);
+        if (::getuid() != 4321 || ::geteuid() != 4321 || ::getegid() != 4322) ::_exit(2);
+        if (::getgroups(0, nullptr) != 0) ::_exit(3);
+        if (!have_capability(CAP_NET_ADMIN) || have_capability(CAP_DAC_OVERRIDE)) ::_exit(4);
+        if (::open("/etc/shadow", O_RDONLY) >= 0 || errno != EACCES) ::_exit(5);
+        if (::setuid(0) == 0 || ::setreuid(0, 0) == 0) ::_exit(6);
+        if (!give_up_starting()) ::_exit(7);
+        ::_exit(have_capability(CAP_NET_ADMIN) ? 0 : 8);
+    }
+    int status = 0;
+    ck_assert_int_eq(::waitpid(child, &status, 0), child);
+    ck_assert_msg(status == 0, "exit %d", WEXITSTATUS(status));
+}
+END_TEST
+
+START_TEST(no_link_is_followed_in_a_linkless_mount) {
+    UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
+    TempDir dir;
+    OK(create_file(dir.fd.get(), "file", "kept"));
+    ck_assert_int_eq(::symlinkat("file", dir.fd.get(), "link"), 0);
+    ck_assert(!is_linkless(dir.fd.get()));
+    auto mount = linkless(dir.fd.get());
+    UNIT_SKIP_IF(!mount && mount.error().code == ENOSYS ? "a kernel before 5.12" : nullptr);
+    // As CRIU has it: opened anew, by its number.
+    const Fd again = std::move(*open_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(mount->get()),
+                                        O_RDONLY | O_DIRECTORY));
+    ck_assert(is_linkless(again.get()));
+    ck_assert_text(read_file(again.get(), "file").value(), "kept");
+    ck_assert_int_eq(read_file(again.get(), "link").error().code, ELOOP);
+    ck_assert_int_eq(create_file(again.get(), "link", "x", O_TRUNC).error().code, ELOOP);
+    OK(create_file(again.get(), "new", "by another name"));
+    ck_assert_text(read_file(dir.fd.get(), "link").value(), "kept");
+}
+END_TEST
+
+// What root makes in a directory of another user is that user's when it is given, and nothing that
+// has another name or is somebody else's.
+START_TEST(what_is_given_away_is_a_file_of_one_name) {
+    UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
+    TempDir dir;
+    const AgentUser user{4321, 4322};
+    for (const char* name : {"plain", "linked", "theirs"}) OK(create_file(dir.fd.get(), name, "x"));
+    ck_assert_int_eq(::linkat(dir.fd.get(), "linked", dir.fd.get(), "again", 0), 0);
+    ck_assert_int_eq(::fchownat(dir.fd.get(), "theirs", 5000, 5000, 0), 0);
+    ck_assert_int_eq(::symlinkat("/etc/passwd", dir.fd.get(), "link"), 0);
+    OK(give_files(dir.fd.get(), user));
+    const auto owner = [&](const char* name) {
+        struct stat st {};
+        ck_assert_int_eq(::fstatat(dir.fd.get(), name, &st, AT_SYMLINK_NOFOLLOW), 0);
+        return st.st_uid;
+    };
+    ck_assert_uint_eq(owner("plain"), 4321);
+    ck_assert_uint_eq(owner("linked"), 0);
+    ck_assert_uint_eq(owner("theirs"), 5000);
+    struct stat st {};
+    ck_assert_int_eq(::stat("/etc/passwd", &st), 0);
+    ck_assert_uint_eq(st.st_uid, 0);
+    ck_assert(!find_agent_user("_no-such-user-here"));
+    ck_assert(!find_agent_user("4294967295"));
+    ck_assert_uint_eq(find_agent_user("root").value().uid, 0);
+}
+END_TEST
+
 }  // namespace
 
 UNIT_SUITE(root, a_request_is_read_as_it_was_asked,
            a_request_that_is_not_whole_is_refused_as_a_whole,
            souk_files_is_started_in_its_own_forms_alone,
            souk_root_makes_a_capsule_and_starts_a_program,
-           who_does_not_start_processes_any_more_cannot);
+           who_does_not_start_processes_any_more_cannot,
+           who_becomes_a_user_keeps_what_is_for_the_network_and_no_file_of_roots,
+           no_link_is_followed_in_a_linkless_mount, what_is_given_away_is_a_file_of_one_name);
 
 }  // namespace souk::unit

@@ -115,8 +115,36 @@ std::string checked(const std::string& program, const std::string& config) {
     return text;
 }
 
-void examine_users(const Daemon& d, std::vector<Need>& needs) {
-    const std::string said = checked("agentd", d.config);
+// The line of it that begins so, without that.
+std::string line_of(const std::string& said, const std::string& begin) {
+    const size_t at = said.find("\n" + begin);
+    if (at == said.npos) return {};
+    const size_t from = at + 1 + begin.size();
+    return said.substr(from, said.find('\n', from) - from);
+}
+
+// Its user, and whether it has what it wrote before it was that one.
+void examine_owner(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
+    const std::string use = "who takes agentd over is not root";
+    const std::string state = configured(config_text(d.config), "state");
+    const std::string dir = state.empty() ? "/var/lib/souk/agentd" : state;
+    const std::string root = line_of(said, "# agentd stays root: "),
+                      is = line_of(said, "# agentd is ");
+    if (root.empty() && is.empty()) return;
+    std::string wrong = root.empty() ? "" : "agentd stays root: " + root;
+    struct stat top {
+    }, one{};
+    if (root.empty() && ::stat(dir.c_str(), &top) == 0)
+        for (const char* below : {"/home", "/images", "/refused", "/state.db", "/identity"})
+            if (::lstat((dir + below).c_str(), &one) == 0 && one.st_uid != top.st_uid)
+                wrong = dir + below + " is not of the owner of " + dir;
+    needs.push_back(trust_need("agentd user", use, wrong, is,
+                               root.empty()
+                                   ? "start agentd anew: it puts that right"
+                                   : "systemd-sysusers souk-agent.conf, then start it anew"));
+}
+
+void examine_users(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
     const size_t map = said.find("# who the users of other nodes are here");
     const std::string use = "who other nodes' users are here";
     const bool wrong = said.find("of these lines name nobody") != said.npos || map == said.npos;
@@ -166,7 +194,9 @@ std::vector<Need> examine_trust(const std::string& agent, const std::string& mar
                        "souk node renew, or souk setup node --join TOKEN when it has ended"};
         const bool insecure = is_insecure(config_text(agent));
         if (!insecure) examine_identity(d, needs);
-        examine_users(d, needs);
+        const std::string said = checked("agentd", agent);
+        examine_owner(d, said, needs);
+        examine_users(d, said, needs);
         if (!insecure) examine_clock(d, needs);
     }
     if (::access(market.c_str(), F_OK) == 0 && !is_insecure(config_text(market)))

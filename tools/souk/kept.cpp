@@ -36,6 +36,7 @@ Result<std::optional<MarketShape>> load_shape(const std::string& state) {
         s.pricing = j.at("pricing");
         s.off = j.at("off");
         s.private_files = j.value("private_files", false);
+        s.agent_user = j.value("agent_user", "");
         return s;
     } catch (const json::exception&) {
         return fail(path_of(state) +
@@ -54,7 +55,8 @@ Status save_shape(const std::string& state, const MarketShape& s) {
                     {"solver", s.solver},
                     {"pricing", s.pricing},
                     {"off", s.off},
-                    {"private_files", s.private_files}};
+                    {"private_files", s.private_files},
+                    {"agent_user", s.agent_user}};
     return replace_file(path_of(state), j.dump(1) + "\n", 0644, true);
 }
 

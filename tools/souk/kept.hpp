@@ -25,6 +25,7 @@ struct MarketShape {
     int32_t cpus = 1;
     int64_t memory_mb = 0;
     std::string solver, pricing;  // empty: the market's own choice
+    std::string agent_user;       // of each agentd; empty: its own choice
     bool private_files = false;   // all nodes but the first have files of their own
     // nodes that `souk down --keep` took off the market; the next `souk up` brings them back
     std::vector<std::string> off;

@@ -29,7 +29,7 @@ struct UpArguments {
     std::optional<int32_t> cpus;
     int64_t memory_mb = 0;
     bool check_precopy = false, private_files = false;
-    std::string solver, pricing;
+    std::string solver, pricing, agent_user;
 };
 
 int64_t host_memory_mb() {
@@ -61,6 +61,7 @@ Result<UpOptions> up_options(const UpArguments& a) {
         o.shape.memory_mb = equal_part;
     o.check_precopy = a.check_precopy;
     if (a.private_files) o.shape.private_files = true;
+    if (!a.agent_user.empty()) o.shape.agent_user = a.agent_user;
     if (!a.solver.empty())
         if (const auto name = market::Solver::algorithm_named(a.solver); !name)
             return wrap("--solver", name.error());
@@ -105,6 +106,9 @@ void add_up(CLI::App& app, UpArguments& a) {
         ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
     up->add_option("--solver", a.solver, "the market's algorithm");
     up->add_option("--pricing", a.pricing, "the market's pricing rule");
+    up->add_option("--agent-user", a.agent_user,
+                   "who each agentd is: an account, a number, or root (default: _souk-agent, where "
+                   "there is one)");
     up->add_flag("--private-files", a.private_files,
                  "all nodes but the first have directories of their own for people's files (/home, "
                  "/tmp and such), as machines that share nothing; jobs are --files=auto");

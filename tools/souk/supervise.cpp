@@ -145,7 +145,8 @@ Status Supervisor::prepare() {
     const int on = 1;
     if (!notify_ ||
         ::bind(notify_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::setsockopt(notify_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+        ::setsockopt(notify_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        ::chmod(path.c_str(), 0666) != 0)  // a daemon may be anybody; who says it is looked at
         return fail_errno("bind " + path, errno);
     return {};
 }
@@ -175,6 +176,7 @@ Status Supervisor::write_configs() {
         if (shape.memory_mb > 0) text += "memory_mb = " + std::to_string(shape.memory_mb) + "\n";
         text += "guest_uid_min = 0\n";  // one host: everybody is who he is on each node
         if (options_.check_precopy) text += "check_ahead = true\n";
+        if (!shape.agent_user.empty()) text += "user = \"" + shape.agent_user + "\"\n";
         if (shape.private_files) text += "files = \"auto\"\n";
         TRY(write(d.dir + "/agentd.conf", text));
     }

@@ -151,6 +151,9 @@ Status store(const std::vector<std::string>& words) {
     const auto bytes = whole_number<uint64_t>(words[0]);
     if (!bytes || *bytes == 0) return fail("bad size " + words[0]);
     (void)limits();
+    struct stat st {};
+    if (::fstat(3, &st) != 0) return fail_errno("the store of contents", errno);
+    TRY(become(st.st_uid, st.st_gid, {}));  // agentd's user, whose directory it is
     return keep_contents(Fd(3), *bytes, 4);
 }
 
@@ -352,7 +355,7 @@ Status try_it(const std::vector<std::string>& words) {
     std::printf("server %d socket %s\n", t.server, t.socket.c_str());
     TRY(start_store(t));
     TRY(start_client(t));
-    const Status kept = keep(t);
+    Status kept = keep(t);
     t.remove_socket();
     t.store.reset();
     while (::wait(nullptr) > 0) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/host/cpu_awake.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace souk {
@@ -10,7 +9,7 @@ void CpuAwake::hold(Nanos span) {
     const Nanos until = Loop::now() + span;
     if (fd_ && until <= until_) return;
     if (!fd_) {
-        auto file = open_at(AT_FDCWD, device, O_WRONLY);
+        auto file = open_(Device::cpu_latency);
         constexpr int32_t microseconds = 0;
         if (!file || ::write(file->get(), &microseconds, sizeof microseconds) !=
                          ssize_t{sizeof microseconds})

@@ -8,6 +8,7 @@
 // outlive its daemon.
 #pragma once
 
+#include "kernel/sys/host/device.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/loop.hpp"
 
@@ -16,7 +17,8 @@ namespace souk {
 class CpuAwake {
   public:
     static constexpr const char* device = "/dev/cpu_dma_latency";
-    explicit CpuAwake(Loop& loop) : loop_(loop) {}
+    explicit CpuAwake(Loop& loop, OpenDevice open = open_device)
+        : loop_(loop), open_(std::move(open)) {}
     // From now for so long; a later end that was asked for before stays. A machine without the
     // device goes on as it was.
     void hold(Nanos span);
@@ -24,6 +26,7 @@ class CpuAwake {
 
   private:
     Loop& loop_;
+    const OpenDevice open_;
     Fd fd_;
     Nanos until_;
     Timer end_;

@@ -74,8 +74,9 @@ Status create_file(int dir, const std::string& path, std::string_view bytes, int
 }
 
 Status replace_file(const std::string& path, std::string_view bytes, mode_t mode, bool durable) {
+    constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
     const std::string temporary = path + ".new";
-    TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+    TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, temporary, flags, mode));
     TRY(write_all(file.get(), bytes, "write " + temporary));
     if (durable && ::fsync(file.get()) != 0) return fail_errno("sync " + temporary, errno);
     if (::rename(temporary.c_str(), path.c_str()) != 0)

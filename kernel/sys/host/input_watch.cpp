@@ -20,10 +20,30 @@ bool is_terminal(std::string_view name) {
 }
 bool is_pseudo(std::string_view name) { return name.find_first_not_of("0123456789") == name.npos; }
 
+void add(int inotify, const std::string& directory, bool (*is_one)(std::string_view),
+         std::vector<WatchedInput>& all) {
+    const auto names = list_dir(AT_FDCWD, directory);
+    if (!names) return;
+    for (const std::string& name : *names) {
+        if (!is_one(name) || all.size() >= devices_max) continue;
+        const std::string path = directory + "/" + name;
+        const int number = ::inotify_add_watch(inotify, path.c_str(), IN_ACCESS | IN_DONT_FOLLOW);
+        if (number >= 0) all.push_back({number, path});
+    }
+}
+
 }  // namespace
 
-Result<InputWatch> InputWatch::open(Which which) {
-    InputWatch watch(which);
+std::vector<WatchedInput> watch_inputs(int inotify, bool pseudo) {
+    std::vector<WatchedInput> all;
+    add(inotify, "/dev/input", is_input, all);
+    add(inotify, "/dev", is_terminal, all);
+    if (pseudo) add(inotify, "/dev/pts", is_pseudo, all);
+    return all;
+}
+
+Result<InputWatch> InputWatch::open(Which which, WatchInputs add) {
+    InputWatch watch(which, std::move(add));
     watch.inotify_ = Fd(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     if (!watch.inotify_) return fail_errno("inotify_init1", errno);
     for (const char* directory : {"/dev", "/dev/input", "/dev/pts"})
@@ -34,24 +54,11 @@ Result<InputWatch> InputWatch::open(Which which) {
     return watch;
 }
 
-void InputWatch::add(const std::string& directory, bool (*is_one)(std::string_view)) {
-    const auto names = list_dir(AT_FDCWD, directory);
-    if (!names) return;
-    for (const std::string& name : *names) {
-        if (!is_one(name) || devices_.size() >= devices_max) continue;
-        const std::string path = directory + "/" + name;
-        // Of one that is watched already it is the same number.
-        const int number =
-            ::inotify_add_watch(inotify_.get(), path.c_str(), IN_ACCESS | IN_DONT_FOLLOW);
-        if (number >= 0) devices_[number] = path;
-    }
-}
-
 void InputWatch::look_for_devices() {
     (void)::inotify_add_watch(inotify_.get(), "/dev/input", IN_CREATE | IN_ONLYDIR);
-    add("/dev/input", is_input);
-    add("/dev", is_terminal);
-    if (which_ == Which::all) add("/dev/pts", is_pseudo);
+    const auto added = add_(inotify_.get(), which_ == Which::all);
+    if (!added) return;
+    for (const WatchedInput& one : *added) devices_[one.number] = one.path;
 }
 
 std::string InputWatch::used() {

@@ -5,13 +5,25 @@
 // when there is something to take. Owned by one thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk {
+
+// The devices that are there, watched by an inotify instance that is given. Needs the right to read
+// them: who has it does this for a daemon that has not.
+struct WatchedInput {
+    int number = 0;  // of the watch; of one that was watched already it is the same
+    std::string path;
+};
+// pseudo: also pseudo-terminals.
+std::vector<WatchedInput> watch_inputs(int inotify, bool pseudo);
+using WatchInputs = std::function<Result<std::vector<WatchedInput>>(int inotify, bool pseudo)>;
 
 class InputWatch {
   public:
@@ -20,7 +32,7 @@ class InputWatch {
         all     // pseudo-terminals as well: windows, ssh, screen
     };
     // Errors: this machine has none.
-    static Result<InputWatch> open(Which which);
+    static Result<InputWatch> open(Which which, WatchInputs add = watch_inputs);
     int fd() const { return inotify_.get(); }
     // The device that was used since the last call; empty: none. Those that have come meanwhile are
     // watched from then on.
@@ -28,11 +40,11 @@ class InputWatch {
     size_t devices() const { return devices_.size(); }
 
   private:
-    explicit InputWatch(Which which) : which_(which) {}
+    InputWatch(Which which, WatchInputs add) : which_(which), add_(std::move(add)) {}
     void look_for_devices();
-    void add(const std::string& directory, bool (*is_one)(std::string_view));
 
     Which which_;
+    WatchInputs add_;
     Fd inotify_;
     std::map<int, std::string> devices_;  // by the number of the watch
 };

@@ -40,10 +40,12 @@ Result<int32_t> memory_pressure_permille() {
 }
 
 Result<PressureWatch> PressureWatch::open(const std::string& resource, Nanos limit,
-                                          const std::string& group) {
+                                          const std::string& group, const OpenDevice& device) {
     PressureWatch watch;
     const std::string path = "/proc/pressure/" + resource;
-    TRY_ASSIGN(watch.trigger_, open_at(AT_FDCWD, path, O_RDWR | O_NONBLOCK));
+    TRY_ASSIGN(watch.trigger_, device(resource == "cpu"      ? Device::cpu_pressure
+                                      : resource == "memory" ? Device::memory_pressure
+                                                             : Device::io_pressure));
     // Windows of 2 s need no privilege.
     const std::string words = "some " + std::to_string(limit.ns / 1'000) + " 2000000";
     if (::write(watch.trigger_.get(), words.c_str(), words.size() + 1) < 0)

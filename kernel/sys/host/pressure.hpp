@@ -10,6 +10,7 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/host/device.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk {
@@ -19,7 +20,8 @@ class PressureWatch {
     // resource: "cpu", "memory" or "io". `group`: a directory of cgroup v2, empty: none is taken
     // off.
     static Result<PressureWatch> open(const std::string& resource, Nanos limit,
-                                      const std::string& group);
+                                      const std::string& group,
+                                      const OpenDevice& device = open_device);
     int fd() const { return trigger_.get(); }
     const std::string& resource() const { return resource_; }
     // From here on stalls are counted anew. To be called each second, and before the first over().

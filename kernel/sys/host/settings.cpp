@@ -182,9 +182,10 @@ Key words(std::vector<std::string>& into) {
     return {std::move(set), std::move(show), "a list of texts"};
 }
 
-Status load(const std::string& path, const Settings& settings, Sources& sources) {
+Status load(const std::string& path, const Settings& settings, Sources& sources,
+            const std::string* text) {
     try {
-        const toml::table table = toml::parse_file(path);
+        const toml::table table = text ? toml::parse(*text, path) : toml::parse_file(path);
         for (const auto& [key, node] : table) {
             const std::string where = path + ":" + std::to_string(key.source().begin.line) + ": " +
                                       std::string(key.str());

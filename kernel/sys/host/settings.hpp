@@ -96,8 +96,10 @@ Key one_of(std::string& into, const Names& names) {
             [&into] { return quoted(into); }, "one of: " + all};
 }
 
-// Reads the file through the table, top to bottom; the first error ends it.
-Status load(const std::string& path, const Settings& settings, Sources& sources);
+// Reads the file through the table, top to bottom; the first error ends it. `text`: what is in it,
+// read by somebody else.
+Status load(const std::string& path, const Settings& settings, Sources& sources,
+            const std::string* text = nullptr);
 
 // As TOML that reads back: every key with the value in force, and where that comes from.
 ConfigText effective(const Settings& settings, const Sources& sources, const std::string& path);

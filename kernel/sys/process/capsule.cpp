@@ -165,7 +165,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     capsule.pidfd_ = Pidfd(Fd(pidfd), static_cast<pid_t>(pid));
     auto id = process_id(static_cast<pid_t>(pid));
     if (!id) {
-        (void)capsule.kill();
+        capsule.kill();
         return wrap("make a capsule", std::move(id).error());
     }
     capsule.id_ = *id;
@@ -173,7 +173,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     return capsule;
 }
 
-Result<Fd> Capsule::connect(int dir) {
+Result<Fd> connect_to_init(const Pidfd& init, int dir) {
     Fd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) return fail_errno("socket", errno);
     sockaddr_un address{};
@@ -184,16 +184,23 @@ Result<Fd> Capsule::connect(int dir) {
                   dir);
     if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
         return fail_errno("connect to souk-init", errno);
+    ucred who{};
+    socklen_t size = sizeof who;
+    if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return fail_errno("who souk-init is", errno);
+    TRY_ASSIGN(const bool ended, init.exited_within({}));
+    if (ended || who.pid != init.pid())
+        return fail_errno("souk-init " + std::to_string(init.pid()), ESRCH);
     return fd;
 }
 
-Result<Capsule> Capsule::reconnect(int dir, ProcessId init) {
+Result<Capsule> Capsule::reconnect(int dir, ProcessId init, const ConnectToInit& connect) {
     Capsule capsule;
     TRY_ASSIGN(capsule.pidfd_, Pidfd::open(init.pid));
     const auto now = process_id(init.pid);
     if (!now || *now != init) return fail_errno("souk-init " + std::to_string(init.pid), ESRCH);
     capsule.id_ = init;
-    TRY_ASSIGN(capsule.connection_, connect(dir));
+    TRY_ASSIGN(capsule.connection_, connect(capsule.pidfd_, dir));
     return capsule;
 }
 

@@ -18,6 +18,7 @@
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/process.hpp"
+#include "kernel/sys/process/program.hpp"
 
 namespace souk {
 
@@ -46,6 +47,10 @@ struct CapsuleOptions {
 // Directories of a capsule that others look into.
 enum class CapsuleDirectory : uint8_t { proc = 1, run = 2 };
 using OpenInside = std::function<Result<Fd>(const Pidfd& init, CapsuleDirectory which)>;
+// Connects to a souk-init that is there, through its capsule's directory; it lets in root alone.
+// What listens there under that name is that process, or it is an error.
+Result<Fd> connect_to_init(const Pidfd& init, int dir);
+using ConnectToInit = std::function<Result<Fd>(const Pidfd& init, int dir)>;
 // Of its souk-init; which needs the right to trace that.
 Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which);
 
@@ -60,20 +65,22 @@ class Capsule {
     Capsule(ProcessId id, Pidfd pidfd, Fd connection)
         : id_(id), pidfd_(std::move(pidfd)), connection_(std::move(connection)) {}
     // ESRCH if that process is gone (then its exit record, if it wrote one, is in the directory).
-    static Result<Capsule> reconnect(int dir, ProcessId init);
+    static Result<Capsule> reconnect(int dir, ProcessId init,
+                                     const ConnectToInit& connect = connect_to_init);
 
     ProcessId id() const { return id_; }
     const Pidfd& pidfd() const { return pidfd_; }
     // The connection to souk-init, once: for a CapsuleClient.
     Fd take_connection() { return std::move(connection_); }
-    // A further connection; souk-init then drops the one before.
-    static Result<Fd> connect(int dir);
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
-    Status kill() const { return pidfd_.signal(SIGKILL); }
+    void kill() const { end_(pidfd_); }
     // What the capsule sees below that path. Needs the same right.
     Result<Fd> open_inside(const std::string& path, int flags) const;
-    // Who opens its directories for this process.
-    void opened_by(OpenInside open) { open_ = std::move(open); }
+    // Who opens its directories for this process, and who kills it.
+    void reached_by(OpenInside open, EndProgram end) {
+        open_ = std::move(open);
+        end_ = std::move(end);
+    }
     Result<Fd> directory(CapsuleDirectory which) const;
 
   private:
@@ -81,6 +88,7 @@ class Capsule {
     Pidfd pidfd_;
     Fd connection_;
     OpenInside open_ = open_capsule_directory;
+    EndProgram end_ = kill_program;
 };
 
 // The exit record in a state directory. ENOENT if the job wrote none.

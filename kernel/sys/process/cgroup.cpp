@@ -190,7 +190,7 @@ Status Cgroup::kill_all(Nanos wait_max) const {
         for (const pid_t pid : all) {
             auto process = Pidfd::open(pid);
             if (!process) continue;
-            (void)process->signal(SIGKILL);  // another user's ends with its souk-init
+            end_(*process);  // what may not be killed ends with its souk-init
             killed.push_back(std::move(*process));
         }
         TRY(thaw());
@@ -204,7 +204,7 @@ Status Cgroup::remove(Nanos wait_max) {
     Backoff clock(wait_max);
     // A group that still has a process, or groups below it, is busy.
     if (::rmdir(tracker().path.c_str()) < 0 && errno != ENOENT) TRY(kill_all(wait_max));
-    for (const Member& member : members_) TRY(remove_tree(member.path, clock.left()));
+    for (const Member& member : members_) TRY(remove_tree(member.path, clock.left(), end_));
     return {};
 }
 

@@ -27,6 +27,7 @@
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/program.hpp"
 
 namespace souk {
 
@@ -39,6 +40,12 @@ struct CgroupLayout {
 };
 // Parses the text of mountinfo and reads v2's root. Never fails: an empty layout has no cgroups.
 CgroupLayout detect_cgroups(const std::string& mountinfo);
+
+// Makes the groups of a node ("n1" below the root "souk") in each hierarchy, and gives them with
+// all below to that user, and the root, which it shares with others. To root: only what is there.
+// For root.
+Status hand_over_groups(const CgroupLayout& layout, const std::string& root,
+                        const std::string& node, uint32_t uid, uint32_t gid);
 
 // What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers,
 // for use after a fork.
@@ -166,6 +173,7 @@ class Cgroup {
     Status wait_v1_freezer(std::string_view state, Nanos wait_max) const;
 
     std::string name_;
+    EndProgram end_ = kill_program;
     uint64_t id_ = 0;
     std::vector<Member> members_;
     std::map<std::string, size_t, std::less<>> controllers_;  // controller -> index into members_
@@ -189,6 +197,9 @@ class Cgroups {
     // The names of the groups directly below `parent` (empty: below the root), in any hierarchy,
     // sorted.
     Result<std::vector<std::string>> list(const std::string& parent = {}) const;
+    // Who kills what is left in a group, where that is done one by one (v1): for a daemon that may
+    // not. Of groups that are made from then on.
+    void killed_by(EndProgram end) { end_ = std::move(end); }
     // Ends a group that may exist in any of the hierarchies (empty: the root itself, so all), say
     // after a crash.
     Status remove(const std::string& name, Nanos wait_max) const;
@@ -206,6 +217,7 @@ class Cgroups {
 
     CgroupLayout layout_;
     std::string root_;
+    EndProgram end_ = kill_program;
     // us of each second, of groups that had children made
     mutable std::map<std::string, int64_t> realtime_;
 };

@@ -56,7 +56,7 @@ int remove_group(const std::string& path) {
 
 }  // namespace
 
-Status remove_tree(const std::string& path, Nanos wait_max) {
+Status remove_tree(const std::string& path, Nanos wait_max, const EndProgram& end) {
     Backoff backoff(wait_max);
     while (true) {
         // Mostly it is empty: then that is all.
@@ -71,7 +71,7 @@ Status remove_tree(const std::string& path, Nanos wait_max) {
         for (const pid_t pid : pids) {
             const auto process = Pidfd::open(pid);
             if (!process) continue;
-            (void)process->signal(SIGKILL);  // another user's ends with its souk-init
+            end(*process);  // what may not be killed ends with its souk-init
             TRY(process->exited_within(backoff.left()));
         }
         if (!backoff.wait()) return fail_errno("remove cgroup " + path, ETIMEDOUT);

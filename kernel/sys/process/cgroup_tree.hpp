@@ -11,6 +11,7 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/process/program.hpp"
 
 namespace souk {
 
@@ -30,8 +31,8 @@ Status for_each_below(const std::string& path, const auto& visit) {
 
 Status collect_pids(const std::string& path, std::vector<pid_t>& pids);
 
-// The group's tree in one hierarchy, with what is left in it, ended.
-Status remove_tree(const std::string& path, Nanos wait_max);
+// The group's tree in one hierarchy, with what is left in it, ended by `end`.
+Status remove_tree(const std::string& path, Nanos wait_max, const EndProgram& end);
 
 // With the parents that are missing; `path` is below the mount.
 Status make_dirs(const std::string& mount, const std::string& path);

@@ -46,6 +46,22 @@ std::vector<std::string> Cgroups::mounts() const {
     return all;
 }
 
+namespace {
+// `wish`: "+cpu +memory ".
+bool all_enabled(const std::string& group, std::string_view wish) {
+    const auto text = read_file(AT_FDCWD, group + "/cgroup.subtree_control");
+    if (!text) return false;
+    const std::string enabled = " " + text->substr(0, text->find('\n')) + " ";
+    while (!wish.empty()) {
+        const size_t end = wish.find(' ');
+        const std::string name = " " + std::string(wish.substr(1, end - 1)) + " ";
+        if (enabled.find(name) == enabled.npos) return false;
+        wish.remove_prefix(end + 1);
+    }
+    return true;
+}
+}  // namespace
+
 // On v2 a controller must be enabled in every parent before a child has its files.
 Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     TRY(make_dirs(layout_.v2, path));
@@ -57,7 +73,10 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     if (enable.empty()) return {};
     std::string parent = layout_.v2;
     for (size_t at = 0; at < path.size();) {
-        if (const Status s = write_file(AT_FDCWD, parent + "/cgroup.subtree_control", enable); !s)
+        const Status s = write_file(AT_FDCWD, parent + "/cgroup.subtree_control", enable);
+        // At the top it is root's to do, and was done (hand_over_groups).
+        const bool top = parent == layout_.v2;
+        if (!s && !(top && s.error().code == EACCES && all_enabled(parent, enable)))
             return wrap("enable " + enable + "for " + path, s.error());
         const size_t end = std::min(path.find('/', at), path.size());
         parent += "/" + path.substr(at, end - at);
@@ -139,6 +158,7 @@ Result<Cgroup> Cgroups::create(const std::string& name, CgroupUse use) const {
 Result<Cgroup> Cgroups::make(const std::string& name, CgroupUse use) const {
     Cgroup group;
     group.name_ = name;
+    group.end_ = end_;
     const std::string path = below_root(name);
     const bool v2 = !layout_.v2.empty();
     const auto join = [&](const std::string& mount, bool is_v2) -> Result<size_t> {
@@ -202,7 +222,8 @@ Status Cgroups::remove(const std::string& name, Nanos wait_max) const {
             const Status s = write_file(AT_FDCWD, group + "/freezer.state", "THAWED");
             return s || s.error().code == ENOENT ? Status{} : s;
         }));
-    for (const std::string& mount : mounts()) TRY(remove_tree(mount + "/" + path, clock.left()));
+    for (const std::string& mount : mounts())
+        TRY(remove_tree(mount + "/" + path, clock.left(), end_));
     return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/process/own_rights.hpp"
 
+#include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -119,31 +120,55 @@ bool stands_in(const Capabilities& own, int cap) {
     return cap == CAP_SYS_ADMIN && (!has(own, CAP_BPF) || !has(own, CAP_PERFMON));
 }
 
-Status drop_capabilities() {
+struct Rights {
     __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
-    Capabilities own = {}, left = {};
-    if (::syscall(SYS_capget, &head, own) != 0) return fail_errno("capget", errno);
-    std::copy(std::begin(own), std::end(own), std::begin(left));
+    Capabilities left = {};
+};
+
+// Those that are left; none of the others can come back by a program that is run.
+Result<Rights> bound_capabilities() {
+    Rights rights;
+    Capabilities own = {};
+    if (::syscall(SYS_capget, &rights.head, own) != 0) return fail_errno("capget", errno);
+    std::copy(std::begin(own), std::end(own), std::begin(rights.left));
     for (const int cap : given_up) {
         if (stands_in(own, cap)) continue;
-        if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EINVAL)
+        if (::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1 &&
+            ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0)
             return fail_errno("drop a capability", errno);
         const uint32_t bit = ~(1U << (cap % 32));
-        auto& word = left[cap / 32];
+        auto& word = rights.left[cap / 32];
         word.effective &= bit;
         word.permitted &= bit;
         word.inheritable &= bit;
     }
-    if (::syscall(SYS_capset, &head, left) != 0) return fail_errno("capset", errno);
+    return rights;
+}
+
+Status keep(Rights& rights) {
+    if (::syscall(SYS_capset, &rights.head, rights.left) != 0) return fail_errno("capset", errno);
     return {};
 }
 
 }  // namespace
 
+Status become_user(uint32_t uid, uint32_t gid) {
+    TRY_ASSIGN(Rights rights, bound_capabilities());
+    // What is permitted outlives the change of user, and what is in effect is said anew.
+    if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail_errno("keep capabilities", errno);
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 ||
+        ::setresuid(uid, uid, uid) != 0)
+        return fail_errno("become user " + std::to_string(uid), errno);
+    TRY(keep(rights));
+    (void)::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+    return {};
+}
+
 Status give_up_starting() {
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail_errno("no new privileges", errno);
-    TRY(drop_capabilities());
+    TRY_ASSIGN(Rights rights, bound_capabilities());
+    TRY(keep(rights));
     return sandbox_is_wide ? Status{} : drop_calls();
 }
 

@@ -3,9 +3,15 @@
 // and system calls that only its children would need. What it starts before keeps them.
 #pragma once
 
+#include <cstdint>
+
 #include "kernel/base/result.hpp"
 
 namespace souk {
+
+// From root to another user, without groups, for good. Of the capabilities those stay that
+// give_up_starting() leaves. For a process of one thread.
+Status become_user(uint32_t uid, uint32_t gid);
 
 // From now on this process
 //   - starts no program and no process (threads it may), enters no namespace, and takes no

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the descriptors are that agentd brings: souk-root asks the kernel, and believes nothing
+// else. An error says what each is not.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agentd/root/own_user.hpp"
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk::root {
+
+// kind: S_IFREG and the like. Asks no file server: one of a job's files may be served through the
+// agentd that waits for this.
+Status check_kind(int fd, mode_t kind, const char* what);
+// A directory in which nobody but agentd, and root, makes or swaps a file.
+Status check_own(int fd, const char* what, AgentUser owner);
+// A control group of agentd's: who makes one owns its files. magic: of the file system.
+Status check_group(int fd, uint32_t magic, mode_t kind, AgentUser owner);
+// Files of groups of v1 that a new process writes itself into. Whether it may, the kernel asks of
+// who has opened the file: so they are opened anew.
+Result<std::vector<Fd>> reopen_v1(std::span<const int> fds, AgentUser owner);
+Status check_packets(int fd);  // a socket of packets
+Status check_fuse(int fd);     // /dev/fuse
+// What stands behind a descriptor, as the kernel calls it.
+std::string name_of(int fd);
+
+// Of a process in a PID namespace below this one: its number here, and the one in its own
+// namespace.
+struct Inside {
+    pid_t here = 0, inside = 0;
+};
+Result<Inside> process_inside(int pidfd);
+// A capsule's PID 1, as this process has it.
+Result<Pidfd> check_capsule(int pidfd);
+// Of its processes; 0: it has ended.
+Result<ino_t> namespace_of(pid_t pid);
+// What was started here, or is a process of a capsule.
+Status check_started(int pidfd);
+
+}  // namespace souk::root
