@@ -36,6 +36,7 @@ PLACE = pathlib.Path(os.environ["SOUK_BOTH"])
 if not (PLACE / "use").exists():
     make_both(PLACE)
 os.environ["SOUK_BIN"] = str(PLACE)
+os.environ["SOUK_TEST_AGENT_USER"] = ""  # the older `souk up` does not know of it
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLUSTER = os.path.join(HERE, "..", "cluster")
 _spec = importlib.util.spec_from_file_location("cluster", os.path.join(CLUSTER, "conftest.py"))

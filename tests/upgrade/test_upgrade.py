@@ -8,10 +8,11 @@ import subprocess
 import pytest
 
 import programs
-from cluster import Market, bring_up, until
+from cluster import Market, bring_up, read_text, until
 from conftest import NEW, OLD, PLACE
 
 NODES = ["n1", "n2", "n3"]
+USER = "64990"
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,29 @@ def runs_from(market, who):
     return os.path.dirname(os.readlink(f"/proc/{market.daemon(who)['pid']}/exe"))
 
 
+def says_user(path, name=None):
+    lines = [line for line in read_text(path).splitlines() if not line.startswith("user = ")]
+    lines += [f'user = "{name}"'] if name else []
+    with open(path, "w") as f:
+        f.write("\n".join([*lines, ""]))
+
+
 def becomes(market, who, directory):
+    """The newer agentd is a user of its own from then on, where the older one was root; before the
+    older one comes back, it takes all back to root."""
+    own = f"{market.run_dir}/{who}/agentd.conf"
+    if who in NODES and directory == OLD and "\nuser = " in read_text(own):
+        says_user(own, "root")
+        market.kill_daemon(who)
+        says_user(own)
+    if who in NODES and directory == NEW:
+        says_user(own, USER)
     (PLACE / "use" / who).write_text(directory)
     market.kill_daemon(who)
     assert os.path.samefile(runs_from(market, who), directory)
+    if who in NODES:
+        uid = USER if directory == NEW else "0"
+        assert f"\nUid:\t{uid}\t" in read_text(f"/proc/{market.daemon(who)['pid']}/status")
 
 
 def chain(market, bid, *options):
