@@ -285,7 +285,7 @@ def test_it_reaches_into_capsules_alone(root, inside):
         assert root.ask(packet, job, init) == (DONE, 2)
     for packet in of_capsule:
         refused(root, "no PID 1 of a capsule", packet, job)
-    assert root.ask(bytes([NETWORK]), init) == (DONE, 3)
+    assert root.ask(bytes([NETWORK]), init) == (DONE, 4)
 
 
 def test_what_it_opens_of_a_job_is_to_be_read(root, inside):
