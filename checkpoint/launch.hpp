@@ -31,8 +31,8 @@ struct criu_fds {
 inline constexpr const char* criu_lazy_config = "/run/souk-lazy.conf";
 // For a restore: of a job whose files are its home's (RestoreOptions::files_are_served).
 inline constexpr const char* criu_served_config = "/run/souk-served.conf";
-// What CRIU finds in its capsule's /run: one of these files, and what another one has learnt about this
-// kernel (`facts`; empty: nothing). Before it is launched.
+// What CRIU finds in its capsule's /run: one of these files, and what another one has learnt about
+// this kernel (`facts`; empty: nothing). Before it is launched.
 Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts);
 // What one has learnt there.
 Result<std::string> read_criu_facts(const Pidfd& init);
