@@ -176,10 +176,13 @@ Status seal_image(int parent, const std::string& name, const Manifest& manifest,
     return {};
 }
 
-Status add_to_manifest(int directory, const Manifest& manifest, Durability durability) {
+Status add_to_manifest(int directory, const Manifest& manifest, const std::string& added,
+                       Durability durability) {
     TRY(create_file(directory, new_manifest_name, encode_manifest(manifest)));
     const bool durable = durability == Durability::disk;
-    if (durable) TRY(sync_file(directory, new_manifest_name));
+    if (durable)
+        for (const std::string& name : {added, std::string(new_manifest_name)})
+            TRY(sync_file(directory, name));
     if (::renameat(directory, new_manifest_name, directory, manifest_name) != 0)
         return fail_errno("name the manifest of an image", errno);
     if (durable && ::fsync(directory) != 0) return fail_errno("sync the image directory", errno);

@@ -91,8 +91,10 @@ Result<std::vector<ImageFile>> digest_files(int directory, const ImageFile* know
 // Writes the manifest and gives NAME.part its name. The image exists when this returns.
 Status seal_image(int parent, const std::string& name, const Manifest& manifest,
                   Durability durability);
-// Writes the manifest of an image that has one anew, in one step: it has one more file.
-Status add_to_manifest(int directory, const Manifest& manifest, Durability durability);
+// Writes the manifest of an image that has one anew, in one step: it has one more file, `added`,
+// which is there.
+Status add_to_manifest(int directory, const Manifest& manifest, const std::string& added,
+                       Durability durability);
 Result<Fd> open_image(int parent, const std::string& name);
 Result<Manifest> read_manifest(int directory);
 // Reads every file that is not encrypted: lengths, digests, nothing missing. (CRIU's logs of a

@@ -132,26 +132,25 @@ Status CellImage::add(const std::string& name, std::string_view bytes) {
     TRY_ASSIGN(const Fd whole, open_whole());
     TRY_ASSIGN(Manifest manifest, read_manifest(whole.get()));
     if (manifest.salt.empty() != !disk_key_) return fail("its key is not here");  // after a restart
-    TRY_ASSIGN(Fd file, open_at(whole.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
     ImageFile added{name, bytes.size(), {}};
     if (disk_key_) {
-        TRY_ASSIGN(Fd own, duplicate(file.get()));
+        TRY_ASSIGN(Fd file, open_at(whole.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
         TRY_ASSIGN(EncryptedWriter writer,
-                   EncryptedWriter::open(std::move(own), name, disk_key_, bytes.size()));
+                   EncryptedWriter::open(std::move(file), name, disk_key_, bytes.size()));
         TRY(writer.add(bytes));
         TRY_ASSIGN(added, writer.end());
     } else {
-        TRY(write_all(file.get(), bytes, "write image file " + name));
+        TRY(create_file(whole.get(), name, bytes));
         Digest digest;
         digest.add(bytes);
         added.digest = digest.hex();
     }
-    if (on_disk_ && ::fsync(file.get()) != 0) return fail_errno("sync " + name, errno);
     std::erase_if(manifest.files, [&](const ImageFile& f) { return f.name == name; });
     manifest.files.insert(std::ranges::upper_bound(manifest.files, name, {}, &ImageFile::name),
                           std::move(added));
     if (disk_key_) sign_manifest(manifest, disk_key_);
-    return add_to_manifest(whole.get(), manifest, on_disk_ ? Durability::disk : Durability::memory);
+    return add_to_manifest(whole.get(), manifest, name,
+                           on_disk_ ? Durability::disk : Durability::memory);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -61,14 +61,17 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
     return {};
 }
 
-Status NetworkCut::hold_frames_of_copy() {
-    TRY_ASSIGN(frames_, FrameHold::open(*port_, ""));
-    TRY_ASSIGN(frames_watch_,
-               loop_.watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
-    TRY_ASSIGN(spoken_, FrameHold::open_inside(*port_, port_->take_spoken()));
-    TRY_ASSIGN(spoken_watch_,
-               loop_.watch(spoken_->fd(), POLLIN, [this](short) { spoken_->on_readable(); }));
+Status NetworkCut::keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch) {
+    in = std::move(hold);
+    TRY_ASSIGN(watch, loop_.watch(in->fd(), POLLIN, [&in](short) { in->on_readable(); }));
     return {};
+}
+
+Status NetworkCut::hold_frames_of_copy() {
+    TRY_ASSIGN(FrameHold heard, FrameHold::open(*port_, ""));
+    TRY(keep(std::move(heard), frames_, frames_watch_));
+    TRY_ASSIGN(FrameHold spoken, FrameHold::open_inside(*port_, port_->take_spoken()));
+    return keep(std::move(spoken), spoken_, spoken_watch_);
 }
 
 void NetworkCut::came_with(std::string_view frames) {
@@ -134,10 +137,8 @@ Status NetworkCut::shut_in() {
 
 Status NetworkCut::hold_frames() {
     if (!network_) return fail("this node has no network for jobs any more");
-    TRY_ASSIGN(frames_, FrameHold::open(*port_, network_->bridge));
-    TRY_ASSIGN(frames_watch_,
-               loop_.watch(frames_->fd(), POLLIN, [this](short) { frames_->on_readable(); }));
-    return {};
+    TRY_ASSIGN(FrameHold hold, FrameHold::open(*port_, network_->bridge));
+    return keep(std::move(hold), frames_, frames_watch_);
 }
 
 // A kernel that cannot do that moves jobs without such connections all the same.

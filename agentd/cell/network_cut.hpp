@@ -85,6 +85,7 @@ class NetworkCut {
     void stay_armed();
     Status hold_frames();
     Status hold_frames_of_copy();
+    Status keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch);
     void release_frames(Nanos opened);
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);

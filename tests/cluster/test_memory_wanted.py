@@ -7,8 +7,8 @@ import pytest
 
 from conftest import until
 from test_checkpoints import configured, images
-from test_leave_rate import AT, HERE, nowhere_else, owner, places, status  # noqa: F401 (fixtures)
-from test_progress import HOLDS
+from test_leave_rate import (  # noqa: F401 (fixtures)
+    AT, HERE, nowhere_else, on_node, owner, places, status)
 from test_wake import reloaded
 
 # They stand, and nothing but their memory makes them leave.
@@ -46,14 +46,6 @@ def wants_memory():
         process.communicate()
 
 
-def holds(market, mb):
-    job = market.srun("--node", "n1", "-p", 50, "-m", "512M", "/usr/bin/python3", "-c", HOLDS,
-                      str(mb), stdin=subprocess.PIPE)
-    job.printed(1)
-    market.until_runs(job.id, AT)
-    return job
-
-
 def state(market, job):
     return next((g["state"] for g in status(market)["here"] if g["job"] == job.id), "gone")
 
@@ -77,7 +69,7 @@ def ends(market, job):
 
 def test_who_stands_goes_to_the_disk_when_the_owner_wants_his_memory(
         market, owner, wants_memory):  # noqa: F811
-    job = holds(market, 100)
+    job = on_node(market, 100)
     with configured(market, AT, lambda text: STOP + text):
         market.until_up()
         owner()
@@ -96,7 +88,7 @@ def test_who_stands_goes_to_the_disk_when_the_owner_wants_his_memory(
 
 def test_who_has_a_place_elsewhere_goes_on_there(wide, market, owner):  # noqa: F811
     """A mark above what the machine has wants all that there is; a lower one, nothing more."""
-    jobs = [holds(market, mb) for mb in (60, 10)]
+    jobs = [on_node(market, mb) for mb in (60, 10)]
     with configured(market, AT, lambda text: STOP + text):
         market.until_up()
         owner()

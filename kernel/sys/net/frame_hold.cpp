@@ -185,12 +185,15 @@ void FrameHold::put_first(std::vector<std::string> frames) {
 // earlier ones (PAWS, RFC 7323).
 void FrameHold::give_back(Nanos opened) {
     moved_ = false;
-    for (bool all : {false, true}) {
-        if (all) read(opened);
-        for (const std::string& f : frames_) send(f, link_);
-        frames_.clear();
-        bytes_ = 0;
-    }
+    give();
+    read(opened);
+    give();
+}
+
+void FrameHold::give() {
+    for (const std::string& f : frames_) send(f, link_);
+    frames_.clear();
+    bytes_ = 0;
 }
 
 std::string FrameHold::text() {

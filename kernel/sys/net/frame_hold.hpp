@@ -66,6 +66,7 @@ class FrameHold {
     void take(std::string frame);
     void read(Nanos until);
     void send_after();
+    void give();
     void send(const std::string& frame, int link) const;
 
     SlowFd socket_;
