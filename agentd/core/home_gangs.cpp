@@ -29,7 +29,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
         g.role = ComponentClass::required;
         g.node.clear();
         g.spread = 0;
-        g.pack = false;
+        g.pack = g.near = false;
+        g.near_trip_us = g.near_mbit = 0;
         return {};
     }
     const std::string of_several = "a job of several components ";
@@ -44,6 +45,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
                     std::string(to_string(g.role)));
     if (g.spread > 0 && g.role == ComponentClass::optional)
         return fail(of_several + "of which only so many may be on one node has no optional ones");
+    if (g.near && g.role == ComponentClass::optional)
+        return fail(of_several + "that are to be near each other has no optional ones");
     if (g.array != 0 || g.first || g.after != 0)
         return fail(of_several + "is neither part of an array nor waits for another job");
     if (market::strategy_of(job.terms) != market::Strategy::truthful || job.terms.pace)
@@ -64,7 +67,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
         one.spec.checkpoint_every != job.spec.checkpoint_every)
         return fail("the components of job " + one.id.text() +
                     " do not agree on their checkpoints, or on whether they begin anew");
-    if (one.group.spread != g.spread || one.group.pack != g.pack)
+    if (one.group.spread != g.spread || one.group.pack != g.pack || one.group.near != g.near ||
+        one.group.near_trip_us != g.near_trip_us || one.group.near_mbit != g.near_mbit)
         return fail("the components of job " + one.id.text() +
                     " do not agree on how they are to lie");
     job.submitted = one.submitted;  // they rank as one

@@ -42,7 +42,7 @@ class HomeGangs {
     }
     // Not every node does for it, or not every one beside its siblings.
     static bool has_layout(const HomeJob& job) {
-        return !job.group.node.empty() || job.group.spread > 0 || job.group.pack;
+        return !job.group.node.empty() || job.group.spread > 0 || job.group.pack || job.group.near;
     }
     static bool is_optional(const HomeJob& job) {
         return job.group.role == ComponentClass::optional;

@@ -66,6 +66,9 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
         r.only_node = job.group.node;
         r.spread = job.group.spread;
         r.pack = job.group.pack;
+        r.near = job.group.near;
+        r.near_trip_us = job.group.near_trip_us;
+        r.near_mbit = job.group.near_mbit;
         if (r.waits_for.empty()) r.waits_for = gangs_.waits(job);
     }
     r.files = job.files_use;

@@ -26,6 +26,11 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
             because(CauseCode::components_not_held,
                     {{"text",
                       "the market is of a version that places components on any nodes alone"}}));
+    if (order.kind == Order::Kind::run && job.group.near && !order.near)
+        return turn.fail_order(
+            job, order.node,
+            because(CauseCode::components_not_held,
+                    {{"text", "the market is of a version that knows no nodes near each other"}}));
     const bool by_order = runs_.stands_by_order(job) && !HomeGangs::is_component(job);
     switch (HomeOrders::how(job, order, leases_.is_silent(order.node), by_order)) {
         case HomeOrders::How::as_it_is: return turn.report(job);

@@ -19,7 +19,9 @@ SOUK_FIELDS(JobTies, field("after", &JobTies::after, rule::count),
             field("role", &JobTies::role,
                   rule::one_of(ComponentClass::required, ComponentClass::optional)),
             field("node", &JobTies::node, rule::node_or_none), field("spread", &JobTies::spread),
-            field("pack", &JobTies::pack));
+            field("pack", &JobTies::pack), field("near", &JobTies::near),
+            field("near_trip_us", &JobTies::near_trip_us, rule::between(0, market::near_most)),
+            field("near_mbit", &JobTies::near_mbit, rule::between(0, market::near_most)));
 
 SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("move", &JobSpec::move, rule::one_of(MovePolicy::automatic, MovePolicy::fast)),

@@ -82,10 +82,13 @@ struct JobTies {
     uint32_t tries = 0;
     ComponentClass role = ComponentClass::required;
     // How it is to lie: on this node alone (empty: on any), at most so many of the gang on one node
-    // (0: any number), on few nodes. The latter two are those of the first component.
+    // (0: any number), on few nodes. The last ones are those of the first component.
     NodeName node = {};
     uint32_t spread = 0;
     bool pack = false;
+    // all near each other, within this round trip and with this bandwidth at least; 0: any
+    bool near = false;
+    int64_t near_trip_us = 0, near_mbit = 0;
     bool operator==(const JobTies&) const = default;
 };
 

@@ -157,6 +157,9 @@ ProviderReport Provider::report() const {
     r.cannot = cannot_.empty() ? resting_ : cannot_;
     r.restriction = machine_.restriction;
     r.version = machine_.version;
+    r.near_group = machine_.near_group;
+    r.near_trip_us = machine_.near_trip_us;
+    r.near_mbit = machine_.near_mbit;
     r.holds = true;
     if (!r.on_market) r.opens = Nanos::from_s(opens_unix_s_);
     if (r.on_market && warns()) r.opens = Nanos::from_s(closes_unix_s_);

@@ -85,12 +85,14 @@ struct ProviderRecord {
     bool operator==(const ProviderRecord&) const = default;
 };
 
-// What the machine has and is; never changes while the daemon lives.
+// What the machine has and is; only a reload of the configuration changes any of it.
 struct Hardware {
     int32_t cpus = 1;
     int64_t memory_mb = 1;
     Machine machine;
     std::string restriction = {}, version = {};  // of ProviderReport
+    std::string near_group = {};                 // likewise, as configured
+    int64_t near_trip_us = 0, near_mbit = 0;
 };
 
 struct LoadReading {

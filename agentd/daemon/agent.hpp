@@ -77,6 +77,7 @@ class Agent final : private ToolHost, private OwnHome {
     StartFiles start_files();
     Status open_share();
     Status open_provider();
+    Hardware hardware(const Config& config) const;
     ProviderRecord offered(const Config& config) const;
     void learn_address(const std::string& seen_at);
     Status listen();

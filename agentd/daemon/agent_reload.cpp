@@ -24,6 +24,9 @@ std::span<const std::string_view> Agent::reloaded() {
         "local_paths",
         "memory_default_mb",
         "memory_mb",
+        "near_group",
+        "near_mbit_per_s",
+        "near_round_trip_us",
         "on_market",
         "owner_away_s",
         "owner_cpu_percent",
@@ -53,8 +56,8 @@ std::span<const std::string_view> Agent::reloaded() {
 
 // The offer is made anew, as at a start: what pvdctl has set still holds over it.
 Status Agent::reload(const Config& config) {
-    TRY_ASSIGN(Provider provider, Provider::create(config_.node, guests_->hardware(),
-                                                   offered(config), provider_->record()));
+    TRY_ASSIGN(Provider provider, Provider::create(config_.node, hardware(config), offered(config),
+                                                   provider_->record()));
     TRY(guests_->reload_users(config));
     config_.user_map = config.user_map;
     config_.guest_groups = config.guest_groups;

@@ -100,6 +100,14 @@ Status Agent::open_share() {
                       load_options());
 }
 
+Hardware Agent::hardware(const Config& config) const {
+    Hardware m = guests_->hardware();
+    m.near_group = config.near_group;
+    m.near_trip_us = config.near_round_trip_us;
+    m.near_mbit = config.near_mbit_per_s;
+    return m;
+}
+
 ProviderRecord Agent::offered(const Config& config) const {
     const Hardware m = guests_->hardware();
     ProviderRecord record;
@@ -123,7 +131,7 @@ Status Agent::open_provider() {
         TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
     }
     TRY_ASSIGN(Provider provider,
-               Provider::create(config_.node, guests_->hardware(), offered(config_), kept));
+               Provider::create(config_.node, hardware(config_), offered(config_), kept));
     provider_ = std::make_unique<Provider>(std::move(provider));
     provider_->tell_to(trace_.listener());
     for (const Provider::Override& o : provider_->overrides())

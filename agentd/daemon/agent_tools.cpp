@@ -302,6 +302,7 @@ std::string Agent::provider_json() const {
     write_load(j, provider_->load(), load_);
     j.field("frames", provider_->record().frames).field("cannot", r.cannot);
     if (!r.restriction.empty()) j.field("restriction", r.restriction);
+    write_near(j, r);
     j.field("user", as_root_.user);
     j.field("market", market_->connected()).field("market_trouble", market_->trouble());
     if (ledger_->mark().seq > 0) j.field("ledger_seen", ledger_->mark().text());

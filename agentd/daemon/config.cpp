@@ -21,6 +21,7 @@
 #include "kernel/sys/net/srv.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 #include "kernel/sys/store/same_files.hpp"
+#include "market/core/types.hpp"
 
 namespace souk {
 namespace {
@@ -128,6 +129,10 @@ Status check(Config& c, const ReadFile& read) {
         bad != std::string::npos || c.run_keep.find("..") != std::string::npos)
         return fail("run_keep: '" + c.run_keep +
                     "' are no names of directories below /run, parted by spaces");
+    if (!c.near_group.empty() && !valid_node_name(c.near_group))
+        return fail("near_group: '" + c.near_group + "' is no name as that of a node is");
+    if ((c.near_round_trip_us > 0 || c.near_mbit_per_s > 0) && c.near_group.empty())
+        return fail("near_round_trip_us, near_mbit_per_s: say near_group, too: near to whom?");
     if (auto dirs = directories_of(c.shared_files); !dirs)
         return wrap("shared_files", dirs.error());
     const size_t slash = c.cgroup.find('/');
@@ -429,6 +434,18 @@ void Reading::add_offer(Settings& all) {
         {"cpus", number(c.cpus, 1, 65'536), "How many CPUs are offered.", "4", "all"},
         {"memory_mb", megabytes(c.memory_mb, 1, int64_t{1} << 40), "How much memory is offered.",
          "\"16G\"", "all"},
+        {"near_group", text(c.near_group),
+         "Nodes that say the same name here are near each other, on one switch for example: srun "
+         "--near puts all components of a job on nodes of one such group.",
+         "\"rack-3\""},
+        {"near_round_trip_us", number(c.near_round_trip_us, 0, market::near_most),
+         "The longest round trip from this node to any other of its group, for srun --near=500us; "
+         "0: not known, and then it takes no component with such a bound.",
+         "100"},
+        {"near_mbit_per_s", number(c.near_mbit_per_s, 0, market::near_most),
+         "The least bandwidth from this node to any other of its group, for srun --near=10G; 0: "
+         "likewise.",
+         "10000"},
         {"frames", text(c.frames),
          "When the node is on the market by itself, in local time: \"always\", or frames such as "
          "\"daily 20:00-08:00\".",

@@ -102,6 +102,10 @@ struct Config {
     int64_t speed = 0;      // 0: as measured
     int32_t cpus = 0;       // 0: all
     int64_t memory_mb = 0;  // 0: all
+    // Nodes of one name are near each other; from here to any of them the longest round trip and
+    // the least bandwidth, 0: not said.
+    std::string near_group;
+    int64_t near_round_trip_us = 0, near_mbit_per_s = 0;
     std::string frames = "always";
     // why pvdctl would refuse them (time_frames.hpp): an older version took them, so a daemon that
     // starts takes them, and whoever gives new ones is told

@@ -121,7 +121,7 @@ Status ToolSession::submit(wire::Submit request) {
     TRY(clamp_to_caller(request.spec.launch.rlimits, who_.pid, who_.uid));
     TRY_ASSIGN(const JobId id, host_.submit(request, who_.uid));
     const HomeJob* job = host_.job(id);
-    reply(wire::Submitted{id, job ? host_.why_waits(*job) : std::string(), true, true, true});
+    reply(wire::Submitted{id, job ? host_.why_waits(*job) : std::string(), true, true, true, true});
     if (!request.attach) return {};
     wire::Attach from_start;
     from_start.id = id;

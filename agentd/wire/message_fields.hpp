@@ -86,7 +86,7 @@ SOUK_FIELDS(wire::Submit,  //
 SOUK_FIELDS(wire::Submitted, field("id", &wire::Submitted::id),
             field("waits", &wire::Submitted::waits), field("gangs", &wire::Submitted::gangs),
             field("classes", &wire::Submitted::classes),
-            field("layouts", &wire::Submitted::layouts));
+            field("layouts", &wire::Submitted::layouts), field("near", &wire::Submitted::near));
 
 SOUK_FIELDS(wire::Attach,  //
             field("id", &wire::Attach::id), field("resume", &wire::Attach::resume),

@@ -120,6 +120,7 @@ struct Submitted {
         false;  // this node starts jobs of several components as one; versions before do not
     bool classes = false;  // likewise: components that are not required
     bool layouts = false;  // likewise: how components are to lie (JobTies::node, spread, pack)
+    bool near = false;     // likewise: JobTies::near
     bool operator==(const Submitted&) const = default;
 };
 // resume: the caller has each stream up to its offset and wants the rest; else it takes what is

@@ -61,10 +61,10 @@
 #include <vector>
 
 #include "market/core/chunks.hpp"
-#include "market/core/gang_packing.hpp"
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
+#include "market/core/network_packing.hpp"
 #include "market/core/rank.hpp"
 #include "market/core/rare.hpp"
 #include "market/core/types.hpp"
@@ -196,6 +196,9 @@ class Allocator {
                   const GangLayout& layout = {});
     // The gang whose keys include this one; none: there is none.
     uint32_t gang_with(uint64_t key) const;
+    uint64_t network_of(uint32_t m, const GangLayout& layout) const {
+        return market::network_of(machines_[m].spec, machines_[m].key, layout);
+    }
     void add_provider(ProviderKey key, const ProviderSpec& spec);
     void change_provider(uint32_t m, const ProviderSpec& spec);
     void remove_provider(uint32_t m);
@@ -344,16 +347,17 @@ class Allocator {
     Gang& gang_of(uint32_t j) { return gangs_[details_[j].gang]; }
     const Gang& gang_of(uint32_t j) const { return gangs_[details_[j].gang]; }
     void leave_gang(uint32_t j);
+    void reconsider_near();
     void change_gang_value(Gang& g, Money value);
     Room room_at(const Machine& m, const Rank& rank) const;
     void process_gang(Gang& g);
     GangTurn turn_of(const Gang& g);
     bool stay_jointly(const Gang& g, GangTurn& turn) const;
     void count_siblings(const Gang& g, GangTurn& turn) const;
-    bool pack(GangTurn& turn, GangPacking& packing, Money value, const Rank& before, ClassKey below,
-              bool free_only);
+    bool pack(GangTurn& turn, NetworkPacking& packing, Money value, const Rank& before,
+              ClassKey below, bool free_only);
     bool gang_barred(const GangTurn& turn, ProviderKey provider) const;
-    void settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32_t speed);
+    void settle_gang(Gang& g, GangTurn& turn, NetworkPacking& packing, int32_t speed);
     std::vector<uint32_t> places_beside(const Gang& g, GangTurn& movers, Money value,
                                         ClassKey below);
     void seat_alike(uint32_t j, const GangTurn& turn, const Gang& g, ClassKey below);

@@ -90,6 +90,18 @@ void Allocator::leave_gang(uint32_t j) {
     free_gangs_.push_back(index);
 }
 
+// Which machines are near each other is not what it was.
+void Allocator::reconsider_near() {
+    for (Gang& g : gangs_) {
+        if (g.required.empty() || !g.layout.near) continue;
+        g.clean = false;
+        for (const uint32_t j : g.required) {
+            set_bound(j, class_none);
+            dirty_.push_back(j);
+        }
+    }
+}
+
 void Allocator::change_gang_value(Gang& g, Money value) {
     std::vector<uint32_t> all = g.required, slots;
     all.insert(all.end(), g.optional.begin(), g.optional.end());

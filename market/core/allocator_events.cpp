@@ -294,6 +294,8 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
     if (!spec.accepting) expel(m, false, Cause::provider_gone);
     const std::vector<Guest> guests = mc.guests;
     const bool speed_changed = spec.speed != mc.spec.speed;
+    const bool network_changed = spec.network != mc.spec.network ||
+                                 spec.trip_us != mc.spec.trip_us || spec.mbit != mc.spec.mbit;
     if (mc.spec.accepting) machine_order_.erase({mc.cls, mc.key.n});
     mc.free_cpus += spec.cpus - mc.spec.cpus;
     mc.free_mb += spec.memory_mb - mc.spec.memory_mb;
@@ -327,6 +329,7 @@ void Allocator::change_provider(uint32_t m, const ProviderSpec& spec) {
         unhold(held->job);
     }
     open(m, Rank::top());
+    if (network_changed) reconsider_near();
 }
 
 void Allocator::remove_provider(uint32_t m) {

@@ -71,6 +71,7 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
 // Of those that have a place and are not `free`.
 void Allocator::count_siblings(const Gang& g, GangTurn& turn) const {
     turn.siblings.clear();
+    turn.network = 0;
     if (g.layout == GangLayout{}) return;
     auto free = turn.free.begin();  // in the order of the required ones
     for (const uint32_t j : g.required) {
@@ -79,6 +80,7 @@ void Allocator::count_siblings(const Gang& g, GangTurn& turn) const {
         else if (jobs_[j].slot != none)
             ++turn.siblings[jobs_[j].slot];
     }
+    if (!turn.siblings.empty()) turn.network = network_of(turn.siblings.begin()->first, g.layout);
 }
 
 // Who has a place stays there; who lost it may stay where it is if that has room beside them.
@@ -89,8 +91,17 @@ bool Allocator::stay_jointly(const Gang& g, GangTurn& turn) const {
     for (const uint32_t j : turn.free)
         if (jobs_[j].slot != none) ++there[jobs_[j].slot];
     const uint32_t most = g.layout.most_on_one;
+    uint64_t network = turn.network;
     for (const uint32_t j : turn.free) {
         const Job& job = jobs_[j];
+        if (const uint32_t m = job.slot != none ? job.slot : job.at; g.layout.near && m != none) {
+            if (network == 0) network = network_of(m, g.layout);
+            if (network_of(m, g.layout) != network) {  // its machine has another network now
+                turn.stays.push_back(none);
+                all = false;
+                continue;
+            }
+        }
         if (most > 0 && job.slot != none && there[job.slot] > most) {  // told to run there
             --there[job.slot];
             turn.stays.push_back(none);
@@ -119,9 +130,9 @@ bool Allocator::stay_jointly(const Gang& g, GangTurn& turn) const {
 
 // Whether the machines of classes before `below` hold the components, beside those that rank up to
 // `before`, or beside everybody (free_only).
-bool Allocator::pack(GangTurn& turn, GangPacking& packing, Money value, const Rank& before,
+bool Allocator::pack(GangTurn& turn, NetworkPacking& packing, Money value, const Rank& before,
                      ClassKey below, bool free_only) {
-    packing.begin();
+    packing.begin(turn.network);
     turn.machines.clear();
     const auto least = packing.least();
     ClassKey last = class_none;  // `few`: what lies in it, or before, may be of use
@@ -136,7 +147,8 @@ bool Allocator::pack(GangTurn& turn, GangPacking& packing, Money value, const Ra
             const auto there = turn.siblings.find(e.machine);
             turn.machines.push_back(e.machine);
             if (packing.add(room.first, room.second, e.key,
-                            there == turn.siblings.end() ? 0 : there->second))
+                            there == turn.siblings.end() ? 0 : there->second,
+                            network_of(e.machine, packing.layout())))
                 last = e.cls;
             return !packing.packed() || packing.layout().few;
         });
@@ -165,7 +177,7 @@ void Allocator::process_gang(Gang& g) {
     machine_order_.close_until(before);
     GangTurn turn = turn_of(g);
     if (turn.free.empty()) return;
-    GangPacking packing(turn.needs(jobs_, details_), g.layout);
+    NetworkPacking packing(turn.needs(jobs_, details_), g.layout);
     g.alike = packing.alike();
     const Money value = jobs_[turn.free.front()].value;
     const bool stays = turn.able && turn.all_stay;
@@ -203,7 +215,7 @@ void Allocator::process_gang(Gang& g) {
 
 // Gives every component a place on a machine of at least this speed, which the packing has found to
 // be possible.
-void Allocator::settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32_t speed) {
+void Allocator::settle_gang(Gang& g, GangTurn& turn, NetworkPacking& packing, int32_t speed) {
     const ClassKey below = bound_of_speed(speed);
     const Money value = jobs_[turn.free.front()].value;
     std::vector<uint32_t> all_at;
@@ -241,7 +253,7 @@ void Allocator::settle_gang(Gang& g, GangTurn& turn, GangPacking& packing, int32
 std::vector<uint32_t> Allocator::places_beside(const Gang& g, GangTurn& movers, Money value,
                                                ClassKey below) {
     count_siblings(g, movers);
-    GangPacking packing(movers.needs(jobs_, details_), g.layout);
+    NetworkPacking packing(movers.needs(jobs_, details_), g.layout);
     std::vector<uint32_t> best;
     size_t fewest = SIZE_MAX;
     for (const bool free_only : {true, false}) {
@@ -346,7 +358,7 @@ bool Allocator::without_gang(uint32_t j) {
 bool Allocator::would_run(const Gang& g, Money value) {
     GangTurn turn = turn_of(g);
     if (!turn.able || turn.free.empty()) return turn.able;
-    GangPacking packing(turn.needs(jobs_, details_), g.layout);
+    NetworkPacking packing(turn.needs(jobs_, details_), g.layout);
     machine_order_.begin_pass();
     return pack(turn, packing, value, {-value.micro, g.rank.second, g.rank.key - 1}, class_none,
                 false);

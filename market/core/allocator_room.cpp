@@ -68,7 +68,7 @@ struct Allocator::RoomSearch {
     Allocator& all;
     const Gang& gang;
     const GangTurn& turn;
-    GangPacking packing;
+    NetworkPacking packing;
     std::vector<Slot> slots;
     std::vector<Move> moves;
     Wide cost = 0;
@@ -148,12 +148,13 @@ void Allocator::RoomSearch::step(const Move& m, int sign) {
 
 // The speed at which the gang fits as the moves leave the machines; 0: it does not.
 int32_t Allocator::RoomSearch::packed_at() {
-    packing.begin();
-    const GangPacking::Need least = packing.least();
+    packing.begin(turn.network);
+    const NetworkPacking::Need least = packing.least();
     for (const Slot& slot : slots) {
         const Room room = slot.now();
         if (!slot.open || !holds(room, least.cpus, least.memory_mb)) continue;
-        if (packing.add(room.first, room.second, all.machines_[slot.machine].key.n, slot.siblings))
+        if (packing.add(room.first, room.second, all.machines_[slot.machine].key.n, slot.siblings,
+                        all.network_of(slot.machine, gang.layout)))
             return std::min(turn.cap, all.machines_[slot.machine].spec.speed);
     }
     return 0;
@@ -209,7 +210,7 @@ bool Allocator::RoomSearch::may_go(const Move& m) const {
 // The cheapest move after which one machine holds one more component and none holds fewer; into
 // the least room of these.
 bool Allocator::RoomSearch::best_single(Move& best) const {
-    const GangPacking::Need need = packing.least();
+    const NetworkPacking::Need need = packing.least();
     const auto held = [&](const Room& r) {
         const int64_t by_memory =
             need.memory_mb > 0 ? r.second / need.memory_mb : int64_t{INT32_MAX};
@@ -356,7 +357,7 @@ void Allocator::make_room() {
         const GangTurn turn = turn_of(g);
         if (runs(g)) note_waiting(g, false);
         if (!turn.able || turn.free.empty() || runs(g) || !fits_in_sum(g, turn)) continue;
-        RoomSearch search{*this, g,  turn, GangPacking(turn.needs(jobs_, details_), g.layout),
+        RoomSearch search{*this, g,  turn, NetworkPacking(turn.needs(jobs_, details_), g.layout),
                           {},    {}, 0,    jobs_moved_most,
                           steps};
         if (rules_.moves_max > 0 && tokens_ < static_cast<int32_t>(jobs_moved_most)) {

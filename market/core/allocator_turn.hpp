@@ -20,10 +20,11 @@ struct Allocator::GangTurn {
     std::vector<ProviderKey> barred;
     std::vector<uint32_t> machines;         // that the packing was offered, in its order
     std::map<uint32_t, uint32_t> siblings;  // by machine: required components that are not `free`
+    uint64_t network = 0;  // GangLayout::near: that of the siblings; 0: there are none
 
-    std::vector<GangPacking::Need> needs(const Chunks<Job>& jobs,
-                                         const Chunks<JobDetails>& details) const {
-        std::vector<GangPacking::Need> all;
+    std::vector<NetworkPacking::Need> needs(const Chunks<Job>& jobs,
+                                            const Chunks<JobDetails>& details) const {
+        std::vector<NetworkPacking::Need> all;
         all.reserve(free.size());
         for (const uint32_t j : free)
             all.push_back({jobs[j].cpus, jobs[j].memory_mb, details[j].only.n});

@@ -122,9 +122,8 @@ bool Market::enter_gang(Job& job) {
         specs.back().arrival = specs.front().arrival;
     }
     const JobReport& first = all.front()->record.report;
-    const Status taken =
-        solver_.add_gang(all.front()->key, specs, static_cast<size_t>(required - all.begin()),
-                         {first.spread, first.pack});
+    const Status taken = solver_.add_gang(
+        all.front()->key, specs, static_cast<size_t>(required - all.begin()), layout_of(first));
     for (size_t i = 0; i < all.size(); ++i) {
         admission_.list(*all[i]);
         notes_.of(*all[i]);
@@ -234,7 +233,7 @@ Reason Market::why_gang_waits(const Job& job) const {
         const JobReport& r = one->record.report;
         shape.needs.push_back({r.terms.cpus, r.terms.memory_mb,
                                r.only_node.empty() ? 0 : find_node(r.only_node)->key.n});
-        shape.layout = {r.spread, r.pack};
+        shape.layout = layout_of(r);
     }
     return places_.why_never(shape);
 }

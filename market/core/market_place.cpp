@@ -24,7 +24,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reaso
         const Node& to = book_.nodes().at(node);
         order.address = to.record.address;
         order.hold = of_gang(job) && job.phase() == JobPhase::waiting;
-        order.layouts = of_gang(job);
+        order.layouts = order.near = of_gang(job);
         order.price = solver_.price_at_once(job.key).value_or(to.record.report.reserve);
         if (log_) log_->ordered(job, order.price);
         // it does not pay any other now

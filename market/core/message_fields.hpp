@@ -5,6 +5,7 @@
 #include "kernel/base/value_fields.hpp"
 #include "market/core/messages.hpp"
 #include "market/core/ticket.hpp"
+#include "market/core/types.hpp"
 
 namespace souk {
 
@@ -86,6 +87,9 @@ SOUK_FIELDS(
     field("components", &JobReport::components), field("optional", &JobReport::optional),
     field("only_node", &JobReport::only_node, rule::node_or_none),
     field("spread", &JobReport::spread), field("pack", &JobReport::pack),
+    field("near", &JobReport::near),
+    field("near_trip_us", &JobReport::near_trip_us, rule::between(0, market::near_most)),
+    field("near_mbit", &JobReport::near_mbit, rule::between(0, market::near_most)),
     field("image_stays", &JobReport::image_stays),
     part("image_stays_code", &JobReport::image_stays, &Cause::code, cause_rule));
 
@@ -103,25 +107,27 @@ SOUK_FIELDS(UseReport,  //
             field("jobs", &UseReport::jobs, rule::at_most(1024)),
             field("sends", &UseReport::sends, rule::at_most(1024)));
 
-SOUK_FIELDS(ProviderReport,  //
-            field("node", &ProviderReport::node, rule::node),
-            field("on_market", &ProviderReport::on_market),
-            field("reserve", &ProviderReport::reserve, rule::price),
-            field("speed", &ProviderReport::speed, rule::between(1, 1'000'000)),
-            field("cpus", &ProviderReport::cpus, rule::cpus),
-            field("memory_mb", &ProviderReport::memory_mb, rule::megabytes),
-            field("free_mb", &ProviderReport::free_mb, rule::megabytes),
-            field("load_permille", &ProviderReport::load_permille, rule::between(0, 1'000'000'000)),
-            field("wait_permille", &ProviderReport::wait_permille, rule::between(0, 1'000'000'000)),
-            field("load_source", &ProviderReport::load_source, rule::name),
-            flat(&ProviderReport::machine), field("cannot", &ProviderReport::cannot),
-            field("restriction", &ProviderReport::restriction),
-            field("opens", &ProviderReport::opens, rule::time),
-            field("version", &ProviderReport::version, rule::name),
-            field("holds", &ProviderReport::holds),
-            field("has_memory_pressure", &ProviderReport::has_memory_pressure),
-            field("memory_pressure_permille", &ProviderReport::memory_pressure_permille,
-                  rule::between(0, 1'000)));
+SOUK_FIELDS(
+    ProviderReport,  //
+    field("node", &ProviderReport::node, rule::node),
+    field("on_market", &ProviderReport::on_market),
+    field("reserve", &ProviderReport::reserve, rule::price),
+    field("speed", &ProviderReport::speed, rule::between(1, 1'000'000)),
+    field("cpus", &ProviderReport::cpus, rule::cpus),
+    field("memory_mb", &ProviderReport::memory_mb, rule::megabytes),
+    field("free_mb", &ProviderReport::free_mb, rule::megabytes),
+    field("load_permille", &ProviderReport::load_permille, rule::between(0, 1'000'000'000)),
+    field("wait_permille", &ProviderReport::wait_permille, rule::between(0, 1'000'000'000)),
+    field("load_source", &ProviderReport::load_source, rule::name), flat(&ProviderReport::machine),
+    field("cannot", &ProviderReport::cannot), field("restriction", &ProviderReport::restriction),
+    field("opens", &ProviderReport::opens, rule::time),
+    field("version", &ProviderReport::version, rule::name), field("holds", &ProviderReport::holds),
+    field("has_memory_pressure", &ProviderReport::has_memory_pressure),
+    field("memory_pressure_permille", &ProviderReport::memory_pressure_permille,
+          rule::between(0, 1'000)),
+    field("near_group", &ProviderReport::near_group, rule::name),
+    field("near_trip_us", &ProviderReport::near_trip_us, rule::between(0, market::near_most)),
+    field("near_mbit", &ProviderReport::near_mbit, rule::between(0, market::near_most)));
 
 SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("seq", &Order::seq, rule::count),
@@ -130,7 +136,8 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("address", &Order::address, rule::address),
             field("price", &Order::price, rule::price), field("reason", &Order::reason),
             field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
-            field("layouts", &Order::layouts), field("stand", &Order::stand));
+            field("layouts", &Order::layouts), field("near", &Order::near),
+            field("stand", &Order::stand));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));

@@ -2,6 +2,7 @@
 #include "market/core/messages.hpp"
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/json.hpp"
 
 namespace souk {
 
@@ -17,6 +18,13 @@ const char* to_string(JobPhase phase) {
         case JobPhase::finished: return "finished";
     }
     MUST(false);
+}
+
+void write_near(JsonWriter& w, const ProviderReport& r) {
+    if (r.near_group.empty()) return;
+    w.field("near_group", r.near_group);
+    if (r.near_trip_us > 0) w.field("near_round_trip_us", r.near_trip_us);
+    if (r.near_mbit > 0) w.field("near_mbit_per_s", r.near_mbit);
 }
 
 const char* to_string(Order::Kind kind) {

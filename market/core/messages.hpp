@@ -135,10 +135,13 @@ struct JobReport {
     uint32_t component = 0, components = 0;
     bool optional = false;  // the others of its gang run without it
     // the only node for it, empty: any; how many of its gang may be on one node, 0: any number; the
-    // gang is to lie on few
+    // gang is to lie on few; near each other, within this round trip and with this bandwidth at
+    // least (0: any)
     NodeName only_node = {};
     uint32_t spread = 0;
     bool pack = false;
+    bool near = false;
+    int64_t near_trip_us = 0, near_mbit = 0;
     bool operator==(const JobReport&) const = default;
 };
 
@@ -164,8 +167,15 @@ struct ProviderReport {
     // Of the last 10 s, the thousandths in which a task there stood still for want of memory.
     bool has_memory_pressure = false;  // its kernel tells
     int32_t memory_pressure_permille = 0;
+    // Nodes of one group are near each other; empty: of none. From it to any other of them the
+    // longest round trip and the least bandwidth; 0: its owner has not said.
+    std::string near_group = {};
+    int64_t near_trip_us = 0, near_mbit = 0;
     bool operator==(const ProviderReport&) const = default;
 };
+
+// near_group and how near, as far as it is known; nothing of a node of no group.
+void write_near(JsonWriter& w, const ProviderReport& report);
 
 // Provider to market: how long a job has run in its present stay there, as the node itself has
 // measured it: without what it stood still.
@@ -209,6 +219,7 @@ struct Order {
     bool hold = false;    // run, of a component that waits: that node holds it until it is released
     // run, of a component: the market looks at JobReport::only_node, spread and pack
     bool layouts = false;
+    bool near = false;  // run, of a component: it looks at JobReport::near, too
     // suspend: it only stops, and keeps its memory; what is older than this freezes it to disk
     bool stand = false;
     bool operator==(const Order&) const = default;

@@ -228,6 +228,10 @@ Reason Places::why_no_provider(const Job& job) const {
         .with(Figure::least, *least_reserve);
 }
 
+GangLayout layout_of(const JobReport& r) {
+    return {r.spread, r.pack, r.near, r.near_trip_us, r.near_mbit};
+}
+
 Reason Places::why_never(const GangShape& shape) const {
     if (!never_ || never_->first != shape) never_ = std::pair(shape, reckon_never(shape));
     return never_->second;
@@ -236,7 +240,11 @@ Reason Places::why_never(const GangShape& shape) const {
 Reason Places::reckon_never(const GangShape& shape) const {
     int64_t cpus = 0, most = 0, hosts = 0;
     std::map<uint64_t, std::pair<int64_t, int64_t>> named;  // by node: CPUs, MB
-    GangPacking packing(shape.needs, shape.layout);
+    NetworkPacking packing(shape.needs, shape.layout);
+    GangLayout anywhere = shape.layout;
+    anywhere.near = false;
+    NetworkPacking apart(shape.needs, anywhere);
+    std::map<std::string, uint32_t> networks;
     for (const GangPacking::Need& need : shape.needs) {
         cpus += need.cpus;
         if (need.machine == 0) continue;
@@ -251,7 +259,16 @@ Reason Places::reckon_never(const GangShape& shape) const {
         if (const auto wants = named.find(node.key.n);
             wants != named.end() && wants->second.first <= has && wants->second.second <= mb)
             named.erase(wants);
-        if (!packing.packed()) packing.add(has, mb, node.key.n);
+        ProviderSpec spec;
+        const std::string& group = node.record.report.near_group;
+        if (!group.empty())
+            spec.network = networks.try_emplace(group, static_cast<uint32_t>(networks.size() + 1))
+                               .first->second;
+        spec.trip_us = node.record.report.near_trip_us;
+        spec.mbit = node.record.report.near_mbit;
+        if (!packing.packed())
+            packing.add(has, mb, node.key.n, 0, network_of(spec, node.key, shape.layout));
+        if (!apart.packed()) apart.add(has, mb, node.key.n, 0, 0);
     }
     if (cpus > most)
         return Reason(ReasonCode::components_too_large)
@@ -269,6 +286,7 @@ Reason Places::reckon_never(const GangShape& shape) const {
         return Reason(ReasonCode::components_few_nodes)
             .with(Figure::count, std::to_string((all + each - 1) / each))
             .with(Figure::most, hosts);
+    if (!packing.packed() && apart.packed()) return Reason(ReasonCode::components_not_near);
     return packing.packed() ? Reason() : Reason(ReasonCode::components_never_fit);
 }
 

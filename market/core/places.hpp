@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "market/core/book.hpp"
-#include "market/core/gang_packing.hpp"
 #include "market/core/machines.hpp"
+#include "market/core/network_packing.hpp"
 #include "market/core/reason.hpp"
 #include "market/core/supply.hpp"
 
@@ -20,10 +20,13 @@ namespace souk::market {
 
 // What the required components of a gang need; `machine` is the key of the only node for one.
 struct GangShape {
-    std::vector<GangPacking::Need> needs;
+    std::vector<NetworkPacking::Need> needs;
     GangLayout layout;
     bool operator==(const GangShape&) const = default;
 };
+
+// How its home says that a gang is to lie; the same of each component.
+GangLayout layout_of(const JobReport& report);
 
 class Places {
   public:

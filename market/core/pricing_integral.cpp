@@ -41,7 +41,8 @@ struct GangBid {
     std::vector<ProviderKey> barred;
     int32_t cap = speed_max;                // the speed of those that are pinned
     std::map<uint32_t, uint32_t> siblings;  // by machine: so many of these
-    GangPacking packing;
+    uint64_t network = 0;                   // of these, if it wants all near each other
+    NetworkPacking packing;
     bool placed = false;  // it has a place in the greedy that goes on now
 };
 
@@ -50,7 +51,7 @@ struct GangBid {
 std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gang& g, bool all) {
     std::vector<uint32_t> components;
     std::vector<ProviderKey> barred;
-    std::vector<GangPacking::Need> needs;
+    std::vector<NetworkPacking::Need> needs;
     int32_t cap = speed_max;
     std::map<uint32_t, uint32_t> siblings;
     for (const uint32_t j : g.required) {
@@ -69,11 +70,14 @@ std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gan
         }
     }
     if (needs.empty()) return std::nullopt;
+    const uint64_t network =
+        siblings.empty() ? 0 : market.network_of(siblings.begin()->first, g.layout);
     return GangBid{std::move(components),
                    std::move(barred),
                    cap,
                    std::move(siblings),
-                   GangPacking(std::move(needs), g.layout),
+                   network,
+                   NetworkPacking(std::move(needs), g.layout),
                    false};
 }
 
@@ -152,15 +156,16 @@ class Integral {
         const auto there = gang.siblings.find(machine);
         places.push_back(p);
         gang.packing.add(cpus, memory_mb, market_.machines()[machine].key.n,
-                         there == gang.siblings.end() ? 0 : there->second);
+                         there == gang.siblings.end() ? 0 : there->second,
+                         market_.network_of(machine, gang.packing.layout()));
     }
     // The places that hold the gang, the fastest first; none: it fits nowhere.
     std::vector<size_t> places_of(Rooms& rooms, GangBid& gang, Bid need) const {
-        const GangPacking::Need least = gang.packing.least();
+        const NetworkPacking::Need least = gang.packing.least();
         need.cpus = least.cpus;
         need.memory_mb = least.memory_mb;
         std::vector<size_t> places;
-        gang.packing.begin();
+        gang.packing.begin(gang.network);
         for (size_t p = 0; !gang.packing.packed(); ++p) {
             p = next_place(rooms, gang, need, p);
             if (p == rooms.size()) return {};

@@ -197,6 +197,10 @@ constexpr auto words = std::to_array<ReasonWords>({
     {components_few_nodes, "components_few_nodes",
      "its components need {count} nodes; {most} on the market can take one",
      "srun --spread: only so many may be on one node, and there are too few"},
+    {components_not_near, "components_not_near",
+     "its components fit on the nodes, but not on nodes that are near each other as it asks",
+     "srun --near: no group of nodes (`near_group` of agentd's configuration) with the round trip "
+     "and bandwidth asked for holds them all, even if it were empty"},
     {components_never_fit, "components_never_fit",
      "its components fit into the CPUs and memory of all nodes, but not on the nodes one by one",
      "no way to put them on the nodes of the market is found, even if all were empty: ask for "

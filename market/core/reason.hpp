@@ -115,6 +115,7 @@ enum class ReasonCode : uint16_t {
     component_node_unknown,
     component_node_small,
     components_few_nodes,
+    components_not_near,
     components_never_fit,
     // it stands in memory
     stands_here,

@@ -57,7 +57,8 @@ bool valid(const JobSpec& s) {
 
 bool valid(const ProviderSpec& s) {
     return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 &&
-           s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max;
+           s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max &&
+           s.trip_us >= 0 && s.mbit >= 0;
 }
 // The algorithm in force; a copy has one of its own.
 struct InForce {
@@ -286,8 +287,10 @@ Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_
     if (required == 0 || required > count)
         return fail("of " + std::to_string(count) + " components " + std::to_string(required) +
                     " are required: at least one must be, and at most all");
-    if (layout.most_on_one > 0 && required < count)
-        return fail("no component is optional where only so many may be on one machine");
+    if ((layout.most_on_one > 0 || layout.near) && required < count)
+        return fail(
+            "no component is optional where only so many may be on one machine, or all "
+            "are near each other");
     if (count > gang_components_max)
         return fail(std::to_string(count) + " components are more than " +
                     std::to_string(gang_components_max));

@@ -158,6 +158,18 @@ void take_part(Words& w, AddGang& gang) {
     gang.parts.push_back(part);
 }
 
+// US or US:MBIT; 0: any.
+void take_near(Words& w, std::string_view text, GangLayout& layout) {
+    layout.near = true;
+    const size_t colon = std::min(text.find(':'), text.size());
+    const auto trip = whole_number<int64_t>(text.substr(0, colon));
+    const auto mbit = colon < text.size() ? whole_number<int64_t>(text.substr(colon + 1)) : 0;
+    if (!trip || !mbit || *trip < 0 || *mbit < 0 || *trip > near_most || *mbit > near_most)
+        return w.note("near=" + std::string(text) + " is not near=US[:MBIT]");
+    layout.trip_us_most = *trip;
+    layout.mbit_least = *mbit;
+}
+
 Command take_add_gang(Words& w) {
     AddGang a;
     a.id = w.job();
@@ -171,6 +183,10 @@ Command take_add_gang(Words& w) {
         a.layout.most_on_one = number.value_or(0);
         if (a.layout.most_on_one == 0) w.note("spread=N: " + shown(most) + " is no number above 0");
     }
+    if (w.take("near"))
+        a.layout.near = true;
+    else if (std::string_view bounds; w.take("near=", &bounds))
+        take_near(w, bounds, a.layout);
     while (w.left() > 0) take_part(w, a);
     if (a.parts.empty()) w.note("no component: PART is missing");
     return a;
@@ -183,7 +199,17 @@ Command take_add_provider(Words& w) {
     a.memory_mb = w.memory();
     a.cpus = w.cpus();
     a.start_s = w.seconds("start", 0);
-    if (w.left() > 0) a.speed = w.integer<int32_t>("speed", 1, speed_max);
+    std::string_view near;
+    const bool speed_left = !w.take("near=", &near) && w.left() > 0;
+    if (speed_left) a.speed = w.integer<int32_t>("speed", 1, speed_max);
+    if (near.empty() && (w.left() == 0 || !w.take("near=", &near))) return a;
+    const size_t colon = std::min(near.find(':'), near.size());
+    GangLayout figures;
+    if (colon < near.size()) take_near(w, near.substr(colon + 1), figures);
+    a.network = whole_number<uint32_t>(near.substr(0, colon)).value_or(0);
+    a.trip_us = figures.trip_us_most;
+    a.mbit = figures.mbit_least;
+    if (a.network == 0) w.note("near=" + std::string(near) + " is not near=NETWORK[:US:MBIT]");
     return a;
 }
 
@@ -191,7 +217,8 @@ constexpr std::array<Form, 21> forms{{
     {"info", 0, 0, "info", [](Words&) -> Command { return Info{}; }},
     {"aj", 6, 7, "aj id value memory cpus start run [uid]", take_add_job},
     {"ag", 6, words_max - 1,
-     "ag id value start run uid [pack] [spread=N] [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]...",
+     "ag id value start run uid [pack] [spread=N] [near[=US[:MBIT]]] "
+     "[COUNTx]CPUS:MEMORY[@PROVIDER][:optional]...",
      take_add_gang},
     {"dj", 1, 1, "dj id", [](Words& w) -> Command { return DeleteJob{w.job()}; }},
     {"uj", 2, 2, "uj id value",
@@ -211,7 +238,8 @@ constexpr std::array<Form, 21> forms{{
          const JobKey id = w.job();
          return PlaceJob{id, {w.integer<uint64_t>("provider", 0, UINT64_MAX)}, true};
      }},
-    {"ap", 5, 6, "ap id reserve memory cpus start [speed]", take_add_provider},
+    {"ap", 5, 7, "ap id reserve memory cpus start [speed] [near=NETWORK[:US:MBIT]]",
+     take_add_provider},
     {"dp", 1, 1, "dp id", [](Words& w) -> Command { return DeleteProvider{w.provider()}; }},
     {"up", 2, 2, "up id reserve",
      [](Words& w) -> Command {
@@ -244,6 +272,9 @@ struct Formatter {
                            std::to_string(a.start_s) + " " + std::to_string(a.run_s) + " " +
                            std::to_string(a.user) + (a.layout.few ? " pack" : "");
         if (a.layout.most_on_one > 0) line += " spread=" + std::to_string(a.layout.most_on_one);
+        if (a.layout.near)
+            line += " near=" + std::to_string(a.layout.trip_us_most) + ":" +
+                    std::to_string(a.layout.mbit_least);
         for (const AddGang::Part& p : a.parts)
             line += " " + std::to_string(p.count) + "x" + std::to_string(p.cpus) + ":" +
                     std::to_string(p.memory_mb) + (p.only.n != 0 ? "@" + number(p.only.n) : "") +
@@ -263,7 +294,10 @@ struct Formatter {
         return "ap " + number(a.id.n) + " " + format_money(a.reserve) + " " +
                std::to_string(a.memory_mb) + " " + std::to_string(a.cpus) + " " +
                std::to_string(a.start_s) +
-               (a.speed == speed_standard ? "" : " " + std::to_string(a.speed));
+               (a.speed == speed_standard ? "" : " " + std::to_string(a.speed)) +
+               (a.network == 0 ? ""
+                               : " near=" + std::to_string(a.network) + ":" +
+                                     std::to_string(a.trip_us) + ":" + std::to_string(a.mbit));
     }
     std::string operator()(const DeleteProvider& c) const { return "dp " + number(c.id.n); }
     std::string operator()(const UpdateProvider& c) const {

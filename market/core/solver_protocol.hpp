@@ -8,17 +8,21 @@
 //                                         seconds since the market began, run time in seconds (-1:
 //                                         not known), user (default: one of its own, with the
 //                                         number of the job)
-//   ag id value start run uid [pack] [spread=N] PART...   add a job of several components, placed
-//                                         together or not at all; its components are jobs with the
+//   ag id value start run uid [pack] [spread=N] [near[=US[:MBIT]]] PART...   add a job of several
+//                                         components, placed together or not at all; its components are jobs with the
 //                                         ids from this one on. PART is [COUNTx]CPUS:MEMORY, with
 //                                         @PROVIDER behind it nowhere but there, with :optional
 //                                         (these last) placed only beside the others. spread: at
-//                                         most N of them on one provider; pack: on few providers
+//                                         most N of them on one provider; pack: on few providers;
+//                                         near: on providers of one network, or on one, within a
+//                                         round trip (0: any) and with a bandwidth
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   rj id provider | fj id provider       the job runs there already | it is frozen there (0: it is
 //                                         not known where); for who asks with `reset` each time
-//   ap id reserve memory cpus start [speed]   add a provider; speed is 100 if it is not said
+//   ap id reserve memory cpus start [speed] [near=NETWORK[:US:MBIT]]   add a provider; speed is 100
+//                                         if it is not said. NETWORK: a number above 0; from it to
+//                                         others of it the longest round trip, the least bandwidth
 //   dp id | up id reserve                 delete a provider | change its reserve
 //   time t | go                           the time is t seconds | solve
 //   alloc                                 job and provider, a line each, of what was decided and
@@ -101,6 +105,8 @@ struct AddProvider {
     int32_t cpus = 1;
     int64_t start_s = 0;
     int32_t speed = speed_standard;
+    uint32_t network = 0;
+    int64_t trip_us = 0, mbit = 0;
 };
 struct DeleteProvider {
     ProviderKey id;

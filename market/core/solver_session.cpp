@@ -144,6 +144,9 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
             p.memory_mb = a.memory_mb;
             p.cpus = a.cpus;
             p.speed = a.speed;
+            p.network = a.network;
+            p.trip_us = a.trip_us;
+            p.mbit = a.mbit;
             if (!solver_.add_provider(a.id, p))
                 return fail("provider " + id_text(a.id.n) + " is there already");
             providers_[a.id] = a.start_s;

@@ -38,6 +38,7 @@ const char* to_string(Pin pin);
 inline constexpr int32_t speed_standard = 100;
 inline constexpr int32_t speed_max = 16'383;         // speeds are 1 to this
 inline constexpr int32_t cpus_max = 1 << 20;         // CPUs are 1 to this
+inline constexpr int64_t near_most = 1'000'000'000;  // us of a round trip, Mbit/s
 inline constexpr int64_t memory_mb_max = 1LL << 40;  // memory is 0 to this
 
 // What a job that sees its home's files reads and writes through the network while it runs
@@ -76,6 +77,10 @@ struct GangLayout {
     uint32_t most_on_one = 0;  // of them on one machine; 0: any number
     // on as few machines as hold them at the speed that it gets and the reserves that it meets
     bool few = false;
+    // all on machines of one network, each with these figures there, or all on one machine
+    bool near = false;
+    int64_t trip_us_most = 0;  // 0: any round trip
+    int64_t mbit_least = 0;
     bool operator==(const GangLayout&) const = default;
 };
 
@@ -85,6 +90,11 @@ struct ProviderSpec {
     int32_t cpus = 1;
     int64_t memory_mb = 0;
     bool accepting = true;  // false: takes nobody and expels its guests, except pinned ones
+    uint32_t network = 0;   // which machines are near it: those of the same one; 0: none
+    // From it to any other of its network: the longest round trip and the least bandwidth; 0: not
+    // known.
+    int64_t trip_us = 0, mbit = 0;
+    bool operator==(const ProviderSpec&) const = default;
 };
 
 enum class ChangeKind : uint8_t { start, move, freeze, thaw };

@@ -47,6 +47,7 @@ void write_provider(JsonWriter& w, const NodeName& name, const Node& node, const
     if (!r.on_market && node.leaving_of > 0) write_leaving(w, node);
     if (!r.cannot.empty()) w.field("cannot", r.cannot);
     if (!r.restriction.empty()) w.field("restriction", r.restriction);
+    write_near(w, r);
     if (!certified) w.field("certificate", false);
     if (!r.version.empty()) w.field("version", r.version);
     if (node.connected && r.version != version())

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack."""
+"""Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack, --near."""
+import os
+import signal
+
 import pytest
-from conftest import gang, until
+from conftest import gang, read_text, until
 
 
 def submit(market, *args, check=True):
@@ -51,6 +54,47 @@ def test_components_are_apart_or_close(wide):
     wide.tool("marketctl", "cancel", first)
 
 
+@pytest.fixture
+def racks(wide):
+    """n1 and n3 are near each other, as their configurations say."""
+    before = {}
+    try:
+        for node in ("n1", "n3"):
+            path = f"{wide.run_dir}/{node}/agentd.conf"
+            before[node] = path, read_text(path)
+            with open(path, "w") as f:
+                f.write('near_group = "rack"\nnear_round_trip_us = 80\n' + before[node][1])
+            os.kill(wide.daemon(node)["pid"], signal.SIGHUP)
+        until("the market knows of it", lambda: [
+            p.get("near_round_trip_us") for p in sorted(
+                wide.providers(), key=lambda p: p["node"])] == [80, None, 80])
+        yield wide
+    finally:
+        for node, (path, text) in before.items():
+            with open(path, "w") as f:
+                f.write(text)
+            os.kill(wide.daemon(node)["pid"], signal.SIGHUP)
+        until("as before", lambda: not any(p.get("near_group") for p in wide.providers()))
+
+
+def test_components_are_near_each_other(racks):
+    # Method: four CPUs of two nodes; without --near the fastest two would do.
+    first = submit(racks, "-N", "4", "--near=100us")
+    assert sorted(runs_at(racks, first)) == ["n1", "n1", "n3", "n3"]
+    assert "n3: is near rack, round trip 80 us" in racks.tool("marketctl", "lp").stdout
+    cancel(racks, first)
+    for bound in ("--near=50us", "--near=1G"):
+        first = submit(racks, "-N", "4", bound)
+        jobs = until_all(racks, first, "says so", lambda j: j.get("reason", {}).get(
+            "code") == "components_not_near")
+        assert len(jobs) == 4
+        cancel(racks, first)
+    # On one node all are near each other.
+    first = submit(racks, "-N", "2", "--near=50us", "--pack")
+    assert len(set(runs_at(racks, first))) == 1
+    cancel(racks, first)
+
+
 def test_a_file_says_the_node_of_a_component(wide, tmp_path):
     node = wide.nodes()[-1]
     (tmp_path / "job.toml").write_text(
@@ -76,7 +120,10 @@ def test_components_that_never_fit_say_so(wide, args, code, text):
 
 
 @pytest.mark.parametrize("args,words", [
-    (["--spread"], "--spread and --pack are for --components"),
+    (["--spread"], "--spread, --pack and --near are for --components"),
+    (["--near"], "--spread, --pack and --near are for --components"),
+    (["-N", "2", "--near=1"], "'1' is no round trip (500us, 1ms) and no bandwidth"),
+    (["-N", "2", "--near=1ms,2us"], "--near has two bounds of one kind"),
     (["-N", "2", "--spread=0"], "--spread"),
     (["--ordered=:4"], "'' is no name of a node"),
     (["--ordered=n1:x"], "x"),

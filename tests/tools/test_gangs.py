@@ -34,18 +34,20 @@ def money(amount):
 class Bidder:
     """A single job, or a gang: value in micro-units, what each component needs (CPUs, memory), how
     many of these are required; the others are optional. `only`: of each component the one machine
-    for it, or None. `spread`: at most so many on one machine, or 0. `few`: on few machines."""
+    for it, or None. `spread`: at most so many on one machine, or 0. `few`: on few machines.
+    `near`: None, or the longest round trip (0: any) and the least bandwidth among them."""
 
     def __init__(self, value, needs, required, user):
         self.value, self.needs, self.required, self.user = value, needs, required, user
         self.only, self.spread, self.few = [None] * len(needs), 0, False
+        self.near = None
 
     def cut(self, count):
         self.needs, self.only = self.needs[:count], self.only[:count]
 
     def lie(self):
         """How its required components lie."""
-        return self.only[:self.required], self.spread, self.few
+        return self.only[:self.required], self.spread, self.few, self.near
 
     def line(self, key, value=None):
         value = money(self.value if value is None else value)
@@ -56,14 +58,20 @@ class Bidder:
                  (":optional" if i >= self.required else "")
                  for i, (c, m) in enumerate(self.needs)]
         how = (["pack"] if self.few else []) + ([f"spread={self.spread}"] if self.spread else [])
+        if self.near == (0, 0):
+            how += ["near"]
+        elif self.near:
+            how += [f"near={self.near[0]}:{self.near[1]}"]
         return f"ag {key} {value} 0 -1 {self.user} " + " ".join(how + parts)
 
 
 class Market:
-    """providers: (reserve in micro-units, cpus, memory, speed)."""
+    """providers: (reserve in micro-units, cpus, memory, speed). networks: of each the network that
+    it is of, or 0, and from it to the others of that the round trip and the bandwidth."""
 
-    def __init__(self, bidders, providers):
+    def __init__(self, bidders, providers, networks=None):
         self.bidders, self.providers = bidders, providers
+        self.networks = networks or [(0, 0, 0)] * len(providers)
         self.keys, key = [], 1
         for bidder in bidders:
             self.keys.append(key)
@@ -77,8 +85,10 @@ class Market:
 
     def question(self, liar=None, bid=None):
         lines = ["reset"]
-        lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}"
-                  for i, (r, cpus, mem, speed) in enumerate(self.providers)]
+        lines += [f"ap {i + 1} {money(r)} {mem} {cpus} 0 {speed}" +
+                  (f" near={n}:{trip}:{mbit}" if n else "")
+                  for i, ((r, cpus, mem, speed), (n, trip, mbit)) in enumerate(
+                      zip(self.providers, self.networks))]
         lines += [b.line(key, bid if i == liar else None)
                   for i, (b, key) in enumerate(zip(self.bidders, self.keys))]
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
@@ -117,13 +127,40 @@ class Market:
 
     def pack(self, rooms, needs, bid, lie=None):
         """Machines of these components, and their speed."""
-        only, spread, few = lie or ([None] * len(needs), 0, False)
+        only, spread, few, near = lie or ([None] * len(needs), 0, False, None)
         machines = [p for p in self.order if self.providers[p][0] <= bid]
+        if near is not None:
+            return self.pack_near(rooms, machines, needs, (only, spread, few, near))
         where, end = self.first_way(rooms, machines, needs, only, {}, spread)
         if where is None:
             return None, 0
         if few:
             where = self.fewer(rooms, machines, end, needs, only, spread, where)
+        return where, min(self.providers[p][3] for p in where)
+
+    def together(self, machines, near):
+        """Every largest set of these machines that are near each other."""
+        def may(p):
+            network, trip, mbit = self.networks[p]
+            return network and (near[0] == 0 or 0 < trip <= near[0]) and mbit >= near[1]
+        sets = {}
+        for p in machines:
+            sets.setdefault(self.networks[p][0] if may(p) else ("alone", p), []).append(p)
+        return list(sets.values())
+
+    def pack_near(self, rooms, machines, needs, lie):
+        """Of all such sets the one whose last machine that is needed comes first."""
+        only, spread, few, near = lie
+        ways = []
+        for some in self.together(machines, near):
+            where, end = self.first_way(rooms, some, needs, only, {}, spread)
+            if where is not None:
+                ways.append((machines.index(some[end - 1]), some, where, end))
+        if not ways:
+            return None, 0
+        _, some, where, end = min(ways)
+        if few:
+            where = self.fewer(rooms, some, end, needs, only, spread, where)
         return where, min(self.providers[p][3] for p in where)
 
     def fewer(self, rooms, machines, end, needs, only, spread, where):
@@ -170,6 +207,10 @@ class Market:
             rooms[p][1] -= need[1]
         return where, speed
 
+    @staticmethod
+    def alone(bidder, component):
+        return [bidder.only[component]], 0, False, None
+
     def greedy(self, rooms, bidders):
         """By component key: its machine, or None. `bidders`: (number, bid, required part only)."""
         out = {}
@@ -180,7 +221,7 @@ class Market:
                 out[key + c] = None if where is None or c >= b.required else where[c]
             if where is not None:
                 for c in range(b.required, len(b.needs)):
-                    single, _ = self.put(rooms, [b.needs[c]], b.value, ([b.only[c]], 0, False))
+                    single, _ = self.put(rooms, [b.needs[c]], b.value, self.alone(b, c))
                     out[key + c] = single and single[0]
         return out
 
@@ -202,9 +243,9 @@ class Market:
         self.greedy(rooms, order[:at])
         self.put(rooms, b.needs[:b.required], b.value, b.lie())
         for c in range(b.required, part):
-            self.put(rooms, [b.needs[c]], b.value, ([b.only[c]], 0, False))
+            self.put(rooms, [b.needs[c]], b.value, self.alone(b, c))
         self.greedy(rooms, order[at + 1:])
-        return self.pack(rooms, [b.needs[part]], bid, ([b.only[part]], 0, False))[1]
+        return self.pack(rooms, [b.needs[part]], bid, self.alone(b, part))[1]
 
     def price(self, i, speed, part=None):
         """By the definition: the speed counts up to the one that it has."""
@@ -249,6 +290,13 @@ def lay(rng, bidder, machines):
     if rng.random() < 0.4 and bidder.required == len(bidder.needs):
         bidder.spread = rng.randint(1, 2)
     bidder.few = rng.random() < 0.4
+    if rng.random() < 0.6 and bidder.required == len(bidder.needs):
+        bidder.near = rng.choice([(0, 0), (0, 0), (100, 0), (0, 10), (100, 10)])
+
+
+def some_networks(rng, machines):
+    return [(rng.randint(0, 2), rng.choice([0, 50, 200]), rng.choice([0, 5, 50]))
+            for _ in range(machines)]
 
 
 def draw(rng, kind, laid=False):
@@ -273,14 +321,15 @@ def draw(rng, kind, laid=False):
             count, user))
         if laid:
             lay(rng, bidders[-1], len(providers))
-    return Market(bidders, providers)
+    return Market(bidders, providers, some_networks(rng, len(providers)) if laid else None)
 
 
 @pytest.mark.parametrize("laid", [False, True])
 @pytest.mark.parametrize("kind", ["equal", "speeds", "both", "users"])
 def test_every_place_and_price_of_a_gang_is_the_defined_one(kind, laid):
     # Method: markets by a seed; places and payments from the solver against those worked out here.
-    # `laid`: components are for named machines, at most so many on one, or on few.
+    # `laid`: components are for named machines, at most so many on one, on few, or near
+    # each other.
     rng = random.Random(f"gangs {kind} {laid}")
     markets = [draw(rng, kind, laid) for _ in range(MARKETS)]
     gangs = 0
@@ -317,20 +366,23 @@ def test_components_are_where_they_must_be_and_no_more_on_one_machine_than_may()
         providers = [(rng.randint(0, 1) * MICRO, rng.randint(1, 6), rng.randint(2, 9),
                       rng.choice([50, 100])) for _ in range(rng.randint(2, 4))]
         lay(rng, bidder, len(providers))
-        markets.append(Market([bidder], providers))
-    packed = refused = 0
+        markets.append(Market([bidder], providers, some_networks(rng, len(providers))))
+    packed = refused = near = 0
     for n, (market, (places, _)) in enumerate(zip(markets, ask([(m, None, None)
                                                                 for m in markets]))):
         b, providers = market.bidders[0], market.providers
         ways = [w for w in itertools.product(range(len(providers)), repeat=len(b.needs))
                 if market.holds(market.rooms(), range(len(providers)), b.needs, w)
                 and all(o in (None, p) for o, p in zip(b.only, w))
-                and not (b.spread and any(w.count(p) > b.spread for p in w))]
+                and not (b.spread and any(w.count(p) > b.spread for p in w))
+                and (b.near is None or any(set(w) <= set(some) for some in market.together(
+                    range(len(providers)), b.near)))]
         if not ways:
             assert not places, f"market {n}\n{market.question()}"
             refused += 1
             continue
         chosen = [places[1 + i] for i in range(len(b.needs))]
+        near += b.near is not None and len(set(chosen)) > 1
         assert tuple(chosen) in ways, f"market {n}\n{market.question()}"
 
         def speed(way):
@@ -340,10 +392,14 @@ def test_components_are_where_they_must_be_and_no_more_on_one_machine_than_may()
             return min((providers[p][3], -providers[p][0]) for p in way)
         assert speed(chosen) == max(map(speed, ways)), f"market {n}\n{market.question()}"
         if b.few:
-            least = min(len(set(w)) for w in ways if worst(w) >= max(map(worst, ways)))
+            # near: of the nodes that are near those chosen, which networks came first
+            alike = ways if b.near is None else [w for w in ways if any(
+                set(w) | set(chosen) <= set(some)
+                for some in market.together(range(len(providers)), b.near))]
+            least = min(len(set(w)) for w in alike if worst(w) >= max(map(worst, alike)))
             assert len(set(chosen)) == least, f"market {n}\n{market.question()}"
             packed += len(b.needs) - least
-    assert packed > MARKETS // 2 and refused > MARKETS // 4
+    assert packed > MARKETS // 2 and refused > MARKETS // 4 and near > MARKETS // 8
 
 
 @pytest.mark.parametrize("laid", [False, True])
@@ -356,7 +412,7 @@ def test_no_lie_of_a_gang_pays_and_a_higher_bid_never_makes_it_slower(kind, laid
         market = draw(rng, kind, laid)
         for b in market.bidders:
             b.cut(b.required)  # an optional component is a bidder of its own
-        market = Market(market.bidders, market.providers)
+        market = Market(market.bidders, market.providers, market.networks)
         levels = market.levels()
         for i, bidder in enumerate(market.bidders):
             bids = [(a + b) // 2 for a, b in zip(levels, levels[1:])]
@@ -421,6 +477,10 @@ def test_of_gangs_that_need_the_same_nobody_runs_slower_than_one_that_bids_less(
     ("ag 1 5 0 -1 7 1:0@0", "is not [COUNTx]CPUS:MEMORY[@PROVIDER][:optional]"),
     ("ag 1 5 0 -1 7 spread=0 1:0", "spread=N: '0' is no number above 0"),
     ("ag 1 5 0 -1 7 pack", "no component: PART is missing"),
+    ("ag 1 5 0 -1 7 near=x 1:0", "near=x is not near=US[:MBIT]"),
+    ("ag 1 5 0 -1 7 near=1:-2 1:0", "near=1:-2 is not near=US[:MBIT]"),
+    ("ag 1 5 0 -1 7 near 1:0 1:0:optional", "no component is optional where only so many"),
+    ("ap 1 1 1 1 0 100 near=0", "near=0 is not near=NETWORK[:US:MBIT]"),
     ("ag 1 5 0 -1 7 spread=1 1:0 1:0:optional", "no component is optional where only so many"),
     ("ag 1 5 0 -1 7", "the form is: ag id value start run uid"),
     ("ag 8 5 0 -1 7 4x1:0", "job 9 is there already"),

@@ -206,8 +206,20 @@ START_TEST(with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later) {
 }
 END_TEST
 
+// A machine gets into a network, or out of it.
+void network_event(World& w, Pair& t) {
+    auto at = w.providers.begin();
+    std::advance(at, static_cast<ptrdiff_t>(w.rng.below(w.providers.size())));
+    ProviderSpec& spec = at->second;
+    spec.network = static_cast<uint32_t>(w.rng.below(3));
+    spec.trip_us = static_cast<int64_t>(50 * w.rng.below(4));
+    spec.mbit = static_cast<int64_t>(10 * w.rng.below(3));
+    t.change_provider(ProviderKey{at->first}, spec);
+}
+
 // One event as of markets without gangs, or a gang comes.
 void gang_event(World& w, Pair& t) {
+    if (!w.providers.empty() && w.rng.chance(0.15)) return network_event(w, t);
     if (!w.rng.chance(0.25) || static_cast<int>(w.jobs.size()) >= w.shape.jobs_max)
         return random_event(w, t);
     ++w.clock_s;
@@ -224,8 +236,11 @@ void gang_event(World& w, Pair& t) {
     if (w.rng.chance(0.4)) {
         if (optional == 0) layout.most_on_one = static_cast<uint32_t>(w.rng.below(3));
         layout.few = w.rng.chance(0.5);
+        layout.near = optional == 0 && w.rng.chance(0.6);
+        if (layout.near && w.rng.chance(0.4)) layout.trip_us_most = 100;
+        if (layout.near && w.rng.chance(0.4)) layout.mbit_least = 10;
         for (JobSpec& one : all)
-            if (w.rng.chance(0.2)) one.only = ProviderKey{1001 + w.rng.below(8)};
+            if (w.rng.chance(0.1)) one.only = ProviderKey{1001 + w.rng.below(8)};
     }
     t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required, layout); });
     for (const JobSpec& spec : all) w.jobs[w.next_job++] = spec;
@@ -234,7 +249,7 @@ void gang_event(World& w, Pair& t) {
 // Of each gang all required components have a place or none that is not pinned has one; an optional
 // one has none without them. Nowhere is more in use than there is. None is where it may not be, nor
 // are there too many on one machine.
-void check_lie(const Allocator& a, const Allocator::Gang& g, size_t& laid) {
+void check_lie(const Allocator& a, const Allocator::Gang& g, size_t& laid, size_t& near) {
     std::map<uint32_t, uint32_t> on;
     for (const uint32_t j : g.required) {
         const Allocator::Job& job = a.jobs()[j];
@@ -244,15 +259,26 @@ void check_lie(const Allocator& a, const Allocator::Gang& g, size_t& laid) {
         ck_assert(only.n == 0 || a.machines()[job.slot].key == only);
         laid += only.n != 0;
     }
-    for (const auto& [machine, count] : on)
+    const auto network = [&](uint32_t m) {
+        const Allocator::Machine& it = a.machines()[m];
+        const bool of_one = it.spec.network != 0 && it.spec.mbit >= g.layout.mbit_least &&
+                            (g.layout.trip_us_most == 0 ||
+                             (it.spec.trip_us > 0 && it.spec.trip_us <= g.layout.trip_us_most));
+        return of_one ? std::pair<uint64_t, uint64_t>{it.spec.network, 0}
+                      : std::pair<uint64_t, uint64_t>{0, it.key.n};
+    };
+    for (const auto& [machine, count] : on) {
+        ck_assert(!g.layout.near || network(machine) == network(on.begin()->first));
+        near += g.layout.near && on.size() > 1;
         ck_assert(g.layout.most_on_one == 0 || count <= g.layout.most_on_one);
+    }
     laid += g.layout != GangLayout{};
 }
-void check_gangs(const Allocator& a, size_t& running, size_t& laid) {
+void check_gangs(const Allocator& a, size_t& running, size_t& laid, size_t& near) {
     for (const Allocator::Gang& g : a.gangs()) {
         const bool runs = a.runs(g);
         running += runs && g.required.size() > 1;
-        check_lie(a, g, laid);
+        check_lie(a, g, laid, near);
         for (const auto* part : {&g.required, &g.optional})
             for (const uint32_t j : *part)
                 ck_assert(runs || a.jobs()[j].slot == Allocator::none ||
@@ -265,9 +291,10 @@ void check_gangs(const Allocator& a, size_t& running, size_t& laid) {
 }
 
 START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing) {
-    size_t running = 0, laid = 0;
-    decide_alike_in_all(8, gang_event, [&](const Pair& t) { check_gangs(t.a, running, laid); });
-    ck_assert(running > 1000 && laid > 1000);
+    size_t running = 0, laid = 0, near = 0;
+    decide_alike_in_all(8, gang_event,
+                        [&](const Pair& t) { check_gangs(t.a, running, laid, near); });
+    ck_assert(running > 1000 && laid > 1000 && near > 100);
 }
 END_TEST
 

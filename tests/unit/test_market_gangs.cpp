@@ -212,6 +212,33 @@ START_TEST(a_gang_whose_components_never_fit_says_which_and_why) {
 }
 END_TEST
 
+START_TEST(components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so) {
+    // Four nodes of two CPUs: two of each group, the first group farther from each other.
+    World w;
+    for (const char* name : {"n1", "n2", "n3", "n4"}) w.add_node(name, 100, 1, 2);
+    const auto group = [&](const char* node, const char* name, int64_t trip_us, int64_t mbit) {
+        ProviderReport p = w.providers.at(node);
+        p.near_group = name, p.near_trip_us = trip_us, p.near_mbit = mbit;
+        w.set_provider(p);
+    };
+    group("n1", "far", 900, 1'000), group("n3", "far", 900, 1'000);
+    group("n2", "rack", 90, 10'000), group("n4", "rack", 90, 0);
+    const auto near = laid(w, 4, 1, [](JobReport& r) { r.near = true, r.near_trip_us = 100; });
+    w.run_for(s(4));
+    ck_assert_text(where(w, near), "n2 n2 n4 n4");
+    const auto wide = laid(w, 4, 1, [](JobReport& r) { r.near = true, r.near_mbit = 10'000; });
+    w.run_for(s(4));
+    ck_assert(code(w, wide[0]) == ReasonCode::components_not_near);
+    ck_assert_text(why(w, wide[0]),
+                   "its components fit on the nodes, but not on nodes that are "
+                   "near each other as it asks");
+    // The owner says how fast n3 is: it runs there as soon as there are two such nodes.
+    group("n1", "far", 900, 10'000), group("n3", "far", 900, 40'000);
+    w.run_for(s(4));
+    ck_assert_text(where(w, wide), "n1 n1 n3 n3");
+}
+END_TEST
+
 START_TEST(a_gang_that_fits_in_sum_but_on_no_nodes_says_so) {
     World w;
     for (const char* name : {"n1", "n2", "n3"}) w.add_node(name, 100, 1, 3);
@@ -369,6 +396,7 @@ UNIT_SUITE(market_gangs, a_gang_of_which_one_stands_where_it_is_goes_on_there_as
            components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few,
            a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same,
            a_gang_whose_components_never_fit_says_which_and_why,
+           components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so,
            a_gang_that_fits_in_sum_but_on_no_nodes_says_so,
            a_node_of_an_older_version_gets_no_component,
            an_algorithm_that_places_no_gangs_says_so_and_is_not_chosen_while_there_is_one,

@@ -131,6 +131,14 @@ std::string megabytes(const Json& object, const char* key) {
     return text;
 }
 
+std::string near_text(const Json& node) {
+    std::string text = field(node, "near_group");
+    if (node.contains("near_round_trip_us"))
+        text += ", round trip " + field(node, "near_round_trip_us") + " us";
+    if (node.contains("near_mbit_per_s")) text += ", " + field(node, "near_mbit_per_s") + " Mbit/s";
+    return text;
+}
+
 std::string percent(const Json& object, const char* key) {
     const auto it = object.is_object() ? object.find(key) : object.end();
     if (it == object.end() || !it->is_number_integer()) return "-";

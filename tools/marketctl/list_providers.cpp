@@ -69,6 +69,8 @@ Result<std::string> providers_text(const Answer& providers) {
     std::map<std::string, Others> others;
     for (const std::string& part : providers)
         for (const Json& p : Json::parse(part, nullptr, false)) {
+            if (p.contains("near_group"))
+                text += "\n" + field(p, "node") + ": is near " + near_text(p);
             if (p.contains("restriction"))
                 text += "\n" + field(p, "node") + ": " + field(p, "restriction");
             if (p.value("memory_pressure_permille", 0) >= worth_permille)

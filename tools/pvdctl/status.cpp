@@ -98,6 +98,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
                                               field(o, "name") + ")");
     if (field(p, "cannot") != "-") rows.emplace_back("Takes no job", field(p, "cannot"));
     if (p.contains("ledger_seen")) rows.emplace_back("Ledger seen", field(p, "ledger_seen"));
+    if (p.contains("near_group")) rows.emplace_back("Near", near_text(p));
     if (p.contains("restriction")) rows.emplace_back("Restriction", field(p, "restriction"));
     if (p.contains("user")) rows.emplace_back("agentd is", field(p, "user"));
     if (field(p, "market") == "no")

@@ -240,6 +240,8 @@ Status can_take(const wire::Submitted& submitted, const wire::Submit& request) {
     if (!submitted.layouts && (!group.node.empty() || group.spread > 0 || group.pack))
         return fail(
             "the agentd here is of an older version: it knows no --ordered, --spread or --pack");
+    if (!submitted.near && group.near)
+        return fail("the agentd here is of an older version: it knows no --near");
     return {};
 }
 

@@ -82,6 +82,9 @@ Status describe(const SrunOptions& options, size_t component, const std::string&
     request.group.node = plan.node;
     request.group.spread = static_cast<uint32_t>(options.spread);
     request.group.pack = options.pack;
+    request.group.near = options.near;
+    request.group.near_trip_us = options.near_trip_us;
+    request.group.near_mbit = options.near_mbit;
     if (options.exec) describe_exec(options, component, wish, request.group.role);
     if (options.exec) wish.environment.emplace_back("SOUK_EXEC", secret);
     auto launch = capture_launch(wish);

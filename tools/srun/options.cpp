@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "agentd/core/files_choice.hpp"
+#include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "market/core/strategy.hpp"
+#include "market/core/types.hpp"
 #include "market/core/users.hpp"
 #include "tools/srun/array.hpp"
 #include "tools/srun/script.hpp"
@@ -313,6 +315,35 @@ Status set_ordered(SrunOptions& o, std::string_view text) {
     return {};
 }
 
+// BOUND,...: a round trip (us, ms, s) or a bandwidth (bits/s: M, G).
+Status set_near(SrunOptions& o, const char* text) {
+    o.near = true;
+    o.near_trip_us = o.near_mbit = 0;
+    if (!text) return {};
+    const std::string all = text;
+    for (size_t at = 0; at <= all.size();) {
+        const size_t end = std::min(all.find(',', at), all.size());
+        const std::string one = all.substr(at, end - at);
+        at = end + 1;
+        const std::string what =
+            "'" + one + "' is no round trip (500us, 1ms) and no bandwidth (100M, 10G: bits/s)";
+        const std::string digits = one.substr(0, one.find_first_not_of("0123456789"));
+        const std::string unit = one.substr(digits.size());
+        const auto number = whole_number<int64_t>(digits);
+        const auto factor = [&]() -> int64_t {
+            if (unit == "us" || unit == "M") return 1;
+            if (unit == "ms" || unit == "G") return 1'000;
+            return unit == "s" ? 1'000'000 : 0;
+        }();
+        if (!number || *number < 1 || factor == 0 || *number > market::near_most / factor)
+            return fail(what);
+        int64_t& bound = unit == "M" || unit == "G" ? o.near_mbit : o.near_trip_us;
+        if (bound != 0) return fail("--near has two bounds of one kind");
+        bound = *number * factor;
+    }
+    return {};
+}
+
 // Which component --stdin means; the number of components: all; below 0: none.
 Result<int32_t> reader_of_input(const SrunOptions& o) {
     if (o.input.empty()) return 0;
@@ -353,6 +384,10 @@ std::vector<Option> size_options(SrunOptions& o) {
          }},
         {0, "pack", nullptr, "with -N: on as few nodes as the speed allows that the job gets",
          set_flag(o.pack)},
+        {0, "near", "[=BOUND,...]",
+         "with -N: all on nodes that are near each other; within a round trip (500us, 1ms), with\n"
+         "                              a bandwidth (100M, 10G: bits/s)",
+         [&o](const char* text) { return set_near(o, text); }},
     };
 }
 
@@ -530,11 +565,11 @@ std::string gang_conflict(const SrunOptions& o) {
 // What is wrong with what was said of several components, and sets who reads; empty: nothing.
 std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     if (o.components == 0)
-        return o.exec               ? "--exec and --mpi are for --components"
-               : o.labels           ? "--label is for --components"
-               : !o.input.empty()   ? "--stdin is for --components"
-               : o.spread || o.pack ? "--spread and --pack are for --components"
-                                    : "";
+        return o.exec                         ? "--exec and --mpi are for --components"
+               : o.labels                     ? "--label is for --components"
+               : !o.input.empty()             ? "--stdin is for --components"
+               : o.spread || o.pack || o.near ? "--spread, --pack and --near are for --components"
+                                              : "";
     if (no_new_job) return "--components is for a new job";
     if (const std::string with = gang_conflict(o); !with.empty())
         return "a job of several components (--components) is not possible with " + with;
@@ -544,6 +579,8 @@ std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     for (const ComponentPlan& one : o.plan)
         if (o.spread > 0 && one.role == ComponentClass::optional)
             return one.at + ": no component is optional with --spread";
+        else if (o.near && one.role == ComponentClass::optional)
+            return one.at + ": no component is optional with --near";
     if (!o.exec) return {};
     if ((o.net_given && o.net != NetMode::own) || o.tcp_given)
         return "--exec and --mpi need components with addresses of their own (--net=own)";

@@ -49,6 +49,9 @@ struct SrunOptions {
     // --spread, --pack: how they are to lie; 0: any number of them on one node
     int32_t spread = 0;
     bool pack = false;
+    // --near, and its bounds; 0: none
+    bool near = false;
+    int64_t near_trip_us = 0, near_mbit = 0;
     bool labels = false;  // -l
     // --stdin: which component reads srun's: its number or label, all or none; empty: the first
     std::string input;

@@ -121,6 +121,7 @@ Html node(const Json& one, const Json& why, const Listed& here, const Listed& be
     facts.add("Address", field(one, "address")).add("Kernel", field(one, "kernel"));
     facts.add("CRIU", field(one, "criu")).add("Takes no job", field(one, "cannot"));
     facts.add("Restricted", field(one, "restriction"));
+    if (one.contains("near_group")) facts.add("Near", near_text(one));
     h.add(facts.take()).markup("<h2>Jobs that run, or have run here</h2>");
     h.add(table("Live jobs that ran on this node", job_columns(), here.rows, "No live job."));
     h.markup("<h2>Finished jobs</h2>");
