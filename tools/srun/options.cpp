@@ -539,6 +539,7 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
     std::vector<std::string> all = {argv[0]};
     all.insert(all.end(), words->begin(), words->end());
     std::vector<char*> pointers;
+    pointers.reserve(all.size() + 1);
     for (std::string& word : all) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     std::span<char*> rest;
