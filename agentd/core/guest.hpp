@@ -262,6 +262,7 @@ class Guest {
     static bool stops_in_place(const Running& r);
     static bool in_place(const Entry& e);
     static bool takes_signals(const Entry& e);
+    static bool stands(const Entry& e);
     static bool runs(const Entry& e);
     static bool in_memory(const Entry& e);
     static void end_as(Entry& e, GuestState how);

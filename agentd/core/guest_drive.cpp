@@ -80,7 +80,7 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
         return tell(e, out);
     }
     if (aim != Aim::move) {
-        r.motion = motion::Making{aim};
+        r.motion = motion::Making{aim, false};
         if (aim == Aim::disk) {
             effect(e, What::dump_to_disk, out);
             std::get<Do>(out.back()).no_hurry = no_hurry(e);

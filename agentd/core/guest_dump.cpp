@@ -40,12 +40,14 @@ void Guest::on(Entry& e, CriuFailed x, Outputs& out) {
 
 void Guest::on(Entry& e, SentPrecopy, Outputs& out) {
     if (!e.moves<motion::Precopy>()) return;
-    e.in<Running>()->motion = motion::Making{Aim::move};
+    e.in<Running>()->motion = motion::Making{Aim::move, false};
     out.push_back(Do{What::dump_for_move, e.job.key, {}, e.shipment.dest, 0, false});
 }
 
 void Guest::on(Entry& e, DumpFroze x, Outputs& out) {
-    if (!e.moves<motion::Making>()) return;
+    auto* making = e.moves<motion::Making>();
+    if (!making) return;
+    making->all_stand |= x.all_stand;
     auto& r = *e.in<Running>();
     r.forecast = x.forecast;
     e.job.state = GuestState::dumping;

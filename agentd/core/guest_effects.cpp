@@ -345,6 +345,7 @@ void Guest::end_capsule(Entry& e, Ending ending, What how, Outputs& out) const {
     closing.ending = ending;
     if (const auto* r = e.in<Running>()) {
         closing.ran = true;
+        closing.stood = r->in<motion::Held>();
         closing.asked_to_leave = ending != Ending::to_frozen && !r->retained && !in_place(e);
         if (r->retained) e.shipment.way = Shipment::Way::none;
     }

@@ -311,14 +311,21 @@ std::vector<Guest::Left> Guest::left() const {
     return all;
 }
 
+// Dumped, stopped by its lease, or being ended after that: it uses no CPU until it is let go on.
+bool Guest::stands(const Entry& e) {
+    const auto* making = e.moves<motion::Making>();
+    const auto* closing = e.in<state::Closing>();
+    return (making && making->all_stand) || e.moves<motion::Held>() || (closing && closing->stood);
+}
+
 bool Guest::runs(const Entry& e) {
     const auto* s = e.in<state::Starting>();
     const auto* h = e.in<state::Held>();
     const auto* r = e.in<Running>();
     // Told to go on, it may do so before that is known.
     const bool paused = e.pause_asked && !e.paused.empty();
-    return (r && !r->retained && !in_place(e) && !paused) || e.in<state::Filling>() ||
-           e.in<state::Closing>() ||  // until it is gone
+    return (r && !r->retained && !stands(e) && !paused) || e.in<state::Filling>() ||
+           (e.in<state::Closing>() && !stands(e)) ||  // until it is gone
            (s && s->step == state::Starting::Step::job) ||
            (h && h->release == state::Held::Release::under_way);
 }
@@ -327,7 +334,8 @@ bool Guest::in_memory(const Entry& e) {
     using Step = state::Starting::Step;
     const auto* s = e.in<state::Starting>();  // of a component: its process waits
     const bool waits = s && (s->step == Step::holding || s->step == Step::held);
-    return runs(e) || waits || e.in<Running>() || e.in<state::Restoring>() || e.in<state::Held>();
+    return runs(e) || waits || e.in<Running>() || e.in<state::Closing>() ||
+           e.in<state::Restoring>() || e.in<state::Held>();
 }
 
 Guest::Here Guest::here(const NodeName& self) const {

@@ -47,9 +47,10 @@ struct CriuReady {
 struct Precopy {
     Epoch to;
 };
-// Its dump, until it stands.
+// Its dump, until that is whole. all_stand: none of its processes runs any more.
 struct Making {
     Aim aim = Aim::move;
+    bool all_stand = false;
 };
 // It stands.
 struct Held {
@@ -148,6 +149,7 @@ struct Failed {
 struct Closing {
     Ending ending = Ending::to_dropped;
     bool ran = false;             // it may have ended by itself before
+    bool stood = false;           // it does not run once more
     bool asked_to_leave = false;  // it ran, and its owner may want it to leave
     std::optional<int32_t> exited;
     Failed failed;  // to_failed

@@ -52,7 +52,7 @@ class OwnerReturns {
 
     // What guests hold right now.
     struct Guests {
-        uint32_t running = 0;    // that use CPUs
+        uint32_t running = 0;    // that use CPUs: neither stand, nor are held by their dump
         uint32_t in_memory = 0;  // with those that stand
         uint32_t here = 0;       // with images on the disk
         int64_t memory_mb = 0;

@@ -6,18 +6,22 @@ namespace {
 
 // Within it a node writes down what it has missed.
 constexpr Nanos slack = Nanos::from_us(1);
+// Within it a daemon hears that a job goes on whose dump has failed.
+constexpr Nanos hears = Nanos::from_ms(2);
 
 // What guests have of a node; each a job that shows it, or nothing.
 struct Used {
-    std::string cpu, memory, anything;
+    std::string cpu, known_cpu, memory, anything;  // known: its daemon has heard of it
     int64_t memory_mb = 0;
 };
 
-Used used(const World& world, const NodeName& node) {
+Used used(const World& world, const NodeName& node, Nanos now) {
     Used u;
     for (const auto& [at, c] : world.capsules) {
         if (at.first != node) continue;
         if (c.progressing()) u.cpu = at.second.text();
+        const bool heard = c.let_go.ns < 0 || now > c.let_go + hears;
+        if (c.progressing() && heard) u.known_cpu = at.second.text();
         if (c.alive && c.job) {
             u.memory = at.second.text();
             u.memory_mb += world.truths.at(at.second.id).memory_mb;
@@ -36,8 +40,9 @@ std::string PromiseWatch::look(const World& world, const NodeName& node, Nanos n
                                const Promised& promised, const Said& said) const {
     const auto since = since_.find(node);
     if (since == since_.end()) return {};
-    Used u = used(world, node);
-    if (said.stopped && !u.cpu.empty()) return "says that all stand, and " + u.cpu + " runs";
+    Used u = used(world, node, now);
+    if (said.stopped && !u.known_cpu.empty())
+        return "says that none uses a CPU, and " + u.known_cpu + " runs";
     if (lowered) u.cpu.clear();
     if (promised.memory_mb >= 0 && u.memory_mb <= promised.memory_mb)
         u.memory.clear();

@@ -44,6 +44,7 @@ struct Capsule {
     bool paused = false;     // by its group too, for the owner of the node alone
     bool stood = false;      // frozen because it was to stand in place, until it is let go on
     bool stays = false;      // dumped, and frozen whoever dies there
+    Nanos let_go{-1};        // when its dump failed; its daemon hears of it a moment later
     bool unwatched = false;  // it has gone on since its daemon died, which does not know
     uint64_t run = 0;        // counts beginnings and ends of progress
     bool progressing() const { return alive && job && !frozen && !restored && !paused; }

@@ -3,6 +3,7 @@
 #include "agentd/core/guest.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_runs.hpp"
+#include "agentd/core/owner_returns.hpp"
 
 #include "tests/unit/guest_bench.hpp"
 #include "tests/unit/home_rig.hpp"
@@ -96,6 +97,70 @@ START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
 }
 END_TEST
 
+// The owner of a node that is left at once is told when its guests stopped, not when they were
+// gone.
+START_TEST(a_guest_that_moves_away_has_stopped_when_its_last_freeze_holds_it) {
+    Host h;
+    OwnerReturns returns;
+    Nanos now = s(100);
+    const auto guests = [&] {
+        const Guest::Here here = h.g.here("n2");
+        OwnerReturns::Guests g;
+        g.running = here.running;
+        g.in_memory = here.in_memory;
+        g.here = here.all;
+        return g;
+    };
+    const auto stopped = [&](int64_t after_s) {
+        now = s(100 + after_s);
+        (void)returns.see(now, guests());
+        return returns.all().back().stopped;
+    };
+    h.running();
+    (void)returns.began(now, now, "load", "", guests());
+    h.command(GuestVerb::prepare_dump);
+    h.criu_ready();
+    h.command(GuestVerb::ship);
+    ck_assert(stopped(1) < Nanos{});  // its memory is sent while it runs
+    h.sent_precopy();
+    h.ended(guest::DumpFroze{});
+    ck_assert(stopped(2) < Nanos{});
+    h.ended(guest::DumpFroze{{}, true});
+    ck_assert(stopped(3) == s(3));
+    h.ended(guest::DumpFailed{"no", false});  // and it goes on
+    ck_assert(stopped(4) < Nanos{});
+    h.command(GuestVerb::prepare_dump);
+    h.criu_ready();
+    h.command(GuestVerb::ship);
+    h.sent_precopy();
+    h.ended(guest::DumpFroze{{}, true});
+    ck_assert(stopped(10) == s(10));
+    h.dump_held();
+    ck_assert(stopped(11) == s(10));
+    h.ended(guest::Shipped{});
+    h.command(GuestVerb::commit);  // it is being ended, and does not run once more
+    ck_assert(stopped(20) == s(10));
+    ck_assert(returns.all().back().free_memory < Nanos{});
+    h.gone();
+    ck_assert(stopped(21) == s(10));
+    ck_assert(returns.all().back().free_memory == s(21));
+    // What is killed as it runs may run until it is gone; what is to go on does so at once.
+    Host killed;
+    killed.running();
+    killed.command(GuestVerb::kill);
+    ck_assert_uint_eq(killed.g.here("n2").running, 1);
+    Host undone;
+    undone.running();
+    undone.command(GuestVerb::freeze);
+    undone.criu_ready();
+    undone.ended(guest::DumpFroze{{}, true});
+    ck_assert_uint_eq(undone.g.here("n2").running, 0);
+    undone.command(GuestVerb::resume);
+    undone.dump_held();
+    ck_assert_uint_eq(undone.g.here("n2").running, 1);
+}
+END_TEST
+
 START_TEST(an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why) {
     const Cause why(CauseCode::owner_uses, "its owner uses node n2");
     Host h;
@@ -171,6 +236,7 @@ START_TEST(whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why) {
 END_TEST
 
 UNIT_SUITE(paused, what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is,
+           a_guest_that_moves_away_has_stopped_when_its_last_freeze_holds_it,
            an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why,
            whom_the_owner_of_its_node_has_paused_does_not_pay_and_is_told_why);
 
