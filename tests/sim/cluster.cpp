@@ -36,6 +36,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
       hostile_(seed ^ 0x7469636b6574),
       owners_(seed ^ 0x6f776e6572),
       wishes_(seed ^ 0x6d656d6f7279) {
+    seed_of_rate_ = seed ^ 0x72617465;
     limits_.step_patience = Nanos::from_s(10);
     limits_.transfer_patience = Nanos::from_s(60);
     limits_.finished_max = 3;
@@ -69,6 +70,7 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
     promise_.free_memory = owners_.chance(0.2) ? Nanos{} : owner_ms(1'000, 60'000);
     promise_.empty = owners_.chance(0.2) ? Nanos{} : owner_ms(5'000, 90'000);
     ranks_fail_ = fail_chance_ > 0;
+    choose_rate();
 }
 
 void Cluster::after(Nanos delay, Call call) {
@@ -162,7 +164,9 @@ void Cluster::machine_dies(Node& n) {
     n.for_good = n.name == provider_only_ && rng_.chance(0.5);
     ++n.life;  // not the daemon's own return
     if (n.for_good) return;
-    after(ms(1'000, 100'000), [this, name = n.name] {
+    const Nanos back_after = ms(1'000, 100'000);
+    leave_watch_.trouble(n.name, now_ + back_after);
+    after(back_after, [this, name = n.name] {
         Node& back = node(name);
         back.dead = false;
         if (!back.up) boot(back);
@@ -220,6 +224,7 @@ void Cluster::random_fault() {
     if (what >= 15 && what < 17 && disks_fill_) {
         say("the disk of ", name, " is full");
         node(name).full_until = now_ + ms(100, 30'000);
+        leave_watch_.trouble(name, node(name).full_until);
     }
     if (what == 17 && disks_fill_) {
         say("the disk of the market is full");
@@ -357,6 +362,9 @@ void Cluster::market_send(const JobId& id, Order::Kind kind, bool stand) {
     order.hold = true;
     order.stand = stand;
     give_ticket(order);
+    for (const NodeName& name : names_)
+        if (stand || (kind == Order::Kind::run && name == order.node))
+            leave_watch_.to_stay(id, name, now_);
     if (!n.market_up) return;
     n.last_from_market = std::max(n.last_from_market + Nanos{1}, now_ + ms(0, 5));
     after(n.last_from_market - now_, [this, order, gen = n.market_gen] {

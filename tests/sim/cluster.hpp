@@ -16,7 +16,8 @@
 //   market   orders at random (run anywhere, suspend, now and then abort), lost with its
 //            connection; the real one keeps the books (book.hpp)
 //   owners   come and go, lend a share, and were promised when all is theirs again (promise.hpp);
-//            in half of the runs all take their nodes back at the end: images go to their homes
+//            what leaves while they are there goes at the rate of the seed (leave_watch.hpp); in
+//            half of the runs all take their nodes back at the end: images go to their homes
 //   hostile  a home shows tickets again, for other epochs, on other nodes, for other jobs
 //
 // Then everything is healed, and within bounded virtual time each job must have ended and nothing
@@ -36,13 +37,16 @@
 #include <set>
 
 #include "agentd/core/home.hpp"
+#include "agentd/core/leave_pace.hpp"
 #include "agentd/core/owner_returns.hpp"
 #include "agentd/core/owner_use.hpp"
 #include "agentd/core/provider.hpp"
 #include "kernel/base/journal.hpp"
+#include "kernel/base/rate_limit.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/sim/book.hpp"
 #include "tests/sim/disk.hpp"
+#include "tests/sim/leave_watch.hpp"
 #include "tests/sim/mutation.hpp"
 #include "tests/sim/promise.hpp"
 #include "tests/sim/world.hpp"
@@ -101,11 +105,19 @@ class Cluster {
         uint64_t released = 0, sets = 0, cut = 0, thawed = 0;  // components, with their gangs
         uint64_t returns = 0, pauses = 0, missed = 0;          // of owners
         uint64_t memory_wanted = 0;                            // by owners, of guests that stand
-        uint64_t evacuated = 0;                                // images that came home
+        // pieces that left while an owner was there: at his rate; faster, to be in time
+        uint64_t paced = 0, hurried = 0;
+        uint64_t in_time = 0, explained = 0;  // see LeaveWatch::Counts
+        uint64_t evacuated = 0;               // images that came home
         uint64_t events = 0, crashes = 0, breaks = 0, moves = 0, freezes = 0, thaws = 0,
                  failed_moves = 0, jobs = 0, ended = 0, cancelled = 0, lost = 0;
     };
-    const Counts& counts() const { return counts_; }
+    Counts counts() const {
+        Counts all = counts_;
+        all.in_time = leave_watch_.counts().in_time;
+        all.explained = leave_watch_.counts().explained;
+        return all;
+    }
     Nanos now() const { return now_; }
 
   private:
@@ -119,6 +131,16 @@ class Cluster {
         Nanos cut_guest, cut_home;             // what arrives later is lost
         Nanos last_guest, last_home;           // arrival of the newest message, for order
         std::deque<GuestCommand> queue;
+    };
+    // What leaves a node at a rate, and what comes of it when all has.
+    struct Leave {
+        uint64_t life = 0, token = 0, bytes = 0;  // 0: nothing holds it back
+        std::function<bool()> is_taken;
+        Call whole;
+    };
+    struct Send {
+        uint64_t token = 0, left = 0;
+        RateShare share;
     };
     // The steps of a node's machines, in the story of the run.
     struct NodeTrace final : TraceListener {
@@ -171,6 +193,10 @@ class Cluster {
         std::string rank_trouble;
         std::set<GuestKey> paused;  // told to stand for him
         Nanos use_at = Nanos::never(), return_at = Nanos::never(), frame_at = Nanos::never();
+        LeavePace pace;
+        RateLimit leave_rate;
+        std::map<GuestKey, Send> sends;
+        Nanos pace_at;  // it looks again
     };
     struct MarketJob {
         JobReport report;
@@ -188,9 +214,20 @@ class Cluster {
         return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1);
     }
     bool fault(double p) { return faults_ && rng_.chance(p) && happens(); }
+    // How long an effect takes; at times much longer.
+    Nanos takes(const NodeName& name, int64_t lo_ms, int64_t hi_ms, int64_t slow_ms) {
+        if (!fault(slow_chance_)) return ms(lo_ms, hi_ms);
+        const Nanos span = ms(1'000, slow_ms);
+        leave_watch_.trouble(name, now_ + span);
+        return span;
+    }
     // Whether an effect of CRIU or of a capsule on that node fails.
     bool fails(const NodeName& name) {
-        if (criu_dies_on_ != name) return fault(fail_chance_);
+        if (criu_dies_on_ != name) {
+            const bool is = fault(fail_chance_);
+            if (is) leave_watch_.trouble(name, now_);
+            return is;
+        }
         criu_dies_on_.clear();
         return true;
     }
@@ -266,6 +303,17 @@ class Cluster {
     void run_or_pause(const World::At& at);
     void arm_provider(Node& n);
     void check_owners();
+
+    // leaving.cpp: how fast guests leave
+    void choose_rate();
+    LeavePace::Left to_leave(const Node& n) const;
+    void pace_leaving(Node& n);
+    void leaves(const NodeName& name, const GuestKey& key, Leave leave);
+    void send_on(const NodeName& name, const GuestKey& key, const std::shared_ptr<Leave>& leave);
+    uint64_t held_back(const guest::Do& d) const {  // how much of it is
+        return d.no_hurry ? static_cast<uint64_t>(world_.truths.at(d.key.id).memory_mb) << 20 : 0;
+    }
+    void piece_left(const Node& n, const GuestKey& key, uint64_t bytes);
 
     // evacuations.cpp: frozen jobs that wake, and images that go home
     void check_wakes(const Node& n);
@@ -347,8 +395,8 @@ class Cluster {
     void do_stand(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_start(const NodeName& name, const GuestKey& key, uint64_t token);
     void do_hold(const NodeName& name, const GuestKey& key, uint64_t t);
-    void do_dump(const NodeName& name, const GuestKey& key, uint64_t token,
-                 const guest::DumpHeld& held, bool in_ram, bool stays);
+    void do_dump(const NodeName& name, const guest::Do& d, uint64_t token,
+                 const guest::DumpHeld& held);
     void do_send_checkpoint(const NodeName& name, const guest::Do& d, uint64_t token);
     void do_ship(const NodeName& name, const guest::Do& d, uint64_t token);
     bool pages_come(const Image& image);
@@ -379,6 +427,8 @@ class Cluster {
     OwnerUsePolicy presence_;
     OwnerPromise promise_;
     PromiseWatch promises_;
+    LeaveWatch leave_watch_;
+    uint64_t seed_of_rate_ = 0, leave_rate_ = 0;  // bytes a second, of all nodes; 0: none
     bool ranks_fail_ = false;
     NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;

@@ -12,6 +12,9 @@ namespace souk::sim {
 
 using What = guest::Do::What;
 
+// Homes try again after growing pauses.
+static constexpr Nanos ships_again = Nanos::from_s(60), dumps_again = Nanos::from_s(600);
+
 // A later stage of an effect of this life of the daemon, unless it was called off.
 void Cluster::stage(const NodeName& name, const GuestKey& key, uint64_t token, Nanos delay,
                     Call call) {
@@ -40,7 +43,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                              d.what == What::go_on;
     if (ends_others) token = ++next_event_;
     const uint64_t t = token;
-    const Nanos delay = fault(slow_chance_) ? ms(1000, 30'000) : ms(1, 50);
+    const Nanos delay = takes(name, 1, 50, 30'000);
     switch (d.what) {
         case What::create_capsule:
             return stage(name, key, t, delay, [=, this] {
@@ -60,9 +63,8 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                 tell_guest(name, key, t, guest::CriuReady{});
             });
         case What::send_precopy: {  // the job runs meanwhile; often there is nothing to send
-            const Nanos rounds = fault(slow_chance_) ? ms(1000, 90'000)
-                                 : rng_.chance(0.5)  ? ms(0, 2)
-                                                     : ms(1, 300);
+            const bool few = rng_.chance(0.5);
+            const Nanos rounds = takes(name, few ? 0 : 1, few ? 2 : 300, 90'000);
             return stage(name, key, t, rounds, [=, this] {
                 if (fails(name))
                     return tell_guest(name, key, t, guest::DumpFailed{"no memory goes"});
@@ -74,12 +76,10 @@ void Cluster::effect(Node& n, const guest::Do& d) {
         case What::dump_to_disk: {
             const bool live = d.what == What::dump_for_move &&
                               (form_ ? *form_ != MoveForm::stop_and_copy : rng_.chance(0.6));
-            const bool in_ram = d.what != What::dump_to_disk;
             const bool fenced =
                 d.what == What::dump_for_move && (fenced_ ? *fenced_ : rng_.chance(0.7));
-            const bool stays = d.what != What::dump_for_move;
             return stage(name, key, t, delay, [=, this] {
-                do_dump(name, key, t, {1 << 20, live, fenced}, in_ram, stays);
+                do_dump(name, d, t, {1 << 20, live, fenced});
             });
         }
         case What::ship: return do_ship(name, d, t);
@@ -114,6 +114,7 @@ void Cluster::effect(Node& n, const guest::Do& d) {
                              : std::next(it);
             return stage(name, key, t, delay, [=, this] {
                 const bool fails = fault(fail_chance_);
+                if (fails) leave_watch_.failed(key.id, now_ + ships_again);
                 if (fails) return tell_guest(name, key, t, guest::CapsuleFailed{"no place"});
                 tell_guest(name, key, t, guest::CapsuleReady{});
             });
@@ -195,10 +196,14 @@ void Cluster::do_stand(const NodeName& name, const GuestKey& key, uint64_t t) {
 }
 
 // freeze, pages, whole: it may fail before each.
-void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
-                      const guest::DumpHeld& held, bool in_ram, bool stays) {
+void Cluster::do_dump(const NodeName& name, const guest::Do& d, uint64_t t,
+                      const guest::DumpHeld& held) {
+    const GuestKey key = d.key;
     const World::At at{name, key};
+    const bool in_ram = d.what != What::dump_to_disk, stays = d.what != What::dump_for_move;
     const auto failed = [=, this] {
+        leave_watch_.failed(key.id, now_ + dumps_again);
+        if (Capsule* c = world_.capsule(at)) c->let_go = now_;
         thaw(at);
         world_.drop_image(at, now_);
         tell_guest(name, key, t, guest::DumpFailed{"the dump failed"});
@@ -211,7 +216,7 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
     c->stays = false;
     tell_guest(name, key, t, guest::DumpFroze{});
     tell_guest(name, key, t, guest::DumpFroze{{}, true});
-    stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(3, 500), [=, this] {
+    const auto written = [=, this] {
         Capsule* now = world_.capsule(at);
         world_.make_image(at, now_, false);
         if (!now || !now->job || fails(name) || world_.truths[key.id].cannot_dump) return failed();
@@ -230,7 +235,9 @@ void Cluster::do_dump(const NodeName& name, const GuestKey& key, uint64_t t,
         guest::DumpHeld told = held;
         told.image_bytes = static_cast<int64_t>(1 + key.id.seq % 4) << 20;
         tell_guest(name, key, t, told);
-    });
+    };
+    const Leave leave{node(name).life, t, held_back(d), [] { return true; }, written};
+    stage(name, key, t, takes(name, 3, 500, 90'000), [=, this] { leaves(name, key, leave); });
 }
 
 // The home keeps it on its disk.
@@ -242,9 +249,10 @@ void Cluster::do_send_checkpoint(const NodeName& name, const guest::Do& d, uint6
     sent.in_ram = false;
     const World::At there{d.dest.node, to};
     const uint64_t dropped = node(name).dropped_checkpoints[key];
-    stage(name, key, t, fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this] {
+    stage(name, key, t, takes(name, 2, 300, 90'000), [=, this] {
         if (node(name).dropped_checkpoints[key] != dropped) return;
         const auto failed = [=, this] {
+            leave_watch_.failed(key.id, now_ + ships_again);
             tell_guest(name, key, t, guest::CheckpointFailed{"the transfer was cut"});
         };
         Node& end = node(there.first);
@@ -281,15 +289,20 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     sent.source_life = node(name).life;
     sent.source_token = t;
     const auto failed = [=, this] {
+        leave_watch_.failed(key.id, now_ + ships_again);
         tell_guest(name, key, t, guest::ShipFailed{"the transfer was cut"});
     };
     Node& dest = node(d.dest.node);
     if (!image || !dest.up || !dest.guest->takes_image_from(to, name)) return failed();
     const bool cut = std::exchange(transfer_breaks_, false) || fault(0.15),
                answer_lost = fault(0.1), seen = fault(0.7);
-    after(fault(slow_chance_) ? ms(1000, 90'000) : ms(2, 300), [=, this, life = dest.life] {
+    const auto is_taken = [=, this, life = dest.life] {
+        const Node& end = node(there.first);
+        return end.up && end.life == life && end.guest->takes_image_from(to, name);
+    };
+    const auto whole = [=, this] {
         Node& end = node(there.first);
-        if (!end.up || end.life != life || !end.guest->takes_image_from(to, name)) return failed();
+        if (!is_taken()) return failed();
         if (cut && mutation_ != Mutation::half_image_is_whole) {
             if (seen)
                 guest_step(end, [&](Guest& g, guest::Outputs& o) {
@@ -305,7 +318,9 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
         if (live) return;  // pages_ended
         if (answer_lost) return failed();
         tell_guest(name, key, t, guest::Shipped{});
-    });
+    };
+    const Leave leave{node(name).life, t, held_back(d), is_taken, whole};
+    after(takes(name, 2, 300, 90'000), [=, this] { leaves(name, key, leave); });
 }
 
 // Whether the memory of a frozen job can be read to its end: it stands as it stood, and its daemon
@@ -320,8 +335,10 @@ bool Cluster::pages_come(const Image& image) {
 void Cluster::pages_ended(const Image& image, bool came) {
     const Node& source = node(image.source);
     const GuestKey key = image.source_key;
-    if (!source.up || source.life != image.source_life || fault(0.1)) return;
+    if (!source.up || source.life != image.source_life) return;
+    if (fault(0.1)) return leave_watch_.failed(key.id, now_ + ships_again);
     if (came) return tell_guest(image.source, key, image.source_token, guest::Shipped{});
+    leave_watch_.failed(key.id, now_ + ships_again);
     tell_guest(image.source, key, image.source_token, guest::ShipFailed{"the transfer was cut"});
 }
 
@@ -348,7 +365,7 @@ void Cluster::do_restore(const NodeName& name, const GuestKey& key, uint64_t t, 
     };
     if (image.form == MoveForm::stop_and_copy) return held();
     if (image.form == MoveForm::post_copy) held();
-    after(fault(slow_chance_) ? ms(1000, 60'000) : ms(1, 300), [=, this, life = node(name).life] {
+    after(takes(name, 1, 300, 60'000), [=, this, life = node(name).life] {
         Node& n = node(name);
         const auto work = n.work.find(key);
         const bool here = n.up && n.life == life && work != n.work.end() && work->second == t;

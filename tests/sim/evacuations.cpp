@@ -81,6 +81,8 @@ void Cluster::owner_wants_memory(Node& n) {
     counts_.memory_wanted += leave.size();
     for (const GuestKey& key : leave)
         say("the owner of ", n.name, " wants the memory of ", key.text());
+    for (const GuestKey& key : leave) leave_watch_.wants(n.name, key, now_);
+    if (mutation_ == Mutation::memory_not_wanted) return;
     guest_step(n, [&](Guest& g, guest::Outputs& out) { g.want_memory(leave, out); });
 }
 

@@ -102,6 +102,7 @@ void Cluster::leases_are_over(Node& n) {
 void Cluster::partition(const NodeName& a, const NodeName& b) {
     const Nanos lasts = ms(1'000, 120'000);
     say(a, " and ", b, " do not reach each other");
+    for (const NodeName& end : {a, b}) leave_watch_.trouble(end, now_ + lasts);
     for (const auto& ends : {std::pair{a, b}, std::pair{b, a}}) {
         cut_.insert(ends);
         break_link(ends.first, ends.second);

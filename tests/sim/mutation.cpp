@@ -49,6 +49,9 @@ const char* mutation_name(Mutation m) {
                                         "promise_unwatched",
                                         "empty_too_early",
                                         "image_dropped_early",
+                                        "leaves_unpaced",
+                                        "pace_never_raised",
+                                        "memory_not_wanted",
                                         "cut_does_not_hold"};
     return names[static_cast<size_t>(m)];
 }

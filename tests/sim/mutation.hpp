@@ -52,6 +52,9 @@ enum class Mutation : uint8_t {
     promise_unwatched,     // nobody looks when a promise to the owner ends
     empty_too_early,       // a node with images of guests is called empty
     image_dropped_early,   // an image on its way to its home is dropped before that has it
+    leaves_unpaced,        // what leaves for the owner goes as fast as it can
+    pace_never_raised,     // it goes at his rate, whatever he was promised
+    memory_not_wanted,     // a guest whose memory he wants is not told
     cut_does_not_hold,     // what is dumped with its gang goes on before its home has decided
     count_
 };

@@ -105,6 +105,7 @@ void Cluster::break_link(const NodeName& home, const NodeName& guest) {
     if (l.broken || l.state != Link::State::up) return;
     ++counts_.breaks;
     say("the connection ", home, " -> ", guest, " breaks");
+    for (const NodeName& end : {home, guest}) leave_watch_.trouble(end, now_ + Nanos::from_s(1));
     l.broken = true;
     l.cut_guest = now_ + ms(0, 10);
     l.cut_home = now_ + ms(0, 10);

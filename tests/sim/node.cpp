@@ -146,6 +146,9 @@ void Cluster::crash(Node& n) {
     n.paused.clear();
     n.use_at = n.return_at = n.frame_at = Nanos::never();
     promises_.gone(n.name);
+    leave_watch_.gone(n.name, now_);
+    leave_watch_.trouble(n.name, now_ + Nanos::from_s(5));
+    n.sends.clear();
     n.journal.reset();
     n.goes_back.clear();
     n.back_when_durable.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The owners of the simulated nodes, and what the shell of a daemon does for them: see cluster.hpp.
 // An owner is there or not whatever happens to the daemon; each sign of him is noticed if it lives.
+// Long: what owners do and say, and the shell that follows them.
 #include <algorithm>
 
 #include "agentd/store/records.hpp"
@@ -29,7 +30,7 @@ void Cluster::owners_come_and_go() {
     for (const NodeName& name : names_) {
         for (Nanos t = owners_from + owner_ms(0, 60'000); t < owners_to;
              t += owner_ms(5'000, 90'000)) {
-            const Nanos stays = owner_ms(100, owners_.chance(0.5) ? 5'000 : 60'000);
+            const Nanos stays = owner_ms(100, owners_.chance(0.5) ? 5'000 : 100'000);
             after(t, [this, name, stays] { owner_comes(name, stays); });
         }
         for (Nanos t = owners_from; t < owners_to; t += owner_ms(1'000, 120'000))
@@ -52,12 +53,14 @@ void Cluster::owner_signs(const NodeName& name) {
     Node& n = node(name);
     if (now_ >= n.owner_until) {
         if (promises_.holds(name)) say("the owner of ", name, " goes");
+        leave_watch_.gone(name, now_);
         return promises_.gone(name);
     }
     if (n.up) {
         promises_.came(name, now_);
+        leave_watch_.came(name, now_);
         owner_used(n);
-        if (n.up && wishes_.chance(0.1)) owner_wants_memory(n);
+        if (n.up && wishes_.chance(0.3)) owner_wants_memory(n);
     }
     const Nanos next = std::min(now_ + owner_ms(20, 3'000), std::max(n.owner_until, now_));
     after(next - now_ + Nanos{1}, [this, name] { owner_signs(name); });
@@ -126,6 +129,7 @@ void Cluster::owners_are_gone() {
         Node& n = node(name);
         n.owner_until = now_;
         promises_.gone(name);
+        leave_watch_.gone(name, now_);
         if (!n.up || n.provider->frames().always()) continue;
         provider_step(n, [&](Provider& p, provider::Outputs& out) {
             MUST(p.set_frames("always", wall(), out).has_value());
@@ -184,6 +188,8 @@ void Cluster::check_owners() {
         if (n.share_in_doubt) promised.memory_mb = INT64_MAX;
         const std::string wrong = promises_.look(world_, name, now_, n.lowered, promised, said);
         if (!wrong.empty()) world_.failure = name + " " + wrong;
+        const std::string kept = leave_watch_.look(world_, name, now_);
+        if (!kept.empty() && world_.failure.empty()) world_.failure = name + " " + kept;
     }
 }
 
@@ -203,6 +209,9 @@ void Cluster::boot_owner(Node& n) {
         "return", [](const std::string& row) { return wire::unpack<OwnerReturn>(row).value(); });
     for (const OwnerReturn& before : kept) n.returns.load(before);
     n.returns.configured(promise_);
+    n.pace = {};
+    n.leave_rate = {};
+    n.pace_at = {};
 }
 
 // Guests that the daemon before has stopped: he may be here still.
@@ -243,6 +252,7 @@ void Cluster::see_presence(Node& n) {
 void Cluster::have_rung(Node& n) {
     using Rung = OwnerUse::Rung;
     const uint64_t life = n.life;
+    pace_leaving(n);
     const auto why_away = [&](Rung from) {
         return n.rung >= from ? "its owner uses node " + n.name : std::string();
     };
@@ -265,6 +275,7 @@ void Cluster::have_rung(Node& n) {
 void Cluster::rank_guests(Node& n) {
     const bool fails = faults_ && ranks_fail_ && owners_.chance(0.1);
     n.rank_trouble = fails ? "the kernel refuses" : "";
+    if (fails) leave_watch_.trouble(n.name, now_);
     if (fails)
         after(owner_ms(10, 500), [this, name = n.name, life = n.life] {
             Node& on = node(name);
@@ -332,6 +343,7 @@ void Cluster::pause(Node& n, const GuestKey& key, bool on) {
     Trouble why;
     if (on && faults_ && ranks_fail_ && owners_.chance(0.1))
         why = {CauseCode::stop_failed, "it does not"};
+    if (!why.empty()) leave_watch_.failed(key.id, now_);
     if (on && why.empty())
         n.paused.insert(key);
     else

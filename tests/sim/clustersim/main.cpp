@@ -101,6 +101,8 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
             sum.failed_moves += c.failed_moves;
         sum.returns += c.returns, sum.pauses += c.pauses, sum.missed += c.missed,
             sum.evacuated += c.evacuated, sum.memory_wanted += c.memory_wanted;
+        sum.paced += c.paced, sum.hurried += c.hurried, sum.in_time += c.in_time,
+            sum.explained += c.explained;
         sum.jobs += c.jobs, sum.ended += c.ended, sum.cancelled += c.cancelled, sum.lost += c.lost;
         if (r.failure.empty()) continue;
         ++failed;
@@ -117,6 +119,8 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         w.field("events", sum.events).field("faults", sum.faults).field("moves", sum.moves);
         w.field("owner_returns", sum.returns).field("owner_missed", sum.missed);
         w.field("evacuated", sum.evacuated).field("memory_wanted", sum.memory_wanted);
+        w.field("paced", sum.paced).field("hurried", sum.hurried);
+        w.field("in_time", sum.in_time).field("explained", sum.explained);
         w.field("events_per_s", static_cast<double>(sum.events) / cpu).end_object();
         std::printf("%s\n", w.take().c_str());
         return failed > 0 ? 1 : 0;
@@ -130,11 +134,13 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
         "ended, %lu cancelled, %lu lost to their PID 1; owners came %lu times, %lu guests were "
         "stopped for them, %lu returns missed a promise and said so; %lu images came home; the "
         "memory "
-        "of %lu that stood was wanted\n",
+        "of %lu that stood was wanted; %lu pieces left at the owner's rate and %lu faster, to be "
+        "in time; %lu were gone in time and %lu late by a fault\n",
         n(done), n(failed), virtual_s / 3600, cpu, virtual_s / cpu, n(sum.events), n(sum.faults),
         n(sum.crashes), n(sum.breaks), n(sum.moves), n(sum.failed_moves), n(sum.freezes),
         n(sum.thaws), n(sum.jobs), n(sum.ended), n(sum.cancelled), n(sum.lost), n(sum.returns),
-        n(sum.pauses), n(sum.missed), n(sum.evacuated), n(sum.memory_wanted));
+        n(sum.pauses), n(sum.missed), n(sum.evacuated), n(sum.memory_wanted), n(sum.paced),
+        n(sum.hurried), n(sum.in_time), n(sum.explained));
     return failed > 0 ? 1 : 0;
 }
 
