@@ -40,7 +40,8 @@ void LeaveWatch::came(const NodeName& node, Nanos now) {
     Node& n = nodes_[node];
     if (n.here) return;
     const bool back = n.stays_since.ns > 0 && now <= n.gone_at + rules_.away + back_after;
-    if (!back) n.stays_since = now;
+    const bool found = n.found_at <= now && now <= n.found_at + rules_.away + back_after;
+    if (!back) n.stays_since = found ? n.found_at : now;
     n.here = true;
     n.came = now;
     const bool leave = rules_.empty.ns > 0 && rules_.all_leave != Nanos::never();

@@ -41,6 +41,8 @@ class LeaveWatch {
 
     void came(const NodeName& node, Nanos now);  // each sign of him that a daemon can notice
     void gone(const NodeName& node, Nanos now);  // he, or the daemon
+    // A daemon that begins finds guests that stand for him: it takes him to be there.
+    void found(const NodeName& node, Nanos now) { nodes_[node].found_at = now; }
     void wants(const NodeName& node, const GuestKey& key, Nanos now);
 
     // What explains a miss: something fails on that node, or is slow, until then; so of what is
@@ -76,6 +78,7 @@ class LeaveWatch {
     };
     struct Node {
         bool here = false;
+        Nanos found_at = Nanos::never();
         Nanos stays_since, gone_at;  // he may have been away for less than `away` since
         Nanos came, empty_due = Nanos::never();
         std::deque<Piece> pieces;  // of the last second

@@ -51,6 +51,7 @@ void Cluster::pace_leaving(Node& n) {
     uint64_t rate = n.pace.rate(now_, leave_rate_, owner, to_leave(n));
     if (mutation_ == Mutation::leaves_unpaced) rate = 0;
     if (mutation_ == Mutation::pace_never_raised && owner) rate = leave_rate_;
+    if (rate != n.leave_rate.rate()) say(n.name, " lets leave bytes a second: ", rate);
     n.leave_rate.set(rate, now_);
     if (!owner || leave_rate_ == 0 || n.pace_at > now_) return;
     n.pace_at = now_ + look_every;

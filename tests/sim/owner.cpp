@@ -218,6 +218,7 @@ void Cluster::boot_owner(Node& n) {
 void Cluster::find_presence(Node& n) {
     if (!n.guest->any_paused()) return;
     n.use->found_stopped(now_, "he did before");
+    leave_watch_.found(n.name, now_);
     see_presence(n);
     if (n.up && n.rung < OwnerUse::Rung::stopped) have_rung(n);
 }
