@@ -83,6 +83,9 @@ void Allocator::leave_gang(uint32_t j) {
     std::erase(g.optional, j);
     if (!g.required.empty()) dirty_.push_back(g.required.front());
     dirty_.insert(dirty_.end(), g.optional.begin(), g.optional.end());
+    if (g.required.empty())  // they wait for nobody any more; a pass may end before their turn
+        for (const uint32_t o : g.optional)
+            if (jobs_[o].slot == none) set_bound(o, class_none);
     if (!g.required.empty() || !g.optional.empty()) return;
     gang_keys_.erase(g.first);
     note_waiting(g, false);

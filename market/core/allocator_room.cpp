@@ -15,8 +15,7 @@
 // solve() does this when everybody has had his turn, for the waiting gangs that fit in sum, in the
 // order of their ranks. It depends on the allocation alone, so repairing is still the same as
 // deciding about everything. The search is exact as far as its steps go, which is every set of
-// moves in small markets. In large ones it looks at the machines with the most room, first for
-// single moves that each make place for one more component, then for any.
+// moves in small markets. In large ones: the machines with the most room, and single moves first.
 #include <algorithm>
 
 #include "kernel/base/check.hpp"
@@ -81,6 +80,8 @@ struct Allocator::RoomSearch {
     void step(const Move& m, int sign);
     int32_t packed_at();
     bool pays(int32_t speed) const;
+    static Room room_left(const Machine& m, const Rank& rank);
+    bool more_fit(const Gang& g, const Room& now, const Room& then) const;
     bool gives_nobody_room() const;
     bool is_enough();
     bool may_go(const Move& m) const;
@@ -168,6 +169,27 @@ bool Allocator::RoomSearch::pays(int32_t speed) const {
     return cost <= gained * speed * std::max<int64_t>(1, all.rules_.horizon.ns / 1'000'000);
 }
 
+// Of a machine with these guests, beside those of this rank and before it.
+Allocator::Room Allocator::RoomSearch::room_left(const Machine& m, const Rank& rank) {
+    Room room{m.spec.cpus, m.spec.memory_mb};
+    for (const Guest& g : m.guests)
+        if (g.rank <= rank) room = {room.first - g.cpus, room.second - g.memory_mb};
+    return room;
+}
+
+// Whether the second room may be of more use to the gang than the first: of like components it
+// holds more, and of unlike ones it is larger.
+bool Allocator::RoomSearch::more_fit(const Gang& g, const Room& now, const Room& then) const {
+    if (!g.alike) return now != then;
+    const Job& one = all.jobs_[g.required.front()];
+    const auto held = [&](const Room& room) {
+        int64_t most = std::min<int64_t>(std::ssize(g.required), room.first / one.cpus);
+        if (one.memory_mb > 0) most = std::min(most, room.second / one.memory_mb);
+        return most;
+    };
+    return held(then) > held(now);
+}
+
 // Who ranks before the gang finds nothing better on a machine that somebody leaves.
 bool Allocator::RoomSearch::gives_nobody_room() const {
     for (size_t s = 0; s < slots.size(); ++s) {
@@ -187,7 +209,11 @@ bool Allocator::RoomSearch::gives_nobody_room() const {
             const Job& job = all.jobs_[j];
             if (job.rank >= gang.rank) break;
             if (!holds(all.room_at(now, job.rank), job.cpus, job.memory_mb)) return false;
-            then.cursor = job.rank;  // a gang that fits there with a part alone, also before
+            // A gang of which a part fits there also before may now fit with more.
+            if (all.required(j) &&
+                more_fit(all.gang_of(j), all.room_at(now, job.rank), room_left(then, job.rank)))
+                return false;
+            then.cursor = job.rank;
         }
     }
     return true;
@@ -349,10 +375,12 @@ void Allocator::make_room() {
     if (waiting_gangs_.empty() || assigned_ || !limits_.empty()) return;
     int64_t steps = steps_most;
     size_t looked_at = 0;
-    const std::vector<std::pair<Rank, uint32_t>> waiting(waiting_gangs_.begin(),
-                                                         waiting_gangs_.end());
-    for (const auto& [rank, index] : waiting) {
-        Gang& g = gangs_[index];
+    // In the order of rank, with those that lose their place by the moves made here.
+    std::pair<Rank, uint32_t> one;
+    for (auto next = waiting_gangs_.begin(); next != waiting_gangs_.end();
+         next = waiting_gangs_.upper_bound(one)) {
+        one = *next;
+        Gang& g = gangs_[one.second];
         machine_order_.begin_pass();
         const GangTurn turn = turn_of(g);
         if (runs(g)) note_waiting(g, false);

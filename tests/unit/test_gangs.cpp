@@ -240,7 +240,7 @@ void gang_event(World& w, Pair& t) {
         if (layout.near && w.rng.chance(0.4)) layout.trip_us_most = 100;
         if (layout.near && w.rng.chance(0.4)) layout.mbit_least = 10;
         for (JobSpec& one : all)
-            if (w.rng.chance(0.1)) one.only = ProviderKey{1001 + w.rng.below(8)};
+            if (w.rng.chance(0.2)) one.only = ProviderKey{1001 + w.rng.below(8)};
     }
     t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required, layout); });
     for (const JobSpec& spec : all) w.jobs[w.next_job++] = spec;
@@ -292,7 +292,7 @@ void check_gangs(const Allocator& a, size_t& running, size_t& laid, size_t& near
 
 START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing) {
     size_t running = 0, laid = 0, near = 0;
-    decide_alike_in_all(8, gang_event,
+    decide_alike_in_all(20, gang_event,
                         [&](const Pair& t) { check_gangs(t.a, running, laid, near); });
     ck_assert(running > 1000 && laid > 1000 && near > 100);
 }
