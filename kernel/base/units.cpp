@@ -92,9 +92,11 @@ Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos 
     std::string_view unit = text;
     const double n = take_number(unit);
     // In microseconds a double is exact for any span that is taken.
-    double unit_us = unit.empty() ? static_cast<double>(plain.ns / 1'000) : 0;
+    const int64_t plain_us = plain.ns / 1'000;
+    double unit_us = unit.empty() ? static_cast<double>(plain_us) : 0;
     for (const Unit& u : times)
         if (unit == u.name) unit_us = static_cast<double>(u.in_base) * 1e3;
+    if (unit == "us") unit_us = 1;  // of round trips: no span is shown so
     if (n < 0 || unit_us == 0) return no(text, std::string("no time such as ") + span_forms);
     const double ns = std::round(n * unit_us) * 1e3;
     if (ns < static_cast<double>(least.ns) || ns > static_cast<double>(most.ns) ||

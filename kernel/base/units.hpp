@@ -18,8 +18,8 @@ namespace souk {
 inline constexpr const char* span_forms = "90s, 30m, 1.5h, 2d";
 inline constexpr const char* size_forms = "512M, 4G";
 
-// "90s", "30m", "1.5h", "1d", "250ms", "2w"; a number alone is in units of `plain`, and refused if
-// that is 0.
+// "90s", "30m", "1.5h", "1d", "250ms", "500us", "2w"; a number alone is in units of `plain`, and
+// refused if that is 0.
 Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos most);
 // Whole MB (2^20 bytes) of "4G", "512M", "1.5T", "65536K" (with B or iB or without, in either
 // case); a number alone is MB.

@@ -387,7 +387,6 @@ class Market {
     Wish wish(const Job& job, Job::Held held) const;
     JobSpec spec_of(const Job& job, const Wish& wish) const;
     void root(Job& job);
-    uint32_t network_number(const std::string& group);
     Reason why_stopped(const Job& job) const;
     static Reason why_unsure(const Job& job);
     void solve_now(Nanos now, Outputs& out);
@@ -475,7 +474,6 @@ class Market {
     uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
     std::vector<Differ> differ_;
     std::map<std::string, std::set<JobId>> gangs_;      // components that have not finished
-    std::map<std::string, uint32_t> networks_;          // groups of nodes near each other: numbers
     std::map<std::string, souk::Error> gangs_refused_;  // why the solver does not place them
     // by the name of a node that is not known: gangs with a component for it
     std::map<NodeName, std::set<std::string>> gangs_wait_for_;

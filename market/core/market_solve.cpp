@@ -61,13 +61,6 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
     return w;
 }
 
-// Of a group of nodes that are near each other; 0: of none.
-uint32_t Market::network_number(const std::string& group) {
-    if (group.empty()) return 0;
-    const auto next = static_cast<uint32_t>(networks_.size() + 1);
-    return networks_.try_emplace(group, next).first->second;
-}
-
 void Market::sync_nodes() {
     for (Node* const one : touched_nodes_.take()) {
         Node& node = *one;
@@ -81,9 +74,7 @@ void Market::sync_nodes() {
         spec.memory_mb =
             std::clamp<int64_t>(Places::memory_of(node) - node.rooted_mb, 0, memory_mb_max);
         spec.accepting = Places::usable(node);
-        spec.network = network_number(r.near_group);
-        spec.trip_us = r.near_trip_us;
-        spec.mbit = r.near_mbit;
+        set_near(spec, r);
         const auto known = solver_.provider(node.key);
         const bool same = known == spec;
         if (!same)

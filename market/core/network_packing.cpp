@@ -6,7 +6,7 @@
 namespace souk::market {
 
 uint64_t network_of(const ProviderSpec& machine, ProviderKey key, const GangLayout& layout) {
-    constexpr uint64_t alone = uint64_t{1} << 63;
+    constexpr uint64_t alone = ProviderSpec::network_max + 1;  // a bit that no network has
     if (!layout.near) return 0;
     const bool soon =
         layout.trip_us_most == 0 || (machine.trip_us > 0 && machine.trip_us <= layout.trip_us_most);

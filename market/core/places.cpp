@@ -5,6 +5,8 @@
 #include <iterator>
 #include <map>
 
+#include "kernel/base/fnv.hpp"
+
 namespace souk::market {
 
 bool Places::keeps_guests(const Node& node) {
@@ -232,6 +234,15 @@ GangLayout layout_of(const JobReport& r) {
     return {r.spread, r.pack, r.near, r.near_trip_us, r.near_mbit};
 }
 
+// By a digest of the group's name: who could make another name of the same digest could as well say
+// that name.
+void set_near(ProviderSpec& spec, const ProviderReport& r) {
+    spec.network =
+        r.near_group.empty() ? 0 : fnv1a_64(r.near_group) % ProviderSpec::network_max + 1;
+    spec.trip_us = r.near_trip_us;
+    spec.mbit = r.near_mbit;
+}
+
 Reason Places::why_never(const GangShape& shape) const {
     if (!never_ || never_->first != shape) never_ = std::pair(shape, reckon_never(shape));
     return never_->second;
@@ -244,8 +255,7 @@ Reason Places::reckon_never(const GangShape& shape) const {
     GangLayout anywhere = shape.layout;
     anywhere.near = false;
     NetworkPacking apart(shape.needs, anywhere);
-    std::map<std::string, uint32_t> networks;
-    for (const GangPacking::Need& need : shape.needs) {
+    for (const NetworkPacking::Need& need : shape.needs) {
         cpus += need.cpus;
         if (need.machine == 0) continue;
         named[need.machine].first += need.cpus;
@@ -260,12 +270,7 @@ Reason Places::reckon_never(const GangShape& shape) const {
             wants != named.end() && wants->second.first <= has && wants->second.second <= mb)
             named.erase(wants);
         ProviderSpec spec;
-        const std::string& group = node.record.report.near_group;
-        if (!group.empty())
-            spec.network = networks.try_emplace(group, static_cast<uint32_t>(networks.size() + 1))
-                               .first->second;
-        spec.trip_us = node.record.report.near_trip_us;
-        spec.mbit = node.record.report.near_mbit;
+        set_near(spec, node.record.report);
         if (!packing.packed())
             packing.add(has, mb, node.key.n, 0, network_of(spec, node.key, shape.layout));
         if (!apart.packed()) apart.add(has, mb, node.key.n, 0, 0);

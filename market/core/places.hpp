@@ -27,6 +27,8 @@ struct GangShape {
 
 // How its home says that a gang is to lie; the same of each component.
 GangLayout layout_of(const JobReport& report);
+// Which machines its owner says are near it, and how near.
+void set_near(ProviderSpec& spec, const ProviderReport& report);
 
 class Places {
   public:

@@ -58,7 +58,7 @@ bool valid(const JobSpec& s) {
 bool valid(const ProviderSpec& s) {
     return valid(s.reserve) && s.speed >= 1 && s.speed <= speed_max && s.cpus >= 1 &&
            s.cpus <= cpus_max && s.memory_mb >= 0 && s.memory_mb <= memory_mb_max &&
-           s.trip_us >= 0 && s.mbit >= 0;
+           s.network <= ProviderSpec::network_max && s.trip_us >= 0 && s.mbit >= 0;
 }
 // The algorithm in force; a copy has one of its own.
 struct InForce {

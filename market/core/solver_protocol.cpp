@@ -3,6 +3,8 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "kernel/base/number.hpp"
@@ -158,16 +160,14 @@ void take_part(Words& w, AddGang& gang) {
     gang.parts.push_back(part);
 }
 
-// US or US:MBIT; 0: any.
-void take_near(Words& w, std::string_view text, GangLayout& layout) {
-    layout.near = true;
+// US or US:MBIT; 0: any of it.
+std::optional<std::pair<int64_t, int64_t>> near_figures(std::string_view text) {
     const size_t colon = std::min(text.find(':'), text.size());
     const auto trip = whole_number<int64_t>(text.substr(0, colon));
     const auto mbit = colon < text.size() ? whole_number<int64_t>(text.substr(colon + 1)) : 0;
     if (!trip || !mbit || *trip < 0 || *mbit < 0 || *trip > near_most || *mbit > near_most)
-        return w.note("near=" + std::string(text) + " is not near=US[:MBIT]");
-    layout.trip_us_most = *trip;
-    layout.mbit_least = *mbit;
+        return std::nullopt;
+    return std::pair(*trip, *mbit);
 }
 
 Command take_add_gang(Words& w) {
@@ -183,10 +183,12 @@ Command take_add_gang(Words& w) {
         a.layout.most_on_one = number.value_or(0);
         if (a.layout.most_on_one == 0) w.note("spread=N: " + shown(most) + " is no number above 0");
     }
-    if (w.take("near"))
-        a.layout.near = true;
-    else if (std::string_view bounds; w.take("near=", &bounds))
-        take_near(w, bounds, a.layout);
+    std::string_view bounds = "0";
+    a.layout.near = w.take("near") || w.take("near=", &bounds);
+    if (const auto figures = near_figures(bounds))
+        std::tie(a.layout.trip_us_most, a.layout.mbit_least) = *figures;
+    else
+        w.note("near=" + std::string(bounds) + " is not near=US[:MBIT]");
     while (w.left() > 0) take_part(w, a);
     if (a.parts.empty()) w.note("no component: PART is missing");
     return a;
@@ -200,16 +202,21 @@ Command take_add_provider(Words& w) {
     a.cpus = w.cpus();
     a.start_s = w.seconds("start", 0);
     std::string_view near;
-    const bool speed_left = !w.take("near=", &near) && w.left() > 0;
-    if (speed_left) a.speed = w.integer<int32_t>("speed", 1, speed_max);
-    if (near.empty() && (w.left() == 0 || !w.take("near=", &near))) return a;
+    bool said = w.take("near=", &near);
+    if (!said && w.left() > 0) {
+        a.speed = w.integer<int32_t>("speed", 1, speed_max);
+        said = w.take("near=", &near);
+    }
+    if (!said) return a;
     const size_t colon = std::min(near.find(':'), near.size());
-    GangLayout figures;
-    if (colon < near.size()) take_near(w, near.substr(colon + 1), figures);
-    a.network = whole_number<uint32_t>(near.substr(0, colon)).value_or(0);
-    a.trip_us = figures.trip_us_most;
-    a.mbit = figures.mbit_least;
-    if (a.network == 0) w.note("near=" + std::string(near) + " is not near=NETWORK[:US:MBIT]");
+    const auto network = whole_number<uint64_t>(near.substr(0, colon));
+    const auto figures = near_figures(colon < near.size() ? near.substr(colon + 1) : "0");
+    if (!network || *network == 0 || *network > ProviderSpec::network_max || !figures) {
+        w.note("near=" + std::string(near) + " is not near=NETWORK[:US:MBIT]");
+        return a;
+    }
+    a.network = *network;
+    std::tie(a.trip_us, a.mbit) = *figures;
     return a;
 }
 

@@ -9,13 +9,13 @@
 //                                         not known), user (default: one of its own, with the
 //                                         number of the job)
 //   ag id value start run uid [pack] [spread=N] [near[=US[:MBIT]]] PART...   add a job of several
-//                                         components, placed together or not at all; its components are jobs with the
-//                                         ids from this one on. PART is [COUNTx]CPUS:MEMORY, with
-//                                         @PROVIDER behind it nowhere but there, with :optional
-//                                         (these last) placed only beside the others. spread: at
-//                                         most N of them on one provider; pack: on few providers;
-//                                         near: on providers of one network, or on one, within a
-//                                         round trip (0: any) and with a bandwidth
+//                                         components, placed together or not at all; they are jobs
+//                                         with the ids from this one on. PART is
+//                                         [COUNTx]CPUS:MEMORY, with @PROVIDER behind it nowhere but
+//                                         there, with :optional (these last) placed only beside the
+//                                         others. spread: at most N of them on one provider; pack:
+//                                         on few providers; near: on providers of one network, or
+//                                         on one, within a round trip (0: any), with a bandwidth
 //   dj id | uj id value                   delete a job | change its value
 //   jmd id | jfd id                       its start, move or thaw is done | its freeze is done
 //   rj id provider | fj id provider       the job runs there already | it is frozen there (0: it is
@@ -105,7 +105,7 @@ struct AddProvider {
     int32_t cpus = 1;
     int64_t start_s = 0;
     int32_t speed = speed_standard;
-    uint32_t network = 0;
+    uint64_t network = 0;
     int64_t trip_us = 0, mbit = 0;
 };
 struct DeleteProvider {

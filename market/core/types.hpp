@@ -90,7 +90,8 @@ struct ProviderSpec {
     int32_t cpus = 1;
     int64_t memory_mb = 0;
     bool accepting = true;  // false: takes nobody and expels its guests, except pinned ones
-    uint32_t network = 0;   // which machines are near it: those of the same one; 0: none
+    uint64_t network = 0;   // which machines are near it: those of the same one; 0: none
+    static constexpr uint64_t network_max = UINT64_MAX >> 1;
     // From it to any other of its network: the longest round trip and the least bandwidth; 0: not
     // known.
     int64_t trip_us = 0, mbit = 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack, --near."""
+"""Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack,
+--near."""
 import os
 import signal
 

@@ -480,6 +480,8 @@ def test_of_gangs_that_need_the_same_nobody_runs_slower_than_one_that_bids_less(
     ("ag 1 5 0 -1 7 near=x 1:0", "near=x is not near=US[:MBIT]"),
     ("ag 1 5 0 -1 7 near=1:-2 1:0", "near=1:-2 is not near=US[:MBIT]"),
     ("ag 1 5 0 -1 7 near 1:0 1:0:optional", "no component is optional where only so many"),
+    ("ap 1 1 1 1 0 near=", "near= is not near=NETWORK[:US:MBIT]"),
+    ("ap 1 1 1 1 0 near=1:2:x", "near=1:2:x is not near=NETWORK[:US:MBIT]"),
     ("ap 1 1 1 1 0 100 near=0", "near=0 is not near=NETWORK[:US:MBIT]"),
     ("ag 1 5 0 -1 7 spread=1 1:0 1:0:optional", "no component is optional where only so many"),
     ("ag 1 5 0 -1 7", "the form is: ag id value start run uid"),

@@ -67,6 +67,22 @@ START_TEST(how_components_are_to_lie_goes_to_the_market_and_one_that_does_not_lo
     g.out.clear();
     g.h.order(o, g.now, g.out);
     ck_assert(g.job(1).phase == JobPhase::starting);
+    Gang near;
+    for (uint32_t i = 0; i < 2; ++i) {
+        Submission one = Gang::component(i, 2);
+        one.group.near = true;
+        one.group.near_trip_us = 100;
+        ck_assert_text(near.refused(one), "");
+    }
+    ck_assert(near.reported(2).near && near.reported(2).near_trip_us == 100);
+    near.h.order(o, near.now, near.out);  // of a market that knows layouts, and nothing of near
+    ck_assert(near.job(1).phase == JobPhase::waiting);
+    ck_assert_text(near.job(1).comment,
+                   "the market is of a version that knows no nodes near each other");
+    o.near = true;
+    o.seq = 3;
+    near.h.order(o, near.now, near.out);
+    ck_assert(near.job(1).phase == JobPhase::starting);
     Gang other;
     ck_assert_text(other.refused(Gang::component(0, 2)), "");
     Submission s = Gang::component(1, 2);

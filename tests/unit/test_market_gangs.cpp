@@ -1,38 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Jobs of several components in a market: told to the solver as one, ordered as one set. World
 // (market_world.hpp) checks places, money and records after each step.
-#include <functional>
 #include <utility>
 
-#include "tests/unit/market_world.hpp"
+#include "tests/unit/gang_market.hpp"
 
 using namespace souk;
 using namespace souk::market;
-
-namespace {
-
-constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
-
-std::vector<JobId> gang(World& w, const NodeName& home, int64_t price, uint32_t of,
-                        int32_t cpus = 1, Nanos work = Nanos::never(),
-                        uint32_t required = UINT32_MAX,
-                        const std::function<void(JobReport&)>& with = {}) {
-    return w.submit_gang(home, price, of, cpus, work, required, with);
-}
-std::string where(World& w, const std::vector<JobId>& ids) {
-    std::string text;
-    for (const JobId& id : ids) text += (text.empty() ? "" : " ") + w.where(id);
-    return text;
-}
-void three(World& w) {
-    w.add_node("n1", 100, 1, 2);
-    w.add_node("n2", 90, 1, 2);
-    w.add_node("n3", 80, 1, 1);
-    w.run_for(s(4));
-}
-std::string why(World& w, const JobId& id) { return w.market->comment(*w.market->find(id)); }
-
-}  // namespace
 
 START_TEST(all_components_run_or_none_and_nobody_is_held_for_them) {
     World w;
@@ -138,116 +112,6 @@ START_TEST(a_gang_that_fits_nowhere_says_so) {
     w.run_for(s(2));
     ck_assert(w.market->reason(*w.market->find(wide[0])).code == ReasonCode::components_too_large ||
               w.market->reason(*w.market->find(wide[0])).code == ReasonCode::too_many_cpus);
-}
-END_TEST
-
-// Of `of` components of so many CPUs, with what `with` says of each.
-std::vector<JobId> laid(World& w, uint32_t of, int32_t cpus,
-                        const std::function<void(JobReport&)>& with, int64_t price = 40) {
-    return gang(w, "n1", price, of, cpus, Nanos::never(), UINT32_MAX, with);
-}
-ReasonCode code(World& w, const JobId& id) { return w.market->reason(*w.market->find(id)).code; }
-
-START_TEST(components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few) {
-    World w;
-    three(w);
-    const auto named =
-        laid(w, 2, 1, [](JobReport& r) { r.only_node = r.component == 0 ? "n3" : "n2"; });
-    w.run_for(s(2));
-    ck_assert_text(where(w, named), "n3 n2");
-    for (const Order& order : w.orders) ck_assert(order.layouts);
-    // n3 is full: two that are apart leave it alone, and none is with the other.
-    const auto apart = laid(w, 2, 1, [](JobReport& r) { r.spread = 1; });
-    w.run_for(s(2));
-    ck_assert_text(where(w, apart), "n1 n2");
-    // A better bid takes the place that one of them is for: both leave, though others have room.
-    for (const JobId& id : apart) w.market->cancel(id, 0);
-    const auto better = laid(
-        w, 1, 1, [](JobReport& r) { r.only_node = "n3"; }, 90);
-    w.run_for(s(5));
-    ck_assert_text(where(w, better), "n3");
-    for (const JobId& id : named) ck_assert(w.jobs.at(id).report.phase == JobPhase::frozen);
-}
-END_TEST
-
-START_TEST(a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same) {
-    World w;
-    for (const auto& [name, cpus] : {std::pair("n1", 1), std::pair("n2", 1), std::pair("n3", 3)})
-        w.add_node(name, 100, 1, cpus);
-    w.run_for(s(4));
-    const auto loose = laid(w, 2, 1, {});
-    w.run_for(s(2));
-    ck_assert_text(where(w, loose), "n1 n2");
-    for (const JobId& id : loose) w.market->cancel(id, 0);
-    w.run_for(s(2));
-    const auto few = laid(w, 2, 1, [](JobReport& r) { r.pack = true; });
-    w.run_for(s(2));
-    ck_assert_text(where(w, few), "n3 n3");
-}
-END_TEST
-
-START_TEST(a_gang_whose_components_never_fit_says_which_and_why) {
-    World w;
-    three(w);
-    const auto unknown = laid(w, 2, 1, [](JobReport& r) {
-        if (r.component == 1) r.only_node = "n4";
-    });
-    w.run_for(s(2));
-    ck_assert(code(w, unknown[0]) == ReasonCode::component_node_unknown);
-    ck_assert_text(why(w, unknown[0]),
-                   "component 1 is for node n4, which the market does not know");
-    const auto small = laid(w, 2, 1, [](JobReport& r) { r.only_node = "n3"; });
-    w.run_for(s(2));
-    ck_assert(code(w, small[1]) == ReasonCode::component_node_small);
-    ck_assert_text(why(w, small[1]),
-                   "the components for node n3 never fit there: 2 CPUs and 200 MB");
-    const auto apart = laid(w, 4, 1, [](JobReport& r) { r.spread = 1; });
-    w.run_for(s(2));
-    ck_assert(code(w, apart[0]) == ReasonCode::components_few_nodes);
-    ck_assert_text(why(w, apart[0]), "its components need 4 nodes; 3 on the market can take one");
-    // The node joins: the gang that has a component for it begins.
-    w.add_node("n4", 100, 1, 2);
-    w.run_for(s(4));
-    ck_assert_text(w.where(unknown[1]), "n4");
-}
-END_TEST
-
-START_TEST(components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so) {
-    // Four nodes of two CPUs: two of each group, the first group farther from each other.
-    World w;
-    for (const char* name : {"n1", "n2", "n3", "n4"}) w.add_node(name, 100, 1, 2);
-    const auto group = [&](const char* node, const char* name, int64_t trip_us, int64_t mbit) {
-        ProviderReport p = w.providers.at(node);
-        p.near_group = name, p.near_trip_us = trip_us, p.near_mbit = mbit;
-        w.set_provider(p);
-    };
-    group("n1", "far", 900, 1'000), group("n3", "far", 900, 1'000);
-    group("n2", "rack", 90, 10'000), group("n4", "rack", 90, 0);
-    const auto near = laid(w, 4, 1, [](JobReport& r) { r.near = true, r.near_trip_us = 100; });
-    w.run_for(s(4));
-    ck_assert_text(where(w, near), "n2 n2 n4 n4");
-    const auto wide = laid(w, 4, 1, [](JobReport& r) { r.near = true, r.near_mbit = 10'000; });
-    w.run_for(s(4));
-    ck_assert(code(w, wide[0]) == ReasonCode::components_not_near);
-    ck_assert_text(why(w, wide[0]),
-                   "its components fit on the nodes, but not on nodes that are "
-                   "near each other as it asks");
-    // The owner says how fast n3 is: it runs there as soon as there are two such nodes.
-    group("n1", "far", 900, 10'000), group("n3", "far", 900, 40'000);
-    w.run_for(s(4));
-    ck_assert_text(where(w, wide), "n1 n1 n3 n3");
-}
-END_TEST
-
-START_TEST(a_gang_that_fits_in_sum_but_on_no_nodes_says_so) {
-    World w;
-    for (const char* name : {"n1", "n2", "n3"}) w.add_node(name, 100, 1, 3);
-    w.run_for(s(4));
-    const auto four = laid(w, 4, 2, {});  // 8 of 9 CPUs, and one for each node
-    w.run_for(s(2));
-    ck_assert_text(where(w, four), "waiting waiting waiting waiting");
-    ck_assert(code(w, four[0]) == ReasonCode::components_never_fit);
-    ck_assert(w.market->reason(*w.market->find(four[3])).code == ReasonCode::components_never_fit);
 }
 END_TEST
 
@@ -393,11 +257,6 @@ UNIT_SUITE(market_gangs, a_gang_of_which_one_stands_where_it_is_goes_on_there_as
            all_components_run_or_none_and_nobody_is_held_for_them,
            a_gang_is_placed_when_all_of_it_is_known, a_gang_that_fits_nowhere_says_so,
            one_that_thaws_before_the_others_are_known_to_be_frozen_gets_them_to_it,
-           components_are_on_the_nodes_that_they_are_for_or_apart_or_on_few,
-           a_gang_that_is_to_lie_on_few_nodes_does_so_where_the_speed_is_the_same,
-           a_gang_whose_components_never_fit_says_which_and_why,
-           components_are_on_nodes_that_are_near_each_other_or_wait_and_say_so,
-           a_gang_that_fits_in_sum_but_on_no_nodes_says_so,
            a_node_of_an_older_version_gets_no_component,
            an_algorithm_that_places_no_gangs_says_so_and_is_not_chosen_while_there_is_one,
            a_component_whose_start_is_taken_back_may_go_to_the_same_node_again,

@@ -5,19 +5,17 @@
 #include <algorithm>
 
 #include "agentd/core/files_choice.hpp"
-#include "kernel/base/number.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "market/core/strategy.hpp"
-#include "market/core/types.hpp"
 #include "market/core/users.hpp"
 #include "tools/srun/array.hpp"
+#include "tools/srun/layout_options.hpp"
 #include "tools/srun/script.hpp"
 
 namespace souk::tools {
 namespace {
 
-constexpr int32_t gang_components_max = 1'024;  // HomeGangs::components_max
 constexpr Nanos hour = Nanos::from_s(3'600), span_max = Nanos{hour.ns * 250'000};
 
 Result<Money> positive_money(const char* text) {
@@ -258,90 +256,6 @@ Status set_wait(SrunOptions& o, const char* ids) {
         if (id.size() == rest.size()) return {};
         rest.remove_prefix(id.size() + 1);
     }
-}
-
-// A number, or a file.
-Status set_components(SrunOptions& o, const char* text) {
-    o.plan.clear();
-    if (const auto number = parse_whole(text, INT64_MIN, INT64_MAX); number) {
-        TRY_ASSIGN(o.components, parse_whole(text, 1, gang_components_max));
-        return {};
-    }
-    TRY_ASSIGN(o.plan, read_components(text, gang_components_max));
-    o.components = static_cast<int32_t>(o.plan.size());
-    return {};
-}
-
-// As small as they may be: then they fit wherever there is room.
-Status set_flexible(SrunOptions& o, std::string_view text) {
-    const size_t colon = std::min(text.find(':'), text.size());
-    TRY_ASSIGN(const int64_t all, parse_whole(text.substr(0, colon), 1, 65'536));
-    int64_t each = 1;
-    if (colon < text.size()) {
-        TRY_ASSIGN(each, parse_whole(text.substr(colon + 1), 1, all));
-    }
-    const int64_t count = (all + each - 1) / each;
-    if (count > gang_components_max)
-        return fail(std::to_string(count) + " components are more than " +
-                    std::to_string(gang_components_max) + ": give a greater MIN");
-    o.components = static_cast<int32_t>(count);
-    o.plan.assign(static_cast<size_t>(count), {});
-    for (ComponentPlan& one : o.plan) one.cpus = static_cast<int32_t>(each);
-    o.plan.back().cpus = static_cast<int32_t>(all - each * (count - 1));
-    return {};
-}
-
-// NODE:CPUS,...: the size and the node of each.
-Status set_ordered(SrunOptions& o, std::string_view text) {
-    o.plan.clear();
-    for (std::string_view rest = text;;) {
-        const std::string_view one = rest.substr(0, rest.find(','));
-        const size_t colon = std::min(one.find(':'), one.size());
-        ComponentPlan& plan = o.plan.emplace_back();
-        plan.node = one.substr(0, colon);
-        if (const Status good = check_node_name(plan.node); !good)
-            return fail(good.error().message + "; give NODE:CPUS,NODE:CPUS,...");
-        if (colon < one.size()) {
-            TRY_ASSIGN(const int64_t cpus, parse_whole(one.substr(colon + 1), 1, 65'536));
-            plan.cpus = static_cast<int32_t>(cpus);
-        }
-        if (one.size() == rest.size()) break;
-        rest.remove_prefix(one.size() + 1);
-    }
-    if (std::ssize(o.plan) > gang_components_max)
-        return fail("a job has at most " + std::to_string(gang_components_max) +
-                    " components, these are " + std::to_string(o.plan.size()));
-    o.components = static_cast<int32_t>(o.plan.size());
-    return {};
-}
-
-// BOUND,...: a round trip (us, ms, s) or a bandwidth (bits/s: M, G).
-Status set_near(SrunOptions& o, const char* text) {
-    o.near = true;
-    o.near_trip_us = o.near_mbit = 0;
-    if (!text) return {};
-    const std::string all = text;
-    for (size_t at = 0; at <= all.size();) {
-        const size_t end = std::min(all.find(',', at), all.size());
-        const std::string one = all.substr(at, end - at);
-        at = end + 1;
-        const std::string what =
-            "'" + one + "' is no round trip (500us, 1ms) and no bandwidth (100M, 10G: bits/s)";
-        const std::string digits = one.substr(0, one.find_first_not_of("0123456789"));
-        const std::string unit = one.substr(digits.size());
-        const auto number = whole_number<int64_t>(digits);
-        const auto factor = [&]() -> int64_t {
-            if (unit == "us" || unit == "M") return 1;
-            if (unit == "ms" || unit == "G") return 1'000;
-            return unit == "s" ? 1'000'000 : 0;
-        }();
-        if (!number || *number < 1 || factor == 0 || *number > market::near_most / factor)
-            return fail(what);
-        int64_t& bound = unit == "M" || unit == "G" ? o.near_mbit : o.near_trip_us;
-        if (bound != 0) return fail("--near has two bounds of one kind");
-        bound = *number * factor;
-    }
-    return {};
 }
 
 // Which component --stdin means; the number of components: all; below 0: none.

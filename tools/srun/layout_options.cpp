@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tools/srun/layout_options.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "kernel/base/number.hpp"
+#include "kernel/base/units.hpp"
+#include "market/core/types.hpp"
+#include "tools/common/args.hpp"
+
+namespace souk::tools {
+
+// A number, or a file.
+Status set_components(SrunOptions& o, const char* text) {
+    o.plan.clear();
+    if (const auto number = parse_whole(text, INT64_MIN, INT64_MAX); number) {
+        TRY_ASSIGN(o.components, parse_whole(text, 1, gang_components_max));
+        return {};
+    }
+    TRY_ASSIGN(o.plan, read_components(text, gang_components_max));
+    o.components = static_cast<int32_t>(o.plan.size());
+    return {};
+}
+
+// As small as they may be: then they fit wherever there is room.
+Status set_flexible(SrunOptions& o, std::string_view text) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    TRY_ASSIGN(const int64_t all, parse_whole(text.substr(0, colon), 1, 65'536));
+    int64_t each = 1;
+    if (colon < text.size()) {
+        TRY_ASSIGN(each, parse_whole(text.substr(colon + 1), 1, all));
+    }
+    const int64_t count = (all + each - 1) / each;
+    if (count > gang_components_max)
+        return fail(std::to_string(count) + " components are more than " +
+                    std::to_string(gang_components_max) + ": give a greater MIN");
+    o.components = static_cast<int32_t>(count);
+    o.plan.assign(static_cast<size_t>(count), {});
+    for (ComponentPlan& one : o.plan) one.cpus = static_cast<int32_t>(each);
+    o.plan.back().cpus = static_cast<int32_t>(all - each * (count - 1));
+    return {};
+}
+
+// NODE:CPUS,...: the size and the node of each.
+Status set_ordered(SrunOptions& o, std::string_view text) {
+    o.plan.clear();
+    for (std::string_view rest = text;;) {
+        const std::string_view one = rest.substr(0, rest.find(','));
+        const size_t colon = std::min(one.find(':'), one.size());
+        ComponentPlan& plan = o.plan.emplace_back();
+        plan.node = one.substr(0, colon);
+        if (const Status good = check_node_name(plan.node); !good)
+            return fail(good.error().message + "; give NODE:CPUS,NODE:CPUS,...");
+        if (colon < one.size()) {
+            TRY_ASSIGN(const int64_t cpus, parse_whole(one.substr(colon + 1), 1, 65'536));
+            plan.cpus = static_cast<int32_t>(cpus);
+        }
+        if (one.size() == rest.size()) break;
+        rest.remove_prefix(one.size() + 1);
+    }
+    if (std::ssize(o.plan) > gang_components_max)
+        return fail("a job has at most " + std::to_string(gang_components_max) +
+                    " components, these are " + std::to_string(o.plan.size()));
+    o.components = static_cast<int32_t>(o.plan.size());
+    return {};
+}
+
+// BOUND,...: a round trip or a bandwidth (bits/s: M, G).
+Status set_near(SrunOptions& o, const char* text) {
+    o.near = true;
+    o.near_trip_us = o.near_mbit = 0;
+    if (!text) return {};
+    for (std::string_view rest = text;;) {
+        const std::string_view one = rest.substr(0, rest.find(','));
+        const auto trip = parse_span(one, Nanos{}, Nanos::from_us(1), Nanos::from_s(1'000));
+        const bool giga = one.ends_with('G');
+        const bool bits = giga || one.ends_with('M');
+        const auto number = whole_number<int64_t>(bits ? one.substr(0, one.size() - 1) : "");
+        if (!trip && (!number || *number < 1 || *number > market::near_most / 1'000))
+            return fail("'" + std::string(one) +
+                        "' is no round trip (500us, 1ms) and no bandwidth (100M, 10G: bits/s)");
+        int64_t& bound = trip ? o.near_trip_us : o.near_mbit;
+        if (bound != 0) return fail("--near has two bounds of one kind");
+        bound = trip ? trip->ns / 1'000 : *number * (giga ? 1'000 : 1);
+        if (one.size() == rest.size()) return {};
+        rest.remove_prefix(one.size() + 1);
+    }
+}
+
+}  // namespace souk::tools
