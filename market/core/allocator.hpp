@@ -197,7 +197,7 @@ class Allocator {
     // The gang whose keys include this one; none: there is none.
     uint32_t gang_with(uint64_t key) const;
     uint64_t network_of(uint32_t m, const GangLayout& layout) const {
-        return market::network_of(machines_[m].spec, machines_[m].key, layout);
+        return layout.near ? market::network_of(machines_[m].spec, machines_[m].key, layout) : 0;
     }
     void add_provider(ProviderKey key, const ProviderSpec& spec);
     void change_provider(uint32_t m, const ProviderSpec& spec);

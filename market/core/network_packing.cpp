@@ -22,13 +22,12 @@ void NetworkPacking::begin(uint64_t only) {
     rooms_ = 0;
 }
 
-bool NetworkPacking::add(int64_t cpus, int64_t memory_mb, uint64_t machine, uint32_t siblings,
-                         uint64_t network) {
-    if (!near()) return whole_.add(cpus, memory_mb, machine, siblings);
+bool NetworkPacking::add_near(int64_t cpus, int64_t memory_mb, uint64_t machine, uint32_t siblings,
+                              uint64_t network) {
     const uint32_t room = rooms_++;
     if (only_ != 0 && network != only_) return packed();
     if (chosen_ && network != *chosen_) return true;
-    Network& one = networks_.try_emplace(network, Network{empty_, {}}).first->second;
+    Network& one = networks_.try_emplace(network, Network{whole_, {}}).first->second;
     one.rooms.push_back(room);
     if (one.packing.add(cpus, memory_mb, machine, siblings)) chosen_ = network;
     return packed();

@@ -23,31 +23,35 @@ class NetworkPacking {
   public:
     using Need = GangPacking::Need;
     explicit NetworkPacking(std::vector<Need> needs, const GangLayout& layout = {})
-        : empty_(std::move(needs), layout), whole_(empty_) {}
+        : whole_(std::move(needs), layout) {}
 
     // No room has come. `only`: components that have a place lie in this network, and no other is
     // of use; 0: any.
     void begin(uint64_t only = 0);
     // As GangPacking::add; `network`: network_of the machine.
     bool add(int64_t cpus, int64_t memory_mb, uint64_t machine, uint32_t siblings,
-             uint64_t network);
+             uint64_t network) {
+        return near() ? add_near(cpus, memory_mb, machine, siblings, network)
+                      : whole_.add(cpus, memory_mb, machine, siblings);
+    }
     bool packed() const { return near() ? chosen_.has_value() : whole_.packed(); }
     // Of each component the machine, counted from 0 in the order of add().
     std::vector<uint32_t> places() const;
 
-    const GangLayout& layout() const { return empty_.layout(); }
-    Need least() const { return empty_.least(); }
-    bool alike() const { return empty_.alike(); }
+    const GangLayout& layout() const { return whole_.layout(); }
+    Need least() const { return whole_.least(); }
+    bool alike() const { return whole_.alike(); }
 
   private:
     struct Network {
         GangPacking packing;
         std::vector<uint32_t> rooms;  // of all that came
     };
-    bool near() const { return empty_.layout().near; }
+    bool add_near(int64_t cpus, int64_t memory_mb, uint64_t machine, uint32_t siblings,
+                  uint64_t network);
+    bool near() const { return whole_.layout().near; }
 
-    GangPacking empty_;  // no room has come
-    GangPacking whole_;  // without `near`
+    GangPacking whole_;  // `near`: no room ever comes, and each network begins as a copy
     std::map<uint64_t, Network> networks_;
     std::optional<uint64_t> chosen_;
     uint64_t only_ = 0;
