@@ -65,8 +65,26 @@ struct css_set {
     struct cgroup* dfl_cgrp;
 } RELOCATED;
 
+struct cfs_rq {
+    unsigned int h_nr_runnable, h_nr_idle;
+    struct rq* rq;
+} RELOCATED;
+
+struct cfs_rq___before_6_14 {
+    unsigned int h_nr_running, idle_h_nr_running;
+} RELOCATED;
+
+struct cfs_rq___of_6_12 {
+    unsigned int h_nr_delayed;
+} RELOCATED;
+
+struct rq {
+    struct cfs_rq cfs;
+} RELOCATED;
+
 struct sched_entity {
     __u64 sum_exec_runtime;
+    struct cfs_rq* cfs_rq;
 } RELOCATED;
 
 struct sched_info {
@@ -127,6 +145,13 @@ struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 4096);
 } notices SEC(".maps");
+
+// An event of each CPU, on which a thread of that CPU waits (cpu_wakers.hpp).
+struct {
+    __uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+    __uint(key_size, sizeof(__u32));
+    __uint(value_size, sizeof(__u32));
+} wakers SEC(".maps");
 
 // Of each task, by its number: that number (the upper 24 bits), and what its run_delay and its
 // sum_exec_runtime were when it was last switched out (the lower 40, which go around in 18
@@ -359,6 +384,29 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     }
 }
 
+// That a task which is not lowered is queued on this CPU, as a guest gets it.
+static __always_inline bool others_wait(struct task_struct* guest) {
+    struct cfs_rq* queue = &guest->se.cfs_rq->rq->cfs;
+    if (bpf_core_field_exists(queue->h_nr_runnable))
+        return (int)(BPF_CORE_READ(queue, h_nr_runnable) - BPF_CORE_READ(queue, h_nr_idle)) > 0;
+    struct cfs_rq___before_6_14* old = (void*)queue;
+    struct cfs_rq___of_6_12* delaying = (void*)queue;
+    unsigned int runnable = BPF_CORE_READ(old, h_nr_running);
+    if (bpf_core_field_exists(delaying->h_nr_delayed))
+        runnable -= BPF_CORE_READ(delaying, h_nr_delayed);
+    return (int)(runnable - BPF_CORE_READ(old, idle_h_nr_running)) > 0;
+}
+
+// A guest that is lowered may still be picked while another task could go on: fair scheduling owes
+// it its part, small as that is, and it then has the CPU until the next tick, 1 to 10 ms later.
+// What wakes on this CPU takes it from the guest at once, and when that sleeps again the guest has
+// had its part, so the task goes on that had to wait.
+static __always_inline void give_way(void* context, struct load_cpu* cpu) {
+    const __u8 nothing = 0;
+    cpu->gave_way += 1;
+    bpf_perf_event_output(context, &wakers, BPF_F_CURRENT_CPU, (void*)&nothing, sizeof nothing);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
     struct load_cpu* cpu = this_cpu();
@@ -367,13 +415,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     const bool seen = cpu->pid == prev->pid && cpu->slot != LOAD_NONE;
     const __u32 before = seen ? cpu->slot : slot_of(cpu, prev);
     const __u32 after = slot_of(cpu, next);
+    const bool could_go_on = preempt || prev->__state == 0;
 
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
     barrier();
     if (before != LOAD_NONE) {
         if (seen) cpu->queue_ns = prev->sched_info.last_arrival - cpu->since_ns;
-        switched_out(cpu, before, seen, prev, preempt || prev->__state == 0, now);
+        switched_out(cpu, before, seen, prev, could_go_on, now);
     }
     if (after != LOAD_NONE) switched_in(cpu, after, next, now, before == LOAD_NONE);
     cpu->since_ns = now;
@@ -381,6 +430,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     cpu->pid = next->pid;
     barrier();
     ++*writing;
+    if (cpu->give_way && after < LOAD_SLOTS && before != LOAD_NONE && others_wait(next))
+        give_way(ctx, cpu);
     return 0;
 }
 

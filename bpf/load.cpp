@@ -145,6 +145,7 @@ Status LoadProbe::load(const Cgroup& node, Levels levels, const Options& options
         return fail_errno("attach the load programs", -error);
     TRY_ASSIGN(slots_, duplicate(bpf_map__fd(skeleton->maps.slots)));
     TRY_ASSIGN(names_, duplicate(bpf_map__fd(skeleton->maps.names)));
+    TRY_ASSIGN(wakes_, duplicate(bpf_map__fd(skeleton->maps.wakers)));
     for (const bpf_link* link : {skeleton->links.on_switch, skeleton->links.on_fork,
                                  skeleton->links.on_exec, skeleton->links.on_exit}) {
         TRY_ASSIGN(Fd kept, duplicate(bpf_link__fd(link)));
@@ -194,6 +195,8 @@ void LoadProbe::close() {
     on_owner_sent_.reset();
     slots_.reset();
     names_.reset();
+    wakers_.reset();
+    wakes_.reset();
     ring_.reset();
     if (cpus_ != nullptr) ::munmap(std::exchange(cpus_, nullptr), bytes_);
 }
@@ -213,6 +216,8 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     on_notice_ = std::move(other.on_notice_);
     slots_ = std::move(other.slots_);
     names_ = std::move(other.names_);
+    wakes_ = std::move(other.wakes_);
+    wakers_ = std::exchange(other.wakers_, std::nullopt);
     links_ = std::move(other.links_);
     clocks_ = std::move(other.clocks_);
     look_ = std::move(other.look_);

@@ -21,10 +21,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "bpf/cpu_wakers.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -122,6 +124,12 @@ class LoadProbe {
     Nanos look_every() const { return look_every_; }
     const std::string& why_no_look() const { return why_no_look_; }
     void take_notices(const std::function<void(const LoadNotice&)>& each);
+    // Guests, whom the caller has lowered (SCHED_IDLE or cpu.idle), give a CPU back within some ten
+    // microseconds that they get while another task could go on there, in place of at the next tick
+    // of the kernel. Needs bpf, and a thread for each CPU, which are begun at the first `on`.
+    Status give_way(bool on);
+    // How often one has.
+    uint64_t gave_way() const;
     // Switches that the kernel did not tell of; 0 with "proc".
     uint64_t unseen() const;
 
@@ -164,6 +172,8 @@ class LoadProbe {
     size_t cpu_count_ = 0, bytes_ = 0;
     Fd slots_;  // map: cgroup id -> slot
     Fd names_;  // map: name of a program -> it is noticed
+    Fd wakes_;  // map: CPU -> the event that wakes its waker
+    std::optional<CpuWakers> wakers_;
     std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
     std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;
     std::vector<Fd> links_;                 // the programs run while these are open

@@ -87,6 +87,24 @@ Status LoadProbe::notice_programs(const std::set<std::string>& programs) {
     return {};
 }
 
+Status LoadProbe::give_way(bool on) {
+    if (cpus_ == nullptr)
+        return on ? Status(fail("the kernel's switches are not seen: " + why_not_bpf_)) : Status{};
+    if (on && !wakers_) {
+        TRY_ASSIGN(wakers_, CpuWakers::start(wakes_.get(), cpu_count_));
+    }
+    for (size_t i = 0; i < cpu_count_; ++i)
+        __atomic_store_n(&cpus_[i].give_way, on ? 1 : 0, __ATOMIC_RELAXED);
+    return {};
+}
+
+uint64_t LoadProbe::gave_way() const {
+    uint64_t total = 0;
+    for (size_t i = 0; cpus_ != nullptr && i < cpu_count_; ++i)
+        total += __atomic_load_n(&cpus_[i].gave_way, __ATOMIC_RELAXED);
+    return total;
+}
+
 int LoadProbe::notices_fd() const { return ring_ ? ring_buffer__epoll_fd(ring_.get()) : -1; }
 
 void LoadProbe::take_notices(const std::function<void(const LoadNotice&)>& each) {

@@ -180,6 +180,7 @@ void Agent::rank_guests() {
                       : rung_ == Rung::leaving || ranked_leaving_ ? Rank::leaving
                                                                   : Rank::idle;
     Status done = share_->rank(rank, config_.cpu_weight);
+    load_.give_way(rank == Rank::idle);
     if (Status bound = apply_bounds(); done && !bound) done = std::move(bound);
     if (done) {
         rank_pause_.reset();
@@ -257,6 +258,9 @@ void Agent::write_presence(JsonWriter& j) const {
     if (!not_seen.empty()) j.field("not_seen", not_seen);
     j.field("noticed_by", load_.notices_fd() >= 0 ? "the kernel, at once" : "a look each second");
     if (const std::string why = load_.why_no_look(); !why.empty()) j.field("look_trouble", why);
+    j.field("gave_way", load_.gave_way());
+    if (const std::string& why = load_.why_no_give_way(); !why.empty())
+        j.field("give_way_trouble", why);
     j.end_object();
 }
 

@@ -58,6 +58,16 @@ void LoadMeter::notice(const LoadProbe::Options& options) {
         log_.notice("what runs alone on a CPU is noticed each second", {{"WHY", why}});
 }
 
+void LoadMeter::give_way(bool on) {
+    Status done = probe_ ? probe_->give_way(on) : Status{};
+    if (on && !probe_) done = fail("nothing is measured without control groups");
+    const std::string why = done ? "" : done.error().message;
+    if (!why.empty() && why != why_no_give_way_)
+        log_.notice("the owner may wait for guests until the next tick of the kernel",
+                    {{"WHY", why}});
+    why_no_give_way_ = why;
+}
+
 void LoadMeter::capsule_came(const Cgroup& capsule, Nanos used, bool lived) {
     const int group = capsule.entry().v2;
     if (const auto before = group >= 0 ? stalled(group) : Result<Nanos>(fail("")); before)

@@ -32,6 +32,11 @@ class LoadMeter {
     Status notice_programs(const std::set<std::string>& programs) {
         return probe_ ? probe_->notice_programs(programs) : Status{};
     }
+    // While guests are lowered (LoadProbe::give_way).
+    void give_way(bool on);
+    uint64_t gave_way() const { return probe_ ? probe_->gave_way() : 0; }
+    // Why they do not, though they are lowered; empty: they do, or need not.
+    const std::string& why_no_give_way() const { return why_no_give_way_; }
     void take_notices(const std::function<void(const LoadNotice&)>& each) {
         if (probe_) probe_->take_notices(each);
     }
@@ -73,7 +78,7 @@ class LoadMeter {
     LoadSample last_, last_of_owner_, last_of_system_;
     Nanos last_at_;
     Result<int32_t> memory_pressure_ = 0;
-    std::string why_no_network_notice_;
+    std::string why_no_network_notice_, why_no_give_way_;
 };
 
 }  // namespace souk

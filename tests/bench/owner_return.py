@@ -14,20 +14,19 @@ too.
 
 Both nodes are this one machine, so a guest that has left still runs beside the owner, and is use of
 his to the other node: it sleeps between returns, as long as a file is not there. What he feels of
-guests is therefore measured where they stay and are lowered: the p99 of the same program beside
-such a guest, and without guests; the goal is 1.05 of that at most. Prints a table; with --json all
-figures instead."""
+guests where they stay and are lowered: owner_delay.py. Prints a table; with --json all figures
+instead."""
 import argparse
 import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
 import market as souk
+from owner_delay import NAME, Owner, quantile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
@@ -41,7 +40,6 @@ leave_mb_per_s = {rate}
 '''
 STEPS = ('detected', 'lowered', 'frozen', 'gone', 'empty')
 KEYS = {'lowered': 'free_cpu_ms', 'gone': 'free_memory_ms', 'empty': 'empty_ms'}
-NAME = 'souk-owner'
 SIGNS = {False: 'owner_cpu_percent = 10\nowner_wait_ms = 5',
          True: f'owner_cpu_percent = 100\nowner_wait_ms = 10000\nowner_programs = "{NAME}"'}
 GUEST = '''
@@ -53,44 +51,7 @@ while True:
     while not os.path.exists(sys.argv[2]):
         time.sleep(0.02)
 '''
-OWNER = '''
-import signal, sys, time
-late = []
-end = []
-signal.signal(signal.SIGTERM, lambda *_: end.append(1))
-while not end and len(late) < 100_000:
-    due = time.perf_counter() + 0.008
-    time.sleep(0.008)
-    woken = time.perf_counter()
-    while time.perf_counter() - woken < 0.002:
-        pass
-    late.append((time.perf_counter() - due - 0.002) * 1e3)
-print(*late)
-'''
-GOAL = 1.05
 BUSY = False  # --busy
-
-
-def quantile(values, part):
-    s = sorted(values)
-    return s[min(len(s) - 1, int(len(s) * part))] if s else None
-
-
-class Owner:
-    """The interactive program; its delays in ms when it has ended."""
-
-    def __init__(self):
-        self.directory = tempfile.TemporaryDirectory()
-        program = os.path.join(self.directory.name, NAME)
-        os.symlink(os.path.realpath(sys.executable), program)
-        self.began = time.monotonic()
-        self.process = subprocess.Popen([program, '-c', OWNER], stdout=subprocess.PIPE, text=True)
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        said = self.process.communicate(timeout=60)[0]
-        self.directory.cleanup()
-        return [float(word) for word in said.split()]
 
 
 def pvdctl(market, node, *words):
@@ -136,22 +97,6 @@ class Work:
             os.unlink(self.path)
 
 
-def beside_lowered(market, job, work, node, seconds):
-    """The owner's p99 while the guest stays, and is lowered."""
-    configure(market, node)
-    goes_to(market, job, node)
-    configure(market, node, 'lower')
-    work.begins()
-    owner = Owner()
-    try:
-        market.wait(lambda: presence(market, node).get('guests') == 'lowered', 20, 'not lowered')
-        time.sleep(seconds)
-    finally:
-        work.rests()
-        late = owner.end()
-    return quantile(late, 0.99)
-
-
 def one_return(market, job, work, node, limit, rate):
     """Until the machine is empty: {step: ms}, and the owner's delays."""
     configure(market, node)
@@ -189,7 +134,6 @@ def measure(market, size, work, returns, limit, rate):
     steps, late = {step: [] for step in STEPS}, []
     try:
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
-        lowered = beside_lowered(market, job, work, node, 10)
         for _ in range(returns):
             times, delays = one_return(market, job, work, node, limit, rate)
             for step, ms in times.items():
@@ -199,31 +143,19 @@ def measure(market, size, work, returns, limit, rate):
     finally:
         market.tool('marketctl', 'cancel', job, check=False)
     return {'mb': size, 'leave_mb_per_s': rate, 'p99_ms': quantile(late, 0.99),
-            'lowered_p99_ms': lowered,
             'steps': {step: {'median_ms': quantile(ms, 0.5), 'worst_ms': max(ms, default=None),
                              'n': len(ms)} for step, ms in steps.items()}}
 
 
-def alone(seconds):
-    owner = Owner()
-    try:
-        time.sleep(seconds)
-    finally:
-        late = owner.end()
-    return quantile(late, 0.99)
-
-
-def show(base, rows):
+def show(rows):
     def shown(value):
         return '-' if value is None else f'{value:.0f}'
-    print(f'{"guest":>8}', *(f'{step:>16}' for step in STEPS), f'{"owner p99":>12}',
-          f'{"beside lowered":>15}')
+    print(f'{"guest":>8}', *(f'{step:>16}' for step in STEPS), f'{"owner p99":>12}')
     for row in rows:
         print(f'{row["mb"]:>5} MB', *(
             f'{shown(s["median_ms"]) + " / " + shown(s["worst_ms"]):>16}'
-            for s in row['steps'].values()), f'{row["p99_ms"]:>9.2f} ms',
-            f'{row["lowered_p99_ms"]:>12.2f} ms')
-    print(f'median / worst, in ms; p99 without guests: {base:.2f} ms (goal: {GOAL} of it at most)')
+            for s in row['steps'].values()), f'{row["p99_ms"]:>9.2f} ms')
+    print('median / worst, in ms')
 
 
 def main():
@@ -241,16 +173,15 @@ def main():
     try:
         # Of each node, which the guest sees wherever it is.
         with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
-            base = alone(10)
             rows = [measure(market, int(size), Work(directory), args.returns, args.limit,
                             args.rate)
                     for size in args.sizes.split(',')]
     finally:
         market.close()
     if args.json:
-        json.dump({'p99_alone_ms': base, 'rows': rows}, sys.stdout, indent=1)
+        json.dump({'rows': rows}, sys.stdout, indent=1)
     else:
-        show(base, rows)
+        show(rows)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// CpuWakers: a thread on each CPU that wakes when a BPF program running there says so, and sleeps
+// again. It does nothing else: that it wakes has the scheduler choose anew on that CPU, at once and
+// not at the next tick. Owned by a LoadProbe.
+//
+// A program cannot ask the scheduler for that itself, and wakes somebody from within a switch only
+// through the kernel's interrupt work, as perf events do: each CPU has one of those.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernel/base/result.hpp"
+#include "kernel/sys/host/fd.hpp"
+
+namespace souk {
+
+class CpuWakers {
+  public:
+    // Of CPUs 0 to `cpus` - 1; one that is off has none, nor has
+    // any from the 1,025th on. `events`: a BPF map of perf events with as
+    // many places, whose event of a CPU wakes its thread. What can fail: errno of the kernel's
+    // answer (EPERM: without CAP_PERFMON; EAGAIN: no more threads).
+    static Result<CpuWakers> start(int events, size_t cpus);
+    CpuWakers(CpuWakers&&) noexcept;
+    CpuWakers& operator=(CpuWakers&&) noexcept;
+    ~CpuWakers();
+
+  private:
+    struct Waker;
+    CpuWakers();
+    Status add(int events, size_t cpu);
+    void stop();
+
+    Fd end_;  // readable when all are to end
+    std::vector<std::unique_ptr<Waker>> wakers_;
+};
+
+}  // namespace souk

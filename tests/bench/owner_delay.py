@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""owner_delay.py [--rounds N] [--seconds S] [--mb MB] [--json]: what an owner feels of guests that
+stay and are lowered.
+
+His program computes for 2 ms every 10 ms, and measures how late each of its turns ends: how late it
+was woken, and what it had to wait while it computed. In each round it runs so many seconds
+
+  alone   the guests sleep;
+  guests  a guest has a process on each CPU that writes to MB of memory; Souk has lowered it;
+  kernel  without Souk: as many loops in a control group with cpu.idle = 1, the least that the
+          kernel's fair scheduling gives anybody;
+
+in an order that turns from round to round, so that what else this machine does falls on each alike.
+Prints for each the median of the rounds' p50, p99 and p99.9, with the least and the most; the goal
+is a p99 with guests of 1.05 of that alone at most. With --json all figures instead."""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import market as souk
+
+BIN = os.environ.get('SOUK_BIN') or os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), '..', '..', 'build', 'bin')
+GOAL = 1.05
+QUANTILES = {'p50': 0.5, 'p99': 0.99, 'p99.9': 0.999}
+NAME = 'souk-owner'
+OWNER = '''
+import signal, sys, time
+late = []
+end = []
+signal.signal(signal.SIGTERM, lambda *_: end.append(1))
+while not end and len(late) < 100_000:
+    due = time.perf_counter() + 0.008
+    time.sleep(0.008)
+    woken = time.perf_counter()
+    while time.perf_counter() - woken < 0.002:
+        pass
+    late.append((time.perf_counter() - due - 0.002) * 1e3)
+print(*late)
+'''
+GUEST = '''
+import os, sys, time
+for _ in range(int(sys.argv[3]) - 1):
+    if os.fork() == 0:
+        break
+held = bytearray(int(sys.argv[1]) << 20)
+while True:
+    for at in range(0, len(held), 4096):
+        held[at] = (held[at] + 1) & 255
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.02)
+'''
+LOOP = 'while True: pass'
+CONFIGURATION = f'''
+owner_return = "lower"
+owner_cpu_percent = 100
+owner_wait_ms = 10000
+owner_away_s = 1
+owner_programs = "{NAME}"
+'''
+
+
+def quantile(values, part):
+    s = sorted(values)
+    return s[min(len(s) - 1, int(len(s) * part))] if s else None
+
+
+class Owner:
+    """The interactive program; its delays in ms when it has ended."""
+
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory()
+        program = os.path.join(self.directory.name, NAME)
+        os.symlink(os.path.realpath(sys.executable), program)
+        self.began = time.monotonic()
+        self.process = subprocess.Popen([program, '-c', OWNER], stdout=subprocess.PIPE, text=True)
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        said = self.process.communicate(timeout=60)[0]
+        self.directory.cleanup()
+        return [float(word) for word in said.split()]
+
+
+class IdleGroup:
+    """Of the cpu controller, version 2 or 1, wherever this machine has it."""
+
+    def __init__(self):
+        for root in ('/sys/fs/cgroup/cpu', '/sys/fs/cgroup'):
+            self.path = os.path.join(root, f'souk-delay-{os.getpid()}')
+            try:
+                os.mkdir(self.path)
+                with open(os.path.join(self.path, 'cpu.idle'), 'w') as f:
+                    f.write('1')
+                return
+            except OSError as e:
+                why = e
+                if os.path.isdir(self.path):
+                    os.rmdir(self.path)
+        raise RuntimeError(f'no idle control group: {why}')
+
+    def hold(self, pid):
+        with open(os.path.join(self.path, 'cgroup.procs'), 'w') as f:
+            f.write(str(pid))
+
+    def close(self):
+        os.rmdir(self.path)
+
+
+def status(market):
+    return json.loads(market.tool('pvdctl', '--json', '--node', market.nodes[0], 'status'))
+
+
+class Bench:
+    def __init__(self, market, directory, mb, seconds):
+        self.market, self.seconds = market, seconds
+        self.work = os.path.join(directory, 'work')
+        self.cpus = os.cpu_count()
+        node = market.nodes[0]
+        path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
+        with open(path, 'a') as f:
+            f.write(CONFIGURATION)
+        nodes = json.loads(market.tool('souk', 'status', '--json'))['nodes']
+        os.kill(next(n['pid'] for n in nodes if n['name'] == node), signal.SIGHUP)
+        market.wait(lambda: 'presence' in status(market), 10, 'the keys are not taken')
+        self.job = json.loads(market.tool(
+            'srun', '--node', node, '--detach', '--json', '-p', '100', '-m',
+            str((mb + 32) * self.cpus), '/usr/bin/python3', '-c', GUEST, str(mb), self.work,
+            str(self.cpus)))['id']
+        market.wait(lambda: market.ctl('job', self.job)['status'] == 'run', 60,
+                    f'{self.job} does not run')
+
+    def late(self):
+        owner = Owner()
+        try:
+            self.market.wait(lambda: status(self.market)['presence']['guests'] == 'lowered', 20,
+                             'not lowered')
+            time.sleep(self.seconds)
+        finally:
+            late = owner.end()
+        return late
+
+    def alone(self):
+        return self.late()
+
+    def guests(self):
+        with open(self.work, 'w'):
+            pass
+        try:
+            return self.late()
+        finally:
+            os.unlink(self.work)
+
+    def kernel(self):
+        group, loops = IdleGroup(), []
+        try:
+            for _ in range(self.cpus):
+                loops.append(subprocess.Popen([sys.executable, '-c', LOOP]))
+                group.hold(loops[-1].pid)
+            return self.late()
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+            group.close()
+
+
+def spread(rounds):
+    return {'median': statistics.median(rounds), 'min': min(rounds), 'max': max(rounds)}
+
+
+def measure(bench, rounds):
+    kinds = {'alone': bench.alone, 'guests': bench.guests, 'kernel': bench.kernel}
+    seen = {kind: {q: [] for q in QUANTILES} for kind in kinds}
+    order = list(kinds)
+    for _ in range(rounds):
+        for kind in order:
+            late = kinds[kind]()
+            for q, part in QUANTILES.items():
+                seen[kind][q].append(quantile(late, part))
+        order = order[1:] + order[:1]
+    return {kind: {q: spread(values) for q, values in of.items()} for kind, of in seen.items()}
+
+
+def show(result):
+    print(f'{"":8}', *(f'{q:>24}' for q in QUANTILES))
+    for kind, of in result['late_ms'].items():
+        cells = (f'{s["median"]:.2f} ({s["min"]:.2f} to {s["max"]:.2f})' for s in of.values())
+        print(f'{kind:8}', *(f'{cell:>24}' for cell in cells))
+    print(f'ms; medians of {result["rounds"]} rounds (least to most); p99 with guests '
+          f'{result["ratio"]:.2f} of alone (goal: {GOAL} at most), '
+          f'{result["kernel_ratio"]:.2f} without Souk; guests gave way '
+          f'{result["gave_way"]} times')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--rounds', type=int, default=6)
+    parser.add_argument('--seconds', type=float, default=10)
+    parser.add_argument('--mb', type=int, default=64, help='MB of each process of the guest')
+    parser.add_argument('--json', action='store_true')
+    args = parser.parse_args()
+    market = souk.Market(BIN, nodes=1)
+    try:
+        with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
+            bench = Bench(market, directory, args.mb, args.seconds)
+            late = measure(bench, args.rounds)
+            gave_way = status(market)['presence']['gave_way']
+            market.tool('marketctl', 'cancel', bench.job, check=False)
+    finally:
+        market.close()
+    alone = late['alone']['p99']['median']
+    result = {'rounds': args.rounds, 'seconds': args.seconds, 'mb': args.mb, 'late_ms': late,
+              'ratio': late['guests']['p99']['median'] / alone,
+              'kernel_ratio': late['kernel']['p99']['median'] / alone, 'gave_way': gave_way}
+    if args.json:
+        json.dump(result, sys.stdout, indent=1)
+    else:
+        show(result)
+
+
+if __name__ == '__main__':
+    main()
