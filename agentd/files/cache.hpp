@@ -43,6 +43,8 @@ class Cache {
     // That name in that directory has changed; no name: all there; no directory (0): everything.
     // `stays`: it names the same file.
     void recall(uint64_t directory, const std::string& name, bool stays = false);
+    // It is not as it was told: that is to be asked for anew.
+    void file_has_changed(uint64_t node) { drop_node(node); }
     // Nodes whose attributes the kernel was told from here, too, and has to forget.
     std::vector<uint64_t> take_stale() { return std::exchange(stale_, {}); }
     // A file that stays open at home and is of no use any more; 0: none.

@@ -17,6 +17,8 @@
 #include "agentd/files/cache.hpp"
 #include "agentd/files/content_reads.hpp"
 #include "agentd/files/expected.hpp"
+#include "agentd/files/held_answers.hpp"
+#include "agentd/files/notices.hpp"
 #include "agentd/files/own_requests.hpp"
 #include "agentd/files/unsynced.hpp"
 #include "agentd/files/upstream.hpp"
@@ -49,7 +51,8 @@ class Client {
           writes_(
               slots_, cache_,
               [this](const void* bytes, size_t size) { return to_kernel(bytes, size); },
-              [this](uint64_t node) { tell_kernel(node); }) {
+              [this](uint64_t node) { notices_.changed(node); }),
+          notices_(options.fuse, slots_, [this] { return take_requests(); }) {
         if (!slots_.used()) slots_.hear_closes();
     }
 
@@ -68,11 +71,12 @@ class Client {
     Status interrupted(uint64_t unique);
     Status answer_late();
     Status answered(const Talk::Message& message);
+    Status answer_open(uint32_t n, ByteView answer);
+    Status answer_held();
     Status not_taken(int code, const fuse_in_header& asked);
     Status to_kernel(const void* bytes, size_t size);
     Status refuse(uint64_t unique, int error);
-    void tell_kernel();
-    void tell_kernel(uint64_t node);
+    Status tell_kernel();
     void close_unwanted();
     void undo(uint32_t opcode, uint64_t node, ByteView answer);
     int slot_of(uint64_t seq);
@@ -85,10 +89,13 @@ class Client {
     Expected expected_;
     ContentReads contents_;
     AheadWrites writes_;
+    Notices notices_;
+    HeldAnswers held_;
     bool ended_ = false;
 };
 
 Lease lease_said(uint64_t said) {
+    said &= ~file_has_changed;
     return said <= static_cast<uint64_t>(Lease::file) ? static_cast<Lease>(said) : Lease::none;
 }
 
@@ -103,21 +110,11 @@ Status Client::to_kernel(const void* bytes, size_t size) {
     return errno == EINVAL || errno == ENODEV ? Status{} : fail_errno("answer the kernel", errno);
 }
 
-// Attributes of files that have changed the kernel forgets now, not when they are a second old.
-// Names it keeps for their second: a notice of a name waits for locks, whose holder may wait for
-// this process, and FUSE_NOTIFY_INC_EPOCH (6.16) drops the names of open files, which CRIU needs.
-void Client::tell_kernel() {
-    for (const uint64_t node : cache_.take_stale()) tell_kernel(node);
-}
-
-void Client::tell_kernel(uint64_t node) {
-    struct {
-        fuse_out_header head{sizeof(fuse_out_header) + sizeof(fuse_notify_inval_inode_out),
-                             FUSE_NOTIFY_INVAL_INODE, 0};
-        fuse_notify_inval_inode_out of{0, -1, 0};
-    } notice;
-    notice.of.ino = node;
-    if (::write(options_.fuse, &notice, sizeof notice) < 0 && errno == ENODEV) ended_ = true;
+Status Client::tell_kernel() {
+    for (const uint64_t node : cache_.take_stale()) notices_.changed(node);
+    TRY_ASSIGN(const bool told, notices_.tell());
+    if (!told) ended_ = true;
+    return {};
 }
 
 Status Client::refuse(uint64_t unique, int error) {
@@ -264,7 +261,6 @@ Status Client::answered(const Talk::Message& message) {
         const ByteView name = message.body.subspan(sizeof recall);
         cache_.recall(recall.directory, std::string(name.begin(), name.end()),
                       message.head.acked == 1);
-        tell_kernel();
         return {};
     }
     if (message.head.kind == Kind::content) {
@@ -280,6 +276,7 @@ Status Client::answered(const Talk::Message& message) {
     if (writes_.took(n, message.body, now_ns())) return {};
     const fuse_in_header asked = slots_.head(n);
     const bool dropped = slots_.at(n).dropped != 0;
+    held_.drop(n);
     if (!grants_nothing(asked.opcode) && !dropped) {
         fuse_out_header answer{};
         if (message.body.size() < sizeof answer) return fail("an answer that is too short");
@@ -291,6 +288,9 @@ Status Client::answered(const Talk::Message& message) {
         unsynced_.answered({slots_.data(n), slots_.at(n).bytes}, message.body, message.head.seq);
         const Bytes other = writes_.as_told(n, message.body);
         const ByteView told = other.empty() ? message.body : ByteView(other);
+        if (asked.opcode == FUSE_OPEN && answer.error == 0 &&
+            (message.head.acked & file_has_changed) != 0)
+            return answer_open(n, told);
         if (::write(options_.fuse, told.data(), told.size()) < 0) {
             TRY(not_taken(errno, asked));
         } else {
@@ -308,6 +308,31 @@ Status Client::answered(const Talk::Message& message) {
     if (dropped && contents_.took(message.head.seq, message.body)) return {};
     if (dropped) undo(asked.opcode, asked.nodeid, message.body);
     return {};
+}
+
+// Of a file that has changed: what its kernel knows of it is forgotten before.
+Status Client::answer_open(uint32_t n, ByteView answer) {
+    if (answer.size() != sizeof(fuse_out_header) + sizeof(fuse_open_out))
+        return fail("an answer to an open that is none");
+    const uint64_t node = slots_.head(n).nodeid;
+    cache_.file_has_changed(node);
+    notices_.changed(node);
+    held_.hold(n, node, answer, now_ns());
+    return {};
+}
+
+Status Client::answer_held() {
+    return held_.give(
+        now_ns(), [this](uint64_t node) { return notices_.is_waited_for(node); },
+        [this](uint32_t n, ByteView answer) -> Status {
+            const fuse_in_header asked = slots_.head(n);
+            const bool dropped = slots_.at(n).dropped != 0;
+            if (!dropped && ::write(options_.fuse, answer.data(), answer.size()) < 0)
+                TRY(not_taken(errno, asked));
+            slots_.drop(n);
+            if (dropped) undo(asked.opcode, asked.nodeid, answer);
+            return {};
+        });
 }
 
 // ---- the keeper
@@ -336,7 +361,6 @@ Status Client::hear_keeper() {
     }
     expected_.forget();
     cache_.recall(0, {});  // recalls may have been lost with the stream before
-    tell_kernel();
     contents_.forget();
     return upstream_.connect(std::move((*received)->descriptors[0]),
                              {talk_version, options_.uid, options_.gid, 1});
@@ -388,9 +412,10 @@ Status Client::run() {
              0},
             {options_.control, POLLIN, 0},
             {contents_.fd(), POLLIN, 0}};
-        const int wait_ms = late || contents_.some_wait() ? look_ms
-                            : slots_.has_grown()          ? quiet_ms
-                                                          : -1;
+        const int wait_ms = held_.some()                    ? HeldAnswers::look_ms
+                            : late || contents_.some_wait() ? look_ms
+                            : slots_.has_grown()            ? quiet_ms
+                                                            : -1;
         const int some = ::poll(ready, 4, wait_ms);
         if (some < 0 && errno != EINTR) return fail_errno("poll", errno);
         if (some == 0) slots_.give_back();
@@ -404,6 +429,8 @@ Status Client::run() {
         if (ready[2].revents != 0)
             if (const Status heard = hear_keeper(); !heard) lose_stream(heard.error());
         if (late) TRY(answer_late());
+        TRY(tell_kernel());
+        TRY(answer_held());
         contents_.bring();
         writes_.tell();
     }

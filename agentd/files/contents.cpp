@@ -21,6 +21,11 @@ Stamp stamp_of(const struct stat& st) {
             static_cast<uint32_t>(st.st_ctim.tv_nsec), static_cast<uint64_t>(st.st_size)};
 }
 
+Stamp stamp_of(const struct statx& st) {
+    return {st.stx_mtime.tv_sec, st.stx_ctime.tv_sec, st.stx_mtime.tv_nsec, st.stx_ctime.tv_nsec,
+            st.stx_size};
+}
+
 // A nonce of another store: what was proven to that one is of no use.
 void Contents::begin(const Prove& prove) {
     prove_ = prove;

@@ -72,5 +72,6 @@ class Contents {
 };
 
 Stamp stamp_of(const struct stat& st);
+Stamp stamp_of(const struct statx& st);
 
 }  // namespace souk::files

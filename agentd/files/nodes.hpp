@@ -60,6 +60,7 @@ struct Node {
     bool pinned = false;  // it has no name to be found by: it keeps its descriptor
     bool known = false;   // `stamp` is of the pages that the kernel has
     Stamp stamp;
+    Stamp told;  // of the attributes that the kernel was told last
     std::list<uint64_t>::iterator used;
 };
 

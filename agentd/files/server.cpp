@@ -55,7 +55,9 @@ bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     size_t at = out.size();
     out.resize(at + sizeof(Head));
     session_.handle(request, out);
-    put_head(out, at, Kind::answer, head.seq, static_cast<uint64_t>(session_.leased()));
+    put_head(out, at, Kind::answer, head.seq,
+             static_cast<uint64_t>(session_.leased()) |
+                 (session_.file_has_changed() ? file_has_changed : 0));
     if (Bytes contents; put_contents(contents), !contents.empty()) {
         out.insert(out.begin() + static_cast<ptrdiff_t>(at), contents.begin(), contents.end());
         at += contents.size();  // before the answer, after which the file is read

@@ -109,6 +109,7 @@ void Session::handle(ByteView request, Bytes& out) {
     if (words.take(head) && head.len == request.size()) {
         put(out, answer);
         leased_ = Lease::none;
+        file_has_changed_ = false;
         error = run(head, words, out);
         if (error == -EINVAL && words.is_long()) error = -ENAMETOOLONG;
         if (head.opcode == FUSE_FORGET || head.opcode == FUSE_BATCH_FORGET ||

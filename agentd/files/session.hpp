@@ -67,6 +67,8 @@ class Session {
     void handle(ByteView request, Bytes& out);
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
+    // It was to the open of a file that is not as its attributes were told last.
+    bool file_has_changed() const { return file_has_changed_; }
     Contents& contents() { return contents_; }
     // What that session's job has open of programs will be opened here: it moves.
     void expect_contents_of(Session& other);
@@ -132,8 +134,9 @@ class Session {
     Done get_extended(uint64_t id, Words& words, Bytes& out);
     Done list_extended(uint64_t id, Words& words, Bytes& out);
     Done remove_extended(uint64_t id, Words& words);
-    void put_attributes(const struct statx& st, fuse_attr& attr) const;
-    void put_attributes_of(const struct statx& st, Bytes& out) const;
+    // Of that node, whose kernel is told so.
+    void put_attributes(uint64_t id, const struct statx& st, fuse_attr& attr);
+    void put_attributes_of(uint64_t id, const struct statx& st, Bytes& out);
 
     const SessionLimits limits_;
     const Export& tree_;
@@ -141,6 +144,7 @@ class Session {
     SessionWatches watches_;
     Contents contents_;
     Lease leased_ = Lease::none;
+    bool file_has_changed_ = false;
     Fd proc_;  // /proc/self/fd
     std::unordered_map<uint64_t, Handle> handles_;
     uint64_t next_handle_ = first_number();

@@ -54,7 +54,8 @@ Session::Done Session::run_attributes(const fuse_in_header& head, Words& words, 
     }
 }
 
-void Session::put_attributes(const struct statx& st, fuse_attr& attr) const {
+void Session::put_attributes(uint64_t id, const struct statx& st, fuse_attr& attr) {
+    if (Node* const node = nodes_.find(id)) node->told = stamp_of(st);
     attr.ino = nodes_.shown_ino(Nodes::device(st), st.stx_ino);
     attr.size = st.stx_size;
     attr.blocks = st.stx_blocks;
@@ -72,10 +73,10 @@ void Session::put_attributes(const struct statx& st, fuse_attr& attr) const {
     attr.blksize = st.stx_blksize;
 }
 
-void Session::put_attributes_of(const struct statx& st, Bytes& out) const {
+void Session::put_attributes_of(uint64_t id, const struct statx& st, Bytes& out) {
     fuse_attr_out answer{};
     answer.attr_valid = limits_.trusted_s;
-    put_attributes(st, answer.attr);
+    put_attributes(id, st, answer.attr);
     put(out, answer);
 }
 
@@ -91,7 +92,7 @@ Session::Done Session::attributes(uint64_t id, Words& words, Bytes& out) {
     struct statx st {};
     if (const int error = Nodes::stat(fd, st); error != 0) return error;
     if (watched && (!S_ISREG(st.stx_mode) || st.stx_nlink == 1)) leased_ = lease_of(id);
-    put_attributes_of(st, out);
+    put_attributes_of(id, st, out);
     return 0;
 }
 
@@ -139,7 +140,7 @@ Session::Done Session::set_attributes(uint64_t id, Words& words, Bytes& out) {
     if (fd < 0) return fd;
     struct statx st {};
     if (const int error = Nodes::stat(fd, st); error != 0) return error;
-    put_attributes_of(st, out);
+    put_attributes_of(id, st, out);
     return 0;
 }
 

@@ -106,6 +106,8 @@ Session::Done Session::open(const fuse_in_header& head, Words& words, Bytes& out
     Node& node = *nodes_.find(head.nodeid);
     const Stamp now = stamp_of(st);
     const bool keeps = node.known && node.stamp == now && (wish & O_TRUNC) == 0;
+    // The kernel makes one empty itself.
+    file_has_changed_ = node.told != now && (wish & O_TRUNC) == 0;
     node.stamp = now;
     node.known = true;
     if (noted && (wish & O_ACCMODE) == O_RDONLY && is_program(node, st))

@@ -66,7 +66,7 @@ Session::Done Session::put_entry(uint64_t parent, const char* name, Bytes& out) 
     const int error = nodes_.lookup(parent, name, entry.nodeid, st);
     if (error != 0) return error;
     entry.entry_valid = entry.attr_valid = limits_.trusted_s;
-    put_attributes(st, entry.attr);
+    put_attributes(entry.nodeid, st, entry.attr);
     put(out, entry);
     return 0;
 }
@@ -104,7 +104,7 @@ Session::Done Session::lookup(uint64_t parent, const char* name, Bytes& out) {
             struct statx st {};
             const int fd = nodes_.fd_of(entry.nodeid);
             leasable = fd >= 0 && Nodes::stat(fd, st) == 0;
-            if (leasable) put_attributes(st, entry.attr);
+            if (leasable) put_attributes(entry.nodeid, st, entry.attr);
             std::memcpy(out.data() + at, &entry, sizeof entry);
         }
         if (leasable) leased_ = lease_of(entry.nodeid);
@@ -244,7 +244,7 @@ Session::Done Session::make_nameless(uint64_t parent, Words& words, Bytes& out) 
     struct statx st {};
     if (const int error = nodes_.adopt(std::move(node), entry.nodeid, st); error != 0) return error;
     entry.attr_valid = limits_.trusted_s;
-    put_attributes(st, entry.attr);
+    put_attributes(entry.nodeid, st, entry.attr);
     put(out, entry);
     made.node = entry.nodeid;
     return put_handle(std::move(made), 0, out);
@@ -292,7 +292,7 @@ bool Session::put_dirent(Handle& h, bool plus, size_t end, Bytes& out) {
         // one that has just gone, or may not be looked at, is named without more
         if (nodes_.lookup(h.node, name, one.entry_out.nodeid, st) == 0) {
             one.entry_out.entry_valid = one.entry_out.attr_valid = limits_.trusted_s;
-            put_attributes(st, one.entry_out.attr);
+            put_attributes(one.entry_out.nodeid, st, one.entry_out.attr);
         }
     }
     one.dirent.ino = nodes_.shown_ino(nodes_.find(h.node)->dev, entry.ino);

@@ -44,12 +44,17 @@ struct Head {
     uint32_t bytes = 0;  // of what follows
     Kind kind{};
     uint64_t seq = 0;
-    uint64_t acked = 0;  // of an answer: a Lease; of a recall: 1: the name itself stays
+    uint64_t acked = 0;  // of an answer: a Lease, or more; of a recall: 1: the name itself stays
 };
 static_assert(sizeof(Head) == 24);
 
 // How long an answer may be used again when nobody recalls it (cache.hpp).
 enum class Lease : uint64_t { none = 0, program, file };
+
+// With the lease of an answer to an open: the file is not as the client was told last, so that what
+// its kernel knows of it, its length above all, is out of date. A client that does not know this
+// takes it for no lease.
+inline constexpr uint64_t file_has_changed = 1 << 8;
 
 struct Hello {
     uint32_t version = talk_version;

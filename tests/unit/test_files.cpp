@@ -349,6 +349,22 @@ START_TEST(a_file_with_the_inode_number_of_one_that_has_gone_is_another) {
 }
 END_TEST
 
+START_TEST(an_open_says_that_the_file_is_not_as_it_was_told) {
+    Home home;
+    home.file("f", "long text");
+    const uint64_t id = home.node("f");
+    ck_assert(home.open(id, O_RDONLY) > 0 && !home.session.file_has_changed());
+    home.file("f", "short");
+    ck_assert(home.open(id, O_RDONLY) > 0 && home.session.file_has_changed());
+    ck_assert(home.open(id, O_RDWR) > 0 && home.session.file_has_changed());  // not told since
+    // Who empties it knows its length.
+    ck_assert(home.open(id, O_RDWR | O_TRUNC) > 0 && !home.session.file_has_changed());
+    const auto said = home.say(request(FUSE_GETATTR, id, fuse_getattr_in{}));
+    ck_assert(said.as<fuse_attr_out>().attr.size == 0 && !home.session.file_has_changed());
+    ck_assert(home.open(id, O_RDONLY) > 0 && !home.session.file_has_changed());
+}
+END_TEST
+
 START_TEST(a_renamed_file_is_found_by_its_new_name) {
     Home home(4);
     home.file("old", "text");
@@ -529,6 +545,7 @@ UNIT_SUITE(files, a_message_that_comes_in_pieces_is_taken_whole,
            more_files_are_known_than_there_are_descriptors,
            a_file_whose_name_the_job_removes_stays_its_file,
            a_file_with_the_inode_number_of_one_that_has_gone_is_another,
+           an_open_says_that_the_file_is_not_as_it_was_told,
            a_renamed_file_is_found_by_its_new_name,
            what_is_forgotten_is_forgotten_with_its_directory,
            a_request_cut_short_anywhere_is_refused, a_number_that_nobody_gave_is_no_file,
