@@ -64,7 +64,8 @@ struct SmallStack {
     SmallStack() {
         ::pthread_attr_init(&attributes);
         // glibc's own data of a thread lies on its stack, too.
-        ::pthread_attr_setstacksize(&attributes, size_t{PTHREAD_STACK_MIN} + (size_t{48} << 10));
+        ::pthread_attr_setstacksize(&attributes,
+                                    static_cast<size_t>(PTHREAD_STACK_MIN) + (size_t{48} << 10));
     }
     SmallStack(const SmallStack&) = delete;
     SmallStack& operator=(const SmallStack&) = delete;
