@@ -48,6 +48,7 @@ held = bytearray(int(sys.argv[1]) << 20)
 while True:
     for at in range(0, len(held), 4096):
         held[at] = (held[at] + 1) & 255
+    open(sys.argv[2] + '-full', 'w').close()
     while not os.path.exists(sys.argv[2]):
         time.sleep(0.02)
 '''
@@ -134,6 +135,9 @@ def measure(market, size, work, returns, limit, rate):
     steps, late = {step: [] for step in STEPS}, []
     try:
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
+        # What it has never written is nothing to take away.
+        market.wait(lambda: os.path.exists(work.path + '-full'), limit, f'{job} holds less')
+        os.unlink(work.path + '-full')
         for _ in range(returns):
             times, delays = one_return(market, job, work, node, limit, rate)
             for step, ms in times.items():
