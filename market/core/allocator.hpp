@@ -364,6 +364,7 @@ class Allocator {
     void release_gang(const Gang& g, const GangTurn& turn);
     ClassKey gang_bound(const GangTurn& turn) const;
     void reconsider_unlike(const Machine& m, const Rank& cursor);
+    bool unlike_want(const Machine& m, const Rank& after, const Rank& before);
     bool without_gang(uint32_t j);
 
     // allocator_room.cpp: moves of others that make room for a gang

@@ -337,6 +337,15 @@ void Allocator::reconsider_unlike(const Machine& m, const Rank& cursor) {
     }
 }
 
+// The same of gangs that rank between these two: whether one of them may have a use for it.
+bool Allocator::unlike_want(const Machine& m, const Rank& after, const Rank& before) {
+    return std::any_of(m.guests.begin(), m.guests.end(), [&](const Guest& guest) {
+        if (guest.rank <= after || guest.rank >= before || !required(guest.job)) return false;
+        const Gang& g = gang_of(guest.job);
+        return !g.alike && speed_of(g) < m.spec.speed;
+    });
+}
+
 // An optional component whose gang has no place has none either.
 bool Allocator::without_gang(uint32_t j) {
     Job& job = jobs_[j];

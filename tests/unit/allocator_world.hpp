@@ -181,33 +181,40 @@ inline void decide_alike(Pair& t, const World& w, const std::array<ptrdiff_t, 4>
                   "rules %td shape %td seed %td step %td", which[0], which[1], which[2], which[3]);
 }
 
-// So in markets of every shape under all rules, `seeds` of each: `event` is one that both see,
-// `check` looks at them after each decision.
+inline const Rules rules_of_all[] = {
+    {},
+    {Nanos::from_s(60), 100'000'000, {}, {}, 0, Nanos::from_s(60)},
+    {Nanos::from_s(5), 1'000'000, Money::units(3), Nanos::from_s(4), 0, Nanos::from_s(60)},
+    {{}, 100'000'000, {}, Nanos::from_s(7), 2, Nanos::from_s(20)},
+    {Nanos::from_s(20), 10'000'000, {}, {}, 1, Nanos::from_s(9)},
+};
+
+// So in one market, for 250 decisions: `event` is one that both see, `check` looks at them after
+// each decision.
+template <class Event, class Check>
+void decide_alike_in(size_t rules, size_t shape_of, uint64_t seed, Event&& event, Check&& check) {
+    Shape shape = shapes[shape_of];
+    shape.jobs_max *= 4;
+    shape.providers_max *= 3;
+    World w(seed * 7919, shape);
+    Pair t;
+    t.both([&](Allocator& x) { x.set_rules(rules_of_all[rules]); });
+    for (int step = 0; step < 250; ++step) {
+        for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) event(w, t);
+        decide_alike(t, w,
+                     {static_cast<ptrdiff_t>(rules), static_cast<ptrdiff_t>(shape_of),
+                      static_cast<ptrdiff_t>(seed), step});
+        check(t);
+    }
+}
+
+// And in markets of every shape under all rules, `seeds` of each.
 template <class Event, class Check>
 void decide_alike_in_all(uint64_t seeds, Event&& event, Check&& check) {
-    const Rules rules[] = {
-        {},
-        {Nanos::from_s(60), 100'000'000, {}, {}, 0, Nanos::from_s(60)},
-        {Nanos::from_s(5), 1'000'000, Money::units(3), Nanos::from_s(4), 0, Nanos::from_s(60)},
-        {{}, 100'000'000, {}, Nanos::from_s(7), 2, Nanos::from_s(20)},
-        {Nanos::from_s(20), 10'000'000, {}, {}, 1, Nanos::from_s(9)},
-    };
-    for (const Rules& r : rules)
-        for (const Shape& base : shapes)
-            for (uint64_t seed = 1; seed <= seeds; ++seed) {
-                Shape shape = base;
-                shape.jobs_max *= 4;
-                shape.providers_max *= 3;
-                World w(seed * 7919, shape);
-                Pair t;
-                t.both([&](Allocator& x) { x.set_rules(r); });
-                for (int step = 0; step < 250; ++step) {
-                    for (uint64_t i = 1 + w.rng.below(3); i > 0; --i) event(w, t);
-                    decide_alike(t, w,
-                                 {&r - rules, &base - shapes, static_cast<ptrdiff_t>(seed), step});
-                    check(t);
-                }
-            }
+    for (size_t rules = 0; rules < std::size(rules_of_all); ++rules)
+        for (size_t shape = 0; shape < std::size(shapes); ++shape)
+            for (uint64_t seed = 1; seed <= seeds; ++seed)
+                decide_alike_in(rules, shape, seed, event, check);
 }
 
 inline uint64_t place_of(const Solver& s, uint64_t k) {

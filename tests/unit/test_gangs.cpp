@@ -298,6 +298,16 @@ START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing)
 }
 END_TEST
 
+// Who goes back to where he runs in exchange for another makes no room there that unlike components
+// would change places for: the first of these markets, seed 388, once had it.
+START_TEST(in_rare_markets_too_incremental_equals_full) {
+    constexpr uint64_t seeds[] = {388};
+    constexpr size_t without_rules = 0, few_speeds = 3;
+    for (const uint64_t seed : seeds)
+        decide_alike_in(without_rules, few_speeds, seed, gang_event, [](const Pair&) {});
+}
+END_TEST
+
 START_TEST(unlike_components_change_places_when_that_makes_the_gang_faster) {
     // A job and the component of three CPUs are on the first machine, the one of four on the slow
     // one. When the job goes, its CPU holds neither, but the larger fits in place of the smaller.
@@ -423,6 +433,7 @@ UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
                 components_for_named_machines_and_apart_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later,
                 with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing,
+                in_rare_markets_too_incremental_equals_full,
                 unlike_components_change_places_when_that_makes_the_gang_faster,
                 others_move_so_that_a_gang_has_room_and_not_beyond_what_limits_allow,
                 what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_does_not);
