@@ -3,13 +3,11 @@
 
 #include <bpf/bpf.h>
 #include <limits.h>
-#include <linux/perf_event.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,17 +20,6 @@ namespace {
 // What a program writes goes around in one page, and nobody reads it: an event wakes who waits only
 // if it is mapped.
 size_t mapped_bytes() { return 2 * static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
-
-Fd open_event(size_t cpu) {
-    perf_event_attr wish{};
-    wish.size = sizeof wish;
-    wish.type = PERF_TYPE_SOFTWARE;
-    wish.config = PERF_COUNT_SW_BPF_OUTPUT;
-    wish.sample_type = PERF_SAMPLE_RAW;
-    wish.wakeup_events = 1;
-    return Fd(static_cast<int>(::syscall(SYS_perf_event_open, &wish, -1, static_cast<int>(cpu), -1,
-                                         PERF_FLAG_FD_CLOEXEC)));
-}
 
 // Until `end` is readable. A kernel that has taken the CPU away moves the thread elsewhere.
 void wake_and_sleep(int event, int end) {
@@ -95,13 +82,14 @@ struct CpuWakers::Waker {
     }
 };
 
-Status CpuWakers::add(int events, size_t cpu) {
+Status CpuWakers::add(int events, size_t cpu, const OpenCpuEvent& open) {
     if (cpu >= CPU_SETSIZE) return {};
     auto waker = std::make_unique<Waker>();
     waker->end = end_.get();
-    waker->event = open_event(cpu);
-    if (!waker->event && errno == ENODEV) return {};
-    if (!waker->event) return fail_errno("open the event of a CPU", errno);
+    auto event = open(cpu, {});
+    if (!event && event.error().code == ENODEV) return {};
+    if (!event) return tl::unexpected(event.error());
+    waker->event = std::move(*event);
     waker->mapped = ::mmap(nullptr, mapped_bytes(), PROT_READ, MAP_SHARED, waker->event.get(), 0);
     if (waker->mapped == MAP_FAILED) return fail_errno("map the event of a CPU", errno);
 
@@ -117,18 +105,18 @@ Status CpuWakers::add(int events, size_t cpu) {
     ::pthread_setname_np(waker->thread, "souk-giveway");
 
     const auto key = static_cast<uint32_t>(cpu);
-    const int event = waker->event.get();
+    const int number = waker->event.get();
     wakers_.push_back(std::move(waker));
-    if (const int set_error = bpf_map_update_elem(events, &key, &event, BPF_ANY); set_error != 0)
+    if (const int set_error = bpf_map_update_elem(events, &key, &number, BPF_ANY); set_error != 0)
         return fail_errno("give the event of a CPU to the load programs", -set_error);
     return {};
 }
 
-Result<CpuWakers> CpuWakers::start(int events, size_t cpus) {
+Result<CpuWakers> CpuWakers::start(int events, size_t cpus, const OpenCpuEvent& open) {
     CpuWakers all;
     all.end_ = Fd(::eventfd(0, EFD_CLOEXEC));
     if (!all.end_) return fail_errno("make an event to end threads by", errno);
-    for (size_t cpu = 0; cpu < cpus; ++cpu) TRY(all.add(events, cpu));
+    for (size_t cpu = 0; cpu < cpus; ++cpu) TRY(all.add(events, cpu, open));
     return all;
 }
 

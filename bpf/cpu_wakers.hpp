@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernel/base/result.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk {
@@ -23,8 +24,8 @@ class CpuWakers {
     // Of CPUs 0 to `cpus` - 1; one that is off has none, nor has
     // any from the 1,025th on. `events`: a BPF map of perf events with as
     // many places, whose event of a CPU wakes its thread. What can fail: errno of the kernel's
-    // answer (EPERM: without CAP_PERFMON; EAGAIN: no more threads).
-    static Result<CpuWakers> start(int events, size_t cpus);
+    // answer (EPERM, EACCES: `open` may not; EAGAIN: no more threads).
+    static Result<CpuWakers> start(int events, size_t cpus, const OpenCpuEvent& open);
     CpuWakers(CpuWakers&&) noexcept;
     CpuWakers& operator=(CpuWakers&&) noexcept;
     ~CpuWakers();
@@ -32,7 +33,7 @@ class CpuWakers {
   private:
     struct Waker;
     CpuWakers();
-    Status add(int events, size_t cpu);
+    Status add(int events, size_t cpu, const OpenCpuEvent& open);
     void stop();
 
     Fd end_;  // readable when all are to end

@@ -164,6 +164,7 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
                                   const Options& options) {
     LoadProbe probe;
     probe.cgroups_ = &cgroups;
+    probe.open_event_ = options.open_event;
     TRY_ASSIGN(Cgroup group, cgroups.create(node));
     if (!options.allow_bpf) {
         probe.why_not_bpf_ = "switched off";
@@ -217,6 +218,7 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     slots_ = std::move(other.slots_);
     names_ = std::move(other.names_);
     wakes_ = std::move(other.wakes_);
+    open_event_ = other.open_event_;
     wakers_ = std::exchange(other.wakers_, std::nullopt);
     links_ = std::move(other.links_);
     clocks_ = std::move(other.clocks_);

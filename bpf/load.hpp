@@ -29,6 +29,7 @@
 #include "bpf/cpu_wakers.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 
@@ -72,6 +73,8 @@ class LoadProbe {
         bool allow_bpf = true;
         bool count_network = true;
         pid_t daemon = ::getpid();  // it and its children outside of the node are no owner's
+        // For who may not himself.
+        OpenCpuEvent open_event = open_cpu_event;
         // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
         // long. 0: it is not noticed.
         Nanos notice_run = {}, notice_wait = {};
@@ -173,6 +176,7 @@ class LoadProbe {
     Fd slots_;  // map: cgroup id -> slot
     Fd names_;  // map: name of a program -> it is noticed
     Fd wakes_;  // map: CPU -> the event that wakes its waker
+    OpenCpuEvent open_event_;
     std::optional<CpuWakers> wakers_;
     std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
     std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;

@@ -5,8 +5,6 @@
 #include <bpf/libbpf.h>
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,22 +14,6 @@
 #include "bpf/load.hpp"
 
 namespace souk {
-
-namespace {
-
-// The kernel's own clock of that CPU, which calls a program so often. -1 and errno.
-Fd open_clock(size_t cpu, Nanos every) {
-    perf_event_attr wish{};
-    wish.size = sizeof wish;
-    wish.type = PERF_TYPE_SOFTWARE;
-    wish.config = PERF_COUNT_SW_CPU_CLOCK;
-    wish.sample_period = static_cast<uint64_t>(every.ns);
-    wish.disabled = 1;
-    return Fd(static_cast<int>(::syscall(SYS_perf_event_open, &wish, -1, static_cast<int>(cpu), -1,
-                                         PERF_FLAG_FD_CLOEXEC)));
-}
-
-}  // namespace
 
 // What has run so long is noticed by the next look: both together are within 50 ms, with what
 // agentd takes to hear of it.
@@ -56,15 +38,16 @@ Status LoadProbe::arm_clocks(Nanos every) {
     look_every_ = {};
     if (!look_ || every.ns == 0) return {};
     for (size_t i = 0; i < cpu_count_; ++i) {
-        Fd clock = open_clock(i, every);
-        if (!clock && errno == ENODEV) continue;
-        if (!clock || ::ioctl(clock.get(), PERF_EVENT_IOC_SET_BPF, look_.get()) != 0 ||
-            ::ioctl(clock.get(), PERF_EVENT_IOC_ENABLE, 0) != 0) {
-            const int error = errno;
+        auto clock = open_event_(i, every);
+        if (!clock && clock.error().code == ENODEV) continue;
+        if (clock && (::ioctl(clock->get(), PERF_EVENT_IOC_SET_BPF, look_.get()) != 0 ||
+                      ::ioctl(clock->get(), PERF_EVENT_IOC_ENABLE, 0) != 0))
+            clock = fail_errno("set it", errno);
+        if (!clock) {
             clocks_.clear();
-            return fail_errno("look at the task that runs", error);
+            return wrap("look at the task that runs", clock.error());
         }
-        clocks_.push_back(std::move(clock));
+        clocks_.push_back(std::move(*clock));
     }
     look_every_ = every;
     return {};
@@ -91,7 +74,7 @@ Status LoadProbe::give_way(bool on) {
     if (cpus_ == nullptr)
         return on ? Status(fail("the kernel's switches are not seen: " + why_not_bpf_)) : Status{};
     if (on && !wakers_) {
-        TRY_ASSIGN(wakers_, CpuWakers::start(wakes_.get(), cpu_count_));
+        TRY_ASSIGN(wakers_, CpuWakers::start(wakes_.get(), cpu_count_, open_event_));
     }
     for (size_t i = 0; i < cpu_count_; ++i)
         __atomic_store_n(&cpus_[i].give_way, on ? 1 : 0, __ATOMIC_RELAXED);

@@ -245,6 +245,15 @@ OpenDevice Helper::devices() {
     };
 }
 
+OpenCpuEvent Helper::cpu_events() {
+    return [this](size_t cpu, Nanos every) -> Result<Fd> {
+        if (cpu >= cpus_most) return fail_errno("open an event of a CPU", EINVAL);
+        const OpenEvent asked{static_cast<uint16_t>(cpu), static_cast<uint32_t>(every.ns / 1'000)};
+        TRY_ASSIGN(Answer answer, ask(asked, {}, 1));
+        return std::move(answer.descriptors[0]);
+    };
+}
+
 WatchInputs Helper::inputs() {
     return [this](int inotify, bool pseudo) -> Result<std::vector<WatchedInput>> {
         constexpr size_t bytes_max = 4 << 20;

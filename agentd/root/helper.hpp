@@ -12,6 +12,7 @@
 
 #include "agentd/root/own_user.hpp"
 #include "agentd/root/requests.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/device.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/input_watch.hpp"
@@ -47,6 +48,7 @@ class Helper {
     // What is in that file: of `own` as root reads it, another one as this process may.
     Result<std::string> read(const std::string& path);
     OpenDevice devices();
+    OpenCpuEvent cpu_events();
     WatchInputs inputs();
     std::function<Status(const Pidfd& init)> learn();
 

@@ -7,6 +7,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/packing.hpp"
 #include "kernel/base/text.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/net/descriptors.hpp"
 
 namespace souk::root {
@@ -34,7 +35,8 @@ enum class Kind : uint8_t {
     give = 19,
     learn = 20,
     inputs = 21,
-    own_file = 22
+    own_file = 22,
+    cpu_event = 23
 };
 
 struct Writer : PackWriter {
@@ -147,6 +149,17 @@ OpenOwnFile read_own_file(Reader& r) {
     return {static_cast<OwnFile>(file)};
 }
 
+OpenEvent read_event(Reader& r) {
+    OpenEvent e;
+    e.cpu = static_cast<uint16_t>(r.number(2));
+    e.every_us = static_cast<uint32_t>(r.number(4));
+    const Nanos every{int64_t{e.every_us} * 1'000};
+    if (e.cpu >= cpus_most ||
+        (every.ns != 0 && (every < cpu_clock_least || every > cpu_clock_most)))
+        r.whole = false;
+    return e;
+}
+
 LookInside read_look(Reader& r) {
     LookInside l;
     for (bool* flag : {&l.what.states, &l.what.mapped, &l.what.infos, &l.what.maps})
@@ -192,6 +205,7 @@ Status check(const GiveFiles&, size_t n) { return check_one(n, 1); }
 Status check(const LearnKernel&, size_t n) { return check_one(n, 1); }
 Status check(const AddInputs&, size_t n) { return check_one(n, 1); }
 Status check(const OpenOwnFile&, size_t n) { return check_one(n, 0); }
+Status check(const OpenEvent&, size_t n) { return check_one(n, 0); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -353,6 +367,13 @@ std::string pack_one(const AddInputs& a) {
     w.number(a.pseudo, 1);
     return w.bytes;
 }
+std::string pack_one(const OpenEvent& e) {
+    Writer w(Kind::cpu_event);
+    w.number(e.cpu, 2);
+    w.number(e.every_us, 4);
+    return w.bytes;
+}
+
 std::string pack_one(const OpenOwnFile& o) {
     Writer w(Kind::own_file);
     w.number(static_cast<uint8_t>(o.file), 1);
@@ -380,6 +401,7 @@ Asked read_asked(Reader& r) {
         case Kind::learn: return LearnKernel{};
         case Kind::inputs: return AddInputs{r.flag()};
         case Kind::own_file: return read_own_file(r);
+        case Kind::cpu_event: return read_event(r);
         default: r.whole = false; return {};
     }
 }

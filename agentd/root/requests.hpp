@@ -3,8 +3,8 @@
 // and what comes back:
 //
 //   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end, connect, device, give, learn, inputs, own_file (each with the
-//               descriptors that it names, SCM_RIGHTS)
+//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event (each with
+//               the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
 //
@@ -140,10 +140,16 @@ struct OpenOwnFile {
     OwnFile file{};
     bool operator==(const OpenOwnFile&) const = default;
 };
+// kernel/sys/host/cpu_event.hpp; 0: an event that programs write to. No descriptor.
+struct OpenEvent {
+    uint16_t cpu = 0;
+    uint32_t every_us = 0;
+    bool operator==(const OpenEvent&) const = default;
+};
 using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
                            TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
                            FitRestored, AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles,
-                           LearnKernel, AddInputs, OpenOwnFile>;
+                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent>;
 
 struct Started {
     int32_t pid = 0;

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "agentd/root/descriptors.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
@@ -227,6 +228,11 @@ Result<Starter::Answer> Starter::start(const ConnectInit&, const std::vector<int
 Result<Starter::Answer> Starter::start(const OpenOfMachine& asked, const std::vector<int>&) {
     TRY_ASSIGN(Fd device, open_device(asked.which));
     return answer_with(std::move(device));
+}
+
+Result<Starter::Answer> Starter::start(const OpenEvent& asked, const std::vector<int>&) {
+    TRY_ASSIGN(Fd event, open_cpu_event(asked.cpu, Nanos{int64_t{asked.every_us} * 1'000}));
+    return answer_with(std::move(event));
 }
 
 Result<Starter::Answer> Starter::start(const GiveFiles&, const std::vector<int>& fds) const {

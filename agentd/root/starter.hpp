@@ -46,6 +46,7 @@ class Starter {
     static Result<Answer> start(const EndProcess& asked, const std::vector<int>& fds);
     Result<Answer> start(const ConnectInit& asked, const std::vector<int>& fds) const;
     static Result<Answer> start(const OpenOfMachine& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const OpenEvent& asked, const std::vector<int>& fds);
     Result<Answer> start(const GiveFiles& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const LearnKernel& asked, const std::vector<int>& fds);
     static Result<Answer> start(const AddInputs& asked, const std::vector<int>& fds);

@@ -74,7 +74,8 @@ std::vector<Sample> samples() {
             {GiveFiles{}, 1},
             {LearnKernel{}, 1},
             {AddInputs{true}, 1},
-            {OpenOwnFile{OwnFile::users}, 0}};
+            {OpenOwnFile{OwnFile::users}, 0},
+            {OpenEvent{63, 25'000}, 0}};
 }
 
 START_TEST(a_request_is_read_as_it_was_asked) {

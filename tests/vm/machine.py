@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 
+import give_way
 import plain_users as users
 import sent_ahead as ahead
 import shared_memory as shared
@@ -146,7 +147,8 @@ def main():
                      shared.test_memory_that_the_kernel_has_merged_stays_merged,
                      users.test_a_job_of_a_plain_user_is_no_other_users_to_end,
                      test_a_wall_clock_that_is_set_charges_nothing_and_stops_nothing,
-                     test_the_cpu_share_of_a_node_acts):
+                     test_the_cpu_share_of_a_node_acts,
+                     give_way.test_a_lowered_guest_gives_the_cpu_back):
             ok.append(run(test, market))
             if not ok[-1]:
                 for path, text in market.logs():
