@@ -8,6 +8,7 @@
 #include <string>
 
 #include "agentd/root/requests.hpp"
+#include "kernel/sys/host/cpu_event.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {
@@ -53,7 +54,7 @@ void asked(std::string_view packet, size_t descriptors) {
         REQUIRE(descriptors == 0 &&
                 (o->file == OwnFile::configuration || o->file == OwnFile::users));
     if (const auto* e = std::get_if<OpenEvent>(&*taken))
-        REQUIRE(descriptors == 0 && e->cpu < cpus_most &&
+        REQUIRE(descriptors == 0 && e->cpu < souk::cpus_most &&
                 (e->every_us == 0 || (e->every_us >= 1'000 && e->every_us <= 1'000'000)));
     if (const auto* p = std::get_if<PutStatus>(&*taken))
         REQUIRE(descriptors == 0 && p->text.size() <= status_bytes_max);
