@@ -25,7 +25,7 @@ namespace souk::wire {
 // Called with a value whose fields are good one by one: refuses it by Check::bad, or puts right
 // what depends on another field.
 template <class T>
-inline constexpr void (*also_check)(T&, Check&) = nullptr;
+inline constexpr auto also_check = nullptr;
 
 // A field of a message: where its value lies, and how.
 struct Slot {
@@ -163,7 +163,8 @@ char* put_message(const T& v, const ProtobufCMessageDescriptor& d, Arena& arena)
 template <Listed T>
 void get_message(T& v, const ProtobufCMessageDescriptor& d, const char* message, Check& c) {
     get_fields<T>(v, d, message, c);
-    if constexpr (also_check<T> != nullptr) also_check<T>(v, c);
+    if constexpr (!std::is_null_pointer_v<std::remove_cv_t<decltype(also_check<T>)>>)
+        also_check<T>(v, c);
 }
 
 template <Listed T>
