@@ -384,8 +384,10 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     }
 }
 
-// That a task which is not lowered is queued on this CPU, as a guest gets it.
-static __always_inline bool others_wait(struct task_struct* guest) {
+// That a task which is not lowered is queued on this CPU, as a guest gets it. On a kernel without
+// groups of tasks that is known of the one that ran before alone.
+static __always_inline bool others_wait(struct task_struct* guest, bool could_go_on) {
+    if (!bpf_core_field_exists(guest->se.cfs_rq)) return could_go_on;
     struct cfs_rq* queue = &guest->se.cfs_rq->rq->cfs;
     if (bpf_core_field_exists(queue->h_nr_runnable))
         return (int)(BPF_CORE_READ(queue, h_nr_runnable) - BPF_CORE_READ(queue, h_nr_idle)) > 0;
@@ -430,7 +432,8 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     cpu->pid = next->pid;
     barrier();
     ++*writing;
-    if (cpu->give_way && after < LOAD_SLOTS && before != LOAD_NONE && others_wait(next))
+    if (cpu->give_way && after < LOAD_SLOTS && before != LOAD_NONE &&
+        others_wait(next, could_go_on))
         give_way(ctx, cpu);
     return 0;
 }

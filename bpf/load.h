@@ -52,8 +52,8 @@ struct load_cpu {
     unsigned long long notice_bytes; /* likewise: of packets within a window, on all CPUs */
     unsigned int unseen;             /* switches out of tasks whose switch in was not seen */
     unsigned int changes; /* how often a group has got a slot or lost it; written by user space */
-    /* guests give way here to all others; written by user space alone. And how often one had got
-     * the CPU from a task that could have gone on. */
+    /* guests give way here to all others; written by user space alone. And how often one got the
+     * CPU while another task was queued here. */
     unsigned int give_way;
     unsigned long long gave_way;
     /* of the running task, when it was switched in */

@@ -362,6 +362,7 @@ Status Client::hear_keeper() {
     expected_.forget();
     cache_.recall(0, {});  // recalls may have been lost with the stream before
     contents_.forget();
+    held_.drop_all();
     return upstream_.connect(std::move((*received)->descriptors[0]),
                              {talk_version, options_.uid, options_.gid, 1});
 }

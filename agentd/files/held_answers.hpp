@@ -31,6 +31,8 @@ class HeldAnswers {
     }
     // It was answered otherwise.
     void drop(uint32_t slot) { held_.erase(slot); }
+    // Their requests are about to be sent again, and answered again.
+    void drop_all() { held_.clear(); }
     // Those that have waited long enough. `is_waited_for`: the notice of that node is.
     Status give(int64_t now_ns, const std::function<bool(uint64_t node)>& is_waited_for,
                 const std::function<Status(uint32_t slot, ByteView answer)>& answer) {

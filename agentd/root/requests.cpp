@@ -367,16 +367,15 @@ std::string pack_one(const AddInputs& a) {
     w.number(a.pseudo, 1);
     return w.bytes;
 }
+std::string pack_one(const OpenOwnFile& o) {
+    Writer w(Kind::own_file);
+    w.number(static_cast<uint8_t>(o.file), 1);
+    return w.bytes;
+}
 std::string pack_one(const OpenEvent& e) {
     Writer w(Kind::cpu_event);
     w.number(e.cpu, 2);
     w.number(e.every_us, 4);
-    return w.bytes;
-}
-
-std::string pack_one(const OpenOwnFile& o) {
-    Writer w(Kind::own_file);
-    w.number(static_cast<uint8_t>(o.file), 1);
     return w.bytes;
 }
 

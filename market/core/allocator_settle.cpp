@@ -53,7 +53,7 @@ void Allocator::take_back(uint32_t d) {
     }
     if (best == none) return;
     swap_places(d, best);
-    const auto [first, last] = std::minmax(guest_rank(d), guest_rank(best));
+    const auto [first, last] = std::minmax({guest_rank(d), guest_rank(best)});
     for (Machine* m : {&old, &now}) {
         m->cursor = Rank::top();
         if (next_candidate(*m) == none && !unlike_want(*m, first, last)) continue;

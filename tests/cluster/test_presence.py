@@ -106,7 +106,8 @@ def test_who_is_taken_away_from_a_busy_owner_gets_what_that_needs(market, busy_o
             market.tool("pvdctl", "--node", node, "market", "on")
 
 
-def test_a_lowered_guest_gives_a_cpu_back_that_the_owner_waits_for(market, busy_owner):
+@pytest.mark.usefixtures("busy_owner")
+def test_a_lowered_guest_gives_a_cpu_back_that_the_owner_waits_for(market):
     job = market.srun("-p", 50, *python("while True: pass"))
     at = market.until_runs(job.id)["where"]
     lower = 'owner_return = "lower"\nowner_cpu_percent = 10\n'
@@ -116,7 +117,6 @@ def test_a_lowered_guest_gives_a_cpu_back_that_the_owner_waits_for(market, busy_
               lambda: status(market, at)["presence"]["guests"] == "lowered")
         assert "give_way_trouble" not in status(market, at)["presence"]
         until("the guest has given way", lambda: status(market, at)["presence"]["gave_way"] > 0)
-    assert busy_owner
 
 
 # However late agentd is to look, he is not away meanwhile.

@@ -137,6 +137,10 @@ START_TEST(an_open_is_answered_when_the_kernel_was_told_or_reads_go_by_no_length
     ck_assert(give(HeldAnswers::longest_ns - 1) && held.some());
     ck_assert(give(HeldAnswers::longest_ns) && !held.some());
     ck_assert(given.back() == (std::pair<uint32_t, uint32_t>{1, FOPEN_DIRECT_IO}));
+    // A stream that was made anew brings the answers again.
+    held.hold(1, 5, opened(11), 0);
+    held.drop_all();
+    ck_assert(give(HeldAnswers::longest_ns) && given.size() == 2 && !held.some());
 }
 END_TEST
 
