@@ -15,6 +15,7 @@ in an order that turns from round to round, so that what else this machine does 
 Prints for each the median of the rounds' p50, p99 and p99.9, with the least and the most; the goal
 is a p99 with guests of 1.05 of that alone at most. With --json all figures instead."""
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -54,6 +55,7 @@ held = bytearray(int(sys.argv[1]) << 20)
 while True:
     for at in range(0, len(held), 4096):
         held[at] = (held[at] + 1) & 255
+    open(sys.argv[2] + '-full', 'w').close()
     while not os.path.exists(sys.argv[2]):
         time.sleep(0.02)
 '''
@@ -114,25 +116,51 @@ class IdleGroup:
         os.rmdir(self.path)
 
 
-def status(market):
-    return json.loads(market.tool('pvdctl', '--json', '--node', market.nodes[0], 'status'))
+class Work:
+    """The guest computes while the file is there. It makes the other one when it has written to all
+    its memory."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, 'work')
+        self.full = self.path + '-full'
+
+    def begins(self):
+        with open(self.path, 'w'):
+            pass
+
+    def rests(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+
+def pvdctl(market, node, *words):
+    return json.loads(market.tool('pvdctl', '--json', '--node', node, *words))
+
+
+def presence(market, node):
+    return pvdctl(market, node, 'status').get('presence', {})
+
+
+def configure(market, node, text):
+    """These keys, of which owner_return is the first, beside those that the node had; '': none."""
+    path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
+    with open(path) as f:
+        before = f.read().split('\nowner_return')[0]
+    with open(path, 'w') as f:
+        f.write(before + text)
+    nodes = json.loads(market.tool('souk', 'status', '--json'))['nodes']
+    os.kill(next(n['pid'] for n in nodes if n['name'] == node), signal.SIGHUP)
+    market.wait(lambda: bool(presence(market, node)) is bool(text), 10, 'the keys are not taken')
 
 
 class Bench:
     def __init__(self, market, directory, mb, seconds):
-        self.market, self.seconds = market, seconds
-        self.work = os.path.join(directory, 'work')
-        self.cpus = os.cpu_count()
-        node = market.nodes[0]
-        path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
-        with open(path, 'a') as f:
-            f.write(CONFIGURATION)
-        nodes = json.loads(market.tool('souk', 'status', '--json'))['nodes']
-        os.kill(next(n['pid'] for n in nodes if n['name'] == node), signal.SIGHUP)
-        market.wait(lambda: 'presence' in status(market), 10, 'the keys are not taken')
+        self.market, self.seconds, self.work = market, seconds, Work(directory)
+        self.cpus, self.node = os.cpu_count(), market.nodes[0]
+        configure(market, self.node, CONFIGURATION)
         self.job = json.loads(market.tool(
-            'srun', '--node', node, '--detach', '--json', '-p', '100', '-m',
-            str((mb + 32) * self.cpus), '/usr/bin/python3', '-c', GUEST, str(mb), self.work,
+            'srun', '--node', self.node, '--detach', '--json', '-p', '100', '-m',
+            str((mb + 32) * self.cpus), '/usr/bin/python3', '-c', GUEST, str(mb), self.work.path,
             str(self.cpus)))['id']
         market.wait(lambda: market.ctl('job', self.job)['status'] == 'run', 60,
                     f'{self.job} does not run')
@@ -140,8 +168,8 @@ class Bench:
     def late(self):
         owner = Owner()
         try:
-            self.market.wait(lambda: status(self.market)['presence']['guests'] == 'lowered', 20,
-                             'not lowered')
+            self.market.wait(lambda: presence(self.market, self.node)['guests'] == 'lowered',
+                             20, 'not lowered')
             time.sleep(self.seconds)
         finally:
             late = owner.end()
@@ -151,12 +179,11 @@ class Bench:
         return self.late()
 
     def guests(self):
-        with open(self.work, 'w'):
-            pass
+        self.work.begins()
         try:
             return self.late()
         finally:
-            os.unlink(self.work)
+            self.work.rests()
 
     def kernel(self):
         group, loops = IdleGroup(), []
@@ -212,7 +239,7 @@ def main():
         with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
             bench = Bench(market, directory, args.mb, args.seconds)
             late = measure(bench, args.rounds)
-            gave_way = status(market)['presence']['gave_way']
+            gave_way = presence(market, bench.node)['gave_way']
             market.tool('marketctl', 'cancel', bench.job, check=False)
     finally:
         market.close()

@@ -17,21 +17,17 @@ his to the other node: it sleeps between returns, as long as a file is not there
 guests where they stay and are lowered: owner_delay.py. Prints a table; with --json all figures
 instead."""
 import argparse
-import contextlib
 import json
 import os
-import signal
 import sys
 import tempfile
 import time
 
 import market as souk
-from owner_delay import NAME, Owner, quantile
+from owner_delay import BIN, GUEST, NAME, Owner, Work, configure, presence, pvdctl, quantile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
 CONFIGURATION = '''
-owner_return = "{rung}"
+owner_return = "leave"
 {sign}
 owner_stop_s = 0
 owner_leave_s = 0
@@ -42,39 +38,7 @@ STEPS = ('detected', 'lowered', 'frozen', 'gone', 'empty')
 KEYS = {'lowered': 'free_cpu_ms', 'gone': 'free_memory_ms', 'empty': 'empty_ms'}
 SIGNS = {False: 'owner_cpu_percent = 10\nowner_wait_ms = 5',
          True: f'owner_cpu_percent = 100\nowner_wait_ms = 10000\nowner_programs = "{NAME}"'}
-GUEST = '''
-import os, sys, time
-held = bytearray(int(sys.argv[1]) << 20)
-while True:
-    for at in range(0, len(held), 4096):
-        held[at] = (held[at] + 1) & 255
-    open(sys.argv[2] + '-full', 'w').close()
-    while not os.path.exists(sys.argv[2]):
-        time.sleep(0.02)
-'''
 BUSY = False  # --busy
-
-
-def pvdctl(market, node, *words):
-    return json.loads(market.tool('pvdctl', '--json', '--node', node, *words))
-
-
-def configure(market, node, rung=None, rate=0):
-    """What an owner's use brings; none: nothing, so a guest may come at any time."""
-    path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
-    with open(path) as f:
-        text = f.read().split('\nowner_return')[0]
-    with open(path, 'w') as f:
-        keys = {'rung': rung, 'rate': rate, 'sign': SIGNS[BUSY]}
-        f.write(text + (CONFIGURATION.format(**keys) if rung else ''))
-    status = json.loads(market.tool('souk', 'status', '--json'))
-    os.kill(next(n['pid'] for n in status['nodes'] if n['name'] == node), signal.SIGHUP)
-    market.wait(lambda: ('presence' in pvdctl(market, node, 'status')) is bool(rung), 10,
-                'the keys are not taken')
-
-
-def presence(market, node):
-    return pvdctl(market, node, 'status').get('presence', {})
 
 
 def goes_to(market, job, node):
@@ -83,27 +47,12 @@ def goes_to(market, job, node):
         market.tool('marketctl', 'release', job)
 
 
-class Work:
-    """The guest computes while the file is there."""
-
-    def __init__(self, directory):
-        self.path = os.path.join(directory, 'work')
-
-    def begins(self):
-        with open(self.path, 'w'):
-            pass
-
-    def rests(self):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
-
-
 def one_return(market, job, work, node, limit, rate):
     """Until the machine is empty: {step: ms}, and the owner's delays."""
-    configure(market, node)
+    configure(market, node, '')  # a guest may come at any time
     goes_to(market, job, node)
     work.begins()
-    configure(market, node, 'leave', rate)
+    configure(market, node, CONFIGURATION.format(rate=rate, sign=SIGNS[BUSY]))
     market.wait(lambda: not presence(market, node)['here'], 300, f'{node} is in use')
     before = [r['number'] for r in pvdctl(market, node, 'history', '1')['returns']]
     owner = Owner()
@@ -130,14 +79,14 @@ def measure(market, size, work, returns, limit, rate):
     node = market.nodes[1]
     submitted = json.loads(market.tool(
         'srun', '--node', market.nodes[0], '--detach', '--json', '-p', '100', '-m',
-        str(size + 64), '/usr/bin/python3', '-c', GUEST, str(size), work.path))
+        str(size + 64), '/usr/bin/python3', '-c', GUEST, str(size), work.path, '1'))
     job = submitted['id']
     steps, late = {step: [] for step in STEPS}, []
     try:
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
         # What it has never written is nothing to take away.
-        market.wait(lambda: os.path.exists(work.path + '-full'), limit, f'{job} holds less')
-        os.unlink(work.path + '-full')
+        market.wait(lambda: os.path.exists(work.full), limit, f'{job} holds less')
+        os.unlink(work.full)
         for _ in range(returns):
             times, delays = one_return(market, job, work, node, limit, rate)
             for step, ms in times.items():
