@@ -54,3 +54,28 @@ def test_the_same_tests_are_found_by_every_process(folder):
     now, tomorrow = ([line for line in text.splitlines() if "::" in line]
                      for text in (found("0", "1"), found("86400", "2")))
     assert len(now) > 100 and now == tomorrow
+
+
+def test_an_archive_that_is_configured_twice_is_taken_once_with_its_key(tmp_path):
+    """As on a machine whose sources.list was there before its .sources. apt takes both with a
+    warning; of another suite it refuses them, as one has a key and the other has none."""
+    release = subprocess.run(["sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME"], text=True,
+                             capture_output=True).stdout.strip()
+    etc, out = tmp_path / "apt", tmp_path / "out"
+    (etc / "sources.list.d").mkdir(parents=True)
+    out.mkdir()
+    (etc / "sources.list.d/debian.sources").write_text(
+        f"Types: deb\nURIs: http://one.invalid/debian/\nSuites: {release}\nComponents: main\n"
+        "Signed-By: /key\n")
+    (etc / "sources.list").write_text(f"deb http://one.invalid/debian {release} main\n"
+                                      f"deb [arch=amd64] http://two.invalid/debian {release} main\n"
+                                      "deb http://three.invalid/debian other main\n")
+    done = subprocess.run(["bash", "-c", 'source scripts/apt-private; sources_for unstable "$0"',
+                           out], cwd=ROOT, env={**os.environ, "ETC_APT": str(etc)}, text=True,
+                          capture_output=True, timeout=20)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert (out / "lines.list").read_text() == ("deb [arch=amd64] http://two.invalid/debian "
+                                                "unstable main\n")
+    stanzas = (out / "deb822.sources").read_text()
+    assert stanzas.count("URIs:") == 1 and "Suites: unstable" in stanzas
+    assert "Signed-By: /key" in stanzas
