@@ -250,8 +250,8 @@ def inside(tmp_path):
     """PID 1 of a namespace, and its child, which writes to a file as 2, reads it as 3, and has a
     socket as 4: neither is a capsule's, which souk-root cannot know."""
     ends = socket.socketpair()
-    # It says so itself, when it has these files.
-    says_so = 'sh -c "echo; exec sleep 600" 2> "$0" 3< "$0"'
+    # It says so itself, when it has these files, and stays the program that it is.
+    says_so = 'sh -c "echo; read never <&4" 2> "$0" 3< "$0"'
     first = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh",
                               "-c", f"exec 4<&0; {says_so} & wait", tmp_path / "file"],
                              stdin=ends[0], stdout=subprocess.PIPE)
