@@ -66,7 +66,7 @@ void Contents::opened(uint64_t node, int fd, const struct stat& st) {
     begin({node, file, Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)), stamp, ContentHash(*prove_)}, true);
 }
 
-void Contents::expect(int fd, const struct stat& st) {
+void Contents::expect(int fd, const struct stat& st, uint64_t node) {
     if (!prove_) return;
     const Stamp stamp = stamp_of(st);
     const File file{st.st_dev, st.st_ino};
@@ -74,7 +74,7 @@ void Contents::expect(int fd, const struct stat& st) {
     if ((it != known_.end() && it->second.first == stamp) || !is_settled(stamp) ||
         queued(file, stamp))
         return;
-    begin({0, file, Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)), stamp, ContentHash(*prove_)}, false);
+    begin({node, file, Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)), stamp, ContentHash(*prove_)}, false);
 }
 
 // A small one at once, if it is wanted now.

@@ -43,8 +43,8 @@ class Contents {
     void begin(const Prove& prove);
     // A program that the job has opened for reading. What is known of it at once is told at once.
     void opened(uint64_t node, int fd, const struct stat& st);
-    // It will be opened.
-    void expect(int fd, const struct stat& st);
+    // It will be opened; or it is open as that node, and what is in it is told in its turn.
+    void expect(int fd, const struct stat& st, uint64_t node = 0);
     // Goes on with one slice. True: there is more.
     bool work();
     std::vector<Content> take_ready() { return std::exchange(ready_, {}); }

@@ -97,9 +97,9 @@ void LocalContents::find(uint64_t node, File& file) {
 }
 
 LocalContents::Where LocalContents::where(uint64_t node, const fuse_attr* attr, uint32_t bytes) {
-    if (!prove_) return Where::home;
+    if (!store_) return Where::home;
     if (read_.size() >= files_max) read_.clear();
-    read_[node] += bytes;
+    read_[node] += bytes;  // what is opened before the store is ready is known later
     const auto it = files_.find(node);
     if (it == files_.end() || !attr) return Where::home;
     File& file = it->second;
@@ -178,7 +178,7 @@ void LocalContents::begin_fill() {
         queue_.erase(queue_.begin());
         const auto it = files_.find(node);
         if (it == files_.end() || it->second.state != File::queued) continue;
-        fill_.emplace();
+        fill_.emplace(Fill{});
         fill_->node = node;
         fill_->id = it->second.content.id;
         StoreAsk ask;

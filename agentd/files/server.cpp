@@ -138,8 +138,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             if (!c.greeted || session == sessions_.end()) return false;
             session->second->session().contents().begin(prove);
             for (const auto& [number, other] : sessions_)
-                if (number != session->first)
-                    session->second->session().expect_contents_of(other->session());
+                session->second->session().expect_contents_of(other->session());
             return true;
         }
         case Kind::known: return c.greeted;

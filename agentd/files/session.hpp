@@ -70,7 +70,8 @@ class Session {
     // It was to the open of a file that is not as its attributes were told last.
     bool file_has_changed() const { return file_has_changed_; }
     Contents& contents() { return contents_; }
-    // What that session's job has open of programs will be opened here: it moves.
+    // What that session's job has open of programs will be opened here: it moves. Of this session:
+    // it was opened before the client could be told.
     void expect_contents_of(Session& other);
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }

@@ -121,7 +121,7 @@ void Session::expect_contents_of(Session& other) {
         struct stat st {};
         if (node && (::fcntl(h.fd.get(), F_GETFL) & O_ACCMODE) == O_RDONLY &&
             ::fstat(h.fd.get(), &st) == 0 && is_program(*node, st))
-            contents_.expect(h.fd.get(), st);
+            contents_.expect(h.fd.get(), st, &other == this ? h.node : 0);
     }
 }
 

@@ -21,7 +21,7 @@ class Tree:
     """`home` is served; `here` is where it is mounted."""
 
     def __init__(self, path, via=None, descriptors=None, quiet=None, home=None,
-                 contents=None, env=None):
+                 contents=None, env=None, stopped_store=False):
         self.home, self.here = home or path / "home", path / "here"
         self.home.mkdir(exist_ok=True)
         self.here.mkdir(exist_ok=True)
@@ -35,6 +35,8 @@ class Tree:
         self.server, self.socket = re.match(r"server (\d+) socket (\S+)",
                                             self.process.stdout.readline()).groups()
         self.store = int(self.process.stdout.readline().split()[1]) if contents else None
+        if stopped_store:
+            os.kill(self.store, signal.SIGSTOP)
         self.clients = []
         self.next_client()
 

@@ -5,6 +5,7 @@ nothing but what the home has is read, and nobody reads what its home does not h
 import hashlib
 import os
 import random
+import signal
 import socket
 import stat
 import struct
@@ -33,12 +34,12 @@ class Node:
         self.contents.mkdir(mode=0o700)
         self.trees, self.env = [], {}
 
-    def mount(self):
+    def mount(self, **how):
         here = self.path / f"mount{len(self.trees)}"
         here.mkdir()
         link = Link(here / "link")
         tree = Tree(here, home=self.home, quiet=self.home / "bin", contents=self.contents,
-                    env=self.env, via=link.path)
+                    env=self.env, via=link.path, **how)
         link.to = tree.socket
         tree.link = link
         self.trees.append(tree)
@@ -109,6 +110,20 @@ def test_a_program_comes_once(node):
         return second.link.bytes - second_bytes < 3000
     until("the content known", is_known)
     assert node.read(second, "big") < 20000
+
+
+def test_a_program_that_is_opened_before_its_store_is_ready_comes_too(node):
+    """It stays open at home after its end, so the home is not asked again for a while."""
+    for name, size in (("big", 2 * MB), ("small", 9000)):
+        node.program(name, size)
+    node.settle()
+    tree = node.mount(stopped_store=True)
+    try:
+        assert node.read(tree, "big") > 2 * MB and node.read(tree, "small") > 9000
+    finally:
+        os.kill(tree.store, signal.SIGCONT)
+    node.keeps("big")
+    node.keeps("small")
 
 
 def test_a_poisoned_content_is_not_read_and_goes(node, tmp_path):

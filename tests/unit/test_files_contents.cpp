@@ -103,6 +103,22 @@ START_TEST(what_is_expected_is_read_ahead_and_told_with_its_open) {
 }
 END_TEST
 
+START_TEST(what_is_open_when_the_store_is_ready_is_told_in_its_turn) {
+    Program small(5000), next(6000);
+    next.settle(), small.settle();
+    Contents contents;
+    contents.opened(7, small.fd.get(), small.st);  // nobody could be told
+    contents.begin(Prove{});
+    contents.expect(small.fd.get(), small.st, 7);
+    contents.expect(next.fd.get(), next.st);  // of another session
+    ck_assert(contents.take_ready().empty());
+    while (contents.work()) {
+    }
+    const auto ready = contents.take_ready();
+    ck_assert(ready.size() == 1 && ready[0].node == 7 && ready[0].id.size == 5000);
+}
+END_TEST
+
 START_TEST(a_file_that_was_just_written_or_changes_meanwhile_is_not_told) {
     Program fresh(5000), changing(3 << 20);
     Contents contents;
@@ -124,5 +140,6 @@ END_TEST
 
 using namespace souk::files;
 UNIT_SUITE(files_contents, a_content_is_told_with_a_proof_by_the_nonce_once_it_is_read,
+           what_is_open_when_the_store_is_ready_is_told_in_its_turn,
            what_is_expected_is_read_ahead_and_told_with_its_open,
            a_file_that_was_just_written_or_changes_meanwhile_is_not_told);
