@@ -71,9 +71,21 @@ def growing(path):
 
 def fail_to_move(market, job, path, there):
     here, failed = market.until_runs(job.id)["where"], market.job(job.id)["failed_moves"]
+    to = there
+
+    def order():
+        market.tool("marketctl", "--hold", "move", job.id, to, check=False)
+
+    def has_failed(j):
+        nonlocal to
+        if j["failed_moves"] == failed and j["where"] == to and j["status"] == "run":
+            # The thread had no CPU, and wrote nothing between the dump and the restore.
+            to = here if to == there else there
+            order()
+        return j["failed_moves"] > failed
     with growing(path):
-        market.tool("marketctl", "--hold", "move", job.id, there, check=False)
-        market.until_job(job.id, "has failed to move", lambda j: j["failed_moves"] > failed)
+        order()
+        market.until_job(job.id, "has failed to move", has_failed)
     market.tool("marketctl", "release", job.id, check=False)
     # It stays, whatever was tried again meanwhile.
     market.tool("marketctl", "--hold", "move", job.id, here, check=False)
