@@ -34,9 +34,10 @@ class Algorithm {
     // Whether jobs of one user do not price each other (pricing_integral.hpp).
     virtual bool bidders_are_users() const { return false; }
     // What a job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or it
-    // is not known. `asker`: its arrival and key, which decide between equal bids.
+    // is not known.
     virtual std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                           std::span<const ProviderKey> barred, const Rank& asker) {
+                                           std::span<const ProviderKey> barred,
+                                           const Asker& asker) {
         (void)market, (void)cpus, (void)memory_mb, (void)barred, (void)asker;
         return std::nullopt;
     }
@@ -55,6 +56,7 @@ struct AlgorithmEntry {
     std::string_view options;  // the fields of SolverOptions that it reads
     std::unique_ptr<Algorithm> (*make)();
     bool gangs = false;  // it places jobs of several components
+    bool ages = false;   // it ranks by JobSpec::weight
 };
 // All there are; the first is the default.
 std::span<const AlgorithmEntry> algorithm_registry();

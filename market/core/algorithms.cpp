@@ -13,7 +13,7 @@ class Greedy : public Algorithm {
     std::unique_ptr<Algorithm> copy() const override { return std::make_unique<Greedy>(*this); }
     void take_over(Allocator& market) override {
         market.lift_limits();
-        market.rank_by_value();
+        market.rank_by_value(true);
     }
     void solve(Allocator& market, Nanos now, const SolverOptions&) override { market.solve(now); }
     std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) override {
@@ -22,7 +22,7 @@ class Greedy : public Algorithm {
     bool bidders_are_users() const override { return true; }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred,
-                                   const Rank& asker) override {
+                                   const Asker& asker) override {
         return least_bids_.find(market, cpus, memory_mb, barred, asker);
     }
     std::optional<Money> next_price(Allocator& market, uint32_t machine,
@@ -43,20 +43,22 @@ class Greedy : public Algorithm {
 std::unique_ptr<Algorithm> make_greedy() { return std::make_unique<Greedy>(); }
 
 // One line for each algorithm: name, alias, the options that it reads, and the function that makes
-// it, which the algorithm's own file defines in this namespace; whether it places gangs.
-#define SOUK_ALGORITHMS(X)                                             \
-    X("greedy_migration", "mig", SOUK_MOVE_OPTIONS, make_greedy, true) \
-    X("proportional_share", "", "quantum", make_share, false)          \
-    X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare, false)           \
-    X("balance", "", "min_stay", make_balance, false)
+// it, which the algorithm's own file defines in this namespace; whether it places gangs; whether it
+// ranks by weight.
+#define SOUK_ALGORITHMS(X)                                                              \
+    X("greedy_migration", "mig", SOUK_MOVE_OPTIONS ", ageing", make_greedy, true, true) \
+    X("proportional_share", "", "quantum", make_share, false, false)                    \
+    X("welfare", "", SOUK_MOVE_OPTIONS, make_welfare, false, false)                     \
+    X("balance", "", "min_stay", make_balance, false, false)
 #define SOUK_MOVE_OPTIONS "horizon, link_bytes_per_s, byte_cost_per_gb, min_stay, moves_max"
 
-#define SOUK_MAKER(name, alias, options, make, gangs) std::unique_ptr<Algorithm> make();
+#define SOUK_MAKER(name, alias, options, make, gangs, ages) std::unique_ptr<Algorithm> make();
 SOUK_ALGORITHMS(SOUK_MAKER)
 #undef SOUK_MAKER
 
 std::span<const AlgorithmEntry> algorithm_registry() {
-#define SOUK_ENTRY(name, alias, options, make, gangs) {name, alias, options, make, gangs},
+#define SOUK_ENTRY(name, alias, options, make, gangs, ages) \
+    {name, alias, options, make, gangs, ages},
     static constexpr AlgorithmEntry all[] = {SOUK_ALGORITHMS(SOUK_ENTRY)};
 #undef SOUK_ENTRY
     return all;

@@ -116,7 +116,7 @@ void Allocator::evict(uint32_t j, Cause cause, uint32_t by) {
     set_bound(j, class_none);
     job.cause = cause;
     details_[j].by = by == none ? JobKey{} : jobs_[by].key();
-    details_[j].by_value = by == none ? Money{} : jobs_[by].value;
+    details_[j].by_value = by == none ? Money{} : weighed(jobs_[by].value, weight_of(by));
     if (!in_pass_) queue_.push({job.rank, j});
 }
 
@@ -212,7 +212,9 @@ void Allocator::process(uint32_t j) {
             ? machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start,
                                    [&](const MachineOrder::Entry& e) { return has_place(e, j); })
             : search_limited(j, below, start);
-    if (hints && !job.bars && (better || below == class_none))
+    // Who comes later may pay what this one cannot, if ranks do not say who bids more.
+    const bool for_all = !job.bars && (ranks_by_value() || job.value >= dearest_);
+    if (hints && for_all && (better || below == class_none))
         start_later(job.cpus, job.memory_mb,
                     better ? MachineOrder::position(better) : machine_order_.end());
     const MachineOrder::Place nearer =
@@ -267,7 +269,8 @@ uint32_t Allocator::next_candidate(Machine& m) {
                 if (jobs_[e.job].slot != none || !worth_reserve(m, e.job)) return V::no;
             }
             // and so for everyone after it
-            if (m.spec.reserve > jobs_[e.job].value && !assigned_) return V::stop;
+            const bool poorer = ranks_by_value() && !assigned_;
+            if (poorer && m.spec.reserve > jobs_[e.job].value) return V::stop;
             return eligible(m, e.job) ? V::yes : V::no;
         });
     return first ? first->job : native;
@@ -311,6 +314,9 @@ void Allocator::run() {
 void Allocator::pass() {
     in_pass_ = true;
     too_small_.assign(32 * octaves, {});
+    dearest_ = Money{};
+    if (!ranks_by_value())
+        for (const Machine& m : machines_) dearest_ = std::max(dearest_, m.spec.reserve);
     Rank end = rank_last;
     order_.take_each(
         [&](JobOrder::Entry& e) {

@@ -151,7 +151,8 @@ class Allocator {
         Rare<Files> files;
         ProviderKey only;  // of a component: it may be nowhere but there
         JobKey by;         // who displaced it since the last solve
-        Money by_value;
+        Money by_value;    // as it counts in ranks
+        int32_t weight = weight_plain;
         uint32_t user = 0;
         uint32_t gang = none;   // of gangs()
         bool optional = false;  // of the gang
@@ -188,10 +189,11 @@ class Allocator {
     // By index; the caller has checked the keys and ranges.
     void add_job(JobKey key, const JobSpec& spec);
     void change_job(uint32_t j, const JobSpec& spec);
-    void change_value(uint32_t j, Money value);
+    void change_value(uint32_t j, Money value) { change_value(j, value, details_[j].weight); }
+    void change_value(uint32_t j, Money value, int32_t weight);
     void remove_job(uint32_t j);
     // Components with the keys from `first` on, the optional ones last, all of one value and
-    // arrival. change_value() of one changes that of all.
+    // arrival and weight. change_value() of one changes that of all.
     void add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
                   const GangLayout& layout = {});
     // The gang whose keys include this one; none: there is none.
@@ -226,7 +228,8 @@ class Allocator {
     // The same with the jobs in this order instead of by value (every competing job once), and
     // nobody moves of its own will. Until rank_by_value() new jobs rank last.
     void solve_in_order(const std::vector<uint32_t>& jobs, Nanos now);
-    void rank_by_value();
+    // `weights`: times weight; else weights say nothing.
+    void rank_by_value(bool weights = false);
     // Makes the allocation exactly this: slots[j] for every job that is not pinned. The caller has
     // checked it. `cause`: why somebody gets a place, or moves.
     void adopt(const std::vector<uint32_t>& slots, Nanos now, Cause cause = Cause::adopted);
@@ -269,6 +272,10 @@ class Allocator {
         return order_.most_needed();
     }
     size_t competing_with_bars() const { return competing_with_bars_; }
+    // Ranks say who bids more: no job has another weight than weight_plain, or it says nothing.
+    bool ranks_by_value() const { return !weights_ || weighed_ == 0; }
+    // As it counts in ranks.
+    int32_t weight_of(uint32_t j) const { return weights_ ? details_[j].weight : weight_plain; }
     const MachineOrder& machine_order() const { return machine_order_; }
     // The speed of the fastest accepting machine; 0 if there is none.
     int32_t speed_top() const;
@@ -348,7 +355,7 @@ class Allocator {
     const Gang& gang_of(uint32_t j) const { return gangs_[details_[j].gang]; }
     void leave_gang(uint32_t j);
     void reconsider_near();
-    void change_gang_value(Gang& g, Money value);
+    void change_gang_value(Gang& g, Money value, int32_t weight);
     Room room_at(const Machine& m, const Rank& rank) const;
     void process_gang(Gang& g);
     GangTurn turn_of(const Gang& g);
@@ -407,7 +414,8 @@ class Allocator {
     void let_go(ClassKey cls, const Rank& last);
 
     // allocator_events.cpp: what happened
-    Rank rank_of(const Job& j) const;
+    Rank rank_of(uint32_t j) const;
+    void weigh(uint32_t j, int32_t weight);
     void fill(uint32_t j, JobKey key, const JobSpec& spec);
     void attach(uint32_t j);
     void detach(uint32_t j);
@@ -448,6 +456,9 @@ class Allocator {
     // The competing jobs that have their files at a provider, by its key; few have any.
     std::map<uint64_t, std::set<std::pair<Rank, uint32_t>>> natives_;
     size_t competing_with_bars_ = 0;
+    bool weights_ = true;
+    size_t weighed_ = 0;  // jobs of another weight than weight_plain
+    Money dearest_;       // in a pass with such jobs: the highest reserve
     MachineOrder machine_order_;
     std::vector<uint32_t> staged_;
     Rules rules_;

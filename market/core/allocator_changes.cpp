@@ -205,8 +205,10 @@ void Allocator::solve_in_order(const std::vector<uint32_t>& jobs, Nanos now) {
     solve_all(now);
 }
 
-void Allocator::rank_by_value() {
-    if (!assigned_) return;
+void Allocator::rank_by_value(bool weights) {
+    const bool weighs_anew = weights != weights_ && weighed_ > 0;
+    weights_ = weights;
+    if (!assigned_ && !weighs_anew) return;
     flush();
     assigned_ = false;
     std::vector<uint32_t> competing;
@@ -214,8 +216,8 @@ void Allocator::rank_by_value() {
         competing.push_back(e.job);
         return true;
     });
-    for (Job& j : jobs_)
-        if (j.key().n != 0) j.rank = rank_of(j);
+    for (uint32_t j = 0; j < jobs_.size(); ++j)
+        if (jobs_[j].key().n != 0) jobs_[j].rank = rank_of(j);
     std::sort(competing.begin(), competing.end(),
               [&](uint32_t a, uint32_t b) { return jobs_[a].rank < jobs_[b].rank; });
     rerank(competing);

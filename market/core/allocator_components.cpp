@@ -60,7 +60,8 @@ void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size
     gangs_[index].first = first.n;
     gangs_[index].layout = layout;
     gangs_[index].last = first.n + components.size() - 1;
-    gangs_[index].rank = Rank::of(components[0].value, components[0].arrival, first);
+    gangs_[index].rank =
+        Rank::of(components[0].value, components[0].arrival, first, components[0].weight);
     gang_keys_[first.n] = index;
     note_waiting(gangs_[index], true);
     for (size_t i = 0; i < components.size(); ++i) {
@@ -105,7 +106,7 @@ void Allocator::reconsider_near() {
     }
 }
 
-void Allocator::change_gang_value(Gang& g, Money value) {
+void Allocator::change_gang_value(Gang& g, Money value, int32_t weight) {
     std::vector<uint32_t> all = g.required, slots;
     all.insert(all.end(), g.optional.begin(), g.optional.end());
     for (const uint32_t j : all) {
@@ -116,12 +117,13 @@ void Allocator::change_gang_value(Gang& g, Money value) {
         detach(j);
     }
     note_waiting(g, false);
-    g.rank.first = -value.micro;
+    g.rank.first = -weighed(value, weight).micro;
     note_waiting(g, true);
     for (size_t i = 0; i < all.size(); ++i) {
         Job& job = jobs_[all[i]];
         job.value = value;
-        job.rank = rank_of(job);
+        weigh(all[i], weight);
+        job.rank = rank_of(all[i]);
         job.bound = class_none;
         if (job.pin == Pin::free)
             enter_order(all[i]);

@@ -8,9 +8,16 @@
 
 namespace souk::market {
 
-Rank Allocator::rank_of(const Job& j) const {
-    if (assigned_) return {last_turn_, j.rank.second, j.rank.key};
-    return Rank::of(j.value, j.arrival(), j.key());
+Rank Allocator::rank_of(uint32_t j) const {
+    const Job& job = jobs_[j];
+    if (assigned_) return {last_turn_, job.rank.second, job.rank.key};
+    return Rank::of(job.value, job.arrival(), job.key(), weight_of(j));
+}
+
+void Allocator::weigh(uint32_t j, int32_t weight) {
+    weighed_ -= details_[j].weight != weight_plain;
+    details_[j].weight = weight;
+    weighed_ += weight != weight_plain;
 }
 
 JobOrder::Entry Allocator::entry_of(uint32_t j) const {
@@ -28,8 +35,9 @@ void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
     details_[j].only = job.component ? spec.only : ProviderKey{};
     job.bars = !spec.barred.empty() || details_[j].only.n != 0;
     job.files = spec.files.any() && !job.component;
+    weigh(j, spec.weight);
     job.rank = {0, spec.arrival.ns, key.n};
-    job.rank = rank_of(job);
+    job.rank = rank_of(j);
     JobDetails& d = details_[j];
     d.place = spec.place;
     d.move_bytes = spec.move_bytes;
@@ -186,17 +194,18 @@ void Allocator::change_job(uint32_t j, const JobSpec& spec) {
     ++version_;
 }
 
-void Allocator::change_value(uint32_t j, Money value) {
+void Allocator::change_value(uint32_t j, Money value, int32_t weight) {
     Job& job = jobs_[j];
     ++version_;
-    if (job.component) return change_gang_value(gang_of(j), value);
+    if (job.component) return change_gang_value(gang_of(j), value, weight);
     const uint32_t m = job.slot;
     if (m != none && !job.held && job.pin == Pin::free && machines_[m].spec.reserve > value) {
         evict(j, Cause::below_reserve, none);
     }
     detach(j);
     job.value = value;
-    job.rank = rank_of(job);
+    weigh(j, weight);
+    job.rank = rank_of(j);
     if (job.pin == Pin::free) {
         job.held = m != none && details_[j].stay_until > now_ && eligible(machines_[m], j);
         if (!job.held) enter_order(j);
@@ -212,6 +221,7 @@ void Allocator::remove_job(uint32_t j) {
     detach(j);
     if (jobs_[j].component) leave_gang(j);
     job_index_.erase(jobs_[j].rank.key);
+    weigh(j, weight_plain);
     jobs_[j].rank.key = 0;
     jobs_[j].at = none;
     free_jobs_.push_back(j);

@@ -369,7 +369,8 @@ bool Allocator::would_run(const Gang& g, Money value) {
     if (!turn.able || turn.free.empty()) return turn.able;
     NetworkPacking packing(turn.needs(jobs_, details_), g.layout);
     machine_order_.begin_pass();
-    return pack(turn, packing, value, {-value.micro, g.rank.second, g.rank.key - 1}, class_none,
+    const Money counts = weighed(value, weight_of(turn.free.front()));
+    return pack(turn, packing, value, {-counts.micro, g.rank.second, g.rank.key - 1}, class_none,
                 false);
 }
 

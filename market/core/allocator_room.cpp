@@ -361,7 +361,7 @@ void Allocator::carry_out(Gang& g, const RoomSearch& found) {
         jobs_[j].voluntary = false;
         jobs_[j].cause = Cause::displaced;
         details_[j].by = JobKey{g.first};
-        details_[j].by_value = jobs_[g.required.front()].value;
+        details_[j].by_value = Money{-g.rank.first};
     }
     if (rules_.moves_max > 0) tokens_ -= static_cast<int32_t>(found.moves.size());
     g.clean = false;

@@ -176,7 +176,7 @@ class Balance : public Algorithm {
     }
     // The lowest reserve of those with room: a higher bid wins nothing more.
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred, const Rank&) override {
+                                   std::span<const ProviderKey> barred, const Asker&) override {
         std::optional<Money> least;
         for (const auto& m : market.machines()) {
             const bool room = m.key.n != 0 && m.spec.accepting && m.free_cpus >= cpus &&

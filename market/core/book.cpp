@@ -193,7 +193,8 @@ std::vector<Job*> Book::store(Outputs& out) {
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
                                  r.account.amount.micro > 0 || r.account.rest > 0 ||
-                                 r.hold != Hold::none || r.cancel || r.order;
+                                 r.hold != Hold::none || r.cancel || r.order ||
+                                 job.weight != weight_plain;
         if (!of_interest) continue;
         job.stored = true;
         out.store.push_back(r);

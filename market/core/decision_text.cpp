@@ -134,6 +134,7 @@ void DecisionText::write_job(const Job& job, uint32_t j) {
     if (now.cpus != known.said.cpus) attribute(" c=", now.cpus);
     if (now.memory_mb != known.said.memory_mb) attribute(" m=", now.memory_mb);
     if (now.arrival != known.said.arrival) attribute(" t=", now.arrival.ns);
+    if (now.weight != known.said.weight) attribute(" w=", now.weight);
     if (now.state != known.said.state || now.place != known.said.place) {
         text_ += " s=";
         text_ += letter(now.state);

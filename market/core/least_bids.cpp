@@ -18,24 +18,28 @@ Rank to_beat(Money least, const Rank& strongest) {
 
 // The least bid, of who came when `asker` did, that ranks before it: the same bid, or the next
 // whole unit.
-Money bid_before(const Rank& beats, const Rank& asker) {
-    const Money bid{-beats.first};
-    const bool equal_is_enough =
-        beats.second == INT64_MAX || Rank{beats.first, asker.second, asker.key} < beats;
-    return equal_is_enough ? bid : above(bid);
+Money bid_before(const Rank& beats, const Asker& asker) {
+    const Money counts{-beats.first}, bid = least_weighed(counts, asker.weight);
+    const bool enough =
+        beats.second == INT64_MAX || Rank::of(bid, asker.arrival, asker.key, asker.weight) < beats;
+    return enough ? bid : above(bid);
+}
+// The same, and at least what the machine takes, which weight does not lower.
+Money bid_for(Money least, const Rank& strongest, const Asker& asker) {
+    return strongest.is_top() ? least : std::max(least, bid_before(strongest, asker));
 }
 
 }  // namespace
 
 std::optional<Money> LeastBids::by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                                        std::span<const ProviderKey> barred, const Rank& asker) {
+                                        std::span<const ProviderKey> barred, const Asker& asker) {
     std::optional<Money> least;
     market.machine_order().each([&](const MachineOrder::Entry& e) {
         const auto& m = market.machines()[e.machine];
         if (std::find(barred.begin(), barred.end(), m.key) != barred.end()) return true;
         const auto [strongest, fits] = market.displaced(m, cpus, memory_mb, Rank::top());
         if (!fits) return true;
-        const Money bid = bid_before(to_beat(market.least_bid_at(m), strongest), asker);
+        const Money bid = bid_for(market.least_bid_at(m), strongest, asker);
         if (bid <= money_max && (!least || bid < *least)) least = bid;
         return true;
     });
@@ -79,9 +83,10 @@ std::vector<LeastBids::Step> LeastBids::build(const Allocator& market, int32_t c
 }
 
 std::optional<Money> LeastBids::find(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                                     std::span<const ProviderKey> barred, const Rank& asker) {
+                                     std::span<const ProviderKey> barred, const Asker& asker) {
     constexpr int walks_max = 16;
     constexpr size_t kept_max = 64;
+    if (asker.weight != weight_plain) return by_walk(market, cpus, memory_mb, barred, asker);
     if (version_ != market.version() || by_cpus_.size() >= kept_max) by_cpus_.clear();
     version_ = market.version();
     Stairs& stairs = by_cpus_[cpus];

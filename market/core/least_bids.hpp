@@ -19,22 +19,21 @@ namespace souk::market {
 // The next whole unit: beats a bid whoever came first, and reads well.
 inline Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); }
 // Who asks ranks after everybody of an equal bid.
-inline constexpr Rank newest{0, INT64_MAX, UINT64_MAX};
+inline constexpr Asker newest{Nanos{INT64_MAX}, JobKey{UINT64_MAX}};
 
 class LeastBids {
   public:
     // At least what a machine takes (Allocator::least_bid_at) where the need then fits beside
     // whoever cannot be displaced; at most money_max. nullopt: no bid does it.
-    // `asker`: its arrival and key decide between equal bids; its bid does not matter.
     std::optional<Money> find(const Allocator& market, int32_t cpus, int64_t memory_mb,
-                              std::span<const ProviderKey> barred, const Rank& asker = newest);
+                              std::span<const ProviderKey> barred, const Asker& asker = newest);
     static std::optional<Money> by_walk(const Allocator& market, int32_t cpus, int64_t memory_mb,
                                         std::span<const ProviderKey> barred,
-                                        const Rank& asker = newest);
+                                        const Asker& asker = newest);
 
   private:
     struct Step {
-        Rank beats;         // who ranks before this has the place
+        Rank beats;         // who weighs weight_plain and ranks before this has the place
         int64_t memory_mb;  // that it buys
         ProviderKey place;
     };

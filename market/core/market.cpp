@@ -33,7 +33,9 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
     const bool moves_cost = solver_.options().horizon.ns > 0;
     const bool may_stand_less = options.stand_max < solver_.options().stand_max;
+    const Nanos ageing = solver_.ageing();
     TRY(solver_.set_options(options));
+    if (solver_.ageing() != ageing) weigh_all();
     if (may_stand_less) bound_standing();
     if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
         for (auto& [id, job] : book_.jobs())
@@ -93,6 +95,7 @@ void Market::started(Nanos now) {
         book_.number(*job);
         job->ordered_at = now;
         set_bid(*job, now);
+        resume_wait(*job, now);
         claim(*job);
         touch(*job);
         set_alarm(*job);

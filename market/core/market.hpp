@@ -257,6 +257,8 @@ class Market {
     // What the job has cost by now, and for how long it has run.
     static Money cost(const Job& job, Nanos now) { return bill::cost(job, now); }
     static Nanos run_time(const Job& job, Nanos now) { return bill::run_time(job, now); }
+    // How long it has waited for a place in all.
+    static Nanos waited(const Job& job, Nanos now);
     // "off", "lost", "disconnected", "unable", "busy" or "free".
     const char* provider_state(const Node& node, Nanos now) const;
     // Of a node that takes no jobs now: those that are still there, stopped ones included.
@@ -331,7 +333,7 @@ class Market {
       private:
         const Market& market_;
     };
-    void decide(std::optional<Nanos> now);
+    void decide(Nanos now, bool by_own_solver);
     void spend(User& user, Money cost);
     void end_days(Nanos now);
     void reckon_days(Nanos now);
@@ -386,19 +388,25 @@ class Market {
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
     JobSpec spec_of(const Job& job, const Wish& wish) const;
+    // market_age.cpp: how long jobs have waited
+    static bool waits(const Wish& w) { return w.pin == Pin::free && w.state != JobState::running; }
+    void note_wait(Job& job, bool waits, Nanos now);
+    void resume_wait(Job& job, Nanos now);
+    int32_t weight_of(const std::vector<Job*>& gang, Nanos now) const;
+    void weigh_all();
     void root(Job& job);
     Reason why_stopped(const Job& job) const;
     static Reason why_unsure(const Job& job);
     void solve_now(Nanos now, Outputs& out);
-    void sync_jobs();
+    void sync_jobs(Nanos now);
     void sync_nodes();
     void take_changes(std::span<const Change> changes);
     // market_gangs.cpp: jobs of several components
     static bool of_gang(const Job& job) { return !job.record.report.gang.empty(); }
     std::vector<Job*> gang_of(const Job& job);
     void list_in_gang(const Job& job);
-    bool enter_gang(Job& job);
-    void wake_gang(const Job& job);
+    bool enter_gang(Job& job, Nanos now);
+    void wake_gang(const Job& job, Nanos now);
     bool place_gang(Job& job, Nanos now, Outputs& out);
     Reason why_gang_waits(const Job& job) const;
     void wake_gangs_for(const Node& node);

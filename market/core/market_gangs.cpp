@@ -83,7 +83,7 @@ std::vector<Job*> Market::gang_of(const Job& job) {
 
 // The solver is told of all, with keys one after the other. False: not all are known, or it does
 // not take them.
-bool Market::enter_gang(Job& job) {
+bool Market::enter_gang(Job& job, Nanos now) {
     const std::string name = gang_name(job);
     std::vector<Job*> all = gang_of(job);
     uint32_t left = UINT32_MAX;
@@ -113,6 +113,7 @@ bool Market::enter_gang(Job& job) {
         }
         book_.number_again(*one);
         const Wish w = wish(*one);
+        note_wait(*one, waits(w), now);
         if (!w.place.empty() && !node_of(w.place).in_solver) {
             touch(node_of(w.place));
             sync_nodes();
@@ -121,6 +122,8 @@ bool Market::enter_gang(Job& job) {
         specs.back().value = least;
         specs.back().arrival = specs.front().arrival;
     }
+    const int32_t lightest = weight_of(all, now);
+    for (JobSpec& spec : specs) spec.weight = lightest;
     const JobReport& first = all.front()->record.report;
     const Status taken = solver_.add_gang(
         all.front()->key, specs, static_cast<size_t>(required - all.begin()), layout_of(first));
@@ -148,7 +151,7 @@ void Market::wake_gangs_for(const Node& node) {
 }
 
 // What became of one lets others go; and none pays more than any of them bids.
-void Market::wake_gang(const Job& job) {
+void Market::wake_gang(const Job& job, Nanos now) {
     if (!gangs_seen_.insert(gang_name(job)).second) return;
     Money least = job.bid;
     const std::vector<Job*> all = gang_of(job);
@@ -156,8 +159,10 @@ void Market::wake_gang(const Job& job) {
         least = std::min(least, one->bid);
         pending_.insert(*one);
     }
-    if (const auto known = solver_.job(job.key); known && known->value != least)
-        (void)solver_.change_value(job.key, least);
+    const auto known = solver_.job(job.key);
+    if (known && known->value != least) (void)solver_.change_value(job.key, least);
+    const int32_t weight = weight_of(all, now);
+    if (known && known->weight != weight) (void)solver_.change_weight(job.key, weight);
 }
 
 // Orders for all required components that do not run, or none: nobody is held for one that has no

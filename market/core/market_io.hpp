@@ -61,6 +61,9 @@ struct JobRecord {
     std::vector<Stay> stays;
     // Its run time is at most what has passed since, Unix time; 0: an older version's.
     Nanos ran_since;
+    // How long it has waited for a place in all, but for the wait that has lasted since the Unix
+    // time `waits_since` (0: it does not wait).
+    Nanos waited, waits_since;
     // Of its work, as far as it is charged: each stretch as long as it took on a standard machine.
     Nanos done;
     uint32_t payer = 0;  // the number of the project that pays for it; 0: its user does

@@ -176,6 +176,7 @@ void Market::finish(Job& job, Nanos now) {
     job.record.order.reset();
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
+    note_wait(job, false, now);
     job.record.hold = Hold::none;
     job.reason.clear();
     standing_.forget(job.key.n);
@@ -198,7 +199,7 @@ void Market::finish(Job& job, Nanos now) {
 void Market::set_alarm(Job& job) {
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
-        at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until});
+        at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until, job.weighs_until});
         if (!job.stood_enough) at = std::min(at, job.stands_until);
         if (job.run_since != Nanos::never()) {
             at = std::min(at, surely_stopped(job));
@@ -241,6 +242,7 @@ void Market::job_alarm(Job& job, Nanos now) {
         job.record.out_of_budget = true;
     }
     if (now >= job.bid_until) set_bid(job, now);
+    if (now >= job.weighs_until) job.weighs_until = Nanos::never();  // it is touched below
     if (now >= job.stands_until) job.stood_enough = true;
     Orders::end_back_offs(job, now);
     root(job);

@@ -150,16 +150,19 @@ JobSpec Market::Known::spec_of(const Job& job, Job::Held held) const {
     return market_.spec_of(job, market_.wish(job, held));
 }
 
-void Market::decide(std::optional<Nanos> now) {
-    const Admission::Decision d = admission_.decide(Known(*this), book_.users(), solver_, now);
+void Market::decide(Nanos now, bool by_own_solver) {
+    const auto when = by_own_solver ? std::optional(now) : std::nullopt;
+    const Admission::Decision d = admission_.decide(Known(*this), book_.users(), solver_, when);
     for (const auto& [key, held] : d.held) {
         Job& job = *held.first;
-        if (log_) log_->told(job, spec_of(job, wish(job)));
+        const Wish w = wish(job);
+        note_wait(job, waits(w), now);
+        if (log_) log_->told(job, spec_of(job, w));
         notes_.of(job);
         pending_.insert(job);
     }
     take_changes(d.changes);
-    if (!now) dirty_ = dirty_ || d.again;  // and then the program is asked
+    if (!by_own_solver) dirty_ = dirty_ || d.again;  // and then the program is asked
 }
 
 std::string Market::audit_users() const {

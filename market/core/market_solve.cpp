@@ -112,6 +112,7 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     spec.cpus = r.terms.cpus;
     spec.user = r.uid;
     spec.arrival = r.submitted;
+    spec.weight = job.weight;
     spec.state = w.state;
     if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
     if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
@@ -130,13 +131,14 @@ JobSpec Market::spec_of(const Job& job, const Wish& w) const {
     // Of a gang, whose components bid and rank as one.
     if (const auto known = of_gang(job) && job.in_solver ? solver_.job(job.key) : std::nullopt) {
         spec.value = known->value;
+        spec.weight = known->weight;
         spec.arrival = known->arrival;
         spec.user = known->user;
     }
     return spec;
 }
 
-void Market::sync_jobs() {
+void Market::sync_jobs(Nanos now) {
     gangs_seen_.clear();
     for (Job* const one : touched_.take()) {
         Job& job = *one;
@@ -151,13 +153,14 @@ void Market::sync_jobs() {
         admission_.list(job);
         const JobReport& r = job.record.report;
         const Wish w = wish(job);
+        note_wait(job, waits(w), now);
         if (!w.place.empty() && !node_of(w.place).in_solver) {
             touch(node_of(w.place));
             sync_nodes();
         }
         list_in_gang(job);
         if (of_gang(job) && !job.in_solver) {
-            (void)enter_gang(job);
+            (void)enter_gang(job, now);
             notes_.of(job);
             pending_.insert(job);
             continue;
@@ -167,7 +170,7 @@ void Market::sync_jobs() {
             MUST(solver_.change_job(job.key, spec));
         else
             job.in_solver = solver_.add_job(job.key, spec);
-        if (of_gang(job)) wake_gang(job);
+        if (of_gang(job)) wake_gang(job, now);
         if (log_) log_->told(job, spec);
         notes_.of(job);
         if (!r.where.empty()) notes_.of(node_of(r.where));
@@ -234,12 +237,12 @@ void Market::solve_now(Nanos now, Outputs& out) {
         dirty_ = wake = false;
         outside_.take_adopted();
         sync_nodes();
-        sync_jobs();
+        sync_jobs(now);
         comment_rounds_.changed();
         if (settling()) continue;
         if (!outside_.decides()) {
-            decide(now);
-        } else if (decide({}); dirty_) {
+            decide(now, true);
+        } else if (decide(now, false); dirty_) {
             // once more, and then the program is asked
         } else if (changed && outside_.wants_question()) {
             out.ask_solver = true;

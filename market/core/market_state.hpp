@@ -74,7 +74,11 @@ struct Job {
     // per CPU-hour: its maximum price, or less by its strategy
     Money bid;
     Nanos bid_until = Nanos::never();  // then it is reckoned anew
-    std::optional<double> in_time;     // Bid::in_time
+    // It waits for a place since then (never(): it does not), and its bid counts for more from
+    // weighs_until on.
+    Nanos waits_from = Nanos::never(), weighs_until = Nanos::never();
+    int32_t weight = weight_plain;
+    std::optional<double> in_time;  // Bid::in_time
 
     const JobId& id() const { return record.report.id; }
     JobPhase phase() const { return record.report.phase; }

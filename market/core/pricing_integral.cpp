@@ -22,6 +22,7 @@ struct Bid {
     int64_t memory_mb;
     Money value;
     Rank rank;
+    int32_t weight;
     bool bars;
     uint32_t user;
     uint32_t gang = Allocator::none;  // of a component
@@ -31,8 +32,15 @@ struct Bid {
 Bid bid_of(const Allocator& market, uint32_t j) {
     const Job& job = market.jobs()[j];
     const Allocator::JobDetails& d = market.details(j);
-    return {j,        job.cpus, job.memory_mb, job.value,         job.rank,
+    return {j,        job.cpus, job.memory_mb, job.value,         job.rank, market.weight_of(j),
             job.bars, d.user,   d.gang,        market.required(j)};
+}
+
+// What `q` would have to bid to rank as `bid` does: that, where both weigh the same. At most what
+// it bids itself.
+Money level_with(const Bid& q, const Bid& bid) {
+    if (q.weight == bid.weight) return bid.value;
+    return std::min(q.value, least_weighed(weighed(bid.value, bid.weight), q.weight));
 }
 
 // What a gang asks for in the greedy from nothing.
@@ -226,9 +234,10 @@ class Integral {
         for (; next < bids_.size() && within > 0; ++next) {
             const Bid& bid = bids_[next];
             if (bid.gang == q.gang || (by_user_ && bid.user == q.user)) continue;
-            fall_to(bid.value);
+            const Money level = level_with(q, bid);
+            fall_to(level);
             const size_t last = within > 0 ? places.back() : 0;
-            if (within > 0 && first_taken(rooms, bid) <= last) lose(bid.value, bid.value);
+            if (within > 0 && first_taken(rooms, bid) <= last) lose(level, level);
         }
         fall_to(Money{});
         for (const uint32_t j : all.required) {
@@ -273,10 +282,11 @@ class Integral {
         for (; next < bids_.size() && within > 0; ++next) {
             const Bid& bid = bids_[next];
             if (bid.job == q.job || (by_user_ && bid.user == q.user)) continue;
-            if (machines_[best].reserve > bid.value) fall_to(bid.value);
+            const Money level = level_with(q, bid);
+            if (machines_[best].reserve > level) fall_to(level);
             if (within == 0) break;
             put(rooms, bid);
-            if (!rooms.holds(best, q.cpus, q.memory_mb)) lose(bid.value, bid.value);
+            if (!rooms.holds(best, q.cpus, q.memory_mb)) lose(level, level);
         }
         fall_to(Money{});
         return bounded_price(sum, top, own, job);

@@ -10,20 +10,27 @@
 
 namespace souk::market {
 
-// Value (descending), arrival, key. Under proportional_share the first field is the place in the
-// turn instead.
+// Value times weight (descending), arrival, key. Under proportional_share the first field is the
+// place in the turn instead.
 struct Rank {
     int64_t first = 0;
     int64_t second = 0;
     uint64_t key = 0;
     constexpr auto operator<=>(const Rank&) const = default;
 
-    static constexpr Rank of(Money value, Nanos arrival, JobKey key) {
-        return {-value.micro, arrival.ns, key.n};
+    static constexpr Rank of(Money value, Nanos arrival, JobKey key,
+                             int32_t weight = weight_plain) {
+        return {-weighed(value, weight).micro, arrival.ns, key.n};
     }
     // Before every job: those that nobody can displace.
     static constexpr Rank top() { return {INT64_MIN, 0, 0}; }
     constexpr bool is_top() const { return first == INT64_MIN; }
+};
+// Who asks with which bid it would rank before another one: arrival and key decide between equals.
+struct Asker {
+    Nanos arrival;
+    JobKey key;
+    int32_t weight = weight_plain;
 };
 // Behind every job.
 inline constexpr Rank rank_last{INT64_MAX, INT64_MAX, UINT64_MAX};

@@ -17,8 +17,11 @@ constexpr auto words = std::to_array<ReasonWords>({
 
     {outbid, "outbid", "outbid; {bid} would win a place",
      "higher bids have every place that it could have; it starts from `bid` on"},
-    {displaced, "displaced", "displaced by job {job} at {price}[; {bid} would win it back]",
-     "a higher bid took its place; it starts from `bid` on"},
+    {displaced, "displaced",
+     "displaced by job {job} at {price}[, which counts as {counts} after its wait]"
+     "[; {bid} would win it back]",
+     "a higher bid took its place, or one that has waited (ageing_s of marketd.conf); it starts "
+     "from `bid` on"},
     {turn_of_other, "turn_of_other", "the turn of job {job} by its user's share",
      "proportional_share: another user has its turn"},
     {below_reserve, "below_reserve",
@@ -250,6 +253,7 @@ constexpr auto figures_known = std::to_array<FigureWords>({
     {Figure::standing, "standing", FigureKind::text},
     {Figure::cause_code, "cause_code", FigureKind::text},
     {Figure::chance, "chance", FigureKind::count},
+    {Figure::counts, "counts", FigureKind::money},
 });
 
 constexpr bool in_order() {
@@ -362,7 +366,7 @@ void write_reason(JsonWriter& j, const Reason& reason) {
         switch (figures_known[static_cast<size_t>(f.what)].kind) {
             case FigureKind::text: j.field(name, f.text); break;
             case FigureKind::money: j.field(name, Money{f.number}); break;
-            case FigureKind::count: j.field(name, f.number); break;
+            case FigureKind::count:
             case FigureKind::time: j.field(name, f.number); break;
         }
     }

@@ -155,6 +155,7 @@ enum class Figure : uint16_t {
     standing,    // text: how a node that has what is needed stands: "off", "disconnected"
     cause_code,  // text: the code of `cause` (kernel/base/cause.hpp)
     chance,      // count: in percent
+    counts,      // money: what the bid of the other job counts as, since it has waited
 };
 
 struct ReasonFigure {

@@ -67,7 +67,9 @@ SOUK_FIELDS(market::JobRecord,  //
             field("stays", &market::JobRecord::stays, rule::at_most(64, {}, true)),
             field("ran_since", &market::JobRecord::ran_since, rule::time),
             field("done", &market::JobRecord::done, rule::span),
-            field("payer", &market::JobRecord::payer));
+            field("payer", &market::JobRecord::payer),
+            field("waited", &market::JobRecord::waited, rule::span),
+            field("waits_since", &market::JobRecord::waits_since, rule::time));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

@@ -51,7 +51,7 @@ bool valid(const JobSpec& s) {
     return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
            s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
            s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
-           valid(s.files) &&
+           s.weight >= weight_plain && s.weight <= weight_most && valid(s.files) &&
            (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
 }
 
@@ -111,9 +111,10 @@ struct Solver::Impl {
     void reckon_closed(bool all) {
         if (closed != market.version()) {
             closed = market.version();
-            closed_all = pricing != PricingRule::critical || market.gang_count() > 0;
+            const bool closed_form = market.gang_count() == 0 && market.ranks_by_value();
+            closed_all = pricing != PricingRule::critical || !closed_form;
             closed_done.assign(market.jobs().size(), true);
-            if (pricing == PricingRule::critical && market.gang_count() > 0) {
+            if (pricing == PricingRule::critical && !closed_form) {
                 closed_done.assign(market.jobs().size(), false);
                 closed_prices.assign(market.jobs().size(), Money{});
                 return;
@@ -246,6 +247,10 @@ std::string Solver::get(const SolverOptions& options, std::string_view what) {
 
 const SolverOptions& Solver::options() const { return impl_->options; }
 
+Nanos Solver::ageing() const {
+    return impl_->algorithm.entry->ages ? impl_->options.ageing : Nanos{};
+}
+
 Status Solver::set_options(const SolverOptions& o) {
     TRY_ASSIGN(const AlgorithmEntry* const algorithm, find_algorithm(o.algorithm));
     TRY_ASSIGN(const PricingRule pricing, find_pricing(o.pricing));
@@ -297,10 +302,11 @@ Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_
     if (first.n == 0 || first.n > UINT64_MAX - count) return fail("no keys for all components");
     for (const JobSpec& spec : components)
         if (!valid(spec) || spec.value != components[0].value ||
-            spec.arrival != components[0].arrival || spec.user != components[0].user)
+            spec.weight != components[0].weight || spec.arrival != components[0].arrival ||
+            spec.user != components[0].user)
             return fail("component " + std::to_string(&spec - components.data() + 1) +
-                        ": an attribute is out of range, or its value, arrival or user is not "
-                        "that of the first");
+                        ": an attribute is out of range, or its value, weight, arrival or user is "
+                        "not that of the first");
     for (uint64_t i = 0; i < count; ++i)
         if (market.find_job({first.n + i}) != Allocator::none ||
             market.gang_with(first.n + i) != Allocator::none)
@@ -327,7 +333,8 @@ bool Solver::change_job(JobKey key, const JobSpec& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;
     if (const Allocator::Job& job = impl_->market.jobs()[j];
-        job.component && (spec.value != job.value || spec.arrival != job.arrival()))
+        job.component && (spec.value != job.value || spec.arrival != job.arrival() ||
+                          spec.weight != impl_->market.details(j).weight))
         return false;
     impl_->market.change_job(j, spec);
     return true;
@@ -337,6 +344,13 @@ bool Solver::change_value(JobKey key, Money value) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(value)) return false;
     impl_->market.change_value(j, value);
+    return true;
+}
+
+bool Solver::change_weight(JobKey key, int32_t weight) {
+    const uint32_t j = impl_->market.find_job(key);
+    if (j == Allocator::none || weight < weight_plain || weight > weight_most) return false;
+    impl_->market.change_value(j, impl_->market.jobs()[j].value, weight);
     return true;
 }
 
@@ -385,6 +399,7 @@ std::optional<JobSpec> Solver::job(JobKey key) const {
     s.cpus = j.cpus;
     s.user = d.user;
     s.arrival = j.arrival();
+    s.weight = d.weight;
     s.state = j.state;
     s.place = impl_->market.place_of(i);
     s.move_bytes = d.move_bytes;
@@ -588,17 +603,17 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     if (details.only.n != 0)
         for (const Allocator::Machine& m : market.machines())
             if (m.key != details.only) barred.push_back(m.key);
-    return least_bid(job.cpus, job.memory_mb, barred, job.rank);
+    return least_bid(job.cpus, job.memory_mb, barred, {job.arrival(), key, market.weight_of(i)});
 }
 
 std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
     return least_bid(spec.cpus, spec.memory_mb, spec.barred,
-                     Rank::of(spec.value, spec.arrival, JobKey{UINT64_MAX}));
+                     {spec.arrival, JobKey{UINT64_MAX}, spec.weight});
 }
 
 std::optional<Money> Solver::least_bid(int32_t cpus, int64_t memory_mb,
                                        std::span<const ProviderKey> barred,
-                                       const Rank& asker) const {
+                                       const Asker& asker) const {
     return impl_->algorithm->least_bid(impl_->market, cpus, memory_mb, barred, asker);
 }
 

@@ -42,6 +42,8 @@ class Solver {
     // providers and places.
     Status set_options(const SolverOptions& options);
     const SolverOptions& options() const;
+    // SolverOptions::ageing where the algorithm ranks by weight, else 0.
+    Nanos ageing() const;
     static std::span<const std::string_view> algorithms();
     static std::span<const std::string_view> pricings();
     // The name as algorithms() has it (mig is greedy_migration), or an error that names those there
@@ -66,14 +68,16 @@ class Solver {
     bool add_job(JobKey key, const JobSpec& spec);
     bool change_job(JobKey key, const JobSpec& spec);
     bool change_value(JobKey key, Money value);
+    bool change_weight(JobKey key, int32_t weight);
     bool remove_job(JobKey key);
     // A gang: a job of several components, all of its required ones at once or none
     // (allocator_gangs.cpp). The first `required` components are that; an optional one is a job of
     // its own right behind them, with a place only while they have theirs. They are jobs with the
-    // keys from `first` on, of one value, arrival and user; change_value() of one changes all, a
-    // job that is removed leaves the gang. Their keys stay the gang's while it has any component.
-    // `layout` is that of the required ones; with a bound on how many may be on one machine none is
-    // optional. Errors: what is wrong with it; an algorithm that places no gangs.
+    // keys from `first` on, of one value, weight, arrival and user; change_value() or
+    // change_weight() of one changes all, a job that is removed leaves the gang. Their keys stay
+    // the gang's while it has any component. `layout` is that of the required ones; with a bound on
+    // how many may be on one machine none is optional. Errors: what is wrong with it; an algorithm
+    // that places no gangs.
     Status add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
                     const GangLayout& layout = {});
     static constexpr size_t gang_components_max = 1024;
@@ -174,7 +178,7 @@ class Solver {
     Reason with_bid(Reason reason, JobKey job) const;
     Reason gain(const Change& change, const std::string& from, const std::string& to) const;
     std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb,
-                                   std::span<const ProviderKey> barred, const Rank& asker) const;
+                                   std::span<const ProviderKey> barred, const Asker& asker) const;
 
     struct Impl;
     std::unique_ptr<Impl> impl_;

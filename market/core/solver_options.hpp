@@ -31,6 +31,9 @@ struct SolverOptions {
     int32_t moves_max = 0;  // at most this many voluntary moves in any moves_window; 0: no cap
     Nanos moves_window = Nanos::from_s(60);
 
+    // a bid counts double for each time that its job has waited so long (age.hpp); 0: never
+    Nanos ageing;
+
     Nanos quantum = Nanos::from_s(10);  // proportional_share: the turn of a job is this long
     // a suspended job stands in memory for so long at most before it goes to disk; 0: at once. The
     // solver itself does not look at it.

@@ -41,11 +41,15 @@ Reason Solver::reason(const Change& c, const Names& names) const {
                            : Reason(ReasonCode::worth_more)
                                  .with(Figure::node, to)
                                  .with(Figure::other, from);
-        case Cause::displaced:
-            return with_bid(Reason(ReasonCode::displaced)
-                                .with(Figure::job, names.job(c.other))
-                                .with(Figure::price, c.other_value),
-                            c.job);
+        case Cause::displaced: {
+            const auto other = this->job(c.other);
+            const Money bid = other ? other->value : c.other_value;
+            Reason r = Reason(ReasonCode::displaced)
+                           .with(Figure::job, names.job(c.other))
+                           .with(Figure::price, bid);
+            if (bid != c.other_value) r = std::move(r).with(Figure::counts, c.other_value);
+            return with_bid(std::move(r), c.job);
+        }
         case Cause::share:
             return Reason(ReasonCode::turn_of_other).with(Figure::job, names.job(c.other));
         case Cause::below_reserve: {

@@ -55,13 +55,28 @@ struct FileTraffic {
     bool operator==(const FileTraffic&) const = default;
 };
 
+// A job ranks by its value times its weight, which grows while it waits (age.hpp). It is in
+// 1024ths; that of a job that has not waited is weight_plain.
+inline constexpr int32_t weight_plain = 1024, weight_most = weight_plain << 12;
+
+// What the value counts as, in ranks. (value and weight in their ranges: below 2^62.)
+constexpr Money weighed(Money value, int32_t weight) {
+    return Money{static_cast<int64_t>(static_cast<__int128>(value.micro) * weight / weight_plain)};
+}
+// The least value that counts as at least `counts`.
+constexpr Money least_weighed(Money counts, int32_t weight) {
+    const auto wide = static_cast<__int128>(counts.micro) * weight_plain;
+    return Money{static_cast<int64_t>((wide + weight - 1) / weight)};
+}
+
 struct JobSpec {
     Money value;            // the most it pays per CPU-hour; 0 to money_max
     int64_t memory_mb = 0;  // needed wherever it runs
     int32_t cpus = 1;       // needed on one provider
     uint32_t user = 0;
-    // among equal values the earlier one goes first, then the lower key
+    // among those that rank equally the earlier one goes first, then the lower key
     Nanos arrival;
+    int32_t weight = weight_plain;  // to weight_most; greedy_migration alone looks at it
     JobState state = JobState::waiting;
     ProviderKey place;               // where it runs or is frozen
     int64_t move_bytes = -1;         // what a move must carry; -1: its memory_mb
@@ -127,7 +142,7 @@ struct Change {
     ProviderKey to;  // none for freeze
     Cause cause = Cause::placed;
     JobKey other;       // displaced, share: who took the place
-    Money other_value;  // and its bid
+    Money other_value;  // and its bid, as that counts in ranks
 };
 
 struct Payment {

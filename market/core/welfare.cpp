@@ -75,7 +75,7 @@ class Welfare : public Algorithm {
     bool bidders_are_users() const override { return true; }
     std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred,
-                                   const Rank& asker) override {
+                                   const Asker& asker) override {
         reckon_bids(market);
         if (!now_.exact() || cpus != 1 || memory_mb > now_.memory_per_cpu() || !barred.empty())
             return as_it_is_.find(market, cpus, memory_mb, barred, asker);

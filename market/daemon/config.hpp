@@ -31,7 +31,7 @@ struct MarketConfig {
     bool nodes_operate = false;
     // The account whose souk-web may serve all users who log in there; empty: each user's own does.
     std::string web_user;
-    market::MarketOptions market;
+    market::MarketOptions market = default_market();
     uint64_t finished_max = 100'000;  // finished jobs whose records are kept, the newest
     Nanos finished_age;               // and for so long; 0: whatever their age
     // The decision log (docs/decision-log.md): at most so much on disk (0: there is none), and for
@@ -47,6 +47,14 @@ struct MarketConfig {
     int64_t agent_queue_mb = 64;
     // a silent agent is asked after this long, and given up after three times
     Nanos keepalive = Nanos::from_s(10);
+
+  private:
+    // Nobody starves by default, where a simulation is to be told so.
+    static market::MarketOptions default_market() {
+        market::MarketOptions options;
+        options.solver.ageing = Nanos::from_s(86'400);
+        return options;
+    }
 };
 
 // `path` empty: the defaults. `effective`: what is in force, as TOML with where each value comes

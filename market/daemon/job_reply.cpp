@@ -70,7 +70,7 @@ void write_sending(JsonWriter& w, const JobSend& s) {
 }
 
 // How it bids, and how far that has come.
-void write_bidding(JsonWriter& w, const Job& job) {
+void write_bidding(JsonWriter& w, const Job& job, Nanos now) {
     const JobTerms& terms = job.record.report.terms;
     if (terms.finish.ns > 0) w.field("finish_s", terms.finish.seconds());
     if (!terms.project.empty()) w.field("project", terms.project);
@@ -81,6 +81,9 @@ void write_bidding(JsonWriter& w, const Job& job) {
     if (terms.runtime.ns > 0)
         w.field("work_s", terms.runtime.seconds()).field("work_done_s", job.record.done.seconds());
     if (job.in_time) w.field("in_time_chance", *job.in_time);
+    w.field("waited_s", Market::waited(job, now).seconds());
+    if (job.weight != market::weight_plain)
+        w.field("counts_as", market::weighed(job.bid, job.weight));
 }
 
 }  // namespace
@@ -153,7 +156,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     w.key("places").begin_array();
     for (const NodeName& place : r.places) w.value(place);
     w.end_array().field("hold", hold_of(job));
-    write_bidding(w, job);
+    write_bidding(w, job, now);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (job.sending) write_sending(w, *job.sending);
     write_cause(w, "last_failed", job.last_failed);

@@ -7,8 +7,10 @@
 #include <map>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 #include "kernel/base/check.hpp"
+#include "market/core/age.hpp"
 #include "market/core/allocator.hpp"
 #include "market/core/strategy.hpp"
 #include "market/sim/stopped_jobs.hpp"
@@ -49,6 +51,8 @@ struct Job {
     uint32_t provider = 0;  // index, while it holds a place
     int64_t since_s = 0;    // running: advances from here; else: the operation began here
     int64_t work = 0;       // left, in hundredths of a standard second
+    // Has no place since then (below 0: it has one), and had none for so long before.
+    int64_t waits_from_s = -1, waited_s = 0;
 };
 
 struct Timer {
@@ -68,6 +72,8 @@ struct ProviderEvent {
     uint32_t provider;
     bool joins;
 };
+
+constexpr int64_t ns_per_s = 1'000'000'000;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 JobKey job_key(size_t index) { return {index + 1}; }
@@ -127,6 +133,7 @@ class MarketRun {
             tell_timers();
             tell_providers();
             tell_arrivals();
+            age();
             if (now_ >= rebid_at_) rebid();
             if (now_ >= bids_at_) bid_anew();
             if (now_ >= asks_at_) ask_anew();
@@ -248,6 +255,7 @@ class MarketRun {
         if (next_arrival_ < arrivals_.size())
             t = std::min(t, specs_[arrivals_[next_arrival_]].start_s);
         t = std::min(t, rebid_at_);
+        if (!ages_.empty() && t != never) t = std::min(t, std::max(now_, ages_.top().at_s));
         if (!options_.terms.empty() && (unfinished_ > 0 || t != never))
             t = std::min(t, next_bids());
         if (!asks_.empty() && unfinished_ > 0) t = std::min(t, next_asks());
@@ -403,11 +411,43 @@ class MarketRun {
             MUST(solver_.change_value(job_key(options_.rebid->job), options_.rebid->value));
     }
 
+    void set_phase(uint32_t i, Phase phase) {
+        Job& job = jobs_[i];
+        job.phase = phase;
+        const bool waits =
+            phase == Phase::waiting || phase == Phase::frozen || phase == Phase::stopped;
+        if (waits == (job.waits_from_s >= 0)) return;
+        job.waited_s = waited_s(job);
+        job.waits_from_s = waits ? now_ : -1;
+        if (waits) set_age(i);
+    }
+    int64_t waited_s(const Job& job) const {
+        return job.waited_s + (job.waits_from_s >= 0 ? now_ - job.waits_from_s : 0);
+    }
+    // When its bid counts for more, if it waits for so long.
+    void set_age(uint32_t i) {
+        const Nanos waited = Nanos::from_s(waited_s(jobs_[i]));
+        const Nanos at = market::next_weight_at(waited, solver_.ageing());
+        if (at != Nanos::never()) ages_.push({now_ + ceil_div((at - waited).ns, ns_per_s), i, 0});
+    }
+    void age() {
+        for (; !ages_.empty() && ages_.top().at_s <= now_; ages_.pop()) {
+            const uint32_t i = ages_.top().job;
+            if (jobs_[i].waits_from_s < 0) continue;
+            const Nanos waited = Nanos::from_s(waited_s(jobs_[i]));
+            const int32_t weight = market::weight_after(waited, solver_.ageing());
+            if (solver_.job(job_key(i))->weight == weight) continue;  // an older entry
+            MUST(solver_.change_weight(job_key(i), weight));
+            aged_.push_back(i);
+        }
+        for (const uint32_t i : std::exchange(aged_, {})) set_age(i);
+    }
+
     void set_timer(uint32_t i, int64_t at_s) { timers_.push({at_s, i, ++jobs_[i].version}); }
 
     void run_from(uint32_t i, int64_t from_s) {
         Job& job = jobs_[i];
-        job.phase = Phase::running;
+        set_phase(i, Phase::running);
         job.since_s = from_s;
         if (out_.jobs[i].first_run_s < 0) {
             out_.jobs[i].first_run_s = from_s;
@@ -471,7 +511,7 @@ class MarketRun {
                 pin(i, Pin::free);
                 tell(frozen ? Told::What::job_frozen : Told::What::job_placed, i);
                 if (frozen) {
-                    jobs_[i].phase = Phase::frozen;
+                    set_phase(i, Phase::frozen);
                 } else {
                     ++out_.jobs[i].lost_s;
                     run_from(i, now_ + 1);
@@ -484,7 +524,7 @@ class MarketRun {
         MUST(solver_.remove_job(job_key(i)));
         tell(Told::What::job_ended, i);
         release(i);
-        jobs_[i].phase = Phase::finished;
+        set_phase(i, Phase::finished);
         ++jobs_[i].version;
         out_.jobs[i].end_s = now_;
         --unfinished_;
@@ -493,7 +533,7 @@ class MarketRun {
 
     void begin_operation(uint32_t i, Phase phase, int64_t seconds) {
         Job& job = jobs_[i];
-        job.phase = phase;
+        set_phase(i, phase);
         job.since_s = now_;
         uint32_t& under_way = phase == Phase::moving ? moves_now_ : freezes_now_;
         uint32_t& most = phase == Phase::moving ? out_.totals.concurrent_moves_max
@@ -532,7 +572,7 @@ class MarketRun {
                 if (jobs_[i].phase != Phase::moving && jobs_[i].phase != Phase::thawing) continue;
                 end_operation(i, now_);
                 pin(i, Pin::free);
-                jobs_[i].phase = Phase::running;
+                set_phase(i, Phase::running);
                 jobs_[i].since_s = never;
             }
             MUST(solver_.remove_provider(provider_key(p)));
@@ -548,7 +588,7 @@ class MarketRun {
              ++next_arrival_) {
             const uint32_t i = arrivals_[next_arrival_];
             const SimJob& job = specs_[i];
-            jobs_[i].phase = Phase::waiting;
+            set_phase(i, Phase::waiting);
             jobs_[i].work = job.run_s * 100;
             JobSpec spec;
             spec.value = options_.terms.empty() ? job.value : bid_of(i);
@@ -592,7 +632,7 @@ class MarketRun {
             case ChangeKind::freeze:
                 ++outcome.freezes;
                 if (seconds > 0) return begin_operation(i, Phase::freezing, seconds);
-                jobs_[i].phase = Phase::frozen;
+                set_phase(i, Phase::frozen);
                 ++jobs_[i].version;
                 tell(Told::What::job_frozen, i);
                 return;
@@ -614,7 +654,7 @@ class MarketRun {
         out_.jobs[i].moved_mb += memory;
         if (memory > 0)
             return begin_operation(i, Phase::freezing, ceil_div(memory, options_.disk_mb_per_s));
-        jobs_[i].phase = Phase::frozen;
+        set_phase(i, Phase::frozen);
         ++jobs_[i].version;
     }
     void make_room(uint32_t provider, bool all) {
@@ -627,7 +667,7 @@ class MarketRun {
             const bool there = solver_.provider(provider_key(job.provider)).has_value();
             if (!there) return false;
             ++out_.jobs[i].stops;
-            job.phase = Phase::stopped;
+            set_phase(i, Phase::stopped);
             ++job.version;
             int64_t patience_s = stopped_.stops(i, job.provider, now_);
             if (const int64_t most = options_.solver.stand_max.ns / 1'000'000'000; most > 0)
@@ -676,6 +716,8 @@ class MarketRun {
     std::vector<ProviderEvent> provider_events_;  // by time
     size_t next_arrival_ = 0, next_provider_ = 0, next_mark_ = 0;
     std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
+    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> ages_;  // of who waits
+    std::vector<uint32_t> aged_;
     int64_t now_ = 0;
     size_t unfinished_ = 0;  // arrived and not finished
     int64_t busy_cpus_ = 0, offered_cpus_ = 0;

@@ -238,6 +238,41 @@ def test_a_log_that_was_written_anew_lacks_the_head_that_was_seen(of_both, tmp_p
     assert status == 1 and "is not in this log" in said, said
 
 
+def test_a_poor_job_has_its_turn_after_a_wait_and_the_log_says_why(two_users, tmp_path):
+    """Where it counts as much as the richer ones, in turns with them; its price is at most its bid,
+    and souk-audit reckons every place and price from the waits that the log tells."""
+    m = two_users
+    m.tool("marketctl", "set", "solver", "default")
+    m.tool("marketctl", "set", "ageing", "4s")
+    jobs = [m.srun("-p", price, *SPIN) for price in (40, 30, 24)]
+    for job in jobs:
+        m.until_runs(job.id)
+    poor = m.srun("-p", 3, *SPIN, **NOBODY)
+    said = m.until_job(poor.id, "counts for more", lambda j: j.get("counts_as", 0) > 6)
+    assert said["waited_s"] > 4
+    # 24 is 3 times 8: after three times the four seconds
+    said = m.until_runs(poor.id)
+    assert said["waited_s"] >= 12 and said["price"] <= 3 and said["counts_as"] >= 24, said
+    until("whom it displaced hears why", lambda: any(
+        f"displaced by job {poor.id} at 3, which counts as " in m.job(job.id)["comment"]
+        for job in jobs))
+    waited = said["waited_s"]
+    m.kill_daemon("market")
+    m.until_up()
+    until("its wait is known to the next market",
+          lambda: m.job(poor.id).get("waited_s", 0) >= waited)
+    m.tool("marketctl", "set", "ageing", "default")
+    assert "counts_as" not in m.job(poor.id)
+    m.clear()
+    log, receipts = exported(m, tmp_path)
+    n, found = line_of(log, r"^j .*w=(\d+)")
+    status, said = audit(log, receipts, tmp_path)
+    assert status == 0 and "confirmed" in said, said
+    heavier = with_line(log, n, log[n].replace(f"w={found[1]}", "w=999999"))
+    status, said = audit(heavier, receipts, tmp_path)
+    assert status == 1, said
+
+
 def test_a_full_disk_leaves_a_marked_gap_and_the_market_goes_on(two_users, tmp_path):
     m = two_users
     m.tool("marketctl", "set", "solver", "default")

@@ -26,13 +26,25 @@ struct Shape {
     bool bars = false;
     bool pins = false;
     bool files = false;  // half of the jobs have files at a provider, or at a node that is none
+    bool waits = false;  // jobs have waited: their bids count for more
 };
 
+// The rank of a job by the words of rank.hpp.
+inline Rank rank_in_words(const JobSpec& j, uint64_t key) {
+    const __int128 counts = static_cast<__int128>(j.value.micro) * j.weight / 1024;
+    return {-static_cast<int64_t>(counts), j.arrival.ns, key};
+}
+
 inline constexpr Shape shapes[] = {
-    {12, 5, 1, 1, 0, 0, 1, 1, false, false},  {12, 5, 1, 3, 0, 0, 3, 1, false, false},
-    {14, 5, 1, 2, 0, 0, 2, 3, false, false},  {14, 5, 3, 4, 0, 0, 2, 2, false, false},
-    {14, 5, 3, 4, 9, 12, 1, 1, false, false}, {16, 6, 3, 4, 9, 12, 3, 3, true, true},
+    {12, 5, 1, 1, 0, 0, 1, 1, false, false},
+    {12, 5, 1, 3, 0, 0, 3, 1, false, false},
+    {14, 5, 1, 2, 0, 0, 2, 3, false, false},
+    {14, 5, 3, 4, 0, 0, 2, 2, false, false},
+    {14, 5, 3, 4, 9, 12, 1, 1, false, false},
+    {16, 6, 3, 4, 9, 12, 3, 3, true, true},
     {20, 6, 1, 2, 9, 12, 1, 2, true, false},
+    {16, 6, 3, 4, 9, 12, 3, 3, true, true, false, true},
+    {14, 5, 1, 2, 0, 0, 2, 3, false, false, false, true},
 };
 
 struct World {
@@ -52,7 +64,11 @@ struct World {
         j.move_bytes = shape.memory_job ? -1 : rng.between(1, 50) * 1'000'000;
         j.arrival = Nanos::from_s(clock_s);
         if (shape.files) j.files = random_files();
+        if (shape.waits) j.weight = random_weight();
         return j;
+    }
+    int32_t random_weight() {
+        return rng.chance(0.5) ? weight_plain : static_cast<int32_t>(rng.between(1024, 9000));
     }
     FileTraffic random_files() {
         if (rng.chance(0.5)) return {};
@@ -98,6 +114,8 @@ void random_event(World& w, Target& t) {
         w.jobs.erase(j);
     } else if (kind == 8) {
         const uint64_t j = w.any(w.jobs);
+        if constexpr (requires { t.change_weight(JobKey{}, 0); })
+            if (w.shape.waits) t.change_weight(JobKey{j}, w.random_weight());
         t.change_value(JobKey{j}, Money::units(w.rng.between(1, 12)));
     } else if (kind == 9) {
         const uint64_t p = w.any(w.providers);
@@ -142,6 +160,12 @@ struct Pair {
     void change_value(JobKey k, Money v) {
         both([&](Allocator& x) { x.change_value(x.find_job(k), v); });
     }
+    void change_weight(JobKey k, int32_t weight) {
+        both([&](Allocator& x) {
+            const uint32_t j = x.find_job(k);
+            x.change_value(j, x.jobs()[j].value, weight);
+        });
+    }
     void remove_job(JobKey k) {
         both([&](Allocator& x) { x.remove_job(x.find_job(k)); });
     }
@@ -161,7 +185,7 @@ struct Pair {
         s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
         s.state = j.state;
         s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
-        s.only = a.details(i).only;
+        s.only = a.details(i).only, s.weight = a.details(i).weight;
         if (a.details(i).files) s.files = a.details(i).files->traffic;
         return s;
     }

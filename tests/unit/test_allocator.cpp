@@ -25,7 +25,7 @@ struct Naive {
 
     Rank rank(uint64_t k) const {
         const JobSpec& s = jobs.at(k).s;
-        return s.pin == Pin::stay ? Rank{INT64_MIN, 0, k} : Rank::of(s.value, s.arrival, JobKey{k});
+        return s.pin == Pin::stay ? Rank{INT64_MIN, 0, k} : rank_in_words(s, k);
     }
     bool eligible(const JobSpec& s, uint64_t p) const {
         const ProviderSpec& m = providers.at(p);

@@ -41,8 +41,7 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
                         int64_t cpus = m.cpus, mb = m.memory_mb;
                         for (const JobKey g : s.guests(ProviderKey{p})) {
                             const JobSpec o = *s.job(g);
-                            if (o.pin == Pin::stay || Rank::of(o.value, o.arrival, g) <
-                                                          Rank::of(j.value, j.arrival, JobKey{k}))
+                            if (o.pin == Pin::stay || rank_in_words(o, g.n) < rank_in_words(j, k))
                                 cpus -= o.cpus, mb -= o.memory_mb;
                         }
                         ck_assert_msg(cpus < j.cpus || mb < j.memory_mb,
@@ -107,8 +106,7 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                                 for (const JobKey g : s.guests(ProviderKey{p})) {
                                     const JobSpec x = *s.job(g);
                                     if ((plain || !stays(g.n)) &&
-                                        Rank::of(j.value, j.arrival, JobKey{k}) <
-                                            Rank::of(x.value, x.arrival, g))
+                                        rank_in_words(j, k) < rank_in_words(x, g.n))
                                         continue;
                                     cpus -= x.cpus, mb -= x.memory_mb;
                                 }

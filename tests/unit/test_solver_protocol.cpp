@@ -109,7 +109,7 @@ START_TEST(what_cannot_be_taken_says_why_and_changes_nothing) {
         "aj: cpus '" + std::string(40, 'y') + "...' is not a whole number from 1 to 1048576");
     ck_assert_text(error("set colour red"),
                    "set: 'colour' cannot be set (solver, pricing, k, horizon, min-stay, moves-max, "
-                   "moves-window, quantum, stand-max, link, byte-cost)");
+                   "moves-window, ageing, quantum, stand-max, link, byte-cost)");
     ck_assert(error("uj 1 1e9").starts_with("uj: value '1e9': "));
     ck_assert(error(std::string(5000, 'x')).starts_with("the line is longer than 4096"));
     SolverSession s;

@@ -12,8 +12,8 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 
 // What a zero of these says is what their absence says.
 constexpr const char* nothing_at_zero[] = {
-    "budget",       "memory_mb",        "price",       "freezes", "thaws", "migrations",
-    "failed_moves", "longest_pause_ms", "image_bytes", "finish_s"};
+    "budget",       "memory_mb",        "price",       "freezes",  "thaws",   "migrations",
+    "failed_moves", "longest_pause_ms", "image_bytes", "finish_s", "waited_s"};
 // Said with another, or by all the rest.
 constexpr const char* said_elsewhere[] = {"uid", "can_move"};
 
@@ -44,7 +44,7 @@ std::pair<std::string, std::string> row_of(const Json& job, const std::string& k
     if (is("_s")) return {without("_s"), duration(job, key.c_str())};
     if (is("_mb")) return {without("_mb"), megabytes(job, key.c_str())};
     if (is("_bytes")) return {without("_bytes"), bytes(job, key.c_str())};
-    if (key == "value" || key == "price" || key == "bid")
+    if (key == "value" || key == "price" || key == "bid" || key == "counts_as")
         return {key, field(job, key.c_str()) + " per CPU-hour"};
     if (key == "checkpoint_trouble")
         return {"checkpoint", (job.contains("checkpoint_node") ? "the last try failed: "

@@ -137,7 +137,7 @@ class Audit(Replay):
                      for m, j in ((before, old), (self.market, new))]
             if where[0] != where[1] or any(
                     getattr(old, key) != getattr(new, key)
-                    for key in ("u", "v", "c", "m", "t", "y", "d", "files", "pin", "held",
+                    for key in ("u", "v", "c", "m", "t", "y", "d", "w", "files", "pin", "held",
                                 "price")):
                 self.complain("the new segment says it otherwise", old)
             new.receipt, new.offered = old.receipt, old.offered

@@ -32,7 +32,7 @@ class Market(Places):
             last = len(turn)
             self.rank = {j.index: (turn.get(j.index, last), 0, 0) for j in self.jobs.values()}
         else:
-            self.rank = {j.index: (-j.v, j.t, j.k) for j in self.jobs.values()}
+            self.rank = {j.index: (-j.counts(), j.t, j.k) for j in self.jobs.values()}
         self.competing.sort(key=lambda j: self.rank[j.index])
         self.guests = {n: [] for n in self.nodes}
         for j in self.jobs.values():
@@ -219,7 +219,7 @@ class Market(Places):
         for other in after + [None]:
             if other and by_user and other.u == job.u:
                 continue
-            low = other.v if other else 0
+            low = job.level_with(other) if other else 0
             while high > low:  # with this room, down through the reserves
                 node = next((n for n in self.accepting if n.index not in job.barred and
                              self.fits(rooms, n, job) and self.least[n.index] < high), None)

@@ -211,7 +211,7 @@ class Replay:
         for key, value in fields.items():
             if key in ("id", "u"):
                 setattr(job, key, value)
-            elif key in ("k", "v", "c", "m", "t", "y", "d"):
+            elif key in ("k", "v", "c", "m", "t", "y", "d", "w"):
                 setattr(job, key, int(value))
             elif key == "s":
                 job.state = value[0]

@@ -3,6 +3,9 @@
 from decimal import Decimal
 
 
+WEIGHT_PLAIN = 1024  # of a job that has not waited
+
+
 class Wrong(Exception):
     """A line of the log that cannot be read."""
 
@@ -21,6 +24,7 @@ class Job:
         self.index = index
         self.id, self.k, self.u = "", 0, ""
         self.v, self.c, self.m, self.t, self.y, self.d = 0, 1, 0, 0, -1, -1
+        self.w = WEIGHT_PLAIN
         self.state, self.place, self.pin, self.barred = "w", None, "-", ()
         self.files = None  # (home, bytes/s, requests/s, round trip in ns)
         self.held = False
@@ -31,6 +35,16 @@ class Job:
 
     def competes(self):
         return self.pin == "-" and not self.held
+
+    def counts(self):
+        """What its bid counts as in ranks, after its wait."""
+        return self.v * self.w // WEIGHT_PLAIN
+
+    def level_with(self, other):
+        """What it would have to bid to rank as the other does; at most its bid."""
+        if self.w == other.w:
+            return other.v
+        return min(self.v, ceil_div(other.counts() * WEIGHT_PLAIN, self.w))
 
 
 def money(micro):

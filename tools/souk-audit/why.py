@@ -123,6 +123,8 @@ class Why(Replay):
                           "node": place.id})
             if other is not None:
                 steps[-1] |= {"job": self.called(other), "bid": other.v / 10**6}
+                if other.w != job.w:
+                    steps[-1]["counts_as"] = other.counts() / 10**6
             held = then
         if not steps or held == own:
             return steps, f"the reserve of {node.id} is {money(node.r)}, and nobody bids for it"
@@ -131,7 +133,10 @@ class Why(Replay):
             below = money(round(step["below"] * 10**6))
             place = f"its place on {node.id}" if not parts else f"the speed of {step['node']} too"
             if "job" in step:
-                parts.append(f"below {below} it loses {place} to {step['job']} (bid {below})")
+                bid = f"bid {money(round(step['bid'] * 10**6))}"
+                if "counts_as" in step:
+                    bid += f", which counts as {money(round(step['counts_as'] * 10**6))}"
+                parts.append(f"below {below} it loses {place} to {step['job']} ({bid})")
             elif step["below"]:
                 parts.append(f"below {below} it loses {place}: that is the least bid there")
         text = "; ".join(parts) or f"nobody else bids for its place on {node.id}"
