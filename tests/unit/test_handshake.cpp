@@ -4,6 +4,7 @@
 // agentd's side believes of a process that somebody has taken over. And the records of a session
 // against OpenSSL's.
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/wait.h>
 
 #include "agentd/handshake/handshakes.hpp"
@@ -205,6 +206,23 @@ START_TEST(a_process_that_dies_takes_handshakes_along_and_no_sessions) {
     UNTIL(loop, n2.handshakes.pid() != first && n2.handshakes.pid() != 0);
     Meeting m(loop, n2.tls->acceptor(), n1->connector(providers, "n2"));
     m.meets();
+}
+END_TEST
+
+// It has read nothing of what it was asked; the kernel tells of that first.
+START_TEST(a_process_that_cannot_begin_says_why) {
+    const Ca ca;
+    Loop loop = open_loop();
+    Log log{{.level_max = Level::error, .program = "test_handshake"}};
+    const std::string why = "no user namespace may be made";
+    Handshakes handshakes(loop, log, child([&](Fd socket) {
+                              pollfd p{socket.get(), POLLIN, 0};
+                              (void)::poll(&p, 1, 10'000);
+                              (void)send_packet(socket.get(), pack(Told(Failed{0, 1, why})));
+                          }));
+    const Status began = handshakes.renewed(ca.node("n1"));
+    ck_assert(!began.has_value());
+    ck_assert_text(began.error().message, "souk-handshake: " + why);
 }
 END_TEST
 
@@ -514,8 +532,8 @@ UNIT_SUITE(handshake, a_session_goes_on_where_its_handshake_was_not_done,
            bulk_comes_whole_over_handed_sessions, who_is_not_good_is_refused_with_the_same_lines,
            half_a_handshake_elsewhere_ends_in_time_and_in_bytes,
            a_process_that_dies_takes_handshakes_along_and_no_sessions,
-           certificates_are_examined_there, a_liar_is_believed_no_more_than_was_asked,
-           packets_are_what_they_say_or_nothing, records_are_those_of_openssl,
-           a_record_that_was_changed_is_none);
+           a_process_that_cannot_begin_says_why, certificates_are_examined_there,
+           a_liar_is_believed_no_more_than_was_asked, packets_are_what_they_say_or_nothing,
+           records_are_those_of_openssl, a_record_that_was_changed_is_none);
 
 }  // namespace

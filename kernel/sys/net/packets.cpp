@@ -20,7 +20,10 @@ Status send_packet(int socket, std::string_view packet, int descriptor) {
 
 Result<std::optional<Packet>> receive_packet(int socket, size_t bytes_max) {
     std::string bytes(bytes_max, '\0');
-    TRY_ASSIGN(auto received, receive_descriptors(socket, bytes));
+    auto first = receive_descriptors(socket, bytes);
+    // That the other end is gone with something of ours unread comes before what it said.
+    if (!first && first.error().code == ECONNRESET) first = receive_descriptors(socket, bytes);
+    TRY_ASSIGN(auto received, std::move(first));
     if (!received) return std::nullopt;
     if (received->bytes == 0) return fail("the other end is gone");
     if (received->truncated) return fail("too long a packet");
