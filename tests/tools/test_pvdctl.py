@@ -168,6 +168,16 @@ def test_pvdctl_status_says_how_the_memory_of_the_machine_is(start, agentd, load
     assert line in [" ".join(row.split()) for row in out.splitlines()], out
 
 
+@pytest.mark.parametrize("key, said", [
+    ("look_trouble", "seen each second alone where no guest is in the way: no perf events"),
+    ("give_way_trouble", "lowered guests keep a CPU until the next tick: no perf events")])
+def test_pvdctl_status_says_what_the_owner_is_not_given(start, agentd, key, said):
+    process = start("pvdctl", "status")
+    answer(agentd, process, {**PROVIDER, "presence": {"here": False, key: "no perf events"}})
+    out = process.communicate(timeout=LIMIT)[0].decode()
+    assert said in [row.lstrip(": ") for row in out.splitlines()], out
+
+
 def test_pvdctl_status_says_what_is_wrong(start, agentd):
     process = start("pvdctl", "status")
     answer(agentd, process, {**PROVIDER, "market": False, "market_trouble": "Connection refused",

@@ -52,6 +52,18 @@ std::string presence_text(const Json& presence, bool empty) {
                                   : "are lowered");
 }
 
+// And what of the promises to the owner this machine cannot keep.
+void add_presence(std::vector<std::pair<std::string, std::string>>& rows, const Json& presence,
+                  bool empty) {
+    rows.emplace_back("Your use", presence_text(presence, empty));
+    if (presence.contains("look_trouble"))
+        rows.emplace_back("", "seen each second alone where no guest is in the way: " +
+                                  field(presence, "look_trouble"));
+    if (presence.contains("give_way_trouble"))
+        rows.emplace_back("", "lowered guests keep a CPU until the next tick: " +
+                                  field(presence, "give_way_trouble"));
+}
+
 }  // namespace
 
 Result<std::string> provider_status_text(const Answer& answer) {
@@ -82,8 +94,7 @@ Result<std::string> provider_status_text(const Answer& answer) {
         rows.emplace_back("Memory stalls", "not known: " + field(p, "memory_pressure_trouble"));
     if (field(p, "paused") == "yes")
         rows.emplace_back("Paused", "all guests stand in memory (pvdctl resume)");
-    if (p.contains("presence"))
-        rows.emplace_back("Your use", presence_text(p.at("presence"), field(p, "empty") == "yes"));
+    if (p.contains("presence")) add_presence(rows, p.at("presence"), field(p, "empty") == "yes");
     if (field(p, "shutting_down") == "yes")
         rows.emplace_back("Switching off", "guests leave before the machine is off");
     if (field(p, "empty") == "yes" && field(p, "on_market") == "no")
