@@ -132,7 +132,10 @@ Status NetworkCut::shut_in() {
     TRY(port_->arm());
     if (auto held = hold_frames(); !held)
         log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
-    return port_->shut(FrameWay::to_job);
+    const Nanos before = unix_now();
+    TRY(port_->shut(FrameWay::to_job));
+    if (frames_) frames_->shut_since(before);
+    return {};
 }
 
 Status NetworkCut::hold_frames() {
@@ -157,7 +160,7 @@ void NetworkCut::open() {
     if (!port_ || !std::exchange(shut_, false)) return;
     if (frames_) frames_->on_readable();
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
-    release_frames(unix_now());
+    release_frames(port_->opened(FrameWay::to_job), port_->opened(FrameWay::from_job));
     stay_armed();  // one that was found has none
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once
     // more.
@@ -168,10 +171,10 @@ void NetworkCut::open() {
 }
 
 // To a copy of a job that moves the place where it was sends what came meanwhile.
-void NetworkCut::release_frames(Nanos opened) {
-    if (frames_ && (!is_copy_ || was_frozen_)) frames_->give_back(opened);
+void NetworkCut::release_frames(Nanos heard, Nanos spoke) {
+    if (frames_ && (!is_copy_ || was_frozen_)) frames_->give_back(heard);
     (void)port_->announce();
-    if (spoken_) spoken_->give_back(opened);
+    if (spoken_) spoken_->give_back(spoke);
     for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
     frames_.reset();
     spoken_.reset();

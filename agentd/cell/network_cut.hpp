@@ -86,7 +86,7 @@ class NetworkCut {
     Status hold_frames();
     Status hold_frames_of_copy();
     Status keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch);
-    void release_frames(Nanos opened);
+    void release_frames(Nanos heard, Nanos spoke);
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);
 

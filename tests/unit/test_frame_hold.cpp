@@ -28,6 +28,7 @@ START_TEST(frames_for_a_job_are_told_from_others_and_from_its_own_from_elsewhere
 }
 END_TEST
 
+// Long: one interface through all that may become of its frames.
 START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_has_gone) {
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
@@ -66,6 +67,22 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
         hold.give_back(unix_now());
         ck_assert(heard(job, soon_ms) == 'a' && heard(job, soon_ms) == 'b' &&
                   heard(job, never_ms) == '-' && hold.held() == 0);
+    }
+    {  // what passes before the gate is shut and after it is open comes once
+        ck_assert(here.arm().has_value());
+        FrameHold hold = *FrameHold::open(here, rig.network.bridge);
+        say(node, rig.address, 'p');
+        ck_assert(heard(job, soon_ms) == 'p');
+        const Nanos before = unix_now();
+        ck_assert(here.shut(FrameWay::to_job).has_value());
+        hold.shut_since(before);
+        say(node, rig.address, 'h');
+        take_until(hold, 1);
+        ck_assert(here.open().has_value());
+        say(node, rig.address, 'q');
+        ck_assert(heard(job, soon_ms) == 'q');
+        hold.give_back(here.opened(FrameWay::to_job));
+        ck_assert(heard(job, soon_ms) == 'h' && heard(job, never_ms) == '-');
     }
     FrameHold hold = stop();
     say(node, rig.address, 'c');

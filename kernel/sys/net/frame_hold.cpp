@@ -154,7 +154,7 @@ void FrameHold::read(Nanos until) {
         if (n < 0) break;
         // outwards: from the bridge to the job; inside, from the job
         if (from.sll_pkttype == PACKET_OUTGOING && static_cast<size_t>(n) >= head_bytes &&
-            came_at(message) < until)
+            came_at(message) >= shut_ && came_at(message) < until)
             take(buffer.substr(0, static_cast<size_t>(n)));
     }
     if (moved_) send_after();

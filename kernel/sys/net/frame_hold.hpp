@@ -51,6 +51,9 @@ class FrameHold {
     int fd() const { return socket_.get(); }
     // Takes what has come, and sends it on if the job was heard elsewhere, now or before.
     void on_readable();
+    // The gate is shut since then, of the wall clock: what came before has passed it. To be called
+    // before anything is taken.
+    void shut_since(Nanos at) { shut_ = at; }
     // They are the oldest ones; of others than those to the job none.
     void put_first(std::vector<std::string> frames);
     // The job goes on here; its gate is open since `opened`, of the wall clock. What came later has
@@ -75,6 +78,7 @@ class FrameHold {
     HardwareAddress job_{}, node_{};
     Ipv4 address_;
     bool moved_ = false;
+    Nanos shut_;
     // each behind its virtio_net_hdr: checksums and segments that are not made yet
     std::deque<std::string> frames_;
     size_t bytes_ = 0;

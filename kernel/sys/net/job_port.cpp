@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "kernel/base/check.hpp"
+#include "kernel/sys/host/clock.hpp"
 
 namespace souk {
 namespace {
@@ -259,8 +260,15 @@ Status JobPort::begins_nothing() {
 }
 
 Status JobPort::open() {
-    if (!gate_) return disarm();
-    for (const FrameWay way : all_ways) TRY(gate_->set(way, Gate::open));
+    if (!gate_) {
+        Status disarmed = disarm();
+        opened_.fill(unix_now());
+        return disarmed;
+    }
+    for (const FrameWay way : all_ways) {
+        TRY(gate_->set(way, Gate::open));
+        opened_[static_cast<size_t>(way)] = unix_now();
+    }
     return {};
 }
 

@@ -12,11 +12,14 @@
 // they are if their daemon ends; who finds the port again opens them.
 #pragma once
 
+#include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 
 #include "kernel/base/ipv4.hpp"
 #include "kernel/base/result.hpp"
+#include "kernel/base/time.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/loop/slow_fd.hpp"
 #include "kernel/sys/net/frame_gate.hpp"
@@ -60,6 +63,9 @@ class JobPort {
     // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
     Status shut(FrameWay way);
     Status open();
+    // By the wall clock, as closely as can be said: who is held by this gate neither comes twice
+    // nor is lost.
+    Nanos opened(FrameWay way) const { return opened_[static_cast<size_t>(way)]; }
     Status disarm();
     Status announce() const;
     // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and
@@ -92,7 +98,8 @@ class JobPort {
     Fd orphans_, spoken_;
     int outer_ = 0, inner_ = 0;
     std::optional<FrameGate> gate_;  // while armed
-    Status within_;                  // whether it stands on loopback too
+    std::array<Nanos, std::size(all_ways)> opened_{};
+    Status within_;  // whether it stands on loopback too
 };
 
 }  // namespace souk
