@@ -136,9 +136,11 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             Prove prove;
             std::memcpy(&prove, m.body.data(), sizeof prove);
             if (!c.greeted || session == sessions_.end()) return false;
-            session->second->session().contents().begin(prove);
+            Session& own = session->second->session();
+            own.contents().begin(prove);
+            own.expect_contents_of(own);  // first: a file that both have open is told to this one
             for (const auto& [number, other] : sessions_)
-                session->second->session().expect_contents_of(other->session());
+                if (number != session->first) own.expect_contents_of(other->session());
             return true;
         }
         case Kind::known: return c.greeted;

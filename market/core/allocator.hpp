@@ -274,6 +274,9 @@ class Allocator {
     size_t competing_with_bars() const { return competing_with_bars_; }
     // Ranks say who bids more: no job has another weight than weight_plain, or it says nothing.
     bool ranks_by_value() const { return !weights_ || weighed_ == 0; }
+    // One walk over ranks prices single jobs: no gang takes several places at once, and ranks say
+    // who can pay a reserve.
+    bool ranks_price() const { return gang_count() == 0 && ranks_by_value(); }
     // As it counts in ranks.
     int32_t weight_of(uint32_t j) const { return weights_ ? details_[j].weight : weight_plain; }
     const MachineOrder& machine_order() const { return machine_order_; }

@@ -21,7 +21,7 @@ bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::no
 std::vector<Money> critical_prices(Allocator& market, bool by_user, uint64_t* steps) {
     std::vector<bool> done(market.jobs().size(), false);
     std::vector<Money> prices(market.jobs().size());
-    if (market.gang_count() == 0 && market.ranks_by_value()) {
+    if (market.ranks_price()) {
         prices = ranked_prices(market, done, by_user);
         unit_prices(market, prices, done, by_user);
     }

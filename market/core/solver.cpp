@@ -39,6 +39,8 @@ Result<PricingRule> find_pricing(const std::string& name) {
     return tl::unexpected(unknown("pricing", pricing_names, name));
 }
 
+bool is_weight(int32_t w) { return w >= weight_plain && w <= weight_most; }
+
 bool valid(Money m) { return m.micro >= 0 && m <= money_max; }
 
 bool valid(const FileTraffic& f) {
@@ -51,7 +53,7 @@ bool valid(const JobSpec& s) {
     return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
            s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
            s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
-           s.weight >= weight_plain && s.weight <= weight_most && valid(s.files) &&
+           is_weight(s.weight) && valid(s.files) &&
            (s.place.n != 0 || (s.state != JobState::running && s.pin != Pin::stay));
 }
 
@@ -111,10 +113,9 @@ struct Solver::Impl {
     void reckon_closed(bool all) {
         if (closed != market.version()) {
             closed = market.version();
-            const bool closed_form = market.gang_count() == 0 && market.ranks_by_value();
-            closed_all = pricing != PricingRule::critical || !closed_form;
+            closed_all = pricing != PricingRule::critical || !market.ranks_price();
             closed_done.assign(market.jobs().size(), true);
-            if (pricing == PricingRule::critical && !closed_form) {
+            if (pricing == PricingRule::critical && !market.ranks_price()) {
                 closed_done.assign(market.jobs().size(), false);
                 closed_prices.assign(market.jobs().size(), Money{});
                 return;
@@ -349,7 +350,7 @@ bool Solver::change_value(JobKey key, Money value) {
 
 bool Solver::change_weight(JobKey key, int32_t weight) {
     const uint32_t j = impl_->market.find_job(key);
-    if (j == Allocator::none || weight < weight_plain || weight > weight_most) return false;
+    if (j == Allocator::none || !is_weight(weight)) return false;
     impl_->market.change_value(j, impl_->market.jobs()[j].value, weight);
     return true;
 }

@@ -153,8 +153,9 @@ void FrameHold::read(Nanos until) {
         const ssize_t n = ::recvmsg(fd(), &message, 0);
         if (n < 0) break;
         // outwards: from the bridge to the job; inside, from the job
+        const Nanos at = came_at(message);
         if (from.sll_pkttype == PACKET_OUTGOING && static_cast<size_t>(n) >= head_bytes &&
-            came_at(message) >= shut_ && came_at(message) < until)
+            at >= shut_ && at < until)
             take(buffer.substr(0, static_cast<size_t>(n)));
     }
     if (moved_) send_after();

@@ -63,8 +63,7 @@ class JobPort {
     // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
     Status shut(FrameWay way);
     Status open();
-    // By the wall clock, as closely as can be said: who is held by this gate neither comes twice
-    // nor is lost.
+    // When that gate was opened last: by the wall clock, read right after it was set.
     Nanos opened(FrameWay way) const { return opened_[static_cast<size_t>(way)]; }
     Status disarm();
     Status announce() const;
