@@ -17,7 +17,7 @@ CRIU_ROOT ?= /opt/souk/criu
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
              agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect \
-             agentd/root agentd/cell bpf tools/common tools/web
+             agentd/who agentd/root agentd/cell bpf tools/common tools/web
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
@@ -394,7 +394,7 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user)
+PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user asked let_go)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h \
     checkpoint/criu_user.h
 	@mkdir -p $(@D)

@@ -27,7 +27,7 @@ struct Field {
 template <class Take>
 Status each_field(std::string_view message, std::initializer_list<uint32_t> repeated, Take take) {
     std::set<uint32_t> seen;
-    CriuFields f(message);
+    ProtobufFields f(message);
     while (f.inner = {}, f.next()) {
         if (std::ranges::find(repeated, f.number) == repeated.end() &&
             !seen.insert(f.number).second)

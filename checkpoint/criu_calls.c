@@ -16,6 +16,8 @@
 #include <sys/user.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_user.h"
+
 #ifdef __x86_64__
 // include/linux/errno.h: with a restart block, and: begin anew unless there is a handler.
 enum { with_block = -516, anew = -514 };
@@ -65,6 +67,7 @@ long ptrace(enum __ptrace_request request, ...) {
     void* const address = va_arg(rest, void*);
     void* data = va_arg(rest, void*);
     va_end(rest);
+    if (before_ptrace((int)request, pid, &data) != 0) return -1;
     const bool registers = (long)address == NT_PRSTATUS;
     if (registers && request == PTRACE_SETREGSET) return write_back(pid, data);
     long word;

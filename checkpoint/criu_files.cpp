@@ -17,7 +17,7 @@ bool expired_timer(std::string_view entry, size_t base, size_t& where) {
     enum { vsec = 7, vnsec = 8, isec = 9, insec = 10 };
     uint64_t values[11] = {};
     size_t at = 0;
-    CriuFields f(entry, base);
+    ProtobufFields f(entry, base);
     while (f.next()) {
         if (f.number < 11) values[f.number] = f.value;
         if (f.number == vnsec) at = f.value_at;
@@ -42,7 +42,7 @@ Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
         const uint32_t length = criu_u32(image, at);
         at += 4;
         if (length > image.size() - at) return fail("files.img: cut short");
-        CriuFields f(image.substr(at, length), at);
+        ProtobufFields f(image.substr(at, length), at);
         size_t where = 0;
         while (f.next())
             if (f.number == timerfd_field) {

@@ -36,6 +36,7 @@ enum { groups_max = 1024, images_fd = 200 };  // images_fd: checkpoint/criu.cpp
 #define COPIES "/run/souk-deleted"
 
 static bool known;  // there is a user to act as
+static bool unchecked;  // what is restored need not be his: a test of what CRIU does with files
 static uid_t uid;
 static gid_t gid;
 static gid_t groups[groups_max], own_groups[groups_max];
@@ -55,7 +56,8 @@ __attribute__((constructor)) static void loaded(void) {
     const char* at = getenv("SOUK_AS");
     if (at == NULL) return;
     char* end;
-    uid = (uid_t)strtoul(at, &end, 10);
+    unchecked = *at == '!';
+    uid = (uid_t)strtoul(at + unchecked, &end, 10);
     if (*end != ':') give_up("SOUK_AS");
     gid = (gid_t)strtoul(end + 1, &end, 10);
     while ((*end == ':' || *end == ',') && end[1] != 0) {
@@ -92,6 +94,15 @@ void as_agent(void) {
     become(0, 0, own_count, own_groups);
     // setfsuid(2) has taken it, and /proc/self would be closed
     if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+bool must_be_users(void) { return known && !unchecked; }
+uid_t user_id(void) { return uid; }
+bool is_users_group(gid_t group) {
+    if (group == gid) return true;
+    for (int i = 0; i < group_count; ++i)
+        if (groups[i] == group) return true;
+    return false;
 }
 
 static bool begins(const char* path, const char* with) {

@@ -11,5 +11,11 @@ void as_user(void);
 void as_agent(void);
 /* A name of CRIU's own, which only root uses. */
 bool is_crius_own(const char* path);
+/* Whether what is restored must be a user's; who he is. */
+bool must_be_users(void);
+uid_t user_id(void);
+bool is_users_group(gid_t group);
+/* criu_let_go.c: before this ptrace(2), whose `data` it may change; -1: it must not be (errno). */
+long before_ptrace(int request, pid_t thread, void** data);
 /* As unlinkat(2): of the job's path, or of the copy that stands in for it. */
 int unlink_of_job(int directory, const char* path, int flags);

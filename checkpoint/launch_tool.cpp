@@ -43,7 +43,8 @@ Result<CriuTool> find_criu(const std::string& prefix) {
 }
 
 std::string criu_user_words(const CriuUser& user) {
-    std::string words = "SOUK_AS=" + std::to_string(user.uid) + ":" + std::to_string(user.gid);
+    std::string words = user.unchecked ? "SOUK_AS=!" : "SOUK_AS=";
+    words += std::to_string(user.uid) + ":" + std::to_string(user.gid);
     char before = ':';
     for (const uint32_t group : user.groups) {
         words += before + std::to_string(group);

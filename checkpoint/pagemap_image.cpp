@@ -49,7 +49,7 @@ Result<PagemapImage> parse_pagemap(std::string_view image, pid_t pid) {
         at += 4;
         if (length > image.size() - at) return bad();
         uint64_t values[6] = {};
-        CriuFields f(image.substr(at, length));
+        ProtobufFields f(image.substr(at, length));
         while (f.next())
             if (f.number < 6) values[f.number] = f.value;
         if (!f.good) return bad();

@@ -222,7 +222,9 @@ void Cell::create_capsule() {
             options.slots = files.second.get();
             options.check_access = job_.spec.launch.uid == 0;
         }
-        TRY_ASSIGN(Capsule capsule, site_.make_capsule(options));
+        const LaunchSpec& launch = job_.spec.launch;
+        options.user = {true, launch.uid, launch.gid, launch.groups};
+        TRY_ASSIGN(Capsule capsule, site_.make_capsule(key_, options));
         capsule.reached_by(site_.reach.inside, site_.reach.end);
         capsule_ = std::move(capsule);
         begin_files();

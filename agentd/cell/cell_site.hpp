@@ -55,7 +55,8 @@ struct CellSite {
     Fd images, ram;                        // parents of images: on disk, in memory
     Fd refused;                            // of those that were refused, on that disk
     std::string init_path;
-    std::function<Result<Capsule>(const CapsuleOptions&)> make_capsule = Capsule::spawn;
+    std::function<Result<Capsule>(const GuestKey&, const CapsuleOptions&)> make_capsule =
+        [](const GuestKey&, const CapsuleOptions& options) { return Capsule::spawn(options); };
     Reach reach;  // into the processes of jobs
     CriuTool* criu = nullptr;
     inspect::Inspectors* inspectors = nullptr;  // who read images

@@ -76,6 +76,7 @@ class Agent final : private ToolHost, private OwnHome {
     Status open_directories();
     StartFiles start_files();
     Status open_share();
+    Status adopt_users();
     Status open_provider();
     Hardware hardware(const Config& config) const;
     ProviderRecord offered(const Config& config) const;
@@ -222,6 +223,7 @@ class Agent final : private ToolHost, private OwnHome {
 
     // agent_tools.cpp: sessions on the unix socket
     static UserShare::Bounds tool_bounds();
+    void tools_come();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
     const std::string& user_name(uint32_t uid);
@@ -290,7 +292,8 @@ class Agent final : private ToolHost, private OwnHome {
     std::unique_ptr<MetricsPage> metrics_page_;
     std::unique_ptr<StatusFile> status_file_;
     uint64_t load_ticks_ = 0;
-    Listener peers_listener_, tools_listener_;
+    Listener peers_listener_;
+    Watch tools_watch_;
     Watch child_watch_;
     Fd children_;
     Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;

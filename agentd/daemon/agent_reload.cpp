@@ -19,7 +19,6 @@ std::span<const std::string_view> Agent::reloaded() {
         "frames_zone",
         "free_cpu_ms",
         "free_memory_s",
-        "guest_groups",
         "leave_mb_per_s",
         "local_paths",
         "memory_default_mb",
@@ -48,7 +47,6 @@ std::span<const std::string_view> Agent::reloaded() {
         "shared_files",
         "speed",
         "swap_mb",
-        "user_map",
         "wake",
     };
     return keys;
@@ -58,9 +56,8 @@ std::span<const std::string_view> Agent::reloaded() {
 Status Agent::reload(const Config& config) {
     TRY_ASSIGN(Provider provider, Provider::create(config_.node, hardware(config), offered(config),
                                                    provider_->record()));
-    TRY(guests_->reload_users(config));
-    config_.user_map = config.user_map;
-    config_.guest_groups = config.guest_groups;
+    // The file may say something else now. Which file it is, souk-root knows from its start.
+    TRY(guests_->reload_users(config_));
     config_.owners = config.owners;
     config_.files = config.files;
     config_.shared_files = config.shared_files;

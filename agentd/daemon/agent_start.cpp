@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <map>
+#include <set>
 
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
 #include "kernel/sys/host/log.hpp"
+#include "kernel/sys/net/descriptors.hpp"
 
 namespace souk {
 namespace {
@@ -64,6 +67,7 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY(load_asked());
     TRY(guests_->recover());
     TRY(recover_home());
+    TRY(adopt_users());
     TRY(listen());
     TRY(open_metrics());
     arm_provider();
@@ -77,6 +81,21 @@ Status Agent::begin(std::function<void()> on_ready) {
     tick_use();
     market_->start();
     return {};
+}
+
+// A node of a version before has jobs of users whom souk-root has not seen.
+Status Agent::adopt_users() {
+    std::map<uint32_t, std::set<uint32_t>> groups;
+    for (const auto& [seq, job] : home_.jobs()) {
+        if (job.phase == JobPhase::finished) continue;
+        const LaunchSpec& launch = job.spec.launch;
+        groups[launch.uid].insert(launch.gid);
+        groups[launch.uid].insert(launch.groups.begin(), launch.groups.end());
+    }
+    std::vector<RunsAs> users;
+    for (const auto& [uid, all] : groups)
+        users.push_back({true, uid, *all.begin(), {all.begin(), all.end()}});
+    return root_.adopt(users);
 }
 
 StartFiles Agent::start_files() {
@@ -175,10 +194,19 @@ Status Agent::listen() {
     TRY_ASSIGN(peers_listener_,
                loop_.listen(
                    std::move(*tcp), [this](Fd s) { peers_->accepted(std::move(s)); }, trouble));
-    TRY_ASSIGN(tools_listener_, loop_.listen(
-                                    std::move(as_root_.tools),
-                                    [this](Fd s) { accept_tool(std::move(s)); }, trouble));
+    TRY_ASSIGN(tools_watch_,
+               loop_.watch(as_root_.tools.get(), POLLIN, [this](short) { tools_come(); }));
     return {};
+}
+
+// souk-root has taken each of them from the socket: who it is, the kernel tells both.
+void Agent::tools_come() {
+    char room[8];
+    for (;;) {
+        auto packet = receive_descriptors(as_root_.tools.get(), room);
+        if (!packet || !*packet || (*packet)->bytes == 0) return;
+        for (Fd& socket : (*packet)->descriptors) accept_tool(std::move(socket));
+    }
 }
 
 }  // namespace souk

@@ -24,20 +24,6 @@ namespace {
 
 constexpr size_t users_max = 4096;
 
-// The caller's supplementary groups, as of connect().
-std::vector<uint32_t> peer_groups(int fd) {
-    std::vector<uint32_t> groups(64);
-    for (;;) {
-        socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(uint32_t));
-        if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
-            groups.resize(bytes / sizeof(uint32_t));
-            return groups;
-        }
-        if (errno != ERANGE || bytes / sizeof(uint32_t) <= groups.size()) return {};
-        groups.resize(bytes / sizeof(uint32_t));
-    }
-}
-
 // A job runs as whom its home says: what it asks is no owner's word. Who cannot be looked at counts
 // as one.
 bool in_a_capsule(pid_t pid) {
@@ -126,6 +112,9 @@ void Agent::drop_session(ToolSession* session) {
 Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     if (request.retry)
         if (const HomeJob* known = home_.find_token(uid, request.token)) return known->id;
+    if (uid == 0 && !takes_root_jobs(config_))
+        return fail("root has no jobs on " + config_.node +
+                    ": submit as a plain user, or set root_jobs = true in agentd's configuration");
     Submission s;
     s.spec = request.spec;
     s.terms = request.terms;

@@ -42,6 +42,18 @@ Result<Fd> listen_to_tools(const std::string& socket) {
     return std::move(*local);
 }
 
+// For whom processes are started, as the owner has it now; to change that it begins anew.
+who::Rules rules_of(const Config& config) {
+    who::Rules rules;
+    rules.node = config.node;
+    rules.any = config.insecure;
+    rules.root_jobs = config.root_jobs;
+    rules.accepts = config.tickets == TicketRule::accepted;
+    rules.id_min = config.guest_uid_min;
+    rules.groups = names_in(config.guest_groups);
+    return rules;
+}
+
 // What an agentd that was taken over has made of its state must not be root's to read.
 bool has_state(const Config& config, root::AgentUser user) {
     struct stat st {};
@@ -50,11 +62,15 @@ bool has_state(const Config& config, root::AgentUser user) {
 
 // Whom it can become: then souk-root has given him all that is his. That it stays root is for a
 // first start alone.
-Result<root::AgentUser> begin_souk_root(const Config& config, const std::string& file,
+Result<root::AgentUser> begin_souk_root(const Config& config, const std::string& file, int tools,
                                         root::Helper& root, Status& why_root) {
     const std::string criu = config.criu.empty() ? criu_root() : config.criu;
-    root::Helper::Own own{
-        file, config.user_map, {}, {config.state, config.identity, config.cgroup, config.ram_mb}};
+    root::Helper::Own own{file,
+                          config.user_map,
+                          {},
+                          {config.state, config.identity, config.cgroup, config.ram_mb},
+                          rules_of(config),
+                          tools};
     if (config.user != "root") {
         const auto user = root::find_agent_user(config.user);
         own.user = user.value_or(root::AgentUser{});
@@ -90,9 +106,10 @@ Result<AsRoot> begin_as_root(Log& log, const Config& config, const std::string& 
     begun.dumps_all = have_capability(CAP_SYS_RESOURCE);
     begun.pages_possible = make_pages_possible();
     begun.write_marks = examine_soft_dirty();
-    TRY_ASSIGN(begun.tools, listen_to_tools(config.socket));
+    TRY_ASSIGN(const Fd tools, listen_to_tools(config.socket));
     Status why;
-    TRY_ASSIGN(const root::AgentUser user, begin_souk_root(config, file, root, why));
+    TRY_ASSIGN(const root::AgentUser user, begin_souk_root(config, file, tools.get(), root, why));
+    begun.tools = root.take_door();
     if (user) TRY(become_user(user.uid, user.gid));
     begun.user = user ? config.user : why ? "root" : "root: " + why.error().message;
     if (!why)

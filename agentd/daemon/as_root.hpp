@@ -13,7 +13,7 @@
 namespace souk {
 
 struct AsRoot {
-    Fd tools;                  // listens where srun, pvdctl and marketctl connect
+    Fd tools;                  // each connection of srun, pvdctl and marketctl comes in there
     std::string criu_version;  // "4.2.1"
     bool dumps_all = false;    // CRIU can dump jobs of any user
     Status pages_possible;     // an error: why memory cannot go past an image

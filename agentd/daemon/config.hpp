@@ -39,6 +39,7 @@ struct Config {
     // A job of another home is not taken with a user or group below that: root and the system's
     // own are nobody's but this machine's. Not asked without certificates.
     uint32_t guest_uid_min = 1'000;
+    bool root_jobs = false;  // jobs of root that begin here
     // Whether a home must show the market's ticket for what it brings here or takes from here.
     // Without certificates none is asked for.
     TicketRule tickets = TicketRule::required;
@@ -128,6 +129,12 @@ using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 // `effective`: what is in force, as TOML with where each value comes from.
 Result<Config> load_config(const std::string& path, ConfigText* effective = nullptr,
                            const ReadFile& read = {});
+// Whether root may have jobs that begin here.
+inline bool takes_root_jobs(const Config& c) {
+    return c.root_jobs || c.insecure || c.guest_uid_min == 0;
+}
+// Names that are parted by blanks.
+std::vector<std::string> names_in(const std::string& text);
 // The users of other homes, as that says it. `realm`: the market's own.
 Result<UserMap> load_user_map(const Config& config, const std::string& realm,
                               const ReadFile& read = {});

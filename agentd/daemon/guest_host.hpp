@@ -209,6 +209,7 @@ class GuestHost {
     };
     std::map<GuestKey, std::string> coming_;
     std::map<GuestKey, Going> going_;
+    std::map<GuestKey, std::string> shown_;  // the ticket, which souk-root reads too
     DiskSecrets secrets_;
     std::unique_ptr<Transfers> transfers_;
     std::unique_ptr<PrecopyLinks> precopy_;

@@ -75,6 +75,7 @@ LeavePace::Left GuestHost::to_leave() const {
 
 void GuestHost::note_key(const NodeName& from, const GuestCommand& command) {
     if (from != command.id.home) return;
+    if (!command.ticket.empty()) shown_[{command.id, command.epoch}] = command.ticket;
     if (const auto secret = trust::from_hex(command.disk_secret); secret && !secret->empty())
         if (const auto kept = secrets_.keep({command.id, command.epoch}, *secret); !kept)
             log_.warning("a key is in memory alone",
@@ -91,6 +92,7 @@ void GuestHost::note_key(const NodeName& from, const GuestCommand& command) {
 void GuestHost::forget_key(const GuestKey& key) {
     coming_.erase(key);
     going_.erase(key);
+    shown_.erase(key);
     secrets_.forget(key);
 }
 

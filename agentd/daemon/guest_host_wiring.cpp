@@ -18,7 +18,10 @@ void GuestHost::wire_cells() {
     site_.loop = &loop_;
     site_.log = &log_;
     site_.criu = &criu_;
-    site_.make_capsule = [this](const CapsuleOptions& how) { return root_.capsule(how); };
+    site_.make_capsule = [this](const GuestKey& key, const CapsuleOptions& how) {
+        const auto shown = shown_.find(key);
+        return root_.capsule(how, key.id.home == node_, shown == shown_.end() ? "" : shown->second);
+    };
     site_.reach = root_.reach();
     site_.inspectors = &inspectors_;
     site_.leave_rate = &leave_rate_;

@@ -28,11 +28,14 @@ Status TicketDesk::told(const wire::TicketKeys& word, const trust::Key& issuer, 
 Status TicketDesk::take(const std::string& list, const trust::Key& issuer) {
     TRY_ASSIGN(trust::TicketList told, trust::parse_ticket_list(list, issuer));
     TRY_ASSIGN(auto keys, trust::TicketKeys::parse(told.keys));
-    if (list_ && told == *list_) return {};
-    if (list_ && told.number <= list_->number)
+    const bool same = list_ && told == *list_;
+    // Signed by another authority since, it is kept anew: souk-root reads it by that (agentd/who).
+    if (same && list == text_) return {};
+    if (!same && list_ && told.number <= list_->number)
         return fail("a list of ticket keys with the number " + std::to_string(told.number) +
                     ", and this node has taken another one with " + std::to_string(list_->number));
     TRY(trust::save_ticket_list(dir_, list));
+    text_ = list;
     keys_ = std::move(keys);
     list_ = std::move(told);
     return {};

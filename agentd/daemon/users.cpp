@@ -11,11 +11,16 @@
 
 namespace souk {
 
+std::vector<std::string> names_in(const std::string& text) {
+    std::istringstream names(text);
+    std::vector<std::string> all;
+    for (std::string name; names >> name;) all.push_back(name);
+    return all;
+}
+
 Result<UserMap> load_user_map(const Config& config, const std::string& realm,
                               const ReadFile& read) {
-    UserMap::Rules rules{realm, config.guest_uid_min, {}};
-    std::istringstream names(config.guest_groups);
-    for (std::string name; names >> name;) rules.groups.push_back(name);
+    UserMap::Rules rules{realm, config.guest_uid_min, names_in(config.guest_groups)};
     std::string text;
     if (!config.user_map.empty()) {
         auto file = read ? read(config.user_map) : read_file(AT_FDCWD, config.user_map);

@@ -85,6 +85,10 @@ struct Init {
     int job_end[3];  // copies of the job's ends between PREPARE and RESTORED, else -1
     uint64_t pipe_inode[3];
     uint32_t uid, gid;
+    // Whom the capsule is for, if it is for one alone (CapsuleOptions::user).
+    bool of_one;
+    uint32_t of_uid, of_gid, of_group_count;
+    uint32_t* of_groups;
     Input in;
     Output out[SOUK_STREAMS];
     // of the last HELLO: what is safe with agentd is not sent again

@@ -94,6 +94,13 @@ const char* read_launch(int fd) {
     return nullptr;
 }
 
+bool is_its_user(const SpecView& view) {
+    const souk_spec* s = view.head;
+    return !g.of_one ||
+           (s->uid == g.of_uid && s->gid == g.of_gid && s->groups == g.of_group_count &&
+            memcmp(view.groups, g.of_groups, size_t{s->groups} * sizeof *view.groups) == 0);
+}
+
 [[noreturn]] void child_failed(int report, Step step) {
     const StepError e = {step, errno};
     (void)!write(report, &e, sizeof e);
@@ -238,6 +245,7 @@ void start_job(int spec_fd, int cgroup, int filter, bool hold) {
     if (g.state != SOUK_FRESH) return say("ignored a second start", 0);
     const char* wrong = read_launch(spec_fd);
     const souk_spec* s = launch.view.head;
+    if (!wrong && !is_its_user(launch.view)) wrong = "the capsule is for another user";
     if (!wrong)
         wrong = s->tty ? make_terminal(static_cast<int>(s->rows), static_cast<int>(s->cols))
                        : make_pipes();

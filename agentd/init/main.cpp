@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-init [net GROUPS] [tmp] [hosts] [files | tree] [over DIRECTORY]... [run NAMES]: started by
-// agentd as PID 1 of fresh namespaces, with the state directory as fd 3 and the first connection as
-// fd 4. It is of no use elsewhere.
+// souk-init [as UID gid GID [in GID]...] [net GROUPS] [tmp] [hosts] [files | tree]
+// [over DIRECTORY]... [run NAMES]: started by souk-root as PID 1 of fresh namespaces, with the state
+// directory as fd 3 and the first connection as fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -68,6 +69,16 @@ void begin() {
         flush();
     }
 }
+
+uint32_t number_of(const char* word) { return static_cast<uint32_t>(strtoul(word, nullptr, 10)); }
+
+// Of no more groups than there are words.
+void is_for(uint32_t uid, int words) {
+    g.of_one = true;
+    g.of_uid = uid;
+    g.of_groups = static_cast<uint32_t*>(calloc(static_cast<size_t>(words), sizeof *g.of_groups));
+    if (!g.of_groups) _exit(1);
+}
 }  // namespace
 }  // namespace souk::init
 
@@ -95,6 +106,10 @@ int main(int argc, char** argv) {
         if (strcmp(argv[i], "hide") == 0 && wishes.hidden < hidden_max)
             wishes.hide[wishes.hidden++] = argv[++i];
         if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
+        if (strcmp(argv[i], "as") == 0) is_for(number_of(argv[++i]), argc);
+        if (strcmp(argv[i], "gid") == 0) g.of_gid = number_of(argv[++i]);
+        if (strcmp(argv[i], "in") == 0 && g.of_one)
+            g.of_groups[g.of_group_count++] = number_of(argv[++i]);
     }
     syscall(SYS_close_range, SOUK_FILES_FD + (wishes.files ? 2U : 0U), ~0U, 0U);
     for (int fd = SOUK_FILES_FD; wishes.files && fd < SOUK_FILES_FD + 2; ++fd)

@@ -13,8 +13,6 @@
 #include <string_view>
 #include <utility>
 
-#include "kernel/base/number.hpp"
-
 namespace souk::root {
 namespace {
 
@@ -91,56 +89,6 @@ Status check_fuse(int fd) {
     if (::fstat(fd, &st) != 0) return fail_errno("a file system's device", errno);
     if (st.st_rdev != makedev(fuse_major, fuse_minor)) return fail("another device than /dev/fuse");
     return {};
-}
-
-namespace {
-// Its number here, and its /proc/PID/status.
-Result<std::pair<pid_t, std::string>> status_of(int pidfd) {
-    TRY_ASSIGN(const std::string info,
-               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
-    const size_t at = info.find("\nPid:\t");
-    const auto pid = at == info.npos ? std::nullopt
-                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
-    if (!pid || *pid <= 0) return fail("no process of a capsule");
-    TRY_ASSIGN(std::string status,
-               read_file(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/status"));
-    return std::pair(*pid, std::move(status));
-}
-}  // namespace
-
-Result<Inside> process_inside(int pidfd) {
-    TRY_ASSIGN(const auto found, status_of(pidfd));
-    const auto& [pid, status] = found;
-    const size_t line = status.find("\nNSpid:\t");
-    const size_t end = line == status.npos ? line : status.find('\n', line + 1);
-    if (end == status.npos) return fail("a kernel that does not tell of namespaces");
-    const std::string_view numbers = std::string_view(status).substr(line + 8, end - line - 8);
-    const size_t tab = numbers.rfind('\t');
-    if (tab == numbers.npos) return fail("no process of a capsule");
-    return Inside{pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
-}
-
-Result<Pidfd> check_capsule(int pidfd) {
-    TRY_ASSIGN(const Inside process, process_inside(pidfd));
-    if (process.inside != 1) return fail("no PID 1 of a capsule");
-    TRY_ASSIGN(Fd own, duplicate(pidfd));
-    return Pidfd(std::move(own), process.here);
-}
-
-Result<ino_t> namespace_of(pid_t pid) {
-    struct stat st {};
-    if (::stat(("/proc/" + std::to_string(pid) + "/ns/pid").c_str(), &st) == 0) return st.st_ino;
-    if (errno == ENOENT || errno == ESRCH) return 0;
-    return fail_errno("the namespace of process " + std::to_string(pid), errno);
-}
-
-Status check_started(int pidfd) {
-    if (process_inside(pidfd)) return {};
-    TRY_ASSIGN(const auto found, status_of(pidfd));
-    const std::string line = "\nPPid:\t" + std::to_string(::getpid()) + "\n";
-    return found.second.find(line) != std::string::npos
-               ? Status{}
-               : Status(fail("no process that was started here"));
 }
 
 }  // namespace souk::root

@@ -31,17 +31,4 @@ Status check_fuse(int fd);     // /dev/fuse
 // What stands behind a descriptor, as the kernel calls it.
 std::string name_of(int fd);
 
-// Of a process in a PID namespace below this one: its number here, and the one in its own
-// namespace.
-struct Inside {
-    pid_t here = 0, inside = 0;
-};
-Result<Inside> process_inside(int pidfd);
-// A capsule's PID 1, as this process has it.
-Result<Pidfd> check_capsule(int pidfd);
-// Of its processes; 0: it has ended.
-Result<ino_t> namespace_of(pid_t pid);
-// What was started here, or is a process of a capsule.
-Status check_started(int pidfd);
-
 }  // namespace souk::root

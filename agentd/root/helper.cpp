@@ -19,6 +19,24 @@ namespace {
 // At its start it may hand over the state of years.
 constexpr Nanos start_limit = Nanos::from_s(60), answer_limit = Nanos::from_s(30);
 
+// Words of souk-root (agentd/root/program).
+void add_rules(std::vector<std::string>& words, const who::Rules& rules) {
+    std::string groups;
+    for (const std::string& name : rules.groups) groups += name + " ";
+    words.insert(words.end(),
+                 {rules.node, rules.any ? "any" : rules.accepts ? "accepted" : "required",
+                  rules.root_jobs ? "1" : "0", std::to_string(rules.id_min), groups});
+}
+
+// The other end.
+Result<Fd> packets_to(Fd& ours) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return fail_errno("socketpair", errno);
+    ours = Fd(ends[0]);
+    return Fd(ends[1]);
+}
+
 }  // namespace
 
 Status Helper::start(const std::string& criu, const std::string& status_file,
@@ -31,14 +49,14 @@ Status Helper::start(const std::string& criu, const std::string& status_file,
         words.insert(words.end(), {configuration_, users_, std::to_string(user_.uid),
                                    std::to_string(user_.gid), own->place.state, own->place.identity,
                                    own->place.cgroup, std::to_string(own->place.ram_mb)});
+        add_rules(words, own->rules);
     }
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return fail_errno("socketpair", errno);
-    socket_ = Fd(ends[0]);
     {
-        const Fd theirs(ends[1]);
-        TRY_ASSIGN(process_, start_program("souk-root", words, {theirs.get()}, false));
+        TRY_ASSIGN(const Fd theirs, packets_to(socket_));
+        TRY_ASSIGN(const Fd theirs_too, packets_to(door_));
+        std::vector<int> fds = {theirs.get()};
+        if (own) fds.insert(fds.end(), {own->tools, theirs_too.get()});
+        TRY_ASSIGN(process_, start_program("souk-root", words, fds, false));
     }
     if (const auto begun = hear(start_limit); !begun)
         return wrap("souk-root does not begin", begun.error());
@@ -110,7 +128,7 @@ EndProgram Helper::end() {
     return [this](const Pidfd& one) { (void)ask(EndProcess{}, {one.get()}, 0); };
 }
 
-Result<Capsule> Helper::capsule(const CapsuleOptions& o) {
+Result<Capsule> Helper::capsule(const CapsuleOptions& o, bool own, std::string_view ticket) {
     std::vector<int> fds = {o.dir};
     if (o.fuse >= 0) fds.insert(fds.end(), {o.fuse, o.slots});
     if (o.cgroup >= 0) fds.push_back(o.cgroup);
@@ -122,6 +140,9 @@ Result<Capsule> Helper::capsule(const CapsuleOptions& o) {
                             .hosts = o.hosts,
                             .files = o.fuse >= 0,
                             .cgroup = o.cgroup >= 0,
+                            .own = own,
+                            .user = o.user,
+                            .ticket = std::string(ticket),
                             .laid_over = o.laid_over,
                             .hidden = o.hidden,
                             .run_keep = o.run_keep};
@@ -138,8 +159,7 @@ Result<Pidfd> Helper::criu(const CriuLaunch& how) {
     if (how.cgroup >= 0) fds.push_back(how.cgroup);
     fds.insert(fds.end(), how.job_ends.begin(), how.job_ends.end());
     fds.insert(fds.end(), how.cgroup_v1.begin(), how.cgroup_v1.end());
-    const StartCriu asked{restores,     how.cgroup >= 0, static_cast<uint8_t>(how.job_ends.size()),
-                          how.user.uid, how.user.gid,    how.user.groups};
+    const StartCriu asked{restores, how.cgroup >= 0, static_cast<uint8_t>(how.job_ends.size())};
     TRY_ASSIGN(Answer answer, ask(asked, fds, 1));
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
 }
@@ -217,7 +237,7 @@ Reach Helper::reach() {
         .look = [this](const Pidfd& init, const std::vector<pid_t>& pids,
                        const LookFor& what) { return look(init, pids, what); },
         .fit = [this](const Pidfd& init, const RestoredJob& job) -> Status {
-            FitRestored asked{job.user.uid, job.user.gid, job.user.groups, job.pids, {}};
+            FitRestored asked{job.pids, {}};
             for (const auto& [resource, most] : job.limits)
                 asked.limits.emplace_back(static_cast<uint8_t>(resource), most);
             TRY_ASSIGN([[maybe_unused]] const Answer done, ask(asked, {init.get()}, 0));
@@ -279,6 +299,27 @@ std::function<Status(const Pidfd& init)> Helper::learn() {
         TRY_ASSIGN([[maybe_unused]] const Answer done, ask(LearnKernel{}, {init.get()}, 0));
         return {};
     };
+}
+
+// As many at once as a packet takes.
+Status Helper::adopt(const std::vector<RunsAs>& users) {
+    constexpr size_t numbers_max = packet_bytes_max / 8;
+    AdoptUsers asked;
+    size_t numbers = 0;
+    const auto send = [&](bool more) -> Status {
+        asked.more = more;
+        TRY_ASSIGN([[maybe_unused]] const Answer done, ask(asked, {}, 0));
+        asked.users.clear();
+        numbers = 0;
+        return {};
+    };
+    for (const RunsAs& one : users) {
+        const size_t its = 3 + one.groups.size();
+        if (asked.users.size() == adopted_max || numbers + its > numbers_max) TRY(send(true));
+        asked.users.push_back(one);
+        numbers += its;
+    }
+    return send(false);
 }
 
 Status Helper::put_status(std::string_view text) {

@@ -12,6 +12,7 @@
 
 #include "agentd/root/own_user.hpp"
 #include "agentd/root/requests.hpp"
+#include "agentd/who/rules.hpp"
 #include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/device.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -34,13 +35,16 @@ class Helper {
         std::string configuration, users;  // files
         AgentUser user;
         AgentPlace place;
+        who::Rules rules;  // for whom it starts processes
+        int tools = -1;    // listens where tools connect
     };
     Status start(const std::string& criu, const std::string& status_file = {},
                  const std::optional<Own>& own = {});
 
     Result<Pidfd> program(Program program, const std::vector<std::string>& words,
                           const std::vector<int>& fds, bool session);
-    Result<Capsule> capsule(const CapsuleOptions& options);
+    // Of a job that began here (`own`), or that its home has brought with that ticket.
+    Result<Capsule> capsule(const CapsuleOptions& options, bool own, std::string_view ticket);
     Result<Pidfd> criu(const CriuLaunch& how);
     EndProgram end();  // of what it has started
     Reach reach();
@@ -51,6 +55,10 @@ class Helper {
     OpenCpuEvent cpu_events();
     WatchInputs inputs();
     std::function<Status(const Pidfd& init)> learn();
+    // Whose jobs this node has already, which counts at its first start alone.
+    Status adopt(const std::vector<RunsAs>& users);
+    // Where connections of tools come in, once: a packet with one descriptor each.
+    Fd take_door() { return std::move(door_); }
 
   private:
     struct Answer {
@@ -70,7 +78,7 @@ class Helper {
     AgentUser user_;
     std::string configuration_, users_;
     Pidfd process_;
-    Fd socket_;
+    Fd socket_, door_;
     Watch exit_;
 };
 

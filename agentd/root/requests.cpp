@@ -36,7 +36,8 @@ enum class Kind : uint8_t {
     learn = 20,
     inputs = 21,
     own_file = 22,
-    cpu_event = 23
+    cpu_event = 23,
+    adopt = 24
 };
 
 struct Writer : PackWriter {
@@ -49,6 +50,11 @@ struct Writer : PackWriter {
     void numbers(const std::vector<Number>& all) {
         number(all.size(), 4);
         for (const Number one : all) number(static_cast<uint32_t>(one), 4);
+    }
+    void user(const RunsAs& as) {
+        number(as.uid, 4);
+        number(as.gid, 4);
+        numbers(as.groups);
     }
 };
 
@@ -80,6 +86,11 @@ struct Reader : PackReader {
         for (uint64_t i = 0; i < count && whole; ++i) all.push_back(static_cast<Number>(number(4)));
         return all;
     }
+    RunsAs user() {
+        RunsAs as{true, static_cast<uint32_t>(number(4)), static_cast<uint32_t>(number(4)), {}};
+        as.groups = numbers<uint32_t>(groups_max);
+        return as;
+    }
     std::vector<int32_t> pids() {
         auto all = numbers<int32_t>(pids_max);
         if (std::ranges::any_of(all, [](int32_t pid) { return pid <= 0; })) whole = false;
@@ -105,9 +116,11 @@ StartProgram read_program(Reader& r) {
 
 MakeCapsule read_capsule(Reader& r) {
     MakeCapsule c;
-    for (bool* flag :
-         {&c.own_net, &c.private_tmp, &c.check_access, &c.home_tree, &c.hosts, &c.files, &c.cgroup})
+    for (bool* flag : {&c.own_net, &c.private_tmp, &c.check_access, &c.home_tree, &c.hosts,
+                       &c.files, &c.cgroup, &c.own})
         *flag = r.flag();
+    c.user = r.user();
+    c.ticket = r.text(ticket_bytes_max);
     c.laid_over = r.words();
     c.hidden = r.words();
     c.run_keep = r.word();
@@ -119,9 +132,6 @@ StartCriu read_criu(Reader& r) {
     c.restores = r.flag();
     c.cgroup = r.flag();
     c.ends = static_cast<uint8_t>(r.number(1));
-    c.uid = static_cast<uint32_t>(r.number(4));
-    c.gid = static_cast<uint32_t>(r.number(4));
-    c.groups = r.numbers<uint32_t>(groups_max);
     return c;
 }
 
@@ -171,9 +181,6 @@ LookInside read_look(Reader& r) {
 
 FitRestored read_fit(Reader& r) {
     FitRestored f;
-    f.uid = static_cast<uint32_t>(r.number(4));
-    f.gid = static_cast<uint32_t>(r.number(4));
-    f.groups = r.numbers<uint32_t>(groups_max);
     f.pids = r.pids();
     const uint64_t limits = r.number(4);
     if (limits > limits_max) r.whole = false;
@@ -183,6 +190,15 @@ FitRestored read_fit(Reader& r) {
         f.limits.emplace_back(resource, r.number(8));
     }
     return f;
+}
+
+AdoptUsers read_adopt(Reader& r) {
+    AdoptUsers a;
+    const uint64_t count = r.number(4);
+    if (count > adopted_max) r.whole = false;
+    for (uint64_t i = 0; i < count && r.whole; ++i) a.users.push_back(r.user());
+    a.more = r.flag();
+    return a;
 }
 
 Status check_one(size_t descriptors, size_t wanted) {
@@ -206,6 +222,8 @@ Status check(const LearnKernel&, size_t n) { return check_one(n, 1); }
 Status check(const AddInputs&, size_t n) { return check_one(n, 1); }
 Status check(const OpenOwnFile&, size_t n) { return check_one(n, 0); }
 Status check(const OpenEvent&, size_t n) { return check_one(n, 0); }
+Status check(const AdoptUsers&, size_t n) { return check_one(n, 0); }
+Status check(const FitRestored&, size_t n) { return check_one(n, 1); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -214,7 +232,12 @@ Status check(const StartProgram& p, size_t descriptors) {
     return {};
 }
 
+bool is_nobody(const RunsAs& as) {
+    return as.uid == no_id || as.gid == no_id || std::ranges::count(as.groups, no_id) > 0;
+}
+
 Status check(const MakeCapsule& c, size_t descriptors) {
+    if (is_nobody(c.user)) return fail("a capsule for nobody in particular");
     if (descriptors < descriptors_of(c)) return fail("a capsule without its descriptors");
     const auto absolute = [](const std::string& path) { return path.starts_with('/'); };
     if (!std::ranges::all_of(c.laid_over, absolute) || !std::ranges::all_of(c.hidden, absolute))
@@ -222,48 +245,42 @@ Status check(const MakeCapsule& c, size_t descriptors) {
     return {};
 }
 
-bool is_nobody(uint32_t uid, uint32_t gid, const std::vector<uint32_t>& groups) {
-    constexpr uint32_t as_before = UINT32_MAX;  // to the kernel
-    return uid == as_before || gid == as_before || std::ranges::count(groups, as_before) > 0;
-}
-
-Status check(const FitRestored& f, size_t descriptors) {
-    if (is_nobody(f.uid, f.gid, f.groups)) return fail("a job of nobody in particular");
-    return check_one(descriptors, 1);
-}
-
 Status check(const StartCriu& c, size_t descriptors) {
     if (descriptors < descriptors_of(c)) return fail("CRIU without its descriptors");
     if (c.ends > criu_ends_max || (c.ends == 0) == c.restores)
         return fail("CRIU with that many ends of a job");
-    if (is_nobody(c.uid, c.gid, c.groups)) return fail("CRIU as nobody in particular");
     return {};
 }
 
 // A form of souk-files: u a user or group, g groups, n a number, t any text, / an absolute path
-// that may have a + before it; the last one may repeat (*).
+// that may have a + before it; the last one may repeat (*). `owns`: of who has jobs that began here.
 struct Form {
     const char *verb, *words;
     size_t descriptors;
-    bool session;
+    bool session, owns;
 };
-constexpr Form forms[] = {{"serve", "/uug/*", 2, true},    {"client", "uu", 3, false},
-                          {"store", "n", 2, false},        {"append", "uugnttt", 2, true},
-                          {"snapshot", "tuugtt", 2, true}, {"sync", "", 1, true}};
+constexpr Form forms[] = {
+    {"serve", "/uug/*", 2, true, true},      {"client", "uu", 3, false, false},
+    {"store", "n", 2, false, false},         {"append", "uugnttt", 2, true, true},
+    {"snapshot", "tuugtt", 2, true, false}, {"sync", "", 1, true, false}};
 
 bool is_user(std::string_view word) {
     const auto number = whole_number<uint32_t>(word);
     return number && *number != UINT32_MAX;
 }
 
-bool is_groups(std::string_view words) {
+// "4,27"; what is no number is nobody's.
+std::vector<uint32_t> groups_in(std::string_view words) {
+    std::vector<uint32_t> all;
     while (!words.empty()) {
         const size_t end = std::min(words.find(','), words.size());
-        if (!is_user(words.substr(0, end))) return false;
+        all.push_back(whole_number<uint32_t>(words.substr(0, end)).value_or(no_id));
         words.remove_prefix(std::min(end + 1, words.size()));
     }
-    return true;
+    return all;
 }
+
+bool is_groups(std::string_view words) { return std::ranges::count(groups_in(words), no_id) == 0; }
 
 bool fits(char kind, std::string_view word) {
     switch (kind) {
@@ -287,9 +304,11 @@ std::string pack_one(const StartProgram& p) {
 }
 std::string pack_one(const MakeCapsule& c) {
     Writer w(Kind::capsule);
-    for (const bool flag :
-         {c.own_net, c.private_tmp, c.check_access, c.home_tree, c.hosts, c.files, c.cgroup})
+    for (const bool flag : {c.own_net, c.private_tmp, c.check_access, c.home_tree, c.hosts, c.files,
+                            c.cgroup, c.own})
         w.number(flag, 1);
+    w.user(c.user);
+    w.text(c.ticket);
     w.words(c.laid_over);
     w.words(c.hidden);
     w.text(c.run_keep);
@@ -300,9 +319,6 @@ std::string pack_one(const StartCriu& c) {
     w.number(c.restores, 1);
     w.number(c.cgroup, 1);
     w.number(c.ends, 1);
-    w.number(c.uid, 4);
-    w.number(c.gid, 4);
-    w.numbers(c.groups);
     return w.bytes;
 }
 std::string pack_one(const OpenFile& o) {
@@ -341,9 +357,6 @@ std::string pack_one(const LookInside& l) {
 }
 std::string pack_one(const FitRestored& f) {
     Writer w(Kind::fit);
-    w.number(f.uid, 4);
-    w.number(f.gid, 4);
-    w.numbers(f.groups);
     w.numbers(f.pids);
     w.number(f.limits.size(), 4);
     for (const auto& [resource, most] : f.limits) {
@@ -379,6 +392,14 @@ std::string pack_one(const OpenEvent& e) {
     return w.bytes;
 }
 
+std::string pack_one(const AdoptUsers& a) {
+    Writer w(Kind::adopt);
+    w.number(a.users.size(), 4);
+    for (const RunsAs& one : a.users) w.user(one);
+    w.number(a.more, 1);
+    return w.bytes;
+}
+
 Asked read_asked(Reader& r) {
     switch (static_cast<Kind>(r.number(1))) {
         case Kind::program: return read_program(r);
@@ -401,6 +422,7 @@ Asked read_asked(Reader& r) {
         case Kind::inputs: return AddInputs{r.flag()};
         case Kind::own_file: return read_own_file(r);
         case Kind::cpu_event: return read_event(r);
+        case Kind::adopt: return read_adopt(r);
         default: r.whole = false; return {};
     }
 }
@@ -473,6 +495,23 @@ Status check_files_words(const std::vector<std::string>& words, size_t descripto
         return {};
     }
     return wrong();
+}
+
+FilesUser files_user(const std::vector<std::string>& words) {
+    FilesUser user;
+    for (const Form& form : forms) {
+        if (words.empty() || words[0] != form.verb) continue;
+        const std::string_view kinds = form.words;
+        const size_t at = kinds.find("uu");
+        if (at == kinds.npos || words.size() < at + 3) continue;
+        user.owns = form.owns;
+        user.as = {true, whole_number<uint32_t>(words[at + 1]).value_or(no_id),
+                   whole_number<uint32_t>(words[at + 2]).value_or(no_id),
+                   {}};
+        if (kinds.substr(at).starts_with("uug") && words.size() > at + 3)
+            user.as.groups = groups_in(words[at + 3]);
+    }
+    return user;
 }
 
 }  // namespace souk::root

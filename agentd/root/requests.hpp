@@ -3,14 +3,16 @@
 // and what comes back:
 //
 //   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event (each with
-//               the descriptors that it names, SCM_RIGHTS)
+//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt (each
+//               with the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
 //
 // The list is closed: souk-root does nothing else. It does not trust agentd, which reads what comes
 // over the network: a request is one of these in every byte and in the number of its descriptors,
-// or is refused as a whole. Both ends are of one build. Pure.
+// or is refused as a whole. As whom processes run is not agentd's to say (agentd/who): a capsule is
+// made for a user whom the kernel or the market vouches for, and what is restored in it is his.
+// Both ends are of one build. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@
 
 #include "checkpoint/launch.hpp"
 #include "checkpoint/reach.hpp"
+#include "kernel/base/launch.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/device.hpp"
 
@@ -30,6 +33,7 @@ inline constexpr size_t packet_bytes_max = 128 << 10, why_bytes_max = 4096;
 inline constexpr size_t words_max = 4096, word_bytes_max = 64 << 10, groups_max = 16384;
 inline constexpr size_t status_bytes_max = 64 << 10;
 inline constexpr size_t pids_max = 24 << 10, limits_max = 16;
+inline constexpr size_t ticket_bytes_max = 16 << 10, adopted_max = 4096;
 
 // One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
 enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
@@ -41,22 +45,24 @@ struct StartProgram {
 };
 
 // CapsuleOptions. Descriptors: its directory; with `files` /dev/fuse and the table of requests;
-// with `cgroup` the v2 group; those of v1.
+// with `cgroup` the v2 group; those of v1. `own`: its job began on this machine; else the market's
+// ticket says whose it is.
 struct MakeCapsule {
     bool own_net = false, private_tmp = false, check_access = false, home_tree = false;
-    bool hosts = false, files = false, cgroup = false;
+    bool hosts = false, files = false, cgroup = false, own = false;
+    RunsAs user;
+    std::string ticket;
     std::vector<std::string> laid_over, hidden;
     std::string run_keep;
     bool operator==(const MakeCapsule&) const = default;
 };
 
 // CriuLaunch. Descriptors: souk-init's pidfd, the socket, the image's directory; unless it restores
-// the closed stream; with `cgroup` the v2 group; `ends` ends of the job; those of v1.
+// the closed stream; with `cgroup` the v2 group; `ends` ends of the job; those of v1. It uses files
+// as the user of its capsule.
 struct StartCriu {
     bool restores = false, cgroup = false;
     uint8_t ends = 0;
-    uint32_t uid = 0, gid = 0;
-    std::vector<uint32_t> groups;
     bool operator==(const StartCriu&) const = default;
 };
 
@@ -94,10 +100,8 @@ struct LookInside {
     std::vector<int32_t> pids;
     bool operator==(const LookInside&) const = default;
 };
-// checkpoint/restored.hpp. pids: as numbered here.
+// checkpoint/restored.hpp; whether it is the capsule's user's. pids: as numbered here.
 struct FitRestored {
-    uint32_t uid = 0, gid = 0;
-    std::vector<uint32_t> groups;
     std::vector<int32_t> pids;
     std::vector<std::pair<uint8_t, uint64_t>> limits;
     bool operator==(const FitRestored&) const = default;
@@ -146,10 +150,17 @@ struct OpenEvent {
     uint32_t every_us = 0;
     bool operator==(const OpenEvent&) const = default;
 };
+// Whose jobs there are on this machine: of use when souk-root has no list of users yet, and until
+// the first one that says that no more follow.
+struct AdoptUsers {
+    std::vector<RunsAs> users;
+    bool more = false;
+    bool operator==(const AdoptUsers&) const = default;
+};
 using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
                            TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
                            FitRestored, AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles,
-                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent>;
+                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent, AdoptUsers>;
 
 struct Started {
     int32_t pid = 0;
@@ -175,5 +186,11 @@ Result<Told> parse_told(std::string_view packet);
 
 // Whether souk-files may be started so: as one of its forms (agentd/files/program).
 Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session);
+// As whom it then runs; not known: as nobody in particular. `owns`: who that is, his job began here.
+struct FilesUser {
+    RunsAs as;
+    bool owns = false;
+};
+FilesUser files_user(const std::vector<std::string>& words);
 
 }  // namespace souk::root

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <span>
 
 #include "agentd/root/descriptors.hpp"
@@ -21,6 +22,7 @@
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/descriptors.hpp"
+#include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/process.hpp"
@@ -35,6 +37,10 @@ std::vector<int> numbers_of(const std::vector<Fd>& fds) {
     all.reserve(fds.size());
     for (const Fd& fd : fds) all.push_back(fd.get());
     return all;
+}
+
+tl::unexpected<Error> no_user() {
+    return fail("a capsule of an older version, which does not say whose it is");
 }
 
 Starter::Answer answer_with(Fd fd) {
@@ -52,6 +58,8 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked,
                                        const std::vector<int>& fds) const {
     constexpr std::array names = {"souk-handshake", "souk-inspect", "souk-files"};
     const char* const name = names[static_cast<size_t>(asked.program) - 1];
+    if (const FilesUser user = files_user(asked.words); user.as.known)
+        TRY(user.owns ? who_.may_own(user.as) : who_.may_serve(user.as));
     TRY_ASSIGN(const Pidfd process, start_program(name, asked.words, fds, asked.session));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
     Answer done{Started{process.pid(), 0}, {}};
@@ -59,10 +67,11 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked,
     return done;
 }
 
-Result<Starter::Answer> Starter::start(const MakeCapsule& asked,
-                                       const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const MakeCapsule& asked, const std::vector<int>& fds) {
+    TRY(asked.own ? who_.may_own(asked.user) : who_.may_come(asked.user, asked.ticket));
     size_t at = 0;
     CapsuleOptions options;
+    options.user = asked.user;
     options.dir = fds[at++];
     TRY(check_own(options.dir, "the directory of a capsule", user_));
     if (asked.files) {
@@ -85,6 +94,8 @@ Result<Starter::Answer> Starter::start(const MakeCapsule& asked,
     options.hidden = asked.hidden;
     options.run_keep = asked.run_keep;
     TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
+    who_.is_here(asked.user);
+    TRY(capsules_.made(capsule.pidfd()));
     TRY_ASSIGN(Fd pidfd, duplicate(capsule.pidfd().get()));
     Answer done{Started{capsule.id().pid, capsule.id().start_ticks}, {}};
     done.descriptors.push_back(std::move(pidfd));
@@ -92,13 +103,13 @@ Result<Starter::Answer> Starter::start(const MakeCapsule& asked,
     return done;
 }
 
-Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector<int>& fds) {
     size_t at = 0;
     CriuLaunch how;
     how.capsule = fds[at++];
     how.socket = fds[at++];
     how.images = fds[at++];
-    TRY_ASSIGN(const Pidfd init, check_capsule(how.capsule));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(how.capsule));
     TRY(check_packets(how.socket));
     TRY(check_own(how.images, "the directory of an image", user_));
     // CRIU is root, and follows what it finds there.
@@ -112,7 +123,9 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     for (size_t i = 0; i < asked.ends; ++i) how.job_ends.push_back(fds[at++]);
     TRY_ASSIGN(const auto v1, reopen_v1(std::span(fds).subspan(at), user_));
     how.cgroup_v1 = numbers_of(v1);
-    how.user = {asked.uid, asked.gid, asked.groups};
+    TRY_ASSIGN(const RunsAs as, capsule_user(init));
+    if (asked.restores && !as.known) return no_user();
+    how.user = {as.uid, as.gid, as.groups};
     if (!criu_) return tl::unexpected(criu_.error());
     TRY(lay_out_run(init, asked.restores, criu_facts_));
     TRY_ASSIGN(const Pidfd process, launch_criu(criu_->command, criu_->preload.get(), how));
@@ -125,7 +138,7 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
 Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<int>& fds) {
     Answer done{Done{}, {}};
     for (const int pidfd : fds) {
-        TRY_ASSIGN(const Inside process, process_inside(pidfd));
+        TRY_ASSIGN(const Inside process, capsules_.process(pidfd));
         TRY_ASSIGN(Fd own, duplicate(pidfd));
         TRY_ASSIGN(Fd file, open_process_file(Pidfd(std::move(own), process.here), asked.file));
         done.descriptors.push_back(std::move(file));
@@ -134,7 +147,7 @@ Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<
 }
 
 Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int>& fds) {
-    TRY(check_capsule(fds[0]));
+    TRY(capsules_.init(fds[0]));
     TRY_ASSIGN(JobInside inside, open_job_inside(fds[0]));
     Answer done{Done{}, {}};
     for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans, &inside.spoken})
@@ -145,7 +158,7 @@ Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int
 // A connection of a job, or what souk-init keeps of the mount of its files. No file of a job: to
 // close it may wait for who serves it.
 Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Inside process, process_inside(fds[0]));
+    TRY_ASSIGN(const Inside process, capsules_.process(fds[0]));
     TRY_ASSIGN(Fd own, duplicate(fds[0]));
     const int number = static_cast<int>(asked.number);
     TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
@@ -175,7 +188,7 @@ Result<Starter::Answer> Starter::start(const PutStatus& asked, const std::vector
 }
 
 Result<Starter::Answer> Starter::start(const OpenDirectory& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     Answer done{Done{}, {}};
     TRY_ASSIGN(Fd opened, open_capsule_directory(init, asked.which));
     done.descriptors.push_back(std::move(opened));
@@ -183,7 +196,7 @@ Result<Starter::Answer> Starter::start(const OpenDirectory& asked, const std::ve
 }
 
 Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const auto look, look_inside(init, asked.pids, asked.what));
     TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
     Answer done{Done{}, {}};
@@ -192,9 +205,11 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
 }
 
 Result<Starter::Answer> Starter::start(const FitRestored& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const ino_t capsule, namespace_of(init.pid()));
-    RestoredJob job{{asked.uid, asked.gid, asked.groups}, {}, {}};
+    TRY_ASSIGN(const RunsAs as, capsule_user(init));
+    if (!as.known) return no_user();
+    RestoredJob job{{as.uid, as.gid, as.groups}, {}, {}};
     for (const pid_t pid : asked.pids) {
         TRY_ASSIGN(const ino_t its, namespace_of(pid));
         if (its != 0 && its != capsule) return fail("no process of that capsule");
@@ -206,22 +221,24 @@ Result<Starter::Answer> Starter::start(const FitRestored& asked, const std::vect
 }
 
 Result<Starter::Answer> Starter::start(const AskWaits&, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const bool waits, restored_waits(init));
     return Answer{Done{waits}, {}};
 }
 
 Result<Starter::Answer> Starter::start(const EndProcess&, const std::vector<int>& fds) {
-    TRY(check_started(fds[0]));
+    TRY(capsules_.started(fds[0]));
     TRY_ASSIGN(Fd own, duplicate(fds[0]));
     TRY(Pidfd(std::move(own), 0).signal(SIGKILL));
     return Answer{Done{}, {}};
 }
 
-Result<Starter::Answer> Starter::start(const ConnectInit&, const std::vector<int>& fds) const {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+Result<Starter::Answer> Starter::start(const ConnectInit&, const std::vector<int>& fds) {
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY(check_own(fds[1], "the directory of a capsule", user_));
     TRY_ASSIGN(Fd connection, connect_to_init(init, fds[1]));
+    TRY_ASSIGN(const RunsAs as, capsule_user(init));
+    who_.is_here(as);
     return answer_with(std::move(connection));
 }
 
@@ -242,7 +259,7 @@ Result<Starter::Answer> Starter::start(const GiveFiles&, const std::vector<int>&
 }
 
 Result<Starter::Answer> Starter::start(const LearnKernel&, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Pidfd init, check_capsule(fds[0]));
+    TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(criu_facts_, read_criu_facts(init));
     return Answer{Done{}, {}};
 }
@@ -263,6 +280,11 @@ Result<Starter::Answer> Starter::start(const OpenOwnFile& asked, const std::vect
     return answer_with(std::move(file));
 }
 
+Result<Starter::Answer> Starter::start(const AdoptUsers& asked, const std::vector<int>&) {
+    TRY(who_.adopt(asked.users, asked.more));
+    return Answer{Done{}, {}};
+}
+
 Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) {
     const std::vector<int> fds = numbers_of(descriptors);
     const auto asked = parse_asked(packet, fds.size());
@@ -275,7 +297,66 @@ Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& de
 // -------------------------------------------------------------------------------------------------
 // the process
 
-Status serve(Starter& starter, int socket) {
+namespace {
+
+// Who has connected is the kernel's word, as of connect(2): only of a connection that is taken here
+// is it known that it is one.
+class DoorKeeper {
+  public:
+    DoorKeeper(Starter& starter, Door door) : starter_(starter), door_(door) {}
+    // What to wait for: somebody who comes, or room to pass him on.
+    pollfd waits() const {
+        if (rests_) return {-1, 0, 0};
+        return passing_ ? pollfd{door_.agentd, POLLOUT, 0} : pollfd{door_.listener, POLLIN, 0};
+    }
+    // -1: no limit.
+    int rest_ms() const { return rests_ ? 100 : -1; }
+    void look(short ready) {
+        rests_ = false;
+        if (ready == 0) return;
+        if (!passing_) take();
+        if (passing_) pass();
+    }
+
+  private:
+    void take() {
+        passing_ = Fd(::accept4(door_.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        // Out of files or memory: it passes.
+        rests_ = !passing_ && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+        if (!passing_) return;
+        const auto who = peer_cred(passing_.get());
+        if (!who) return passing_.reset();
+        const Status kept =
+            starter_.connected({true, who->uid, who->gid, peer_groups(passing_.get())});
+        if (!kept)
+            std::fprintf(stderr, "souk-root: user %u is not kept: %s\n", who->uid,
+                         kept.error().message.c_str());
+    }
+    // What agentd does not take is lost with agentd.
+    void pass() {
+        const int fd = passing_.get();
+        const auto sent = send_descriptors(door_.agentd, "t", {&fd, 1});
+        if (!sent || *sent) passing_.reset();
+    }
+    Starter& starter_;
+    const Door door_;
+    Fd passing_;
+    bool rests_ = false;
+};
+
+Status answer(Starter& starter, int socket, std::string& room) {
+    TRY_ASSIGN(auto packet, receive_descriptors(socket, room));
+    if (!packet) return {};
+    if (packet->bytes == 0) return fail_errno("agentd has ended", EPIPE);
+    const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
+    const Starter::Answer done = starter.take(bytes, packet->descriptors);
+    return send_descriptors(socket, pack(done.told), numbers_of(done.descriptors))
+        .map([](bool) {});
+}
+
+}  // namespace
+
+Status serve(Starter& starter, int socket, Door door) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -283,24 +364,21 @@ Status serve(Starter& starter, int socket) {
     const Fd ended(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!ended) return fail_errno("signalfd", errno);
     std::string room(packet_bytes_max, '\0');
+    DoorKeeper keeper(starter, door);
     for (;;) {
-        pollfd ready[2] = {{socket, POLLIN, 0}, {ended.get(), POLLIN, 0}};
-        if (::poll(ready, 2, -1) < 0 && errno != EINTR) return fail_errno("poll", errno);
+        pollfd ready[3] = {{socket, POLLIN, 0}, {ended.get(), POLLIN, 0}, keeper.waits()};
+        if (::poll(ready, 3, keeper.rest_ms()) < 0 && errno != EINTR)
+            return fail_errno("poll", errno);
         signalfd_siginfo info{};
         while (::read(ended.get(), &info, sizeof info) > 0) {
         }
         while (::waitpid(-1, nullptr, WNOHANG) > 0) {
         }  // pidfds tell agentd what matters
-        if (ready[0].revents == 0) continue;
-        TRY_ASSIGN(auto packet, receive_descriptors(socket, room));
-        if (!packet) continue;
-        if (packet->bytes == 0) return {};
-        const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
-        const Starter::Answer done = starter.take(bytes, packet->descriptors);
-        std::vector<int> fds;
-        fds.reserve(done.descriptors.size());
-        for (const Fd& fd : done.descriptors) fds.push_back(fd.get());
-        TRY(send_descriptors(socket, pack(done.told), fds));
+        if (ready[0].revents != 0) {
+            const Status answered = answer(starter, socket, room);
+            if (!answered) return answered.error().code == EPIPE ? Status{} : answered;
+        }
+        keeper.look(ready[2].revents);
     }
 }
 

@@ -151,7 +151,8 @@ SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, r
             field("memory_mb", &Ticket::memory_mb, rule::megabytes),
             field("keys", &Ticket::keys, ticket_keys_rule),
             field("issued", &Ticket::issued, rule::time),
-            field("expires", &Ticket::expires, rule::time));
+            field("expires", &Ticket::expires, rule::time),
+            field("realm", &Ticket::realm, rule::name));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),

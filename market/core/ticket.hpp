@@ -28,6 +28,7 @@ struct Ticket {
     // connected to them: a ticket that names a revoked one is void
     std::vector<std::string> keys;
     Nanos issued, expires;  // Unix time, by the market's clock
+    std::string realm = {};  // of the home's certificate; empty: the market's own
     bool operator==(const Ticket&) const = default;
 };
 

@@ -45,6 +45,7 @@ void Marketd::give_ticket(Order& order) {
         if (there == agents_.end()) continue;
         const trust::Peer* const peer = connections_.at(there->second).channel->peer();
         if (!peer) continue;
+        if (node == order.id.home) ticket->realm = peer->subject.scope;
         const std::string& key = peer->key;
         if (std::find(ticket->keys.begin(), ticket->keys.end(), key) == ticket->keys.end())
             ticket->keys.push_back(key);

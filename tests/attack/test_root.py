@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Long: what an agentd may ask, one by one.
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
-what whoever has taken agentd over gets from it. That one is played here against the real program,
-by a client that shares no code with Souk (agentd/root/requests.hpp has the packets)."""
-import contextlib
+what whoever has taken agentd over gets from it. As whom it starts them: test_who.py."""
 import fcntl
 import os
 import re
@@ -19,17 +17,13 @@ import pytest
 
 from cluster import AGENT_USER, BIN, alive, mount_points, read_text, until
 from no_rights import echoes, ends_well, root_of, write
+from root_client import (
+    CONFIGURATION, CONNECT, CPU_LATENCY, CPU_PRESSURE, DEVICE, DIRECTORY, DONE, END, FILES,
+    FILES_FD, FILES_OF_PROCESS, FUSE, GIVE, HANDSHAKE, INPUTS, INSPECT, IO_PRESSURE, LEARN, MAPS,
+    MEMORY, MEMORY_PRESSURE, NETWORK, OPEN, OWN_FILE, PAGE_MAP, PROC, PROGRAM, REFUSED, ROOT, RUN,
+    Root, STARTED, USERS, WAITS, capsule, criu, fit, look, of_agentd, opens, pid_one, program,
+    refused, settle, status, take)
 
-(PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END,
- CONNECT, DEVICE) = range(1, 16)
-STARTED, REFUSED, DONE = 16, 17, 18
-GIVE, LEARN, INPUTS, OWN_FILE = range(19, 23)
-HANDSHAKE, INSPECT, FILES = 1, 2, 3
-WRITTEN_MARKS, OOM_SCORE, PAGE_MAP, MEMORY, MAPS, MEMORY_SUMS, ROOT = FILES_OF_PROCESS = range(1, 8)
-PROC, RUN = 1, 2
-FUSE, CPU_LATENCY, CPU_PRESSURE, MEMORY_PRESSURE, IO_PRESSURE = range(1, 6)
-CONFIGURATION, USERS = 1, 2
-FILES_FD = 5  # of souk-init: its mount's
 # What is left to agentd, by number (docs/security.md says what for).
 LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23,
         "perfmon": 38, "bpf": 39}
@@ -85,102 +79,12 @@ def test_agentd_ends_with_souk_root_and_its_jobs_run_on(market):
 
 # ---- who plays agentd
 
-def text(value):
-    return struct.pack("<I", len(value)) + value.encode()
-
-
-def words(*all_):
-    return struct.pack("<I", len(all_)) + b"".join(map(text, all_))
-
-
-def program(which, *said, session=False):
-    return bytes([PROGRAM, which]) + words(*said) + bytes([session])
-
-
-def capsule(files=False, cgroup=False, over=()):
-    return bytes([CAPSULE, 0, 0, 0, 0, 0, files, cgroup]) + words(*over) + words() + text("")
-
-
-def criu(restores=False, cgroup=False, ends=0, uid=1000):
-    return bytes([CRIU, restores, cgroup, ends]) + struct.pack("<III", uid, 1000, 0)
-
-
-def opens(file):
-    return bytes([OPEN, file])
-
-
-def take(number):
-    return bytes([TAKE]) + struct.pack("<I", number)
-
-
-def settle(runs=True):
-    return bytes([SETTLE, runs])
-
-
-def status(said):
-    return bytes([STATUS]) + text(said)
-
-
-def look(*pids, what=(0, 0, 0, 0)):
-    return bytes([LOOK, *what]) + struct.pack(f"<II{len(pids)}I", 100, len(pids), *pids)
-
-
-def fit(*pids, uid=1000, limits=()):
-    packet = struct.pack(f"<III I{len(pids)}I I", uid, 1000, 0, len(pids), *pids, len(limits))
-    return bytes([FIT]) + packet + b"".join(struct.pack("<BQ", *limit) for limit in limits)
-
-
-class Root:
-    """A souk-root, and this end of its socket. own: the files of its configuration and its users,
-    the number of the user that agentd is, and the directory of his state."""
-    def __init__(self, status_file="", own=None):
-        words = [] if own is None else [own[0], own[1], own[2], own[2], own[3],
-                                        f"{own[3]}/identity", "souk-attack/n1", "16"]
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        number = theirs.fileno()
-        self.process = subprocess.Popen([f"{BIN}/souk-root", "/", status_file, *words],
-                                        pass_fds=(3,), preexec_fn=lambda: os.dup2(number, 3))
-        theirs.close()
-        self.line.settimeout(20)
-        assert self.answer()[0] == STARTED
-
-    def answer(self, kept=None):
-        packet, fds, _, _ = socket.recv_fds(self.line, 1 << 17, 24)
-        if kept is not None:
-            kept += fds
-        else:
-            for fd in fds:
-                os.close(fd)
-        if packet and packet[0] == REFUSED:
-            return REFUSED, packet[9:].decode()
-        return packet[0] if packet else None, len(fds)
-
-    def ask(self, packet, *fds, kept=None):
-        socket.send_fds(self.line, [packet], fds)
-        return self.answer(kept)
-
-    def end(self):
-        self.line.close()
-        assert self.process.wait(20) == 0
-
-
 @pytest.fixture(scope="module")
 def root():
     one = Root()
+    assert one.began[0] == STARTED
     yield one
     one.end()
-
-
-def refused(root, why, packet, *fds):
-    kind, said = root.ask(packet, *fds)
-    assert kind == REFUSED and why in said, said
-    # It has done nothing, and serves on.
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        with theirs:
-            assert root.ask(program(INSPECT), theirs.fileno()) == (STARTED, 1)
-        ours.settimeout(20)
-        assert ours.recv(64)  # it has begun
 
 
 def test_a_packet_that_is_no_request_is_refused(root):
@@ -192,7 +96,7 @@ def test_a_packet_that_is_no_request_is_refused(root):
                       bytes([INPUTS, 2]),
                       bytes([DIRECTORY, RUN + 1]), look(1)[:-1], fit(limits=((16, 1),)),
                       b"\xff" * 40, one[:-1], one + b"\0", one[:1], b"\1\7" + one[2:],
-                      program(FILES, "a\0b"), capsule() + b"x", criu()[:9], b"\1" * (130 << 10),
+                      program(FILES, "a\0b"), capsule() + b"x", criu()[:3], b"\1" * (130 << 10),
                       bytes([PROGRAM, FILES]) + struct.pack("<I", 1 << 30)):
             refused(root, "no request", noise, null.fileno())
 
@@ -239,33 +143,54 @@ def test_criu_goes_into_capsules_alone(root, inside):
             refused(root, "no PID 1 of a capsule", criu(), inside[1], line, images, line)
             refused(root, "no process of a capsule", criu(), images, line, images, line)
             refused(root, "that many ends", criu(restores=True), host, line, images)
-            refused(root, "nobody in particular", criu(uid=0xffffffff), host, line, images, line)
         finally:
             os.close(images)
             os.close(host)
 
 
 @pytest.fixture
-def inside(tmp_path):
-    """PID 1 of a namespace, and its child, which writes to a file as 2, reads it as 3, and has a
-    socket as 4: neither is a capsule's, which souk-root cannot know."""
-    ends = socket.socketpair()
-    # It says so itself, when it has these files, and stays the program that it is.
-    says_so = 'sh -c "echo; read never <&4" 2> "$0" 3< "$0"'
-    first = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh",
-                              "-c", f"exec 4<&0; {says_so} & wait", tmp_path / "file"],
-                             stdin=ends[0], stdout=subprocess.PIPE)
-    first.stdout.readline()
-    init = int(read_text(f"/proc/{first.pid}/task/{first.pid}/children"))
-    job = int(read_text(f"/proc/{init}/task/{init}/children"))
-    fds = os.pidfd_open(init), os.pidfd_open(job)
-    yield fds
-    for fd in fds:
-        os.close(fd)
-    first.kill()
-    first.wait()
-    for end in ends:
-        end.close()
+def inside(root, tmp_path):
+    with pid_one(tmp_path, "1000", "gid", "1000") as fds:
+        refused(root, "no process of a capsule", opens(MAPS), fds[1])  # which nobody has made
+        assert root.ask(bytes([NETWORK]), fds[0]) == (DONE, 4)
+        yield fds
+
+
+def test_it_looks_into_nobodys_container(root, tmp_path):
+    """Processes of others have PID namespaces too: of a container, of a browser."""
+    with pid_one(tmp_path, name="sh") as fds:
+        for packet in (bytes([NETWORK]), look(1), fit(), bytes([WAITS])):
+            refused(root, "no PID 1 of a capsule", packet, fds[0])
+        for fd in fds:
+            refused(root, "no process of a capsule", opens(MEMORY), fd)
+            refused(root, "no process that was started here", bytes([END]), fd)
+    # One that is of somebody's own user namespace, where he is root: the program is the real one.
+    theirs = subprocess.Popen(
+        ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child",
+         f"{BIN}/souk-init", "as", "0", "gid", "0"], user=4321, group=4321, extra_groups=[],
+        stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    theirs.wait(20)  # it has no descriptors of a capsule
+    shell = subprocess.Popen(
+        ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "sh", "-c",
+         "echo; read never"], user=4321, group=4321, extra_groups=[], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE)
+    shell.stdout.readline()
+    one = os.pidfd_open(int(read_text(f"/proc/{shell.pid}/task/{shell.pid}/children")))
+    refused(root, "no PID 1 of a capsule", bytes([NETWORK]), one)
+    os.close(one)
+    shell.kill()
+    shell.wait()
+
+
+def test_nothing_is_restored_into_a_capsule_that_does_not_say_whose_it_is(root, tmp_path):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    images = os.open(tmp_path, os.O_RDONLY)
+    with pid_one(tmp_path, script="older") as (init, _), ours, theirs:
+        line = theirs.fileno()
+        refused(root, "does not say whose it is", criu(restores=True, ends=1), init, line, images,
+                line)
+        refused(root, "does not say whose it is", fit(), init)
+    os.close(images)
 
 
 def test_it_reaches_into_capsules_alone(root, inside):
@@ -285,7 +210,6 @@ def test_it_reaches_into_capsules_alone(root, inside):
         assert root.ask(packet, job, init) == (DONE, 2)
     for packet in of_capsule:
         refused(root, "no PID 1 of a capsule", packet, job)
-    assert root.ask(bytes([NETWORK]), init) == (DONE, 4)
 
 
 def test_what_it_opens_of_a_job_is_to_be_read(root, inside):
@@ -311,7 +235,7 @@ def test_it_lowers_limits_in_that_capsule_alone(root, inside):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lower = ((resource.RLIMIT_NOFILE, 64),)
     for pid in (os.getpid(), root.process.pid):
-        refused(root, "no process of that capsule", fit(pid, uid=0, limits=lower), inside[0])
+        refused(root, "no process of that capsule", fit(pid, limits=lower), inside[0])
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
 
 
@@ -474,21 +398,8 @@ def test_it_opens_files_of_the_owner_to_be_read_and_none_that_agentd_names(root,
 
 @pytest.fixture
 def own():
-    with tempfile.TemporaryDirectory() as place:
-        os.chmod(place, 0o711)
-        for name, said in (("conf", "price = 1"), ("map", "* = -")):
-            with open(f"{place}/{name}", "w", opener=lambda *a: os.open(*a, 0o600)) as f:
-                f.write(said)
-        one = Root(own=(f"{place}/conf", f"{place}/map", AGENT_USER, f"{place}/state"))
-        one.place = place
+    with of_agentd() as one:
         yield one
-        one.end()
-        for room in ("ram", "guests"):
-            subprocess.run(["umount", "-q", f"{place}/state/{room}"], check=False)
-        for top in mount_points(("cgroup", "cgroup2")):
-            for group in ("/n1/jobs", "/n1", ""):
-                with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(f"{top}/souk-attack{group}")
 
 
 def test_its_state_is_agentds_and_nothing_of_roots_is(own):

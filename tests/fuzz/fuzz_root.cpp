@@ -26,8 +26,10 @@ void asked(std::string_view packet, size_t descriptors) {
         for (const std::string& word : p->words) REQUIRE(word.find('\0') == word.npos);
     }
     if (const auto* c = std::get_if<StartCriu>(&*taken))
-        REQUIRE(c->uid != UINT32_MAX && c->gid != UINT32_MAX && c->ends <= criu_ends_max &&
-                descriptors >= 3U + c->ends);
+        REQUIRE(c->ends <= criu_ends_max && descriptors >= 3U + c->ends);
+    if (const auto* c = std::get_if<MakeCapsule>(&*taken))
+        REQUIRE(c->user.known && c->user.uid != UINT32_MAX && c->user.gid != UINT32_MAX &&
+                c->ticket.size() <= ticket_bytes_max);
     if (const auto* o = std::get_if<OpenFile>(&*taken))
         REQUIRE(o->file >= ProcessFile::written_marks && o->file <= process_file_last &&
                 descriptors > 0);
@@ -44,7 +46,6 @@ void asked(std::string_view packet, size_t descriptors) {
     if (const auto* l = std::get_if<LookInside>(&*taken))
         for (const int32_t pid : l->pids) REQUIRE(pid > 0);
     if (const auto* f = std::get_if<FitRestored>(&*taken)) {
-        REQUIRE(f->uid != UINT32_MAX && f->gid != UINT32_MAX);
         for (const auto& [resource, most] : f->limits) REQUIRE(resource < limits_max);
     }
     if (std::holds_alternative<ConnectInit>(*taken)) REQUIRE(descriptors == 2);

@@ -25,11 +25,12 @@ std::string souk_init_path() {
         .string();
 }
 
-CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net) : output(shared) {
+CapsuleRig::CapsuleRig(JobOutput& shared, bool own_net, const RunsAs& user) : output(shared) {
     CapsuleOptions options;
     options.init_path = souk_init_path();
     options.dir = dir.fd.get();
     options.own_net = own_net;
+    options.user = user;
     auto made = Capsule::spawn(options);
     ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
     capsule = std::move(*made);

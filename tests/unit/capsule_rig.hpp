@@ -28,7 +28,8 @@ struct JobOutput {
 class CapsuleRig {
   public:
     // `output` is shared by the capsules that a job goes through.
-    explicit CapsuleRig(JobOutput& output, bool own_net = false);
+    // `user`: the only one whom its job may be.
+    explicit CapsuleRig(JobOutput& output, bool own_net = false, const RunsAs& user = {});
     ~CapsuleRig();
 
     // Handles what comes until `done` holds; false after `seconds`.

@@ -476,6 +476,39 @@ START_TEST(a_capsule_that_is_gone_is_not_taken_for_another_process) {
 }
 END_TEST
 
+// Who has its connection may be an agentd that was taken over.
+START_TEST(a_capsule_that_was_made_for_a_user_begins_nobody_elses_job) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    const RunsAs user{true, 1000, 100, {4, 27}};
+    const auto started = [&](const RunsAs& as) {
+        JobOutput output;
+        CapsuleRig rig(output, false, user);
+        ck_assert(rig.until([&] { return rig.welcomed; }));
+        const auto told = capsule_user(rig.capsule.pidfd());
+        ck_assert(told && *told == user);
+        LaunchSpec spec = unit::shell("id -u; id -g; id -G");
+        spec.uid = as.uid;
+        spec.gid = as.gid;
+        spec.groups = as.groups;
+        spec.cwd = "/";
+        rig.start(spec);
+        ck_assert(rig.until([&] { return rig.ended() || rig.failure; }));
+        return rig.failure.value_or(output.text[0]);
+    };
+    ck_assert_text(started(user), "1000\n100\n100 4 27\n");
+    for (const RunsAs& other :
+         {RunsAs{true, 0, 0, {}}, RunsAs{true, 1001, 100, {4, 27}}, RunsAs{true, 1000, 0, {4, 27}},
+          RunsAs{true, 1000, 100, {4}}, RunsAs{true, 1000, 100, {4, 27, 0}},
+          RunsAs{true, 1000, 100, {4, 0}}})
+        ck_assert(started(other).find("is for another user") != std::string::npos);
+    JobOutput output;
+    CapsuleRig rig(output);  // for nobody in particular
+    ck_assert(rig.until([&] { return rig.welcomed; }));
+    ck_assert(!capsule_user(rig.capsule.pidfd()).value().known);
+    ck_assert(!capsule_user(*Pidfd::open(::getpid())).value().known);
+}
+END_TEST
+
 START_TEST(a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     const unit::TempDir dir;
@@ -501,6 +534,7 @@ END_TEST
 UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            the_peer_of_a_connection_is_read_from_the_kernels_tables,
            a_souk_init_that_cannot_be_run_is_named_to_who_made_the_capsule,
+           a_capsule_that_was_made_for_a_user_begins_nobody_elses_job,
            a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes_back,
            a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it,
            a_program_that_does_not_exist_is_named_and_a_missing_directory_too,

@@ -2,7 +2,10 @@
 // What a restore may open, make and remove by the names that a job had: no more than the job's user
 // (checkpoint/criu_user.c). The jobs are root's own, which can be dumped everywhere, and their
 // images are restored as if they were a plain user's.
+#include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -39,8 +42,9 @@ struct Place {
 // Runs `script` up to its first line, freezes it, thaws it as the user, gives it a line and waits
 // for its end. Returns what it printed after the first line; or why it was not restored.
 std::string thawed_as(
-    const CriuUser& user, const Place& place, const std::string& script,
+    CriuUser user, const Place& place, const std::string& script,
     const std::function<void()>& meanwhile = [] {}) {
+    user.unchecked = true;
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
     rig->start(unit::python("import os, socket, sys\nplace = '" + place.path + "'\n" + script));
@@ -172,7 +176,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     std::string why = unit::freeze(*rig, images.fd.get());
     ck_assert_msg(why.empty(), "%s", why.c_str());
     rig.reset();
-    const CriuUser user{somebody, somebody, {}};
+    CriuUser user{somebody, somebody, {}};
     // Whoever looks at images for it would refuse, and is not asked.
     const auto core = parse_core(*read_file(images.fd.get(), "core-2.img"));
     ck_assert(core && !fits_user(*core, user));
@@ -182,6 +186,12 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
         ++asked;
         return fit_restored(capsule.pidfd(), {user, {}, {}});
     };
+    // Nobody asks the kernel: CRIU itself does, before it lets go.
+    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user);
+    ck_assert(!rig);
+    ck_assert_msg(why.find("Unable to detach") != why.npos, "%s", why.c_str());
+    ck_assert(std::filesystem::file_size(place.path + "/own/ran") == before);
+    user.unchecked = true;
     rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user, made);
     ck_assert(!rig && asked == 1);
     ck_assert_msg(why.find(", restored for user 4321: it would be user 0") != why.npos, "%s",
@@ -246,6 +256,98 @@ START_TEST(the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name)
 }
 END_TEST
 
+std::string varint(uint64_t value) {
+    std::string bytes;
+    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+    return bytes + static_cast<char>(value);
+}
+std::string number(unsigned tag, uint64_t value) { return varint(tag << 3) + varint(value); }
+std::string bytes(unsigned tag, const std::string& value) {
+    return varint(tag << 3 | 2) + varint(value.size()) + value;
+}
+
+// Whether a CRIU of a restore, or of a dump, answers that; else it has ended.
+bool answers(const Capsule& capsule, bool restores, const std::string& request) {
+    const auto tool = find_criu();
+    const unit::TempDir images;
+    int ends[2], closed[2];
+    ck_assert(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    ck_assert(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, closed) == 0);
+    const Fd ours(ends[0]), one(closed[0]), other(closed[1]);
+    Fd theirs(ends[1]);
+    CriuLaunch how;
+    how.capsule = capsule.pidfd().get();
+    how.socket = theirs.get();
+    how.images = images.fd.get();
+    if (!restores) how.ended = one.get();
+    how.user = {somebody, somebody, {}};
+    const auto criu = launch_criu(tool->command, tool->preload.get(), how);
+    ck_assert_msg(criu.has_value(), "%s", criu ? "" : criu.error().message.c_str());
+    theirs.reset();
+    ck_assert(::send(ours.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0);
+    pollfd p{ours.get(), POLLIN, 0};
+    ck_assert(::poll(&p, 1, 30'000) == 1);
+    char answer[4096];
+    const ssize_t n = ::recv(ours.get(), answer, sizeof answer, 0);
+    (void)criu->signal(SIGKILL);
+    ck_assert(criu->exited_within(Nanos::from_s(30)).value_or(false));
+    (void)criu->reap();
+    return n > 0;
+}
+
+// It is root, and who asks it may be an agentd that was taken over. Numbers: CRIU's rpc.proto.
+START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    ck_assert(rig.until([&] { return rig.welcomed; }));
+    const auto is = [&](bool restores, const std::string& request) {
+        return answers(rig.capsule, restores, request);
+    };
+    constexpr unsigned dump = 1, restore = 2, images_fd = 1, images = 68, log = 10;
+    const std::string place = number(images_fd, UINT64_MAX) + bytes(images, "/proc/self/fd/200");
+    const auto asks = [&](unsigned what, const std::string& more = "") {
+        return number(1, what) + bytes(2, place + more);
+    };
+    const std::string version = number(1, 10) + number(4, 1);
+    ck_assert(is(true, version) && is(false, version));
+    // There is no image, and no such process: it says so.
+    ck_assert(is(true, asks(restore, bytes(log, "restore.log"))));
+    ck_assert(is(true, asks(restore, bytes(27, bytes(1, "pipe:[7]") + number(2, 203)))));
+    ck_assert(is(false, asks(dump, bytes(log, "dump.log") + number(2, 4711))));
+    const std::string wrong_of_both[] = {
+        bytes(22, "/bin/sh"),            // exec_cmd
+        bytes(13, "/"),                  // root
+        bytes(14, "../other"),           // parent_img
+        number(17, 7),                   // work_dir_fd
+        bytes(51, "/tmp/own.conf"),      // config_file, which may name plugins and programs
+        bytes(log, "/etc/shadow"),       // log_file
+        number(34, 4),                   // manage_cgroups_mode: full
+        number(64, 1),                   // network_lock: by programs
+        number(49, 5),                   // status_fd
+        bytes(39, bytes(1, "net")),      // join_ns
+        bytes(11, bytes(1, "10.0.0.1")), // ps
+        number(67, 1),                   // unprivileged
+        number(9, 99),                   // log_level
+        number(images_fd, 7),            // of who asks
+        bytes(images, "/etc"),
+        number(7, 1),                    // shell_job
+        number(500, 1),
+        std::string("\x0d\0\0\0\0", 5),  // another kind of field
+        "\x12\xff"};                     // cut off
+    for (const std::string& more : wrong_of_both) {
+        ck_assert_msg(!is(true, asks(restore, more)), "restore, byte 0 is %d", more[0]);
+        ck_assert_msg(!is(false, asks(dump, more)), "dump, byte 0 is %d", more[0]);
+    }
+    ck_assert(!is(true, asks(restore, bytes(27, bytes(1, "x") + number(2, 7)))));
+    ck_assert(!is(true, asks(restore, bytes(37, "mnt[x]:/etc"))));
+    ck_assert(!is(false, asks(dump, bytes(37, "mnt[]:s"))));
+    ck_assert(!is(true, asks(dump)) && !is(false, asks(restore)));
+    for (const unsigned type : {0U, 3U, 4U, 5U, 7U, 8U, 11U, 12U, 13U})
+        ck_assert_msg(!is(true, number(1, type)) && !is(false, number(1, type)), "type %u", type);
+}
+END_TEST
+
 START_TEST(what_is_loaded_into_criu_cannot_be_written_to) {
     const auto tool = find_criu();
     UNIT_SKIP_IF(tool ? nullptr : "no CRIU: make deps");
@@ -266,6 +368,7 @@ UNIT_SUITE_LONG(criu_user, 120, a_file_that_the_user_may_not_open_is_not_opened_
                 a_deleted_file_is_there_again_also_where_the_user_may_not_write,
                 what_an_image_would_make_root_is_ended_before_any_of_it_has_run,
                 the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name,
+                criu_is_asked_for_what_souk_asks_for_and_nothing_else,
                 what_is_loaded_into_criu_cannot_be_written_to);
 
 }  // namespace souk

@@ -42,9 +42,18 @@ std::vector<Sample> samples() {
         Program::files, {"serve", "/", "1000", "1000", "5,6", "/proc", "+/usr"}, true};
     StartProgram append{Program::files, {"append", "1", "1", "", "18", "/home/a", "out", ""}, true};
     StartProgram snapshot{Program::files, {"snapshot", "take", "1", "1", "", "n1.7", "/a"}, true};
-    MakeCapsule capsule{true, false, true,           false,     true,
-                        true, true,  {"/a b", "/c"}, {"/home"}, "munge"};
-    StartCriu dump{false, false, 0, 1000, 100, {4, 5}}, restore{true, true, 3, 0, 0, {}};
+    MakeCapsule capsule{.own_net = true,
+                        .check_access = true,
+                        .hosts = true,
+                        .files = true,
+                        .cgroup = true,
+                        .user = {true, 1000, 100, {4, 5}},
+                        .ticket = std::string("sealed\0", 7),
+                        .laid_over = {"/a b", "/c"},
+                        .hidden = {"/home"},
+                        .run_keep = "munge"};
+    StartCriu dump{false, false, 0}, restore{true, true, 3};
+    const AdoptUsers users{{{true, 1000, 100, {4, 5}}, {true, 0, 0, {}}}, true};
     return {{StartProgram{Program::handshake, {}, false}, 1},
             {serve, 2},
             {append, 2},
@@ -66,7 +75,8 @@ std::vector<Sample> samples() {
             {OpenFile{ProcessFile::root}, 2},
             {OpenDirectory{CapsuleDirectory::run}, 1},
             {LookInside{{true, false, true, false, 4096}, {2, 17}}, 1},
-            {FitRestored{1000, 100, {4, 5}, {4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
+            {FitRestored{{4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
+            {users, 0},
             {AskWaits{}, 1},
             {EndProcess{}, 1},
             {ConnectInit{}, 2},
@@ -137,7 +147,8 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     CapsuleOptions options;
     options.dir = dir.fd.get();
     options.own_net = true;
-    auto made = helper.capsule(options);
+    options.user = {true, 1000, 1000, {4, 27}};
+    auto made = helper.capsule(options, true, "");
     ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
     ck_assert(process_id(made->id().pid).value() == made->id());
     CapsuleClient client(made->take_connection());
@@ -192,7 +203,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
     ck_assert(inspect->exited_within(limit).value());
 
     options.dir = ours.get();  // refused, and told so; it goes on
-    ck_assert(!helper.capsule(options));
+    ck_assert(!helper.capsule(options, true, ""));
     ck_assert(lost.empty());
 }
 END_TEST

@@ -243,6 +243,7 @@ END SAMPLE(Ticket) Ticket v{d.id(),
                             {d.up_to(INT64_MAX / 4)}};
 v.keys.resize(r.below(4));
 for (auto& key : v.keys) key = d.bytes(64);
+v.realm = d.line(255);
 return v;
 END SAMPLE(JobNote) return {
     d.id(),     {d.up_to(money_max.micro)}, {d.up_to(INT64_MAX / 10)}, d.line(),

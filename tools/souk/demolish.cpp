@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/process/cgroup.hpp"
@@ -122,7 +123,10 @@ void demolish(const Instance& instance, std::vector<std::string>& note) {
 
 void remove_state(const Instance& instance, std::vector<std::string>& note) {
     remove_tree(instance.market.state, note);
-    for (const Daemon& d : instance.nodes) remove_tree(d.state, note);
+    for (const Daemon& d : instance.nodes) {
+        remove_tree(d.state, note);
+        remove_tree(beside_state(d.state), note);
+    }
     std::error_code ignored;
     for (const char* name : {"/market.json", "/market.json.new", ""})
         std::filesystem::remove(instance.state + name, ignored);

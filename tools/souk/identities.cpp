@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/souk/identities.hpp"
 
+#include <unistd.h>
+
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/trust/ticket_key.hpp"
 
@@ -62,9 +65,11 @@ Status make_identities(const Instance& instance) {
     TRY_ASSIGN(const auto issuing, trust::load_issuing(market));
     const trust::Subject itself{"market", trust::only(trust::Role::market)};
     TRY(certify(market, itself, issuing, there->root, times));
-    for (const Daemon& d : instance.nodes)
+    for (const Daemon& d : instance.nodes) {
         TRY(certify(d.state + "/identity", {d.name, trust::node_roles}, issuing, there->root,
                     times));
+        (void)::unlink((beside_state(d.state) + kept_market).c_str());  // of a market before
+    }
     return {};
 }
 

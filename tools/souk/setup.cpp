@@ -13,6 +13,7 @@
 
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/moment.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/net/srv.hpp"
@@ -198,6 +199,9 @@ Status setup_node(const Words& w) {
                   " certify it for node " + plan.name},
                  rewrite, more, "souk-agentd"));
     TRY_ASSIGN(const Nanos insecure_until, join(plan));
+    // Which market that is, souk-root finds at its next start.
+    const std::string said = configured(text, "state"), usual = "/var/lib/souk/agentd";
+    (void)::unlink((beside_state(said.empty() ? usual : said) + kept_market).c_str());
     const bool waits = insecure_until > unix_now();
     TRY(write(waits ? secured(config, more + until_line(insecure_until)) : rewrite));
     std::printf("this machine is node %s of the market at %s; its certificate is in %s\n",

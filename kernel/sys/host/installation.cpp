@@ -33,4 +33,10 @@ std::string criu_root() {
     return installed.empty() ? SOUK_CRIU_ROOT : installed;
 }
 
+std::string beside_state(const std::string& state) {
+    std::string path = state;
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    return path + "-root";
+}
+
 }  // namespace souk

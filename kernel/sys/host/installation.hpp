@@ -18,4 +18,8 @@ std::string installed_criu_root();
 // That, else the one that `make deps` made; there may be nothing.
 std::string criu_root();
 
+// Beside an agentd's state directory, what is root's alone (agentd/who/who.hpp).
+std::string beside_state(const std::string& state);
+inline constexpr const char* kept_market = "/market.pem";  // there: of the market that it has joined
+
 }  // namespace souk

@@ -209,16 +209,6 @@ Status set_no_delay(int fd) {
     return {};
 }
 
-Result<PeerCred> peer_cred(int fd) {
-    ucred cred{};
-    socklen_t bytes = sizeof cred;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
-        return fail_errno("SO_PEERCRED", errno);
-    if (cred.pid == 0 && cred.uid == static_cast<uid_t>(-1))
-        return fail("the peer's identity is not known: no unix socket");
-    return PeerCred{cred.pid, cred.uid, cred.gid};
-}
-
 Result<std::pair<Fd, Fd>> socket_pair() {
     int fds[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)

@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
@@ -63,6 +65,8 @@ struct PeerCred {
 };
 // Who connected a unix socket, as of connect() (SO_PEERCRED).
 Result<PeerCred> peer_cred(int fd);
+// His supplementary groups, as of connect(2); none: the kernel does not tell.
+std::vector<uint32_t> peer_groups(int fd);
 
 // Two unix stream sockets that are connected to each other.
 Result<std::pair<Fd, Fd>> socket_pair();

@@ -47,6 +47,17 @@ Result<Handover*> handover() {
     return &kept;
 }
 
+// The first words of souk-init: who its job's user is.
+constexpr const char *user_word = "as", *gid_word = "gid", *group_word = "in";
+
+void add_user(std::vector<std::string>& words, const RunsAs& user) {
+    if (!user.known) return;
+    words.insert(words.end(),
+                 {user_word, std::to_string(user.uid), gid_word, std::to_string(user.gid)});
+    for (const uint32_t gid : user.groups)
+        words.insert(words.end(), {group_word, std::to_string(gid)});
+}
+
 // In the new process, before its exec: system calls only, and nothing is written to memory that the
 // daemon uses: it may be the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
 [[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, const Handover& h,
@@ -133,6 +144,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
         return fail_errno("hand over file descriptors", errno);
     // Everything that allocates comes before the clone.
     std::vector<std::string> words = {options.init_path};
+    add_user(words, options.user);
     if (options.own_net) words.insert(words.end(), {"net", ping_groups()});
     if (options.private_tmp) words.emplace_back("tmp");
     if (options.fuse >= 0) words.emplace_back("files");
@@ -202,6 +214,35 @@ Result<Capsule> Capsule::reconnect(int dir, ProcessId init, const ConnectToInit&
     capsule.id_ = init;
     TRY_ASSIGN(capsule.connection_, connect(capsule.pidfd_, dir));
     return capsule;
+}
+
+Result<RunsAs> capsule_user(const Pidfd& init) {
+    constexpr size_t bytes_max = 4 << 20;
+    TRY_ASSIGN(const std::string text,
+               read_file(AT_FDCWD, "/proc/" + std::to_string(init.pid()) + "/cmdline", bytes_max));
+    TRY_ASSIGN(const bool ended, init.exited_within({}));
+    if (ended) return fail_errno("souk-init " + std::to_string(init.pid()), ESRCH);
+    if (text.empty()) return fail_errno("souk-init is being started", EAGAIN);
+    std::string_view rest = text;
+    const auto next = [&rest] {
+        const std::string_view word = rest.substr(0, rest.find('\0'));
+        rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+        return word;
+    };
+    next();  // the program
+    RunsAs user;
+    for (std::string_view word = next(); !word.empty(); word = next()) {
+        const auto number = whole_number<uint32_t>(next());
+        if (word == user_word && number && !user.known)
+            user = {true, *number, 0, {}};
+        else if (word == gid_word && number && user.known)
+            user.gid = *number;
+        else if (word == group_word && number && user.known)
+            user.groups.push_back(*number);
+        else
+            break;
+    }
+    return user;
 }
 
 Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which) {

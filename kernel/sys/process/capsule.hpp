@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/base/launch.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/process.hpp"
@@ -42,6 +43,8 @@ struct CapsuleOptions {
     std::vector<std::string> hidden;  // directories that are empty in it, where they are
     int cgroup = -1;                  // directory fd of a cgroup v2 group; -1 = stay
     std::vector<int> cgroup_v1;       // open cgroup.procs files of v1 groups
+    // The only one whom its job may be begun as; not known: whom souk-init is told.
+    RunsAs user;
 };
 
 // Directories of a capsule that others look into.
@@ -51,6 +54,9 @@ using OpenInside = std::function<Result<Fd>(const Pidfd& init, CapsuleDirectory 
 // What listens there under that name is that process, or it is an error.
 Result<Fd> connect_to_init(const Pidfd& init, int dir);
 using ConnectToInit = std::function<Result<Fd>(const Pidfd& init, int dir)>;
+// Whom a capsule was made for, as souk-init was started with it; which nobody but root can change.
+// Not known: nobody, or its maker is of an older version. ESRCH: it has ended.
+Result<RunsAs> capsule_user(const Pidfd& init);
 // Of its souk-init; which needs the right to trace that.
 Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which);
 

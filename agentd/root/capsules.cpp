@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "agentd/root/capsules.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <string_view>
+#include <vector>
+
+#include "kernel/base/number.hpp"
+
+namespace souk::root {
+namespace {
+
+struct Found {
+    pid_t pid = 0;       // here
+    std::string status;  // its /proc/PID/status
+};
+
+Result<Found> find(int pidfd) {
+    TRY_ASSIGN(const std::string info,
+               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
+    const size_t at = info.find("\nPid:\t");
+    const auto pid = at == info.npos ? std::nullopt
+                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
+    if (!pid || *pid <= 0) return fail("no process of a capsule");
+    TRY_ASSIGN(std::string status,
+               read_file(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/status"));
+    return Found{*pid, std::move(status)};
+}
+
+std::string_view line_of(const std::string& status, std::string_view key) {
+    const size_t line = status.find(key);
+    const size_t end = line == status.npos ? line : status.find('\n', line + 1);
+    if (end == status.npos) return {};
+    return std::string_view(status).substr(line + key.size(), end - line - key.size());
+}
+
+Result<Inside> inside(const Found& found) {
+    const std::string_view numbers = line_of(found.status, "\nNSpid:\t");
+    if (numbers.empty()) return fail("a kernel that does not tell of namespaces");
+    const size_t tab = numbers.rfind('\t');
+    if (tab == numbers.npos) return fail("no process of a capsule");
+    return Inside{found.pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
+}
+
+Result<ino_t> link_of(pid_t pid, const char* name) {
+    struct stat st {};
+    const std::string path = "/proc/" + std::to_string(pid) + "/ns/" + name;
+    if (::stat(path.c_str(), &st) == 0) return st.st_ino;
+    return fail_errno(path, errno);
+}
+
+// By its program's name: it may be one of a version before, whose file is gone.
+bool is_souk_init(const Found& found) {
+    constexpr std::string_view ends[] = {"/souk-init", "/souk-init (deleted)"};
+    constexpr mode_t others = S_IWGRP | S_IWOTH;
+    const auto its = link_of(found.pid, "user"), own = link_of(::getpid(), "user");
+    const std::string path = "/proc/" + std::to_string(found.pid) + "/exe";
+    char name[PATH_MAX];
+    const ssize_t n = ::readlink(path.c_str(), name, sizeof name);
+    struct stat st {};
+    if (n <= 0 || !its || !own || *its != *own || ::stat(path.c_str(), &st) != 0) return false;
+    const std::string_view exe(name, static_cast<size_t>(n));
+    return (exe.ends_with(ends[0]) || exe.ends_with(ends[1])) && st.st_uid == 0 &&
+           (st.st_mode & others) == 0 && line_of(found.status, "\nUid:\t") == "0\t0\t0\t0";
+}
+
+}  // namespace
+
+Result<Pidfd> Capsules::init(int pidfd) {
+    TRY_ASSIGN(const Found found, find(pidfd));
+    TRY_ASSIGN(const Inside process, inside(found));
+    if (process.inside != 1 || !is_souk_init(found)) return fail("no PID 1 of a capsule");
+    TRY_ASSIGN(Fd own, duplicate(pidfd));
+    Pidfd one(std::move(own), process.here);
+    TRY(made(one));
+    return one;
+}
+
+Status Capsules::made(const Pidfd& init) {
+    TRY_ASSIGN(const ino_t its, link_of(init.pid(), "pid"));
+    TRY_ASSIGN(Fd kept, duplicate(init.get()));
+    TRY_ASSIGN(const bool ended, init.exited_within({}));
+    if (ended) return fail_errno("PID 1 of a capsule", ESRCH);
+    if (!known_.contains(its)) forget_ended();
+    known_.insert_or_assign(its, Pidfd(std::move(kept), init.pid()));
+    return {};
+}
+
+Result<Inside> Capsules::process(int pidfd) const {
+    TRY_ASSIGN(const Found found, find(pidfd));
+    TRY_ASSIGN(const Inside process, inside(found));
+    TRY_ASSIGN(const ino_t its, link_of(process.here, "pid"));
+    // A number that is used again is of a namespace whose PID 1 is another one.
+    const auto known = known_.find(its);
+    const bool lives = known != known_.end() && !known->second.exited_within({}).value_or(true);
+    return lives ? Result<Inside>(process) : Result<Inside>(fail("no process of a capsule"));
+}
+
+Status Capsules::started(int pidfd) {
+    if (process(pidfd) || init(pidfd)) return {};
+    TRY_ASSIGN(const Found found, find(pidfd));
+    return line_of(found.status, "\nPPid:\t") == std::to_string(::getpid())
+               ? Status{}
+               : Status(fail("no process that was started here"));
+}
+
+void Capsules::forget_ended() {
+    std::erase_if(known_,
+                  [](const auto& one) { return one.second.exited_within({}).value_or(true); });
+}
+
+Result<ino_t> namespace_of(pid_t pid) {
+    const auto its = link_of(pid, "pid");
+    if (!its && (its.error().code == ENOENT || its.error().code == ESRCH)) return 0;
+    return its;
+}
+
+}  // namespace souk::root

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into each CRIU of a job: what may be asked of it over its socket is what
+// checkpoint/criu.cpp asks, and nothing else. CRIU is root and does more than that: it runs
+// programs, loads plugins, writes where it is told to. Who asks is agentd, which reads what comes
+// over the network, and may have been taken over.
+//
+// A request is a criu_req, and its options are a criu_opts (images/rpc.proto), in the wire format
+// of protocol buffers. Each field that may stand there is in a list with what it may say; CRIU gets
+// a request that has another one as an error of its socket, and ends.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { asks_fd = 3 };  // checkpoint/launch.hpp, as all numbers and names below
+
+struct bytes {
+    const unsigned char *at, *end;
+};
+
+static bool number(struct bytes* b, uint64_t* value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && b->at < b->end; shift += 7) {
+        const unsigned char byte = *b->at++;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) return true;
+    }
+    return false;
+}
+
+// A field that may be there. `text`: what its bytes are, or begin with if it ends in *; NULL: it is
+// a number between `least` and `most`; a message if `within` is set.
+struct field {
+    uint32_t tag;
+    const char* text;
+    uint64_t least, most;
+    const struct field* within;
+};
+
+static bool is_text(const struct bytes* b, const char* text) {
+    const size_t have = (size_t)(b->end - b->at), wanted = strlen(text);
+    if (memchr(b->at, 0, have) != NULL) return false;
+    if (wanted > 0 && text[wanted - 1] == '*')
+        return have >= wanted - 1 && memcmp(b->at, text, wanted - 1) == 0;
+    return have == wanted && memcmp(b->at, text, wanted) == 0;
+}
+
+static bool fits(struct bytes b, const struct field* list);
+
+static bool field_fits(struct bytes* b, uint32_t tag, uint32_t kind, const struct field* list) {
+    uint64_t value;
+    if ((kind != 0 && kind != 2) || !number(b, &value)) return false;
+    struct bytes inner = {b->at, b->at};
+    if (kind == 2) {
+        if (value > (uint64_t)(b->end - b->at)) return false;
+        inner.end = b->at += value;
+    }
+    // Several lines may be for one field.
+    for (const struct field* f = list; f->tag != 0; ++f) {
+        if (f->tag != tag) continue;
+        const bool is_number = f->text == NULL && f->within == NULL;
+        if (is_number != (kind == 0)) continue;
+        if (is_number && value >= f->least && value <= f->most) return true;
+        if (f->text != NULL && is_text(&inner, f->text)) return true;
+        if (f->within != NULL && fits(inner, f->within)) return true;
+    }
+    return false;
+}
+
+static bool fits(struct bytes b, const struct field* list) {
+    while (b.at < b.end) {
+        uint64_t tag;
+        if (!number(&b, &tag) || tag >> 3 > UINT32_MAX) return false;
+        if (!field_fits(&b, (uint32_t)(tag >> 3), tag & 7, list)) return false;
+    }
+    return true;
+}
+
+#define FLAG(tag) {tag, NULL, 0, 1, NULL}
+#define NUMBER(tag, least, most) {tag, NULL, least, most, NULL}
+#define TEXT(tag, text) {tag, text, 0, 0, NULL}
+#define WITHIN(tag, list) {tag, NULL, 0, 0, list}
+#define END {0, NULL, 0, 0, NULL}
+
+static const struct field end_of_job[] = {TEXT(1, "*"), NUMBER(2, 201, 208), END};
+
+#define BOTH                                                                                     \
+    NUMBER(1, UINT64_MAX, UINT64_MAX) /* images_dir_fd: none, the next one counts */,            \
+        TEXT(68, "/proc/self/fd/200"), NUMBER(9, 0, 4) /* log_level */, FLAG(12) /* notify */,   \
+        FLAG(8) /* file_locks */, FLAG(18) /* link_remap */,                                     \
+        NUMBER(35, 0, UINT32_MAX) /* ghost_limit */, NUMBER(34, 0, 0) /* cgroups: left alone */, \
+        NUMBER(64, 3, 3) /* network_lock: none */, FLAG(46) /* tcp_skip_in_flight */,            \
+        FLAG(5) /* tcp_established */, FLAG(52) /* tcp_close */, FLAG(48) /* lazy_pages */
+
+static const struct field of_dump[] = {BOTH,
+                                       NUMBER(2, 2, INT32_MAX) /* pid */,
+                                       TEXT(10, "dump.log"),
+                                       TEXT(51, "/run/souk-lazy.conf"),
+                                       TEXT(37, "tty[*") /* external: its terminal */,
+                                       END};
+static const struct field of_restore[] = {BOTH, TEXT(10, "restore.log"),
+                                          TEXT(51, "/run/souk-served.conf"),
+                                          WITHIN(27, end_of_job) /* inherit_fd */, END};
+static const struct field features[] = {FLAG(1), FLAG(2), FLAG(3), END};
+
+#define NOTIFY_AND_ASK NUMBER(1, 6, 6), NUMBER(1, 9, 10), FLAG(3), FLAG(4), WITHIN(5, features)
+static const struct field dumps[] = {NUMBER(1, 1, 1), WITHIN(2, of_dump), NOTIFY_AND_ASK, END};
+static const struct field restores[] = {NUMBER(1, 2, 2), WITHIN(2, of_restore), NOTIFY_AND_ASK,
+                                        END};
+
+static bool may_be_asked(const void* request, size_t size) {
+    const struct bytes all = {request, (const unsigned char*)request + size};
+    if (getenv("SOUK_DUMP") != NULL) return fits(all, dumps);
+    return getenv("SOUK_AS") == NULL || fits(all, restores);
+}
+
+ssize_t recv(int socket, void* buffer, size_t size, int flags) {
+    const ssize_t got = syscall(SYS_recvfrom, socket, buffer, size, flags, NULL, NULL);
+    if (socket != asks_fd || got <= 0 || buffer == NULL || (flags & MSG_PEEK) != 0) return got;
+    if ((size_t)got <= size && may_be_asked(buffer, (size_t)got)) return got;
+    errno = EPERM;
+    return -1;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that restores: the last word before a job of a plain user runs is the
+// kernel's, and it is asked here, by the process that lets the job go. So it holds whatever an
+// image says, and whoever speaks with CRIU over its socket (an agentd that was taken over).
+//
+// CRIU seizes each thread before it gives up root's rights, and lets all go at the end
+// (criu/cr-restore.c: attach_to_tasks, finalize_restore_detach). In between the thread dies with
+// CRIU (PTRACE_O_EXITKILL), or it would run on unseen. Before the first one goes, each of them must
+// be the user's: his ids and groups, no capability and none to gain, and in CRIU's own namespaces
+// of mounts and of the network, which are the capsule's.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+
+static pid_t* seized;
+static size_t seized_count, seized_room;
+static bool gone;  // they were let go
+
+static bool remember(pid_t thread) {
+    if (seized_count == seized_room) {
+        const size_t room = seized_room == 0 ? 64 : 2 * seized_room;
+        pid_t* const more = realloc(seized, room * sizeof *seized);
+        if (more == NULL) return false;
+        seized = more;
+        seized_room = room;
+    }
+    seized[seized_count++] = thread;
+    return true;
+}
+
+// -------------------------------------------------------------------------------------------------
+// what the kernel says of a thread
+
+static char status[256 * 1024];  // with room for the groups of whoever has most
+
+static bool read_status(pid_t thread) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/status", thread);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    for (ssize_t got = 1; fd >= 0 && got > 0 && n < sizeof status - 1; n += (size_t)got) {
+        got = read(fd, status + n, sizeof status - 1 - n);
+        if (got < 0) got = 0;
+    }
+    if (fd >= 0) close(fd);
+    status[n] = 0;
+    return n > 0 && n < sizeof status - 1;
+}
+
+// What stands behind "\nNAME:"; never in the first line, which is the program's name.
+static const char* line_of(const char* name) {
+    char key[24];
+    snprintf(key, sizeof key, "\n%s:", name);
+    const char* const at = strstr(status, key);
+    return at == NULL ? NULL : at + strlen(key);
+}
+
+// Each number of the line passes, and there are `count` of them (-1: any number).
+static bool all_pass(const char* name, bool (*passes)(unsigned long), int base, int count) {
+    const char* at = line_of(name);
+    if (at == NULL) return false;
+    for (int found = 0;; ++found) {
+        while (*at == ' ' || *at == '\t') ++at;
+        if (*at == '\n' || *at == 0) return count < 0 || found == count;
+        char* end;
+        const unsigned long number = strtoul(at, &end, base);
+        if (end == at || !passes(number)) return false;
+        at = end;
+    }
+}
+
+static bool is_uid(unsigned long number) { return number == user_id(); }
+static bool is_none(unsigned long number) { return number == 0; }
+static bool is_one(unsigned long number) { return number == 1; }
+static bool is_group(unsigned long number) { return is_users_group((gid_t)number); }
+
+static bool same_namespace(pid_t thread, const char* name) {
+    char path[40];
+    struct stat its, own;
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", thread, name);
+    if (syscall(SYS_newfstatat, AT_FDCWD, path, &its, 0) != 0) return false;
+    snprintf(path, sizeof path, "/proc/self/ns/%s", name);
+    return syscall(SYS_newfstatat, AT_FDCWD, path, &own, 0) == 0 && its.st_ino == own.st_ino;
+}
+
+static bool is_the_users(pid_t thread) {
+    return read_status(thread) && all_pass("Uid", is_uid, 10, 4) &&
+           all_pass("Gid", is_group, 10, 4) && all_pass("Groups", is_group, 10, -1) &&
+           all_pass("CapInh", is_none, 16, 1) && all_pass("CapPrm", is_none, 16, 1) &&
+           all_pass("CapEff", is_none, 16, 1) && all_pass("CapAmb", is_none, 16, 1) &&
+           all_pass("NoNewPrivs", is_one, 10, 1) && same_namespace(thread, "mnt") &&
+           same_namespace(thread, "net");
+}
+
+// -------------------------------------------------------------------------------------------------
+
+static long let_go(void) {
+    for (size_t i = 0; i < seized_count; ++i) {
+        if (is_the_users(seized[i])) continue;
+        for (size_t k = 0; k < seized_count; ++k) kill(seized[k], SIGKILL);
+        errno = EPERM;
+        return -1;
+    }
+    for (size_t i = 0; i < seized_count; ++i)
+        if (syscall(SYS_ptrace, PTRACE_SETOPTIONS, seized[i], NULL, NULL) != 0 && errno != ESRCH)
+            return -1;
+    gone = true;
+    return 0;
+}
+
+long before_ptrace(int request, pid_t thread, void** data) {
+    if (!must_be_users() || gone) return 0;
+    if (request == PTRACE_SETOPTIONS) *data = (void*)((long)*data | PTRACE_O_EXITKILL);
+    if (request == PTRACE_SEIZE && !remember(thread)) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return request == PTRACE_DETACH ? let_go() : 0;
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// As whom souk-root starts processes (agentd/who): whom the kernel or the market vouches for, and
+// nobody because agentd says so. The market's files are made by the trust room as souk setup and
+// marketd make them.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "agentd/who/who.hpp"
+#include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/installation.hpp"
+#include "kernel/trust/identity.hpp"
+#include "kernel/trust/ticket_list.hpp"
+#include "market/core/ticket.hpp"
+#include "market/wire/codec.hpp"
+#include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::unit {
+namespace {
+using who::KnownUsers;
+using who::Rules;
+using who::Who;
+
+RunsAs as(uint32_t uid, uint32_t gid, std::vector<uint32_t> groups = {}) {
+    return {true, uid, gid, std::move(groups)};
+}
+
+#define ck_no(status, why)                                                              \
+    do {                                                                                \
+        const auto refused = (status);                                                  \
+        ck_assert_msg(!refused, "not refused: %s", why);                                \
+        ck_assert_msg(refused.error().message.find(why) != std::string::npos, "%s: %s", why, \
+                      refused.error().message.c_str());                                 \
+    } while (0)
+
+START_TEST(users_are_kept_as_text_and_only_what_was_seen_is_known) {
+    KnownUsers users;
+    ck_assert(users.add(as(1000, 100, {4, 27})));
+    ck_assert(!users.add(as(1000, 27, {4})));  // nothing new
+    ck_assert(users.add(as(1000, 27, {5})));
+    ck_assert(users.add(as(7, 7)));
+    for (const auto& nobody : {as(no_id, 1), as(1, no_id)}) ck_assert(!users.add(nobody));
+    ck_assert_text(users.text(), "souk users 1\n7 7\n1000 4 5 27 100\n");
+    const auto read = KnownUsers::parse(users.text());
+    ck_assert(read && read->text() == users.text());
+    OK(read->check(as(1000, 5, {4, 100})));
+    ck_no(read->check(as(1001, 100)), "user 1001 has asked for nothing");
+    ck_no(read->check(as(1000, 0)), "never seen in group 0");
+    ck_no(read->check(as(1000, 100, {4, 6})), "never seen in group 6");
+    for (const char* wrong : {"", "souk users 2\n", "souk users 1\n7\n", "souk users 1\n7 x\n",
+                              "souk users 1\n\n", "souk users 1\n7 4294967295\n"})
+        ck_assert(!KnownUsers::parse(wrong));
+}
+END_TEST
+
+// A market and one of its nodes, as far as souk-root sees them.
+struct Site {
+    Site() {
+        ck_assert(::mkdir(identity.c_str(), 0700) == 0);
+        const Nanos now = unix_now();
+        root = *trust::make_root(realm, now);
+        issuing = *trust::make_issuing(*root, realm, now);
+        const auto key = trust::Key::make();
+        const auto own = trust::issue(*issuing, *key, {"n1", trust::node_roles}, now);
+        OK(trust::save_identity(
+            identity, {*key, {*own, issuing->certificate}, root->certificate, {}}));
+        ring = *trust::TicketRing::open(dir.path, now);
+        list(*issuing);
+    }
+    void list(const trust::Authority& by) const {
+        const auto told = trust::sign({1, *ring->public_text()}, by.key);
+        OK(trust::save_ticket_list(identity, *told));
+    }
+    Rules rules() const {
+        Rules r;
+        r.node = "n1";
+        r.kept = dir.path + "/kept";
+        r.identity = identity;
+        return r;
+    }
+    Ticket ticket(uint32_t uid) const {
+        Ticket t;
+        t.id = {"n2", 7};
+        t.uid = uid;
+        t.destination = "n1";
+        t.address = "10.0.0.1:1";
+        t.issued = unix_now();
+        t.expires = t.issued + ticket_life;
+        return t;
+    }
+    std::string sealed(const Ticket& t) const { return *ring->seal(wire::pack(t), unix_now()); }
+    Who open() const {
+        auto who = Who::open(rules());
+        ck_assert_msg(who.has_value(), "%s", who ? "" : who.error().message.c_str());
+        return std::move(*who);
+    }
+    const TempDir dir;
+    const std::string realm = "uni", identity = dir.path + "/identity";
+    std::optional<trust::Authority> root, issuing;
+    std::optional<trust::TicketRing> ring;
+};
+
+START_TEST(who_has_connected_has_jobs_here_and_root_only_where_its_owner_says_so) {
+    const Site site;
+    {
+        Who who = site.open();
+        ck_no(who.may_own(as(1000, 100)), "has asked for nothing");
+        OK(who.connected(as(1000, 100, {4})));
+        OK(who.connected(as(0, 0, {0, 27})));
+        OK(who.may_own(as(1000, 100, {4})));
+        ck_no(who.may_own(as(1000, 100, {27})), "never seen in group 27");
+        ck_no(who.may_own(as(0, 0)), "root has no jobs");
+    }
+    Who after = site.open();  // it is on the disk
+    OK(after.may_own(as(1000, 4)));
+    OK(after.adopt({as(1001, 1001)}, false));
+    ck_no(after.may_own(as(1001, 1001)), "has asked for nothing");
+    for (const bool by_key : {true, false}) {
+        Rules rules = site.rules();
+        rules.root_jobs = by_key;
+        rules.id_min = by_key ? 1000 : 0;
+        auto who = Who::open(rules);
+        OK(who->connected(as(0, 0)));
+        OK(who->may_own(as(0, 0)));
+    }
+    Rules insecure = site.rules();
+    insecure.any = true;
+    OK(Who::open(insecure)->may_own(as(4711, 4711)));
+    OK(Who::open(insecure)->may_come(as(0, 0), ""));
+}
+END_TEST
+
+START_TEST(jobs_of_a_version_before_are_adopted_once) {
+    const Site site;
+    Who who = site.open();
+    OK(who.adopt({as(1000, 100)}, true));
+    OK(who.adopt({as(1001, 101)}, false));
+    OK(who.adopt({as(1002, 102)}, false));
+    OK(who.may_own(as(1000, 100)));
+    OK(who.may_own(as(1001, 101)));
+    ck_no(who.may_own(as(1002, 102)), "has asked for nothing");
+}
+END_TEST
+
+START_TEST(a_job_of_another_home_comes_with_a_ticket_of_the_market_alone) {
+    const Site site, other;
+    Who who = site.open();
+    const RunsAs user = as(54'321, 54'321);  // of no account here
+    OK(who.may_come(user, site.sealed(site.ticket(54'321))));
+    ck_no(who.may_come(user, ""), "");
+    ck_no(who.may_come(user, "noise"), "");
+    ck_no(who.may_come(user, other.sealed(site.ticket(54'321))), "does not use");
+    ck_no(who.may_come(user, site.sealed(site.ticket(54'322))), "has run as user 54321");
+    for (const uint32_t low : {0U, 33U})
+        ck_no(who.may_come(as(low, low), site.sealed(site.ticket(low))), "guest_uid_min");
+    ck_no(who.may_come(as(54'321, 0), site.sealed(site.ticket(54'321))), "guest_uid_min");
+    ck_no(who.may_come(as(54'321, 54'321, {0}), site.sealed(site.ticket(54'321))), "root's group");
+    Ticket t = site.ticket(54'321);
+    t.destination = "n3";
+    ck_no(who.may_come(user, site.sealed(t)), "is for node n3");
+    t = site.ticket(54'321);
+    t.expires = t.issued - Nanos::from_s(2 * 86'400);
+    ck_no(who.may_come(user, site.sealed(t)), "has expired");
+    t = site.ticket(54'321);
+    t.realm = "lab";
+    ck_no(who.may_come(user, site.sealed(t)), "is nobody here");
+    // Where tickets are not asked for yet, none is needed; root is nobody all the same.
+    Rules accepts = site.rules();
+    accepts.accepts = true;
+    auto lax = Who::open(accepts);
+    OK(lax->may_come(user, ""));
+    ck_no(lax->may_come(as(0, 0), ""), "guest_uid_min");
+    ck_no(lax->may_come(user, "noise"), "");
+}
+END_TEST
+
+// All of that lies in a directory of agentd's.
+START_TEST(what_agentd_lays_into_its_own_files_is_not_believed) {
+    const Site site, evil;
+    Who who = site.open();
+    const RunsAs user = as(54'321, 54'321);
+    const std::string forged = evil.sealed(evil.ticket(54'321));
+    const auto copy = [&](const char* name) {
+        ck_assert(replace_file(site.identity + "/" + name,
+                               *read_file(AT_FDCWD, evil.identity + "/" + name), 0600, false)
+                      .has_value());
+    };
+    copy("ticket-list");  // signed by another authority
+    ck_no(who.may_come(user, forged), "ticket keys");
+    copy("certificate.pem");  // of another market's root
+    ck_no(who.may_come(user, forged), "ticket keys");
+    copy("root.pem");
+    ck_no(who.may_come(user, forged), "ticket keys");
+    ck_no(Who::open(site.rules()), "of another market until now");
+    ck_assert(::unlink((site.dir.path + "/kept/market.pem").c_str()) == 0);  // by root, who joins it
+    OK(Who::open(site.rules())->may_come(user, forged));
+    ck_assert(::unlink((site.identity + "/ticket-list").c_str()) == 0 &&
+              ::mkfifo((site.identity + "/ticket-list").c_str(), 0600) == 0);
+    ck_no(who.may_come(user, forged), "is no file");
+}
+END_TEST
+
+START_TEST(what_root_keeps_lies_where_nobody_else_can_put_anything) {
+    const Site site;
+    Rules rules = site.rules();
+    const std::string open = site.dir.path + "/open", theirs = open + "/kept";
+    ck_assert(::mkdir(open.c_str(), 0700) == 0 && ::chmod(open.c_str(), 0777) == 0);
+    rules.kept = theirs;
+    ck_no(Who::open(rules), "not root's alone");
+    ck_assert(::chmod(open.c_str(), 01777) == 0);
+    OK(Who::open(rules).map([](const Who&) {}));
+    ck_assert(::chown(theirs.c_str(), 4321, 4321) == 0);
+    ck_no(Who::open(rules), "not root's directory");
+    ck_assert(::chown(open.c_str(), 4321, 4321) == 0 && ::chown(theirs.c_str(), 0, 0) == 0);
+    ck_no(Who::open(rules), "not root's alone");
+    ck_assert_text(beside_state("/var/lib/souk/agentd/"), "/var/lib/souk/agentd-root");
+}
+END_TEST
+
+START_TEST(programs_beside_a_capsule_run_as_who_is_here) {
+    const Site site;
+    Who who = site.open();
+    ck_no(who.may_serve(as(54'321, 54'321)), "has asked for nothing");
+    who.is_here(as(54'321, 54'321, {5}));
+    OK(who.may_serve(as(54'321, 54'321)));
+    OK(who.may_serve(as(54'321, 5)));
+    ck_no(who.may_serve(as(54'321, 0)), "has asked for nothing");
+    who.is_here({});  // made by a version before
+    OK(who.may_serve(as(1001, 1001)));
+    ck_no(who.may_serve(as(0, 0)), "root has no jobs");
+    ck_no(who.may_serve(as(33, 33)), "has asked for nothing");
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE(who, users_are_kept_as_text_and_only_what_was_seen_is_known,
+           who_has_connected_has_jobs_here_and_root_only_where_its_owner_says_so,
+           jobs_of_a_version_before_are_adopted_once,
+           a_job_of_another_home_comes_with_a_ticket_of_the_market_alone,
+           what_agentd_lays_into_its_own_files_is_not_believed,
+           what_root_keeps_lies_where_nobody_else_can_put_anything,
+           programs_beside_a_capsule_run_as_who_is_here);
+}  // namespace souk::unit
