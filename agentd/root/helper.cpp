@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "kernel/base/number.hpp"
@@ -214,7 +215,8 @@ Reach Helper::reach() {
         .network = [this](const Pidfd& init) -> Result<JobInside> {
             TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 4));
             auto& d = answer.descriptors;
-            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2]), std::move(d[3])};
+            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2]), std::move(d[3]),
+                             [this] { return gate(); }};
         },
         .settle = [this](int image, bool runs) -> Status {
             TRY_ASSIGN([[maybe_unused]] const Answer done, ask(SettleSockets{runs}, {image}, 0));
@@ -299,6 +301,13 @@ std::function<Status(const Pidfd& init)> Helper::learn() {
         TRY_ASSIGN([[maybe_unused]] const Answer done, ask(LearnKernel{}, {init.get()}, 0));
         return {};
     };
+}
+
+Result<FrameGate> Helper::gate() {
+    TRY_ASSIGN(Answer answer, ask(MakeGate{}, {}, 1 + std::size(all_ways)));
+    std::array<Fd, std::size(all_ways)> programs;
+    std::move(answer.descriptors.begin() + 1, answer.descriptors.end(), programs.begin());
+    return FrameGate(std::move(answer.descriptors[0]), std::move(programs));
 }
 
 // As many at once as a packet takes.

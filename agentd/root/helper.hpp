@@ -68,6 +68,7 @@ class Helper {
     };
     Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
     Result<Answer> hear(Nanos wait_max) const;
+    Result<FrameGate> gate();
     std::vector<Fd> open_files(const std::vector<pid_t>& pids, ProcessFile file);
     Result<std::vector<SeenProcess>> look(const Pidfd& init, const std::vector<pid_t>& pids,
                                           const LookFor& what);

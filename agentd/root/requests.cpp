@@ -37,7 +37,8 @@ enum class Kind : uint8_t {
     inputs = 21,
     own_file = 22,
     cpu_event = 23,
-    adopt = 24
+    adopt = 24,
+    gate = 25
 };
 
 struct Writer : PackWriter {
@@ -224,6 +225,7 @@ Status check(const OpenOwnFile&, size_t n) { return check_one(n, 0); }
 Status check(const OpenEvent&, size_t n) { return check_one(n, 0); }
 Status check(const AdoptUsers&, size_t n) { return check_one(n, 0); }
 Status check(const FitRestored&, size_t n) { return check_one(n, 1); }
+Status check(const MakeGate&, size_t n) { return check_one(n, 0); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -392,6 +394,7 @@ std::string pack_one(const OpenEvent& e) {
     return w.bytes;
 }
 
+std::string pack_one(const MakeGate&) { return Writer(Kind::gate).bytes; }
 std::string pack_one(const AdoptUsers& a) {
     Writer w(Kind::adopt);
     w.number(a.users.size(), 4);
@@ -423,6 +426,7 @@ Asked read_asked(Reader& r) {
         case Kind::own_file: return read_own_file(r);
         case Kind::cpu_event: return read_event(r);
         case Kind::adopt: return read_adopt(r);
+        case Kind::gate: return MakeGate{};
         default: r.whole = false; return {};
     }
 }

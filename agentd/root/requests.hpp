@@ -3,8 +3,8 @@
 // and what comes back:
 //
 //   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt (each
-//               with the descriptors that it names, SCM_RIGHTS)
+//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, gate
+//               (each with the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
 //
@@ -150,6 +150,11 @@ struct OpenEvent {
     uint32_t every_us = 0;
     bool operator==(const OpenEvent&) const = default;
 };
+// A gate for a job's frames (kernel/sys/net/frame_gate.hpp), which are the only programs that agentd
+// may have loaded. No descriptor. Answered with its map and its programs.
+struct MakeGate {
+    bool operator==(const MakeGate&) const = default;
+};
 // Whose jobs there are on this machine: of use when souk-root has no list of users yet, and until
 // the first one that says that no more follow.
 struct AdoptUsers {
@@ -160,7 +165,7 @@ struct AdoptUsers {
 using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
                            TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
                            FitRestored, AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles,
-                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent, AdoptUsers>;
+                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent, AdoptUsers, MakeGate>;
 
 struct Started {
     int32_t pid = 0;

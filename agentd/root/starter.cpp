@@ -22,6 +22,7 @@
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/descriptors.hpp"
+#include "kernel/sys/net/frame_gate.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/init_protocol.h"
@@ -283,6 +284,18 @@ Result<Starter::Answer> Starter::start(const OpenOwnFile& asked, const std::vect
 Result<Starter::Answer> Starter::start(const AdoptUsers& asked, const std::vector<int>&) {
     TRY(who_.adopt(asked.users, asked.more));
     return Answer{Done{}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const MakeGate&, const std::vector<int>&) {
+    TRY_ASSIGN(const FrameGate gate, FrameGate::create());
+    Answer done{Done{}, {}};
+    TRY_ASSIGN(Fd map, duplicate(gate.map().get()));
+    done.descriptors.push_back(std::move(map));
+    for (const FrameWay way : all_ways) {
+        TRY_ASSIGN(Fd program, duplicate(gate.program(way)));
+        done.descriptors.push_back(std::move(program));
+    }
+    return done;
 }
 
 Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) {

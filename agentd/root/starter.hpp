@@ -57,6 +57,7 @@ class Starter {
     static Result<Answer> start(const AddInputs& asked, const std::vector<int>& fds);
     Result<Answer> start(const OpenOwnFile& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const AdoptUsers& asked, const std::vector<int>& fds);
+    static Result<Answer> start(const MakeGate& asked, const std::vector<int>& fds);
 
     const Result<CriuTool> criu_;  // an error is told to who asks for it
     std::string criu_facts_;       // of this kernel

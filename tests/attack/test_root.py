@@ -25,8 +25,7 @@ from root_client import (
     refused, settle, status, take)
 
 # What is left to agentd, by number (docs/security.md says what for).
-LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23,
-        "perfmon": 38, "bpf": 39}
+LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23}
 
 
 # ---- what agentd has given up

@@ -77,6 +77,7 @@ std::vector<Sample> samples() {
             {LookInside{{true, false, true, false, 4096}, {2, 17}}, 1},
             {FitRestored{{4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
             {users, 0},
+            {MakeGate{}, 0},
             {AskWaits{}, 1},
             {EndProcess{}, 1},
             {ConnectInit{}, 2},

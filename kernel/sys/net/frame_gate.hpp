@@ -9,10 +9,11 @@
 // What CRIU itself sends through loopback passes: it restores a half-closed connection with a
 // segment of its own making, marked with criu_mark (CRIU soccr/soccr.h).
 //
-// Needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
+// To make one needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <iterator>
 
 #include "kernel/base/result.hpp"
@@ -39,13 +40,19 @@ class FrameGate {
   public:
     // All open.
     static Result<FrameGate> create();
+    // One that another process has made for this one, which need not be root.
+    FrameGate(Fd map, std::array<Fd, std::size(all_ways)> programs)
+        : map_(std::move(map)), programs_(std::move(programs)) {}
+    const Fd& map() const { return map_; }
     Status set(FrameWay way, Gate gate) const;
     // For the interface on which the frames of that way arrive; within: by which they leave.
     int program(FrameWay way) const { return programs_[static_cast<size_t>(way)].get(); }
 
   private:
+    FrameGate() = default;
     Fd map_;
     std::array<Fd, std::size(all_ways)> programs_;
 };
+using MakeFrameGate = std::function<Result<FrameGate>()>;
 
 }  // namespace souk

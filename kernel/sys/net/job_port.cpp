@@ -145,6 +145,7 @@ Result<JobPort> JobPort::make(const JobNetwork& network, Ipv4 address, const std
 }
 
 Status JobPort::take(JobInside inside) {
+    make_gate_ = std::move(inside.gate);
     TRY_ASSIGN(outside_, Netlink::open());
     TRY_ASSIGN(inside_, Netlink::over(std::move(inside.route)));
     speaker_ = SlowFd(std::move(inside.packets));
@@ -238,7 +239,7 @@ Status JobPort::attach_within(int program) const {
 
 Status JobPort::arm(Gate at_first) {
     if (gate_) return {};
-    TRY_ASSIGN(FrameGate gate, FrameGate::create());
+    TRY_ASSIGN(FrameGate gate, make_gate_());
     for (const FrameWay way : all_ways) TRY(gate.set(way, at_first));
     within_ = attach_within(gate.program(FrameWay::within));
     TRY(attach(inside_, inner_, gate.program(FrameWay::to_job)));

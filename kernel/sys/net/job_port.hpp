@@ -39,6 +39,7 @@ struct JobNetwork {
 // socket, which reads what a copy says before it may (FrameHold).
 struct JobInside {
     Fd route, packets, orphans, spoken;
+    MakeFrameGate gate = FrameGate::create;  // for who may load no program
 };
 // `net_namespace`: a file of it, or a pidfd of who is there. Needs CAP_SYS_ADMIN.
 Result<JobInside> open_job_inside(int net_namespace);
@@ -96,6 +97,7 @@ class JobPort {
     SlowFd speaker_;  // a packet socket inside
     Fd orphans_, spoken_;
     int outer_ = 0, inner_ = 0;
+    MakeFrameGate make_gate_;
     std::optional<FrameGate> gate_;  // while armed
     std::array<Nanos, std::size(all_ways)> opened_{};
     Status within_;  // whether it stands on loopback too

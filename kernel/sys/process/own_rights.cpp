@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/process/own_rights.hpp"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <iterator>
 #include <memory>
 
+#include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/sandbox.hpp"
 
 namespace souk {
@@ -109,6 +113,9 @@ Status drop_calls() {
     return outcome(seccomp_load(filter.get()));
 }
 
+// Those that give_up_measuring() is for. No program that is run gets them, from the start.
+constexpr int measuring[] = {CAP_BPF, CAP_PERFMON};
+
 using Capabilities = __user_cap_data_struct[2];
 
 bool has(const Capabilities& own, int cap) {
@@ -125,6 +132,32 @@ struct Rights {
     Capabilities left = {};
 };
 
+Status bound(int cap) {
+    if (::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1 &&
+        ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0)
+        return fail_errno("drop a capability", errno);
+    return {};
+}
+
+void leave_out(Rights& rights, int cap) {
+    const uint32_t bit = ~(1U << (cap % 32));
+    auto& word = rights.left[cap / 32];
+    word.effective &= bit;
+    word.permitted &= bit;
+    word.inheritable &= bit;
+}
+
+// A kernel without the check of 5.19 lets nobody without rights use a map, unless it lets everybody
+// load programs (kernel/bpf/syscall.c).
+bool maps_are_free() {
+    const auto everybody = read_file(AT_FDCWD, "/proc/sys/kernel/unprivileged_bpf_disabled");
+    if (everybody && everybody->starts_with('0')) return true;
+    utsname names{};
+    int major = 0, minor = 0;
+    return ::uname(&names) == 0 && std::sscanf(names.release, "%d.%d", &major, &minor) == 2 &&
+           (major > 5 || (major == 5 && minor >= 19));
+}
+
 // Those that are left; none of the others can come back by a program that is run.
 Result<Rights> bound_capabilities() {
     Rights rights;
@@ -132,16 +165,10 @@ Result<Rights> bound_capabilities() {
     if (::syscall(SYS_capget, &rights.head, own) != 0) return fail_errno("capget", errno);
     std::copy(std::begin(own), std::end(own), std::begin(rights.left));
     for (const int cap : given_up) {
-        if (stands_in(own, cap)) continue;
-        if (::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1 &&
-            ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0)
-            return fail_errno("drop a capability", errno);
-        const uint32_t bit = ~(1U << (cap % 32));
-        auto& word = rights.left[cap / 32];
-        word.effective &= bit;
-        word.permitted &= bit;
-        word.inheritable &= bit;
+        if (!stands_in(own, cap)) leave_out(rights, cap);
+        TRY(bound(cap));
     }
+    for (const int cap : measuring) TRY(bound(cap));
     return rights;
 }
 
@@ -162,6 +189,17 @@ Status become_user(uint32_t uid, uint32_t gid) {
     TRY(keep(rights));
     (void)::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
     return {};
+}
+
+Status give_up_measuring() {
+    if (!maps_are_free())
+        return fail("this kernel lets nobody without them use a map of a BPF program (before 5.19)");
+    Rights rights;
+    Capabilities own = {};
+    if (::syscall(SYS_capget, &rights.head, own) != 0) return fail_errno("capget", errno);
+    std::copy(std::begin(own), std::end(own), std::begin(rights.left));
+    for (const int cap : {CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN}) leave_out(rights, cap);
+    return keep(rights);
 }
 
 Status give_up_starting() {
