@@ -35,7 +35,8 @@ Status make_directory(const std::string& path) {
     if (!S_ISDIR(own.st_mode) || own.st_uid != 0 || (own.st_mode & others) != 0)
         return fail(path + " is not root's directory");
     if (above.st_uid != 0 || ((above.st_mode & others) != 0 && (above.st_mode & S_ISVTX) == 0))
-        return fail(path + " lies in a directory that is not root's alone");
+        return fail(path + " lies in a directory that is not root's alone: give that to root, or have "
+                           "`state` elsewhere");
     return {};
 }
 
