@@ -108,7 +108,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .DEFAULT_GOAL := all
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
-        check-files check-mpi sim fault-table test demo authority-table attack check-deb \
+        check-files check-mpi check-mpich sim fault-table test demo authority-table attack check-deb \
         check-fresh check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
         bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
@@ -188,6 +188,9 @@ check-files: test-deps all     ## others' suites of file systems, as jobs; FILES
 
 check-mpi: test-deps all       ## programs of MPI as gangs, moved and frozen; MPI="options" (root)
 	@scripts/check-mpi $(BUILD) $(MPI)
+
+check-mpich: test-deps all     ## MPICH's own tests as gangs that move; MPICH="options" (root)
+	@scripts/check-mpich $(BUILD) $(MPICH)
 
 check-zdtm: test-deps all      ## CRIU's own tests as jobs that move; ZDTM="options" (root)
 	@scripts/check-zdtm $(BUILD) $(ZDTM)

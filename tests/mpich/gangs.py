@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tests as gangs of one market: a component for each process of MPI, started by MPICH's own
+launcher, unmoved or while random components move."""
+import json
+import os
+import random
+import shutil
+import threading
+import time
+
+import suite
+from conftest import BIN, Late, Market, bring_up, until
+
+HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
+         "HYDRA_LAUNCHER_EXTRA_ARGS=--shell")
+
+
+class Mover(threading.Thread):
+    """Orders a move of a random component that runs, at once and then each `every` seconds, until
+    `over`."""
+
+    def __init__(self, market, nodes, ids, seed, every):
+        super().__init__(daemon=True)
+        self.market, self.nodes, self.ids, self.every = market, nodes, ids, every
+        self.random, self.over, self.refused = random.Random(seed), threading.Event(), []
+
+    def run(self):
+        while not self.over.is_set():
+            job = self.market.job(self.random.choice(self.ids))
+            if job.get("status") != "run" or "going_to" in job:
+                self.over.wait(0.05)
+                continue
+            to = self.random.choice([n for n in self.nodes if n != job["where"]])
+            done = self.market.tool("marketctl", "--hold", "move", job["id"], to, check=False)
+            if done.returncode != 0 and not self.over.is_set():
+                self.refused.append(done.stderr.strip()[-200:])
+            self.over.wait(self.every)
+
+
+class Gangs:
+    """A market in which any component finds room on any other node."""
+
+    def __init__(self, options, top):
+        self.options, self.top = options, top
+        self.market = Market("--nodes", options.nodes, "--cpus", options.processes,
+                             "--memory", 8 * 1024)
+        self._up = bring_up(self.market)
+
+    def __enter__(self):
+        next(self._up)
+        self.nodes = self.market.nodes()
+        return self
+
+    def __exit__(self, *what):
+        if what[0]:
+            self._up.throw(what[1])
+        next(self._up, None)
+
+    def run(self, test, mode):
+        """How it went: {"result": pass or fail, "why", "seconds", "moves", "pauses", ...}"""
+        where = f"{self.top}/{mode}"
+        shutil.rmtree(where, ignore_errors=True)
+        os.makedirs(where)
+        shutil.copy2(test.program, where)
+        begun = time.monotonic()
+        job = self.market.srun("-p", 50, "--name", os.path.basename(test.name),
+                               "-N", test.processes, "-m", self.options.memory,
+                               *self.command(test), cwd=where)
+        row = {"moves": 0, "pauses": [], "refused": []}
+        try:
+            status = self.watch(test, mode, job, row)
+        except (Late, AssertionError) as e:
+            status = str(e)[:300]
+        finally:
+            job.end()
+            self.market.jobs_here.remove(job)
+        said = bytes(job.out).decode(errors="replace")
+        row["why"] = suite.verdict(status, said) or ""
+        row["result"] = "fail" if row["why"] else "pass"
+        row["seconds"] = round(time.monotonic() - begun, 1)
+        if row["why"]:
+            row["said"] = [*said.splitlines()[-6:], *job.told[-6:], *job.words[-3:]]
+        return row
+
+    def command(self, test):
+        hosts = ",".join(f"c{n}" for n in range(test.processes))
+        set_for_all = [word for name, value in test.variables for word in ("-genv", name, value)]
+        return ["--exec", "env", *HYDRA, "mpiexec.mpich", "-localhost", "c0", "-hosts", hosts,
+                "-genvlist", "PATH", *set_for_all, "-n", test.processes,
+                f"./{os.path.basename(test.name)}", *test.arguments]
+
+    def watch(self, test, mode, job, row):
+        """Its status at its end; whoever is late is cancelled."""
+        limit, ids = max(self.options.limit, test.seconds), []
+        first = job.said(r"^srun: job ([^\s:]+)")[1]
+        mover = None
+        try:
+            ids = until("the market knows them", lambda: self.components(first, test.processes))
+            if mode == "moved":
+                mover = Mover(self.market, self.nodes, ids,
+                              f"{self.options.seed} {test.label}", self.options.every)
+                mover.start()
+            return job.wait(limit)
+        finally:
+            if mover:
+                mover.over.set()
+                mover.join(60)
+                row["refused"] = mover.refused
+            if job.process.poll() is None:
+                self.look(first, row)
+                self.market.tool("marketctl", "cancel", first, check=False)
+            for id in ids:
+                self.count(id, row)
+
+    def components(self, first, count):
+        found = [j["id"] for j in self.market.list_jobs() if first in (j.get("gang"), j["id"])]
+        return sorted(found) if len(found) == count else None
+
+    def count(self, id, row):
+        """The moves of a component that has ended, and their pauses in ms."""
+        done = self.market.tool("marketctl", "--json", "job", id, "--story", check=False)
+        if done.returncode != 0:
+            return
+        told = json.loads(done.stdout)
+        pauses = [s["pause_ms"] for s in told["steps"] if s["step"] == "moved"]
+        row["moves"] += max(told.get("migrations", 0), len(pauses))
+        row["pauses"] += pauses
+
+    def look(self, first, row):
+        """What can be seen of a gang that is late, before it is cancelled."""
+        told = self.market.tool("marketctl", "list-jobs", check=False)
+        row["late"] = told.stdout.splitlines()[:12]
+        if self.options.stop:
+            print(f"{first} stands still under {self.market.run_dir}; a line goes on", flush=True)
+            input()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What MPICH's test suite says of its tests, in its files `testlist`: how many processes, which
+arguments and variables, how long, how much memory; and the verdict on what a test has said."""
+import os
+import re
+
+# Runs that take minutes of two processors even where nothing moves: only when they are named.
+TOO_LONG = {"coll/allredmany", "coll/allgatherv4"}
+
+
+class Test:
+    """A line of a list."""
+
+    def __init__(self, root, directory, line):
+        words = line.split()
+        self.name, self.processes = f"{directory}/{words[0]}", int(words[1])
+        self.program = f"{root}/{self.name}"
+        said = [w.split("=", 1) for w in words[2:] if "=" in w]
+        of = lambda key: [value for k, value in said if k == key]
+        self.arguments = of("arg")
+        self.variables = [v.split("=", 1) for v in of("env")]
+        self.seconds = max(map(float, of("timeLimit")), default=0)
+        self.gigabytes = max(map(float, of("mem")), default=0)
+        self.fails = bool(of("xfail"))
+        self.label = " ".join([self.name, str(self.processes), *self.arguments,
+                               *("=".join(v) for v in self.variables)])
+
+    def why_not(self, most, named):
+        """Why it is not run, or nothing."""
+        if not os.path.exists(self.program):
+            return "not built here"
+        if self.fails:
+            return "the suite expects that it fails"
+        if self.processes > most:
+            return f"more than {most} processes"
+        if self.gigabytes > 1:
+            return "more than 1 GB of memory"
+        if any("ASYNC_PROGRESS" in name for name, _ in self.variables):
+            return "threads for progress, on CPUs by number"
+        return "too long" if self.name in TOO_LONG and not named else None
+
+
+def load(root):
+    tests = []
+    for directory in ("pt2pt", "comm", "coll"):
+        with open(f"{root}/{directory}/testlist") as f:
+            lines = [line.split("#")[0] for line in f]
+        tests += [Test(root, directory, line) for line in lines if line.strip()]
+    return tests
+
+
+def verdict(status, said):
+    """None if it has passed, else what was wrong."""
+    if status != 0:
+        return f"ended with {status}"
+    found = len(re.findall(r"^ *No Errors *$", said, re.MULTILINE))
+    return None if found == 1 else f"said `No Errors` {found} times"
