@@ -184,7 +184,7 @@ CauseCode criu_cause(std::string_view lines);
 std::string criu_unopened_file(std::string_view lines);
 
 // Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
-// just ending. Pure.
+// just ending, an answer of the kernel that a process was about to read. Pure.
 bool criu_trouble_passes(std::string_view error);
 
 // After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets

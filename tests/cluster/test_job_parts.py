@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a job may be made of, moved and frozen at any moment (moving.py): memory that is only
-reserved, locks of files, threads that end, daemons. What cannot move is refused with the reason,
-and goes on."""
+reserved, locks of files, threads that end, answers of the kernel, daemons. What cannot move is
+refused with the reason, and goes on."""
 import fcntl
 import subprocess
 
@@ -138,6 +138,34 @@ def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
         move_about(market, job, form)
     *lines, end = check_ended(market, job)
     assert end == "end" and set(lines) == {"0"}
+
+
+ASKER = """
+import select, socket, struct, sys, time
+def look():  # an answer of the kernel is not read before this process has stood still
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:
+        s.send(struct.pack("=IHHIIB3xHHII", 32, 18, 0x301, 1, 0, 0, 0, 0, 0, 0))  # RTM_GETLINK
+        seen = time.monotonic()
+        while not select.select([0], [], [], 0.001)[0]:
+            before, seen = seen, time.monotonic()
+            if seen - before > 0.01:
+                break
+        s.recv(1 << 16)
+print("ready", flush=True)
+while not select.select([0], [], [], 0)[0]:
+    look()
+    time.sleep(0.15)
+print("end")
+"""
+
+
+@forms(2)
+def test_an_answer_of_the_kernel_that_is_not_read_yet_refuses_no_move(market, tmp_path, form):
+    job = python_in(market, form, tmp_path, ASKER)
+    job.printed(1)
+    for _ in range(3):
+        move_about(market, job, form)
+    assert check_ended(market, job) == ["ready", "end"]
 
 
 DAEMON = """
