@@ -19,9 +19,9 @@ class Mover(threading.Thread):
     """Orders a move of a random component that runs, at once and then each `every` seconds, until
     `over`."""
 
-    def __init__(self, market, nodes, ids, seed, every):
+    def __init__(self, market, ids, seed, every):
         super().__init__(daemon=True)
-        self.market, self.nodes, self.ids, self.every = market, nodes, ids, every
+        self.market, self.ids, self.every = market, ids, every
         self.random, self.over, self.refused = random.Random(seed), threading.Event(), []
 
     def run(self):
@@ -30,25 +30,29 @@ class Mover(threading.Thread):
             if job.get("status") != "run" or "going_to" in job:
                 self.over.wait(0.05)
                 continue
-            to = self.random.choice([n for n in self.nodes if n != job["where"]])
-            done = self.market.tool("marketctl", "--hold", "move", job["id"], to, check=False)
+            free = [p["node"] for p in self.market.providers() if p["guests"] < p["cpus"]]
+            if not (others := [n for n in free if n != job["where"]]):
+                continue
+            done = self.market.tool("marketctl", "--hold", "move", job["id"],
+                                    self.random.choice(others), check=False)
             if done.returncode != 0 and not self.over.is_set():
                 self.refused.append(done.stderr.strip()[-200:])
             self.over.wait(self.every)
 
 
 class Gangs:
-    """A market in which any component finds room on any other node."""
+    """A market that has half as much room again as the largest gang needs. (A node offers no more
+    CPUs than this machine has.)"""
 
     def __init__(self, options, top):
         self.options, self.top = options, top
-        self.market = Market("--nodes", options.nodes, "--cpus", options.processes,
-                             "--memory", 8 * 1024)
+        processors = min(os.cpu_count() or 1, 4)
+        nodes = options.nodes or max(4, -(-options.processes * 3 // (2 * processors)))
+        self.market = Market("--nodes", nodes, "--cpus", processors, "--memory", 8 * 1024)
         self._up = bring_up(self.market)
 
     def __enter__(self):
         next(self._up)
-        self.nodes = self.market.nodes()
         return self
 
     def __exit__(self, *what):
@@ -97,8 +101,8 @@ class Gangs:
         try:
             ids = until("the market knows them", lambda: self.components(first, test.processes))
             if mode == "moved":
-                mover = Mover(self.market, self.nodes, ids,
-                              f"{self.options.seed} {test.label}", self.options.every)
+                mover = Mover(self.market, ids, f"{self.options.seed} {test.label}",
+                              self.options.every)
                 mover.start()
             return job.wait(limit)
         finally:

@@ -7,9 +7,10 @@ import collections
 import json
 import os
 import random
+import shutil
+import signal
 import sys
 import tempfile
-import shutil
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,7 +36,8 @@ def arguments():
                    help="from one order to move to the next (default: %(default)s)")
     p.add_argument("--processes", type=int, default=8, metavar="N",
                    help="skip what needs more (default: %(default)s)")
-    p.add_argument("--nodes", type=int, default=4, help="of the market (default: %(default)s)")
+    p.add_argument("--nodes", type=int,
+                   help="of the market (default: half as many CPUs again as --processes)")
     p.add_argument("--memory", default="1G", help="of each component (default: %(default)s)")
     p.add_argument("--limit", type=float, default=120, metavar="SECONDS",
                    help="of each run (default: %(default)s)")
@@ -50,10 +52,9 @@ def chosen(options):
     """The tests to run, and of those that are not the reason: {label: reason}."""
     wanted, ours, left = options.tests, {}, {}
     for test in suite.load(options.suite):
-        named = test.name in wanted
-        if wanted and not named and os.path.dirname(test.name) not in wanted:
+        if wanted and not {test.name, os.path.dirname(test.name)} & set(wanted):
             continue
-        if why := test.why_not(options.processes, named):
+        if why := test.why_not(options.processes):
             left[test.label] = why
             continue
         key = test.label if options.every_line else test.name
@@ -128,6 +129,7 @@ def main():
         print("\n".join([t.label for t in tests] +
                         [f"not run: {label}: {why}" for label, why in left.items()]))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has begun ends with it
     begun = time.monotonic()
     top = tempfile.mkdtemp(prefix="mpich", dir="/var/tmp")
     os.chmod(top, 0o755)

@@ -4,9 +4,6 @@ arguments and variables, how long, how much memory; and the verdict on what a te
 import os
 import re
 
-# Runs that take minutes of two processors even where nothing moves: only when they are named.
-TOO_LONG = {"coll/allredmany", "coll/allgatherv4"}
-
 
 class Test:
     """A line of a list."""
@@ -25,7 +22,7 @@ class Test:
         self.label = " ".join([self.name, str(self.processes), *self.arguments,
                                *("=".join(v) for v in self.variables)])
 
-    def why_not(self, most, named):
+    def why_not(self, most):
         """Why it is not run, or nothing."""
         if not os.path.exists(self.program):
             return "not built here"
@@ -37,7 +34,7 @@ class Test:
             return "more than 1 GB of memory"
         if any("ASYNC_PROGRESS" in name for name, _ in self.variables):
             return "threads for progress, on CPUs by number"
-        return "too long" if self.name in TOO_LONG and not named else None
+        return None
 
 
 def load(root):
