@@ -13,6 +13,16 @@ from conftest import BIN, Late, Market, bring_up, until
 
 HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
          "HYDRA_LAUNCHER_EXTRA_ARGS=--shell")
+# Runs a test again until so many seconds are over, and says how often.
+ROUNDS = """
+end=$(($(date +%s) + $1)) rounds=0
+shift
+while "$@" || exit; do
+    rounds=$((rounds + 1))
+    [ "$(date +%s)" -lt $end ] || break
+done
+echo "rounds: $rounds"
+"""
 
 
 class Mover(threading.Thread):
@@ -69,7 +79,7 @@ class Gangs:
         begun = time.monotonic()
         job = self.market.srun("-p", 50, "--name", os.path.basename(test.name),
                                "-N", test.processes, "-m", self.options.memory,
-                               *self.command(test), cwd=where)
+                               *self.command(test, mode), cwd=where)
         row = {"moves": 0, "pauses": [], "refused": []}
         try:
             status = self.watch(test, mode, job, row)
@@ -80,17 +90,19 @@ class Gangs:
             self.market.jobs_here.remove(job)
         said = bytes(job.out).decode(errors="replace")
         row["why"] = suite.verdict(status, said) or ""
+        row["rounds"] = suite.rounds(said)
         row["result"] = "fail" if row["why"] else "pass"
         row["seconds"] = round(time.monotonic() - begun, 1)
         if row["why"]:
             row["said"] = [*said.splitlines()[-6:], *job.told[-6:], *job.words[-3:]]
         return row
 
-    def command(self, test):
+    def command(self, test, mode):
+        seconds = self.options.seconds if mode == "moved" else 0
         hosts = ",".join(f"c{n}" for n in range(test.processes))
         set_for_all = [word for name, value in test.variables for word in ("-genv", name, value)]
-        return ["--exec", "env", *HYDRA, "mpiexec.mpich", "-localhost", "c0", "-hosts", hosts,
-                "-genvlist", "PATH", *set_for_all, "-n", test.processes,
+        return ["--exec", "env", *HYDRA, "sh", "-c", ROUNDS, "sh", seconds, "mpiexec.mpich",
+                "-localhost", "c0", "-hosts", hosts, "-genvlist", "PATH", *set_for_all, "-n", test.processes,
                 f"./{os.path.basename(test.name)}", *test.arguments]
 
     def watch(self, test, mode, job, row):

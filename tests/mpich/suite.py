@@ -46,9 +46,14 @@ def load(root):
     return tests
 
 
+def rounds(said):
+    """How often it was run, if it has come to its end."""
+    return int((re.findall(r"^rounds: (\d+)$", said, re.MULTILINE) or [0])[-1])
+
+
 def verdict(status, said):
-    """None if it has passed, else what was wrong."""
+    """None if each round has passed, else what was wrong."""
     if status != 0:
         return f"ended with {status}"
-    found = len(re.findall(r"^ *No Errors *$", said, re.MULTILINE))
-    return None if found == 1 else f"said `No Errors` {found} times"
+    found, wanted = len(re.findall(r"^ *No Errors *$", said, re.MULTILINE)), rounds(said)
+    return None if found == wanted > 0 else f"said `No Errors` {found} times in {wanted} rounds"
