@@ -140,6 +140,39 @@ def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
     assert end == "end" and set(lines) == {"0"}
 
 
+QUITTERS = """
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+static void *wait_for_ever(void *p) { for (;;) pause(); return p; }
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+int main(void) { // ends as soon as it goes on after it has stood still
+    pthread_t t;
+    for (int i = 0; i < 200; ++i) pthread_create(&t, 0, wait_for_ever, 0);
+    double seen = now(), end = seen + 5;
+    while (now() < end && now() - seen < 0.02) seen = now(), poll(0, 0, 1);
+    return 0;
+}
+"""
+
+
+@forms(0)
+def test_processes_that_end_as_soon_as_they_go_on_refuse_no_move(market, tmp_path, form):
+    # CRIU lets go of one thread after another, and fails on one that is not there any more.
+    compiled(tmp_path, QUITTERS, "-pthread")
+    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
+                      "bash", tmp_path, stdin=subprocess.PIPE)
+    job.said("started on")
+    move_about(market, job, form)
+    *lines, end = check_ended(market, job)
+    assert end == "end" and set(lines) == {"0"}
+
+
 ASKER = """
 import select, socket, struct, sys, time
 def look():  # an answer of the kernel is not read before this process has stood still
