@@ -116,10 +116,10 @@ void Cell::dump(double link_bytes_per_s, bool no_hurry) {
     if (auto planned = plan_dump(link_bytes_per_s); !planned) return refuse(planned.error());
     image_.on_disk() ? steps_.forget_mounts() : steps_.look_at_mounts(site_.is_network);
     plan_ = Plan::dumping;
-    const bool again = dump_.take_again();
+    (void)dump_.take_again();
     if (!image_.on_disk()) stay_awake();
     lease_.at_dump(true);
-    if (again && !dump_.for_checkpoint()) return begin_dump(0);  // it has waited once
+    // Each time: before a dump that is tried again the job has run, and was open to all.
     network_.settle(capsule_->id().pid, [this](size_t left) { begin_dump(left); });
 }
 

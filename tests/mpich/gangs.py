@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The tests as gangs of one market: a component for each process of MPI, started by MPICH's own
 launcher, unmoved or while random components move."""
+import glob
 import json
 import os
 import random
@@ -12,7 +13,10 @@ import suite
 from conftest import BIN, Late, Market, bring_up, until
 
 HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
-         "HYDRA_LAUNCHER_EXTRA_ARGS=--shell")
+         "HYDRA_LAUNCHER_EXTRA_ARGS=--shell",
+         # hwloc's asks for ten displays by TCP otherwise, one after another. What is asked while a
+         # job moves is asked again after a second: with a move each second it never ends.
+         "HWLOC_COMPONENTS=-gl")
 # Runs a test again until so many seconds are over, and says how often.
 ROUNDS = """
 end=$(($(date +%s) + $1)) rounds=0
@@ -27,16 +31,21 @@ echo "rounds: $rounds"
 
 class Mover(threading.Thread):
     """Orders a move of a random component that runs, at once and then each `every` seconds, until
-    `over`."""
+    `over`. The same one has `rest` between two: who begins a connection within a component that
+    moves just then tries again a second later (docs/network.md), and who is moved each second would
+    try for ever."""
+    rest = 2
 
     def __init__(self, market, ids, seed, every):
         super().__init__(daemon=True)
         self.market, self.ids, self.every = market, ids, every
         self.random, self.over, self.refused = random.Random(seed), threading.Event(), []
+        self.moved_at = {}
 
     def run(self):
         while not self.over.is_set():
-            job = self.market.job(self.random.choice(self.ids))
+            rested = [i for i in self.ids if time.monotonic() > self.moved_at.get(i, 0) + self.rest]
+            job = self.market.job(self.random.choice(rested)) if rested else {}
             if job.get("status") != "run" or "going_to" in job:
                 self.over.wait(0.05)
                 continue
@@ -47,6 +56,7 @@ class Mover(threading.Thread):
                                     self.random.choice(others), check=False)
             if done.returncode != 0 and not self.over.is_set():
                 self.refused.append(done.stderr.strip()[-200:])
+            self.moved_at[job["id"]] = time.monotonic()
             self.over.wait(self.every)
 
 
@@ -95,14 +105,25 @@ class Gangs:
         row["seconds"] = round(time.monotonic() - begun, 1)
         if row["why"]:
             row["said"] = [*said.splitlines()[-6:], *job.told[-6:], *job.words[-3:]]
+            self.keep_logs(test, mode)
         return row
+
+    def keep_logs(self, test, mode):
+        """What the daemons have said so far."""
+        if not self.options.logs:
+            return
+        where = f"{self.options.logs}/{test.name.replace('/', '-')}-{mode}"
+        os.makedirs(where, exist_ok=True)
+        for path in glob.glob(f"{self.market.run_dir}/*/log"):
+            shutil.copy(path, f"{where}/{os.path.basename(os.path.dirname(path))}.log")
 
     def command(self, test, mode):
         seconds = self.options.seconds if mode == "moved" else 0
         hosts = ",".join(f"c{n}" for n in range(test.processes))
         set_for_all = [word for name, value in test.variables for word in ("-genv", name, value)]
-        return ["--exec", "env", *HYDRA, "sh", "-c", ROUNDS, "sh", seconds, "mpiexec.mpich",
-                "-localhost", "c0", "-hosts", hosts, "-genvlist", "PATH", *set_for_all, "-n", test.processes,
+        return ["--exec", "env", *HYDRA, "sh", "-c", ROUNDS, "sh", seconds,
+                "mpiexec.mpich", "-localhost", "c0", "-hosts", hosts,
+                "-genvlist", "PATH,HWLOC_COMPONENTS", *set_for_all, "-n", test.processes,
                 f"./{os.path.basename(test.name)}", *test.arguments]
 
     def watch(self, test, mode, job, row):
@@ -133,14 +154,13 @@ class Gangs:
         return sorted(found) if len(found) == count else None
 
     def count(self, id, row):
-        """The moves of a component that has ended, and their pauses in ms."""
+        """The moves of a component that has ended, and those pauses in ms that its story has."""
         done = self.market.tool("marketctl", "--json", "job", id, "--story", check=False)
         if done.returncode != 0:
             return
         told = json.loads(done.stdout)
-        pauses = [s["pause_ms"] for s in told["steps"] if s["step"] == "moved"]
-        row["moves"] += max(told.get("migrations", 0), len(pauses))
-        row["pauses"] += pauses
+        row["moves"] += self.market.job(id).get("migrations", 0)
+        row["pauses"] += [s["pause_ms"] for s in told["steps"] if s["step"] == "moved"]
 
     def look(self, first, row):
         """What can be seen of a gang that is late, before it is cancelled."""

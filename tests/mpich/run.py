@@ -45,6 +45,8 @@ def arguments():
                    help="of each run (default: %(default)s)")
     p.add_argument("--stop", action="store_true",
                    help="wait for a line on stdin before a run that is late is cancelled")
+    p.add_argument("--logs", metavar="DIRECTORY",
+                   help="keep there what the daemons have said when a run fails (SOUK_LOG=debug)")
     p.add_argument("--json", metavar="FILE", help="write everything there, after each run")
     p.add_argument("--suite", required=True, help=argparse.SUPPRESS)
     return p.parse_args()
