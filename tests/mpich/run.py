@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """MPICH's own tests as gangs of a component for each process: unmoved, and while a random component
-moves each second. A test passes if it says `No Errors` once and ends with 0; one that moves is run
-again for some seconds, as most are shorter than a move. Called by scripts/check-mpich, which builds the tests. Exit 0 if all have passed."""
+moves each second. A test passes if it says `No Errors` once and ends with 0. One that moves is run
+again for some seconds, as most are shorter than a move. Called by scripts/check-mpich, which builds
+the tests. Exit 0 if all have passed."""
 import argparse
 import collections
 import json
@@ -98,8 +99,9 @@ def summary(cells, left):
             rows.append(f"  {sum(row['rounds'] for row in came)} rounds, "
                         f"{sum(row['moves'] for row in came)} moves; {still} ended before one")
             if pauses:
-                rows.append(f"  pauses: median {pauses[len(pauses) // 2]:.0f} ms, p99 "
-                            f"{pauses[len(pauses) * 99 // 100]:.0f} ms, longest {pauses[-1]:.0f} ms")
+                median, p99 = pauses[len(pauses) // 2], pauses[len(pauses) * 99 // 100]
+                rows.append(f"  {len(pauses)} pauses: median {median:.0f} ms, p99 {p99:.0f} ms, "
+                            f"longest {pauses[-1]:.0f} ms")
         rows += [f"  failed: {label}: {columns[mode]['why']}"
                  for label, columns in sorted(cells.items())
                  if mode in columns and columns[mode]["result"] == "fail"]

@@ -117,8 +117,9 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
         {"Error (criu/cr-dump.c:1): Timeout reached. Try to interrupt: 1", did_not_stop}};
     for (const auto& [line, code] : known) ck_assert_msg(criu_cause(line) == code, "%s", line);
     ck_assert(criu_cause("Error (criu/x.c:1): of another kind") == none);
-    ck_assert(criu_trouble_passes("Error (criu/sk-netlink.c:77): netlink: The socket has data to "
-                                  "read"));
+    ck_assert(
+        criu_trouble_passes("Error (criu/sk-netlink.c:77): netlink: The socket has data to "
+                            "read"));
     ck_assert(!criu_trouble_passes("Error (criu/sk-netlink.c:71): Netlink socket is in use"));
     ck_assert_text(criu_unopened_file("Error (criu/files-reg.c:2353): Can't open file home/a on "
                                       "restore: No such file or directory\nError (x): y"),
