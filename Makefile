@@ -109,8 +109,8 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 .PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
         check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
         check-files check-mpi check-mpich sim fault-table test demo authority-table attack \
-        check-deb check-fresh check-fresh-vm configuration-reference deb deb-for install manuals repo bench \
-        bench-build mutants study tidy clean
+        check-deb check-fresh check-fresh-vm configuration-reference deb deb-for install manuals \
+        repo bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
