@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The tests as gangs of one market: a component for each process of MPI, started by MPICH's own
 launcher, unmoved or while random components move."""
+import collections
 import glob
 import json
 import os
@@ -49,15 +50,23 @@ class Mover(threading.Thread):
             if job.get("status") != "run" or "going_to" in job:
                 self.over.wait(0.05)
                 continue
-            free = [p["node"] for p in self.market.providers() if p["guests"] < p["cpus"]]
-            if not (others := [n for n in free if n != job["where"]]):
+            if not (others := [n for n in self.free() if n != job["where"]]):
                 continue
             done = self.market.tool("marketctl", "--hold", "move", job["id"],
                                     self.random.choice(others), check=False)
-            if done.returncode != 0 and not self.over.is_set():
+            if done.returncode != 0 and not done.stderr.strip().endswith("is finished"):
                 self.refused.append(done.stderr.strip()[-200:])
             self.moved_at[job["id"]] = time.monotonic()
             self.over.wait(self.every)
+
+
+    def free(self):
+        """Nodes with room for one more, as the market knows it: to a full one it would move another
+        component as well, and freeze the gang for that."""
+        taken = collections.Counter()
+        for job in self.market.ctl("marketctl", "list-jobs"):
+            taken.update({job.get("where"), job.get("going_to")})
+        return [p["node"] for p in self.market.providers() if taken[p["node"]] < p["cpus"]]
 
 
 class Gangs:
