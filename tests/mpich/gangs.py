@@ -59,7 +59,6 @@ class Mover(threading.Thread):
             self.moved_at[job["id"]] = time.monotonic()
             self.over.wait(self.every)
 
-
     def free(self):
         """Nodes with room for one more, as the market knows it: to a full one it would move another
         component as well, and freeze the gang for that."""
