@@ -82,21 +82,27 @@ static bool fits(struct bytes b, const struct field* list) {
     return true;
 }
 
-#define FLAG(tag) {tag, NULL, 0, 1, NULL}
-#define NUMBER(tag, least, most) {tag, NULL, least, most, NULL}
-#define TEXT(tag, text) {tag, text, 0, 0, NULL}
-#define WITHIN(tag, list) {tag, NULL, 0, 0, list}
-#define END {0, NULL, 0, 0, NULL}
+#define FLAG(tag) \
+    { tag, NULL, 0, 1, NULL }
+#define NUMBER(tag, least, most) \
+    { tag, NULL, least, most, NULL }
+#define TEXT(tag, text) \
+    { tag, text, 0, 0, NULL }
+#define WITHIN(tag, list) \
+    { tag, NULL, 0, 0, list }
+#define END \
+    { 0, NULL, 0, 0, NULL }
 
 static const struct field end_of_job[] = {TEXT(1, "*"), NUMBER(2, 201, 208), END};
 
-#define BOTH                                                                                     \
-    NUMBER(1, UINT64_MAX, UINT64_MAX) /* images_dir_fd: none, the next one counts */,            \
-        TEXT(68, "/proc/self/fd/200"), NUMBER(9, 0, 4) /* log_level */, FLAG(12) /* notify */,   \
-        FLAG(8) /* file_locks */, FLAG(18) /* link_remap */,                                     \
-        NUMBER(35, 0, UINT32_MAX) /* ghost_limit */, NUMBER(34, 0, 0) /* cgroups: left alone */, \
-        NUMBER(64, 3, 3) /* network_lock: none */, FLAG(46) /* tcp_skip_in_flight */,            \
-        FLAG(5) /* tcp_established */, FLAG(52) /* tcp_close */, FLAG(48) /* lazy_pages */
+#define BOTH                                                                                   \
+    NUMBER(1, UINT64_MAX, UINT64_MAX)                                                          \
+    /* images_dir_fd: none, the next one counts */, TEXT(68, "/proc/self/fd/200"),             \
+        NUMBER(9, 0, 4) /* log_level */, FLAG(12) /* notify */, FLAG(8) /* file_locks */,      \
+        FLAG(18) /* link_remap */, NUMBER(35, 0, UINT32_MAX) /* ghost_limit */,                \
+        NUMBER(34, 0, 0) /* cgroups: left alone */, NUMBER(64, 3, 3) /* network_lock: none */, \
+        FLAG(46) /* tcp_skip_in_flight */, FLAG(5) /* tcp_established */,                      \
+        FLAG(52) /* tcp_close */, FLAG(48) /* lazy_pages */
 
 static const struct field of_dump[] = {BOTH,
                                        NUMBER(2, 2, INT32_MAX) /* pid */,

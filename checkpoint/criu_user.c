@@ -35,7 +35,7 @@
 enum { groups_max = 1024, images_fd = 200 };  // images_fd: checkpoint/criu.cpp
 #define COPIES "/run/souk-deleted"
 
-static bool known;  // there is a user to act as
+static bool known;      // there is a user to act as
 static bool unchecked;  // what is restored need not be his: a test of what CRIU does with files
 static uid_t uid;
 static gid_t gid;

@@ -97,6 +97,7 @@ Status Agent::adopt_users() {
         groups[launch.uid].insert(launch.groups.begin(), launch.groups.end());
     }
     std::vector<RunsAs> users;
+    users.reserve(groups.size());
     for (const auto& [uid, all] : groups)
         users.push_back({true, uid, *all.begin(), {all.begin(), all.end()}});
     return root_.adopt(users);

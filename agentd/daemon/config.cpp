@@ -243,8 +243,9 @@ void Reading::add_place(Settings& all) {
          "and the system's own are nobody's but this machine's. Not asked with insecure = true.",
          "10000"},
         {"root_jobs", boolean(c.root_jobs),
-         "Take jobs that root submits on this machine. They run here alone, and whoever gets agentd "
-         "into his hands can then be root. Not asked with guest_uid_min = 0 or insecure = true, "
+         "Take jobs that root submits on this machine. They run here alone, and whoever gets "
+         "agentd into his hands can then be root. Not asked with guest_uid_min = 0 or insecure = "
+         "true, "
          "where root has jobs.",
          "true"},
         {"tickets", one_of(tickets, rules),

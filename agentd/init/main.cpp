@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // souk-init [as UID gid GID [in GID]...] [net GROUPS] [tmp] [hosts] [files | tree]
-// [over DIRECTORY]... [run NAMES]: started by souk-root as PID 1 of fresh namespaces, with the state
-// directory as fd 3 and the first connection as fd 4. It is of no use elsewhere.
+// [over DIRECTORY]... [run NAMES]: started by souk-root as PID 1 of fresh namespaces, with the
+// state directory as fd 3 and the first connection as fd 4. It is of no use elsewhere.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

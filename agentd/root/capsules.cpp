@@ -115,7 +115,7 @@ void Capsules::forget_ended() {
 }
 
 Result<ino_t> namespace_of(pid_t pid) {
-    const auto its = link_of(pid, "pid");
+    auto its = link_of(pid, "pid");
     if (!its && (its.error().code == ENOENT || its.error().code == ESRCH)) return 0;
     return its;
 }

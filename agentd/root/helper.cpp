@@ -24,9 +24,11 @@ constexpr Nanos start_limit = Nanos::from_s(60), answer_limit = Nanos::from_s(30
 void add_rules(std::vector<std::string>& words, const who::Rules& rules) {
     std::string groups;
     for (const std::string& name : rules.groups) groups += name + " ";
-    words.insert(words.end(),
-                 {rules.node, rules.any ? "any" : rules.accepts ? "accepted" : "required",
-                  rules.root_jobs ? "1" : "0", std::to_string(rules.id_min), groups});
+    words.insert(words.end(), {rules.node,
+                               rules.any       ? "any"
+                               : rules.accepts ? "accepted"
+                                               : "required",
+                               rules.root_jobs ? "1" : "0", std::to_string(rules.id_min), groups});
 }
 
 // The other end.

@@ -255,15 +255,16 @@ Status check(const StartCriu& c, size_t descriptors) {
 }
 
 // A form of souk-files: u a user or group, g groups, n a number, t any text, / an absolute path
-// that may have a + before it; the last one may repeat (*). `owns`: of who has jobs that began here.
+// that may have a + before it; the last one may repeat (*). `owns`: of who has jobs that began
+// here.
 struct Form {
     const char *verb, *words;
     size_t descriptors;
     bool session, owns;
 };
 constexpr Form forms[] = {
-    {"serve", "/uug/*", 2, true, true},      {"client", "uu", 3, false, false},
-    {"store", "n", 2, false, false},         {"append", "uugnttt", 2, true, true},
+    {"serve", "/uug/*", 2, true, true},     {"client", "uu", 3, false, false},
+    {"store", "n", 2, false, false},        {"append", "uugnttt", 2, true, true},
     {"snapshot", "tuugtt", 2, true, false}, {"sync", "", 1, true, false}};
 
 bool is_user(std::string_view word) {
@@ -306,8 +307,8 @@ std::string pack_one(const StartProgram& p) {
 }
 std::string pack_one(const MakeCapsule& c) {
     Writer w(Kind::capsule);
-    for (const bool flag : {c.own_net, c.private_tmp, c.check_access, c.home_tree, c.hosts, c.files,
-                            c.cgroup, c.own})
+    for (const bool flag :
+         {c.own_net, c.private_tmp, c.check_access, c.home_tree, c.hosts, c.files, c.cgroup, c.own})
         w.number(flag, 1);
     w.user(c.user);
     w.text(c.ticket);
@@ -509,7 +510,8 @@ FilesUser files_user(const std::vector<std::string>& words) {
         const size_t at = kinds.find("uu");
         if (at == kinds.npos || words.size() < at + 3) continue;
         user.owns = form.owns;
-        user.as = {true, whole_number<uint32_t>(words[at + 1]).value_or(no_id),
+        user.as = {true,
+                   whole_number<uint32_t>(words[at + 1]).value_or(no_id),
                    whole_number<uint32_t>(words[at + 2]).value_or(no_id),
                    {}};
         if (kinds.substr(at).starts_with("uug") && words.size() > at + 3)

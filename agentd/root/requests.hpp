@@ -150,8 +150,8 @@ struct OpenEvent {
     uint32_t every_us = 0;
     bool operator==(const OpenEvent&) const = default;
 };
-// A gate for a job's frames (kernel/sys/net/frame_gate.hpp), which are the only programs that agentd
-// may have loaded. No descriptor. Answered with its map and its programs.
+// A gate for a job's frames (kernel/sys/net/frame_gate.hpp), which are the only programs that
+// agentd may have loaded. No descriptor. Answered with its map and its programs.
 struct MakeGate {
     bool operator==(const MakeGate&) const = default;
 };
@@ -191,7 +191,8 @@ Result<Told> parse_told(std::string_view packet);
 
 // Whether souk-files may be started so: as one of its forms (agentd/files/program).
 Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session);
-// As whom it then runs; not known: as nobody in particular. `owns`: who that is, his job began here.
+// As whom it then runs; not known: as nobody in particular. `owns`: who that is, his job began
+// here.
 struct FilesUser {
     RunsAs as;
     bool owns = false;

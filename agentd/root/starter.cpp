@@ -363,8 +363,7 @@ Status answer(Starter& starter, int socket, std::string& room) {
     if (packet->bytes == 0) return fail_errno("agentd has ended", EPIPE);
     const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
     const Starter::Answer done = starter.take(bytes, packet->descriptors);
-    return send_descriptors(socket, pack(done.told), numbers_of(done.descriptors))
-        .map([](bool) {});
+    return send_descriptors(socket, pack(done.told), numbers_of(done.descriptors)).map([](bool) {});
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Starter: what souk-root does, one request at a time (requests.hpp). What comes with a request is
 // looked at here: the kernel is asked what each descriptor is, and no name is followed. Which
-// programs there are, and which CRIU, is not for agentd to say: they are this installation's. As whom
-// they run is Who's to say (agentd/who).
+// programs there are, and which CRIU, is not for agentd to say: they are this installation's. As
+// whom they run is Who's to say (agentd/who).
 #pragma once
 
 #include <string>

@@ -27,7 +27,8 @@ constexpr Nanos clocks_apart_max = Nanos::from_s(86'400);
 Status make_directory(const std::string& path) {
     if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
         return fail_errno("create " + path, errno);
-    struct stat own {}, above {};
+    struct stat own {
+    }, above{};
     const std::string parent = path.substr(0, path.rfind('/') + 1);
     if (::lstat(path.c_str(), &own) != 0 || ::stat(parent.c_str(), &above) != 0)
         return fail_errno(path, errno);
@@ -35,8 +36,9 @@ Status make_directory(const std::string& path) {
     if (!S_ISDIR(own.st_mode) || own.st_uid != 0 || (own.st_mode & others) != 0)
         return fail(path + " is not root's directory");
     if (above.st_uid != 0 || ((above.st_mode & others) != 0 && (above.st_mode & S_ISVTX) == 0))
-        return fail(path + " lies in a directory that is not root's alone: give that to root, or have "
-                           "`state` elsewhere");
+        return fail(path +
+                    " lies in a directory that is not root's alone: give that to root, or have "
+                    "`state` elsewhere");
     return {};
 }
 
@@ -102,9 +104,7 @@ Status Who::open_market() {
     return {};
 }
 
-Status Who::save() const {
-    return replace_file(rules_.kept + "/users", users_.text(), 0600, true);
-}
+Status Who::save() const { return replace_file(rules_.kept + "/users", users_.text(), 0600, true); }
 
 Status Who::connected(const RunsAs& user) {
     return !rules_.any && users_.add(user) ? save() : Status{};
@@ -169,8 +169,8 @@ Status Who::read_map() {
     return {};
 }
 
-// Of the market's message (Ticket of market/wire/market.proto) few fields count here. Who reads it by
-// hand needs no codec of all messages as root.
+// Of the market's message (Ticket of market/wire/market.proto) few fields count here. Who reads it
+// by hand needs no codec of all messages as root.
 Result<Principal> Who::principal_of(std::string_view sealed) {
     if (auto read = read_keys(); !read) return wrap("the market's ticket keys", read.error());
     TRY_ASSIGN(const std::string_view body, keys_.open(sealed));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The wire format of protocol buffers, for who reads a few fields of a message that is not in its
-// own hands: CRIU's images (checkpoint), a ticket as root (agentd/who). Kept so short that it can be
-// looked through at once. Pure.
+// own hands: CRIU's images (checkpoint), a ticket as root (agentd/who). Kept so short that it can
+// be looked through at once. Pure.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ struct Ticket {
     // the digests of the keys of its home, its source and its destination, as far as the market is
     // connected to them: a ticket that names a revoked one is void
     std::vector<std::string> keys;
-    Nanos issued, expires;  // Unix time, by the market's clock
+    Nanos issued, expires;   // Unix time, by the market's clock
     std::string realm = {};  // of the home's certificate; empty: the market's own
     bool operator==(const Ticket&) const = default;
 };

@@ -12,8 +12,8 @@ import subprocess
 import pytest
 
 import client as c
-from root_client import (DONE, FILES, STARTED, Root, adopt, capsule, place_of_agentd, program, refused,
-                         start_of)
+from root_client import (DONE, FILES, STARTED, Root, adopt, capsule, place_of_agentd, program,
+                         refused, start_of)
 
 RULES = ("n1", "required", "0", "1000", "*")
 SOMEBODY, OTHER = 54321, 54322  # of no account
@@ -155,8 +155,8 @@ def test_what_lies_in_agentds_own_files_makes_no_other_market(node, tmp_path):
         os.symlink("/etc/shadow", f"{place}/state/identity/ticket-list")
         refused(root, "the market's ticket keys", forged, null.fileno())
     # A whole market of his own, with a root of its own: agentd begins with it, and does not.
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "9", "-subj",
-                    "/CN=uni", "-keyout", tmp_path / "key", "-out", tmp_path / "root.pem"],
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "9",
+                    "-subj", "/CN=uni", "-keyout", tmp_path / "key", "-out", tmp_path / "root.pem"],
                    check=True, capture_output=True)
     shutil.copy(tmp_path / "root.pem", f"{place}/state/identity/root.pem")
     one = start_of(place, RULES)

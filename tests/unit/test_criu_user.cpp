@@ -316,22 +316,22 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
     ck_assert(is(true, asks(restore, bytes(27, bytes(1, "pipe:[7]") + number(2, 203)))));
     ck_assert(is(false, asks(dump, bytes(log, "dump.log") + number(2, 4711))));
     const std::string wrong_of_both[] = {
-        bytes(22, "/bin/sh"),            // exec_cmd
-        bytes(13, "/"),                  // root
-        bytes(14, "../other"),           // parent_img
-        number(17, 7),                   // work_dir_fd
-        bytes(51, "/tmp/own.conf"),      // config_file, which may name plugins and programs
-        bytes(log, "/etc/shadow"),       // log_file
-        number(34, 4),                   // manage_cgroups_mode: full
-        number(64, 1),                   // network_lock: by programs
-        number(49, 5),                   // status_fd
-        bytes(39, bytes(1, "net")),      // join_ns
-        bytes(11, bytes(1, "10.0.0.1")), // ps
-        number(67, 1),                   // unprivileged
-        number(9, 99),                   // log_level
-        number(images_fd, 7),            // of who asks
+        bytes(22, "/bin/sh"),             // exec_cmd
+        bytes(13, "/"),                   // root
+        bytes(14, "../other"),            // parent_img
+        number(17, 7),                    // work_dir_fd
+        bytes(51, "/tmp/own.conf"),       // config_file, which may name plugins and programs
+        bytes(log, "/etc/shadow"),        // log_file
+        number(34, 4),                    // manage_cgroups_mode: full
+        number(64, 1),                    // network_lock: by programs
+        number(49, 5),                    // status_fd
+        bytes(39, bytes(1, "net")),       // join_ns
+        bytes(11, bytes(1, "10.0.0.1")),  // ps
+        number(67, 1),                    // unprivileged
+        number(9, 99),                    // log_level
+        number(images_fd, 7),             // of who asks
         bytes(images, "/etc"),
-        number(7, 1),                    // shell_job
+        number(7, 1),  // shell_job
         number(500, 1),
         std::string("\x0d\0\0\0\0", 5),  // another kind of field
         "\x12\xff"};                     // cut off

@@ -29,12 +29,12 @@ RunsAs as(uint32_t uid, uint32_t gid, std::vector<uint32_t> groups = {}) {
     return {true, uid, gid, std::move(groups)};
 }
 
-#define ck_no(status, why)                                                              \
-    do {                                                                                \
-        const auto refused = (status);                                                  \
-        ck_assert_msg(!refused, "not refused: %s", why);                                \
+#define ck_no(status, why)                                                                   \
+    do {                                                                                     \
+        const auto refused = (status);                                                       \
+        ck_assert_msg(!refused, "not refused: %s", why);                                     \
         ck_assert_msg(refused.error().message.find(why) != std::string::npos, "%s: %s", why, \
-                      refused.error().message.c_str());                                 \
+                      refused.error().message.c_str());                                      \
     } while (0)
 
 START_TEST(users_are_kept_as_text_and_only_what_was_seen_is_known) {
@@ -66,8 +66,8 @@ struct Site {
         issuing = *trust::make_issuing(*root, realm, now);
         const auto key = trust::Key::make();
         const auto own = trust::issue(*issuing, *key, {"n1", trust::node_roles}, now);
-        OK(trust::save_identity(
-            identity, {*key, {*own, issuing->certificate}, root->certificate, {}}));
+        OK(trust::save_identity(identity,
+                                {*key, {*own, issuing->certificate}, root->certificate, {}}));
         ring = *trust::TicketRing::open(dir.path, now);
         list(*issuing);
     }
@@ -196,7 +196,8 @@ START_TEST(what_agentd_lays_into_its_own_files_is_not_believed) {
     copy("root.pem");
     ck_no(who.may_come(user, forged), "ticket keys");
     ck_no(Who::open(site.rules()), "of another market until now");
-    ck_assert(::unlink((site.dir.path + "/kept/market.pem").c_str()) == 0);  // by root, who joins it
+    ck_assert(::unlink((site.dir.path + "/kept/market.pem").c_str()) ==
+              0);  // by root, who joins it
     OK(Who::open(site.rules())->may_come(user, forged));
     ck_assert(::unlink((site.identity + "/ticket-list").c_str()) == 0 &&
               ::mkfifo((site.identity + "/ticket-list").c_str(), 0600) == 0);

@@ -11,9 +11,9 @@
 #include <set>
 #include <sstream>
 
-#include "kernel/sys/host/installation.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/process/cgroup.hpp"
 #include "kernel/sys/store/mounts.hpp"
 #include "tools/souk/network.hpp"

@@ -3,8 +3,8 @@
 
 #include <unistd.h>
 
-#include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/installation.hpp"
 #include "kernel/trust/ticket_key.hpp"
 
 namespace souk {

@@ -3,9 +3,9 @@
 // to itself as fd 3, and as its words where CRIU is installed, which file tells its status, and,
 // all or none of them: its configuration, its map of users, the user and the group that it will be,
 // its state, its identity, its control group, how many MB of images it has in memory, its node's
-// name, what it wants of jobs of other homes (any, accepted or required: a ticket), whether root has
-// jobs (1), the lowest number of a user of other homes, and the groups that those may be in; with
-// them as fd 4 the socket that tools connect to, and as fd 5 where to pass each connection on.
+// name, what it wants of jobs of other homes (any, accepted or required: a ticket), whether root
+// has jobs (1), the lowest number of a user of other homes, and the groups that those may be in;
+// with them as fd 4 the socket that tools connect to, and as fd 5 where to pass each connection on.
 // docs/security.md. It ends with agentd.
 #include <fcntl.h>
 #include <sys/prctl.h>

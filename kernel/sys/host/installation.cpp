@@ -16,7 +16,8 @@ std::string program_directory() {
 }
 
 std::string program_path(const std::string& name) {
-    const std::string here = program_directory(), beside = here + "/" + name;
+    const std::string here = program_directory();
+    std::string beside = here + "/" + name;
     for (const std::string& path : {beside, here + "/../lib/souk/" + name,
                                     here + "/../sbin/" + name, here + "/../bin/" + name})
         if (::access(path.c_str(), X_OK) == 0) return path;

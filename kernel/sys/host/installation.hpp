@@ -20,6 +20,7 @@ std::string criu_root();
 
 // Beside an agentd's state directory, what is root's alone (agentd/who/who.hpp).
 std::string beside_state(const std::string& state);
-inline constexpr const char* kept_market = "/market.pem";  // there: of the market that it has joined
+// There: of the market that it has joined.
+inline constexpr const char* kept_market = "/market.pem";
 
 }  // namespace souk

@@ -52,6 +52,7 @@ constexpr const char *user_word = "as", *gid_word = "gid", *group_word = "in";
 
 void add_user(std::vector<std::string>& words, const RunsAs& user) {
     if (!user.known) return;
+    words.reserve(words.size() + 4 + 2 * user.groups.size());
     words.insert(words.end(),
                  {user_word, std::to_string(user.uid), gid_word, std::to_string(user.gid)});
     for (const uint32_t gid : user.groups)

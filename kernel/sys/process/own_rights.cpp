@@ -133,8 +133,7 @@ struct Rights {
 };
 
 Status bound(int cap) {
-    if (::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1 &&
-        ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0)
+    if (::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1 && ::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0)
         return fail_errno("drop a capability", errno);
     return {};
 }
@@ -193,7 +192,8 @@ Status become_user(uint32_t uid, uint32_t gid) {
 
 Status give_up_measuring() {
     if (!maps_are_free())
-        return fail("this kernel lets nobody without them use a map of a BPF program (before 5.19)");
+        return fail(
+            "this kernel lets nobody without them use a map of a BPF program (before 5.19)");
     Rights rights;
     Capabilities own = {};
     if (::syscall(SYS_capget, &rights.head, own) != 0) return fail_errno("capget", errno);
