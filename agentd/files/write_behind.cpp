@@ -41,15 +41,29 @@ int error_in(ByteView answer, uint32_t opcode, uint32_t size) {
 
 }  // namespace
 
-// Twice as much for each round trip for which it was too little, half when that takes long.
+void WriteWindow::sent(uint64_t bytes) {
+    out_ += bytes;
+    home_then_.push_back(home_);
+}
+
+// At least twice as much for each round trip for which it was too little, half when that takes
+// long. Answers come in the order in which was sent.
 void WriteWindow::answered(uint64_t bytes, int64_t sent_ns, int64_t now_ns) {
     out_ -= std::min(out_, bytes);
-    if (now_ns - sent_ns > slow_ns) {
+    home_ += bytes;
+    const uint64_t came = home_ - (home_then_.empty() ? home_ : home_then_.front());
+    if (!home_then_.empty()) home_then_.pop_front();
+    const int64_t took_ns = std::max<int64_t>(now_ns - sent_ns, 1);
+    if (took_ns > slow_ns) {
         if (sent_ns < shrunk_ns_) return;
         bytes_ = std::max(bytes_min, bytes_ / 2);
         shrunk_ns_ = now_ns;
     } else if (limited_) {
-        bytes_ = std::min(bytes_max, bytes_ + bytes);
+        constexpr double lately_ns = slow_ns / 2.0;
+        const double shown = static_cast<double>(came) * lately_ns / static_cast<double>(took_ns);
+        bytes_ =
+            shown < bytes_max ? std::max(bytes_ + bytes, static_cast<uint64_t>(shown)) : bytes_max;
+        bytes_ = std::min(bytes_max, bytes_);
         limited_ = out_ + bytes > bytes_ / 2;
     }
 }

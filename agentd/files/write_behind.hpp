@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -29,7 +30,8 @@
 
 namespace souk::files {
 
-// How many bytes may be under way.
+// How many bytes may be under way: as many as have come home lately in half of the time that is
+// slow. So it takes one round trip to find out what a link carries.
 class WriteWindow {
   public:
     static constexpr uint64_t bytes_min = 1 << 20, bytes_max = 32 << 20;
@@ -37,15 +39,17 @@ class WriteWindow {
 
     bool has_room(uint64_t bytes) const { return out_ + bytes <= bytes_; }
     void refused() { limited_ = true; }
-    void sent(uint64_t bytes) { out_ += bytes; }
+    void sent(uint64_t bytes);
     // It was under way for so long since `sent_ns`.
     void answered(uint64_t bytes, int64_t sent_ns, int64_t now_ns);
     uint64_t bytes() const { return bytes_; }
 
   private:
-    uint64_t bytes_ = 2 << 20, out_ = 0;
-    bool limited_ = false;   // somebody had to wait since it grew last
-    int64_t shrunk_ns_ = 0;  // what was sent before says no more than was known then
+    uint64_t bytes_ = 4 << 20, out_ = 0;
+    uint64_t home_ = 0;               // bytes that are at home by now
+    std::deque<uint64_t> home_then_;  // of each that is under way: when it was sent
+    bool limited_ = false;            // somebody had to wait since it grew last
+    int64_t shrunk_ns_ = 0;           // what was sent before says no more than was known then
 };
 
 class WriteBehind {

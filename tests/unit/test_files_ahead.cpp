@@ -379,13 +379,12 @@ START_TEST(the_window_grows_while_the_home_is_quick_and_shrinks_when_it_is_slow)
     const auto round = [&](int64_t takes_ns) {
         uint64_t sent = 0;
         while (w.has_room(1 << 20)) w.sent(1 << 20), ++sent;
-        w.refused();
         now += takes_ns;
-        for (; sent > 0; --sent) w.answered(1 << 20, now - takes_ns, now);
+        for (; sent > 0; --sent) w.refused(), w.answered(1 << 20, now - takes_ns, now);
     };
-    round(20 * ms);
+    round(140 * ms);  // it carries little more than that in half of the time that is slow
     ck_assert_uint_eq(w.bytes(), 2 * first);
-    for (int i = 0; i < 10; ++i) round(20 * ms);
+    for (int i = 0; i < 10; ++i) round(140 * ms);
     ck_assert_uint_eq(w.bytes(), WriteWindow::bytes_max);
     round(1000 * ms);
     ck_assert_uint_eq(w.bytes(), WriteWindow::bytes_max / 2);  // once for all that was under way
@@ -395,6 +394,28 @@ START_TEST(the_window_grows_while_the_home_is_quick_and_shrinks_when_it_is_slow)
     WriteWindow idle;
     for (int i = 0; i < 100; ++i) idle.sent(100), idle.answered(100, now, now + ms);
     ck_assert_uint_eq(idle.bytes(), first);
+}
+END_TEST
+
+START_TEST(one_round_trip_shows_the_window_how_much_a_link_carries) {
+    // Megabytes that a link carries in a millisecond, after 10 ms each way.
+    const auto after_one_round = [](double rate) {
+        WriteWindow w;
+        int64_t now = 1000 * ms, free_at = now;
+        std::vector<int64_t> arrives;
+        for (; w.has_room(1 << 20); w.sent(1 << 20)) {
+            free_at += static_cast<int64_t>(ms / rate);
+            arrives.push_back(free_at + 20 * ms);
+        }
+        for (const int64_t at : arrives) w.refused(), w.answered(1 << 20, now, at);
+        return w.bytes();
+    };
+    ck_assert_uint_ge(after_one_round(1), 24 << 20);
+    ck_assert_uint_le(after_one_round(0.01), 8 << 20);  // 10 MB a second: twice as much, no more
+    WriteWindow after_others;  // nobody has sent what a client before has left
+    after_others.refused();
+    after_others.answered(1 << 20, 0, 20 * ms);
+    ck_assert_uint_gt(after_others.bytes(), WriteWindow().bytes());
 }
 END_TEST
 
@@ -599,6 +620,7 @@ UNIT_SUITE(files_ahead, a_write_is_answered_ahead_and_its_close_waits_until_the_
            so_many_writes_are_under_way_and_no_more,
            a_write_without_room_is_answered_when_one_before_it_is_at_home,
            the_window_grows_while_the_home_is_quick_and_shrinks_when_it_is_slow,
+           one_round_trip_shows_the_window_how_much_a_link_carries,
            while_a_write_is_under_way_attributes_are_not_answered_from_before,
            of_a_file_that_is_being_made_mode_and_times_are_answered_ahead,
            what_may_be_refused_or_is_not_known_is_asked,
