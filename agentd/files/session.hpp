@@ -19,6 +19,7 @@
 #include "agentd/files/nodes.hpp"
 #include "agentd/files/talk.hpp"
 #include "agentd/files/watches.hpp"
+#include "agentd/files/write_out.hpp"
 #include "kernel/sys/host/bytes.hpp"
 
 namespace souk::files {
@@ -85,6 +86,7 @@ class Session {
         Bytes entries;
         size_t at = 0;
         int64_t next = 0;
+        WriteRun run;
     };
     using Done = int;  // 0, or -errno
 
@@ -144,6 +146,7 @@ class Session {
     Nodes nodes_;
     SessionWatches watches_;
     Contents contents_;
+    WriteOut write_out_;
     Lease leased_ = Lease::none;
     bool file_has_changed_ = false;
     Fd proc_;  // /proc/self/fd

@@ -170,7 +170,7 @@ Session::Done Session::write(Words& words, Bytes& out) {
     fuse_write_in in{};
     ByteView data;
     if (!words.take(in) || in.size > data_bytes_max || !words.bytes(data, in.size)) return -EINVAL;
-    const Handle* h = handle(in.fh, false);
+    Handle* const h = handle(in.fh, false);
     if (!h) return -ESTALE;
     const NotAppending here(h->fd.get(), (in.write_flags & FUSE_WRITE_CACHE) != 0);
     fuse_write_out done{};
@@ -182,6 +182,7 @@ Session::Done Session::write(Words& words, Bytes& out) {
         if (n <= 0) break;
         done.size += static_cast<uint32_t>(n);
     }
+    (void)write_out_.wrote(h->fd.get(), in.offset, done.size, h->run);
     put(out, done);
     return 0;
 }
