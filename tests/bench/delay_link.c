@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A link with a delay, for kernels without netem: takes connections to a socket and carries each,
 // both ways, to another. Each byte arrives so many microseconds after it was sent; as much as was
-// sent within that time is under way.
+// sent within that time is under way. With a rate, no more bytes are taken in a second than that.
 //
-//   delay_link LISTEN TARGET MICROSECONDS    each a path of a unix socket, or a port of this host
+//   delay_link LISTEN TARGET MICROSECONDS [MEGABYTES_A_SECOND]
+//
+// LISTEN, TARGET: each a path of a unix socket, or a port of this host.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,6 +28,7 @@ enum { piece = 256 * 1024, pieces = 256 };
 struct way {
     int from, to;
     int64_t delay_ns;
+    double ns_of_byte;  // 0: as fast as it goes
     pthread_mutex_t lock;
     pthread_cond_t news;
     unsigned head, count;  // of the ring
@@ -43,6 +46,11 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static void sleep_until(int64_t ns) {
+    const struct timespec until = {ns / 1000000000, ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
+}
+
 static void* sender(void* argument) {
     struct way* w = argument;
     for (;;) {
@@ -51,9 +59,7 @@ static void* sender(void* argument) {
         if (w->count == 0) break;
         const unsigned at = w->head % pieces;
         pthread_mutex_unlock(&w->lock);
-        const int64_t due = w->ring[at].due_ns;
-        const struct timespec until = {due / 1000000000, due % 1000000000};
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
+        sleep_until(w->ring[at].due_ns);
         for (size_t sent = 0; sent < w->ring[at].size;) {
             const ssize_t n =
                 send(w->to, w->ring[at].bytes + sent, w->ring[at].size - sent, MSG_NOSIGNAL);
@@ -75,8 +81,14 @@ static void* sender(void* argument) {
 static void* receiver(void* argument) {
     struct way* w = argument;
     static _Thread_local char buffer[piece];
+    int64_t free_ns = 0;  // when what was taken so far has left
     for (;;) {
         const ssize_t n = recv(w->from, buffer, sizeof buffer, 0);
+        if (n > 0 && w->ns_of_byte > 0) {
+            const int64_t begins = free_ns > now_ns() ? free_ns : now_ns();
+            free_ns = begins + (int64_t)(w->ns_of_byte * (double)n);
+            sleep_until(free_ns);
+        }
         pthread_mutex_lock(&w->lock);
         if (n <= 0) break;
         while (w->count == pieces) pthread_cond_wait(&w->news, &w->lock);
@@ -96,13 +108,14 @@ static void* receiver(void* argument) {
     return NULL;
 }
 
-static void carry(int from, int to, int64_t delay_ns) {
+static void carry(int from, int to, int64_t delay_ns, double ns_of_byte) {
     struct way* w = calloc(1, sizeof *w);
     pthread_t thread;
     if (!w) abort();
     w->from = from;
     w->to = to;
     w->delay_ns = delay_ns;
+    w->ns_of_byte = ns_of_byte;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->news, NULL);
     if (pthread_create(&thread, NULL, sender, w) != 0 ||
@@ -145,7 +158,9 @@ static int door(const char* name) {
 }
 
 int main(int argc, char** argv) {
-    if (argc != 4) return fprintf(stderr, "delay_link LISTEN_PATH TARGET MICROSECONDS\n"), 2;
+    if (argc != 4 && argc != 5)
+        return fprintf(stderr, "delay_link LISTEN TARGET MICROSECONDS [MEGABYTES_A_SECOND]\n"), 2;
+    const double ns_of_byte = argc == 5 ? 1e9 / (atof(argv[4]) * (1 << 20)) : 0;
     prctl(PR_SET_TIMERSLACK, 1);
     prctl(PR_SET_PDEATHSIG, 9);
     const int listener = door(argv[1]);
@@ -160,7 +175,7 @@ int main(int argc, char** argv) {
             if (near >= 0) close(near);
             continue;
         }
-        carry(near, far, atoll(argv[3]) * 1000);
-        carry(far, near, atoll(argv[3]) * 1000);
+        carry(near, far, atoll(argv[3]) * 1000, ns_of_byte);
+        carry(far, near, atoll(argv[3]) * 1000, ns_of_byte);
     }
 }

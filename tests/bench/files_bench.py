@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """files_bench.py [--quick] [--only FIGURE,...]: a home's files over a link, by souk-files and by
-sshfs, and the directory itself beside them; of sequential reads and writes also a bare stream over
-that link. JSON on standard output. Part of `make bench`.
+sshfs, and the directory itself beside them; of sequential reads and writes also a bare stream that
+carries a file over that link (bare_stream.py). JSON on standard output. Part of `make bench`.
 
 Both ends run on this machine, with a link between them that delays each byte by half of the round
 trip (delay_link.c). sshfs speaks to sftp-server without ssh, so it pays for no encryption, as
@@ -23,31 +23,16 @@ import tempfile
 import threading
 import time
 
+import bare_stream
+from bare_stream import Link
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
 LIMIT = 300
 SFTP = '/usr/lib/openssh/sftp-server'
-LINKS = {'0.1 ms': 50, '20 ms': 10_000}  # microseconds, one way
-
-
-def compiled(where):
-    program = os.path.join(where, 'delay_link')
-    subprocess.run(['gcc', '-O2', '-pthread', '-o', program, os.path.join(HERE, 'delay_link.c')],
-                   check=True)
-    return program
-
-
-@contextlib.contextmanager
-def link(where, target, one_way_us, path=None):
-    path = path or os.path.join(where, 'link')
-    process = subprocess.Popen([os.path.join(where, 'delay_link'), str(path), str(target),
-                                str(one_way_us)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == 'ready\n'
-        yield path
-    finally:
-        process.kill()
-        process.wait()
+# Where both ends and the link share this machine's CPUs, what is fast measures these: the last is
+# one that they carry easily.
+LINKS = {'0.1 ms': Link(50), '20 ms': Link(10_000), '20 ms, 1 Gbit/s': Link(10_000, 119)}
 
 
 def cpu_s(pids):
@@ -84,8 +69,8 @@ class Souk:
     client connects by the link."""
     name = 'souk-files'
 
-    def __init__(self, where, home, one_way_us):
-        self.where, self.home, self.us, self.pids = where, home, one_way_us, set()
+    def __init__(self, where, home, link):
+        self.where, self.home, self.link, self.pids = where, home, link, set()
 
     @contextlib.contextmanager
     def mounted(self):
@@ -101,7 +86,7 @@ class Souk:
                                    env={**os.environ, 'TMPDIR': self.where})
         self.pids = {process.pid}
         server = process.stdout.readline().split()[3]
-        with link(self.where, server, self.us):
+        with self.link.to(self.where, server):
             try:
                 os.listdir(here)
                 yield here
@@ -113,8 +98,8 @@ class Souk:
 class Sshfs:
     name = 'sshfs'
 
-    def __init__(self, where, home, one_way_us):
-        self.where, self.home, self.us, self.pids = where, home, one_way_us, set()
+    def __init__(self, where, home, link):
+        self.where, self.home, self.link, self.pids = where, home, link, set()
 
     def serve(self, door):
         while True:
@@ -132,7 +117,7 @@ class Sshfs:
         threading.Thread(target=self.serve, args=(door,), daemon=True).start()
         with socket.create_server(('127.0.0.1', 0)) as some:
             port = some.getsockname()[1]
-        with link(self.where, door.getsockname()[1], self.us, port):
+        with self.link.to(self.where, door.getsockname()[1], port):
             process = subprocess.Popen(
                 ['sshfs', '-f', '-o', f'directport={port},allow_other',
                  f'127.0.0.1:{self.home}', here])
@@ -153,7 +138,7 @@ class Disk:
     """The directory itself."""
     name = 'the directory'
 
-    def __init__(self, where, home, one_way_us):
+    def __init__(self, where, home, link):
         self.home, self.pids = home, set()
 
     @contextlib.contextmanager
@@ -175,25 +160,53 @@ def run(*words, cwd=None):
 
 
 def sequential(way, size):
-    megabytes = size['megabytes']
+    for megabytes in size['megabytes'] if way.name != 'sshfs' else size['megabytes'][:1]:
+        yield from sequential_of(way, megabytes)
 
-    def write(top):
-        with open(f'{top}/big', 'wb', buffering=0) as f:
-            for _ in range(megabytes):
-                f.write(b'x' * (1 << 20))
-            os.fsync(f.fileno())
 
-    def read(top):
-        with open(f'{top}/big', 'rb', buffering=0) as f:
-            while f.read(1 << 20):
-                pass
-    for name, what in (('sequential write of 1 MB at a time', write), ('sequential read', read)):
-        with way.mounted() as top:
-            before = cpu_s(way.pids)
-            yield name, 'MB/s', megabytes / timed(lambda: what(top))
+def sequential_of(way, megabytes):
+    """From the open file on: an open is another figure. `again`: another file by the same mount,
+    which knows by then what the link carries."""
+    piece = b'x' * (1 << 20)
+
+    def write(f):
+        for _ in range(megabytes):
+            f.write(piece)
+        os.fsync(f.fileno())
+
+    def read(f):
+        while f.read(1 << 20):
+            pass
+    with way.mounted() as top:
+        for again in ('', ', again'):
+            before, begins = cpu_s(way.pids), time.perf_counter()
+            with open(f'{top}/big{again}', 'wb', buffering=0) as f:
+                opened = time.perf_counter() - begins
+                took = timed(lambda: write(f))
+            yield f'sequential write, {megabytes} MB{again}', 'MB/s', megabytes / took
             used = cpu_s(way.pids) - before
-            yield f'{name}: CPU time of its processes', 's/GB', used / megabytes * 1024
+            if not again:
+                yield f'write, {megabytes} MB: CPU time', 's/GB', used / megabytes * 1024
+                yield 'an open that makes a file', 'ms', opened * 1e3
+            else:
+                os.unlink(f'{way.home}/big{again}')
+    with way.mounted() as top, open(f'{top}/big', 'rb', buffering=0) as f:
+        before = cpu_s(way.pids)
+        yield f'sequential read, {megabytes} MB', 'MB/s', megabytes / timed(lambda: read(f))
+        used = cpu_s(way.pids) - before
+        yield f'read, {megabytes} MB: CPU time', 's/GB', used / megabytes * 1024
     os.unlink(f'{way.home}/big')
+
+
+def bare(where, home, link, size):
+    """What a bare stream makes of the same."""
+    said = {}
+    for megabytes in size['megabytes']:
+        wrote = bare_stream.written(where, link, home, megabytes)
+        said[f'sequential write, {megabytes} MB'] = wrote
+        said[f'sequential write, {megabytes} MB, again'] = wrote
+        said[f'sequential read, {megabytes} MB'] = bare_stream.read(where, link, home, megabytes)
+    return said
 
 
 def small_writes(way, size):
@@ -289,31 +302,11 @@ def build(way, size):
 
 FIGURES = {'sequential': sequential, 'small_writes': small_writes, 'stats': stats, 'untar': untar,
            'python': python, 'build': build}
-FULL = {'megabytes': 256, 'small_writes': 2000, 'stats': 500, 'untar': 2000, 'sources': 20}
-QUICK = {'megabytes': 32, 'small_writes': 100, 'stats': 50, 'untar': 60, 'sources': 4}
+SIZES = [128, 512, 1024]
+FULL = {'megabytes': SIZES, 'small_writes': 2000, 'stats': 500, 'untar': 2000, 'sources': 20}
+QUICK = {'megabytes': [32], 'small_writes': 100, 'stats': 50, 'untar': 60, 'sources': 4}
 # What waits for each answer is scaled: over 20 ms it takes as long as it takes.
-SLOW = {'megabytes': 64, 'small_writes': 100, 'stats': 100, 'untar': 100, 'sources': 6}
-
-
-def raw_stream(where, one_way_us, megabytes):
-    """MB/s of bytes that are sent over the link, and come."""
-    path = os.path.join(where, 'raw')
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    with socket.create_server(('127.0.0.1', 0)) as door, link(
-            where, door.getsockname()[1], one_way_us, path), socket.socket(
-                socket.AF_UNIX) as sender:
-        sender.connect(path)
-        taker = door.accept()[0]
-        piece, left = bytes(1 << 20), megabytes << 20
-        begin = time.perf_counter()
-        threading.Thread(target=lambda: [sender.sendall(piece) for _ in range(megabytes)],
-                         daemon=True).start()
-        while left > 0:
-            left -= len(taker.recv(1 << 20))
-        took = time.perf_counter() - begin
-        taker.close()
-    return megabytes / took
+SLOW = {'megabytes': SIZES, 'small_writes': 100, 'stats': 100, 'untar': 100, 'sources': 6}
 
 
 def measure(way, figure, size, times):
@@ -328,7 +321,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--only', default=','.join(FIGURES))
-    parser.add_argument('--links', default=','.join(LINKS))
+    parser.add_argument('--links', default=';'.join(LINKS))
     parser.add_argument('--times', type=int, default=1)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -337,22 +330,22 @@ def main():
     if len(peers) == 1:
         notes.append('no sshfs or sftp-server here')
     with tempfile.TemporaryDirectory(prefix='souk-files-') as where:
-        compiled(where)
+        bare_stream.compiled(where)
         home = os.path.join(where, 'home')
         os.mkdir(home)
-        for name in given.links.split(','):
+        for name in given.links.split(';'):
             raw = {}
-            size = QUICK if given.quick else SLOW if LINKS[name] > 1000 else FULL
+            size = QUICK if given.quick else SLOW if LINKS[name].one_way_us > 1000 else FULL
             for figure in given.only.split(','):
                 if figure == 'sequential':
-                    raw['MB/s'] = raw_stream(where, LINKS[name], size['megabytes'])
+                    raw = bare(where, home, LINKS[name], size)
                 said = [measure(kind(where, home, LINKS[name]), figure, size, given.times)
                         for kind in [*peers, Disk]]
                 for n, (key, ours) in enumerate(said[0].items()):
                     rows.append({'link': name, 'figure': key[0], 'unit': key[1], 'ours': ours,
                                  'sshfs': said[1].get(key) if len(peers) > 1 else None,
                                  'directory': said[-1].get(key),
-                                 'raw': raw.get(key[1]) if figure == 'sequential' else None})
+                                 'raw': raw.get(key[0])})
                     print(f'{name:7} {key[0]:36} {ours:10.1f} {key[1]:10}'
                           f' sshfs {rows[-1]["sshfs"] or 0:10.1f}'
                           f' directory {rows[-1]["directory"] or 0:10.1f}'
