@@ -398,7 +398,7 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
 PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user \
-                  asked let_go)
+                  served asked let_go)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h \
     checkpoint/criu_user.h
 	@mkdir -p $(@D)

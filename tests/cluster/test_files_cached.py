@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import LIMIT, until
+from conftest import BIN, LIMIT, until
 from files_tree import Tree, directory_of, needs_fuse
 from test_files import (run, test_a_digest_over_many_blocks_is_the_same,
                         test_a_program_is_built_and_runs_from_here, test_fio_reads_what_it_wrote,
@@ -129,3 +129,37 @@ def test_python_starts_from_here(tree, here):
     time.sleep(1.2)
     again = requests_of(tree, start)
     assert first > 100 and again < first / 4, (first, again)
+
+
+STATFS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for path in sys.argv[1:]:
+    fd, says = os.open(path, os.O_RDONLY), (ctypes.c_long * 64)()
+    assert libc.fstatfs64(fd, says) == 0
+    print(says[0], flush=True)
+"""
+
+
+def test_a_criu_asks_once_what_is_said_of_the_file_system(fresh, tmp_path):
+    preload = os.path.join(os.path.dirname(BIN), "gen", "checkpoint", "criu_preload.so")
+    if not os.path.exists(preload):
+        pytest.skip("criu_preload.so is carried within agentd here")
+    for i in range(100):
+        (fresh.here / f"f{i}").write_text("x")
+    (tmp_path / "other").write_text("x")
+    files = [str(fresh.here / f"f{i}") for i in range(100)]
+
+    def ask(*words, **env):
+        done = subprocess.run([sys.executable, "-c", STATFS, *words], capture_output=True,
+                              text=True, timeout=LIMIT, env=os.environ | env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+    ask(*files)
+    each = requests_of(fresh, lambda: ask(*files))
+    said = []
+    once = requests_of(fresh, lambda: said.extend(ask(*files, LD_PRELOAD=preload)))
+    assert once + 50 < each
+    assert said == [str(0x65735546)] * 100  # FUSE_SUPER_MAGIC
+    mixed = ask(files[0], str(tmp_path / "other"), files[1], LD_PRELOAD=preload)
+    assert mixed[0] == mixed[2] != mixed[1]
