@@ -129,7 +129,7 @@ FrozenSteps::Hooks Cell::steps_hooks() {
         .failed = [this](const Trouble& why) { fail_dump(why); },
         .syncer = site_.syncer,
         .home =
-            [this](const std::function<void(const Status&)>& done) {
+            [this](const std::function<void(const Result<AtHome>&)>& done) {
                 return site_.files_home(key_, done);
             },
         .open = opener(),

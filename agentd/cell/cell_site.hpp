@@ -88,8 +88,9 @@ struct CellSite {
     std::function<void(const GuestKey&)> files_own;
     // Whether all that it has written is at its home (FrozenSteps::Hooks::home), asked while it
     // stands; an error: the job has not heard yet what the home says against it.
-    std::function<std::shared_ptr<void>(const GuestKey&, std::function<void(const Status&)> done)>
-        files_home = [](const GuestKey&, const std::function<void(const Status&)>&) {
+    std::function<std::shared_ptr<void>(const GuestKey&,
+                                        std::function<void(const Result<AtHome>&)> done)>
+        files_home = [](const GuestKey&, const std::function<void(const Result<AtHome>&)>&) {
             return std::shared_ptr<void>();
         };
     // Who syncs what jobs have written: a stream to it (agentd/files/program/sync.hpp).

@@ -8,7 +8,6 @@
 #include <cerrno>
 
 #include "kernel/sys/process/capsule.hpp"
-#include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 namespace {
@@ -62,15 +61,25 @@ void FrozenSteps::flush() {
     flush_->limit =
         loop_.after(flush_limit, [this] { fail_flush(Trouble("their server does not answer")); });
     if (devices_.empty()) return ask_home();
-    if (Status begun = begin_sync(); !begun) fail_flush(begun.error());
+    // Each file to be synced is a request to who serves it: not if all is on the home's disk.
+    const auto at_home = [this](const Result<AtHome>& at) {
+        if (!at) return fail_flush(at.error());
+        begin_sync(*at == AtHome::synced);
+    };
+    if (hooks_.home && devices_.size() == 1) flush_->home = hooks_.home(at_home);
+    if (!flush_->home) begin_sync(false);
 }
 
-Status FrozenSteps::begin_sync() {
+void FrozenSteps::begin_sync(bool mapped_alone) {
+    if (Status begun = tell_syncer(mapped_alone); !begun) fail_flush(begun.error());
+}
+
+Status FrozenSteps::tell_syncer(bool mapped_alone) {
     if (!syncer_) return tl::unexpected(syncer_.error());
     TRY_ASSIGN(const auto pids, hooks_.pids());
     flush_->syncer = std::move(*syncer_);
     syncer_ = Fd();
-    const std::string words = sync_words({devices_, pids});
+    const std::string words = sync_words({devices_, pids, mapped_alone});
     const int fd = flush_->syncer.get();
     if (::send(fd, words.data(), words.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
             static_cast<ssize_t>(words.size()) ||
@@ -95,13 +104,13 @@ void FrozenSteps::hear_syncer() {
 }
 
 void FrozenSteps::ask_home() {
-    const auto at_home = [this](const Status& done) {
-        if (!done) return fail_flush(done.error());
+    const auto at_home = [this](const Result<AtHome>& at) {
+        if (!at) return fail_flush(at.error());
         flush_.reset();
         hooks_.flushed();
     };
     if (hooks_.home) flush_->home = hooks_.home(at_home);
-    if (!flush_->home) at_home({});
+    if (!flush_->home) at_home(AtHome::written);
 }
 
 void FrozenSteps::fail_flush(const Trouble& why) {

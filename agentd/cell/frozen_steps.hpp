@@ -21,6 +21,7 @@
 #include "checkpoint/shared_image.hpp"
 #include "kernel/base/cause.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 
@@ -34,8 +35,9 @@ class FrozenSteps {
         // Starts who syncs: a stream to it.
         std::function<Result<Fd>()> syncer;
         // Whether all that the job has written is at its home: said once, later. Who drops what is
-        // returned hears nothing. Null: its files are not its home's, and nothing is said.
-        std::function<std::shared_ptr<void>(std::function<void(const Status&)> done)> home;
+        // returned hears nothing. Null: its files are not its home's, and nothing is said. What is
+        // mapped and has not been written yet is not known there.
+        std::function<std::shared_ptr<void>(std::function<void(const Result<AtHome>&)> done)> home;
         OpenProcessFiles open = open_process_files;
     };
     FrozenSteps(Loop& loop, Hooks hooks) : loop_(loop), hooks_(std::move(hooks)) {}
@@ -66,7 +68,8 @@ class FrozenSteps {
         Timer limit;
     };
     void share_more();
-    Status begin_sync();
+    void begin_sync(bool mapped_alone);
+    Status tell_syncer(bool mapped_alone);
     void hear_syncer();
     void ask_home();
     void fail_flush(const Trouble& why);

@@ -66,7 +66,7 @@ void GuestFiles::expect(const GuestKey& key, const std::string& list, bool opens
 }
 
 std::shared_ptr<void> GuestFiles::ask_home(const GuestKey& key,
-                                           std::function<void(const Status&)> done) {
+                                           std::function<void(const Result<AtHome>&)> done) {
     if (!clients_.contains(key)) return nullptr;
     const auto q = std::make_shared<Question>();
     q->key = key;
@@ -100,8 +100,8 @@ void GuestFiles::answered(Question& q) {
     q.watch.close();
     if (n == 1) {
         const auto done = std::move(q.done);  // which drops the question
-        return word == 'd' ? done({})
-                           : done(fail("its home has refused what it wrote, and it has not heard"));
+        if (word == 's' || word == 'd') return done(word == 's' ? AtHome::synced : AtHome::written);
+        return done(fail("its home has refused what it wrote, and it has not heard"));
     }
     q.again = loop_.after(start_pause, [this, &q] { ask(q); });
 }

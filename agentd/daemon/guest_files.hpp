@@ -18,6 +18,7 @@
 #include "agentd/daemon/peers.hpp"
 #include "kernel/sys/host/device.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 
@@ -41,10 +42,11 @@ class GuestFiles {
     // These files are about to be looked up (checkpoint/expected_files.hpp), and to be opened
     // (`opens`): the client asks its home for all of them at once.
     void expect(const GuestKey& key, const std::string& list, bool opens);
-    // `done`, later: all that the capsule's processes have written is at their home. A client that
-    // dies meanwhile is followed by one that is asked again. Who drops what is returned hears
-    // nothing; null: there is no client.
-    std::shared_ptr<void> ask_home(const GuestKey& key, std::function<void(const Status&)> done);
+    // `done`, later: all that the capsule's processes have written is at their home, or all that
+    // was changed in the capsule so far is on its disk. A client that dies meanwhile is followed by
+    // one that is asked again. Who drops what is returned hears nothing; null: there is no client.
+    std::shared_ptr<void> ask_home(const GuestKey& key,
+                                   std::function<void(const Result<AtHome>&)> done);
     // Its client is killed, and so the mount ends with the capsule.
     void end(const GuestKey& key);
 
@@ -64,7 +66,7 @@ class GuestFiles {
     };
     struct Question {
         GuestKey key;
-        std::function<void(const Status&)> done;
+        std::function<void(const Result<AtHome>&)> done;
         Fd answer;
         Watch watch;
         Timer again;

@@ -171,7 +171,8 @@ void GuestHost::wire_files() {
     site_.files_expected = [this](const GuestKey& key, const std::string& list, bool opens) {
         files_->expect(key, list, opens);
     };
-    site_.files_home = [this](const GuestKey& key, std::function<void(const Status&)> done) {
+    site_.files_home = [this](const GuestKey& key,
+                              std::function<void(const Result<AtHome>&)> done) {
         return files_->ask_home(key, std::move(done));
     };
     site_.syncer = [this]() -> Result<Fd> {

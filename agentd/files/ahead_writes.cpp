@@ -162,11 +162,11 @@ void AheadWrites::ask(Fd who) {
     asked_.push_back({std::move(who), slots_.last_seq()});
 }
 
-void AheadWrites::tell() {
-    std::erase_if(asked_, [this](const Asked& asked) {
+void AheadWrites::tell(bool synced) {
+    const char* const says = writes_.has_errors() ? "e" : synced ? "s" : "d";
+    std::erase_if(asked_, [&](const Asked& asked) {
         if (!writes_.is_home(asked.seq)) return false;
-        (void)::send(asked.who.get(), writes_.has_errors() ? "e" : "d", 1,
-                     MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)::send(asked.who.get(), says, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         return true;
     });
 }

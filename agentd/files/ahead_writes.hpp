@@ -45,10 +45,11 @@ class AheadWrites {
     // The kernel has that.
     void told(uint32_t n, const Bytes& answer, int64_t now_ns);
 
-    // One byte is written there when all writes so far are at home: `d`, or `e` if the home has
-    // refused one and its job has not heard yet.
+    // One byte is written there when all writes so far are at home: `d`, `s` if all that this mount
+    // has changed is on the home's disk (`synced`), or `e` if the home has refused one and its job
+    // has not heard yet.
     void ask(Fd who);
-    void tell();
+    void tell(bool synced);
     bool any_under_way() const { return writes_.any_under_way(); }
     // From now on for a while CRIU, a process of the capsule too, may copy descriptors and close
     // the copies: it is told what the job then is told once more.

@@ -433,7 +433,7 @@ Status Client::run() {
         TRY(tell_kernel());
         TRY(answer_held());
         contents_.bring();
-        writes_.tell();
+        writes_.tell(unsynced_.all_synced());
     }
     return {};
 }

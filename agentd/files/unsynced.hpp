@@ -26,6 +26,8 @@ class Unsynced {
     void answered(ByteView request, ByteView answer, uint64_t seq);
     // That request is a sync from outside of the capsule, and need not be asked.
     bool is_synced(ByteView request) const;
+    // Nothing was changed from here that was not synced since.
+    bool all_synced() const { return sure_ && changed_.empty(); }
 
   private:
     void changed(uint64_t node, uint64_t seq);

@@ -60,6 +60,20 @@ for f in files:
 """
 
 
+# Writes by a mapping alone, and finds at each turn what it wrote in the turn before.
+MAPS = r"""
+import mmap, os, time
+mapped, n = mmap.mmap(os.open("mapped", os.O_RDWR), 0), 0
+print("open", flush=True)
+while not os.path.exists("enough"):
+    assert int.from_bytes(mapped[:8], "little") == n
+    n += 1
+    mapped[:8] = n.to_bytes(8, "little")
+    time.sleep(0.001)
+print(n, flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def standing(fit, tmp_path_factory):
     real, bin = tmp_path_factory.mktemp("real"), tmp_path_factory.mktemp("bin")
@@ -194,6 +208,21 @@ def test_a_job_with_200_open_files_moves_and_freezes(market, top):
     (top / "enough").touch()
     assert job.wait() == 0, job.told
     assert [(top / f"f{i}").read_text() for i in range(200)] == [f"{i}{i}" for i in range(200)]
+
+
+def test_what_is_mapped_and_not_written_yet_goes_along(market, top):
+    (top / "mapped").write_bytes(bytes(4096))
+    (top / "maps.py").write_text(MAPS)
+    job = market.srun("-p", 50, "--files=home", "--node", "n3", "/usr/bin/python3",
+                      top / "maps.py", cwd=top)
+    job.printed(1)
+    for node in ("n2", "n1", "n2", "n3", "n1"):
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+    (top / "enough").touch()
+    assert job.wait() == 0, job.told
+    n = int(bytes(job.out).split()[-1])
+    assert int.from_bytes((top / "mapped").read_bytes()[:8], "little") == n > 0
 
 
 def test_other_jobs_see_their_own_nodes_files(market, top):

@@ -273,7 +273,7 @@ START_TEST(an_error_that_nobody_can_hear_is_forgotten) {
     ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
     const Fd mine(ends[0]);
     f.writes->ask(Fd(ends[1]));
-    f.writes->tell();
+    f.writes->tell(false);
     char word = 0;
     ck_assert(::recv(mine.get(), &word, 1, MSG_DONTWAIT) == 1 && word == 'd');
 }
@@ -285,7 +285,7 @@ START_TEST(who_asks_whether_all_is_at_home_hears_when_it_is) {
         int ends[2];
         ck_assert_int_eq(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
         f.writes->ask(Fd(ends[1]));
-        f.writes->tell();
+        f.writes->tell(false);
         return Fd(ends[0]);
     };
     const auto heard = [](const Fd& from) {
@@ -297,7 +297,7 @@ START_TEST(who_asks_whether_all_is_at_home_hears_when_it_is) {
     const uint32_t later = f.ahead();
     ck_assert_int_eq(heard(first), ' ');
     f.answer(n);
-    f.writes->tell();
+    f.writes->tell(false);
     ck_assert_int_eq(heard(first), 'd');
     f.answer(later, ENOSPC);
     ck_assert_int_eq(heard(ask()), 'e');

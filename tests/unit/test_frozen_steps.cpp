@@ -33,12 +33,12 @@ struct Frozen {
                        .failed = [this](const std::string& why) { told += "failed: " + why; },
                        .syncer = [this] { return start_syncer(); },
                        .home =
-                           [this](std::function<void(const Status&)> done) {
+                           [this](std::function<void(const Result<AtHome>&)> done) {
                                home = std::move(done);
                                return waits_for_home ? std::make_shared<int>() : nullptr;
                            }}};
     bool waits_for_home = false;
-    std::function<void(const Status&)> home;
+    std::function<void(const Result<AtHome>&)> home;
     Fd syncer;  // its end
     Result<Fd> start_syncer() {
         int pair[2];
@@ -117,11 +117,35 @@ START_TEST(a_job_goes_on_elsewhere_when_all_is_at_its_home_and_not_before) {
     f.waits_for_home = true;
     f.steps.flush();
     ck_assert_text(f.told, "");
-    f.home({});
+    f.home(AtHome::written);
     ck_assert_text(std::exchange(f.told, ""), "flushed ");
     f.steps.flush();
     f.home(tl::unexpected(Error{0, "it is full"}));
     ck_assert_text(std::exchange(f.told, ""), "failed: write its files: it is full");
+}
+END_TEST
+
+START_TEST(what_is_on_its_homes_disk_is_not_synced_file_by_file) {
+    for (const AtHome at : {AtHome::synced, AtHome::written}) {
+        Frozen f;
+        f.steps.look_at_mounts([](std::string_view type) { return type == "proc"; });
+        f.waits_for_home = true;
+        f.steps.flush();
+        f.home(at);
+        ck_assert(f.heard().mapped_alone == (at == AtHome::synced));
+        f.says("+");
+        f.home = nullptr;
+        UNTIL(f.loop, f.home != nullptr);  // once more: what was mapped is written by now
+        ck_assert_text(f.told, "");
+        f.home(AtHome::written);
+        ck_assert_text(f.told, "flushed ");
+    }
+    Frozen f;
+    f.steps.look_at_mounts([](std::string_view type) { return type == "proc"; });
+    f.waits_for_home = true;
+    f.steps.flush();
+    f.home(tl::unexpected(Error{0, "it is full"}));
+    ck_assert_text(f.told, "failed: write its files: it is full");
 }
 END_TEST
 
@@ -196,7 +220,8 @@ UNIT_SUITE(cell_steps, one_process_shares_nothing_and_its_image_is_left_alone,
            what_a_job_has_open_for_writing_where_others_see_it_is_synced_first,
            who_syncs_and_fails_or_ends_fails_the_step_with_the_reason,
            a_job_goes_on_elsewhere_when_all_is_at_its_home_and_not_before,
-           steps_that_are_stopped_say_nothing, a_job_that_is_gone_fails_its_steps_with_the_reason,
+           what_is_on_its_homes_disk_is_not_synced_file_by_file, steps_that_are_stopped_say_nothing,
+           a_job_that_is_gone_fails_its_steps_with_the_reason,
            a_job_on_the_network_of_its_node_has_nothing_to_cut_off,
            a_link_takes_no_message_before_it_is_open_and_tells_once_that_it_is_lost);
 

@@ -51,9 +51,13 @@ Status sync_all(Loop& loop, const std::vector<Fd>& files) {
     return all;
 }
 
-Status sync_said(const std::string& said) {
+// `files`: what was synced, still open: to close one asks its server once more.
+Status sync_said(const std::string& said, std::vector<Fd>& files) {
     TRY_ASSIGN(const SyncWords words, parse_sync_words(said));
-    const std::vector<Fd> files = written_files(words.pids, words.devices);
+    FileKeys mapped;
+    if (words.mapped_alone) mapped = shared_mappings(words.pids, words.devices);
+    if (words.mapped_alone && mapped.empty()) return {};
+    files = written_files(words.pids, words.devices, words.mapped_alone ? &mapped : nullptr);
     if (files.empty()) return {};
     TRY_ASSIGN(auto loop, Loop::open());
     return sync_all(loop, files);
@@ -64,7 +68,8 @@ Status sync_said(const std::string& said) {
 Status sync_written(int agent) {
     TRY_ASSIGN(const std::string said, hear(agent));
     if (said.empty()) return {};  // there is nothing to do after all
-    const Status done = sync_said(said);
+    std::vector<Fd> files;
+    const Status done = sync_said(said, files);
     const std::string answer = done ? "+" : "-" + done.error().message;
     return ::send(agent, answer.data(), answer.size(), MSG_NOSIGNAL) > 0
                ? Status{}

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "kernel/base/number.hpp"
@@ -42,14 +43,18 @@ bool is_written(int file) {
            S_ISREG(st.stx_mode);
 }
 
-bool lies_on(const std::string& path, const std::set<dev_t>& devices) {
+bool lies_on(const std::string& path, const std::set<dev_t>& devices, const FileKeys* among) {
     struct statx st {};
-    return ::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
-           S_ISREG(st.stx_mode) && devices.contains(makedev(st.stx_dev_major, st.stx_dev_minor));
+    if (::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &st) != 0)
+        return false;
+    const dev_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    return S_ISREG(st.stx_mode) && devices.contains(device) &&
+           (!among || among->contains({device, st.stx_ino}));
 }
 }  // namespace
 
 std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev_t>& devices,
+                              const FileKeys* among,
                               const std::function<Result<Fd>(const Pidfd&, int)>& take) {
     std::vector<Fd> files;
     for (const pid_t pid : pids) {
@@ -62,7 +67,7 @@ std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev
             const std::string link = directory + "/" + name;
             char target[2];
             if (::readlink(link.c_str(), target, sizeof target) < 1 || target[0] != '/' ||
-                !lies_on(link, devices))
+                !lies_on(link, devices, among))
                 continue;
             auto file = take(*process, whole_number<int>(name).value_or(-1));
             if (file && is_written(file->get())) files.push_back(std::move(*file));
@@ -71,9 +76,32 @@ std::vector<Fd> written_files(const std::vector<pid_t>& pids, const std::set<dev
     return files;
 }
 
-// A line of devices, a line of processes.
+void add_shared_mappings(const std::string& maps, const std::set<dev_t>& devices, FileKeys& to) {
+    for (size_t at = 0; at < maps.size();) {
+        const size_t end = std::min(maps.find('\n', at), maps.size());
+        char shared = 0;
+        unsigned major = 0, minor = 0;
+        unsigned long inode = 0;
+        const std::string line = maps.substr(at, end - at);
+        at = end + 1;
+        if (std::sscanf(line.c_str(), "%*s %*3c%c %*s %x:%x %lu", &shared, &major, &minor,
+                        &inode) == 4 &&
+            shared == 's' && devices.contains(makedev(major, minor)))
+            to.emplace(makedev(major, minor), inode);
+    }
+}
+
+FileKeys shared_mappings(const std::vector<pid_t>& pids, const std::set<dev_t>& devices) {
+    FileKeys found;
+    for (const pid_t pid : pids)
+        if (const auto maps = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/maps"))
+            add_shared_mappings(*maps, devices, found);
+    return found;
+}
+
+// A line of devices, a line of processes; the first begins with an m: what is mapped alone.
 std::string sync_words(const SyncWords& words) {
-    std::string text;
+    std::string text = words.mapped_alone ? "m" : "";
     for (const dev_t device : words.devices) text += std::to_string(device) + " ";
     text += "\n";
     for (const pid_t pid : words.pids) text += std::to_string(pid) + " ";
@@ -82,6 +110,8 @@ std::string sync_words(const SyncWords& words) {
 
 Result<SyncWords> parse_sync_words(std::string_view text) {
     SyncWords words;
+    words.mapped_alone = text.starts_with('m');
+    if (words.mapped_alone) text.remove_prefix(1);
     for (const bool device : {true, false}) {
         const size_t end = text.find('\n');
         if (end == text.npos) return fail("files to sync: a line is missing");

@@ -7,10 +7,12 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernel/base/result.hpp"
@@ -19,22 +21,34 @@
 
 namespace souk {
 
+// Where what a job has written is: with who serves its files, or on that machine's disk as well.
+enum class AtHome : uint8_t { written, synced };
+
 // By the name that the kernel has for a file system's type. A FUSE file system may be one, so it
 // counts. Pure.
 bool is_network_filesystem(std::string_view type);
 // The devices of such mounts, of the text of a /proc/PID/mountinfo. Pure.
 std::set<dev_t> network_devices(const std::string& mountinfo,
                                 bool (*is_network)(std::string_view) = is_network_filesystem);
+using FileKeys = std::set<std::pair<dev_t, uint64_t>>;  // device and inode
 // Copies of what these processes (numbers as seen here) have open for writing on those devices.
-// Asks no file server. `take`: a copy of one of a process's descriptors.
+// Asks no file server. `among`: of no other file than these; null: of all. `take`: a copy of one of
+// a process's descriptors.
 std::vector<Fd> written_files(
-    const std::vector<pid_t>& pids, const std::set<dev_t>& devices,
+    const std::vector<pid_t>& pids, const std::set<dev_t>& devices, const FileKeys* among = nullptr,
     const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);
+
+// Files on those devices that these processes have mapped shared: what they have written there the
+// kernel may hold, whatever was synced.
+FileKeys shared_mappings(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
+// The same of the text of a /proc/PID/maps. Pure.
+void add_shared_mappings(const std::string& maps, const std::set<dev_t>& devices, FileKeys& to);
 
 // Which of them a process of another program is to sync (souk-files sync), as text. Pure.
 struct SyncWords {
     std::set<dev_t> devices;
     std::vector<pid_t> pids;
+    bool mapped_alone = false;  // what of them is mapped: all else is synced
 };
 std::string sync_words(const SyncWords& words);
 Result<SyncWords> parse_sync_words(std::string_view text);
