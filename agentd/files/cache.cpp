@@ -58,10 +58,6 @@ uint64_t Cache::node_of(uint64_t directory, const std::string& name, int64_t unt
     return node != 0 && is_known(node, until_ns) ? node : 0;
 }
 
-void Cache::offer(uint64_t node, uint32_t flags, const fuse_open_out& opened, int64_t until_ns) {
-    offered_.insert({node, {node, flags, opened, until_ns}});
-}
-
 void Cache::learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t until_ns) {
     if (statfs_.size() >= parked_max * 16) statfs_.clear();
     statfs_[node] = {said, until_ns};
@@ -71,21 +67,6 @@ bool Cache::answer_statfs(uint64_t node, int64_t now_ns, Bytes& body) const {
     const auto it = statfs_.find(node);
     if (it == statfs_.end() || it->second.second <= now_ns) return false;
     add(body, it->second.first);
-    return true;
-}
-
-bool Cache::answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body) {
-    if ((flags & O_TRUNC) != 0) return false;
-    const auto [from, to] = offered_.equal_range(node);
-    const auto it = std::find_if(from, to, [&](const auto& one) {
-        return one.second.flags == (flags & (O_ACCMODE | O_APPEND)) && one.second.until_ns > now_ns;
-    });
-    if (it == to) return false;
-    fuse_open_out opened = it->second.opened;
-    if (!reads_only(flags)) opened.open_flags &= ~uint32_t{FOPEN_NOFLUSH};  // a close is heard
-    add(body, opened);
-    offered_.erase(it);
-    if (!reads_only(flags)) drop_node(node);
     return true;
 }
 
@@ -330,27 +311,6 @@ void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
          it != names_.end() && it->first.first == directory; ++it)
         all.push_back(it->first);
     for (const Name& known : all) drop(known);
-}
-
-uint64_t Cache::take_unwanted(uint64_t& node, int64_t now_ns) {
-    std::erase_if(offered_, [&](const auto& one) {
-        if (one.second.until_ns > now_ns) return false;
-        unwanted_.emplace_back(one.first, one.second.opened.fh);
-        return true;
-    });
-    while (unwanted_.empty() && opens_.size() > parked_max) {
-        const auto some =
-            std::ranges::find_if(opens_, [](const auto& o) { return o.second.parked; });
-        if (some == opens_.end()) return 0;
-        unwanted_.emplace_back(some->first, some->second.fh);
-        open_of_.erase(some->second.fh);
-        opens_.erase(some);
-    }
-    if (unwanted_.empty()) return 0;
-    node = unwanted_.front().first;
-    const uint64_t fh = unwanted_.front().second;
-    unwanted_.pop_front();
-    return fh;
 }
 
 // How many of these the server counts. Its node may go with them.

@@ -31,7 +31,7 @@ class Cache {
   public:
     static constexpr int64_t lease_ns = 30'000'000'000;     // of programs
     static constexpr int64_t own_lease_ns = 5'000'000'000;  // of other files
-    static constexpr size_t lines_max = 65'536, parked_max = 256;
+    static constexpr size_t lines_max = 65'536, parked_max = 256, offered_max = 8192;
 
     // The answer to a request, whole; false: the home is to be asked.
     bool answer(ByteView request, int64_t now_ns, Bytes& out);
@@ -63,6 +63,8 @@ class Cache {
     void hold(uint64_t node) { --uncounted_[node]; }
     // The client itself has opened that: the next open with these flags is answered by it.
     void offer(uint64_t node, uint32_t flags, const fuse_open_out& opened, int64_t until_ns);
+    // How many of these there are that are good until then.
+    size_t offers(uint64_t node, uint32_t flags, int64_t until_ns) const;
     // The client itself has asked for that: good for a moment.
     void learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t until_ns);
     size_t lines() const { return names_.size() + attributes_.size(); }
@@ -93,6 +95,7 @@ class Cache {
     bool is_known(uint64_t node, int64_t now_ns) const;
     bool answer_statfs(uint64_t node, int64_t now_ns, Bytes& body) const;
     bool answer_open(uint64_t node, uint32_t flags, int64_t now_ns, Bytes& body);
+    void end_offers(int64_t now_ns);
     void drop_name(const Name& name);
     void drop_node(uint64_t node);
     void stale(uint64_t node);
@@ -108,6 +111,7 @@ class Cache {
     std::unordered_map<uint64_t, int64_t> uncounted_;
     std::unordered_map<uint64_t, uint32_t> writing_;  // of a node: how many
     std::multimap<uint64_t, Offered> offered_;        // by node
+    int64_t offers_end_ns_ = INT64_MAX;               // none of them before
     std::unordered_map<uint64_t, std::pair<fuse_statfs_out, int64_t>> statfs_;
     std::unordered_map<uint64_t, Open> opens_;                // by node; one of each
     std::unordered_map<uint64_t, uint64_t> open_of_;          // node by number of the open file

@@ -269,6 +269,10 @@ Status Client::answered(const Talk::Message& message) {
         contents_.learn(content);
         return {};
     }
+    if (message.head.kind == Kind::told) {
+        expected_.told(message.body, lease_said(message.head.acked), now_ns());
+        return {};
+    }
     if (message.head.kind != Kind::answer) return fail("an unexpected message");
     const int found = slot_of(message.head.seq);
     if (found < 0) return {};  // sent again, and answered twice
@@ -364,7 +368,7 @@ Status Client::hear_keeper() {
     contents_.forget();
     held_.drop_all();
     return upstream_.connect(std::move((*received)->descriptors[0]),
-                             {talk_version, options_.uid, options_.gid, 1});
+                             {talk_version, options_.uid, options_.gid, 3});
 }
 
 // Who keeps the mount makes another.

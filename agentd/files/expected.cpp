@@ -67,6 +67,7 @@ void Expected::begin(const Fd& list, bool opens) {
 void Expected::forget() {
     todo_.clear();
     asked_.clear();
+    offered_.clear();
     places_.clear();
     by_name_.clear();
 }
@@ -79,8 +80,14 @@ void Expected::found(uint32_t place, uint64_t node) {
 }
 
 bool Expected::known(const Todo& todo, int64_t now_ns) {
-    if (todo.what != What::name) return false;
     const Place& place = places_[todo.place];
+    if (todo.what == What::open) {
+        size_t& counted = offered_[{place.node, todo.flags}];
+        if (cache_.offers(place.node, todo.flags, now_ns + good_for_ns) <= counted) return false;
+        ++counted;
+        return true;
+    }
+    if (todo.what != What::name) return false;
     const uint64_t node =
         cache_.node_of(places_[place.parent].node, place.name, now_ns + good_for_ns);
     if (node != 0) found(todo.place, node);
@@ -126,18 +133,34 @@ bool Expected::took(uint64_t seq, ByteView request, ByteView answer, Lease lease
             cache_.learn_statfs(places_[todo.place].node, is, now_ns + file_system_for_ns);
         return true;
     }
-    if (todo.what == What::open) {
-        fuse_open_out opened{};
-        if (take(rest, opened))
-            cache_.offer(places_[todo.place].node, todo.flags, opened, now_ns + opened_for_ns);
-        return true;
-    }
+    const uint64_t node = learn(request, answer, lease, now_ns);
+    if (todo.what == What::open) ++offered_[{places_[todo.place].node, todo.flags}];
+    if (todo.what == What::name && node != 0) found(todo.place, node);
+    return true;
+}
+
+// The node that was looked up; 0: none was.
+uint64_t Expected::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns) {
+    fuse_in_header head{};
+    fuse_out_header said{};
+    ByteView asks = request, rest = answer;
+    if (!take(asks, head) || !take(rest, said) || said.error != 0) return 0;
+    fuse_open_in in{};
+    fuse_open_out opened{};
     fuse_entry_out entry{};
-    if (!take(rest, entry) || entry.nodeid == 0) return true;
+    if (head.opcode == FUSE_OPEN && take(asks, in) && take(rest, opened))
+        cache_.offer(head.nodeid, in.flags, opened, now_ns + opened_for_ns);
+    if (head.opcode != FUSE_LOOKUP || !take(rest, entry) || entry.nodeid == 0) return 0;
     cache_.learn(request, answer, lease, now_ns);
     cache_.hold(entry.nodeid);
-    found(todo.place, entry.nodeid);
-    return true;
+    return entry.nodeid;
+}
+
+void Expected::told(ByteView both, Lease lease, int64_t now_ns) {
+    fuse_in_header head{};
+    ByteView rest = both;
+    if (take(rest, head) && head.len >= sizeof head && head.len <= both.size())
+        (void)learn(both.first(head.len), both.subspan(head.len), lease, now_ns);
 }
 
 }  // namespace souk::files

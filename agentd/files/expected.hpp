@@ -2,7 +2,8 @@
 // Expected: files that somebody is about to look up one after the other (CRIU, at a dump or a
 // restore of a job with many open files). The client asks its server for all of them at once, so
 // the kernel's requests find the answers in the Cache: names and attributes; of files that are to
-// be opened an open file each, of others what is said of their file system.
+// be opened an open file each, of others what is said of their file system. Of a job that comes
+// from another node the server has told most of it by then (Session::open_as).
 //
 // Owned by the client. What is not known at home, or comes late, the kernel asks for as always.
 #pragma once
@@ -36,6 +37,8 @@ class Expected {
     void ask(int64_t now_ns);
     // The answer to that number, of this request. False: it is none of these.
     bool took(uint64_t seq, ByteView request, ByteView answer, Lease lease, int64_t now_ns);
+    // What the server has looked up or opened ahead of that: a request, and its answer.
+    void told(ByteView both, Lease lease, int64_t now_ns);
     // A new stream: answers to what was asked on the one before are not waited for.
     void forget();
     bool idle() const { return todo_.empty() && asked_.empty(); }
@@ -58,6 +61,7 @@ class Expected {
     void add(std::string_view path, uint32_t flags, bool opens);
     void found(uint32_t place, uint64_t node);
     bool known(const Todo& todo, int64_t now_ns);
+    uint64_t learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns);
     Bytes request_of(const Todo& todo) const;
 
     Slots& slots_;
@@ -66,7 +70,8 @@ class Expected {
     std::vector<Place> places_;  // the first: the root
     std::map<std::pair<uint32_t, std::string>, uint32_t> by_name_;
     std::deque<Todo> todo_;
-    std::map<uint64_t, Todo> asked_;  // by the number of the request
+    std::map<uint64_t, Todo> asked_;                           // by the number of the request
+    std::map<std::pair<uint64_t, uint32_t>, size_t> offered_;  // by node and flags: of those known
 };
 
 }  // namespace souk::files

@@ -130,6 +130,7 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             out.resize(at + sizeof(Head));
             put(out, welcome);
             put_head(out, at, Kind::welcome, 0);
+            if ((hello.can & 2) != 0 && !session->second->begun()) tell_open(c, *session->second);
             return hello.version == talk_version;
         }
         case Kind::prove: {
@@ -149,6 +150,21 @@ bool Server::take(Connection& c, const Talk::Message& m) {
                    session->second->answer(m.head, m.body, c.out.messages());
         default: return false;
     }
+}
+
+// Of a session that begins: its job may be on its way here. Far less than what may wait.
+void Server::tell_open(Connection& c, Answers& own) {
+    const auto tell = [&](ByteView request, ByteView answer, Lease lease) {
+        Bytes& out = c.out.messages();
+        const size_t at = out.size();
+        out.resize(at + sizeof(Head));
+        out.insert(out.end(), request.begin(), request.end());
+        out.insert(out.end(), answer.begin(), answer.end());
+        put_head(out, at, Kind::told, 0, static_cast<uint64_t>(lease));
+        return c.out.size() < told_bytes_max;
+    };
+    for (const auto& [number, other] : sessions_)
+        if (number != c.session) own.session().open_as(other->session(), tell);
 }
 
 void Server::recall(const Watches::Change& change) {

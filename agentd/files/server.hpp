@@ -59,6 +59,8 @@ class Server {
     };
     void accept(int listener);
     void receive(Connection& c);
+    static constexpr size_t told_bytes_max = 1 << 20;
+    void tell_open(Connection& c, Answers& own);
     void recall(const Watches::Change& change);
     bool recall_changed();
     bool work();

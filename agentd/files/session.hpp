@@ -12,6 +12,7 @@
 #include <linux/fuse.h>
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 
@@ -74,6 +75,10 @@ class Session {
     // What that session's job has open of programs will be opened here: it moves. Of this session:
     // it was opened before the client could be told.
     void expect_contents_of(Session& other);
+    // What that session's job has open, and may be opened here soon, is looked up and opened. Each
+    // request is told that the client would make, with its answer; false: no more.
+    using Told = std::function<bool(ByteView request, ByteView answer, Lease lease)>;
+    void open_as(Session& other, const Told& told);
     size_t open_files() const { return handles_.size(); }
     const Nodes& nodes() const { return nodes_; }
 
@@ -88,6 +93,7 @@ class Session {
         int64_t next = 0;
         WriteRun run;
     };
+    class Moves;       // session_moves.cpp
     using Done = int;  // 0, or -errno
 
     Done run(const fuse_in_header& head, Words& words, Bytes& out);

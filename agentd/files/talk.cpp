@@ -22,6 +22,7 @@ Status check(const Head& head) {
             break;
         case Kind::request:
         case Kind::answer:
+        case Kind::told:
             if (head.bytes <= request_bytes_max) return {};
             break;
         case Kind::prove:

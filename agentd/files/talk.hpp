@@ -38,6 +38,8 @@ enum class Kind : uint32_t {
     content,     // server: Content, of a file that is opened next, or open
     known,       // client, to a server that can: since the stream began it has answered `seq`
                  // requests itself (now and then; for RequestCount)
+    told,        // server, to a client that can: a request that it may make soon, and the answer;
+                 // what is looked up and opened by it is the client's
 };
 
 struct Head {
@@ -59,7 +61,7 @@ inline constexpr uint64_t file_has_changed = 1 << 8;
 struct Hello {
     uint32_t version = talk_version;
     uint32_t uid = 0, gid = 0;  // who the job is where it runs
-    uint32_t can = 0;           // 1: take recalls
+    uint32_t can = 0;           // 1: take recalls; 2: take `told`
 };
 struct Welcome {
     uint32_t version = talk_version;

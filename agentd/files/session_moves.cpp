@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Session: what a job that is about to come here has open where it is.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "agentd/files/own_requests.hpp"
+#include "agentd/files/session.hpp"
+
+namespace souk::files {
+namespace {
+
+constexpr size_t opens_max = 1024;
+constexpr unsigned depth_max = 64;
+
+// From the top down; empty: it cannot be said.
+std::vector<uint64_t> way_to(uint64_t id, Nodes& nodes) {
+    std::vector<uint64_t> way;
+    for (; id != FUSE_ROOT_ID; id = nodes.find(id)->parent) {
+        if (way.size() >= depth_max || !nodes.find(id) || nodes.find(id)->name.empty()) return {};
+        way.push_back(id);
+    }
+    std::ranges::reverse(way);
+    return way;
+}
+
+}  // namespace
+
+// What it may write to is known by another name only: how long it is when the job has stopped, its
+// client has to ask.
+class Session::Moves {
+  public:
+    Moves(Session& to, Session& from, const Told& told) : to_(to), from_(from), told_(told) {
+        for (const auto& [number, h] : from_.handles_)
+            if (!h.directory && flags_of(h) != O_RDONLY) written_.insert(h.node);
+    }
+
+    void open_all() {
+        size_t opened = 0;
+        for (const auto& [number, h] : from_.handles_) {
+            const Node* const there = h.directory ? nullptr : from_.nodes_.find(h.node);
+            if (!there || there->quiet) continue;  // many, kept open for whoever opens them next
+            const uint64_t node = find(h.node);
+            if (node == 0) continue;
+            if (++opened > opens_max || !ask(open_request(node, flags_of(h)), true)) return;
+        }
+    }
+
+  private:
+    static uint32_t flags_of(const Handle& h) {
+        return static_cast<uint32_t>(::fcntl(h.fd.get(), F_GETFL)) & (O_ACCMODE | O_APPEND);
+    }
+    // Its number here; 0: it has none.
+    uint64_t find(uint64_t id) {
+        uint64_t here = FUSE_ROOT_ID;
+        for (const uint64_t step : way_to(id, from_.nodes_)) {
+            const auto [it, is_new] = here_.try_emplace(step, 0);
+            if (is_new) it->second = look_up(here, step);
+            here = it->second;
+            if (here == 0) return 0;
+        }
+        return here == FUSE_ROOT_ID ? 0 : here;
+    }
+    uint64_t look_up(uint64_t directory, uint64_t id) {
+        const Node& there = *from_.nodes_.find(id);
+        if (!ask(lookup_request(directory, there.name), !written_.contains(id))) return 0;
+        fuse_entry_out entry{};
+        if (answer_.size() != sizeof(fuse_out_header) + sizeof entry) return 0;
+        std::memcpy(&entry, answer_.data() + sizeof(fuse_out_header), sizeof entry);
+        const Node* const here = to_.nodes_.find(entry.nodeid);
+        return here && here->dev == there.dev && here->ino == there.ino ? entry.nodeid : 0;
+    }
+    bool ask(const Bytes& request, bool leased) {
+        answer_.clear();
+        to_.handle(request, answer_);
+        return told_(request, answer_, leased ? to_.leased() : Lease::none);
+    }
+
+    Session &to_, &from_;
+    const Told& told_;
+    std::set<uint64_t> written_;
+    std::map<uint64_t, uint64_t> here_;  // by the number there
+    Bytes answer_;
+};
+
+void Session::open_as(Session& other, const Told& told) { Moves(*this, other, told).open_all(); }
+
+}  // namespace souk::files
