@@ -323,7 +323,7 @@ class Cell {
     JobRoot root_;
     LeaseWatch lease_;
     NetworkCut network_;
-    int unaccepted_ = 0;  // checkpoints that were given up for that, one after the other
+    int unaccepted_ = 0;  // saves and freezes that were given up for that, one after the other
     CellImage image_;
     PageIntake intake_;
     PrecopyRounds rounds_;

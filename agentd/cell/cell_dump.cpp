@@ -123,13 +123,15 @@ void Cell::dump(double link_bytes_per_s, bool no_hurry) {
     network_.settle(capsule_->id().pid, [this](size_t left) { begin_dump(left); });
 }
 
-// A gang that goes back to a checkpoint without such a connection of its own would find it broken,
-// so the checkpoint is tried again, though not for ever: it may be somebody else's. A job that
-// moves goes on without it: its program has not seen it.
+// A gang that is saved or frozen at one cut would find such a connection of its own broken, since
+// who began it stands as well. So that is tried again when it has run on, though not for ever: it
+// may be somebody else's. Who stands already accepts nothing. A job that moves goes on without it:
+// its program has not seen it.
 void Cell::begin_dump(size_t unaccepted) {
     if (plan_ != Plan::dumping || !criu_) return;
     const bool of_gang = !hosts_of_gang(job_.spec).empty();
-    if (unaccepted > 0 && dump_.for_checkpoint() && of_gang && ++unaccepted_ < unaccepted_max)
+    const bool at_a_cut = dump_.for_checkpoint() || (image_.on_disk() && !group_holds());
+    if (unaccepted > 0 && at_a_cut && of_gang && ++unaccepted_ < unaccepted_max)
         return criu_failed("connections to it are not accepted by its program yet");
     unaccepted_ = 0;
     limit_cpus(false);

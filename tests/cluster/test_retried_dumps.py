@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A dump that CRIU refuses for a moment is tried again. Meanwhile the job runs, and others begin
 connections to it."""
+import json
 import time
 
 from conftest import gang, until
@@ -59,3 +60,40 @@ def test_who_connects_while_a_dump_is_tried_again_is_heard(market, tmp_path):
         market.until_runs(ids[0], to)
     until("the second one has said what was wrong", lambda: b"end\n" in job.out)
     assert bytes(job.out) == b"end\n"
+
+
+# The first component takes the connection of the second one some time after it is there.
+LATE = """
+import os, select, socket, time
+if os.environ["SOUK_COMPONENT"] == "0":
+    listener = socket.create_server(("", 5556), backlog=5)
+    select.select([listener], [], [])
+    print("it is there", flush=True)
+    time.sleep(2)
+    peer, _ = listener.accept()
+    peer.sendall(b"taken")
+    peer.recv(1)
+else:
+    while True:
+        try:
+            with socket.create_connection(("c0", 5556), 25) as s:
+                print(s.recv(5).decode(), flush=True)
+            break
+        except ConnectionRefusedError:  # not there yet
+            time.sleep(0.05)
+"""
+
+
+def test_a_connection_that_is_not_accepted_yet_is_there_after_a_freeze_at_one_cut(market, tmp_path):
+    """Who began it stands frozen as well, and would find it broken."""
+    (tmp_path / "late.py").write_text(LATE)
+    job = market.srun("-p", 50, "-N", 2, "--spread", "/usr/bin/python3", tmp_path / "late.py")
+    first = job.said(r"^srun: job ([^\s:]+)")[1]
+    until("it is there", lambda: b"it is there\n" in job.out)
+    market.tool("marketctl", "--hold", "freeze", first)
+    until("both stand", lambda: [j["status"] for j in gang(market, first)] == ["suspend"] * 2)
+    steps = json.loads(market.tool("marketctl", "--json", "job", first, "--story").stdout)["steps"]
+    for one in gang(market, first):
+        market.tool("marketctl", "release", one["id"], check=False)
+    assert job.wait() == 0, steps
+    assert bytes(job.out) == b"it is there\ntaken\n"
