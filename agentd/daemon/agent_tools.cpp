@@ -113,8 +113,9 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     if (request.retry)
         if (const HomeJob* known = home_.find_token(uid, request.token)) return known->id;
     if (uid == 0 && !takes_root_jobs(config_))
-        return fail("root has no jobs on " + config_.node +
-                    ": submit as a plain user, or set root_jobs = true in agentd's configuration");
+        return fail(
+            "root has no jobs on this machine: submit as a plain user, or set root_jobs = true in "
+            "agentd's configuration");
     Submission s;
     s.spec = request.spec;
     s.terms = request.terms;
