@@ -65,11 +65,11 @@ std::vector<pid_t> children() {
 }
 
 // Guards of fixtures, which are forks of this program, end by themselves when their test has,
-// within their own limit; whatever else lives was forgotten: it is killed, and named. All are
-// killed before any is waited for: a capsule does not end while a CRIU outside still traces what is
-// in it.
+// within their own limit. What was killed may take a moment to end, as all of a capsule goes first.
+// Whatever else lives was forgotten: it is killed, and named. All are killed before any is waited
+// for: a capsule does not end while a CRIU outside still traces what is in it.
 std::vector<std::string> end_children() {
-    constexpr int tries_max = 1500, guard_tries = 1250;  // of 20 ms
+    constexpr int tries_max = 1500, guard_tries = 1250, moment_tries = 50;  // of 20 ms
     const std::string own = name_of(::getpid());
     std::map<pid_t, std::string> forgotten;
     for (int tries = 0; tries < tries_max; ++tries) {
@@ -77,7 +77,8 @@ std::vector<std::string> end_children() {
         if (alive.empty()) break;
         for (const pid_t pid : alive) {
             const std::string name = name_of(pid);
-            if (::waitpid(pid, nullptr, WNOHANG) == pid || (name == own && tries < guard_tries))
+            if (::waitpid(pid, nullptr, WNOHANG) == pid || tries < moment_tries ||
+                (name == own && tries < guard_tries))
                 continue;
             forgotten[pid] = name;
             ::kill(pid, SIGKILL);
