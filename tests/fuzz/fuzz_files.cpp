@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // FUZZ_SOURCES: agentd/files/talk.cpp agentd/files/nodes.cpp agentd/files/session.cpp
 // FUZZ_SOURCES: agentd/files/session_names.cpp agentd/files/session_data.cpp
+// FUZZ_SOURCES: agentd/files/write_out.cpp
 // FUZZ_SOURCES: agentd/files/watches.cpp agentd/files/contents.cpp kernel/sys/store/sha256.cpp
 // FUZZ_SOURCES: agentd/files/session_attributes.cpp kernel/sys/host/fd.cpp kernel/base/result.cpp
 // FUZZ_SOURCES: kernel/base/check.cpp agentd/files/snapshot.cpp agentd/files/snapshot_list.cpp

@@ -156,6 +156,7 @@ Result<Capsule> Capsule::spawn(const CapsuleOptions& options) {
     if (options.hosts) words.emplace_back("hosts");
     if (!options.run_keep.empty()) words.insert(words.end(), {"run", options.run_keep});
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     int pidfd = -1;
