@@ -93,7 +93,8 @@ static bool fits(struct bytes b, const struct field* list) {
 #define END \
     { 0, NULL, 0, 0, NULL }
 
-static const struct field end_of_job[] = {TEXT(1, "*"), NUMBER(2, 201, 208), END};
+static const struct field end_of_job[] = {TEXT(1, "pipe:[*"), TEXT(1, "tty[*"), NUMBER(2, 201, 208),
+                                          END};
 
 #define BOTH                                                                                   \
     NUMBER(1, UINT64_MAX, UINT64_MAX)                                                          \
@@ -132,4 +133,10 @@ ssize_t recv(int socket, void* buffer, size_t size, int flags) {
     if ((size_t)got <= size && may_be_asked(buffer, (size_t)got)) return got;
     errno = EPERM;
     return -1;
+}
+
+// As a CRIU that was compiled with _FORTIFY_SOURCE calls it.
+ssize_t __recv_chk(int socket, void* buffer, size_t size, size_t room, int flags) {
+    if (size > room) abort();
+    return recv(socket, buffer, size, flags);
 }

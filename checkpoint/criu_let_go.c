@@ -120,7 +120,8 @@ static long let_go(void) {
 
 long before_ptrace(int request, pid_t thread, void** data) {
     if (!must_be_users() || gone) return 0;
-    if (request == PTRACE_SETOPTIONS) *data = (void*)((long)*data | PTRACE_O_EXITKILL);
+    if (request == PTRACE_SETOPTIONS || request == PTRACE_SEIZE)
+        *data = (void*)((long)*data | PTRACE_O_EXITKILL);
     if (request == PTRACE_SEIZE && !remember(thread)) {
         errno = ENOMEM;
         return -1;

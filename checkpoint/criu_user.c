@@ -109,8 +109,15 @@ static bool begins(const char* path, const char* with) {
     return strncmp(path, with, strlen(with)) == 0;
 }
 
+// A name out of an image that begins as CRIU's own may lead elsewhere.
+static bool goes_up(const char* path) {
+    for (const char* at = path; (at = strstr(at, "..")) != NULL; at += 2)
+        if ((at == path || at[-1] == '/') && (at[2] == 0 || at[2] == '/')) return true;
+    return false;
+}
+
 bool is_crius_own(const char* path) {
-    return !known || begins(path, "/proc/") || begins(path, "/run/criu.");
+    return !known || (!goes_up(path) && (begins(path, "/proc/") || begins(path, "/run/criu.")));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -145,10 +152,15 @@ static int plain_open(int directory, const char* path, int flags, mode_t mode) {
     return (int)syscall(SYS_openat, directory, path, flags, mode);
 }
 
-// Of a process of the job, but neither PID 1 nor CRIU.
+// Of a process of the job, but neither PID 1 nor CRIU; and nothing by which another CRIU could be
+// written to.
 static bool is_of_a_process(const char* path) {
+    static const char* const memory[] = {"mem", "pagemap", "clear_refs"};
     char* end;
-    if (!begins(path, "proc/")) return false;
+    if (!begins(path, "proc/") || goes_up(path)) return false;
+    const char* const last = strrchr(path, '/') + 1;
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; ++i)
+        if (strcmp(last, memory[i]) == 0) return false;
     const long pid = strtol(path + 5, &end, 10);
     return end > path + 5 && (*end == '/' || *end == 0) && pid > 1 && pid != criu;
 }
@@ -230,6 +242,22 @@ int open64(const char* path, int flags, ...) {
     if ((flags & O_CREAT) == 0 || path[0] != '/' || is_crius_own(path))
         return plain_open(AT_FDCWD, path, flags, mode);
     return open_of_job(AT_FDCWD, path, flags, mode);
+}
+
+// As a CRIU that was compiled with _FORTIFY_SOURCE calls them: without a mode.
+int __openat64_2(int directory, const char* path, int flags) {
+    return openat64(directory, path, flags);
+}
+int __open64_2(const char* path, int flags) { return open64(path, flags); }
+
+// A group of fanotify that root has made sees what its reader may not open (CRIU
+// criu/fsnotify.c makes one as an image says).
+int fanotify_init(unsigned flags, unsigned events) {
+    if (must_be_users()) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_fanotify_init, flags, events);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/openat2.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,8 +40,13 @@ void settle_socket(std::string_view kept, std::string_view name, bool runs) {
     if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISSOCK(st.st_mode) || kept.substr(slash + 1) != fmt::format(".souk-{}", st.st_ino))
         return;
+    // By the rights of who owns it: what stands there under that name may be somebody else's.
+    ::setfsgid(st.st_gid);
+    ::setfsuid(st.st_uid);
     (void)(runs ? ::unlinkat(directory.get(), from, 0)
                 : ::renameat(directory.get(), from, directory.get(), to));
+    ::setfsuid(::geteuid());
+    ::setfsgid(::getegid());
 }
 }  // namespace
 

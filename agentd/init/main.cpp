@@ -100,16 +100,21 @@ int main(int argc, char** argv) {
         if (strcmp(argv[i], "tree") == 0) wishes.tree = true;
         if (strcmp(argv[i], "hosts") == 0) wishes.hosts = true;
         if (i + 1 == argc) continue;
-        if (strcmp(argv[i], "net") == 0) wishes.ping_groups = argv[++i];
-        if (strcmp(argv[i], "over") == 0 && wishes.overs < overs_max)
-            wishes.over[wishes.overs++] = argv[++i];
-        if (strcmp(argv[i], "hide") == 0 && wishes.hidden < hidden_max)
-            wishes.hide[wishes.hidden++] = argv[++i];
-        if (strcmp(argv[i], "run") == 0) wishes.run_keep = argv[++i];
-        if (strcmp(argv[i], "as") == 0) is_for(number_of(argv[++i]), argc);
-        if (strcmp(argv[i], "gid") == 0) g.of_gid = number_of(argv[++i]);
-        if (strcmp(argv[i], "in") == 0 && g.of_one)
+        const char* const word = argv[i];
+        if (strcmp(word, "as") == 0 && !g.of_one)
+            is_for(number_of(argv[++i]), argc);
+        else if (strcmp(word, "gid") == 0 && g.of_one)
+            g.of_gid = number_of(argv[++i]);
+        else if (strcmp(word, "in") == 0 && g.of_one)
             g.of_groups[g.of_group_count++] = number_of(argv[++i]);
+        else if (strcmp(word, "net") == 0)
+            wishes.ping_groups = argv[++i];
+        else if (strcmp(word, "over") == 0 && wishes.overs < overs_max)
+            wishes.over[wishes.overs++] = argv[++i];
+        else if (strcmp(word, "hide") == 0 && wishes.hidden < hidden_max)
+            wishes.hide[wishes.hidden++] = argv[++i];
+        else if (strcmp(word, "run") == 0)
+            wishes.run_keep = argv[++i];
     }
     syscall(SYS_close_range, SOUK_FILES_FD + (wishes.files ? 2U : 0U), ~0U, 0U);
     for (int fd = SOUK_FILES_FD; wishes.files && fd < SOUK_FILES_FD + 2; ++fd)

@@ -83,6 +83,17 @@ Status check_packets(int fd) {
                                                        : Status(fail("no socket of packets"));
 }
 
+Status check_end(int fd) {
+    struct stat st {};
+    struct statfs fs {};
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0 || ::fstat(fd, &st) != 0 || ::fstatfs(fd, &fs) != 0)
+        return fail_errno("an end of a job", errno);
+    const bool pipe = S_ISFIFO(st.st_mode) && fs.f_type == PIPEFS_MAGIC;
+    const bool terminal = S_ISCHR(st.st_mode) && fs.f_type == DEVPTS_SUPER_MAGIC;
+    return (flags & O_PATH) == 0 && (pipe || terminal) ? Status{} : Status(fail("no end of a job"));
+}
+
 Status check_fuse(int fd) {
     struct stat st {};
     TRY(check_kind(fd, S_IFCHR, "a file system's device"));

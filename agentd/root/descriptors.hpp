@@ -27,7 +27,9 @@ Status check_group(int fd, uint32_t magic, mode_t kind, AgentUser owner);
 // who has opened the file: so they are opened anew.
 Result<std::vector<Fd>> reopen_v1(std::span<const int> fds, AgentUser owner);
 Status check_packets(int fd);  // a socket of packets
-Status check_fuse(int fd);     // /dev/fuse
+// An end of a job: a pipe without a name, or a terminal. CRIU opens it once more, as root.
+Status check_end(int fd);
+Status check_fuse(int fd);  // /dev/fuse
 // What stands behind a descriptor, as the kernel calls it.
 std::string name_of(int fd);
 

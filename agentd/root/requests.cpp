@@ -238,12 +238,35 @@ bool is_nobody(const RunsAs& as) {
     return as.uid == no_id || as.gid == no_id || std::ranges::count(as.groups, no_id) > 0;
 }
 
+// Which directory that is, links on its way may say otherwise than who compares names.
+bool goes_up(std::string_view path) {
+    for (size_t at = 0; at <= path.size();) {
+        const size_t end = std::min(path.find('/', at), path.size());
+        if (path.substr(at, end - at) == "..") return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+// Names below /run, parted by blanks.
+bool names_up(std::string_view names) {
+    while (!names.empty()) {
+        const std::string_view one = names.substr(0, names.find(' '));
+        names.remove_prefix(std::min(one.size() + 1, names.size()));
+        if (one.starts_with('/') || goes_up(one)) return true;
+    }
+    return false;
+}
+
 Status check(const MakeCapsule& c, size_t descriptors) {
     if (is_nobody(c.user)) return fail("a capsule for nobody in particular");
     if (descriptors < descriptors_of(c)) return fail("a capsule without its descriptors");
     const auto absolute = [](const std::string& path) { return path.starts_with('/'); };
     if (!std::ranges::all_of(c.laid_over, absolute) || !std::ranges::all_of(c.hidden, absolute))
         return fail("a capsule over a path that does not begin at the root");
+    if (std::ranges::any_of(c.laid_over, goes_up) || std::ranges::any_of(c.hidden, goes_up) ||
+        names_up(c.run_keep))
+        return fail("a capsule over a path that goes up");
     return {};
 }
 

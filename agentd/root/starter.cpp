@@ -61,6 +61,9 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked,
     const char* const name = names[static_cast<size_t>(asked.program) - 1];
     if (const FilesUser user = files_user(asked.words); user.as.known)
         TRY(user.owns ? who_.may_own(user.as) : who_.may_serve(user.as));
+    // It runs as whom that directory belongs to, and keeps nothing there that it does not know.
+    if (asked.program == Program::files && asked.words[0] == "store")
+        TRY(check_own(fds[0], "the store of contents", user_));
     TRY_ASSIGN(const Pidfd process, start_program(name, asked.words, fds, asked.session));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
     Answer done{Started{process.pid(), 0}, {}};
@@ -69,6 +72,7 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked,
 }
 
 Result<Starter::Answer> Starter::start(const MakeCapsule& asked, const std::vector<int>& fds) {
+    if (user_ && asked.user.uid == user_.uid) return fail("agentd itself has no jobs");
     TRY(asked.own ? who_.may_own(asked.user) : who_.may_come(asked.user, asked.ticket));
     size_t at = 0;
     CapsuleOptions options;
@@ -121,7 +125,10 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     }
     if (!asked.restores) TRY(check_kind(how.ended = fds[at++], S_IFSOCK, "a closed stream"));
     if (asked.cgroup) TRY(check_group(how.cgroup = fds[at++], CGROUP2_SUPER_MAGIC, S_IFDIR, user_));
-    for (size_t i = 0; i < asked.ends; ++i) how.job_ends.push_back(fds[at++]);
+    for (size_t i = 0; i < asked.ends; ++i) {
+        TRY(check_end(fds[at]));
+        how.job_ends.push_back(fds[at++]);
+    }
     TRY_ASSIGN(const auto v1, reopen_v1(std::span(fds).subspan(at), user_));
     how.cgroup_v1 = numbers_of(v1);
     TRY_ASSIGN(const RunsAs as, capsule_user(init));

@@ -147,8 +147,9 @@ Status Who::read_keys() {
     TRY_ASSIGN(std::string list, read_plain(rules_.identity + "/ticket-list"));
     if (chain == chain_ && list == list_) return {};
     TRY_ASSIGN(const auto certificates, trust::parse_chain(chain));
+    if (certificates.size() != 2) return fail("not this node's certificate and its authority's");
     TRY(trust::verify(certificates, *market_, {}, unix_now()));
-    TRY_ASSIGN(const trust::Key issuer, certificates.back().key());
+    TRY_ASSIGN(const trust::Key issuer, certificates[1].key());
     TRY_ASSIGN(const trust::TicketList told, trust::parse_ticket_list(list, issuer));
     TRY_ASSIGN(keys_, trust::TicketKeys::parse(told.keys));
     chain_ = std::move(chain);

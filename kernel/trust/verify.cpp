@@ -61,6 +61,17 @@ tl::unexpected<Error> refusal(int code, const Certificate& bad, const Certificat
     }
 }
 
+// OpenSSL takes of the chain what it needs. What else is in it would be believed by who looks for
+// its issuer there. (Its root may stand at the end.)
+bool is_whole(const X509_STORE_CTX* context, const std::vector<Certificate>& chain) {
+    STACK_OF(X509)* const built = X509_STORE_CTX_get0_chain(context);
+    const auto count = static_cast<size_t>(sk_X509_num(built));
+    if (chain.size() != count && chain.size() + 1 != count) return false;
+    for (size_t i = 0; i < chain.size(); ++i)
+        if (X509_cmp(sk_X509_value(built, static_cast<int>(i)), chain[i].raw()) != 0) return false;
+    return true;
+}
+
 }  // namespace
 
 Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& root,
@@ -85,6 +96,9 @@ Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& ro
         const int code = X509_STORE_CTX_get_error(context.get());
         return refusal(code, where, leaf, root, now);
     }
+    if (!is_whole(context.get(), chain))
+        return refuse(X509_V_ERR_CERT_REJECTED,
+                      "the certificates of the peer are no chain: one of them has signed nothing");
     auto subject = leaf.subject();
     if (!subject) return refuse(X509_V_ERR_CERT_REJECTED, subject.error().message);
     auto key = leaf.key();

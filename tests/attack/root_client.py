@@ -40,10 +40,10 @@ def user(uid, gid, *groups):
     return struct.pack(f"<III{len(groups)}I", uid, gid, len(groups), *groups)
 
 
-def capsule(files=False, cgroup=False, over=(), as_=(1000, 1000), own=True, ticket=b""):
+def capsule(files=False, cgroup=False, over=(), as_=(1000, 1000), own=True, ticket=b"", keep=""):
     shown = struct.pack("<I", len(ticket)) + ticket
     return bytes([CAPSULE, 0, 0, 0, 0, 0, files, cgroup, own]) + user(*as_) + shown + \
-        words(*over) + words() + text("")
+        words(*over) + words() + text(keep)
 
 
 def criu(restores=False, cgroup=False, ends=0):

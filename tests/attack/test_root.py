@@ -126,6 +126,10 @@ def test_a_capsule_is_made_in_roots_own_directory_and_real_groups(root):
             refused(root, "another kind of file", capsule(files=True), own, file, file)
             refused(root, "another device", capsule(files=True), own, null, file)
             refused(root, "does not begin at the root", capsule(over=("../etc",)), own)
+            for over in ("/a/../etc", "/..", "/a/.."):
+                refused(root, "that goes up", capsule(over=(over,)), own)
+            for keep in ("../etc", "a/../../etc", "munge ..", "munge /etc"):
+                refused(root, "that goes up", capsule(keep=keep), own)
         finally:
             for fd in (own, swaps, file, null):
                 os.close(fd)
@@ -181,15 +185,31 @@ def test_it_looks_into_nobodys_container(root, tmp_path):
     shell.wait()
 
 
+def test_criu_gets_ends_of_jobs_and_no_file(root, inside, tmp_path):
+    """It opens them once more, as root."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    os.mkfifo(tmp_path / "fifo")
+    images = os.open(tmp_path, os.O_RDONLY)
+    ends = [os.open("/etc/shadow", os.O_PATH), os.open("/dev/null", os.O_RDWR),
+            os.open(tmp_path / "fifo", os.O_RDWR), os.open(tmp_path / "fifo", os.O_PATH)]
+    with ours, theirs:
+        for end in ends:
+            refused(root, "no end of a job", criu(restores=True, ends=1), inside[0],
+                    theirs.fileno(), images, end)
+    for fd in (images, *ends):
+        os.close(fd)
+
+
 def test_nothing_is_restored_into_a_capsule_that_does_not_say_whose_it_is(root, tmp_path):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     images = os.open(tmp_path, os.O_RDONLY)
+    ends = os.pipe()
     with pid_one(tmp_path, script="older") as (init, _), ours, theirs:
-        line = theirs.fileno()
-        refused(root, "does not say whose it is", criu(restores=True, ends=1), init, line, images,
-                line)
+        refused(root, "does not say whose it is", criu(restores=True, ends=1), init,
+                theirs.fileno(), images, ends[0])
         refused(root, "does not say whose it is", fit(), init)
-    os.close(images)
+    for fd in (images, *ends):
+        os.close(fd)
 
 
 def test_it_reaches_into_capsules_alone(root, inside):
@@ -313,6 +333,19 @@ def test_it_renames_sockets_that_a_restore_has_put_aside_and_nothing_else(root):
         assert root.ask(settle(False), image) == (DONE, 0)
         assert os.path.exists(f"{place}/own") and not os.path.exists(aside)
         refused(root, "is not agentd's alone", settle(), swaps)
+        # Of somebody, who lays it over what is another's where everybody may lay something.
+        os.chmod(place, 0o1777)
+        with open(f"{place}/theirs", "w") as f:
+            f.write("kept")
+        one = socket.socket(socket.AF_UNIX)
+        one.bind(f"{place}/mine")
+        os.chown(f"{place}/mine", 4321, 4321)
+        aside = f"{place}/.souk-{os.stat(f'{place}/mine').st_ino}"
+        os.rename(f"{place}/mine", aside)
+        one.close()
+        listed(aside, f"{place}/theirs")
+        assert root.ask(settle(False), image) == (DONE, 0)
+        assert read_text(f"{place}/theirs") == "kept"
         os.close(image)
         os.close(swaps)
 

@@ -76,6 +76,25 @@ def test_nobody_has_a_job_who_has_not_asked_for_one(place):
             refused(root, "never seen in group", capsule(as_=(SOMEBODY, *groups)), fd)
 
 
+def test_agentd_has_no_job_and_no_store_elsewhere(place):
+    """It connects to the tools' socket itself; souk-files runs as who owns the store."""
+    agent = os.stat("/proc/self").st_uid  # of who plays it
+    with agentd_at(place) as root, open("/dev/null") as null:
+        me = os.stat(f"{place}/state").st_uid
+        assert me != agent
+        root.comes(me, me)
+        refused(root, "agentd itself has no jobs", capsule(as_=(me, me)), null.fileno())
+        refused(root, "has asked for nothing",
+                program(FILES, "append", str(me), str(me), "", "18", "/", "a", "", session=True),
+                null.fileno(), null.fileno())
+        for path in (f"{place}/state-root", "/root", "/tmp"):
+            store = os.open(path, os.O_PATH)
+            refused(root, "is not agentd's alone", program(FILES, "store", "1"), store,
+                    null.fileno())
+            os.close(store)
+        assert os.path.exists(f"{place}/state-root")
+
+
 def test_root_has_no_job_whoever_has_connected(place):
     with agentd_at(place) as root, open("/dev/null") as null:
         root.comes(0, 0)

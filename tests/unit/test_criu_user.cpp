@@ -339,7 +339,8 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
         ck_assert_msg(!is(true, asks(restore, more)), "restore, byte 0 is %d", more[0]);
         ck_assert_msg(!is(false, asks(dump, more)), "dump, byte 0 is %d", more[0]);
     }
-    ck_assert(!is(true, asks(restore, bytes(27, bytes(1, "x") + number(2, 7)))));
+    ck_assert(!is(true, asks(restore, bytes(27, bytes(1, "pipe:[7]") + number(2, 7)))));
+    ck_assert(!is(true, asks(restore, bytes(27, bytes(1, "/etc/shadow") + number(2, 201)))));
     ck_assert(!is(true, asks(restore, bytes(37, "mnt[x]:/etc"))));
     ck_assert(!is(false, asks(dump, bytes(37, "mnt[]:s"))));
     ck_assert(!is(true, asks(dump)) && !is(false, asks(restore)));

@@ -13,6 +13,7 @@
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/trust/identity.hpp"
 #include "kernel/trust/ticket_list.hpp"
+#include "kernel/trust/verify.hpp"
 #include "market/core/ticket.hpp"
 #include "market/wire/codec.hpp"
 #include "tests/unit/loop_fixture.hpp"
@@ -178,6 +179,37 @@ START_TEST(a_job_of_another_home_comes_with_a_ticket_of_the_market_alone) {
 }
 END_TEST
 
+// What stands behind a good chain has signed nothing, whoever it is: also this node's own key,
+// which agentd has.
+START_TEST(an_issuer_is_who_has_signed_this_nodes_certificate) {
+    const Site site, evil;
+    Who who = site.open();
+    const std::string chain = *read_file(AT_FDCWD, site.identity + "/certificate.pem");
+    const auto lay = [&](const std::string& more, const trust::Authority& signs) {
+        OK(replace_file(site.identity + "/certificate.pem", chain + more, 0600, false));
+        const auto list = trust::sign({9, *evil.ring->public_text()}, signs.key);
+        OK(replace_file(site.identity + "/ticket-list", *list, 0600, false));
+    };
+    const std::string forged = evil.sealed(evil.ticket(54'321));
+    lay(evil.root->certificate.pem(), *evil.root);
+    ck_no(who.may_come(as(54'321, 54'321), forged), "ticket keys");
+    lay(evil.issuing->certificate.pem(), *evil.issuing);
+    ck_no(who.may_come(as(54'321, 54'321), forged), "ticket keys");
+    lay("", *evil.issuing);
+    ck_no(who.may_come(as(54'321, 54'321), forged), "ticket keys");
+    // So for whoever verifies one.
+    auto certificates = *trust::parse_chain(chain);
+    OK(trust::verify(certificates, site.root->certificate, {}, unix_now()));
+    certificates.push_back(site.root->certificate);
+    OK(trust::verify(certificates, site.root->certificate, {}, unix_now()));
+    for (const auto& extra : {evil.root->certificate, certificates.front()}) {
+        certificates.resize(2, certificates.front());
+        certificates.push_back(extra);
+        ck_no(trust::verify(certificates, site.root->certificate, {}, unix_now()), "no chain");
+    }
+}
+END_TEST
+
 // All of that lies in a directory of agentd's.
 START_TEST(what_agentd_lays_into_its_own_files_is_not_believed) {
     const Site site, evil;
@@ -242,6 +274,7 @@ UNIT_SUITE(who, users_are_kept_as_text_and_only_what_was_seen_is_known,
            who_has_connected_has_jobs_here_and_root_only_where_its_owner_says_so,
            jobs_of_a_version_before_are_adopted_once,
            a_job_of_another_home_comes_with_a_ticket_of_the_market_alone,
+           an_issuer_is_who_has_signed_this_nodes_certificate,
            what_agentd_lays_into_its_own_files_is_not_believed,
            what_root_keeps_lies_where_nobody_else_can_put_anything,
            programs_beside_a_capsule_run_as_who_is_here);
