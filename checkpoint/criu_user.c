@@ -222,13 +222,30 @@ static mode_t mode_of(int flags, va_list rest) {
     return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;
 }
 
+// Images of mounts and networks. A job is in its capsule's, which are CRIU's own, so no image of
+// ours has any. One that has would have CRIU, as root, mount what it says, and run tar, ip and sh
+// for it (criu/mount.c, filesystems.c, net.c). To CRIU a file that is missing is an empty one.
+static bool is_of_namespaces(const char* path) {
+    static const char* const names[] = {"mountpoints-", "tmpfs-",    "binfmt-",    "autofs-",
+                                        "netns-",       "netdev-",   "ifaddr-",    "route",
+                                        "rule-",        "iptables-", "ip6tables-", "nftables-"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+        if (begins(path, names[i])) return true;
+    return false;
+}
+
 int openat64(int directory, const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     const mode_t mode = mode_of(flags, rest);
     va_end(rest);
-    if (!known || path[0] == '/' || directory == AT_FDCWD || !is_top(directory))
+    if (!known || path[0] == '/' || directory == AT_FDCWD || !is_top(directory)) {
+        if (known && is_of_namespaces(path)) {
+            errno = ENOENT;
+            return -1;
+        }
         return plain_open(directory, path, flags, mode);
+    }
     return open_of_job(directory, path, flags, mode);
 }
 

@@ -2,14 +2,13 @@
 #include "agentd/files/session.hpp"
 
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sys/fsuid.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "agentd/files/fsetid.hpp"
 #include "agentd/files/talk.hpp"
 
 namespace souk::files {
@@ -24,7 +23,7 @@ class AsCaller {
         if (!acts_) return;
         (void)::setfsgid(head.gid);
         (void)::setfsuid(head.uid);
-        set_rights(true);
+        use_fsetid(false);
     }
     AsCaller(const AsCaller&) = delete;
     AsCaller& operator=(const AsCaller&) = delete;
@@ -32,7 +31,7 @@ class AsCaller {
         if (!acts_) return;
         (void)::setfsuid(0);
         (void)::setfsgid(0);
-        set_rights(false);
+        use_fsetid(true);
     }
 
   private:
@@ -47,17 +46,10 @@ class AsCaller {
             case FUSE_OPEN:
             case FUSE_WRITE:
             case FUSE_FALLOCATE:
+            case FUSE_SETXATTR:
             case FUSE_COPY_FILE_RANGE: return true;
             default: return false;
         }
-    }
-    static void set_rights(bool callers) {
-        __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
-        __user_cap_data_struct rights[2] = {};
-        if (::syscall(SYS_capget, &head, rights) != 0) return;
-        for (auto& word : rights) word.effective = word.permitted;
-        if (callers) rights[0].effective &= ~(1U << CAP_FSETID);
-        (void)::syscall(SYS_capset, &head, rights);
     }
     const bool acts_;
 };

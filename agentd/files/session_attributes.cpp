@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "agentd/files/fsetid.hpp"
 #include "agentd/files/session.hpp"
 #include "agentd/files/snapshot.hpp"
 
@@ -118,8 +119,13 @@ Session::Done Session::set_some(uint64_t id, const fuse_setattr_in& in) {
         Fd own;
         if (!h)
             if (const int error = open_node(id, O_WRONLY, own); error != 0) return error;
-        if (::ftruncate(h ? h->fd.get() : own.get(), static_cast<off_t>(in.size)) != 0)
-            return -errno;
+        // Who cuts it is another user than its owner, or has not the right to leave it so.
+        const bool kills = (in.valid & FATTR_KILL_SUIDGID) != 0;
+        if (kills) use_fsetid(false);
+        const int cut = ::ftruncate(h ? h->fd.get() : own.get(), static_cast<off_t>(in.size));
+        const int error = errno;
+        if (kills) use_fsetid(true);
+        if (cut != 0) return -error;
     }
     if ((in.valid & (FATTR_ATIME | FATTR_MTIME)) != 0) {
         const timespec times[2] = {

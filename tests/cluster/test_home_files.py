@@ -210,6 +210,33 @@ def test_a_job_with_200_open_files_moves_and_freezes(market, top):
     assert [(top / f"f{i}").read_text() for i in range(200)] == [f"{i}{i}" for i in range(200)]
 
 
+# Root's job away from home; each change is somebody else's, and the file's owner is root.
+KILLS = r"""
+import os, sys
+def as_another(change):
+    if os.fork() == 0:
+        os.setgroups([]); os.setgid(4321); os.setuid(4321)
+        change()
+        os._exit(0)
+    assert os.wait()[1] == 0
+for name, change in (("cut", lambda: os.truncate("cut", 100)),
+                     ("held", lambda: os.ftruncate(os.open("held", os.O_RDWR), 100)),
+                     ("written", lambda: os.write(os.open("written", os.O_RDWR), b"x"))):
+    open(name, "w").write("x" * 200)
+    os.chmod(name, 0o6777)
+    as_another(change)
+"""
+
+
+def test_what_another_user_has_changed_is_no_set_user_id_program_at_home(market, top):
+    os.chmod(top, 0o777)
+    job = market.srun("-p", 50, "--files=home", "--node", "n3", "/usr/bin/python3", "-c", KILLS,
+                      cwd=top)
+    assert job.wait() == 0, job.told
+    assert {oct(os.stat(top / name).st_mode & 0o7777) for name in ("cut", "held", "written")} \
+        == {"0o777"}
+
+
 def test_what_is_mapped_and_not_written_yet_goes_along(market, top):
     (top / "mapped").write_bytes(bytes(4096))
     (top / "maps.py").write_text(MAPS)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <cstdio>
 #include <filesystem>
 
 #include "checkpoint/core_image.hpp"
@@ -349,6 +350,32 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
 }
 END_TEST
 
+// Who opens is python here, with what is loaded into CRIU.
+START_TEST(an_image_brings_no_mounts_and_no_network) {
+    const auto tool = find_criu();
+    UNIT_SKIP_IF(tool ? nullptr : "there is no CRIU");
+    const unit::TempDir images;
+    for (const char* name : {"core-9.img", "mountpoints-9.img", "netns-9.img", "tmpfs-9.img"})
+        ck_assert(create_file(images.fd.get(), name, "x").has_value());
+    const auto opens = [&](const std::string& as) {
+        const std::string command =
+            as + "LD_PRELOAD=/proc/" + std::to_string(::getpid()) + "/fd/" +
+            std::to_string(tool->preload.get()) +
+            " /usr/bin/python3 -c 'import os, sys\nd = os.open(sys.argv[1], os.O_RDONLY)\n"
+            "for n in sorted(os.listdir(d)):\n    try: os.open(n, os.O_RDONLY, dir_fd=d)\n"
+            "    except FileNotFoundError: continue\n    print(n[0], end=\"\")' " +
+            images.path;
+        FILE* const out = ::popen(command.c_str(), "re");
+        char said[64] = {};
+        ck_assert(out && std::fgets(said, sizeof said, out) != nullptr && ::pclose(out) == 0);
+        return std::string(said);
+    };
+    ck_assert_text(opens(""), "cmnt");  // of a dump
+    ck_assert_text(opens("SOUK_AS=0:0: "), "cmnt");
+    ck_assert_text(opens("SOUK_AS=4321:4321: "), "c");
+}
+END_TEST
+
 START_TEST(what_is_loaded_into_criu_cannot_be_written_to) {
     const auto tool = find_criu();
     UNIT_SKIP_IF(tool ? nullptr : "no CRIU: make deps");
@@ -370,6 +397,7 @@ UNIT_SUITE_LONG(criu_user, 120, a_file_that_the_user_may_not_open_is_not_opened_
                 what_an_image_would_make_root_is_ended_before_any_of_it_has_run,
                 the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name,
                 criu_is_asked_for_what_souk_asks_for_and_nothing_else,
+                an_image_brings_no_mounts_and_no_network,
                 what_is_loaded_into_criu_cannot_be_written_to);
 
 }  // namespace souk
