@@ -122,7 +122,8 @@ int WriteBehind::answered(uint32_t n, ByteView answer, int64_t now_ns) {
     (void)read_write({slots_.data(n), slot.bytes}, again, in);
     const int error = error_in(answer, head.opcode, in.size);
     if (error == 0) return 0;
-    if (error == ENOSPC || error == EDQUOT || error == EFBIG) careful_until_ns_ = now_ns + careful_ns;
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+        careful_until_ns_ = now_ns + careful_ns;
     if (!was_closed) failed(head.nodeid, fh, error);
     return error;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Long: each request is carried out side by side.
 #include "agentd/root/starter.hpp"
 
 #include <fcntl.h>
