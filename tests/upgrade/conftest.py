@@ -2,6 +2,7 @@
 """A market of which each daemon is of one of two versions: SOUK_OLD (a directory of programs) and
 SOUK_NEW. Both lie behind one directory of programs, in which agentd and marketd are what the file
 use/NAME says, and can be another when they are started again."""
+import glob
 import importlib.util
 import os
 import pathlib
@@ -47,3 +48,15 @@ _spec.loader.exec_module(cluster)
 
 fit, standing, market = cluster.fit, cluster.standing, cluster.market
 pytest_runtest_makereport = cluster.pytest_runtest_makereport
+
+_down = cluster.Market.down
+
+
+def down(self):
+    """What the newer version keeps beside a node's state, the older `souk down` does not know."""
+    for kept in glob.glob(f"{self.run_dir}/state/*-root"):
+        shutil.rmtree(kept)
+    return _down(self)
+
+
+cluster.Market.down = down
