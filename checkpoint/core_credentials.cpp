@@ -4,18 +4,12 @@
 
 #include "checkpoint/core_image.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/proc_status.hpp"
 
 namespace souk {
 namespace {
-std::optional<std::string_view> line_of(std::string_view status, const std::string& name) {
-    const size_t at = status.find("\n" + name + ":");
-    if (at == status.npos) return std::nullopt;
-    const size_t from = at + name.size() + 2;
-    return status.substr(from, status.find('\n', from) - from);
-}
-
 Result<std::vector<uint32_t>> numbers_of(std::string_view status, const char* name) {
-    const auto line = line_of(status, name);
+    const auto line = status_line(status, name);
     if (!line) return fail(std::string("the kernel does not tell ") + name);
     std::vector<uint32_t> numbers;
     for (size_t at = 0; (at = line->find_first_not_of(" \t", at)) != line->npos;) {
@@ -48,10 +42,8 @@ Result<Credentials> parse_status(std::string_view status) {
     std::ranges::sort(c.groups);
     size_t set = 0;
     for (const char* name : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
-        const auto line = line_of(status, name);
-        const auto bits = line && line->starts_with('\t')
-                              ? whole_number<uint64_t>(line->substr(1), 16)
-                              : std::nullopt;
+        const auto line = status_line(status, name);
+        const auto bits = line ? whole_number<uint64_t>(*line, 16) : std::nullopt;
         if (!bits) return fail(std::string("the kernel does not tell ") + name);
         c.capabilities[set++] = *bits;
     }

@@ -3,7 +3,7 @@
 
 #include <fcntl.h>
 
-#include "kernel/base/number.hpp"
+#include "kernel/base/proc_status.hpp"
 #include "kernel/sys/host/fd.hpp"
 
 namespace souk {
@@ -17,13 +17,8 @@ Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>
         for (const std::string& name : *names) {
             auto status = read_file(AT_FDCWD, tasks + "/" + name + "/status");
             if (!status) continue;
-            const size_t line = status->find("\nNSpid:");
-            const size_t end = status->find('\n', line + 1);
-            const size_t last = status->find_last_of("\t ", end);
-            if (line == status->npos || last == status->npos || last < line) continue;
-            const auto number =
-                whole_number<pid_t>(std::string_view(*status).substr(last + 1, end - last - 1));
-            if (number) threads[*number] = std::move(*status);
+            if (const auto numbers = pids_of_status(*status))
+                threads[numbers->own] = std::move(*status);
         }
     }
     for (const auto& [thread, core] : image.cores) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernel/base/number.hpp"
+#include "kernel/base/proc_status.hpp"
 
 namespace souk {
 
@@ -37,11 +38,7 @@ std::map<pid_t, pid_t> pids_inside(const std::vector<pid_t>& pids) {
     for (const pid_t pid : pids) {
         const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/status");
         if (!status) continue;
-        const size_t line = status->find("\nNSpid:");
-        if (line == std::string::npos) continue;
-        const size_t end = status->find('\n', line + 1), last = status->find_last_of("\t ", end);
-        const std::string_view word = std::string_view(*status).substr(last + 1, end - last - 1);
-        inside[leading_number<pid_t>(word).value_or(0)] = pid;
+        if (const auto numbers = pids_of_status(*status)) inside[numbers->own] = pid;
     }
     return inside;
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/disk_key.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
+#include "kernel/base/proc_status.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/store/same_files.hpp"
@@ -27,13 +28,9 @@ constexpr size_t users_max = 4096;
 // A job runs as whom its home says: what it asks is no owner's word. Who cannot be looked at counts
 // as one.
 bool in_a_capsule(pid_t pid) {
-    constexpr std::string_view key = "\nNSpid:\t";
     const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/status");
-    const size_t line = status ? status->find(key) : std::string::npos;
-    if (line == std::string::npos) return true;
-    // one number in each namespace from this one down
-    return status->substr(line + key.size(), status->find('\n', line + 1) - line - key.size())
-               .find('\t') != std::string::npos;
+    const auto pids = status ? pids_of_status(*status) : std::nullopt;
+    return !pids || pids->below;
 }
 
 // Thousandths of all CPUs of the machine.

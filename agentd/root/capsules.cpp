@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernel/base/number.hpp"
+#include "kernel/base/proc_status.hpp"
 
 namespace souk::root {
 namespace {
@@ -32,22 +33,14 @@ Result<Found> find(int pidfd) {
     return Found{*pid, std::move(status)};
 }
 
-std::string_view line_of(const std::string& status, std::string_view key) {
-    const size_t line = status.find(key);
-    const size_t end = line == status.npos ? line : status.find('\n', line + 1);
-    if (end == status.npos) return {};
-    return std::string_view(status).substr(line + key.size(), end - line - key.size());
-}
-
 Result<Inside> inside(const Found& found) {
-    const std::string_view numbers = line_of(found.status, "\nNSpid:\t");
-    if (numbers.empty()) return fail("a kernel that does not tell of namespaces");
-    const size_t tab = numbers.rfind('\t');
-    if (tab == numbers.npos) return fail("no process of a capsule");
-    return Inside{found.pid, whole_number<pid_t>(numbers.substr(tab + 1)).value_or(0)};
+    const auto pids = pids_of_status(found.status);
+    if (!pids) return fail("a kernel that does not tell of namespaces");
+    if (!pids->below) return fail("no process of a capsule");
+    return Inside{found.pid, pids->own};
 }
 
-Result<ino_t> link_of(pid_t pid, const char* name) {
+Result<ino_t> namespace_id(pid_t pid, const char* name) {
     struct stat st {};
     const std::string path = "/proc/" + std::to_string(pid) + "/ns/" + name;
     if (::stat(path.c_str(), &st) == 0) return st.st_ino;
@@ -58,7 +51,7 @@ Result<ino_t> link_of(pid_t pid, const char* name) {
 bool is_souk_init(const Found& found) {
     constexpr std::string_view ends[] = {"/souk-init", "/souk-init (deleted)"};
     constexpr mode_t others = S_IWGRP | S_IWOTH;
-    const auto its = link_of(found.pid, "user"), own = link_of(::getpid(), "user");
+    const auto its = namespace_id(found.pid, "user"), own = namespace_id(::getpid(), "user");
     const std::string path = "/proc/" + std::to_string(found.pid) + "/exe";
     char name[PATH_MAX];
     const ssize_t n = ::readlink(path.c_str(), name, sizeof name);
@@ -66,7 +59,7 @@ bool is_souk_init(const Found& found) {
     if (n <= 0 || !its || !own || *its != *own || ::stat(path.c_str(), &st) != 0) return false;
     const std::string_view exe(name, static_cast<size_t>(n));
     return (exe.ends_with(ends[0]) || exe.ends_with(ends[1])) && st.st_uid == 0 &&
-           (st.st_mode & others) == 0 && line_of(found.status, "\nUid:\t") == "0\t0\t0\t0";
+           (st.st_mode & others) == 0 && status_line(found.status, "Uid") == "0\t0\t0\t0";
 }
 
 }  // namespace
@@ -82,7 +75,7 @@ Result<Pidfd> Capsules::init(int pidfd) {
 }
 
 Status Capsules::made(const Pidfd& init) {
-    TRY_ASSIGN(const ino_t its, link_of(init.pid(), "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
     TRY_ASSIGN(Fd kept, duplicate(init.get()));
     TRY_ASSIGN(const bool ended, init.exited_within({}));
     if (ended) return fail_errno("PID 1 of a capsule", ESRCH);
@@ -94,7 +87,7 @@ Status Capsules::made(const Pidfd& init) {
 Result<Inside> Capsules::process(int pidfd) const {
     TRY_ASSIGN(const Found found, find(pidfd));
     TRY_ASSIGN(const Inside process, inside(found));
-    TRY_ASSIGN(const ino_t its, link_of(process.here, "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_id(process.here, "pid"));
     // A number that is used again is of a namespace whose PID 1 is another one.
     const auto known = known_.find(its);
     const bool lives = known != known_.end() && !known->second.exited_within({}).value_or(true);
@@ -104,7 +97,7 @@ Result<Inside> Capsules::process(int pidfd) const {
 Status Capsules::started(int pidfd) {
     if (process(pidfd) || init(pidfd)) return {};
     TRY_ASSIGN(const Found found, find(pidfd));
-    return line_of(found.status, "\nPPid:\t") == std::to_string(::getpid())
+    return status_line(found.status, "PPid") == std::to_string(::getpid())
                ? Status{}
                : Status(fail("no process that was started here"));
 }
@@ -115,7 +108,7 @@ void Capsules::forget_ended() {
 }
 
 Result<ino_t> namespace_of(pid_t pid) {
-    auto its = link_of(pid, "pid");
+    auto its = namespace_id(pid, "pid");
     if (!its && (its.error().code == ENOENT || its.error().code == ESRCH)) return 0;
     return its;
 }

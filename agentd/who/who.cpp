@@ -107,7 +107,12 @@ Status Who::open_market() {
 Status Who::save() const { return replace_file(rules_.kept + "/users", users_.text(), 0600, true); }
 
 Status Who::connected(const RunsAs& user) {
-    return !rules_.any && users_.add(user) ? save() : Status{};
+    if (rules_.any) return {};
+    unsaved_ = users_.add(user) || unsaved_;
+    if (!unsaved_) return {};
+    TRY(save());
+    unsaved_ = false;
+    return {};
 }
 
 Status Who::adopt(const std::vector<RunsAs>& users, bool more) {

@@ -37,7 +37,8 @@ class Who {
     // Whose agentd is root, and needs no leave: its word counts, and nothing is kept.
     static Who believing();
 
-    // Who has connected. An error: it is not on the disk; it is known as long as this process runs.
+    // Who has connected. An error: it is not on the disk, and is tried again when the next one
+    // comes; it is known as long as this process runs.
     Status connected(const RunsAs& user);
     // Whose jobs there are already, at the first start with that directory; later nobody. `more`
     // follow.
@@ -65,7 +66,7 @@ class Who {
 
     Rules rules_;
     KnownUsers users_, here_;
-    bool adopts_ = false, older_ = false;
+    bool adopts_ = false, older_ = false, unsaved_ = false;
     std::optional<trust::Certificate> market_;
     // What was read of agentd's files and of the owner's, and what came of it.
     std::string chain_, list_, map_text_;

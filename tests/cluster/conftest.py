@@ -475,6 +475,17 @@ def bring_up(m):
     assert not left, f"left behind: {left}"
 
 
+class Standing:
+    """Who has a market for as long as it is entered, and says in `market` which."""
+    def __enter__(self):
+        self._up = contextlib.contextmanager(bring_up)(self.market)
+        self._up.__enter__()
+        return self
+
+    def __exit__(self, *what):
+        return self._up.__exit__(*what)
+
+
 @pytest.fixture(scope="module")
 def standing(fit):
     """The module's market: n1, n2, n3 of speeds 100, 80, 60, one CPU and price 1 each."""

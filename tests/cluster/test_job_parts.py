@@ -126,18 +126,27 @@ int main(void) {
 """
 
 
+def rounds_of(market, tmp_path, form, program):
+    """A job that runs that program again and again."""
+    compiled(tmp_path, program, "-pthread")
+    return market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
+                       "bash", tmp_path, stdin=subprocess.PIPE)
+
+
+def each_ended_well(market, job):
+    *lines, end = check_ended(market, job)
+    assert end == "end" and set(lines) == {"0"}
+
+
 @forms(2)
 def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
     # For some milliseconds of each of them the first thread has ended, and another gives their
     # memory back.
-    compiled(tmp_path, LEAVERS, "-pthread")
-    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
-                      "bash", tmp_path, stdin=subprocess.PIPE)
+    job = rounds_of(market, tmp_path, form, LEAVERS)
     job.printed(1)
     for _ in range(4):
         move_about(market, job, form)
-    *lines, end = check_ended(market, job)
-    assert end == "end" and set(lines) == {"0"}
+    each_ended_well(market, job)
 
 
 QUITTERS = """
@@ -158,13 +167,10 @@ int main(void) {
 @forms(0)
 def test_processes_that_end_as_soon_as_they_go_on_refuse_no_move(market, tmp_path, form):
     # CRIU lets go of one thread after another, and fails on one that is not there any more.
-    compiled(tmp_path, QUITTERS, "-pthread")
-    job = market.srun("--move", form, "-p", 50, "bash", "-c", ROUNDS.format("./job; echo $?"),
-                      "bash", tmp_path, stdin=subprocess.PIPE)
+    job = rounds_of(market, tmp_path, form, QUITTERS)
     job.said("started on")
     move_about(market, job, form)
-    *lines, end = check_ended(market, job)
-    assert end == "end" and set(lines) == {"0"}
+    each_ended_well(market, job)
 
 
 ASKER = """

@@ -11,7 +11,7 @@ import threading
 import time
 
 import suite
-from conftest import BIN, Late, Market, bring_up, until
+from conftest import BIN, Late, Market, Standing, until
 
 HYDRA = ("HYDRA_LAUNCHER=rsh", f"HYDRA_LAUNCHER_EXEC={BIN}/souk-exec",
          "HYDRA_LAUNCHER_EXTRA_ARGS=--shell",
@@ -68,7 +68,7 @@ class Mover(threading.Thread):
         return [p["node"] for p in self.market.providers() if taken[p["node"]] < p["cpus"]]
 
 
-class Gangs:
+class Gangs(Standing):
     """A market that has half as much room again as the largest gang needs. (A node offers no more
     CPUs than this machine has.)"""
 
@@ -77,16 +77,6 @@ class Gangs:
         processors = min(os.cpu_count() or 1, 4)
         nodes = options.nodes or max(4, -(-options.processes * 3 // (2 * processors)))
         self.market = Market("--nodes", nodes, "--cpus", processors, "--memory", 8 * 1024)
-        self._up = bring_up(self.market)
-
-    def __enter__(self):
-        next(self._up)
-        return self
-
-    def __exit__(self, *what):
-        if what[0]:
-            self._up.throw(what[1])
-        next(self._up, None)
 
     def run(self, test, mode):
         """How it went: {"result": pass or fail, "why", "seconds", "moves", "pauses", ...}"""

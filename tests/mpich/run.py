@@ -8,7 +8,6 @@ import collections
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -138,12 +137,10 @@ def main():
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has begun ends with it
     begun = time.monotonic()
-    top = tempfile.mkdtemp(prefix="mpich", dir="/var/tmp")
-    os.chmod(top, 0o755)
-    try:
+    with tempfile.TemporaryDirectory(prefix="mpich", dir="/var/tmp",
+                                     ignore_cleanup_errors=True) as top:
+        os.chmod(top, 0o755)
         cells = run_all(options, tests, top)
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
     print("\n".join(["", *summary(cells, left)]))
     bad = any(row["result"] != "pass" for columns in cells.values() for row in columns.values())
     print(f"mpich: {len(tests)} tests, {time.monotonic() - begun:.0f} s")

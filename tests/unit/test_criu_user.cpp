@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "checkpoint/core_image.hpp"
@@ -351,29 +352,65 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
 }
 END_TEST
 
-// Who opens is python here, with what is loaded into CRIU.
+// What a python says with what is loaded into CRIU: what CRIU's calls do, its own do then. `as`:
+// SOUK_AS.
+std::string with_preload(const CriuTool& tool, const std::string& as, const std::string& script) {
+    const unit::TempDir dir;
+    const std::string text = "import ctypes, os, signal\nsaid = '.'\n" + script + "print(said)\n";
+    ck_assert(create_file(dir.fd.get(), "script", text).has_value());
+    const std::string command = as + "LD_PRELOAD=/proc/" + std::to_string(::getpid()) + "/fd/" +
+                                std::to_string(tool.preload.get()) + " /usr/bin/python3 " +
+                                dir.path + "/script";
+    FILE* const out = ::popen(command.c_str(), "re");
+    char said[64] = {};
+    ck_assert(out && std::fgets(said, sizeof said, out) != nullptr && ::pclose(out) == 0);
+    return std::string(said, 1, std::strlen(said) - 2);
+}
+
+// Files of a process of the job are root's to open while it is restored, and so is what is CRIU's
+// own. A name out of an image that goes on from there by .. is neither. And root makes no group of
+// fanotify for it.
+START_TEST(a_name_that_goes_up_is_no_processes_and_not_crius_own) {
+    const auto tool = find_criu();
+    UNIT_SKIP_IF(tool ? nullptr : "there is no CRIU");
+    UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
+    const Place place;
+    place.file("secret", 0, 0, 0600);
+    const std::string script = "place = '" + place.path + R"('
+top, child = os.open('/', os.O_RDONLY), os.fork()
+if child == 0: signal.pause()
+def tries(mark, call):
+    global said
+    try: call(); said += mark
+    except OSError: pass
+tries('p', lambda: os.open(f'proc/{child}/status', os.O_RDONLY, dir_fd=top))
+tries('u', lambda: os.open(f'proc/{child}/../..{place}/secret', os.O_RDONLY, dir_fd=top))
+tries('m', lambda: os.open(f'proc/{child}/mem', os.O_RDWR, dir_fd=top))
+tries('d', lambda: os.mkdir(f'/proc/..{place}/made'))
+if ctypes.CDLL(None).fanotify_init(0, 0) >= 0: said += 'f'
+os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
+)";
+    ck_assert_text(with_preload(*tool, "SOUK_AS=4321:4321: ", script), "p");
+    ck_assert(!std::filesystem::exists(place.path + "/made"));
+    const std::string root = with_preload(*tool, "SOUK_AS=0:0: ", script);
+    ck_assert_msg(root.starts_with("pumd"), "%s", root.c_str());  // and f, where the kernel has it
+}
+END_TEST
+
 START_TEST(an_image_brings_no_mounts_and_no_network) {
     const auto tool = find_criu();
     UNIT_SKIP_IF(tool ? nullptr : "there is no CRIU");
     const unit::TempDir images;
     for (const char* name : {"core-9.img", "mountpoints-9.img", "netns-9.img", "tmpfs-9.img"})
         ck_assert(create_file(images.fd.get(), name, "x").has_value());
-    const auto opens = [&](const std::string& as) {
-        const std::string command =
-            as + "LD_PRELOAD=/proc/" + std::to_string(::getpid()) + "/fd/" +
-            std::to_string(tool->preload.get()) +
-            " /usr/bin/python3 -c 'import os, sys\nd = os.open(sys.argv[1], os.O_RDONLY)\n"
-            "for n in sorted(os.listdir(d)):\n    try: os.open(n, os.O_RDONLY, dir_fd=d)\n"
-            "    except FileNotFoundError: continue\n    print(n[0], end=\"\")' " +
-            images.path;
-        FILE* const out = ::popen(command.c_str(), "re");
-        char said[64] = {};
-        ck_assert(out && std::fgets(said, sizeof said, out) != nullptr && ::pclose(out) == 0);
-        return std::string(said);
-    };
-    ck_assert_text(opens(""), "cmnt");  // of a dump
-    ck_assert_text(opens("SOUK_AS=0:0: "), "cmnt");
-    ck_assert_text(opens("SOUK_AS=4321:4321: "), "c");
+    const std::string script = "d = os.open('" + images.path + R"(', os.O_RDONLY)
+for n in sorted(os.listdir(d)):
+    try: os.open(n, os.O_RDONLY, dir_fd=d); said += n[0]
+    except FileNotFoundError: pass
+)";
+    ck_assert_text(with_preload(*tool, "", script), "cmnt");  // of a dump
+    ck_assert_text(with_preload(*tool, "SOUK_AS=0:0: ", script), "cmnt");
+    ck_assert_text(with_preload(*tool, "SOUK_AS=4321:4321: ", script), "c");
 }
 END_TEST
 
@@ -398,6 +435,7 @@ UNIT_SUITE_LONG(criu_user, 120, a_file_that_the_user_may_not_open_is_not_opened_
                 what_an_image_would_make_root_is_ended_before_any_of_it_has_run,
                 the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name,
                 criu_is_asked_for_what_souk_asks_for_and_nothing_else,
+                a_name_that_goes_up_is_no_processes_and_not_crius_own,
                 an_image_brings_no_mounts_and_no_network,
                 what_is_loaded_into_criu_cannot_be_written_to);
 

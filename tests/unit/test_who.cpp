@@ -135,6 +135,19 @@ START_TEST(who_has_connected_has_jobs_here_and_root_only_where_its_owner_says_so
 }
 END_TEST
 
+START_TEST(who_could_not_be_kept_is_kept_with_the_next_one) {
+    const Site site;
+    const std::string kept = site.dir.path + "/kept", away = site.dir.path + "/away";
+    Who who = site.open();
+    ck_assert(::rename(kept.c_str(), away.c_str()) == 0);  // as a full disk
+    ck_assert(!who.connected(as(1000, 100)));
+    OK(who.may_own(as(1000, 100)));
+    ck_assert(::rename(away.c_str(), kept.c_str()) == 0);
+    OK(who.connected(as(1000, 100)));
+    OK(site.open().may_own(as(1000, 100)));
+}
+END_TEST
+
 START_TEST(jobs_of_a_version_before_are_adopted_once) {
     const Site site;
     Who who = site.open();
@@ -272,6 +285,7 @@ END_TEST
 
 UNIT_SUITE(who, users_are_kept_as_text_and_only_what_was_seen_is_known,
            who_has_connected_has_jobs_here_and_root_only_where_its_owner_says_so,
+           who_could_not_be_kept_is_kept_with_the_next_one,
            jobs_of_a_version_before_are_adopted_once,
            a_job_of_another_home_comes_with_a_ticket_of_the_market_alone,
            an_issuer_is_who_has_signed_this_nodes_certificate,

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import suite
-from conftest import Late, Market, bring_up
+from conftest import Late, Market, Standing
 
 
 # Long enough that no second one falls into the end of a test: some end by one read of all bytes,
@@ -29,21 +29,15 @@ class Gone(Exception):
     """The job cannot be asked any more; says why."""
 
 
-class Jobs:
+class Jobs(Standing):
     def __init__(self, options, top):
         self.options, self.top = options, top
         self.market = Market("--nodes", options.nodes, "--cpus", 64, "--memory", 1 << 20)
-        self._up = bring_up(self.market)
 
     def __enter__(self):
-        next(self._up)
+        super().__enter__()
         self.nodes = self.market.nodes()
         return self
-
-    def __exit__(self, *what):
-        if what[0]:
-            self._up.throw(what[1])
-        next(self._up, None)
 
     def run(self, test, form):
         ballast = 0 if form == "small" else self.options.ballast
