@@ -20,6 +20,7 @@
 #include "agentd/files/held_answers.hpp"
 #include "agentd/files/notices.hpp"
 #include "agentd/files/own_requests.hpp"
+#include "agentd/files/umask.hpp"
 #include "agentd/files/unsynced.hpp"
 #include "agentd/files/upstream.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -181,6 +182,7 @@ Status Client::take_request(uint32_t n, size_t bytes) {
         return done;
     }
     if (h.opcode == FUSE_DESTROY) return end_request(n, refuse(h.unique, 0));
+    mask_mode(slots_.data(n), bytes);
     const ByteView whole(slots_.data(n), bytes);
     TRY_ASSIGN(const bool settled, writes_.settles(n, now_ns()));
     if (settled) return {};

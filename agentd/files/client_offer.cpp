@@ -32,11 +32,11 @@ Result<Bytes> answer_init(ByteView request) {
     } answer{};
     // Locks are the kernel's own (no FUSE_POSIX_LOCKS): CRIU takes them along. Writes go through
     // to the home (no FUSE_WRITEBACK_CACHE): what is written there is there, and a full disk is
-    // told to who writes.
+    // told to who writes. A umask counts there, or does not (umask.hpp).
     const uint32_t wanted = FUSE_ASYNC_READ | FUSE_ATOMIC_O_TRUNC | FUSE_BIG_WRITES |
                             FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
                             FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
-                            FUSE_CACHE_SYMLINKS | FUSE_HANDLE_KILLPRIV_V2;
+                            FUSE_CACHE_SYMLINKS | FUSE_HANDLE_KILLPRIV_V2 | FUSE_DONT_MASK;
     answer.init.major = FUSE_KERNEL_VERSION;
     answer.init.minor = std::min<uint32_t>(in.minor, FUSE_KERNEL_MINOR_VERSION);
     answer.init.max_readahead = UINT32_MAX;  // as the mount is set (read_ahead.hpp)

@@ -248,7 +248,7 @@ bool Server::holds_much() const {
 }
 
 Status Server::run(int listener, int socket_file) {
-    ::umask(0);  // the kernel where the job runs has taken its process's off
+    ::umask(0);  // each request has its own (umask.hpp)
     for (bool more = false;;) {
         std::vector<pollfd> ready = {{listener, POLLIN, 0}, {watches_.fd(), POLLIN, 0}};
         for (const Connection& c : connections_) {

@@ -13,11 +13,11 @@
 
 #include "agentd/files/session.hpp"
 #include "agentd/files/talk.hpp"
+#include "agentd/files/umask.hpp"
 
 namespace souk::files {
 namespace {
 
-constexpr uint32_t modes = 07777;
 constexpr size_t entries_bytes = 32 * 1024;
 
 // As the kernel gives it (getdents64).
@@ -130,14 +130,16 @@ Session::Done Session::make(const fuse_in_header& head, Words& words, Bytes& out
     } else if (head.opcode == FUSE_MKDIR) {
         fuse_mkdir_in in{};
         if (!words.take(in) || !words.name(name)) return -EINVAL;
-        error = result(::mkdirat(parent, name, in.mode & modes));
+        const Umask as_there(in.umask);
+        error = result(::mkdirat(parent, name, mode_asked(in.mode, in.umask)));
     } else {
         fuse_mknod_in in{};
         if (!words.take(in) || !words.name(name)) return -EINVAL;
         const uint32_t kind = in.mode & S_IFMT;
         // A device would be one of the home's.
         if (kind != S_IFREG && kind != S_IFIFO && kind != S_IFSOCK) return -EPERM;
-        error = result(::mknodat(parent, name, kind | (in.mode & modes), 0));
+        const Umask as_there(in.umask);
+        error = result(::mknodat(parent, name, kind | mode_asked(in.mode, in.umask), 0));
     }
     return error != 0 ? error : put_entry(head.nodeid, name, out);
 }
@@ -212,7 +214,8 @@ Session::Done Session::create(uint64_t parent, Words& words, Bytes& out) {
     const int flags = (wish & (O_ACCMODE | O_APPEND | O_EXCL | O_TRUNC)) | O_CREAT | O_NOFOLLOW |
                       O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     Handle made;
-    made.fd = Fd(::openat(below, name, flags, in.mode & modes));
+    const Umask as_there(in.umask);
+    made.fd = Fd(::openat(below, name, flags, mode_asked(in.mode, in.umask)));
     if (!made.fd) return -errno;
     struct stat st {};
     if (::fstat(made.fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return -EEXIST;
@@ -234,8 +237,9 @@ Session::Done Session::make_nameless(uint64_t parent, Words& words, Bytes& out) 
     std::snprintf(path, sizeof path, "%d", below);
     const int wish = static_cast<int>(in.flags);
     Handle made;
+    const Umask as_there(in.umask);
     made.fd = Fd(::openat(proc_.get(), path, (wish & (O_ACCMODE | O_EXCL)) | O_TMPFILE | O_CLOEXEC,
-                          in.mode & modes));
+                          mode_asked(in.mode, in.umask)));
     if (!made.fd) return -errno;
     std::snprintf(path, sizeof path, "%d", made.fd.get());
     Fd node(::openat(proc_.get(), path, O_PATH | O_CLOEXEC));

@@ -319,6 +319,57 @@ def test_modes_are_those_that_a_program_asks_for(here):
     assert modes == {"file": 0o666, "directory": 0o777, "fifo": 0o622}
 
 
+def default_acl(user, group, other, mask=None, also=()):
+    """The bytes of a default access control list (acl(5)); `also`: (uid, rights)."""
+    undefined = 0xFFFFFFFF
+    lines = [(1, user, undefined), *((2, rights, uid) for uid, rights in also),
+             (4, group, undefined), *([(16, mask, undefined)] if mask is not None else []),
+             (32, other, undefined)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *line) for line in lines)
+
+
+@pytest.mark.parametrize("acl", [None, default_acl(7, 7, 5),
+                                 default_acl(7, 5, 0, mask=7, also=[(65534, 6)])],
+                         ids=["none", "plain", "named"])
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+def test_a_umask_counts_where_no_default_acl_stands_in_its_place(tree, here, umask, acl):
+    """As in a plain directory of the home's (xfstests found that it was not)."""
+    tops = (here / "top", tree.home / here.name / "plain")
+    for top in tops:
+        top.mkdir()
+        if acl:
+            os.setxattr(top, "system.posix_acl_default", acl)
+    before = os.umask(umask)
+    try:
+        for top in tops:
+            for mode in (0o666, 0o600, 0o777):
+                os.close(os.open(top / f"file{mode:o}", os.O_CREAT | os.O_WRONLY, mode))
+                os.mkdir(top / f"directory{mode:o}", mode)
+                os.mkfifo(top / f"fifo{mode:o}", mode)
+                os.mknod(top / f"node{mode:o}", stat.S_IFREG | mode)
+                directory = os.open(top, os.O_PATH)
+                with socket.socket(socket.AF_UNIX) as s:  # its path may have 107 bytes
+                    s.bind(f"/proc/self/fd/{directory}/socket{mode:o}")
+                os.close(directory)
+                nameless = os.open(top, os.O_TMPFILE | os.O_RDWR, mode)
+                os.link(f"/proc/self/fd/{nameless}", top / f"nameless{mode:o}",
+                        src_dir_fd=nameless)  # else python calls link(2), which follows nothing
+                os.close(nameless)
+    finally:
+        os.umask(before)
+
+    def seen(top):
+        rights = {}
+        for name in sorted(os.listdir(top)):
+            try:
+                list_of = os.getxattr(top / name, "system.posix_acl_access")
+            except OSError as e:
+                list_of = errno.errorcode[e.errno]
+            rights[name] = oct((top / name).lstat().st_mode), list_of
+        return rights
+    assert seen(tops[0]) == seen(tops[1]) and len(seen(tops[0])) == 18
+
+
 def test_a_name_that_is_too_long_is_said_to_be_that(here):
     for what in (os.mkdir, os.unlink, os.stat, lambda p: open(p, "w")):
         with pytest.raises(OSError) as refused:
