@@ -30,6 +30,7 @@ def test_a_person_is_asked_what_is_lacking_and_whether_it_may_be_done(market, tm
 
     person = setup()
     for line in (f'node = "typed-{kind}"', f'market = "{address}"', "take `insecure` out",
+                 'files = "auto"',
                  *offered.splitlines()):
         assert line in person.said, person.said
     person.types("no").sees("nothing is changed")
@@ -39,5 +40,6 @@ def test_a_person_is_asked_what_is_lacking_and_whether_it_may_be_done(market, tm
     person = setup().types("").sees(f"this machine is node typed-{kind} of the market")
     assert person.ends() == 0
     text = re.sub(r"\n+", "\n", read_text(config)).lstrip("\n")
-    assert text == f'cpus = 2\nnode = "typed-{kind}"\nmarket = "{address}"\n{offered}'
+    assert text == (f'cpus = 2\nnode = "typed-{kind}"\nmarket = "{address}"\nfiles = "auto"\n'
+                    f"{offered}")
     assert (identity / "certificate.pem").exists()

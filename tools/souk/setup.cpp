@@ -170,6 +170,12 @@ Result<std::string> market_place(const Words& w, const std::string& known) {
                 found.error().message + ")");
 }
 
+bool says(const std::string& config, const std::string& key) {
+    return std::regex_search(config, std::regex("(^|\n)\\s*" + key + "\\s*="));
+}
+
+// A node that was none before also gets what a new one is to have, and an older one may not expect:
+// jobs whose files come along.
 Status setup_node(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
     const std::string text = config_text(config);
@@ -191,8 +197,8 @@ Status setup_node(const Words& w) {
     std::string more;
     if (known_name.empty()) more += "node = \"" + plan.name + "\"\n";
     if (known_market.empty()) more += "market = \"" + plan.market + "\"\n";
-    const bool says = std::regex_search(text, std::regex("(^|\n)\\s*on_market\\s*="));
-    if (w.client && !says) more += "on_market = false\n";
+    if (known_name.empty() && !says(text, "files")) more += "files = \"auto\"\n";
+    if (w.client && !says(text, "on_market")) more += "on_market = false\n";
     const Rewrite rewrite = secured(config, more);
     TRY(announce(w.asked, !w.no_restart,
                  {"make a key in " + plan.identity + ", and have the market at " + plan.market +
