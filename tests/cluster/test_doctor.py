@@ -22,7 +22,7 @@ def trust(market, daemon="agentd", config="n2/agentd.conf"):
 def test_a_node_and_a_market_in_order_have_nothing_to_mend(market):
     said = trust(market)
     for name in ("agentd user", "agentd files", "agentd certificate", "agentd key",
-                 "issuing authority", "clock"):
+                 "souk-root files", "issuing authority", "clock"):
         assert said[name][0], (name, said[name])
     assert said["clock"][1] == "as the market's"
     said = trust(market, "marketd", "market/marketd.conf")
@@ -79,3 +79,33 @@ def test_a_file_of_the_state_that_is_not_agentds_is_named(market):
     finally:
         os.chown(images, owner, -1)
     assert trust(market)["agentd user"][0]
+
+
+@pytest.mark.parametrize("what", ["mode", "owner", "market"])
+def test_what_souk_root_keeps_is_looked_at(market, what):
+    kept = f"{market.run_dir}/state/n2-root"
+    pinned = f"{kept}/market.pem"
+    with open(pinned, "rb") as f:
+        was = f.read()
+    try:
+        if what == "mode":
+            os.chmod(kept, 0o755)
+        elif what == "owner":
+            os.chown(kept, 65534, -1)
+        else:
+            with open(f"{market.run_dir}/state/n2/identity/certificate.pem", "rb") as other:
+                certificate = other.read()
+            with open(pinned, "wb") as f:
+                f.write(certificate)
+        met, found, mend = trust(market)["souk-root files"]
+        assert not met and kept in mend
+        assert ("another market" if what == "market" else "is not root's alone") in found
+        if what != "market":
+            subprocess.run(mend, shell=True, check=True, timeout=LIMIT)
+            assert trust(market)["souk-root files"][0]
+    finally:
+        os.chmod(kept, 0o700)
+        os.chown(kept, 0, -1)
+        with open(pinned, "wb") as f:
+            f.write(was)
+    assert trust(market)["souk-root files"][0]

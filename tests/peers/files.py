@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """files.py [--suites NAME,...] [--ways NAME,...] [--seconds N] [--every SECONDS] [--pjdfstest DIR]
-[--ltp DIR]: the test suites of others in jobs of --files=home, on a market of three nodes that
-share nothing: unmoved, moved each second, with the client of its files killed each second, with the
-link to its home cut for 1 to 5 s, and with its home's agent killed. `local` is the same without a
-job, to compare with. A table on standard output; exit 0 if all passed.
+[--ltp DIR] [--limit SECONDS]: the test suites of others, and what people do with files
+(file_work.py), in jobs of --files=home, on a market of three nodes that share nothing: unmoved,
+moved each second, with the client of its files killed each second, with the link to its home cut
+for 1 to 5 s, and with its home's agent killed. `local` is the same without a job, to compare with.
+A table on standard output; exit 0 if all passed.
 
 stress-ng, fio, sqlite3, bonnie++, dbench and java are Debian's. Where their directories are given,
 pjdfstest (github.com/pjd/pjdfstest, built) and LTP (github.com/linux-test-project/ltp, configured,
@@ -26,6 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cluster"), os.path.join(HERE, "..")]
 from conftest import Late, Market, kill, until  # noqa: E402
 from ending import is_left  # noqa: E402
+from file_work import work  # noqa: E402
 
 NODES = ("n2", "n3")  # the home is n1
 PORT = "p0"           # its end of the link
@@ -172,6 +174,7 @@ def ltp(directory, seconds):
 
 def suites(options):
     s = options.seconds
+    yield from work(s, options.suites.split(","), options.top)
     one = max(2, s // 4)
     yield "stress-ng", STRESSES.replace("NAMES", " ".join(STRESS)).replace(
         "SECONDS", str(max(1, s // len(STRESS))))
@@ -180,7 +183,7 @@ def suites(options):
                   "fio --name=m --rw=randwrite --bs=16k --size=16m --verify=crc32c "
                   f"--ioengine=mmap --verify_fatal=1 --loops={one} --output=log2")
     yield "sqlite", SQLITE.replace("ROWS", str(10 * s))
-    yield "bonnie++", "bonnie++ -d . -u root -r 8 -s 16 -n 1:16384:16:4 -x 2 -q > said"
+    yield "bonnie++", "bonnie++ -d . -u root -r 8 -s 16 -n 1:16384:16:4 -x 1 -q > said"
     yield "dbench", f"dbench -c /usr/share/dbench/client.txt -D . -t {s} 2 > said"
     yield "java", JAVA.replace("SECONDS", str(s))
     if options.ltp:
@@ -288,8 +291,8 @@ def run(market, top, name, command, way, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split(":", 1)[1])
-    parser.add_argument("--suites", default="stress-ng,fio,sqlite,bonnie++,dbench,"
-                        "java,pjdfstest,ltp")
+    parser.add_argument("--suites", default="git,untar,build,stress-ng,fio,sqlite,"
+                        "bonnie++,dbench,java,pjdfstest,ltp")
     parser.add_argument("--ways", default="unmoved,moves,client,link,agent")
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--every", type=float, default=1, metavar="SECONDS",
@@ -303,7 +306,7 @@ def main():
         sys.exit(f"files.py: {f'install {lacking}' if lacking else 'run it as root'}")
     bad = 0
     market = Market("--nodes", "3", "--speeds", "60,100,80", "--private-files")
-    top = tempfile.mkdtemp(prefix="souk-peers-", dir="/var/tmp")
+    top = options.top = tempfile.mkdtemp(prefix="souk-peers-", dir="/var/tmp")
     try:
         if options.ways != "local":
             market.up()

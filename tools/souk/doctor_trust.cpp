@@ -123,11 +123,15 @@ std::string line_of(const std::string& said, const std::string& begin) {
     return said.substr(from, said.find('\n', from) - from);
 }
 
+std::string state_of(const Daemon& d) {
+    const std::string state = configured(config_text(d.config), "state");
+    return state.empty() ? "/var/lib/souk/agentd" : state;
+}
+
 // Its user, and whether it has what it wrote before it was that one.
 void examine_owner(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
     const std::string use = "who takes agentd over is not root";
-    const std::string state = configured(config_text(d.config), "state");
-    const std::string dir = state.empty() ? "/var/lib/souk/agentd" : state;
+    const std::string dir = state_of(d);
     const std::string root = line_of(said, "# agentd stays root: "),
                       is = line_of(said, "# agentd is ");
     if (root.empty() && is.empty()) return;
@@ -142,6 +146,29 @@ void examine_owner(const Daemon& d, const std::string& said, std::vector<Need>& 
                                root.empty()
                                    ? "start agentd anew: it puts that right"
                                    : "systemd-sysusers souk-agent.conf, then start it anew"));
+}
+
+// What souk-root keeps for itself (agentd/who). Nothing before its first start.
+void examine_kept(const Daemon& d, std::vector<Need>& needs) {
+    const std::string dir = beside_state(state_of(d)),
+                      use = "who may have jobs is not agentd's word";
+    const std::string kept = dir + kept_market;
+    struct stat st {};
+    if (::lstat(dir.c_str(), &st) != 0) return;
+    std::string wrong, mend;
+    if (!S_ISDIR(st.st_mode) || st.st_uid != 0 || (st.st_mode & 077) != 0) {
+        wrong = dir + " is not root's alone";
+        mend = "chown root " + dir + " && chmod 0700 " + dir;
+    } else if (const auto text = read_file(AT_FDCWD, kept); text) {
+        const auto known = trust::parse_chain(*text);
+        const auto identity = trust::load_identity(d.identity);
+        const bool joined = identity && *identity;
+        if (!known || (joined && known->front().digest() != (*identity)->root.digest())) {
+            wrong = kept + " is of another market than the certificates in " + d.identity;
+            mend = "if the market was changed on purpose: rm " + kept + ", and start agentd anew";
+        }
+    }
+    needs.push_back(trust_need("souk-root files", use, wrong, dir + " is root's alone", mend));
 }
 
 void examine_users(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
@@ -196,6 +223,7 @@ std::vector<Need> examine_trust(const std::string& agent, const std::string& mar
         if (!insecure) examine_identity(d, needs);
         const std::string said = checked("agentd", agent);
         examine_owner(d, said, needs);
+        if (!insecure) examine_kept(d, needs);
         examine_users(d, said, needs);
         if (!insecure) examine_clock(d, needs);
     }
