@@ -140,16 +140,26 @@ bool Server::take(Connection& c, const Talk::Message& m) {
             Session& own = session->second->session();
             own.contents().begin(prove);
             own.expect_contents_of(own);  // first: a file that both have open is told to this one
-            for (const auto& [number, other] : sessions_)
-                if (number != session->first) own.expect_contents_of(other->session());
+            if (Answers* const there = left_by(c.session)) own.expect_contents_of(there->session());
             return true;
         }
         case Kind::known: return c.greeted;
         case Kind::request:
-            return c.greeted && session != sessions_.end() &&
-                   session->second->answer(m.head, m.body, c.out.messages());
+            if (!c.greeted || session == sessions_.end()) return false;
+            session->second->turn = ++turn_;
+            return session->second->answer(m.head, m.body, c.out.messages());
         default: return false;
     }
+}
+
+// Where the job of that session is, if it is on its way here: the one that has asked last. Others
+// are of nodes where it was before. Null: there is none.
+Answers* Server::left_by(uint64_t session) {
+    Answers* last = nullptr;
+    for (const auto& [number, other] : sessions_)
+        if (number != session && other->begun() && (!last || other->turn > last->turn))
+            last = other.get();
+    return last;
 }
 
 // Of a session that begins: its job may be on its way here. Far less than what may wait.
@@ -163,8 +173,7 @@ void Server::tell_open(Connection& c, Answers& own) {
         put_head(out, at, Kind::told, 0, static_cast<uint64_t>(lease));
         return c.out.size() < told_bytes_max;
     };
-    for (const auto& [number, other] : sessions_)
-        if (number != c.session) own.session().open_as(other->session(), tell);
+    if (Answers* const there = left_by(c.session)) own.session().open_as(there->session(), tell);
 }
 
 void Server::recall(const Watches::Change& change) {

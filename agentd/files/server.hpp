@@ -31,6 +31,7 @@ class Answers {
     // What is known by now of contents.
     void put_contents(Bytes& out);
     bool begun() const { return last_ > 0; }
+    uint64_t turn = 0;  // of its server, at its last request
 
   private:
     Session session_;
@@ -61,6 +62,7 @@ class Server {
     void receive(Connection& c);
     static constexpr size_t told_bytes_max = 1 << 20;
     void tell_open(Connection& c, Answers& own);
+    Answers* left_by(uint64_t session);
     void recall(const Watches::Change& change);
     bool recall_changed();
     bool work();
@@ -75,6 +77,7 @@ class Server {
     Watches watches_;
     const bool told_;
     std::map<uint64_t, std::unique_ptr<Answers>> sessions_;
+    uint64_t turn_ = 0;  // requests so far
     std::list<Connection> connections_;
 };
 

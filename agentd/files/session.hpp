@@ -26,7 +26,8 @@
 namespace souk::files {
 
 struct SessionLimits {
-    size_t fds_max = 1024;  // of nodes; as many again of files that are open
+    size_t fds_max = 1024;   // of nodes
+    size_t open_max = 1024;  // files that are open
     size_t nodes_max = 4 << 20;
     uint32_t trusted_s = 1;  // how long a name or an attribute is good without asking
 };
@@ -87,6 +88,9 @@ class Session {
         Fd fd;
         uint64_t node = 0;
         bool directory = false;
+        // Opened ahead for a job that moves, as it was for the last so many moves: nobody may have
+        // taken it.
+        unsigned unused_moves = 0;
         // of a directory: entries that were read and not given yet, and where the next lies
         Bytes entries;
         size_t at = 0;
@@ -132,6 +136,7 @@ class Session {
     Handle* handle(uint64_t number, bool directory);
     // A descriptor to read or write with, of a node that may be opened.
     int open_node(uint64_t id, int flags, Fd& fd);
+    void opened_ahead(ByteView answer, unsigned unused_moves);
 
     // session_attributes.cpp
     Done attributes(uint64_t id, Words& words, Bytes& out);

@@ -56,13 +56,15 @@ Session::Done Session::run_data(const fuse_in_header& head, Words& words, Bytes&
 
 Session::Handle* Session::handle(uint64_t number, bool directory) {
     const auto it = handles_.find(number);
-    return it == handles_.end() || it->second.directory != directory ? nullptr : &it->second;
+    if (it == handles_.end() || it->second.directory != directory) return nullptr;
+    it->second.unused_moves = 0;
+    return &it->second;
 }
 
 // A close asks nothing (FOPEN_NOFLUSH): what was written is at home, and what a mapping holds goes
 // there when it ends. So whoever closes a copy of a job's descriptor does not wait for the home.
 Session::Done Session::put_handle(Handle handle, uint32_t flags, Bytes& out) {
-    if (handles_.size() >= limits_.fds_max) return -ENFILE;
+    if (handles_.size() >= limits_.open_max) return -ENFILE;
     fuse_open_out opened{};
     opened.fh = next_handle_++;
     opened.open_flags = flags | (handle.directory ? 0U : FOPEN_NOFLUSH);

@@ -16,6 +16,9 @@ namespace {
 
 constexpr size_t opens_max = 1024;
 constexpr unsigned depth_max = 64;
+// An open file that nobody has used for so many moves is not opened ahead once more: if the job has
+// it, its client asks. Else what a job had open for a moment would be opened with each move.
+constexpr unsigned unused_moves_max = 3;
 
 // From the top down; empty: it cannot be said.
 std::vector<uint64_t> way_to(uint64_t id, Nodes& nodes) {
@@ -44,9 +47,11 @@ class Session::Moves {
         for (const auto& [number, h] : from_.handles_) {
             const Node* const there = h.directory ? nullptr : from_.nodes_.find(h.node);
             if (!there || there->quiet) continue;  // many, kept open for whoever opens them next
+            if (h.unused_moves >= unused_moves_max) continue;
             const uint64_t node = find(h.node);
             if (node == 0) continue;
             if (++opened > opens_max || !ask(open_request(node, flags_of(h)), true)) return;
+            to_.opened_ahead(answer_, h.unused_moves + 1);
         }
     }
 
@@ -86,6 +91,13 @@ class Session::Moves {
     std::map<uint64_t, uint64_t> here_;  // by the number there
     Bytes answer_;
 };
+
+void Session::opened_ahead(ByteView answer, unsigned unused_moves) {
+    fuse_open_out opened{};
+    if (answer.size() != sizeof(fuse_out_header) + sizeof opened) return;
+    std::memcpy(&opened, answer.data() + sizeof(fuse_out_header), sizeof opened);
+    if (Handle* const h = handle(opened.fh, false)) h->unused_moves = unused_moves;
+}
 
 void Session::open_as(Session& other, const Told& told) { Moves(*this, other, told).open_all(); }
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """souk up --private-files: nodes that share no files of people's, and jobs of --files=auto, which
 is what these nodes are configured for. The home is n1, the slowest."""
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import Market, bring_up, read_text, until
+from conftest import LIMIT, Market, bring_up, read_text, until
 from test_home_files import LOOKS, begin, check_end, servers, until_it_works
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no /dev/fuse here")
@@ -100,6 +102,34 @@ def test_it_moves_each_second_freezes_and_thaws(market, top):
     check_end(market, job, top)
     seen = market.job(job.id)
     assert seen["failed_moves"] == 0 and seen["migrations"] >= 6
+
+
+def open_files(pid):
+    """Of a server: without those that are names alone (O_PATH)."""
+    count = 0
+    for name in os.listdir(f"/proc/{pid}/fdinfo"):
+        with contextlib.suppress(OSError):
+            flags = re.search(r"flags:\s+(\d+)", read_text(f"/proc/{pid}/fdinfo/{name}"))[1]
+            count += not int(flags, 8) & os.O_PATH
+    return count
+
+
+def test_a_job_that_opens_many_files_and_moves_often_leaves_few_open_at_home(market, top):
+    """What it had open for a moment at each node would else be opened once more at each next."""
+    job = market.srun("-p", 50, "--node", "n1", "--files=home", "/bin/sh", "-c",
+                      "while [ ! -e stop ]; do i=$((i + 1)); echo $i > f$((i % 50)); done", cwd=top)
+    market.until_runs(job.id, "n2")
+    until("it works", lambda: os.path.exists(f"{top}/f49"))
+    most = 0
+    for node in ("n3", "n2") * 5:
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+        most = max([most, *(open_files(pid) for pid in servers(market, "serve"))])
+    with open(f"{top}/stop", "w"):
+        pass
+    assert job.wait(LIMIT) == 0
+    assert most < 120, most
+    assert market.job(job.id)["failed_moves"] == 0
 
 
 def test_killed_agents_on_nodes_with_files_of_their_own_are_not_noticed(market, top):

@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::filesystem::create_directory(place.shared);
     auto tree = open_export(place.shared, {});
     if (!tree) std::abort();
-    Session session(*tree, {.fds_max = 16, .nodes_max = 64});
+    Session session(*tree, {.fds_max = 16, .open_max = 16, .nodes_max = 64});
     std::vector<uint64_t> known = {FUSE_ROOT_ID};
     for (size_t at = 0, requests = 0; at + 4 <= size && requests < 64; ++requests) {
         const uint32_t opcode = data[at] % 53;

@@ -60,7 +60,7 @@ struct Home {
     Export tree;
     Session session;
     explicit Home(size_t fds_max = 64, const std::vector<std::string>& sealed = {})
-        : tree(make_tree(dir, sealed)), session(tree, {.fds_max = fds_max}) {}
+        : tree(make_tree(dir, sealed)), session(tree, {.fds_max = fds_max, .open_max = fds_max}) {}
     static Export make_tree(const TempDir& dir, const std::vector<std::string>& sealed) {
         std::vector<std::string> paths;
         for (const std::string& name : sealed) {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agentd/files/expected.hpp"
@@ -172,6 +174,58 @@ START_TEST(what_nobody_opens_is_given_back) {
 }
 END_TEST
 
+// The open file of that name which `there` has from open_as; 0: none.
+uint64_t opened_as(Session& there, Session& here, std::string_view wanted) {
+    uint64_t node = 0, number = 0;
+    there.open_as(here, [&](ByteView request, ByteView answer, Lease) {
+        fuse_in_header head{};
+        fuse_entry_out entry{};
+        fuse_open_out opened{};
+        std::memcpy(&head, request.data(), sizeof head);
+        const ByteView rest = answer.subspan(sizeof(fuse_out_header));
+        if (head.opcode == FUSE_LOOKUP &&
+            text_of(request.subspan(sizeof head)).starts_with(wanted)) {
+            std::memcpy(&entry, rest.data(), sizeof entry);
+            node = entry.nodeid;
+        }
+        if (head.opcode == FUSE_OPEN && head.nodeid == node) {
+            std::memcpy(&opened, rest.data(), sizeof opened);
+            number = opened.fh;
+        }
+        return true;
+    });
+    return number;
+}
+
+START_TEST(what_nobody_uses_is_opened_ahead_for_a_few_moves_and_no_more) {
+    Home home;
+    for (const char* name : {"read", "idle"}) {
+        home.make(name);
+        home.opens(name, O_RDONLY);
+    }
+    std::vector<std::unique_ptr<Session>> nodes;
+    std::string open;
+    for (uint64_t number = 3; number < 10; ++number) {
+        Session& here = nodes.empty() ? home.here : *nodes.back();
+        nodes.push_back(std::make_unique<Session>(home.tree, SessionLimits{}, nullptr, number));
+        const uint64_t file = opened_as(*nodes.back(), here, "read");
+        open += std::to_string(nodes.back()->open_files());
+        fuse_in_header head{};
+        fuse_read_in in{};
+        in.fh = file;
+        in.size = 4;
+        head.opcode = FUSE_READ;
+        head.len = sizeof head + sizeof in;
+        Bytes read, answer;
+        put(read, head);
+        put(read, in);
+        nodes.back()->handle(read, answer);
+        ck_assert_uint_eq(answer.size(), sizeof(fuse_out_header) + 4);
+    }
+    ck_assert_text(open, "2221111");
+}
+END_TEST
+
 START_TEST(what_is_told_and_makes_no_sense_is_not_believed) {
     Client client;
     client.expected.told({}, Lease::file, client.now);
@@ -192,5 +246,6 @@ using namespace souk::files;
 UNIT_SUITE(files_moves, what_a_job_reads_is_known_and_open_where_it_goes_before_it_is_there,
            what_a_job_may_write_to_is_open_where_it_goes_and_its_length_is_asked_for,
            another_file_by_that_name_is_not_opened, what_nobody_opens_is_given_back,
+           what_nobody_uses_is_opened_ahead_for_a_few_moves_and_no_more,
            what_is_told_and_makes_no_sense_is_not_believed);
 }  // namespace souk

@@ -72,14 +72,16 @@ Status become(uint32_t uid, uint32_t gid, const std::vector<gid_t>& groups) {
     return {};
 }
 
-// As many descriptors as may be: a part for nodes, a part for open files, of a few sessions.
+// As many descriptors as may be, of Server::sessions_max sessions: a node is opened again when it
+// is asked for, an open file is not.
 SessionLimits limits() {
     struct rlimit files {};
     ::getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
     SessionLimits l;
-    l.fds_max = std::clamp<size_t>(files.rlim_cur / 6, 64, 1 << 16);
+    l.fds_max = std::clamp<size_t>(files.rlim_cur / 16, 48, 1 << 16);
+    l.open_max = std::clamp<size_t>(files.rlim_cur / 6, 64, 1 << 16);
     return l;
 }
 
