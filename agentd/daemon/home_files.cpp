@@ -55,7 +55,13 @@ void HomeFiles::job(const HomeJob& record) {
         want(job, {record.id, record.to_epoch}, record.to);
         wanted.insert(record.to_epoch);
     }
-    std::erase_if(job.links, [&](const auto& link) { return !wanted.contains(link.first); });
+    std::erase_if(job.links, [&](const auto& link) {
+        if (wanted.contains(link.first)) return false;
+        job.left.push_back(link.first);
+        return true;
+    });
+    // Where it went, what it had open is open by now.
+    if (record.step == MoveStep::none && !wanted.empty()) leave(record.id, job);
     if (job.links.empty())
         job.meter.end();
     else if (!job.measure.waiting())
@@ -241,6 +247,20 @@ void HomeFiles::waits(const Key& key, const std::string& why) {
 }
 
 // ---- servers
+
+// What its sessions at other nodes had open is closed: it may be large, and have no name any more.
+// A server that is not there has none.
+void HomeFiles::leave(const JobId& id, Job& job) const {
+    for (const Epoch epoch : std::exchange(job.left, {})) {
+        sockaddr_un address{};
+        const auto socket = unix_socket(path_of(id), address);
+        if (!socket || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0 ||
+            ::connect(socket->get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+            continue;
+        const files::Head head{0, files::Kind::leave, epoch.n, 0};
+        (void)::send(socket->get(), &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
 
 Result<Fd> HomeFiles::reach_server(const Key& key) {
     const std::string path = path_of(key.first);

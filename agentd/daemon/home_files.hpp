@@ -60,6 +60,7 @@ class HomeFiles {
         FilesMeter meter;
         Timer tell, measure;
         std::map<Epoch, Link> links;
+        std::vector<Epoch> left;  // its server has a session of theirs still
     };
     using Key = std::pair<JobId, Epoch>;
 
@@ -74,6 +75,7 @@ class HomeFiles {
     void tell_soon(const JobId& id, Job& job, Nanos pause);
     void waits(const Key& key, const std::string& why);
     Link* find(const Key& key);
+    void leave(const JobId& id, Job& job) const;
     Result<Fd> reach_server(const Key& key);
     Status start_server(const Job& job, const std::string& path) const;
     std::string path_of(const JobId& id) const { return directory_ + "/" + std::to_string(id.seq); }

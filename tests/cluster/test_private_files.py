@@ -132,6 +132,34 @@ def test_a_job_that_opens_many_files_and_moves_often_leaves_few_open_at_home(mar
     assert market.job(job.id)["failed_moves"] == 0
 
 
+def test_where_a_job_was_nothing_of_its_files_stays_open(market, top):
+    """Else the disk that a file without a name takes is not free again before the job ends."""
+    job = market.srun("-p", 50, "--node", "n1", "--files=home", "/bin/sh", "-c",
+                      "exec 3<>big; echo x >&3; touch began; "
+                      "while [ ! -e drop ]; do sleep 0.1; done; "
+                      "rm big; exec 3>&-; touch dropped; while [ ! -e stop ]; do sleep 0.1; done",
+                      cwd=top)
+    market.until_runs(job.id, "n2")
+    until("it began", lambda: os.path.exists(f"{top}/began"))
+    for node in ("n3", "n2", "n3"):
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+
+    def held():
+        names = []
+        for pid in servers(market, "serve"):
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    names.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        return [name for name in names if name.startswith(f"{top}/big")]
+    assert held()
+    (top / "drop").touch()
+    until("it has dropped it", lambda: os.path.exists(f"{top}/dropped"))
+    until("nobody holds it", lambda: not held())
+    (top / "stop").touch()
+    assert job.wait(LIMIT) == 0
+
+
 def test_killed_agents_on_nodes_with_files_of_their_own_are_not_noticed(market, top):
     job = start(market, top)
     market.until_runs(job.id, "n2")
