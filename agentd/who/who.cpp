@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -19,6 +20,7 @@ namespace souk::who {
 namespace {
 
 constexpr size_t file_bytes_max = 64 << 10;
+constexpr const char* kept_list = "/ticket-list.seen";
 // The clocks of market and node may be apart, which agentd looks at; an old ticket is none all the
 // same.
 constexpr Nanos clocks_apart_max = Nanos::from_s(86'400);
@@ -92,6 +94,9 @@ Status Who::open_market() {
     auto market = one_certificate(*now);
     if (!market) return wrap(found, market.error());
     if (!known) {
+        // It is of the market before; or this one has lost its numbers, and its owner knows.
+        const std::string seen = rules_.kept + kept_list;
+        if (::unlink(seen.c_str()) != 0 && errno != ENOENT) return fail_errno(seen, errno);
         TRY(replace_file(kept, *now, 0600, true));
         known = *now;
     }
@@ -101,6 +106,20 @@ Status Who::open_market() {
         return fail("this node was of another market until now: " + found +
                     " is not what it began with. Who has joined another one removes " + kept);
     market_ = std::move(*was);
+    TRY(open_seen());
+    // Before anything comes in from the network. It may have none yet, or its certificate has
+    // ended.
+    (void)read_keys();
+    return {};
+}
+
+Status Who::open_seen() {
+    const std::string path = rules_.kept + kept_list;
+    const auto text = read_file(AT_FDCWD, path, SeenList::bytes_max);
+    if (!text) return text.error().code == ENOENT ? Status{} : tl::unexpected(text.error());
+    auto seen = SeenList::parse(*text);
+    if (!seen) return wrap(path, seen.error());
+    seen_ = std::move(*seen);
     return {};
 }
 
@@ -156,9 +175,21 @@ Status Who::read_keys() {
     TRY(trust::verify(certificates, *market_, {}, unix_now()));
     TRY_ASSIGN(const trust::Key issuer, certificates[1].key());
     TRY_ASSIGN(const trust::TicketList told, trust::parse_ticket_list(list, issuer));
-    TRY_ASSIGN(keys_, trust::TicketKeys::parse(told.keys));
+    TRY_ASSIGN(auto keys, trust::TicketKeys::parse(told.keys));
+    TRY(believe(told));
+    keys_ = std::move(keys);
     chain_ = std::move(chain);
     list_ = std::move(list);
+    return {};
+}
+
+// What cannot be kept is not believed: after a restart an older one would be.
+Status Who::believe(const trust::TicketList& list) {
+    SeenList next = SeenList::of(market_->digest(), list);
+    if (seen_ == next) return {};
+    if (seen_) TRY(seen_->check(next));
+    TRY(replace_file(rules_.kept + kept_list, next.text(), 0600, true));
+    seen_ = std::move(next);
     return {};
 }
 

@@ -11,8 +11,10 @@
 // nobody is who he says he is, and agentd's word counts.
 //
 // What it must know is in a directory of root's, beside agentd's state: `users`, who has connected
-// (known_users.hpp), and `market.pem`, the certificate of the market that this node has joined, as
-// it was found when there was none: what agentd has in its own files it could change.
+// (known_users.hpp); `market.pem`, the certificate of the market that this node has joined, as it
+// was found when there was none; and `ticket-list.seen`, which of that market's lists of ticket
+// keys was the newest (seen_list.hpp). What agentd has in its own files it could change. Who has
+// the node join a market removes `market.pem`, and the other file goes with it.
 #pragma once
 
 #include <optional>
@@ -23,6 +25,7 @@
 #include "agentd/core/user_map.hpp"
 #include "agentd/who/known_users.hpp"
 #include "agentd/who/rules.hpp"
+#include "agentd/who/seen_list.hpp"
 #include "kernel/base/launch.hpp"
 #include "kernel/sys/host/accounts.hpp"
 #include "kernel/trust/certificate.hpp"
@@ -58,9 +61,11 @@ class Who {
     explicit Who(Rules rules) : rules_(std::move(rules)) {}
     Status open_users();
     Status open_market();
+    Status open_seen();
     Status save() const;
     Result<Principal> principal_of(std::string_view sealed);
     Status read_keys();
+    Status believe(const trust::TicketList& list);
     Status read_map();
     bool is_root_let() const { return rules_.any || rules_.root_jobs || rules_.id_min == 0; }
 
@@ -68,6 +73,7 @@ class Who {
     KnownUsers users_, here_;
     bool adopts_ = false, older_ = false, unsaved_ = false;
     std::optional<trust::Certificate> market_;
+    std::optional<SeenList> seen_;  // none yet
     // What was read of agentd's files and of the owner's, and what came of it.
     std::string chain_, list_, map_text_;
     trust::TicketKeys keys_;

@@ -56,16 +56,20 @@ Result<TicketList> parse_ticket_list(std::string_view text, const Key& issuing) 
 }
 
 Result<std::string> keep_ticket_list(const std::string& dir, const std::string& keys,
-                                     const Key& issuing, Nanos now) {
+                                     const Key& issuing, Nanos now, bool begins) {
     const std::string path = dir + "/ticket.list";
     TRY_ASSIGN(const auto text, read_list(path));
     TicketList next{static_cast<uint64_t>(std::max<int64_t>(1, now.ns / 1'000'000'000)), keys};
+    bool is_good = false;
     if (const auto last = text ? parts_of(*text) : fail("none"); last) {
-        if (last->list.keys == keys && last->text.is_of(issuing)) return *text;
+        is_good = last->list.keys == keys && last->text.is_of(issuing);
+        if (is_good && !begins) return *text;
         next.number = std::max(next.number, last->list.number + 1);
     }
     TRY_ASSIGN(std::string made, sign(next, issuing));
-    TRY(replace_file(path, made, 0644, true));
+    const Status kept = replace_file(path, made, 0644, true);
+    if (!kept && is_good) return *text;
+    TRY(kept);
     return made;
 }
 

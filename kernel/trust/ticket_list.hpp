@@ -35,9 +35,11 @@ Result<TicketList> parse_ticket_list(std::string_view text, const Key& issuing);
 
 // The market's list of these keys, in its directory: the one that is there, or a new one with the
 // next number, which is at least the Unix time in seconds. So numbers grow also when the file is
-// lost, and when the clock is set back.
+// lost, and when the clock is set back. `begins`: the daemon was just started. What lies there may
+// then come from a backup, and nodes may have seen a later list: the same keys get a new number, if
+// that can be written.
 Result<std::string> keep_ticket_list(const std::string& dir, const std::string& keys,
-                                     const Key& issuing, Nanos now);
+                                     const Key& issuing, Nanos now, bool begins = false);
 
 // A node's. Who wrote it is not looked at again: the authority may be another one since.
 Status save_ticket_list(const std::string& dir, std::string_view text);

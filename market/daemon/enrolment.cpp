@@ -77,7 +77,8 @@ Status Enrolment::sign_list() {
 }
 
 Result<bool> Enrolment::list_tickets(const std::string& keys, Nanos now) {
-    TRY_ASSIGN(std::string list, trust::keep_ticket_list(dir_, keys, issuing_.key, now));
+    const bool begins = ticket_list_.empty();
+    TRY_ASSIGN(std::string list, trust::keep_ticket_list(dir_, keys, issuing_.key, now, begins));
     return std::exchange(ticket_list_, list) != list;
 }
 

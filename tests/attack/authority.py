@@ -6,7 +6,8 @@ import hashlib
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, \
+    load_pem_private_key
 
 
 def own_certificate(identity):
@@ -21,8 +22,12 @@ def key_of(identity):
 
 
 class Authority:
-    def __init__(self):
+    """With a key of its own, or with the market's, as it lies in that directory of identity."""
+    def __init__(self, identity=None):
         self.key = ec.generate_private_key(ec.SECP256R1())
+        if identity:
+            with open(f"{identity}/issuing.key", "rb") as f:
+                self.key = load_pem_private_key(f.read(), None)
 
     def ticket_list(self, keys, number=(1 << 64) - 1):
         text = f"souk ticket list 1\nnumber {number}\n{keys}".encode()

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 import client as c
+from authority import Authority
 from root_client import (DONE, FILES, STARTED, Root, adopt, capsule, place_of_agentd, program,
                          refused, start_of)
 
@@ -182,6 +183,49 @@ def test_what_lies_in_agentds_own_files_makes_no_other_market(node, tmp_path):
     assert "was of another market until now" in one.began[1]
     one.line.close()
     assert one.process.wait(20) == 1
+
+
+def test_an_older_list_of_ticket_keys_is_not_believed_again(node, market):
+    """Somebody has a key that the market has ended, and the list from when it signed."""
+    place, signer = node
+    issuing = Authority(f"{market.run_dir}/state/market/identity")
+    laid, newer = f"{place}/state/identity/ticket-list", c.Signer()
+    with open(laid, "rb") as f:
+        first = f.read()
+    number = int(first.split()[5])
+
+    def lay(text):
+        with open(laid, "wb") as f:
+            f.write(text)
+
+    def shows(by):
+        return {"as_": (SOMEBODY, SOMEBODY), "own": False,
+                "ticket": by.ticket("n2", 5, "n1", uid=SOMEBODY, user="")}
+    with agentd_at(place) as root, open("/dev/null") as null:
+        begins(root, place, **shows(signer))
+        second = issuing.ticket_list(newer.public_line(), number + 1)
+        lay(second)
+        begins(root, place, **shows(newer))
+        refused(root, "does not use", capsule(**shows(signer)), null.fileno())
+        lay(first)
+        refused(root, f"is older than one that was believed here ({number + 1})",
+                capsule(**shows(signer)), null.fileno())
+        lay(issuing.ticket_list(signer.public_line(), number + 1))
+        refused(root, "another list with the number", capsule(**shows(signer)), null.fileno())
+    kept = f"{place}/state-root/ticket-list.seen"
+    assert (os.stat(kept).st_uid, os.stat(kept).st_mode & 0o7777) == (0, 0o600)
+    lay(first)
+    with agentd_at(place) as root, open("/dev/null") as null:  # begun anew
+        refused(root, "is older than one", capsule(**shows(signer)), null.fileno())
+        os.unlink(laid)
+        refused(root, "the market's ticket keys", capsule(**shows(signer)), null.fileno())
+        lay(second)
+        begins(root, place, **shows(newer))
+    # Its owner has the node join the market once more (souk setup node).
+    lay(first)
+    os.unlink(f"{place}/state-root/market.pem")
+    with agentd_at(place) as root:
+        begins(root, place, **shows(signer))
 
 
 def test_without_certificates_agentds_word_counts():

@@ -215,6 +215,34 @@ START_TEST(an_older_list_of_ticket_keys_is_not_taken) {
 }
 END_TEST
 
+// Its keys are those of before, and its nodes have seen later ones.
+START_TEST(a_market_that_was_put_back_from_a_backup_is_believed_when_it_is_started) {
+    Listed m;
+    const std::string first = m.list(noon);
+    ck_assert(m.told(first).has_value());
+    const std::string keys = *read_file(AT_FDCWD, m.market.path + "/ticket.keys");
+    ck_assert(::unlink((m.market.path + "/ticket.keys").c_str()) == 0);
+    m.ring = *TicketRing::open(m.market.path, noon + days(1));
+    ck_assert(m.told(m.list(noon + days(1))).has_value());
+    ck_assert(replace_file(m.market.path + "/ticket.keys", keys, 0600, false).has_value());
+    ck_assert(replace_file(m.market.path + "/ticket.list", first, 0644, false).has_value());
+    m.ring = *TicketRing::open(m.market.path, noon + days(2));
+    ck_ticket_refused(m.told(m.list(noon + days(2))), "has taken another one");
+    const auto begins = [&](Nanos now) {
+        return trust::keep_ticket_list(m.market.path, *m.ring.public_text(), m.authority, now,
+                                       true);
+    };
+    const std::string anew = *begins(noon + days(2));
+    ck_assert(m.told(anew).has_value() && m.opens(m.ring, m.desk));
+    ck_assert_text(m.list(noon + days(3)), anew);
+    // a clock that was set back; no room: it goes on with what lies there
+    ck_assert(m.told(*begins(noon)).has_value());
+    const std::string last = m.list(noon);
+    ck_assert(::mkdir((m.market.path + "/ticket.list.new").c_str(), 0700) == 0);
+    ck_assert_text(*begins(noon + days(4)), last);
+}
+END_TEST
+
 START_TEST(a_market_that_signs_its_list_is_not_believed_without) {
     Listed m;
     const std::string keys = *m.ring.public_text();
@@ -533,6 +561,7 @@ UNIT_SUITE(
     tickets, what_the_ring_seals_its_nodes_open, a_ring_is_private_and_read_again,
     a_key_is_known_a_day_before_it_signs_and_a_day_after, a_node_keeps_the_keys_that_it_was_told,
     a_list_of_ticket_keys_is_the_authority_s_word_alone, an_older_list_of_ticket_keys_is_not_taken,
+    a_market_that_was_put_back_from_a_backup_is_believed_when_it_is_started,
     a_market_that_signs_its_list_is_not_believed_without,
     an_order_s_ticket_names_both_ends_unless_all_is_at_home,
     a_ticket_says_what_the_capsule_gets_and_who_may_send, a_ticket_is_refused_for_anything_else,

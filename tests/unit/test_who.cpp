@@ -24,6 +24,7 @@ namespace souk::unit {
 namespace {
 using who::KnownUsers;
 using who::Rules;
+using who::SeenList;
 using who::Who;
 
 RunsAs as(uint32_t uid, uint32_t gid, std::vector<uint32_t> groups = {}) {
@@ -72,8 +73,8 @@ struct Site {
         ring = *trust::TicketRing::open(dir.path, now);
         list(*issuing);
     }
-    void list(const trust::Authority& by) const {
-        const auto told = trust::sign({1, *ring->public_text()}, by.key);
+    void list(const trust::Authority& by, uint64_t number = 1) const {
+        const auto told = trust::sign({number, *ring->public_text()}, by.key);
         OK(trust::save_ticket_list(identity, *told));
     }
     Rules rules() const {
@@ -223,6 +224,78 @@ START_TEST(an_issuer_is_who_has_signed_this_nodes_certificate) {
 }
 END_TEST
 
+START_TEST(what_was_believed_of_a_list_is_kept_as_text) {
+    const auto list = [](uint64_t number, const char* keys) {
+        return SeenList::of(std::string(64, 'a'), {number, keys});
+    };
+    const SeenList seen = list(7, "key 1\n");
+    ck_assert(*SeenList::parse(seen.text()) == seen);
+    OK(seen.check(seen));
+    OK(seen.check(list(8, "")));
+    ck_no(seen.check(list(7, "key 2\n")), "another list with the number 7");
+    ck_no(seen.check(list(6, "key 1\n")), "number 6 is older than one that was believed here (7)");
+    OK(seen.check(SeenList::of(std::string(64, 'b'), {1, ""})));  // another market's
+    const std::string good = seen.text();
+    for (size_t n = 0; n < good.size(); ++n) ck_assert(!SeenList::parse(good.substr(0, n)));
+    ck_assert(!SeenList::parse(good + "x"));
+    std::string nought = good;
+    nought[nought.find("number 7") + 7] = '0';
+    ck_assert(!SeenList::parse(nought));
+}
+END_TEST
+
+// A key that signs no more may be in somebody's hands: agentd lays the list back that has it.
+START_TEST(an_older_list_of_ticket_keys_that_is_laid_back_is_not_believed) {
+    Site site;
+    const RunsAs user = as(54'321, 54'321);
+    const std::string laid = site.identity + "/ticket-list", kept = site.dir.path + "/kept",
+                      first = *read_file(AT_FDCWD, laid), old = site.sealed(site.ticket(54'321));
+    Who who = site.open();
+    OK(who.may_come(user, old));
+    ck_assert(::unlink((site.dir.path + "/ticket.keys").c_str()) == 0);
+    site.ring = *trust::TicketRing::open(site.dir.path, unix_now());  // the market ends that key
+    site.list(*site.issuing, 5);
+    const std::string now = site.sealed(site.ticket(54'321)), second = *read_file(AT_FDCWD, laid);
+    OK(who.may_come(user, now));
+    const auto lay = [&](const std::string& list) { OK(replace_file(laid, list, 0600, false)); };
+    lay(first);
+    ck_no(who.may_come(user, old), "is older than one that was believed here (5)");
+    ck_no(site.open().may_come(user, old), "is older than one that was believed here (5)");
+    ck_assert(::unlink(laid.c_str()) == 0);
+    ck_no(site.open().may_come(user, old), "ticket keys");
+    // Another one of that number, and one that comes while nothing can be kept.
+    lay(*trust::sign({5, ""}, site.issuing->key));
+    ck_no(who.may_come(user, now), "another list with the number 5");
+    ck_assert(::rename(kept.c_str(), (kept + "-away").c_str()) == 0);
+    site.list(*site.issuing, 6);
+    ck_no(who.may_come(user, now), "ticket-list.seen");
+    ck_assert(::rename((kept + "-away").c_str(), kept.c_str()) == 0);
+    lay(second);
+    OK(who.may_come(user, now));
+    site.list(*site.issuing, 6);
+    OK(who.may_come(user, now));
+    ck_no(site.open().may_come(user, old), "does not use");
+    // The owner has the node join once more: what this market says now counts.
+    lay(first);
+    ck_assert(::unlink((kept + "/market.pem").c_str()) == 0);
+    OK(site.open().may_come(user, old));
+}
+END_TEST
+
+// What is kept is read at the start: a node that takes no ticket of another home has seen it too.
+START_TEST(a_list_counts_from_the_start_on_before_any_ticket_comes) {
+    const Site site;
+    const std::string laid = site.identity + "/ticket-list", first = *read_file(AT_FDCWD, laid);
+    site.list(*site.issuing, 5);
+    (void)site.open();
+    OK(replace_file(laid, first, 0600, false));
+    ck_no(site.open().may_come(as(54'321, 54'321), site.sealed(site.ticket(54'321))), "is older");
+    const std::string seen = site.dir.path + "/kept/ticket-list.seen";
+    OK(replace_file(seen, "nonsense\n", 0600, false));
+    ck_no(Who::open(site.rules()), "ticket-list.seen");
+}
+END_TEST
+
 // All of that lies in a directory of agentd's.
 START_TEST(what_agentd_lays_into_its_own_files_is_not_believed) {
     const Site site, evil;
@@ -289,6 +362,9 @@ UNIT_SUITE(who, users_are_kept_as_text_and_only_what_was_seen_is_known,
            jobs_of_a_version_before_are_adopted_once,
            a_job_of_another_home_comes_with_a_ticket_of_the_market_alone,
            an_issuer_is_who_has_signed_this_nodes_certificate,
+           what_was_believed_of_a_list_is_kept_as_text,
+           an_older_list_of_ticket_keys_that_is_laid_back_is_not_believed,
+           a_list_counts_from_the_start_on_before_any_ticket_comes,
            what_agentd_lays_into_its_own_files_is_not_believed,
            what_root_keeps_lies_where_nobody_else_can_put_anything,
            programs_beside_a_capsule_run_as_who_is_here);
