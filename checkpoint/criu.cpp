@@ -149,8 +149,7 @@ Status CriuSession::dump(const DumpOptions& options) {
 Status CriuSession::restore(const RestoreOptions& options) {
     MUST(phase_ == CriuPhase::ready && options.keys.size() == ends_);
     // What cannot be loaded into CRIU is left out without a word, and paths would be root's to use.
-    if (needs_preload_ &&
-        !has_criu_preload(tool_->open({pidfd_.pid()}, ProcessFile::maps)[0].get()))
+    if (needs_preload_ && !tool_->loaded(pidfd_))
         return fail("CRIU runs without what lets it act as the job's user (criu_preload.so)");
     log_name_ = "restore.log";
     std::string images = "/proc/self/fd/" + std::to_string(images_fd);

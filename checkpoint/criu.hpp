@@ -36,6 +36,9 @@
 
 namespace souk {
 
+// Whether that CRIU has loaded what it was given. Needs root.
+bool has_criu_preload(const Pidfd& criu);
+
 // How CRIU is called on this machine.
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
@@ -49,7 +52,8 @@ struct CriuTool {
     // Who starts it, and keeps what it has learnt in that capsule; nobody: this process does.
     std::function<Result<Pidfd>(const CriuLaunch&)> launch{};
     std::function<Status(const Pidfd& init)> learn{};
-    OpenProcessFiles open = open_process_files;
+    // Whether it has loaded `preload`.
+    std::function<bool(const Pidfd& criu)> loaded = has_criu_preload;
     // Who kills it, and who gives what it has made in that directory to this process.
     EndProgram end = kill_program;
     GiveOver give = {};
@@ -169,9 +173,6 @@ class CriuSession {
     std::function<Status()> stopped_, made_;
     bool needs_preload_ = false;
 };
-
-// Whether that CRIU has loaded what it was given; of its /proc/PID/maps.
-bool has_criu_preload(int maps);
 
 // CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
 // characters. Pure.

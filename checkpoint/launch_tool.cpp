@@ -53,8 +53,10 @@ std::string criu_user_words(const CriuUser& user) {
     return words;
 }
 
-bool has_criu_preload(int maps_file) {
-    const auto maps = read_whole(maps_file, "what CRIU has mapped", 16 << 20);
+bool has_criu_preload(const Pidfd& criu) {
+    const auto file = open_process_file(criu, ProcessFile::maps);
+    if (!file) return false;
+    const auto maps = read_whole(file->get(), "what CRIU has mapped", 16 << 20);
     return maps && maps->find(std::string("/memfd:") + preload_name) != std::string::npos;
 }
 

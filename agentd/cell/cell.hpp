@@ -241,6 +241,7 @@ class Cell {
     Status can_be_dumped() const;
     void enter_capsule();
     void begin_criu();
+    void start_criu();
     void expect_files();
     void criu_event(const CriuEvent& e);
     void criu_failed(const Trouble& why, bool of_job = false, bool image_refused = false);

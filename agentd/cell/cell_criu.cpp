@@ -112,6 +112,13 @@ void Cell::begin_criu() {
     if (for_restore || job_.spec.launch.uid != 0)
         if (auto ready = inspection_.open(*site_.inspectors); !ready)
             return criu_failed(ready.error());
+    start_criu();
+}
+
+// A capsule has one CRIU at a time: that of a dump that has failed, or of a restore whose job runs,
+// may be about to end.
+void Cell::start_criu() {
+    const bool for_restore = restore_.is_prepared();
     CriuStart how;
     how.capsule = &*capsule_;
     how.images = image_.fd();
@@ -119,7 +126,10 @@ void Cell::begin_criu() {
     if (for_restore) how.cgroup_v1 = v1_tasks();
     how.job_ends = restore_.ends();
     how.user = user();
-    if (auto started = criu_.start(*site_.criu, how); !started) return criu_failed(started.error());
+    if (auto started = criu_.start(*site_.criu, how); !started) {
+        if (started.error().code == EALREADY) return criu_.again_soon([this] { start_criu(); });
+        return criu_failed(started.error());
+    }
     restore_.close_ends();
     // A destination need not wait for CRIU's first word: the dump goes on meanwhile, and a restore
     // waits for it.

@@ -6,7 +6,8 @@
 namespace souk {
 namespace {
 constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own after a restore
-}
+constexpr Nanos again_after = Nanos::from_ms(5);
+}  // namespace
 
 Status CriuBeside::start(CriuTool& tool, const CriuStart& how) {
     TRY_ASSIGN(session_, CriuSession::start(tool, how));
@@ -29,6 +30,10 @@ void CriuBeside::within(Nanos limit, std::function<void()> late) {
     limit_ = loop_.after(limit, std::move(late));
 }
 
+void CriuBeside::again_soon(std::function<void()> start) {
+    again_ = loop_.after(again_after, std::move(start));
+}
+
 void CriuBeside::kill() {
     if (session_) session_.kill();
 }
@@ -40,6 +45,7 @@ void CriuBeside::forget() {
 
 void CriuBeside::close() {
     limit_.cancel();
+    again_.cancel();
     forget();
 }
 

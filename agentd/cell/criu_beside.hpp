@@ -29,6 +29,9 @@ class CriuBeside {
     void within(Nanos limit, std::function<void()> late);
     void in_time() { limit_.cancel(); }
 
+    // Once more, soon, unless close() comes before: the one before has not ended yet.
+    void again_soon(std::function<void()> start);
+
     void kill();
     // It is over. close: and so is what has a limit; forget: that goes on.
     void close();
@@ -45,7 +48,7 @@ class CriuBeside {
     CriuSession session_,
         last_;  // last: of a restore whose job runs already, until it has ended
     Watch watch_, last_watch_;
-    Timer limit_, last_limit_;
+    Timer limit_, again_, last_limit_;
 };
 
 }  // namespace souk

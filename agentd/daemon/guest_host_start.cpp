@@ -86,7 +86,7 @@ Status GuestHost::open_criu() {
     criu->launch = [this](const CriuLaunch& how) { return root_.criu(how); };
     criu->learn = root_.learn();
     const Reach reach = root_.reach();
-    criu->open = reach.open;
+    criu->loaded = root_.criu_loaded();
     criu->end = reach.end;
     criu->give = reach.give;
     criu_ = std::move(*criu);

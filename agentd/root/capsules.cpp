@@ -62,6 +62,22 @@ bool is_souk_init(const Found& found) {
            (st.st_mode & others) == 0 && status_line(found.status, "Uid") == "0\t0\t0\t0";
 }
 
+// Whether `pid` is CRIU, or a process of CRIU's making that is not the job's yet: it runs the same
+// program. While CRIU restores, nothing else does in that capsule; a job that is dumped may.
+bool is_criu(int proc, pid_t pid, pid_t criu, bool restores) {
+    if (pid == criu) return true;
+    const auto of = [](pid_t one, const char* file) { return std::to_string(one) + file; };
+    struct stat its {
+    }, one{};
+    if (::fstatat(proc, of(pid, "/exe").c_str(), &its, 0) != 0 ||
+        ::fstatat(proc, of(criu, "/exe").c_str(), &one, 0) != 0 || its.st_dev != one.st_dev ||
+        its.st_ino != one.st_ino)
+        return false;
+    if (restores) return true;
+    const auto status = read_file(proc, of(pid, "/status"));
+    return status && status_line(*status, "PPid") == std::to_string(criu);
+}
+
 }  // namespace
 
 Result<Pidfd> Capsules::init(int pidfd) {
@@ -94,6 +110,60 @@ Result<Inside> Capsules::process(int pidfd) const {
     return lives ? Result<Inside>(process) : Result<Inside>(fail("no process of a capsule"));
 }
 
+Result<Inside> Capsules::process_of_job(int pidfd) const {
+    TRY_ASSIGN(const Inside one, process(pidfd));
+    TRY_ASSIGN(const ino_t its, namespace_id(one.here, "pid"));
+    const Criu* const criu = criu_in(its);
+    if (criu == nullptr) return one;
+    TRY_ASSIGN(const Fd proc, open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY));
+    if (is_criu(proc.get(), one.here, criu->process.pid(), criu->restores))
+        return fail("a process of CRIU's, and none of the job");
+    return one;
+}
+
+const Capsules::Criu* Capsules::criu_in(ino_t capsule) const {
+    const auto one = criu_.find(capsule);
+    const bool lives = one != criu_.end() && !one->second.process.exited_within({}).value_or(true);
+    return lives ? &one->second : nullptr;
+}
+
+Status Capsules::may_have_criu(const Pidfd& init) const {
+    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    return criu_in(its) == nullptr ? Status{}
+                                   : fail_errno("another CRIU is in that capsule", EALREADY);
+}
+
+Status Capsules::has_criu(const Pidfd& init, const Pidfd& criu, bool restores) {
+    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    TRY_ASSIGN(const Found found, find(criu.get()));
+    TRY_ASSIGN(const Inside one, inside(found));
+    TRY_ASSIGN(Fd kept, duplicate(criu.get()));
+    criu_.insert_or_assign(its, Criu{Pidfd(std::move(kept), one.here), one.inside, restores});
+    return {};
+}
+
+Result<Pidfd> Capsules::criu(int pidfd) const {
+    TRY_ASSIGN(const Found found, find(pidfd));
+    for (const auto& [its, one] : criu_) {
+        if (one.process.pid() != found.pid || one.process.exited_within({}).value_or(true))
+            continue;
+        TRY_ASSIGN(Fd own, duplicate(one.process.get()));
+        return Pidfd(std::move(own), found.pid);
+    }
+    return fail("no CRIU that was started here");
+}
+
+Result<std::vector<pid_t>> Capsules::without_criu(const Pidfd& init, int proc,
+                                                  const std::vector<pid_t>& pids) const {
+    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    const Criu* const criu = criu_in(its);
+    if (criu == nullptr) return pids;
+    std::vector<pid_t> all;
+    for (const pid_t pid : pids)
+        if (!is_criu(proc, pid, criu->inside, criu->restores)) all.push_back(pid);
+    return all;
+}
+
 Status Capsules::started(int pidfd) {
     if (process(pidfd) || init(pidfd)) return {};
     TRY_ASSIGN(const Found found, find(pidfd));
@@ -105,6 +175,8 @@ Status Capsules::started(int pidfd) {
 void Capsules::forget_ended() {
     std::erase_if(known_,
                   [](const auto& one) { return one.second.exited_within({}).value_or(true); });
+    std::erase_if(
+        criu_, [](const auto& one) { return one.second.process.exited_within({}).value_or(true); });
 }
 
 Result<ino_t> namespace_of(pid_t pid) {

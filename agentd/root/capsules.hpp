@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Capsules: which processes are of jobs, as far as souk-root lets agentd reach into them. A capsule
 // is known by its PID 1: that is souk-init, started by root, and in no user namespace of somebody's
-// own. Others have PID namespaces too (containers, browsers), and are nobody's to look into.
+// own. Others have PID namespaces too (containers, browsers), and are nobody's to look into. Nor is
+// the CRIU that was started in a capsule, of which there is one at most, and what still is CRIU of
+// the processes that it makes: they are root's, whatever the job is.
 #pragma once
 
 #include <sys/types.h>
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kernel/sys/host/fd.hpp"
 
@@ -27,12 +30,31 @@ class Capsules {
     Status made(const Pidfd& init);
     // One of a capsule that is known.
     Result<Inside> process(int pidfd) const;
+    // Likewise, and not CRIU's.
+    Result<Inside> process_of_job(int pidfd) const;
+
+    // Whether CRIU may be started there now. An error, EALREADY: one is there.
+    Status may_have_criu(const Pidfd& init) const;
+    Status has_criu(const Pidfd& init, const Pidfd& criu, bool restores);
+    // What was started there as such.
+    Result<Pidfd> criu(int pidfd) const;
+    // Of these numbers, as `proc`, the capsule's /proc, has them, those that are not CRIU's.
+    Result<std::vector<pid_t>> without_criu(const Pidfd& init, int proc,
+                                            const std::vector<pid_t>& pids) const;
     // What was started here, or is a process of a capsule.
     Status started(int pidfd);
 
   private:
+    // By the namespace. The number of it inside; whether it restores.
+    struct Criu {
+        Pidfd process;
+        pid_t inside = 0;
+        bool restores = false;
+    };
+    const Criu* criu_in(ino_t capsule) const;  // that has not ended
     void forget_ended();
     std::map<ino_t, Pidfd> known_;  // by their namespace, with their PID 1
+    std::map<ino_t, Criu> criu_;
 };
 
 // Of its processes; 0: it has ended.

@@ -167,6 +167,13 @@ Result<Pidfd> Helper::criu(const CriuLaunch& how) {
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
 }
 
+std::function<bool(const Pidfd&)> Helper::criu_loaded() {
+    return [this](const Pidfd& criu) {
+        const auto answer = ask(AskLoaded{}, {criu.get()}, 0);
+        return answer && answer->yes;
+    };
+}
+
 Result<std::vector<SeenProcess>> Helper::look(const Pidfd& init, const std::vector<pid_t>& pids,
                                               const LookFor& what) {
     if (pids.empty()) return std::vector<SeenProcess>{};

@@ -46,7 +46,8 @@ class Helper {
     // Of a job that began here (`own`), or that its home has brought with that ticket.
     Result<Capsule> capsule(const CapsuleOptions& options, bool own, std::string_view ticket);
     Result<Pidfd> criu(const CriuLaunch& how);
-    EndProgram end();  // of what it has started
+    std::function<bool(const Pidfd& criu)> criu_loaded();  // CriuTool::loaded
+    EndProgram end();                                      // of what it has started
     Reach reach();
     Status put_status(std::string_view text);
     // What is in that file: of `own` as root reads it, another one as this process may.

@@ -38,7 +38,8 @@ enum class Kind : uint8_t {
     own_file = 22,
     cpu_event = 23,
     adopt = 24,
-    gate = 25
+    gate = 25,
+    loaded = 26
 };
 
 struct Writer : PackWriter {
@@ -215,6 +216,7 @@ Status check(const PutStatus&, size_t n) { return check_one(n, 0); }
 Status check(const OpenDirectory&, size_t n) { return check_one(n, 1); }
 Status check(const LookInside&, size_t n) { return check_one(n, 1); }
 Status check(const AskWaits&, size_t n) { return check_one(n, 1); }
+Status check(const AskLoaded&, size_t n) { return check_one(n, 1); }
 Status check(const EndProcess&, size_t n) { return check_one(n, 1); }
 Status check(const ConnectInit&, size_t n) { return check_one(n, 2); }
 Status check(const OpenOfMachine&, size_t n) { return check_one(n, 0); }
@@ -392,6 +394,7 @@ std::string pack_one(const FitRestored& f) {
     return w.bytes;
 }
 std::string pack_one(const AskWaits&) { return Writer(Kind::waits).bytes; }
+std::string pack_one(const AskLoaded&) { return Writer(Kind::loaded).bytes; }
 std::string pack_one(const EndProcess&) { return Writer(Kind::end).bytes; }
 std::string pack_one(const ConnectInit&) { return Writer(Kind::connect).bytes; }
 std::string pack_one(const OpenOfMachine& o) {
@@ -451,6 +454,7 @@ Asked read_asked(Reader& r) {
         case Kind::cpu_event: return read_event(r);
         case Kind::adopt: return read_adopt(r);
         case Kind::gate: return MakeGate{};
+        case Kind::loaded: return AskLoaded{};
         default: r.whole = false; return {};
     }
 }

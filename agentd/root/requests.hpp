@@ -3,7 +3,8 @@
 // and what comes back:
 //
 //   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, gate
+//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, gate,
+//               loaded
 //               (each with the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
@@ -57,9 +58,10 @@ struct MakeCapsule {
     bool operator==(const MakeCapsule&) const = default;
 };
 
-// CriuLaunch. Descriptors: souk-init's pidfd, the socket, the image's directory; unless it restores
-// the closed stream; with `cgroup` the v2 group; `ends` ends of the job; those of v1. It uses files
-// as the user of its capsule.
+// CriuLaunch; refused with EALREADY as long as another one is in that capsule. Descriptors:
+// souk-init's pidfd, the socket, the image's directory; unless it restores the closed stream; with
+// `cgroup` the v2 group; `ends` ends of the job; those of v1. It uses files as the user of its
+// capsule.
 struct StartCriu {
     bool restores = false, cgroup = false;
     uint8_t ends = 0;
@@ -108,6 +110,10 @@ struct FitRestored {
 };
 struct AskWaits {
     bool operator==(const AskWaits&) const = default;
+};
+// Whether that CRIU has loaded what it was given. Descriptor: its pidfd.
+struct AskLoaded {
+    bool operator==(const AskLoaded&) const = default;
 };
 // Descriptor: a pidfd of what was started here, or of a process of a capsule.
 struct EndProcess {
@@ -162,10 +168,11 @@ struct AdoptUsers {
     bool more = false;
     bool operator==(const AdoptUsers&) const = default;
 };
-using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork,
-                           TakeDescriptor, SettleSockets, PutStatus, OpenDirectory, LookInside,
-                           FitRestored, AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles,
-                           LearnKernel, AddInputs, OpenOwnFile, OpenEvent, AdoptUsers, MakeGate>;
+using Asked =
+    std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork, TakeDescriptor,
+                 SettleSockets, PutStatus, OpenDirectory, LookInside, FitRestored, AskWaits,
+                 EndProcess, ConnectInit, OpenOfMachine, GiveFiles, LearnKernel, AddInputs,
+                 OpenOwnFile, OpenEvent, AdoptUsers, MakeGate, AskLoaded>;
 
 struct Started {
     int32_t pid = 0;
@@ -178,7 +185,7 @@ struct Refused {
     bool operator==(const Refused&) const = default;
 };
 struct Done {
-    bool yes = true;  // to AskWaits
+    bool yes = true;  // to AskWaits and AskLoaded
     bool operator==(const Done&) const = default;
 };
 using Told = std::variant<Started, Refused, Done>;

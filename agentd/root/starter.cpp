@@ -56,8 +56,7 @@ Starter::Answer answer_with(Fd fd) {
 // -------------------------------------------------------------------------------------------------
 // requests
 
-Result<Starter::Answer> Starter::start(const StartProgram& asked,
-                                       const std::vector<int>& fds) const {
+Result<Starter::Answer> Starter::start(const StartProgram& asked, const std::vector<int>& fds) {
     constexpr std::array names = {"souk-handshake", "souk-inspect", "souk-files"};
     const char* const name = names[static_cast<size_t>(asked.program) - 1];
     if (const FilesUser user = files_user(asked.words); user.as.known)
@@ -116,6 +115,7 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     how.socket = fds[at++];
     how.images = fds[at++];
     TRY_ASSIGN(const Pidfd init, capsules_.init(how.capsule));
+    TRY(capsules_.may_have_criu(init));
     TRY(check_packets(how.socket));
     TRY(check_own(how.images, "the directory of an image", user_));
     // CRIU is root, and follows what it finds there.
@@ -138,6 +138,10 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     if (!criu_) return tl::unexpected(criu_.error());
     TRY(lay_out_run(init, asked.restores, criu_facts_));
     TRY_ASSIGN(const Pidfd process, launch_criu(criu_->command, criu_->preload.get(), how));
+    if (auto known = capsules_.has_criu(init, process, asked.restores); !known) {
+        (void)process.signal(SIGKILL);
+        return tl::unexpected(known.error());
+    }
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
     Answer done{Started{process.pid(), 0}, {}};
     done.descriptors.push_back(std::move(pidfd));
@@ -147,7 +151,7 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
 Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<int>& fds) {
     Answer done{Done{}, {}};
     for (const int pidfd : fds) {
-        TRY_ASSIGN(const Inside process, capsules_.process(pidfd));
+        TRY_ASSIGN(const Inside process, capsules_.process_of_job(pidfd));
         TRY_ASSIGN(Fd own, duplicate(pidfd));
         TRY_ASSIGN(Fd file, open_process_file(Pidfd(std::move(own), process.here), asked.file));
         done.descriptors.push_back(std::move(file));
@@ -167,7 +171,7 @@ Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int
 // A connection of a job, or what souk-init keeps of the mount of its files. No file of a job: to
 // close it may wait for who serves it.
 Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Inside process, capsules_.process(fds[0]));
+    TRY_ASSIGN(const Inside process, capsules_.process_of_job(fds[0]));
     TRY_ASSIGN(Fd own, duplicate(fds[0]));
     const int number = static_cast<int>(asked.number);
     TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
@@ -206,7 +210,13 @@ Result<Starter::Answer> Starter::start(const OpenDirectory& asked, const std::ve
 
 Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vector<int>& fds) {
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
-    TRY_ASSIGN(const auto look, look_inside(init, asked.pids, asked.what));
+    TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
+    TRY_ASSIGN(const auto pids, capsules_.without_criu(init, proc.get(), asked.pids));
+    const auto seen = look_at_processes(proc.get(), pids, asked.what);
+    std::vector<SeenProcess> look;
+    for (size_t i = 0; const pid_t pid : asked.pids)
+        look.push_back(i < pids.size() && pids[i] == pid ? seen[i++]
+                                                         : SeenProcess{pid, EACCES, {}, {}});
     TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
     Answer done{Done{}, {}};
     done.descriptors.push_back(std::move(file));
@@ -233,6 +243,11 @@ Result<Starter::Answer> Starter::start(const AskWaits&, const std::vector<int>& 
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const bool waits, restored_waits(init));
     return Answer{Done{waits}, {}};
+}
+
+Result<Starter::Answer> Starter::start(const AskLoaded&, const std::vector<int>& fds) const {
+    TRY_ASSIGN(const Pidfd criu, capsules_.criu(fds[0]));
+    return Answer{Done{has_criu_preload(criu)}, {}};
 }
 
 Result<Starter::Answer> Starter::start(const EndProcess&, const std::vector<int>& fds) {

@@ -38,7 +38,7 @@ class Starter {
     }
 
   private:
-    Result<Answer> start(const StartProgram& asked, const std::vector<int>& fds) const;
+    Result<Answer> start(const StartProgram& asked, const std::vector<int>& fds);
     Result<Answer> start(const MakeCapsule& asked, const std::vector<int>& fds);
     Result<Answer> start(const StartCriu& asked, const std::vector<int>& fds);
     Result<Answer> start(const OpenFile& asked, const std::vector<int>& fds);
@@ -50,6 +50,7 @@ class Starter {
     Result<Answer> start(const LookInside& asked, const std::vector<int>& fds);
     Result<Answer> start(const FitRestored& asked, const std::vector<int>& fds);
     Result<Answer> start(const AskWaits& asked, const std::vector<int>& fds);
+    Result<Answer> start(const AskLoaded& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const EndProcess& asked, const std::vector<int>& fds);
     Result<Answer> start(const ConnectInit& asked, const std::vector<int>& fds);
     static Result<Answer> start(const OpenOfMachine& asked, const std::vector<int>& fds);

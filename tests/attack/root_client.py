@@ -4,7 +4,9 @@ with Souk (agentd/root/requests.hpp has the packets)."""
 import contextlib
 import fcntl
 import os
+import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -15,7 +17,7 @@ from cluster import AGENT_USER, BIN, mount_points, read_text
 (PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END,
  CONNECT, DEVICE) = range(1, 16)
 STARTED, REFUSED, DONE = 16, 17, 18
-GIVE, LEARN, INPUTS, OWN_FILE, CPU_EVENT, ADOPT = range(19, 25)
+GIVE, LEARN, INPUTS, OWN_FILE, CPU_EVENT, ADOPT, GATE, LOADED = range(19, 27)
 HANDSHAKE, INSPECT, FILES = 1, 2, 3
 WRITTEN_MARKS, OOM_SCORE, PAGE_MAP, MEMORY, MAPS, MEMORY_SUMS, ROOT = FILES_OF_PROCESS = range(1, 8)
 PROC, RUN = 1, 2
@@ -86,8 +88,9 @@ ANYBODY = ("n1", "any", "0", "1000", "*")
 class Root:
     """A souk-root, and this end of its socket. own: the files of its configuration and its users,
     the number of the user that agentd is, and the directory of his state. rules: for whom it starts
-    processes (agentd/who/rules.hpp): without certificates for anybody."""
-    def __init__(self, status_file="", own=None, rules=ANYBODY):
+    processes (agentd/who/rules.hpp): without certificates for anybody. criu: where that is
+    installed."""
+    def __init__(self, status_file="", own=None, rules=ANYBODY, criu="/"):
         words = [] if own is None else [own[0], own[1], own[2], own[2], own[3],
                                         f"{own[3]}/identity", "souk-attack/n1", "16", *rules]
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -108,7 +111,7 @@ class Root:
                 for i, fd in enumerate(high):
                     os.dup2(fd, 3 + i)
             self.process = subprocess.Popen(
-                [f"{BIN}/souk-root", "/", status_file, *words],
+                [f"{BIN}/souk-root", criu, status_file, *words],
                 pass_fds=range(3, 3 + len(high)), preexec_fn=arrange)
             for fd in high:
                 os.close(fd)
@@ -162,6 +165,26 @@ def refused(root, why, packet, *fds):
             assert root.ask(program(INSPECT), theirs.fileno()) == (STARTED, 1)
         ours.settimeout(20)
         assert ours.recv(64)  # it has begun
+
+
+@contextlib.contextmanager
+def real_capsule(root, as_=(1000, 1000)):
+    """A pidfd of its souk-init, and the number."""
+    with tempfile.TemporaryDirectory() as room:
+        directory, kept = os.open(room, os.O_RDONLY), []
+        try:
+            assert root.ask(capsule(as_=as_), directory, kept=kept) == (STARTED, 2)
+            yield kept[0], pid_of(kept[0])
+        finally:
+            signal.pidfd_send_signal(kept[0], signal.SIGKILL)
+            assert select.select([kept[0]], [], [], 20)[0]
+            for fd in (directory, *kept):
+                os.close(fd)
+
+
+def pid_of(pidfd):
+    fields = read_text(f"/proc/self/fdinfo/{pidfd}").split()
+    return int(fields[fields.index("Pid:") + 1])
 
 
 @contextlib.contextmanager

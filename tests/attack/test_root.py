@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -15,14 +16,14 @@ import tempfile
 
 import pytest
 
-from cluster import AGENT_USER, BIN, alive, mount_points, read_text, until
+from cluster import AGENT_USER, BIN, alive, mount_points, own_number, read_text, until
 from no_rights import echoes, ends_well, root_of, write
 from root_client import (
     CONFIGURATION, CONNECT, CPU_LATENCY, CPU_PRESSURE, DEVICE, DIRECTORY, DONE, END, FILES,
-    FILES_FD, FILES_OF_PROCESS, FUSE, GIVE, HANDSHAKE, INPUTS, INSPECT, IO_PRESSURE, LEARN, MAPS,
-    MEMORY, MEMORY_PRESSURE, NETWORK, OPEN, OWN_FILE, PAGE_MAP, PROC, PROGRAM, REFUSED, ROOT, RUN,
-    Root, STARTED, USERS, WAITS, capsule, criu, fit, look, of_agentd, opens, pid_one, program,
-    refused, settle, status, take)
+    FILES_FD, FILES_OF_PROCESS, FUSE, GIVE, HANDSHAKE, INPUTS, INSPECT, IO_PRESSURE, LEARN,
+    LOADED, MAPS, MEMORY, MEMORY_PRESSURE, NETWORK, OPEN, OWN_FILE, PAGE_MAP, PROC, PROGRAM,
+    REFUSED, ROOT, RUN, Root, STARTED, USERS, WAITS, capsule, criu, fit, look, of_agentd, opens,
+    pid_of, pid_one, program, real_capsule, refused, settle, status, take)
 
 # What is left to agentd, by number (docs/security.md says what for).
 LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23}
@@ -149,6 +150,90 @@ def test_criu_goes_into_capsules_alone(root, inside):
         finally:
             os.close(images)
             os.close(host)
+
+
+class StagedCriu:
+    """A program in CRIU's place: one child is what it is itself, the other one is the job's."""
+    def __init__(self, place):
+        self.prefix, lib = place / "criu", place / "criu/usr/lib/here"
+        lib.mkdir(parents=True)
+        (self.prefix / "usr/sbin").mkdir()
+        shutil.copy("/bin/sh", self.prefix / "sh")
+        (lib / "ld-linux-x.so").write_text(
+            f"#!{self.prefix}/sh\nunset LD_PRELOAD\n{self.prefix}/sh -c 'echo x >&3; read x <&3' "
+            "0<&3 &\nsleep 1000 &\nread x <&3\n")
+        for made in (lib / "ld-linux-x.so", self.prefix / "usr/sbin/criu"):
+            made.touch()
+            made.chmod(0o755)
+
+    def start(self, root, init, restores, images):
+        """Its pidfd, this end of its line, and pidfds of its two children."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        kept = []
+        with theirs, open(os.pipe()[0]) as pipe:
+            more = pipe.fileno() if restores else theirs.fileno()
+            assert root.ask(criu(restores, ends=restores), init, theirs.fileno(), images, more,
+                            kept=kept) == (STARTED, 1)
+        ours.settimeout(20)
+        assert ours.recv(64) == b"x\n"
+        pid = pid_of(kept[0])
+        children = until("both are there", lambda: len(one := sorted(
+            map(int, read_text(f"/proc/{pid}/task/{pid}/children").split()),
+            key=lambda child: "sleep" in os.readlink(f"/proc/{child}/exe"))) == 2
+            and "sleep" in os.readlink(f"/proc/{one[1]}/exe") and one)
+        return kept[0], ours, [os.pidfd_open(child) for child in children]
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
+    """Nor into what it makes, until that runs the job's own program."""
+    staged = StagedCriu(tmp_path)
+    one = Root(criu=str(staged.prefix))
+    with real_capsule(one) as (init, pid), tempfile.TemporaryDirectory() as place:
+        images = os.open(place, os.O_RDONLY)
+        job = subprocess.Popen(["nsenter", "-t", str(pid), "-p", "--", staged.prefix / "sh", "-c",
+                                "echo; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        job.stdout.readline()
+        its = [os.pidfd_open(int(read_text(f"/proc/{job.pid}/task/{job.pid}/children")))]
+        criu_, line, made = staged.start(one, init, restores, images)
+        why = "a process of CRIU's, and none of the job"
+        for fd in (criu_, made[0]):
+            for file in FILES_OF_PROCESS:
+                refused(one, why, opens(file), fd)
+                refused(one, why, opens(file), made[1], fd)
+            for number in (3, 200):
+                refused(one, why, take(number), fd)
+        # What a job runs that is dumped is its own affair.
+        for fd in made[1:] + (its if not restores else []):
+            assert one.ask(opens(MEMORY), fd) == (DONE, 1)
+        if restores:
+            refused(one, why, opens(MEMORY), its[0])
+        kept = []
+        numbers = [own_number(pid_of(fd)) for fd in (criu_, *made)]
+        assert one.ask(look(*numbers, what=(1, 1, 1, 1)), init, kept=kept) == (DONE, 1)
+        seen = os.pread(kept[0], 1 << 20, 0)
+        assert bytes(str(tmp_path), "ascii") not in seen and b"/sleep" in seen
+        # Another one, as a dump and as a restore.
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        number = theirs.fileno()
+        refused(one, "another CRIU is in that capsule", criu(), init, number, images, number)
+        refused(one, "another CRIU is in that capsule", criu(True, ends=1), init, number, images,
+                number)
+        assert one.ask(bytes([END]), criu_) == (DONE, 0)
+        assert select.select([criu_], [], [], 20)[0]
+        refused(one, "no process of a capsule", bytes([LOADED]), criu_)
+        for fd in (init, its[0]):
+            refused(one, "no CRIU that was started here", bytes([LOADED]), fd)
+        again, line_too, made_too = staged.start(one, init, restores, images)
+        socket.send_fds(one.line, [bytes([LOADED])], [again])
+        assert one.line.recv(16) == bytes([DONE, 1])
+        for end in (ours, theirs, line, line_too):
+            end.close()
+        job.stdin.close()
+        job.wait()
+        for fd in (images, criu_, again, *its, *made, *made_too, *kept):
+            os.close(fd)
+    one.end()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ void asked(std::string_view packet, size_t descriptors) {
         std::holds_alternative<LookInside>(*taken) || std::holds_alternative<FitRestored>(*taken) ||
         std::holds_alternative<AskWaits>(*taken) || std::holds_alternative<EndProcess>(*taken) ||
         std::holds_alternative<GiveFiles>(*taken) || std::holds_alternative<LearnKernel>(*taken) ||
-        std::holds_alternative<AddInputs>(*taken);
+        std::holds_alternative<AddInputs>(*taken) || std::holds_alternative<AskLoaded>(*taken);
     if (of_a_process) REQUIRE(descriptors == 1);
     if (const auto* l = std::get_if<LookInside>(&*taken))
         for (const int32_t pid : l->pids) REQUIRE(pid > 0);

@@ -275,6 +275,38 @@ START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_i
 }
 END_TEST
 
+// The one before may be about to end (souk-root starts no second one).
+START_TEST(criu_is_started_when_the_one_before_has_ended) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    CriuTool& tool = *n.site.criu;
+    int busy = 3;
+    tool.launch = [&](const CriuLaunch& how) -> Result<Pidfd> {
+        if (busy-- > 0) return fail_errno("another CRIU is in that capsule", EALREADY);
+        const std::string init = *read_file(AT_FDCWD, n.directory(c) + "/capsule");
+        TRY(lay_out_run(*Pidfd::open(std::atoi(init.c_str())), false, ""));
+        return launch_criu(tool.command, tool.preload.get(), how);
+    };
+    n.dumped(c);
+    ck_assert_int_eq(busy, -1);
+    n.undone(c);
+    // Given up meanwhile, and wanted once more.
+    busy = 1'000'000;
+    c.ready_criu(false, false);
+    UNTIL(n.loop, busy < 1'000'000 - 2);
+    n.undone(c);
+    const int left = busy;
+    (void)n.loop.run_until([] { return false; }, Nanos::from_ms(50));
+    ck_assert_int_eq(busy, left);
+    busy = 1;
+    n.dumped(c);
+    n.undone(c);
+    n.counts_to(c, 2);
+    tool.launch = nullptr;
+}
+END_TEST
+
 START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed) {
     UNIT_SKIP_IF(moves_impossible());
     Rng rng(5);
@@ -501,6 +533,7 @@ UNIT_SUITE_LONG(
     cell, 120,
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own,
     what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
+    criu_is_started_when_the_one_before_has_ended,
     a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_failed,
     a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on,
     a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided,

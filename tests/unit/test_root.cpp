@@ -78,6 +78,7 @@ std::vector<Sample> samples() {
             {FitRestored{{4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
             {users, 0},
             {MakeGate{}, 0},
+            {AskLoaded{}, 1},
             {AskWaits{}, 1},
             {EndProcess{}, 1},
             {ConnectInit{}, 2},
