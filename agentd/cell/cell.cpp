@@ -127,7 +127,7 @@ FrozenSteps::Hooks Cell::steps_hooks() {
             },
         .written = [this](const ImageFile& pages) { finish_image(&pages); },
         .failed = [this](const Trouble& why) { fail_dump(why); },
-        .syncer = site_.syncer,
+        .syncer = [this] { return site_.syncer(capsule_->pidfd()); },
         .home =
             [this](const std::function<void(const Result<AtHome>&)>& done) {
                 return site_.files_home(key_, done);

@@ -93,8 +93,11 @@ struct CellSite {
         files_home = [](const GuestKey&, const std::function<void(const Result<AtHome>&)>&) {
             return std::shared_ptr<void>();
         };
-    // Who syncs what jobs have written: a stream to it (agentd/files/program/sync.hpp).
-    std::function<Result<Fd>()> syncer = [] { return Result<Fd>(fail("nobody syncs here")); };
+    // Who syncs what the job of that capsule has written: a stream to it
+    // (agentd/files/program/sync.hpp).
+    std::function<Result<Fd>(const Pidfd& init)> syncer = [](const Pidfd&) {
+        return Result<Fd>(fail("nobody syncs here"));
+    };
     // Of a checkpoint that is being dumped, to that epoch: with it goes a snapshot of the job's
     // working directory, found below `root`. Who drops what is returned hears nothing of it.
     std::function<Result<std::shared_ptr<void>>(const GuestJob&, Epoch to, int root,

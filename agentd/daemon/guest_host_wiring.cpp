@@ -175,13 +175,13 @@ void GuestHost::wire_files() {
                               std::function<void(const Result<AtHome>&)> done) {
         return files_->ask_home(key, std::move(done));
     };
-    site_.syncer = [this]() -> Result<Fd> {
+    site_.syncer = [this](const Pidfd& init) -> Result<Fd> {
         int pair[2];
         if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
             return fail_errno("socketpair", errno);
         Fd ours(pair[0]);
         const Fd theirs(pair[1]);
-        TRY(root_.program(root::Program::files, {"sync"}, {theirs.get()}, true));
+        TRY(root_.program(root::Program::files, {"sync"}, {theirs.get(), init.get()}, true));
         return ours;
     };
     site_.files_own = [this](const GuestKey& key) { files_->own(key); };

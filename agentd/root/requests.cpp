@@ -290,7 +290,7 @@ struct Form {
 constexpr Form forms[] = {
     {"serve", "/uug/*", 2, true, true},     {"client", "uu", 3, false, false},
     {"store", "n", 2, false, false},        {"append", "uugnttt", 2, true, true},
-    {"snapshot", "tuugtt", 2, true, false}, {"sync", "", 1, true, false}};
+    {"snapshot", "tuugtt", 2, true, false}, {"sync", "", 2, true, false}};
 
 bool is_user(std::string_view word) {
     const auto number = whole_number<uint32_t>(word);

@@ -64,6 +64,7 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked, const std::vec
     // It runs as whom that directory belongs to, and keeps nothing there that it does not know.
     if (asked.program == Program::files && asked.words[0] == "store")
         TRY(check_own(fds[0], "the store of contents", user_));
+    if (asked.program == Program::files && asked.words[0] == "sync") TRY(capsules_.init(fds[1]));
     TRY_ASSIGN(const Pidfd process, start_program(name, asked.words, fds, asked.session));
     TRY_ASSIGN(Fd pidfd, duplicate(process.get()));
     Answer done{Started{process.pid(), 0}, {}};

@@ -236,6 +236,47 @@ def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
     one.end()
 
 
+def test_files_are_synced_of_one_capsule_alone_and_with_few_rights(root, inside, tmp_path):
+    """souk-files sync copies descriptors of processes that agentd names."""
+    asked, device = program(FILES, "sync", session=True), os.stat(tmp_path).st_dev
+    machine = os.pidfd_open(os.getpid())
+
+    def syncs(init, uid, pids):
+        ours, theirs = socket.socketpair()
+        kept = []
+        with ours:
+            with theirs:
+                assert root.ask(asked, theirs.fileno(), init, kept=kept) == (STARTED, 1)
+            it = f"/proc/{pid_of(kept[0])}/status"
+            # CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.
+            until("it is the user", lambda: re.search(rf"^Uid:\t{uid}\t{uid}\t.*?^CapEff:\t"
+                                                      r"0*80004$", read_text(it), re.M | re.S))
+            ours.sendall(f"{device} \n{' '.join(map(str, pids))}\n".encode())
+            ours.shutdown(socket.SHUT_WR)
+            ours.settimeout(20)
+            said = ours.recv(1024)
+        assert select.select(kept, [], [], 20)[0]
+        os.close(kept[0])
+        return said
+    with socket.socket(socket.AF_UNIX) as line:
+        refused(root, "is not started so", asked, line.fileno())
+        for who in (machine, line.fileno()):
+            refused(root, "no process of a capsule", asked, line.fileno(), who)
+        refused(root, "no PID 1 of a capsule", asked, line.fileno(), inside[1])
+    with real_capsule(root, (4321, 4321)) as (init, pid):
+        job = subprocess.Popen(["nsenter", "-t", str(pid), "-p", "--", "sh", "-c",
+                                f"exec 5> {tmp_path}/written; echo; read x"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        job.stdout.readline()
+        its = int(read_text(f"/proc/{job.pid}/task/{job.pid}/children"))
+        assert syncs(init, 4321, [pid, its]) == b"+"
+        for other in (os.getpid(), root.process.pid, 1, pid_of(inside[1])):
+            assert syncs(init, 4321, [its, other]) == b"-no process of that capsule"
+        job.stdin.close()
+        job.wait()
+    os.close(machine)
+
+
 @pytest.fixture
 def inside(root, tmp_path):
     with pid_one(tmp_path, "1000", "gid", "1000") as fds:

@@ -80,7 +80,8 @@ struct Node {
         site.cgroup_changed = [](const Cgroup&, Nanos, bool) {};
         // its file is written before each move
         site.is_network = [](std::string_view) { return true; };
-        site.syncer = [this]() -> Result<Fd> {  // one that has synced all before it is asked
+        site.syncer =
+            [this](const Pidfd&) -> Result<Fd> {  // one that has synced all before it is asked
             int ends[2];
             if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
                 return fail_errno("socketpair", errno);

@@ -60,7 +60,7 @@ std::vector<Sample> samples() {
             {snapshot, 2},
             {StartProgram{Program::files, {"client", "7", "8"}, false}, 3},
             {StartProgram{Program::files, {"store", "1073741824"}, false}, 2},
-            {StartProgram{Program::files, {"sync"}, true}, 1},
+            {StartProgram{Program::files, {"sync"}, true}, 2},
             {capsule, 4},
             {capsule, 9},
             {dump, 4},

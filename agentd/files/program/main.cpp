@@ -13,8 +13,8 @@
 //   snapshot TASK UID GID GROUPS NAME DIRECTORY
 //                                         at the home, or where its job is: fd 3 is agentd, fd 4
 //                                         the root directory (snapshots.hpp)
-//   sync                                  at the guest: fd 3 is agentd, which says whose files
-//                                         (sync.hpp)
+//   sync                                  at the guest: fd 3 is agentd, which says whose files,
+//                                         fd 4 a pidfd of souk-init (sync.hpp)
 //   try ROOT MOUNTPOINT [SOCKET [+DIRECTORY...] [=DIRECTORY]]   both, of one directory, until it is
 //                                         unmounted; SOCKET: what leads to the server, if it is not
 //                                         its own; =DIRECTORY: with a store of contents there
@@ -181,7 +181,8 @@ Status snapshot(const std::vector<std::string>& words) {
 
 Status sync(const std::vector<std::string>&) {
     (void)limits();
-    return sync_written(3);
+    TRY_ASSIGN(const Synced capsule, synced_of(Fd(4)));
+    return sync_written(3, capsule);
 }
 
 // ---- try

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/files/program/sync.hpp"
 
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +15,7 @@
 
 #include "kernel/base/number.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk::files {
@@ -16,6 +23,14 @@ namespace {
 
 constexpr size_t syncs_max = 64;  // at once
 constexpr size_t said_max = 1 << 20;
+
+// Of its PID namespace.
+Result<ino_t> names_of(pid_t pid) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/ns/pid";
+    struct stat st {};
+    if (::stat(path.c_str(), &st) != 0) return fail_errno(path, errno);
+    return st.st_ino;
+}
 
 Result<std::string> hear(int agent) {
     std::string said;
@@ -51,13 +66,42 @@ Status sync_all(Loop& loop, const std::vector<Fd>& files) {
     return all;
 }
 
+Status keep_rights(uint32_t rights) {
+    const __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
+    const __user_cap_data_struct kept[2] = {{rights, rights, 0}, {}};
+    if (::syscall(SYS_capset, &head, kept) != 0) return fail_errno("capset", errno);
+    return {};
+}
+
+// Who looks into processes of another user, and of one that cannot be traced by its own.
+constexpr uint32_t to_look = 1U << CAP_SYS_PTRACE | 1U << CAP_DAC_READ_SEARCH;
+
+Status become_looker(const RunsAs& user) {
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail_errno("no new privileges", errno);
+    if (::geteuid() != 0) return {};  // it is somebody already
+    if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail_errno("keep capabilities", errno);
+    if (user.known && (::setgroups(user.groups.size(), user.groups.data()) != 0 ||
+                       ::setresgid(user.gid, user.gid, user.gid) != 0 ||
+                       ::setresuid(user.uid, user.uid, user.uid) != 0))
+        return fail_errno("become user " + std::to_string(user.uid), errno);
+    return keep_rights(to_look);
+}
+
 // `files`: what was synced, still open: to close one asks its server once more.
-Status sync_said(const std::string& said, std::vector<Fd>& files) {
+Status sync_said(const std::string& said, const Synced& capsule, std::vector<Fd>& files) {
     TRY_ASSIGN(const SyncWords words, parse_sync_words(said));
+    for (const pid_t pid : words.pids)
+        if (const auto process = Pidfd::open(pid)) TRY(check_synced(capsule, *process));
     FileKeys mapped;
     if (words.mapped_alone) mapped = shared_mappings(words.pids, words.devices);
     if (words.mapped_alone && mapped.empty()) return {};
-    files = written_files(words.pids, words.devices, words.mapped_alone ? &mapped : nullptr);
+    const auto take = [&capsule](const Pidfd& process, int number) -> Result<Fd> {
+        TRY(check_synced(capsule, process));
+        return take_descriptor(process, number);
+    };
+    files = written_files(words.pids, words.devices, words.mapped_alone ? &mapped : nullptr, take);
+    TRY(keep_rights(0));
     if (files.empty()) return {};
     TRY_ASSIGN(auto loop, Loop::open());
     return sync_all(loop, files);
@@ -65,11 +109,35 @@ Status sync_said(const std::string& said, std::vector<Fd>& files) {
 
 }  // namespace
 
-Status sync_written(int agent) {
+Result<Synced> synced_of(Fd init) {
+    TRY_ASSIGN(const std::string info,
+               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(init.get())));
+    const size_t at = info.find("\nPid:\t");
+    const auto pid = at == info.npos ? std::nullopt
+                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
+    if (!pid || *pid <= 0) return fail("no souk-init");
+    Synced capsule{Pidfd(std::move(init), *pid), 0, {}};
+    TRY_ASSIGN(capsule.processes, names_of(*pid));
+    TRY_ASSIGN(capsule.user, capsule_user(capsule.init));  // and it is there
+    return capsule;
+}
+
+// A number of a namespace is used again when that has ended.
+Status check_synced(const Synced& capsule, const Pidfd& process) {
+    const auto its = names_of(process.pid());
+    TRY_ASSIGN(const bool ended, process.exited_within({}));
+    if (ended) return {};  // it has nothing open
+    TRY_ASSIGN(const bool gone, capsule.init.exited_within({}));
+    if (gone || !its || *its != capsule.processes) return fail("no process of that capsule");
+    return {};
+}
+
+Status sync_written(int agent, const Synced& capsule) {
+    TRY(become_looker(capsule.user));
     TRY_ASSIGN(const std::string said, hear(agent));
     if (said.empty()) return {};  // there is nothing to do after all
     std::vector<Fd> files;
-    const Status done = sync_said(said, files);
+    const Status done = sync_said(said, capsule, files);
     const std::string answer = done ? "+" : "-" + done.error().message;
     return ::send(agent, answer.data(), answer.size(), MSG_NOSIGNAL) > 0
                ? Status{}
