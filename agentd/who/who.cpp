@@ -8,9 +8,11 @@
 #include <cerrno>
 
 #include "kernel/base/protobuf_fields.hpp"
+#include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/installation.hpp"
+#include "kernel/sys/process/bounded_work.hpp"
 #include "kernel/sys/process/process_files.hpp"
 #include "kernel/trust/revocations.hpp"
 #include "kernel/trust/ticket_list.hpp"
@@ -24,6 +26,8 @@ constexpr const char* kept_list = "/ticket-list.seen";
 // The clocks of market and node may be apart, which agentd looks at; an old ticket is none all the
 // same.
 constexpr Nanos clocks_apart_max = Nanos::from_s(86'400);
+// A look-up of accounts may ask a network. agentd waits for 30 s, and ends if it has no answer.
+constexpr Nanos accounts_limit = Nanos::from_s(10), accounts_rest = Nanos::from_s(30);
 
 // Root's, for nobody else to look into; and not where somebody else could put another one.
 Status make_directory(const std::string& path) {
@@ -240,7 +244,22 @@ Status Who::may_come(const RunsAs& as, std::string_view sealed) {
     // Which of his groups it has run in, the ticket does not say.
     who.gid = as.gid;
     who.groups = as.groups;
-    return map_->comes(who, as, accounts_).map([](const RunsAs&) {});
+    return comes(who, as);
+}
+
+Status Who::comes(const Principal& who, const RunsAs& as) {
+    const auto silent = [] { return fail("the accounts of this machine are not told in time"); };
+    if (monotonic_now() < accounts_rest_) return silent();
+    const auto why = work_within(accounts_limit, [&]() -> std::string {
+        const auto here = map_->comes(who, as, SystemAccounts());
+        return here ? "+" : "-" + here.error().message;
+    });
+    if (!why && why.error().code == ETIMEDOUT) {
+        accounts_rest_ = monotonic_now() + accounts_rest;
+        return silent();
+    }
+    if (!why) return wrap("look up accounts", why.error());
+    return *why == "+" ? Status{} : fail(why->empty() ? "no answer" : why->substr(1));
 }
 
 }  // namespace souk::who

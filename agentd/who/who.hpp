@@ -27,7 +27,7 @@
 #include "agentd/who/rules.hpp"
 #include "agentd/who/seen_list.hpp"
 #include "kernel/base/launch.hpp"
-#include "kernel/sys/host/accounts.hpp"
+#include "kernel/base/time.hpp"
 #include "kernel/trust/certificate.hpp"
 #include "kernel/trust/ticket_key.hpp"
 
@@ -67,6 +67,7 @@ class Who {
     Status read_keys();
     Status believe(const trust::TicketList& list);
     Status read_map();
+    Status comes(const Principal& who, const RunsAs& as);
     bool is_root_let() const { return rules_.any || rules_.root_jobs || rules_.id_min == 0; }
 
     Rules rules_;
@@ -78,7 +79,7 @@ class Who {
     std::string chain_, list_, map_text_;
     trust::TicketKeys keys_;
     std::optional<UserMap> map_;
-    SystemAccounts accounts_;
+    Nanos accounts_rest_;  // until when they are not asked
 };
 
 }  // namespace souk::who
