@@ -214,10 +214,10 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
     TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
     TRY_ASSIGN(const auto pids, capsules_.without_criu(init, proc.get(), asked.pids));
     const auto seen = look_at_processes(proc.get(), pids, asked.what);
-    std::vector<SeenProcess> look;
+    std::vector<SeenProcess> look;  // of CRIU as of who has ended
     for (size_t i = 0; const pid_t pid : asked.pids)
         look.push_back(i < pids.size() && pids[i] == pid ? seen[i++]
-                                                         : SeenProcess{pid, EACCES, {}, {}});
+                                                         : SeenProcess{pid, ESRCH, {}, {}});
     TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
     Answer done{Done{}, {}};
     done.descriptors.push_back(std::move(file));
