@@ -16,7 +16,6 @@
 namespace souk::unit {
 namespace {
 
-using trust::TicketKey;
 using trust::TicketKeys;
 using trust::TicketRing;
 
