@@ -118,8 +118,9 @@ void NetworkCut::look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
     const auto left = unaccepted_of(inside);
     if (!left) log_.limited("unaccepted", "connections may break when it moves", left.error());
     if (!left || *left == 0 || Loop::now() >= until) return then(left ? *left : 0);
-    // A job with many connections takes no more of this daemon's time for it.
-    const Nanos rest{std::max(pause.ns, 16 * (Loop::now() - began).ns)};
+    // A look takes milliseconds, however few connections there are: the kernel goes through its
+    // table of all namespaces. A job takes no more of this daemon's time for it.
+    const Nanos rest{std::max(pause.ns, 4 * (Loop::now() - began).ns)};
     settle_ = loop_.at(std::min(Loop::now() + rest, until), [=, this, then = std::move(then)] {
         look_for_unaccepted(inside, std::min(pause_max, Nanos{2 * pause.ns}), until, then);
     });
@@ -134,7 +135,10 @@ Status NetworkCut::shut_in() {
         log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
     const Nanos before = unix_now();
     TRY(port_->shut(FrameWay::to_job));
-    if (frames_) frames_->shut_since(before);
+    if (!frames_) return {};
+    frames_->shut_since(before);
+    take_kept();
+    frames_->put_first(std::exchange(begun_with_, {}));
     return {};
 }
 
@@ -160,7 +164,9 @@ void NetworkCut::open() {
     if (!port_ || !std::exchange(shut_, false)) return;
     if (frames_) frames_->on_readable();
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
+    take_kept();
     release_frames(port_->opened(FrameWay::to_job), port_->opened(FrameWay::from_job));
+    release_kept();
     stay_armed();  // one that was found has none
     // The gates cost each frame something; and whoever was deaf for a moment hears the address once
     // more.
@@ -181,6 +187,22 @@ void NetworkCut::release_frames(Nanos heard, Nanos spoke) {
     is_copy_ = was_frozen_ = false;
 }
 
+void NetworkCut::take_kept() {
+    for (KeptFrame& one : port_->take_kept())
+        one.way == FrameWay::within ? begun_within_.push_back(std::move(one.frame))
+                                    : begun_with_.push_back(FrameHold::of_wire(one.frame));
+}
+
+// Here, with the gates open.
+void NetworkCut::release_kept() {
+    for (const std::string& frame : std::exchange(begun_within_, {})) port_->say_within(frame);
+    if (begun_with_.empty()) return;
+    auto hold = FrameHold::open(*port_, "");
+    if (!hold) return log_.limited("frames", "who connects to it tries again", hold.error());
+    hold->put_first(std::exchange(begun_with_, {}));
+    hold->give_back({});
+}
+
 void NetworkCut::announce() const {
     if (port_) (void)port_->announce();
 }
@@ -191,6 +213,8 @@ void NetworkCut::drop() {
     for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
     frames_.reset();
     spoken_.reset();
+    begun_with_.clear();
+    begun_within_.clear();
     if (port_ && shut_) port_->abandon();
     port_.reset();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // NetworkCut: the network interface of a job with a network of its own, and when it is cut off.
 // Before such a job is dumped nobody begins a connection with it, and what is begun is accepted:
-// CRIU leaves out what is not. While it is dumped nothing reaches it (from before CRIU looks at its
+// CRIU leaves out what is not. What would begin one is kept, and comes when it is opened, or goes
+// where the job goes. While it is dumped nothing reaches it (from before CRIU looks at its
 // connections), from the moment that it stands still its processes do not reach each other over
 // loopback, and once it is dumped nothing of it gets out either: what dies where it was says
 // nothing. What is sent to it meanwhile is held, and follows it, or goes into the image of who is
@@ -87,6 +88,8 @@ class NetworkCut {
     Status hold_frames_of_copy();
     Status keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch);
     void release_frames(Nanos heard, Nanos spoke);
+    void take_kept();
+    void release_kept();
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);
 
@@ -99,6 +102,9 @@ class NetworkCut {
     bool shut_ = false;
     bool is_copy_ = false, was_frozen_ = false;
     std::optional<FrameHold> frames_, spoken_;  // while it is cut off; the second of a copy
+    // What has begun a connection since settle(): with the job before the gate was shut to it, and
+    // within the job.
+    std::vector<std::string> begun_with_, begun_within_;
     Watch frames_watch_, spoken_watch_;
     Timer rest_, settle_;
 };

@@ -222,9 +222,10 @@ Reach Helper::reach() {
         .take = [one](const Pidfd& p,
                       int number) { return one(TakeDescriptor{static_cast<uint32_t>(number)}, p); },
         .network = [this](const Pidfd& init) -> Result<JobInside> {
-            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 4));
+            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 6));
             auto& d = answer.descriptors;
-            return JobInside{std::move(d[0]), std::move(d[1]), std::move(d[2]), std::move(d[3]),
+            return JobInside{std::move(d[0]),          std::move(d[1]), std::move(d[2]),
+                             std::move(d[3]),          std::move(d[4]), std::move(d[5]),
                              [this] { return gate(); }};
         },
         .settle = [this](int image, bool runs) -> Status {
@@ -313,10 +314,11 @@ std::function<Status(const Pidfd& init)> Helper::learn() {
 }
 
 Result<FrameGate> Helper::gate() {
-    TRY_ASSIGN(Answer answer, ask(MakeGate{}, {}, 1 + std::size(all_ways)));
+    TRY_ASSIGN(Answer answer, ask(MakeGate{}, {}, 2 + std::size(all_ways)));
     std::array<Fd, std::size(all_ways)> programs;
-    std::move(answer.descriptors.begin() + 1, answer.descriptors.end(), programs.begin());
-    return FrameGate(std::move(answer.descriptors[0]), std::move(programs));
+    std::move(answer.descriptors.begin() + 2, answer.descriptors.end(), programs.begin());
+    return FrameGate(std::move(answer.descriptors[0]), std::move(answer.descriptors[1]),
+                     std::move(programs));
 }
 
 // As many at once as a packet takes.

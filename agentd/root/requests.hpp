@@ -157,7 +157,7 @@ struct OpenEvent {
     bool operator==(const OpenEvent&) const = default;
 };
 // A gate for a job's frames (kernel/sys/net/frame_gate.hpp), which are the only programs that
-// agentd may have loaded. No descriptor. Answered with its map and its programs.
+// agentd may have loaded. No descriptor. Answered with its maps and its programs.
 struct MakeGate {
     bool operator==(const MakeGate&) const = default;
 };

@@ -164,7 +164,8 @@ Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int
     TRY(capsules_.init(fds[0]));
     TRY_ASSIGN(JobInside inside, open_job_inside(fds[0]));
     Answer done{Done{}, {}};
-    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans, &inside.spoken})
+    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans, &inside.spoken, &inside.raw4,
+                   &inside.raw6})
         done.descriptors.push_back(std::move(*fd));
     return done;
 }
@@ -314,7 +315,9 @@ Result<Starter::Answer> Starter::start(const MakeGate&, const std::vector<int>&)
     TRY_ASSIGN(const FrameGate gate, FrameGate::create());
     Answer done{Done{}, {}};
     TRY_ASSIGN(Fd map, duplicate(gate.map().get()));
+    TRY_ASSIGN(Fd kept, duplicate(gate.kept().get()));
     done.descriptors.push_back(std::move(map));
+    done.descriptors.push_back(std::move(kept));
     for (const FrameWay way : all_ways) {
         TRY_ASSIGN(Fd program, duplicate(gate.program(way)));
         done.descriptors.push_back(std::move(program));

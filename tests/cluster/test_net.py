@@ -13,7 +13,8 @@ import threading
 import time
 
 import pytest
-from conftest import BIN, LIMIT, read_text, until
+from conftest import BIN, LIMIT, gang, read_text, until
+from test_checkpoints import newest_image
 
 FABRIC = "10.79.0.1"
 # Says over a connection what it reads, and prints what comes back: what the peer says, or that
@@ -408,6 +409,130 @@ def test_connections_within_a_job_go_on_through_moves_freezes_and_checkpoints(ma
     assert last["failed_moves"] == 0 and last["migrations"] + last["freezes"] >= 10, last
     market.kill_daemon(last["where"])
     goes_on("its daemon died")
+    job.process.stdin.close()
+    assert job.wait() == 7
+
+
+# Connects to itself again and again, four times at once, over IPv4 and IPv6, or to the first one of
+# its gang, and tells how long it ran at most until such a connection was there; what it stood still
+# meanwhile does not count. Over each connection a number is said and answered.
+CONNECTS = """
+import errno, os, select, socket, sys, time
+me, asked, doors, calls_at_once = os.environ.get('SOUK_COMPONENT', '0'), sys.argv[1], [], 4
+if me == asked == '0':
+    doors = [socket.create_server(('127.0.0.1', 0), backlog=100),
+             socket.create_server(('::1', 0), backlog=100, family=socket.AF_INET6)]
+    to = [(d.family, d.getsockname()) for d in doors]
+elif me == '0':
+    doors, calls_at_once = [socket.create_server(('', 7000), backlog=100)], 0
+elif me == asked:
+    to = [(socket.AF_INET, (socket.gethostbyname('c0'), 7000))]
+    while socket.socket().connect_ex(to[0][1]) != 0: time.sleep(0.05)
+else:
+    time.sleep(1000)
+poll, ears, calls, made = select.poll(), {}, {}, 0
+for d in (*doors, *[sys.stdin] * (me == asked)): poll.register(d, select.POLLIN)
+doors = {d.fileno(): d for d in doors}
+class Call:
+    def __init__(self, number):
+        family, address = to[number % len(to)]
+        self.socket, self.number, self.ran, self.there = socket.socket(family), number, 0, False
+        self.socket.setblocking(False)
+        assert self.socket.connect_ex(address) in (0, errno.EINPROGRESS)
+        poll.register(self.socket, select.POLLOUT)
+    def goes_on(self):
+        if self.there:
+            assert self.socket.recv(100) == b'%d' % self.number
+            poll.unregister(self.socket)
+            self.socket.close()
+            return False
+        assert (e := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)) == 0, e
+        self.there = True
+        self.socket.sendall(b'%d' % self.number)
+        poll.modify(self.socket, select.POLLIN)
+        return True
+if me == asked: print('ready', flush=True)
+before, longest, numbers = time.time(), 0, set()
+while True:
+    while len(calls) < calls_at_once:
+        c = Call(made)
+        calls[c.socket.fileno()], made = c, made + 1
+    events = poll.poll(1)
+    ran, before = min(max(time.time() - before, 0), 0.01), time.time()
+    for c in calls.values():
+        c.ran += 0 if c.there else ran
+    longest = max([longest, *(c.ran for c in calls.values())])
+    for fd, what in events:
+        if fd == 0:
+            if not sys.stdin.readline(): sys.exit(7)
+            print(f'{longest:.3f} {made}', flush=True)
+            longest = 0
+        elif fd in doors:
+            s = doors[fd].accept()[0]
+            ears[s.fileno()] = s
+            poll.register(s, select.POLLIN)
+        elif fd in ears:
+            s = ears.pop(fd)
+            number = s.recv(100)
+            assert number not in numbers, number
+            if number: numbers.add(number)
+            s.sendall(number)
+            poll.unregister(s)
+            s.close()
+        elif not calls[fd].goes_on():
+            del calls[fd]
+"""
+
+
+def connects(job):
+    """How long a connection within the job has taken at most since it was asked last, in s. Those
+    that have begun by now are there then."""
+    def now():
+        lines = job.lines()
+        ask(job, "how long?")
+        job.printed(lines + 1)
+        return [float(x) for x in bytes(job.out).decode().splitlines()[-1].split()]
+    longest, made = now()
+    end = made + 20
+    while made < end:
+        more, made = now()
+        longest = max(longest, more)
+    return longest
+
+
+@pytest.mark.parametrize("how", ["moved", "moved fast", "saved", "frozen", "of a gang",
+                                 "of a sibling"])
+def test_a_connection_that_begins_while_a_job_stands_is_there_soon_after(market, how):
+    """Not a second later, when TCP says the first word again that a gate has stopped."""
+    sibling = how == "of a sibling"
+    options = {"moved fast": ["--net=own", "--move=fast"], "of a gang": ["-N", 2],
+               "of a sibling": ["-N", 2, "--stdin", 1],
+               "saved": ["--net=own", "--checkpoint-every", "1s"]}.get(how, ["--net=own"])
+    job = market.srun("-p", 50, *options, "/usr/bin/python3", "-c", CONNECTS,
+                      "1" if sibling else "0", stdin=subprocess.PIPE)
+    job.printed(1)
+    first = job.said(r"^srun: job ([^\s:]+)")[1]
+    every = [j["id"] for j in gang(market, first)] or [first]
+    took, saved = [connects(job)], 0
+    for i in range(8):
+        if how == "frozen" or how == "of a gang" and i % 2 == 0:
+            market.tool("marketctl", "--hold", "freeze", first)
+            market.until_job(first, "frozen", lambda j: j["status"] == "suspend")
+            for one in every:
+                market.tool("marketctl", "release", one, check=False)
+            for one in every:
+                market.until_runs(one)
+        elif how == "saved":
+            until("it is saved once more", lambda: newest_image(market, job) > saved)
+            saved = newest_image(market, job)
+        else:
+            there = next(n for n in market.nodes()
+                         if n not in [market.job(one)["where"] for one in every])
+            market.tool("marketctl", "--hold", "move", first, there)
+            last = market.until_runs(first, there)
+        # Who connects to one that stands waits as long as that one.
+        took.append(connects(job) - (last["last_pause_ms"] / 1000 if sibling else 0))
+    assert max(took) < 0.4, took
     job.process.stdin.close()
     assert job.wait() == 7
 

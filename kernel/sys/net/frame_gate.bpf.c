@@ -22,6 +22,13 @@ struct {
     __uint(max_entries, FRAME_WAYS);
 } gates SEC(".maps");
 
+struct {
+    __uint(type, BPF_MAP_TYPE_QUEUE);
+    __uint(key_size, 0);
+    __type(value, struct frame_kept);
+    __uint(max_entries, FRAMES_KEPT);
+} kept SEC(".maps");
+
 // The first frame of a connection over TCP.
 static __always_inline int begins(const void* at, const void* end) {
     const struct ethhdr* const frame = at;
@@ -42,16 +49,32 @@ static __always_inline int begins(const void* at, const void* end) {
     return (const void*)(tcp + 1) <= end && tcp->syn && !tcp->ack;
 }
 
-static __always_inline int stops(__u32 way, const void* frame, const void* end) {
+static __always_inline void keep(__u32 way, const void* frame, const void* end, __u32 bytes) {
+    struct frame_kept one = {.way = way, .bytes = bytes};
+    if (bytes > FRAME_KEPT_BYTES) return;
+#pragma unroll
+    for (int i = 0; i < FRAME_KEPT_BYTES; ++i) {
+        const __u8* const at = (const __u8*)frame + i;
+        if ((const void*)(at + 1) > end) break;
+        one.frame[i] = *at;
+    }
+    bpf_map_push_elem(&kept, &one, BPF_ANY);
+}
+
+// `bytes` of the frame in all; of a frame that begins something they are all there, or too many.
+static __always_inline int stops(__u32 way, const void* frame, const void* end, __u32 bytes) {
     const __u32* const does = bpf_map_lookup_elem(&gates, &way);
     if (!does || *does == FRAME_PASSES) return 0;
-    return *does == FRAME_STOPS || begins(frame, end);
+    if (*does == FRAME_STOPS && way != FRAME_WITHIN) return 1;
+    if (!begins(frame, end)) return *does == FRAME_STOPS;
+    keep(way, frame, end, bytes);
+    return 1;
 }
 
 static __always_inline int pass(__u32 way, const struct xdp_md* frame) {
-    return stops(way, (const void*)(long)frame->data, (const void*)(long)frame->data_end)
-               ? XDP_DROP
-               : XDP_PASS;
+    const void* const at = (const void*)(long)frame->data;
+    const void* const end = (const void*)(long)frame->data_end;
+    return stops(way, at, end, frame->data_end - frame->data) ? XDP_DROP : XDP_PASS;
 }
 
 SEC("xdp")
@@ -63,9 +86,9 @@ int souk_gate_out(struct xdp_md* frame) { return pass(FRAME_FROM_JOB, frame); }
 SEC("tc")
 int souk_gate_lo(struct __sk_buff* frame) {
     if (frame->mark == FRAME_CRIU_MARK) return TC_ACT_UNSPEC;
-    return stops(FRAME_WITHIN, (const void*)(long)frame->data, (const void*)(long)frame->data_end)
-               ? TC_ACT_SHOT
-               : TC_ACT_UNSPEC;
+    const void* const at = (const void*)(long)frame->data;
+    const void* const end = (const void*)(long)frame->data_end;
+    return stops(FRAME_WITHIN, at, end, frame->len) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 char LICENSE[] SEC("license") = "GPL";

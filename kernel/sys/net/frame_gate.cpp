@@ -18,9 +18,10 @@ Result<FrameGate> FrameGate::create() {
     if (!skeleton) return fail_errno("open the BPF programs that stop frames", errno);
     if (const int error = frame_gate_bpf__load(skeleton.get()); error != 0)
         return fail_errno("load the BPF programs that stop frames", -error);
-    // Everything of libbpf goes again; what stays are the programs and their map.
+    // Everything of libbpf goes again; what stays are the programs and their maps.
     FrameGate g;
     TRY_ASSIGN(g.map_, duplicate(bpf_map__fd(skeleton->maps.gates)));
+    TRY_ASSIGN(g.kept_, duplicate(bpf_map__fd(skeleton->maps.kept)));
     const bpf_program* const programs[] = {
         skeleton->progs.souk_gate_in, skeleton->progs.souk_gate_out, skeleton->progs.souk_gate_lo};
     for (const FrameWay way : all_ways) {
@@ -35,6 +36,16 @@ Status FrameGate::set(FrameWay way, Gate gate) const {
     if (const int error = bpf_map_update_elem(map_.get(), &key, &value, BPF_ANY); error != 0)
         return fail_errno("set a gate for frames", -error);
     return {};
+}
+
+std::vector<KeptFrame> FrameGate::take_kept() const {
+    std::vector<KeptFrame> all;
+    frame_kept one{};
+    while (all.size() < FRAMES_KEPT &&
+           bpf_map_lookup_and_delete_elem(kept_.get(), nullptr, &one) == 0)
+        all.push_back({static_cast<FrameWay>(one.way),
+                       {reinterpret_cast<const char*>(one.frame), one.bytes}});
+    return all;
 }
 
 }  // namespace souk

@@ -6,6 +6,9 @@
 // job's pause can afford. Gates are attached and taken off outside of it (job_port.hpp). Programs
 // and map live as long as they are attached, whoever made them.
 //
+// Who begins a connection would say so again only a second later. So that frame is kept in a queue
+// when it is stopped within the job, or by a gate that stops nothing else, until it is asked for.
+//
 // What CRIU itself sends through loopback passes: it restores a half-closed connection with a
 // segment of its own making, marked with criu_mark (CRIU soccr/soccr.h).
 //
@@ -15,6 +18,8 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <string>
+#include <vector>
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -31,26 +36,35 @@ inline constexpr FrameWay all_ways[] = {FrameWay::to_job, FrameWay::from_job, Fr
 enum class Gate : uint8_t {
     open = FRAME_PASSES,
     shut = FRAME_STOPS,
-    // Only what begins a connection over TCP is stopped: who sends it tries again a second later.
+    // Only what begins a connection over TCP is stopped.
     begins_nothing = FRAME_BEGINS_NOTHING
 };
 inline constexpr uint32_t criu_mark = FRAME_CRIU_MARK;
+
+// As it was on the wire, but for its checksum, which may not be made yet.
+struct KeptFrame {
+    FrameWay way{};
+    std::string frame;
+};
 
 class FrameGate {
   public:
     // All open.
     static Result<FrameGate> create();
     // One that another process has made for this one, which need not be root.
-    FrameGate(Fd map, std::array<Fd, std::size(all_ways)> programs)
-        : map_(std::move(map)), programs_(std::move(programs)) {}
+    FrameGate(Fd map, Fd kept, std::array<Fd, std::size(all_ways)> programs)
+        : map_(std::move(map)), kept_(std::move(kept)), programs_(std::move(programs)) {}
     const Fd& map() const { return map_; }
+    const Fd& kept() const { return kept_; }
     Status set(FrameWay way, Gate gate) const;
+    // Once each, the oldest one first.
+    std::vector<KeptFrame> take_kept() const;
     // For the interface on which the frames of that way arrive; within: by which they leave.
     int program(FrameWay way) const { return programs_[static_cast<size_t>(way)].get(); }
 
   private:
     FrameGate() = default;
-    Fd map_;
+    Fd map_, kept_;
     std::array<Fd, std::size(all_ways)> programs_;
 };
 using MakeFrameGate = std::function<Result<FrameGate>()>;

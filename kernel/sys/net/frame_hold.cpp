@@ -182,6 +182,10 @@ void FrameHold::put_first(std::vector<std::string> frames) {
     for (const std::string& f : later) keep(f);
 }
 
+std::string FrameHold::of_wire(const std::string& frame) {
+    return std::string(head_bytes, '\0') + frame;
+}
+
 // What is held first: who sends now has later timestamps, and TCP drops what comes after it with
 // earlier ones (PAWS, RFC 7323).
 void FrameHold::give_back(Nanos opened) {

@@ -54,8 +54,10 @@ class FrameHold {
     // The gate is shut since then, of the wall clock: what came before has passed it. To be called
     // before anything is taken.
     void shut_since(Nanos at) { shut_ = at; }
-    // They are the oldest ones; of others than those to the job none.
+    // They are the oldest ones; of others than those to the job none. As text() had them.
     void put_first(std::vector<std::string> frames);
+    // As the wire carries it, its checksum made.
+    static std::string of_wire(const std::string& frame);
     // The job goes on here; its gate is open since `opened`, of the wall clock. What came later has
     // passed it.
     void give_back(Nanos opened);

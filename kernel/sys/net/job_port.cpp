@@ -9,14 +9,17 @@
 #include <linux/pkt_sched.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "kernel/base/check.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/net/tcp_checksum.hpp"
 
 namespace souk {
 namespace {
@@ -151,6 +154,8 @@ Status JobPort::take(JobInside inside) {
     speaker_ = SlowFd(std::move(inside.packets));
     orphans_ = std::move(inside.orphans);
     spoken_ = std::move(inside.spoken);
+    raw4_ = std::move(inside.raw4);
+    raw6_ = std::move(inside.raw6);
     return {};
 }
 
@@ -271,6 +276,35 @@ Status JobPort::open() {
         opened_[static_cast<size_t>(way)] = unix_now();
     }
     return {};
+}
+
+std::vector<KeptFrame> JobPort::take_kept() {
+    if (!gate_) return {};
+    std::vector<KeptFrame> all = gate_->take_kept();
+    for (KeptFrame& one : all) one.frame = with_tcp_checksum(std::move(one.frame));
+    return all;
+}
+
+void JobPort::say_within(const std::string& frame) const {
+    const std::string_view packet =
+        std::string_view(frame).substr(std::min<size_t>(frame.size(), ETH_HLEN));
+    sockaddr_in to4{};
+    sockaddr_in6 to6{};
+    constexpr size_t to4_at = 16, to6_at = 24;
+    const auto say = [&](const Fd& socket, const auto& to) {
+        (void)::sendto(socket.get(), packet.data(), packet.size(), MSG_DONTWAIT,
+                       reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    };
+    if (packet.size() >= to6_at + sizeof to6.sin6_addr &&
+        static_cast<uint8_t>(packet[0]) >> 4 == 6) {
+        to6.sin6_family = AF_INET6;
+        std::memcpy(&to6.sin6_addr, packet.data() + to6_at, sizeof to6.sin6_addr);
+        say(raw6_, to6);
+    } else if (packet.size() >= to4_at + sizeof to4.sin_addr) {
+        to4.sin_family = AF_INET;
+        std::memcpy(&to4.sin_addr, packet.data() + to4_at, sizeof to4.sin_addr);
+        say(raw4_, to4);
+    }
 }
 
 Status JobPort::disarm() {

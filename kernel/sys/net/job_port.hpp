@@ -36,9 +36,11 @@ struct JobNetwork {
 
 // What is open in a job's network namespace, for who may not go there: a netlink socket, a packet
 // socket, the setting that ends what is left of connections (JobPort::abandon), and another packet
-// socket, which reads what a copy says before it may (FrameHold).
+// socket, which reads what a copy says before it may (FrameHold), and raw sockets of IPv4 and IPv6,
+// which say what was kept within the job. (What a packet socket puts on loopback from 127.0.0.1 the
+// kernel takes for forged. Without IPv6 the second one is like the first.)
 struct JobInside {
-    Fd route, packets, orphans, spoken;
+    Fd route, packets, orphans, spoken, raw4, raw6;
     MakeFrameGate gate = FrameGate::create;  // for who may load no program
 };
 // `net_namespace`: a file of it, or a pidfd of who is there. Needs CAP_SYS_ADMIN.
@@ -66,6 +68,10 @@ class JobPort {
     Status open();
     // When that gate was opened last: by the wall clock, read right after it was set.
     Nanos opened(FrameWay way) const { return opened_[static_cast<size_t>(way)]; }
+    // What has begun a connection and was stopped within the job, or by begins_nothing(); once.
+    std::vector<KeptFrame> take_kept();
+    // To the job's own loopback; what the kernel does not take is lost.
+    void say_within(const std::string& frame) const;
     Status disarm();
     Status announce() const;
     // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and
@@ -95,7 +101,7 @@ class JobPort {
     HardwareAddress hardware_{};
     Netlink outside_, inside_;
     SlowFd speaker_;  // a packet socket inside
-    Fd orphans_, spoken_;
+    Fd orphans_, spoken_, raw4_, raw6_;
     int outer_ = 0, inner_ = 0;
     MakeFrameGate make_gate_;
     std::optional<FrameGate> gate_;  // while armed

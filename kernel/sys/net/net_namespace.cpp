@@ -2,6 +2,7 @@
 // What is opened in another network namespace: netlink.hpp, job_port.hpp.
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,6 +38,13 @@ Result<JobInside> open_job_inside(int net_namespace) {
             *packets = Fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
             if (!*packets) return fail_errno("open a packet socket", errno);
         }
+        inside.raw4 = Fd(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+        if (!inside.raw4) return fail_errno("open a raw socket", errno);
+        inside.raw6 = Fd(::socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
+        if (!inside.raw6 && errno == EAFNOSUPPORT) {
+            TRY_ASSIGN(inside.raw6, duplicate(inside.raw4.get()));
+        }
+        if (!inside.raw6) return fail_errno("open a raw socket", errno);
         // which namespace it is of is settled when it is opened
         TRY_ASSIGN(inside.orphans,
                    open_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", O_WRONLY));

@@ -44,6 +44,7 @@ Result<size_t> unaccepted_of(pid_t pid) {
         if (!table && table.error().code == ENOENT && name[3] != '\0') continue;
         if (!table) return tl::unexpected(table.error());
         found += unaccepted_in(*table);
+        if (found > 0) break;
     }
     return found;
 }

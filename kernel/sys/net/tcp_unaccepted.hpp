@@ -16,8 +16,8 @@ namespace souk {
 // that wait at listening sockets, and those whose handshake is not over. Pure.
 size_t unaccepted_in(std::string_view table);
 
-// In the network namespace of that process, over IPv4 and IPv6. What fails: the process is gone; a
-// table of more than 1 MiB (some 6,900 connections).
+// In the network namespace of that process, over IPv4, and if there is none, over IPv6. What fails:
+// the process is gone; a table of more than 1 MiB (some 6,900 connections).
 Result<size_t> unaccepted_of(pid_t pid);
 
 }  // namespace souk
