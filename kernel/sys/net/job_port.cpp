@@ -181,6 +181,7 @@ Status JobPort::build(const JobNetwork& network, const std::string& name, bool s
     TRY(look_up(name));
     no_ipv6_addresses(outside_, outer_);
     no_ipv6_addresses(inside_, inner_);
+    (void)carry_within();  // or arm() says why; now nothing of the job is there to lose a frame
     if (shut_now) {
         TRY(arm());
         for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) TRY(shut(way));
@@ -210,19 +211,26 @@ Status JobPort::attach(const Netlink& where, int link, int program) const {
     return where.ask(request);
 }
 
-// Where loopback sends, in a qdisc that only carries classifiers and stays. program -1: none.
+// A qdisc where loopback sends that only carries classifiers and stays. While it comes the kernel
+// drops all that loopback is given, for milliseconds (qdisc_graft, dev_deactivate).
+Status JobPort::carry_within() const {
+    tcmsg head{};
+    head.tcm_family = AF_UNSPEC;
+    head.tcm_ifindex = loopback_index;
+    head.tcm_handle = TC_H_MAKE(TC_H_CLSACT, 0);
+    head.tcm_parent = TC_H_CLSACT;
+    NetlinkRequest request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, head);
+    request.put(TCA_KIND, std::string("clsact"));
+    auto made = inside_.ask(request);
+    return !made && made.error().code == EEXIST ? Status{} : made;
+}
+
+// Where loopback sends. program -1: none.
 Status JobPort::attach_within(int program) const {
     tcmsg head{};
     head.tcm_family = AF_UNSPEC;
     head.tcm_ifindex = loopback_index;
-    if (program >= 0) {
-        tcmsg carrier = head;
-        carrier.tcm_handle = TC_H_MAKE(TC_H_CLSACT, 0);
-        carrier.tcm_parent = TC_H_CLSACT;
-        NetlinkRequest request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, carrier);
-        request.put(TCA_KIND, std::string("clsact"));
-        if (auto made = inside_.ask(request); !made && made.error().code != EEXIST) return made;
-    }
+    if (program >= 0) TRY(carry_within());
     head.tcm_handle = 1;
     head.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
     head.tcm_info = TC_H_MAKE(gate_preference << 16, __builtin_bswap16(ETH_P_ALL));

@@ -95,6 +95,7 @@ class JobPort {
     Status build(const JobNetwork& network, const std::string& name, bool shut);
     Status look_up(const std::string& name);
     Status attach(const Netlink& where, int link, int program) const;
+    Status carry_within() const;
     Status attach_within(int program) const;
 
     Ipv4 address_;
