@@ -34,7 +34,9 @@ Status send_request(int socket, const CriuReq& request) {
     std::string packed(criu_req__get_packed_size(&request), '\0');
     criu_req__pack(&request, reinterpret_cast<uint8_t*>(packed.data()));
     if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        return fail_errno("ask CRIU", errno);
+        // it has been killed, or its capsule with it: its end is heard only later
+        return errno == EPIPE || errno == ECONNRESET ? fail_because(CauseCode::criu_ended)
+                                                     : fail_errno("ask CRIU", errno);
     return {};
 }
 
@@ -271,7 +273,11 @@ void CriuSession::on_notify(const std::string& script, pid_t pid, std::vector<Cr
     // Asked for what is to be left to others, between the stop and the first look (CRIU
     // criu/cr-dump.c).
     const bool fit = script != "query-ext-files" || !stopped_ || stopped_().has_value();
-    if (const Status s = answer_notify(fit); !s) return end(CriuEventKind::lost, s.error(), events);
+    if (const Status s = answer_notify(fit); !s) {
+        const bool ended = s.error().cause == CauseCode::criu_ended;
+        return end(CriuEventKind::lost,
+                   ended ? why_failed(CauseCode::criu_ended, "") : Trouble(s.error()), events);
+    }
     if (fit && script == "query-ext-files") events.push_back({CriuEventKind::stopped, {}, 0});
 }
 

@@ -245,6 +245,30 @@ START_TEST(a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open) {
 }
 END_TEST
 
+// As when a job ends that is about to move: CRIU dies with the capsule, and agentd hears of the
+// order first.
+START_TEST(who_asks_a_criu_that_has_just_ended_is_told_so) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::shell("while read -r x; do :; done; exit 9"));
+    ck_assert(rig.until([&] { return rig.started; }));
+    ck_assert(rig.client.helpers_enter(false).has_value());
+    ck_assert(rig.until([&] { return rig.helpers_ready; }));
+    const unit::TempDir images;
+    unit::SessionRig criu(rig, images.fd.get());
+    ck_assert_msg(criu.until(CriuEventKind::ready), "%s", criu.why().c_str());
+    ck_assert(criu.session.pidfd().signal(SIGKILL).has_value());
+    ck_assert(criu.session.pidfd().exited_within(Nanos::from_s(20)).has_value());
+    const Status asked = criu.session.dump({});
+    ck_assert(!asked && asked.error().cause == CauseCode::criu_ended);
+    ck_assert_text(asked.error().message, "CRIU ended without an answer");
+    ck_assert(rig.client.input_eof(rig.input_sent).has_value());
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 9);
+}
+END_TEST
+
 START_TEST(a_full_image_directory_fails_the_dump_and_the_job_goes_on) {
     UNIT_SKIP_IF(unit::moves_impossible());
     // full at once, in the middle of the small files, in the pages
@@ -562,6 +586,7 @@ UNIT_SUITE_LONG(
     a_dump_that_is_refused_leaves_the_job_as_it_was,
     a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
     a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
+    who_asks_a_criu_that_has_just_ended_is_told_so,
     a_full_image_directory_fails_the_dump_and_the_job_goes_on,
     what_criu_opens_in_a_job_while_it_dumps_is_none_of_the_jobs_files,
     what_criu_refuses_in_words_that_nobody_knows_has_a_code_and_its_lines,
