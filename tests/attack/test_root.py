@@ -281,7 +281,7 @@ def test_files_are_synced_of_one_capsule_alone_and_with_few_rights(root, inside,
 def inside(root, tmp_path):
     with pid_one(tmp_path, "1000", "gid", "1000") as fds:
         refused(root, "no process of a capsule", opens(MAPS), fds[1])  # which nobody has made
-        assert root.ask(bytes([NETWORK]), fds[0]) == (DONE, 4)
+        assert root.ask(bytes([NETWORK]), fds[0]) == (DONE, 6)
         yield fds
 
 
