@@ -532,7 +532,7 @@ def test_a_connection_that_begins_while_a_job_stands_is_there_soon_after(market,
             last = market.until_runs(first, there)
         # Who connects to one that stands waits as long as that one.
         took.append(connects(job) - (last["last_pause_ms"] / 1000 if sibling else 0))
-    assert max(took) < 0.4, took
+    assert max(took) < 0.8, took  # TCP says its first word again after 1 s
     job.process.stdin.close()
     assert job.wait() == 7
 
