@@ -10,6 +10,11 @@ namespace souk {
 using namespace guest;
 using What = Do::What;
 
+namespace {
+// As often as a node waits for connections that are not accepted (agentd/cell/cell_dump.cpp).
+constexpr int cut_tries_max = 3;
+}  // namespace
+
 // A kill is final.
 void Guest::want_now(Running& r, Want want) {
     if (r.want != Want::kill) r.want = want;
@@ -117,7 +122,13 @@ void Guest::want_failed(Entry& e, Running& r, Trouble why, bool of_job, Outputs&
     const Want wanted = std::exchange(r.want, Want::run);
     if (wanted != Want::run && of_job) note_trouble(e, why);
     if (wanted != Want::run) e.why = std::move(why);
-    if (wanted == Want::freeze && r.or_stand && !e.lease.over()) {
+    // A cut is tried again in its turn: if this one stood, its whole gang could go on only where
+    // there is room on this node. Its owner does not wait for that.
+    const auto again = [&] {
+        return r.cut == Cut::freeze && !immovable(e) && !must_go(e) &&
+               ++e.leaving.cut_tries < cut_tries_max;
+    };
+    if (wanted == Want::freeze && r.or_stand && !e.lease.over() && !again()) {
         if (can_stop_) return begin_stand(e, r, out);
         if (e.leaving.stood_at.ns == 0) e.leaving.stood_at = clock_;
         owner_due_ = {};

@@ -200,6 +200,7 @@ struct Leaving {
     Nanos wanted = Nanos::never();   // since when he wants its memory
     int tries = 0;                   // freezes that the owner's bound has begun
     int stand_tries = 0;             // and those of what stood
+    int cut_tries = 0;               // freezes of its gang that have failed here
 };
 
 }  // namespace souk::guest

@@ -96,6 +96,7 @@ END_TEST
 namespace {
 
 struct AtCut : Bench {
+    bool or_stand = false;
     AtCut& told(GuestVerb verb, Cut cut, uint64_t number = 7) {
         GuestCommand c;
         c.id = job;
@@ -103,6 +104,7 @@ struct AtCut : Bench {
         c.verb = verb;
         c.cut = cut;
         c.new_epoch = {number};
+        c.or_stand = or_stand;
         c.dest = "n1";
         out.clear();
         g.command("n1", c, out);
@@ -157,6 +159,37 @@ START_TEST(what_is_dumped_at_a_cut_stands_until_its_home_has_decided) {
 }
 END_TEST
 
+// Stopped here it could go on here alone, and its gang with it.
+START_TEST(who_cannot_be_dumped_at_a_cut_goes_on_twice_and_stands_then) {
+    AtCut b;
+    b.or_stand = true;
+    b.running();
+    const auto begins = [&] {
+        ck_assert_text(b.told(GuestVerb::prepare_dump, Cut::freeze).text(), "ready_criu/disk");
+        b.criu_ready();
+        b.told(GuestVerb::freeze, Cut::freeze);
+    };
+    for (int i = 0; i < 2; ++i) {
+        begins();
+        ck_assert_text(b.ended(guest::DumpFailed{"not now", false}).text(), ">running(not now)");
+        ck_assert_text(b.command(GuestVerb::resume).text(), ">running");
+    }
+    begins();
+    ck_assert_text(b.ended(guest::DumpFailed{"not now", false}).text(), "P:running stand");
+    ck_assert_text(b.ended(guest::Stood{}).text(), ">dumping(not now)");
+    // What is known to be never possible is not tried.
+    AtCut never;
+    never.or_stand = true;
+    never.running();
+    never.ended(guest::Movable{"a device"});
+    never.told(GuestVerb::prepare_dump, Cut::freeze);
+    never.criu_ready();
+    never.told(GuestVerb::freeze, Cut::freeze);
+    ck_assert(never.ended(guest::DumpFailed{"a device", true}).text().find("stand") !=
+              std::string::npos);
+}
+END_TEST
+
 START_TEST(what_is_saved_at_a_cut_goes_on_when_its_home_says_that_all_stand) {
     AtCut b;
     b.stands(Cut::checkpoint);
@@ -198,5 +231,6 @@ UNIT_SUITE(guest_gangs, a_component_is_held_before_its_program_until_it_is_relea
            a_restart_ends_what_was_held_and_lets_go_on_what_was_released,
            a_node_does_not_hold_a_component_for_ever,
            what_is_dumped_at_a_cut_stands_until_its_home_has_decided,
+           who_cannot_be_dumped_at_a_cut_goes_on_twice_and_stands_then,
            what_is_saved_at_a_cut_goes_on_when_its_home_says_that_all_stand,
            a_daemon_that_comes_back_keeps_standing_what_was_dumped_at_a_cut);
