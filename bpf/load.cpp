@@ -165,6 +165,7 @@ Result<LoadProbe> LoadProbe::open(const Cgroups& cgroups, const std::string& nod
     LoadProbe probe;
     probe.cgroups_ = &cgroups;
     probe.open_event_ = options.open_event;
+    probe.see_packets_ = options.see_packets;
     TRY_ASSIGN(Cgroup group, cgroups.create(node));
     if (!options.allow_bpf) {
         probe.why_not_bpf_ = "switched off";
@@ -219,6 +220,7 @@ LoadProbe& LoadProbe::operator=(LoadProbe&& other) noexcept {
     names_ = std::move(other.names_);
     wakes_ = std::move(other.wakes_);
     open_event_ = other.open_event_;
+    see_packets_ = other.see_packets_;
     wakers_ = std::exchange(other.wakers_, std::nullopt);
     links_ = std::move(other.links_);
     clocks_ = std::move(other.clocks_);

@@ -32,6 +32,7 @@
 #include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/process/cgroup.hpp"
+#include "kernel/sys/process/packet_sight.hpp"
 
 struct load_bpf;
 struct load_cpu;
@@ -75,6 +76,7 @@ class LoadProbe {
         pid_t daemon = ::getpid();  // it and its children outside of the node are no owner's
         // For who may not himself.
         OpenCpuEvent open_event = open_cpu_event;
+        SeePackets see_packets = {};  // those of packet_programs(); none: who may
         // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
         // long. 0: it is not noticed.
         Nanos notice_run = {}, notice_wait = {};
@@ -97,6 +99,12 @@ class LoadProbe {
 
     const char* source() const { return cpus_ != nullptr ? "bpf" : "proc"; }
     const std::string& why_not_bpf() const { return why_not_bpf_; }
+    // What sees the packets of the whole machine while he may be noticed by them; of what came and
+    // of what is sent. None: packets are not counted.
+    std::vector<int> packet_programs() const {
+        return on_owner_sent_ ? std::vector<int>{on_owner_received_.get(), on_owner_sent_.get()}
+                              : std::vector<int>{};
+    }
     // Empty: bytes of the network are counted.
     const std::string& why_no_network() const { return why_no_network_; }
 
@@ -180,9 +188,10 @@ class LoadProbe {
     std::optional<CpuWakers> wakers_;
     std::unique_ptr<ring_buffer, void (*)(ring_buffer*)> ring_{nullptr, nullptr};
     std::unique_ptr<std::function<void(const LoadNotice&)>> on_notice_;
-    std::vector<Fd> links_;                 // the programs run while these are open
-    Fd look_;                               // the program that looks at the task that runs
-    std::vector<Fd> clocks_;                // of each CPU, while there is something to notice
+    std::vector<Fd> links_;   // the programs run while these are open
+    Fd look_;                 // the program that looks at the task that runs
+    std::vector<Fd> clocks_;  // of each CPU, while there is something to notice
+    SeePackets see_packets_;
     Fd on_owner_received_, on_owner_sent_;  // programs for packets of the owner's
     std::vector<Fd> owner_packets_;         // run while these are open
     bool daemon_in_root_ = false;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // LoadProbe: that the owner uses the network, by packets at the sockets of the whole machine.
-#include <bpf/bpf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -39,17 +38,10 @@ Status LoadProbe::notice_network(uint64_t bytes) {
     if (!on_owner_sent_) return fail("packets are not counted: " + why_no_network_);
     if (daemon_in_root_)
         return fail("agentd has no control group of its own, so that its packets are as his");
-    TRY_ASSIGN(const Fd root, open_at(AT_FDCWD, cgroups_->layout().v2, O_RDONLY | O_DIRECTORY));
-    std::vector<Fd> links;
-    const std::pair<int, bpf_attach_type> programs[] = {
-        {on_owner_received_.get(), BPF_CGROUP_INET_INGRESS},
-        {on_owner_sent_.get(), BPF_CGROUP_INET_EGRESS}};
-    for (const auto& [program, type] : programs) {
-        Fd link(bpf_link_create(program, root.get(), type, nullptr));
-        if (!link) return fail_errno("see the packets of all groups", errno);
-        links.push_back(std::move(link));
-    }
-    owner_packets_ = std::move(links);
+    TRY_ASSIGN(owner_packets_, see_packets_
+                                   ? see_packets_()
+                                   : see_packets(cgroups_->layout().v2, on_owner_received_.get(),
+                                                 on_owner_sent_.get()));
     return {};
 }
 

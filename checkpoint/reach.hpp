@@ -10,6 +10,7 @@
 #include "checkpoint/kept_sockets.hpp"
 #include "checkpoint/restored.hpp"
 #include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/net/local_port.hpp"
 #include "kernel/sys/net/tcp_repair.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/process_files.hpp"
@@ -43,11 +44,15 @@ using GiveOver = std::function<Status(int dir)>;
 
 struct Reach {
     OpenProcessFiles open = open_process_files;
-    std::function<Result<Fd>(const Pidfd&, int number)> take = take_descriptor;
-    // Of a capsule's souk-init.
-    std::function<Result<JobInside>(const Pidfd&)> network = [](const Pidfd& init) {
-        return open_job_inside(init.get());
-    };
+    std::function<Result<Fd>(const Pidfd&, int number)> take = take_descriptor;  // of a souk-init
+    // An interface in the network of a capsule, which its souk-init stands for. `network`: of this
+    // node.
+    std::function<Result<MadePort>(const Pidfd&, const std::optional<JobNetwork>& network,
+                                   const PortPlan&)>
+        port = [](const Pidfd& init, const auto& network, const PortPlan& plan) {
+            return LocalPort::open(network, plan, init.get());
+        };
+    EndTcpRepair mend = end_tcp_repair_of;  // of a process of a job
     // What a restore has taken over, by the list in an image's directory.
     std::function<Status(int image, bool runs)> settle = settle_sockets;
     // Of a capsule, which its souk-init stands for: one of its directories; what its processes have

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/cell/network_cut.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -45,9 +43,7 @@ Status NetworkCut::check() const {
 
 Status NetworkCut::make(const Capsule& capsule, bool shut) {
     if (!job_.own) return {};
-    TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
-    TRY_ASSIGN(port_, JobPort::make(*network_, job_.address, port_name(job_.name),
-                                    std::move(inside), shut));
+    TRY(open_port(capsule, {false, shut, job_.address, port_name(job_.name)}));
     shut_ = shut;
     if (shut) {
         is_copy_ = true;
@@ -61,29 +57,30 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
     return {};
 }
 
-Status NetworkCut::keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch) {
-    in = std::move(hold);
-    TRY_ASSIGN(watch, loop_.watch(in->fd(), POLLIN, [&in](short) { in->on_readable(); }));
+Status NetworkCut::open_port(const Capsule& capsule, const PortPlan& plan) {
+    TRY_ASSIGN(MadePort made, reach_.port(capsule.pidfd(), network_, plan));
+    port_.emplace(std::move(made));
     return {};
 }
 
 Status NetworkCut::hold_frames_of_copy() {
-    TRY_ASSIGN(FrameHold heard, FrameHold::open(*port_, ""));
-    TRY(keep(std::move(heard), frames_, frames_watch_));
-    TRY_ASSIGN(FrameHold spoken, FrameHold::open_inside(*port_, port_->take_spoken()));
-    return keep(std::move(spoken), spoken_, spoken_watch_);
+    TRY(port_->work().hold(FrameWay::to_job, false));
+    holds_ = true;
+    return port_->work().hold(FrameWay::from_job, false);
 }
 
 void NetworkCut::came_with(std::string_view frames) {
     was_frozen_ = true;
-    if (frames_) frames_->put_first(decode_frames(frames));
+    if (!holds_) return;
+    if (auto fed = port_->work().feed({}, decode_frames(frames)); !fed)
+        log_.limited("frames", "its connections may be silent for seconds when it runs",
+                     fed.error());
 }
 
 void NetworkCut::find(const Capsule& capsule, bool shut) {
     if (!job_.own) return;
     const auto find = [&]() -> Status {
-        TRY_ASSIGN(JobInside inside, reach_.network(capsule.pidfd()));
-        TRY_ASSIGN(port_, JobPort::find(job_.address, port_name(job_.name), std::move(inside)));
+        TRY(open_port(capsule, {true, false, job_.address, port_name(job_.name)}));
         shut_ = shut;
         if (shut) return {};  // its gates are as that daemon left them
         TRY(port_->open());
@@ -131,21 +128,20 @@ Status NetworkCut::shut_in() {
     rest_.cancel();
     shut_ = true;
     TRY(port_->arm());
-    if (auto held = hold_frames(); !held)
-        log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
+    Status held = port_->work().hold(FrameWay::to_job, true);
+    holds_ = held.has_value();
     const Nanos before = unix_now();
     TRY(port_->shut(FrameWay::to_job));
-    if (!frames_) return {};
-    frames_->shut_since(before);
     take_kept();
-    frames_->put_first(std::exchange(begun_with_, {}));
+    if (held) held = port_->work().feed(before, std::exchange(begun_with_, {}));
+    if (!held) log_.limited("frames", "what is sent to a job while it moves is lost", held.error());
     return {};
 }
 
-Status NetworkCut::hold_frames() {
-    if (!network_) return fail("this node has no network for jobs any more");
-    TRY_ASSIGN(FrameHold hold, FrameHold::open(*port_, network_->bridge));
-    return keep(std::move(hold), frames_, frames_watch_);
+std::optional<std::string> NetworkCut::frames_held() const {
+    if (!holds_) return std::nullopt;
+    auto held = port_->work().held();
+    return held ? std::optional(std::move(*held)) : std::nullopt;
 }
 
 // A kernel that cannot do that moves jobs without such connections all the same.
@@ -162,7 +158,6 @@ Status NetworkCut::shut_out() { return port_ ? port_->shut(FrameWay::from_job) :
 void NetworkCut::open() {
     settle_.cancel();
     if (!port_ || !std::exchange(shut_, false)) return;
-    if (frames_) frames_->on_readable();
     if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
     take_kept();
     release_frames(port_->opened(FrameWay::to_job), port_->opened(FrameWay::from_job));
@@ -178,13 +173,8 @@ void NetworkCut::open() {
 
 // To a copy of a job that moves the place where it was sends what came meanwhile.
 void NetworkCut::release_frames(Nanos heard, Nanos spoke) {
-    if (frames_ && (!is_copy_ || was_frozen_)) frames_->give_back(heard);
-    (void)port_->announce();
-    if (spoken_) spoken_->give_back(spoke);
-    for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
-    frames_.reset();
-    spoken_.reset();
-    is_copy_ = was_frozen_ = false;
+    (void)port_->work().release({holds_ && (!is_copy_ || was_frozen_), heard, spoke});
+    holds_ = is_copy_ = was_frozen_ = false;
 }
 
 void NetworkCut::take_kept() {
@@ -195,12 +185,12 @@ void NetworkCut::take_kept() {
 
 // Here, with the gates open.
 void NetworkCut::release_kept() {
-    for (const std::string& frame : std::exchange(begun_within_, {})) port_->say_within(frame);
-    if (begun_with_.empty()) return;
-    auto hold = FrameHold::open(*port_, "");
-    if (!hold) return log_.limited("frames", "who connects to it tries again", hold.error());
-    hold->put_first(std::exchange(begun_with_, {}));
-    hold->give_back({});
+    const auto say = [this](FrameWay way, const std::vector<std::string>& frames) {
+        const Status said = frames.empty() ? Status{} : port_->work().say(way, frames);
+        if (!said) log_.limited("frames", "who connects to it tries again", said.error());
+    };
+    say(FrameWay::within, std::exchange(begun_within_, {}));
+    say(FrameWay::to_job, std::exchange(begun_with_, {}));
 }
 
 void NetworkCut::announce() const {
@@ -210,9 +200,7 @@ void NetworkCut::announce() const {
 void NetworkCut::drop() {
     settle_.cancel();
     rest_.cancel();
-    for (Watch* watch : {&frames_watch_, &spoken_watch_}) watch->close();
-    frames_.reset();
-    spoken_.reset();
+    holds_ = false;
     begun_with_.clear();
     begun_within_.clear();
     if (port_ && shut_) port_->abandon();
@@ -226,7 +214,7 @@ void NetworkCut::silence() {
 }
 
 void NetworkCut::mend(const PidsInside& pids, const LookAt& look) const {
-    if (port_) (void)end_tcp_repair(pids, reach_.take, look);
+    if (port_) (void)end_tcp_repair(pids, reach_.mend, look);
 }
 
 }  // namespace souk

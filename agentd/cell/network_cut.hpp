@@ -54,9 +54,7 @@ class NetworkCut {
     // So it is a copy that was frozen: nobody sends after it what was sent to it since.
     void came_with(std::string_view frames);
     // What was sent to it since shut_in(), for its image; none: that is not known.
-    std::optional<std::string> frames_held() {
-        return frames_ ? std::optional(frames_->text()) : std::nullopt;
-    }
+    std::optional<std::string> frames_held() const;
     // After a restart of the daemon.
     void find(const Capsule& capsule, bool shut);
     // There is something to cut off.
@@ -84,9 +82,8 @@ class NetworkCut {
 
   private:
     void stay_armed();
-    Status hold_frames();
+    Status open_port(const Capsule& capsule, const PortPlan& plan);
     Status hold_frames_of_copy();
-    Status keep(FrameHold hold, std::optional<FrameHold>& in, Watch& watch);
     void release_frames(Nanos heard, Nanos spoke);
     void take_kept();
     void release_kept();
@@ -101,11 +98,10 @@ class NetworkCut {
     std::optional<JobPort> port_;
     bool shut_ = false;
     bool is_copy_ = false, was_frozen_ = false;
-    std::optional<FrameHold> frames_, spoken_;  // while it is cut off; the second of a copy
+    bool holds_ = false;  // what is sent to it, while it is cut off
     // What has begun a connection since settle(): with the job before the gate was shut to it, and
     // within the job.
     std::vector<std::string> begun_with_, begun_within_;
-    Watch frames_watch_, spoken_watch_;
     Timer rest_, settle_;
 };
 

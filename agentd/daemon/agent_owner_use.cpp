@@ -31,6 +31,7 @@ LoadProbe::Options Agent::load_options() const {
     LoadProbe::Options options;
     options.allow_bpf = config_.bpf;
     options.open_event = root_.cpu_events();
+    options.see_packets = root_.see_packets();
     if (presence_policy().on_return == OwnerUsePolicy::Return::nothing) return options;
     options.notice_run = Nanos{notice_window.ns * config_.owner_cpu_percent / 100};
     options.notice_wait = config_.owner_wait;

@@ -119,9 +119,10 @@ Status Agent::open_directories() {
 
 Status Agent::open_share() {
     TRY_ASSIGN(share_, NodeShare::open(log_, config_.cgroup, config_.cpu_weight, root_.end()));
-    if (!share_) return {};
-    return load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
-                      load_options());
+    if (share_)
+        TRY(load_.open(share_->cgroups(), config_.cgroup.substr(config_.cgroup.find('/') + 1),
+                       load_options()));
+    return root_.keep_packets(load_.packet_programs());
 }
 
 Hardware Agent::hardware(const Config& config) const {

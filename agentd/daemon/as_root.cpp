@@ -70,6 +70,7 @@ Result<root::AgentUser> begin_souk_root(const Config& config, const std::string&
                           {},
                           {config.state, config.identity, config.cgroup, config.ram_mb},
                           rules_of(config),
+                          config.network,
                           tools};
     if (config.user != "root") {
         const auto user = root::find_agent_user(config.user);

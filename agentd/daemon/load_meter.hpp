@@ -24,6 +24,9 @@ class LoadMeter {
                 const LoadProbe::Options& options = {});
     // The kernel tells of the owner's use as it begins; else only each reading does.
     int notices_fd() const { return probe_ ? probe_->notices_fd() : -1; }
+    std::vector<int> packet_programs() const {
+        return probe_ ? probe_->packet_programs() : std::vector<int>{};
+    }
     void notice(const LoadProbe::Options& options);
     // That the owner uses the network; why that is not noticed, empty: it is, or need not be.
     const std::string& why_no_network_notice() const { return why_no_network_notice_; }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "agentd/root/port_client.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/net/descriptors.hpp"
@@ -29,6 +30,12 @@ void add_rules(std::vector<std::string>& words, const who::Rules& rules) {
                                : rules.accepts ? "accepted"
                                                : "required",
                                rules.root_jobs ? "1" : "0", std::to_string(rules.id_min), groups});
+}
+
+void add_network(std::vector<std::string>& words, const std::optional<JobNetwork>& network) {
+    if (!network) return (void)words.insert(words.end(), 3, "");
+    words.insert(words.end(), {network->bridge, network->range.text(),
+                               network->gateway ? network->gateway.text() : ""});
 }
 
 // The other end.
@@ -53,6 +60,7 @@ Status Helper::start(const std::string& criu, const std::string& status_file,
                                    std::to_string(user_.gid), own->place.state, own->place.identity,
                                    own->place.cgroup, std::to_string(own->place.ram_mb)});
         add_rules(words, own->rules);
+        add_network(words, own->network);
     }
     {
         TRY_ASSIGN(const Fd theirs, packets_to(socket_));
@@ -221,12 +229,12 @@ Reach Helper::reach() {
                        ProcessFile file) { return open_files(pids, file); },
         .take = [one](const Pidfd& p,
                       int number) { return one(TakeDescriptor{static_cast<uint32_t>(number)}, p); },
-        .network = [this](const Pidfd& init) -> Result<JobInside> {
-            TRY_ASSIGN(Answer answer, ask(OpenNetwork{}, {init.get()}, 6));
-            auto& d = answer.descriptors;
-            return JobInside{std::move(d[0]),          std::move(d[1]), std::move(d[2]),
-                             std::move(d[3]),          std::move(d[4]), std::move(d[5]),
-                             [this] { return gate(); }};
+        .port = [this](const Pidfd& init, const std::optional<JobNetwork>&,
+                       const PortPlan& plan) { return open_port(*this, init, plan); },
+        .mend = [this](const Pidfd& process, int number) -> Result<bool> {
+            TRY_ASSIGN(const Answer done,
+                       ask(EndRepair{static_cast<uint32_t>(number)}, {process.get()}, 0));
+            return done.yes;
         },
         .settle = [this](int image, bool runs) -> Status {
             TRY_ASSIGN([[maybe_unused]] const Answer done, ask(SettleSockets{runs}, {image}, 0));
@@ -286,6 +294,19 @@ OpenCpuEvent Helper::cpu_events() {
     };
 }
 
+Status Helper::keep_packets(const std::vector<int>& programs) {
+    TRY_ASSIGN([[maybe_unused]] const Answer done,
+               ask(KeepPackets{!programs.empty()}, programs, 0));
+    return {};
+}
+
+SeePackets Helper::see_packets() {
+    return [this]() -> Result<std::vector<Fd>> {
+        TRY_ASSIGN(Answer answer, ask(SeePacketsOfAll{}, {}, 2));
+        return std::move(answer.descriptors);
+    };
+}
+
 WatchInputs Helper::inputs() {
     return [this](int inotify, bool pseudo) -> Result<std::vector<WatchedInput>> {
         constexpr size_t bytes_max = 4 << 20;
@@ -311,14 +332,6 @@ std::function<Status(const Pidfd& init)> Helper::learn() {
         TRY_ASSIGN([[maybe_unused]] const Answer done, ask(LearnKernel{}, {init.get()}, 0));
         return {};
     };
-}
-
-Result<FrameGate> Helper::gate() {
-    TRY_ASSIGN(Answer answer, ask(MakeGate{}, {}, 2 + std::size(all_ways)));
-    std::array<Fd, std::size(all_ways)> programs;
-    std::move(answer.descriptors.begin() + 2, answer.descriptors.end(), programs.begin());
-    return FrameGate(std::move(answer.descriptors[0]), std::move(answer.descriptors[1]),
-                     std::move(programs));
 }
 
 // As many at once as a packet takes.

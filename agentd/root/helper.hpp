@@ -19,6 +19,7 @@
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/packet_sight.hpp"
 #include "kernel/sys/process/program.hpp"
 
 namespace souk::root {
@@ -36,7 +37,8 @@ class Helper {
         AgentUser user;
         AgentPlace place;
         who::Rules rules;  // for whom it starts processes
-        int tools = -1;    // listens where tools connect
+        std::optional<JobNetwork> network;
+        int tools = -1;  // listens where tools connect
     };
     Status start(const std::string& criu, const std::string& status_file = {},
                  const std::optional<Own>& own = {});
@@ -54,6 +56,9 @@ class Helper {
     Result<std::string> read(const std::string& path);
     OpenDevice devices();
     OpenCpuEvent cpu_events();
+    // The programs that see_packets() lets run, or none; once, and for good.
+    Status keep_packets(const std::vector<int>& programs);
+    SeePackets see_packets();
     WatchInputs inputs();
     std::function<Status(const Pidfd& init)> learn();
     // Whose jobs this node has already, which counts at its first start alone.
@@ -61,15 +66,16 @@ class Helper {
     // Where connections of tools come in, once: a packet with one descriptor each.
     Fd take_door() { return std::move(door_); }
 
-  private:
     struct Answer {
         Started started;  // of a process
         bool yes = true;
         std::vector<Fd> descriptors;
     };
+    // With so many descriptors.
     Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
+
+  private:
     Result<Answer> hear(Nanos wait_max) const;
-    Result<FrameGate> gate();
     std::vector<Fd> open_files(const std::vector<pid_t>& pids, ProcessFile file);
     Result<std::vector<SeenProcess>> look(const Pidfd& init, const std::vector<pid_t>& pids,
                                           const LookFor& what);

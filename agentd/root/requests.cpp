@@ -18,7 +18,7 @@ enum class Kind : uint8_t {
     capsule = 2,
     criu = 3,
     open = 4,
-    network = 5,
+    port = 5,
     take = 6,
     settle = 7,
     status = 8,
@@ -38,8 +38,17 @@ enum class Kind : uint8_t {
     own_file = 22,
     cpu_event = 23,
     adopt = 24,
-    gate = 25,
-    loaded = 26
+    arm = 25,
+    loaded = 26,
+    act = 27,
+    hold = 28,
+    feed = 29,
+    held = 30,
+    release = 31,
+    say = 32,
+    mend = 33,
+    keep = 34,
+    see = 35
 };
 
 struct Writer : PackWriter {
@@ -203,13 +212,70 @@ AdoptUsers read_adopt(Reader& r) {
     return a;
 }
 
+// "sj", and 48 bits.
+bool names_port(std::string_view name) {
+    constexpr size_t bytes = 14;
+    return name.size() == bytes && name.starts_with("sj") &&
+           name.find_first_not_of("0123456789abcdef", 2) == name.npos;
+}
+
+MakePort read_port(Reader& r) {
+    PortPlan p;
+    p.found = r.flag();
+    p.shut = r.flag();
+    p.address.n = static_cast<uint32_t>(r.number(4));
+    p.name = r.word();
+    if (!names_port(p.name) || !p.address || (p.found && p.shut)) r.whole = false;
+    return {std::move(p)};
+}
+
+ArmPort read_arm(Reader& r) {
+    const uint64_t gate = r.number(1);
+    if (gate > static_cast<uint64_t>(Gate::begins_nothing)) r.whole = false;
+    return {static_cast<Gate>(gate)};
+}
+
+ActOnPort read_act(Reader& r) {
+    const uint64_t what = r.number(1);
+    if (what < 1 || what > static_cast<uint64_t>(PortAct::announce)) r.whole = false;
+    return {static_cast<PortAct>(what)};
+}
+
+HoldFrames read_hold(Reader& r) {
+    HoldFrames h;
+    h.way = static_cast<FrameWay>(r.number(1));
+    h.follows = r.flag();
+    if (h.way > FrameWay::from_job || (h.follows && h.way != FrameWay::to_job)) r.whole = false;
+    return h;
+}
+
+Nanos read_time(Reader& r) { return Nanos{static_cast<int64_t>(r.number(8))}; }
+
+FeedFrames read_feed(Reader& r) {
+    const Nanos since = read_time(r);
+    return {since, r.flag()};
+}
+
+ReleaseFrames read_release(Reader& r) {
+    FrameRelease how;
+    how.gives = r.flag();
+    how.heard = read_time(r);
+    how.spoke = read_time(r);
+    return {how};
+}
+
+SayFrames read_say(Reader& r) {
+    const auto way = static_cast<FrameWay>(r.number(1));
+    if (way != FrameWay::to_job && way != FrameWay::within) r.whole = false;
+    return {way};
+}
+
 Status check_one(size_t descriptors, size_t wanted) {
     return descriptors == wanted ? Status{} : Status(fail("a request with other descriptors"));
 }
 Status check(const OpenFile&, size_t n) {
     return n == 0 || n > descriptors_max ? check_one(n, 1) : Status{};
 }
-Status check(const OpenNetwork&, size_t n) { return check_one(n, 1); }
 Status check(const TakeDescriptor&, size_t n) { return check_one(n, 1); }
 Status check(const SettleSockets&, size_t n) { return check_one(n, 1); }
 Status check(const PutStatus&, size_t n) { return check_one(n, 0); }
@@ -227,7 +293,17 @@ Status check(const OpenOwnFile&, size_t n) { return check_one(n, 0); }
 Status check(const OpenEvent&, size_t n) { return check_one(n, 0); }
 Status check(const AdoptUsers&, size_t n) { return check_one(n, 0); }
 Status check(const FitRestored&, size_t n) { return check_one(n, 1); }
-Status check(const MakeGate&, size_t n) { return check_one(n, 0); }
+Status check(const MakePort&, size_t n) { return check_one(n, 1); }
+Status check(const ArmPort&, size_t n) { return check_one(n, 1); }
+Status check(const ActOnPort&, size_t n) { return check_one(n, 1); }
+Status check(const HoldFrames&, size_t n) { return check_one(n, 1); }
+Status check(const FeedFrames& f, size_t n) { return check_one(n, 1U + f.frames); }
+Status check(const TellHeld&, size_t n) { return check_one(n, 1); }
+Status check(const ReleaseFrames&, size_t n) { return check_one(n, 1); }
+Status check(const SayFrames&, size_t n) { return check_one(n, 2); }
+Status check(const KeepPackets& k, size_t n) { return check_one(n, k.some ? 2 : 0); }
+Status check(const SeePacketsOfAll&, size_t n) { return check_one(n, 0); }
+Status check(const EndRepair&, size_t n) { return check_one(n, 1); }
 
 Status check(const StartProgram& p, size_t descriptors) {
     if (p.program == Program::files) return check_files_words(p.words, descriptors, p.session);
@@ -354,7 +430,6 @@ std::string pack_one(const OpenFile& o) {
     w.number(static_cast<uint8_t>(o.file), 1);
     return w.bytes;
 }
-std::string pack_one(const OpenNetwork&) { return Writer(Kind::network).bytes; }
 std::string pack_one(const TakeDescriptor& t) {
     Writer w(Kind::take);
     w.number(t.number, 4);
@@ -421,7 +496,60 @@ std::string pack_one(const OpenEvent& e) {
     return w.bytes;
 }
 
-std::string pack_one(const MakeGate&) { return Writer(Kind::gate).bytes; }
+std::string pack_one(const MakePort& p) {
+    Writer w(Kind::port);
+    w.number(p.plan.found, 1);
+    w.number(p.plan.shut, 1);
+    w.number(p.plan.address.n, 4);
+    w.text(p.plan.name);
+    return w.bytes;
+}
+std::string pack_one(const ArmPort& a) {
+    Writer w(Kind::arm);
+    w.number(static_cast<uint8_t>(a.at_first), 1);
+    return w.bytes;
+}
+std::string pack_one(const ActOnPort& a) {
+    Writer w(Kind::act);
+    w.number(static_cast<uint8_t>(a.what), 1);
+    return w.bytes;
+}
+std::string pack_one(const HoldFrames& h) {
+    Writer w(Kind::hold);
+    w.number(static_cast<uint8_t>(h.way), 1);
+    w.number(h.follows, 1);
+    return w.bytes;
+}
+std::string pack_one(const FeedFrames& f) {
+    Writer w(Kind::feed);
+    w.number(static_cast<uint64_t>(f.since.ns), 8);
+    w.number(f.frames, 1);
+    return w.bytes;
+}
+std::string pack_one(const TellHeld&) { return Writer(Kind::held).bytes; }
+std::string pack_one(const ReleaseFrames& r) {
+    Writer w(Kind::release);
+    w.number(r.how.gives, 1);
+    w.number(static_cast<uint64_t>(r.how.heard.ns), 8);
+    w.number(static_cast<uint64_t>(r.how.spoke.ns), 8);
+    return w.bytes;
+}
+std::string pack_one(const SayFrames& s) {
+    Writer w(Kind::say);
+    w.number(static_cast<uint8_t>(s.way), 1);
+    return w.bytes;
+}
+std::string pack_one(const KeepPackets& k) {
+    Writer w(Kind::keep);
+    w.number(k.some, 1);
+    return w.bytes;
+}
+std::string pack_one(const SeePacketsOfAll&) { return Writer(Kind::see).bytes; }
+std::string pack_one(const EndRepair& e) {
+    Writer w(Kind::mend);
+    w.number(e.number, 4);
+    return w.bytes;
+}
 std::string pack_one(const AdoptUsers& a) {
     Writer w(Kind::adopt);
     w.number(a.users.size(), 4);
@@ -436,7 +564,7 @@ Asked read_asked(Reader& r) {
         case Kind::capsule: return read_capsule(r);
         case Kind::criu: return read_criu(r);
         case Kind::open: return read_open(r);
-        case Kind::network: return OpenNetwork{};
+        case Kind::port: return read_port(r);
         case Kind::take: return TakeDescriptor{static_cast<uint32_t>(r.number(4))};
         case Kind::settle: return SettleSockets{r.flag()};
         case Kind::status: return PutStatus{r.text(status_bytes_max)};
@@ -453,7 +581,16 @@ Asked read_asked(Reader& r) {
         case Kind::own_file: return read_own_file(r);
         case Kind::cpu_event: return read_event(r);
         case Kind::adopt: return read_adopt(r);
-        case Kind::gate: return MakeGate{};
+        case Kind::arm: return read_arm(r);
+        case Kind::act: return read_act(r);
+        case Kind::hold: return read_hold(r);
+        case Kind::feed: return read_feed(r);
+        case Kind::held: return TellHeld{};
+        case Kind::release: return read_release(r);
+        case Kind::say: return read_say(r);
+        case Kind::keep: return KeepPackets{r.flag()};
+        case Kind::see: return SeePacketsOfAll{};
+        case Kind::mend: return EndRepair{static_cast<uint32_t>(r.number(4))};
         case Kind::loaded: return AskLoaded{};
         default: r.whole = false; return {};
     }

@@ -2,9 +2,9 @@
 // What agentd asks of souk-root, on a socket of packets (SOCK_SEQPACKET), one request at a time,
 // and what comes back:
 //
-//   agentd:     program, capsule, criu, open, network, take, settle, status, inside, look, fit,
-//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, gate,
-//               loaded
+//   agentd:     program, capsule, criu, open, port, take, settle, status, inside, look, fit,
+//               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, arm,
+//               loaded, act, hold, feed, held, release, say, mend, keep, see
 //               (each with the descriptors that it names, SCM_RIGHTS)
 //   souk-root:  started (a pidfd; of a capsule also the connection to its souk-init), done (what
 //               was opened), refused
@@ -74,10 +74,7 @@ struct OpenFile {
     ProcessFile file{};
     bool operator==(const OpenFile&) const = default;
 };
-struct OpenNetwork {  // of its souk-init; answered as JobInside
-    bool operator==(const OpenNetwork&) const = default;
-};
-struct TakeDescriptor {
+struct TakeDescriptor {  // of its souk-init
     uint32_t number = 0;
     bool operator==(const TakeDescriptor&) const = default;
 };
@@ -156,10 +153,57 @@ struct OpenEvent {
     uint32_t every_us = 0;
     bool operator==(const OpenEvent&) const = default;
 };
-// A gate for a job's frames (kernel/sys/net/frame_gate.hpp), which are the only programs that
-// agentd may have loaded. No descriptor. Answered with its maps and its programs.
-struct MakeGate {
-    bool operator==(const MakeGate&) const = default;
+// kernel/sys/net/port_work.hpp. Descriptor: a pidfd of souk-init. Answered with the port, which
+// stands for that interface as long as agentd has it open, and, made shut, with the maps of its
+// gates; `yes`: there is one on loopback too.
+struct MakePort {
+    PortPlan plan;
+    bool operator==(const MakePort&) const = default;
+};
+// Of these, first descriptor: the port. ArmPort is answered with the maps of its gates.
+struct ArmPort {
+    Gate at_first{};
+    bool operator==(const ArmPort&) const = default;
+};
+struct ActOnPort {
+    PortAct what{};
+    bool operator==(const ActOnPort&) const = default;
+};
+struct HoldFrames {
+    FrameWay way{};  // to the job or from it
+    bool follows = false;
+    bool operator==(const HoldFrames&) const = default;
+};
+struct FeedFrames {
+    Nanos since;
+    bool frames = false;  // there are some: a file of them, sealed, which encode_frames() has made
+    bool operator==(const FeedFrames&) const = default;
+};
+struct TellHeld {  // answered with such a file
+    bool operator==(const TellHeld&) const = default;
+};
+struct ReleaseFrames {
+    FrameRelease how;
+    bool operator==(const ReleaseFrames&) const = default;
+};
+struct SayFrames {   // descriptor too: such a file
+    FrameWay way{};  // to the job or within
+    bool operator==(const SayFrames&) const = default;
+};
+// Of a socket of a process of a job; whether there was something to end.
+struct EndRepair {
+    uint32_t number = 0;
+    bool operator==(const EndRepair&) const = default;
+};
+// Two programs that see the packets of all sockets (kernel/sys/process/packet_sight.hpp), or none:
+// what agentd has loaded before it reads anything. It counts once.
+struct KeepPackets {
+    bool some = false;
+    bool operator==(const KeepPackets&) const = default;
+};
+// They run while agentd has open what this is answered with. No descriptor.
+struct SeePacketsOfAll {
+    bool operator==(const SeePacketsOfAll&) const = default;
 };
 // Whose jobs there are on this machine: of use when souk-root has no list of users yet, and until
 // the first one that says that no more follow.
@@ -168,11 +212,12 @@ struct AdoptUsers {
     bool more = false;
     bool operator==(const AdoptUsers&) const = default;
 };
-using Asked =
-    std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, OpenNetwork, TakeDescriptor,
-                 SettleSockets, PutStatus, OpenDirectory, LookInside, FitRestored, AskWaits,
-                 EndProcess, ConnectInit, OpenOfMachine, GiveFiles, LearnKernel, AddInputs,
-                 OpenOwnFile, OpenEvent, AdoptUsers, MakeGate, AskLoaded>;
+using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, MakePort, TakeDescriptor,
+                           SettleSockets, PutStatus, OpenDirectory, LookInside, FitRestored,
+                           AskWaits, EndProcess, ConnectInit, OpenOfMachine, GiveFiles, LearnKernel,
+                           AddInputs, OpenOwnFile, OpenEvent, AdoptUsers, AskLoaded, ArmPort,
+                           ActOnPort, HoldFrames, FeedFrames, TellHeld, ReleaseFrames, SayFrames,
+                           EndRepair, KeepPackets, SeePacketsOfAll>;
 
 struct Started {
     int32_t pid = 0;
@@ -185,7 +230,7 @@ struct Refused {
     bool operator==(const Refused&) const = default;
 };
 struct Done {
-    bool yes = true;  // to AskWaits and AskLoaded
+    bool yes = true;  // to what asks whether
     bool operator==(const Done&) const = default;
 };
 using Told = std::variant<Started, Refused, Done>;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each request is carried out side by side.
 #include "agentd/root/starter.hpp"
 
 #include <fcntl.h>
@@ -23,7 +22,6 @@
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/net/descriptors.hpp"
-#include "kernel/sys/net/frame_gate.hpp"
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/init_protocol.h"
@@ -160,30 +158,16 @@ Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<
     return done;
 }
 
-Result<Starter::Answer> Starter::start(const OpenNetwork&, const std::vector<int>& fds) {
-    TRY(capsules_.init(fds[0]));
-    TRY_ASSIGN(JobInside inside, open_job_inside(fds[0]));
-    Answer done{Done{}, {}};
-    for (Fd* fd : {&inside.route, &inside.packets, &inside.orphans, &inside.spoken, &inside.raw4,
-                   &inside.raw6})
-        done.descriptors.push_back(std::move(*fd));
-    return done;
-}
-
-// A connection of a job, or what souk-init keeps of the mount of its files. No file of a job: to
-// close it may wait for who serves it.
+// What souk-init keeps of the mount of its files.
 Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
-    TRY_ASSIGN(const Inside process, capsules_.process_of_job(fds[0]));
-    TRY_ASSIGN(Fd own, duplicate(fds[0]));
+    TRY_ASSIGN(const Inside process, capsules_.process(fds[0]));
     const int number = static_cast<int>(asked.number);
-    TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
-    if (process.inside != 1) {
-        TRY(check_kind(taken.get(), S_IFSOCK, "what is taken from a job"));
-    } else if (number == SOUK_FILES_FD) {
-        TRY(check_fuse(taken.get()));
-    } else if (number != SOUK_FILES_FD + 1) {
+    if (process.inside != 1) return fail("a job keeps that to itself");
+    if (number != SOUK_FILES_FD && number != SOUK_FILES_FD + 1)
         return fail("souk-init keeps that to itself");
-    }
+    TRY_ASSIGN(Fd own, duplicate(fds[0]));
+    TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
+    if (number == SOUK_FILES_FD) TRY(check_fuse(taken.get()));
     Answer done{Done{}, {}};
     done.descriptors.push_back(std::move(taken));
     return done;
@@ -311,20 +295,6 @@ Result<Starter::Answer> Starter::start(const AdoptUsers& asked, const std::vecto
     return Answer{Done{}, {}};
 }
 
-Result<Starter::Answer> Starter::start(const MakeGate&, const std::vector<int>&) {
-    TRY_ASSIGN(const FrameGate gate, FrameGate::create());
-    Answer done{Done{}, {}};
-    TRY_ASSIGN(Fd map, duplicate(gate.map().get()));
-    TRY_ASSIGN(Fd kept, duplicate(gate.kept().get()));
-    done.descriptors.push_back(std::move(map));
-    done.descriptors.push_back(std::move(kept));
-    for (const FrameWay way : all_ways) {
-        TRY_ASSIGN(Fd program, duplicate(gate.program(way)));
-        done.descriptors.push_back(std::move(program));
-    }
-    return done;
-}
-
 Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& descriptors) {
     const std::vector<int> fds = numbers_of(descriptors);
     const auto asked = parse_asked(packet, fds.size());
@@ -405,8 +375,11 @@ Status serve(Starter& starter, int socket, Door door) {
     std::string room(packet_bytes_max, '\0');
     DoorKeeper keeper(starter, door);
     for (;;) {
-        pollfd ready[3] = {{socket, POLLIN, 0}, {ended.get(), POLLIN, 0}, keeper.waits()};
-        if (::poll(ready, 3, keeper.rest_ms()) < 0 && errno != EINTR)
+        pollfd ready[] = {{socket, POLLIN, 0},
+                          {ended.get(), POLLIN, 0},
+                          keeper.waits(),
+                          {starter.ports().fd(), POLLIN, 0}};
+        if (::poll(ready, std::size(ready), keeper.rest_ms()) < 0 && errno != EINTR)
             return fail_errno("poll", errno);
         signalfd_siginfo info{};
         while (::read(ended.get(), &info, sizeof info) > 0) {
@@ -418,6 +391,7 @@ Status serve(Starter& starter, int socket, Door door) {
             if (!answered) return answered.error().code == EPIPE ? Status{} : answered;
         }
         keeper.look(ready[2].revents);
+        if (ready[3].revents != 0) starter.ports().look();
     }
 }
 

@@ -5,12 +5,14 @@
 // whom they run is Who's to say (agentd/who).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agentd/root/capsules.hpp"
 #include "agentd/root/own_user.hpp"
+#include "agentd/root/ports.hpp"
 #include "agentd/root/requests.hpp"
 #include "agentd/who/who.hpp"
 #include "checkpoint/criu.hpp"
@@ -25,12 +27,19 @@ class Starter {
     struct Files {
         std::string status, configuration, users;
     };
-    Starter(const std::string& criu, Files files, AgentUser user, who::Who who)
-        : criu_(find_criu(criu)), files_(std::move(files)), user_(user), who_(std::move(who)) {}
+    // `network`: of this node, for its jobs.
+    Starter(const std::string& criu, Files files, AgentUser user, who::Who who,
+            std::optional<JobNetwork> network)
+        : criu_(find_criu(criu)),
+          files_(std::move(files)),
+          user_(user),
+          who_(std::move(who)),
+          network_(std::move(network)) {}
     struct Answer {
         Told told;
         std::vector<Fd> descriptors;
     };
+    Ports& ports() { return ports_; }
     Answer take(std::string_view packet, const std::vector<Fd>& descriptors);
     // Somebody has connected to the socket of the tools, by the kernel's word.
     Status connected(const RunsAs& user) {
@@ -42,7 +51,6 @@ class Starter {
     Result<Answer> start(const MakeCapsule& asked, const std::vector<int>& fds);
     Result<Answer> start(const StartCriu& asked, const std::vector<int>& fds);
     Result<Answer> start(const OpenFile& asked, const std::vector<int>& fds);
-    Result<Answer> start(const OpenNetwork& asked, const std::vector<int>& fds);
     Result<Answer> start(const TakeDescriptor& asked, const std::vector<int>& fds);
     Result<Answer> start(const SettleSockets& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const PutStatus& asked, const std::vector<int>& fds) const;
@@ -60,7 +68,18 @@ class Starter {
     static Result<Answer> start(const AddInputs& asked, const std::vector<int>& fds);
     Result<Answer> start(const OpenOwnFile& asked, const std::vector<int>& fds) const;
     Result<Answer> start(const AdoptUsers& asked, const std::vector<int>& fds);
-    static Result<Answer> start(const MakeGate& asked, const std::vector<int>& fds);
+    // starter_network.cpp
+    Result<Answer> start(const KeepPackets& asked, const std::vector<int>& fds);
+    Result<Answer> start(const SeePacketsOfAll& asked, const std::vector<int>& fds) const;
+    Result<Answer> start(const MakePort& asked, const std::vector<int>& fds);
+    Result<Answer> start(const ArmPort& asked, const std::vector<int>& fds);
+    Result<Answer> start(const ActOnPort& asked, const std::vector<int>& fds);
+    Result<Answer> start(const HoldFrames& asked, const std::vector<int>& fds);
+    Result<Answer> start(const FeedFrames& asked, const std::vector<int>& fds);
+    Result<Answer> start(const TellHeld& asked, const std::vector<int>& fds);
+    Result<Answer> start(const ReleaseFrames& asked, const std::vector<int>& fds);
+    Result<Answer> start(const SayFrames& asked, const std::vector<int>& fds);
+    Result<Answer> start(const EndRepair& asked, const std::vector<int>& fds);
 
     const Result<CriuTool> criu_;  // an error is told to who asks for it
     std::string criu_facts_;       // of this kernel
@@ -68,6 +87,9 @@ class Starter {
     const AgentUser user_;
     who::Who who_;
     Capsules capsules_;
+    const std::optional<JobNetwork> network_;
+    Ports ports_;
+    std::optional<std::vector<Fd>> packets_;  // programs
 };
 
 // The socket that tools connect to, and where agentd gets each connection, as a packet of one byte.

@@ -14,10 +14,13 @@ import tempfile
 
 from cluster import AGENT_USER, BIN, mount_points, read_text
 
-(PROGRAM, CAPSULE, CRIU, OPEN, NETWORK, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END,
+(PROGRAM, CAPSULE, CRIU, OPEN, PORT, TAKE, SETTLE, STATUS, DIRECTORY, LOOK, FIT, WAITS, END,
  CONNECT, DEVICE) = range(1, 16)
 STARTED, REFUSED, DONE = 16, 17, 18
-GIVE, LEARN, INPUTS, OWN_FILE, CPU_EVENT, ADOPT, GATE, LOADED = range(19, 27)
+GIVE, LEARN, INPUTS, OWN_FILE, CPU_EVENT, ADOPT, ARM, LOADED = range(19, 27)
+ACT, HOLD, FEED, HELD, RELEASE, SAY, MEND, KEEP, SEE = range(27, 36)
+TO_JOB, FROM_JOB, WITHIN = range(3)
+DISARM, ABANDON, ANNOUNCE = range(1, 4)
 HANDSHAKE, INSPECT, FILES = 1, 2, 3
 WRITTEN_MARKS, OOM_SCORE, PAGE_MAP, MEMORY, MAPS, MEMORY_SUMS, ROOT = FILES_OF_PROCESS = range(1, 8)
 PROC, RUN = 1, 2
@@ -42,9 +45,10 @@ def user(uid, gid, *groups):
     return struct.pack(f"<III{len(groups)}I", uid, gid, len(groups), *groups)
 
 
-def capsule(files=False, cgroup=False, over=(), as_=(1000, 1000), own=True, ticket=b"", keep=""):
+def capsule(files=False, cgroup=False, over=(), as_=(1000, 1000), own=True, ticket=b"", keep="",
+            net=False):
     shown = struct.pack("<I", len(ticket)) + ticket
-    return bytes([CAPSULE, 0, 0, 0, 0, 0, files, cgroup, own]) + user(*as_) + shown + \
+    return bytes([CAPSULE, net, 0, 0, 0, 0, files, cgroup, own]) + user(*as_) + shown + \
         words(*over) + words() + text(keep)
 
 
@@ -65,6 +69,23 @@ def take(number):
     return bytes([TAKE]) + struct.pack("<I", number)
 
 
+def port(name="sj0123456789ab", address="10.79.64.70", found=False, shut=False):
+    number = int.from_bytes(socket.inet_aton(address), "big")
+    return bytes([PORT, found, shut]) + struct.pack("<I", number) + text(name)
+
+
+def mend(number):
+    return bytes([MEND]) + struct.pack("<I", number)
+
+
+def feed(since=0, frames=False):
+    return bytes([FEED]) + struct.pack("<q", since) + bytes([frames])
+
+
+def release(gives=True, heard=0, spoke=0):
+    return bytes([RELEASE, gives]) + struct.pack("<qq", heard, spoke)
+
+
 def settle(runs=True):
     return bytes([SETTLE, runs])
 
@@ -83,16 +104,18 @@ def fit(*pids, limits=()):
 
 
 ANYBODY = ("n1", "any", "0", "1000", "*")
+NO_NETWORK = ("", "", "")
 
 
 class Root:
     """A souk-root, and this end of its socket. own: the files of its configuration and its users,
     the number of the user that agentd is, and the directory of his state. rules: for whom it starts
     processes (agentd/who/rules.hpp): without certificates for anybody. criu: where that is
-    installed."""
-    def __init__(self, status_file="", own=None, rules=ANYBODY, criu="/"):
+    installed. network: of its jobs, then it is in a network namespace of its own."""
+    def __init__(self, status_file="", own=None, rules=ANYBODY, criu="/", network=NO_NETWORK):
         words = [] if own is None else [own[0], own[1], own[2], own[2], own[3],
-                                        f"{own[3]}/identity", "souk-attack/n1", "16", *rules]
+                                        f"{own[3]}/identity", "souk-attack/n1", "16", *rules,
+                                        *network]
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.door, inward = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = [theirs.fileno()]
@@ -110,8 +133,9 @@ class Root:
             def arrange():
                 for i, fd in enumerate(high):
                     os.dup2(fd, 3 + i)
+            apart = ["unshare", "--net"] if network[0] else []
             self.process = subprocess.Popen(
-                [f"{BIN}/souk-root", criu, status_file, *words],
+                [*apart, f"{BIN}/souk-root", criu, status_file, *words],
                 pass_fds=range(3, 3 + len(high)), preexec_fn=arrange)
             for fd in high:
                 os.close(fd)
@@ -212,8 +236,9 @@ def pid_one(place, *words, name="souk-init", script="as"):
         end.close()
 
 
-def start_of(place, rules=ANYBODY):
-    return Root(own=(f"{place}/conf", f"{place}/map", AGENT_USER, f"{place}/state"), rules=rules)
+def start_of(place, rules=ANYBODY, network=NO_NETWORK):
+    return Root(own=(f"{place}/conf", f"{place}/map", AGENT_USER, f"{place}/state"), rules=rules,
+                network=network)
 
 
 @contextlib.contextmanager
@@ -240,10 +265,10 @@ def place_of_agentd(identity=None):
 
 
 @contextlib.contextmanager
-def of_agentd():
+def of_agentd(network=NO_NETWORK):
     """A souk-root for an agentd that is a user of its own, in a place of its own."""
     with place_of_agentd() as place:
-        one = start_of(place)
+        one = start_of(place, network=network)
         assert one.began[0] == STARTED
         one.place = place
         yield one

@@ -12,7 +12,7 @@ from cluster import AGENT_USER, BIN, Market, bring_up, read_text, until
 from no_rights import echoes, ends_well, root_of, write
 
 USER = int(AGENT_USER) if AGENT_USER.isdigit() else 0
-RIGHTS = "net_bind_service net_admin net_raw ipc_lock sys_nice perfmon bpf"
+RIGHTS = "net_bind_service ipc_lock sys_nice perfmon bpf"
 # Opens each of these to be written to; directories: makes a file there. Says which it could.
 TRIES = """import os, sys
 for path in sys.argv[1:]:

@@ -21,12 +21,12 @@ from no_rights import echoes, ends_well, root_of, write
 from root_client import (
     CONFIGURATION, CONNECT, CPU_LATENCY, CPU_PRESSURE, DEVICE, DIRECTORY, DONE, END, FILES,
     FILES_FD, FILES_OF_PROCESS, FUSE, GIVE, HANDSHAKE, INPUTS, INSPECT, IO_PRESSURE, LEARN,
-    LOADED, MAPS, MEMORY, MEMORY_PRESSURE, NETWORK, OPEN, OWN_FILE, PAGE_MAP, PROC, PROGRAM,
+    LOADED, MAPS, MEMORY, MEMORY_PRESSURE, OPEN, OWN_FILE, PAGE_MAP, PROC, PROGRAM,
     REFUSED, ROOT, RUN, Root, STARTED, USERS, WAITS, capsule, criu, fit, look, of_agentd, opens,
-    pid_of, pid_one, program, real_capsule, refused, settle, status, take)
+    mend, pid_of, pid_one, port, program, real_capsule, refused, settle, status, take)
 
 # What is left to agentd, by number (docs/security.md says what for).
-LEFT = {"net_bind_service": 10, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_nice": 23}
+LEFT = {"net_bind_service": 10, "ipc_lock": 14, "sys_nice": 23}
 
 
 # ---- what agentd has given up
@@ -202,7 +202,7 @@ def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
                 refused(one, why, opens(file), fd)
                 refused(one, why, opens(file), made[1], fd)
             for number in (3, 200):
-                refused(one, why, take(number), fd)
+                refused(one, why, mend(number), fd)
         # What a job runs that is dumped is its own affair.
         for fd in made[1:] + (its if not restores else []):
             assert one.ask(opens(MEMORY), fd) == (DONE, 1)
@@ -281,14 +281,14 @@ def test_files_are_synced_of_one_capsule_alone_and_with_few_rights(root, inside,
 def inside(root, tmp_path):
     with pid_one(tmp_path, "1000", "gid", "1000") as fds:
         refused(root, "no process of a capsule", opens(MAPS), fds[1])  # which nobody has made
-        assert root.ask(bytes([NETWORK]), fds[0]) == (DONE, 6)
+        assert root.ask(bytes([WAITS]), fds[0]) == (DONE, 0)
         yield fds
 
 
 def test_it_looks_into_nobodys_container(root, tmp_path):
     """Processes of others have PID namespaces too: of a container, of a browser."""
     with pid_one(tmp_path, name="sh") as fds:
-        for packet in (bytes([NETWORK]), look(1), fit(), bytes([WAITS])):
+        for packet in (port(), look(1), fit(), bytes([WAITS])):
             refused(root, "no PID 1 of a capsule", packet, fds[0])
         for fd in fds:
             refused(root, "no process of a capsule", opens(MEMORY), fd)
@@ -305,7 +305,7 @@ def test_it_looks_into_nobodys_container(root, tmp_path):
         stdout=subprocess.PIPE)
     shell.stdout.readline()
     one = os.pidfd_open(int(read_text(f"/proc/{shell.pid}/task/{shell.pid}/children")))
-    refused(root, "no PID 1 of a capsule", bytes([NETWORK]), one)
+    refused(root, "no PID 1 of a capsule", port(), one)
     os.close(one)
     shell.kill()
     shell.wait()
@@ -343,7 +343,7 @@ def test_it_reaches_into_capsules_alone(root, inside):
     machine = os.pidfd_open(os.getpid())
     with open("/dev/null") as null:
         files = [opens(file) for file in FILES_OF_PROCESS]
-        of_capsule = bytes([NETWORK]), bytes([DIRECTORY, PROC]), look(1), fit(), bytes([WAITS])
+        of_capsule = port(), bytes([DIRECTORY, PROC]), look(1), fit(), bytes([WAITS])
         for packet in (*files, *of_capsule, take(0)):
             refused(root, "no process of a capsule", packet, machine)
             refused(root, "no process of a capsule", packet, null.fileno())
@@ -413,16 +413,20 @@ def test_what_is_not_the_users_ends(root, inside):
     assert select.select([inside[1]], [], [], 20)[0]
 
 
-def test_it_takes_connections_of_jobs_and_nothing_else(root, inside):
+def test_it_takes_nothing_from_a_job(root, inside):
+    """Nor does it change a file: of a socket it ends the repair, by which a job is silent."""
     init, job = inside
-    for number in (1, 2, 3):
-        refused(root, "another kind of file", take(number), job)
+    for number in (0, 1, 2, 3, 4, 999, 0xffffffff):
+        refused(root, "a job keeps that to itself", take(number), job)
     for number in (0, 1, 2):
-        refused(root, "keeps that to itself", take(number), init)
-    assert root.ask(take(4), job) == (DONE, 1)
-    for number in (999, 0xffffffff):
-        refused(root, "take a descriptor", take(number), job)
+        refused(root, "souk-init keeps that to itself", take(number), init)
     refused(root, "take a descriptor", take(FILES_FD), init)
+    for number in (1, 2, 3, 4):
+        assert root.ask(mend(number), job) == (DONE, 0)
+    refused(root, "take a descriptor", mend(999), job)
+    machine = os.pidfd_open(os.getpid())
+    refused(root, "no process of a capsule", mend(1), machine)
+    os.close(machine)
 
 
 def test_it_renames_sockets_that_a_restore_has_put_aside_and_nothing_else(root):

@@ -34,7 +34,10 @@ void asked(std::string_view packet, size_t descriptors) {
         REQUIRE(o->file >= ProcessFile::written_marks && o->file <= process_file_last &&
                 descriptors > 0);
     const bool of_a_process =
-        std::holds_alternative<OpenNetwork>(*taken) ||
+        std::holds_alternative<MakePort>(*taken) || std::holds_alternative<ArmPort>(*taken) ||
+        std::holds_alternative<ActOnPort>(*taken) || std::holds_alternative<HoldFrames>(*taken) ||
+        std::holds_alternative<TellHeld>(*taken) || std::holds_alternative<ReleaseFrames>(*taken) ||
+        std::holds_alternative<EndRepair>(*taken) ||
         std::holds_alternative<TakeDescriptor>(*taken) ||
         std::holds_alternative<SettleSockets>(*taken) ||
         std::holds_alternative<OpenDirectory>(*taken) ||
@@ -43,6 +46,15 @@ void asked(std::string_view packet, size_t descriptors) {
         std::holds_alternative<GiveFiles>(*taken) || std::holds_alternative<LearnKernel>(*taken) ||
         std::holds_alternative<AddInputs>(*taken) || std::holds_alternative<AskLoaded>(*taken);
     if (of_a_process) REQUIRE(descriptors == 1);
+    if (const auto* p = std::get_if<MakePort>(&*taken))
+        REQUIRE(p->plan.name.size() == 14 && p->plan.name.starts_with("sj") && p->plan.address &&
+                !(p->plan.found && p->plan.shut));
+    if (const auto* h = std::get_if<HoldFrames>(&*taken))
+        REQUIRE(h->way == FrameWay::to_job || (h->way == FrameWay::from_job && !h->follows));
+    if (const auto* s = std::get_if<SayFrames>(&*taken))
+        REQUIRE(descriptors == 2 && s->way != FrameWay::from_job);
+    if (const auto* k = std::get_if<KeepPackets>(&*taken))
+        REQUIRE(descriptors == (k->some ? 2 : 0));
     if (const auto* l = std::get_if<LookInside>(&*taken))
         for (const int32_t pid : l->pids) REQUIRE(pid > 0);
     if (const auto* f = std::get_if<FitRestored>(&*taken)) {

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/net/local_port.hpp"
 #include "tests/unit/unit.hpp"
 
 // g++ 12 at -O2 takes the text of an error that is not there for one that is freed.
@@ -47,10 +47,14 @@ struct NetworkRig {
         up.ifi_flags = up.ifi_change = IFF_UP;
         ck_assert(node->ask(NetlinkRequest(RTM_NEWLINK, 0, up)).has_value());
     }
-    JobPort make(bool shut) {
-        auto port = JobPort::make(network, address, name, *open_job_inside(job.get()), shut);
-        ck_assert_msg(port.has_value(), "%s", port ? "" : port.error().message.c_str());
-        return std::move(*port);
+    JobPort make(bool shut) { return open({false, shut, address, name}, job); }
+    // One that is there.
+    JobPort find() { return open({true, false, address, name}, job); }
+    JobPort open(const PortPlan& plan, const Fd& where) {
+        auto made = LocalPort::open(network, plan, where.get());
+        ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
+        place = static_cast<const LocalPort&>(*made->work).links().place();
+        return JobPort(std::move(*made));
     }
     static Fd udp(Ipv4 at) {
         Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -87,6 +91,7 @@ struct NetworkRig {
     JobNetwork network{"bridge", *parse_ipv4_range("10.79.64.0/18"), *parse_ipv4("10.79.64.1")};
     Ipv4 address = *parse_ipv4("10.79.64.70");
     std::string name = "sjtest";
+    PortPlace place;         // of the last one
     Fd job, elsewhere, own;  // namespaces; own: the node's, which this process is in
 };
 

@@ -33,6 +33,7 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
     JobPort here = rig.make(false);
+    const PortPlace place = rig.place;
     const Fd node = NetworkRig::udp(rig.network.gateway);
     Fd job, copy;
     const auto open_in = [&](const Fd& where, Fd& fd) {
@@ -45,7 +46,7 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     ck_assert(NetworkRig::passes(node, job, rig.address, soon_ms));
     const auto stop = [&] {
         ck_assert(here.arm().has_value());
-        auto hold = FrameHold::open(here, rig.network.bridge);
+        auto hold = FrameHold::open(place, rig.network.bridge);
         ck_assert_msg(hold.has_value(), "%s", hold ? "" : hold.error().message.c_str());
         ck_assert(here.shut(FrameWay::to_job).has_value() &&
                   here.shut(FrameWay::from_job).has_value());
@@ -70,7 +71,7 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     }
     {  // what passes before the gate is shut and after it is open comes once
         ck_assert(here.arm().has_value());
-        FrameHold hold = *FrameHold::open(here, rig.network.bridge);
+        FrameHold hold = *FrameHold::open(place, rig.network.bridge);
         say(node, rig.address, 'p');
         ck_assert(heard(job, soon_ms) == 'p');
         const Nanos before = unix_now();
@@ -88,8 +89,7 @@ START_TEST(what_comes_while_a_job_stands_still_is_given_to_it_here_or_where_it_h
     say(node, rig.address, 'c');
     take_until(hold, 1);
     rig.name = "sjelsewhere";
-    JobPort there = *JobPort::make(rig.network, rig.address, rig.name,
-                                   *open_job_inside(rig.elsewhere.get()), false);
+    JobPort there = rig.open({false, false, rig.address, rig.name}, rig.elsewhere);
     open_in(rig.elsewhere, copy);
     for (int i = 0; i < soon_ms / never_ms && hold.held() > 0;
          ++i) {  // the bridge takes a moment until its new port is up
@@ -134,10 +134,11 @@ START_TEST(a_copy_gets_what_came_while_it_was_frozen_and_says_what_it_has_said_w
     std::string image;
     {
         JobPort here = rig.make(false);
+        const PortPlace place = rig.place;
         const Fd job = rig.udp_inside();
         ck_assert(NetworkRig::passes(node, job, rig.address, soon_ms));
         ck_assert(here.arm().has_value());
-        auto hold = FrameHold::open(here, rig.network.bridge);
+        auto hold = FrameHold::open(place, rig.network.bridge);
         ck_assert(here.shut(FrameWay::to_job).has_value());
         say(node, rig.address, 'a');
         say(node, rig.address, 'b');
@@ -148,8 +149,8 @@ START_TEST(a_copy_gets_what_came_while_it_was_frozen_and_says_what_it_has_said_w
     rig.name = "sjcopy";
     JobPort copy = rig.make(true);
     const Fd job = rig.udp_inside();
-    auto heard_of = FrameHold::open(copy, "");
-    auto spoken = FrameHold::open_inside(copy, copy.take_spoken());
+    auto heard_of = FrameHold::open(rig.place, "");
+    auto spoken = FrameHold::open_inside(rig.place, *open_packet_socket(rig.job.get()));
     ck_assert(heard_of.has_value() && spoken.has_value());
     std::deque<std::string> all;
     for (std::string& f : decode_frames(image)) all.push_back(std::move(f));

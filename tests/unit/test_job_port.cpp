@@ -43,6 +43,32 @@ START_TEST(an_announcement_names_the_address_and_its_hardware_twice) {
 }
 END_TEST
 
+START_TEST(what_was_kept_within_a_job_is_said_to_its_own_addresses_alone) {
+    const Ipv4 own = *parse_ipv4("10.79.64.65");
+    const auto four = [](const char* to, char head = 0x45) {
+        std::string packet(40, '\0');
+        packet[0] = head;
+        const uint32_t number = htonl(parse_ipv4(to)->n);
+        return packet.replace(16, 4, std::string(reinterpret_cast<const char*>(&number), 4));
+    };
+    const auto six = [](char last, char first = 0) {
+        std::string packet(60, '\0');
+        packet[0] = 0x60;
+        packet[24] = first;
+        packet[39] = last;
+        return packet;
+    };
+    ck_assert(stays_within(four("127.0.0.1"), own) && stays_within(four("127.9.9.9"), own));
+    ck_assert(stays_within(four("10.79.64.65"), own) && stays_within(six(1), own));
+    for (const char* to : {"10.79.64.66", "10.79.64.1", "0.0.0.0", "128.0.0.1", "224.0.0.1"})
+        ck_assert_msg(!stays_within(four(to), own), "%s", to);
+    ck_assert(!stays_within(four("127.0.0.1", 0x46), own));  // with options
+    ck_assert(!stays_within(six(2), own) && !stays_within(six(1, 2), own));
+    for (size_t n = 0; n < 20; ++n) ck_assert(!stays_within(four("127.0.0.1").substr(0, n), own));
+    for (size_t n = 0; n < 40; ++n) ck_assert(!stays_within(six(1).substr(0, n), own));
+}
+END_TEST
+
 START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) {
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
@@ -65,7 +91,7 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     // Its daemon dies with both shut.
     ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() &&
               port.shut(FrameWay::from_job).has_value());
-    port = *JobPort::find(rig.address, rig.name, *open_job_inside(rig.job.get()));
+    port = rig.find();
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
 }
@@ -105,8 +131,7 @@ START_TEST(
     ck_assert(!passes(b, never_ms) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
     ck_assert(port.shut(FrameWay::within).has_value() && !passes(b, never_ms));
-    port =
-        *JobPort::find(rig.address, rig.name, *open_job_inside(rig.job.get()));  // its daemon dies
+    port = rig.find();  // its daemon dies
     ck_assert(!passes(b, never_ms) && passes(marked));
     ck_assert(port.open().has_value() && passes(b));
     ck_assert(port.disarm().has_value() && passes(b));  // also if there is none
@@ -197,7 +222,7 @@ START_TEST(a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_
               NetworkRig::passes(job, node, rig.network.gateway, soon_ms));
     ck_assert(::unshare(CLONE_NEWNET) == 0);  // where there is no bridge
     const auto nowhere =
-        JobPort::make(rig.network, rig.address, rig.name, *open_job_inside(rig.job.get()), false);
+        LocalPort::open(rig.network, {false, false, rig.address, rig.name}, rig.job.get());
     ck_assert_msg(
         !nowhere && nowhere.error().message.starts_with("its network interface: bridge: "), "%s",
         nowhere ? "" : nowhere.error().message.c_str());
@@ -211,6 +236,7 @@ UNIT_SUITE(
     an_announcement_names_the_address_and_its_hardware_twice,
     gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
     connections_that_a_program_has_not_accepted_are_counted,
+    what_was_kept_within_a_job_is_said_to_its_own_addresses_alone,
     while_nothing_may_begin_what_is_there_goes_on_and_what_waits_is_counted,
     a_port_made_shut_is_silent_until_it_is_opened_and_takes_the_place_of_one_left_over);
 

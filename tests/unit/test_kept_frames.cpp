@@ -75,11 +75,12 @@ START_TEST(a_connection_within_a_job_that_a_gate_stops_is_there_when_what_was_ke
             const std::vector<KeptFrame> kept = port.take_kept();
             ck_assert_uint_eq(kept.size(), 1);
             ck_assert(kept[0].way == FrameWay::within && port.take_kept().empty());
-            port.say_within("");
-            port.say_within(kept[0].frame.substr(0, 30));
-            port.say_within(kept[0].frame);
+            ck_assert(port.work().say(FrameWay::within, {""}).has_value());
+            ck_assert(port.work().say(FrameWay::within, {kept[0].frame.substr(0, 30)}).has_value());
+            ck_assert(port.work().say(FrameWay::within, {kept[0].frame}).has_value());
             ck_assert(is_there(caller, before_again_ms));
-            port.say_within(kept[0].frame);  // twice is once
+            ck_assert(
+                port.work().say(FrameWay::within, {kept[0].frame}).has_value());  // twice is once
             const Fd taken(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
             ck_assert(taken.get() >= 0);
             ck_assert(::accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC) < 0);
@@ -108,7 +109,7 @@ START_TEST(a_connection_with_a_job_that_begins_nothing_is_there_when_the_hold_gi
         frames.push_back(FrameHold::of_wire(one.frame));
     }
     ck_assert_uint_eq(frames.size(), 1);
-    auto hold = FrameHold::open(port, "");
+    auto hold = FrameHold::open(rig.place, "");
     ck_assert(hold.has_value() && port.shut(FrameWay::to_job).has_value());
     hold->put_first(frames);
     ck_assert_uint_eq(hold->held(), 1);

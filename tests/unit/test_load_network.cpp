@@ -127,7 +127,16 @@ void nobodys_but_the_owners_packets_are_noticed() {
 
 void the_owners_packets_are_noticed() {
     CgroupFixture cgroups;
-    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0}));
+    // As for a daemon that may not attach them itself, and has told who may which ones they are.
+    std::vector<int> programs;
+    LoadProbe::Options options;
+    options.daemon = 0;
+    options.see_packets = [&] {
+        ck_assert_uint_eq(programs.size(), 2);
+        return see_packets(cgroups->layout().v2, programs[0], programs[1]);
+    };
+    LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, options));
+    programs = probe.packet_programs();
     ck_assert(probe.notice_network(much));
     const pid_t sender = ::fork();
     if (sender == 0) {

@@ -68,7 +68,21 @@ std::vector<Sample> samples() {
             {restore, 11},
             {OpenFile{ProcessFile::oom_score}, 1},
             {OpenFile{ProcessFile::page_map}, 24},
-            {OpenNetwork{}, 1},
+            {MakePort{{false, true, {0x0a4f4041}, "sj0123456789ab"}}, 1},
+            {MakePort{{true, false, {1}, "sjffffffffffff"}}, 1},
+            {ArmPort{Gate::shut}, 1},
+            {ActOnPort{PortAct::announce}, 1},
+            {HoldFrames{FrameWay::to_job, true}, 1},
+            {HoldFrames{FrameWay::from_job, false}, 1},
+            {FeedFrames{Nanos{1'700'000'000'000'000'001}, true}, 2},
+            {FeedFrames{{}, false}, 1},
+            {TellHeld{}, 1},
+            {ReleaseFrames{{true, Nanos{7}, Nanos::never()}}, 1},
+            {SayFrames{FrameWay::within}, 2},
+            {EndRepair{4711}, 1},
+            {KeepPackets{true}, 2},
+            {KeepPackets{false}, 0},
+            {SeePacketsOfAll{}, 0},
             {TakeDescriptor{77}, 1},
             {SettleSockets{true}, 1},
             {PutStatus{"up=1\n"}, 0},
@@ -77,7 +91,6 @@ std::vector<Sample> samples() {
             {LookInside{{true, false, true, false, 4096}, {2, 17}}, 1},
             {FitRestored{{4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
             {users, 0},
-            {MakeGate{}, 0},
             {AskLoaded{}, 1},
             {AskWaits{}, 1},
             {EndProcess{}, 1},
@@ -119,6 +132,29 @@ START_TEST(a_request_that_is_not_whole_is_refused_as_a_whole) {
     ck_assert(!parse_told(pack(Told(Started{-1, 0}))));
     const auto line = parse_told(pack(Told(Refused{0, "two\nlines"})));
     ck_assert(std::get<Refused>(line.value()).why.find('\n') == std::string::npos);
+}
+END_TEST
+
+START_TEST(an_interface_is_asked_for_by_a_name_of_souks_own_and_with_an_address) {
+    const PortPlan good{false, true, {0x0a4f4041}, "sj0123456789ab"};
+    ck_assert(parse_asked(pack(MakePort{good}), 1).has_value());
+    for (const char* name : {"", "sj", "eth0", "sj0123456789a", "sj0123456789abc", "sj0123456789AB",
+                             "sx0123456789ab", "sj01234567/9ab"}) {
+        PortPlan bad = good;
+        bad.name = name;
+        ck_assert_msg(!parse_asked(pack(MakePort{bad}), 1), "%s", name);
+    }
+    PortPlan bad = good;
+    bad.found = true;  // and made shut
+    ck_assert(!parse_asked(pack(MakePort{bad}), 1));
+    bad = good;
+    bad.address = {};
+    ck_assert(!parse_asked(pack(MakePort{bad}), 1));
+    for (const Asked& asked :
+         {Asked(HoldFrames{FrameWay::within, false}), Asked(HoldFrames{FrameWay::from_job, true}),
+          Asked(ArmPort{Gate{3}}), Asked(ActOnPort{PortAct{0}}), Asked(ActOnPort{PortAct{4}})})
+        ck_assert(!parse_asked(pack(asked), 1));
+    ck_assert(!parse_asked(pack(SayFrames{FrameWay::from_job}), 2));
 }
 END_TEST
 
@@ -171,10 +207,11 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
         reach.open({made->id().pid, ::getpid(), 0, made->id().pid}, ProcessFile::page_map);
     ck_assert(maps.size() == 4 && maps[0] && !maps[1] && !maps[2] && maps[3]);
     ck_assert(reach.open({}, ProcessFile::page_map).empty());
-    auto inside = reach.network(made->pidfd());
-    ck_assert_msg(inside.has_value(), "%s", inside ? "" : inside.error().message.c_str());
-    const auto network = Netlink::over(std::move(inside->route));
-    ck_assert(network.has_value() && network->link("lo").value().index == 1);
+    const PortPlan plan{false, true, {0x0a4f4041}, "sj0123456789ab"};
+    const auto port = reach.port(made->pidfd(), {}, plan);
+    ck_assert_msg(!port && port.error().message == "this node has no network for jobs", "%s",
+                  port ? "" : port.error().message.c_str());
+    ck_assert(!reach.mend(made->pidfd(), 0).value_or(false));
     ck_assert(!reach.take(made->pidfd(), 0));
     // Its processes, by their numbers inside; nobody's of the machine.
     const auto proc = reach.inside(made->pidfd(), CapsuleDirectory::proc);
@@ -258,18 +295,21 @@ START_TEST(who_does_not_start_processes_any_more_cannot) {
 }
 END_TEST
 
-START_TEST(who_becomes_a_user_keeps_what_is_for_the_network_and_no_file_of_roots) {
+START_TEST(who_becomes_a_user_keeps_little_and_no_file_of_roots) {
     UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
     const pid_t child = ::fork();
     if (child == 0) {
         if (!become_user(4321, 4322)) ::_exit(1);
         if (::getuid() != 4321 || ::geteuid() != 4321 || ::getegid() != 4322) ::_exit(2);
         if (::getgroups(0, nullptr) != 0) ::_exit(3);
-        if (!have_capability(CAP_NET_ADMIN) || have_capability(CAP_DAC_OVERRIDE)) ::_exit(4);
+        if (!have_capability(CAP_NET_ADMIN) || have_capability(CAP_NET_RAW) ||
+            have_capability(CAP_DAC_OVERRIDE))
+            ::_exit(4);
         if (::open("/etc/shadow", O_RDONLY) >= 0 || errno != EACCES) ::_exit(5);
         if (::setuid(0) == 0 || ::setreuid(0, 0) == 0) ::_exit(6);
         if (!give_up_starting()) ::_exit(7);
-        ::_exit(have_capability(CAP_NET_ADMIN) ? 0 : 8);
+        if (!give_up_measuring() || have_capability(CAP_NET_ADMIN)) ::_exit(8);
+        ::_exit(have_capability(CAP_NET_BIND_SERVICE) ? 0 : 9);
     }
     int status = 0;
     ck_assert_int_eq(::waitpid(child, &status, 0), child);
@@ -329,10 +369,11 @@ END_TEST
 
 UNIT_SUITE(root, a_request_is_read_as_it_was_asked,
            a_request_that_is_not_whole_is_refused_as_a_whole,
+           an_interface_is_asked_for_by_a_name_of_souks_own_and_with_an_address,
            souk_files_is_started_in_its_own_forms_alone,
            souk_root_makes_a_capsule_and_starts_a_program,
            who_does_not_start_processes_any_more_cannot,
-           who_becomes_a_user_keeps_what_is_for_the_network_and_no_file_of_roots,
+           who_becomes_a_user_keeps_little_and_no_file_of_roots,
            no_link_is_followed_in_a_linkless_mount, what_is_given_away_is_a_file_of_one_name);
 
 }  // namespace souk::unit

@@ -4,8 +4,9 @@
 // all or none of them: its configuration, its map of users, the user and the group that it will be,
 // its state, its identity, its control group, how many MB of images it has in memory, its node's
 // name, what it wants of jobs of other homes (any, accepted or required: a ticket), whether root
-// has jobs (1), the lowest number of a user of other homes, and the groups that those may be in;
-// with them as fd 4 the socket that tools connect to, and as fd 5 where to pass each connection on.
+// has jobs (1), the lowest number of a user of other homes, the groups that those may be in, and
+// the bridge, the addresses and the gateway of its jobs' network (or none: empty); with them as fd
+// 4 the socket that tools connect to, and as fd 5 where to pass each connection on.
 // docs/security.md. It ends with agentd.
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -53,6 +54,17 @@ who::Rules rules_of(char** words, const AgentPlace& place, const std::string& ma
     return rules;
 }
 
+Result<std::optional<JobNetwork>> network_of(char** words) {
+    JobNetwork network;
+    network.bridge = words[0];
+    if (network.bridge.empty()) return std::nullopt;
+    TRY_ASSIGN(network.range, parse_ipv4_range(words[1]));
+    if (words[2][0] != '\0') {
+        TRY_ASSIGN(network.gateway, parse_ipv4(words[2]));
+    }
+    return network;
+}
+
 // An agentd that is root needs no leave.
 Result<who::Who> open_who(who::Rules rules, AgentUser user) {
     auto opened = who::Who::open(std::move(rules));
@@ -61,7 +73,7 @@ Result<who::Who> open_who(who::Rules rules, AgentUser user) {
 
 int run(int argc, char** argv) {
     if (version_asked("souk-root", argc, argv)) return 0;
-    constexpr int least = 3, whole = 16;
+    constexpr int least = 3, whole = 19;
     if (argc != least && argc != whole) {
         std::fprintf(stderr, "souk-root: agentd starts it, and says what is whose\n");
         return 2;
@@ -76,6 +88,7 @@ int run(int argc, char** argv) {
     AgentUser user;
     Starter::Files files{argv[2], "", ""};
     auto who = Result<who::Who>(who::Who::believing());
+    Result<std::optional<JobNetwork>> network = std::nullopt;
     Status ready = Capsule::prepare();
     if (ready && argc == whole) {
         files = {argv[2], argv[3], argv[4]};
@@ -83,13 +96,15 @@ int run(int argc, char** argv) {
         const AgentPlace place{argv[7], argv[8], argv[9],
                                leading_number<int64_t>(argv[10]).value_or(0)};
         who = open_who(rules_of(argv + 11, place, files.users), user);
-        ready = who ? hand_over(place, user) : tl::unexpected(who.error());
+        network = network_of(argv + 16);
+        ready = network ? Status{} : tl::unexpected(network.error());
+        if (ready) ready = who ? hand_over(place, user) : tl::unexpected(who.error());
     }
     if (!ready) {
         (void)send_packet(control.get(), pack(Told(Refused{0, ready.error().message})));
         return 1;
     }
-    Starter starter(argv[1], files, user, std::move(*who));
+    Starter starter(argv[1], files, user, std::move(*who), std::move(*network));
     (void)send_packet(control.get(), pack(Told(Started{::getpid(), 0})));
     return serve(starter, control.get(), door) ? 0 : 1;
 }

@@ -16,7 +16,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -67,6 +66,5 @@ class FrameGate {
     Fd map_, kept_;
     std::array<Fd, std::size(all_ways)> programs_;
 };
-using MakeFrameGate = std::function<Result<FrameGate>()>;
 
 }  // namespace souk

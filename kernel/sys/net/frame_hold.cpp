@@ -18,7 +18,7 @@ constexpr size_t head_bytes = 10;  // struct virtio_net_hdr, whose own header is
 constexpr size_t frame_bytes_max = 128 * 1024;
 constexpr size_t held_frames_max = 8192, held_bytes_max = 8 << 20;
 constexpr int socket_bytes = 8 << 20;
-constexpr int reads_max = 256;  // in one go; the loop comes back for the rest
+constexpr size_t reads_max = 256;  // in one go; the loop comes back for the rest
 
 Nanos came_at(msghdr& message) {
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
@@ -74,10 +74,10 @@ std::vector<std::string> decode_frames(std::string_view text) {
     return frames;
 }
 
-Status FrameHold::read_at(const JobPort& port, Fd socket, int link) {
+Status FrameHold::read_at(const PortPlace& port, Fd socket, int link) {
     link_ = link;
-    job_ = port.hardware();
-    address_ = port.address();
+    job_ = port.hardware;
+    address_ = port.address;
     socket_ = SlowFd(std::move(socket));
     const int on = 1;
     if (::setsockopt(fd(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0 ||
@@ -93,7 +93,7 @@ Status FrameHold::read_at(const JobPort& port, Fd socket, int link) {
     return {};
 }
 
-Result<FrameHold> FrameHold::open(const JobPort& port, const std::string& bridge) {
+Result<FrameHold> FrameHold::open(const PortPlace& port, const std::string& bridge) {
     FrameHold h;
     if (!bridge.empty()) {
         TRY_ASSIGN(const Netlink network, Netlink::open());
@@ -101,16 +101,15 @@ Result<FrameHold> FrameHold::open(const JobPort& port, const std::string& bridge
         h.bridge_ = link.index;
         h.node_ = link.hardware;
     }
-    Fd socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) return fail_errno("open a packet socket", errno);
-    TRY(h.read_at(port, std::move(socket), port.index()));
+    TRY_ASSIGN(Fd socket, open_packet_socket());
+    TRY(h.read_at(port, std::move(socket), port.outer));
     return h;
 }
 
-Result<FrameHold> FrameHold::open_inside(const JobPort& port, Fd socket) {
+Result<FrameHold> FrameHold::open_inside(const PortPlace& port, Fd socket) {
     FrameHold h;
     h.inside_ = true;
-    TRY(h.read_at(port, std::move(socket), port.index_inside()));
+    TRY(h.read_at(port, std::move(socket), port.inner));
     return h;
 }
 
@@ -137,10 +136,10 @@ void FrameHold::take(std::string frame) {
         keep(std::move(frame));
 }
 
-void FrameHold::read(Nanos until) {
+void FrameHold::read(Nanos until, size_t reads) {
     std::string buffer(frame_bytes_max, '\0');
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(timespec))];
-    for (int i = 0; i < reads_max; ++i) {
+    for (size_t i = 0; i < reads; ++i) {
         sockaddr_ll from{};
         iovec piece{buffer.data(), buffer.size()};
         msghdr message{};
@@ -161,7 +160,7 @@ void FrameHold::read(Nanos until) {
     if (moved_) send_after();
 }
 
-void FrameHold::on_readable() { read(Nanos::never()); }
+void FrameHold::on_readable() { read(Nanos::never(), reads_max); }
 
 void FrameHold::send_after() {
     for (std::string& f : frames_) {
@@ -191,7 +190,7 @@ std::string FrameHold::of_wire(const std::string& frame) {
 void FrameHold::give_back(Nanos opened) {
     moved_ = false;
     give();
-    read(opened);
+    read(opened, held_frames_max);
     give();
 }
 
@@ -202,7 +201,7 @@ void FrameHold::give() {
 }
 
 std::string FrameHold::text() {
-    on_readable();
+    read(Nanos::never(), held_frames_max);
     return encode_frames(frames_);
 }
 

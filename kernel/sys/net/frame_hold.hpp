@@ -13,9 +13,9 @@
 //   say. The kernel sends when CRIU restores what waits to be sent, and asks for hardware addresses
 //   first, at most once a second.
 //
-// Reads at an end of the job's interface (job_port.hpp), before the gate. Owned by whoever stopped
-// the job or makes its copy. Poll fd() for reading. What fails: opening. Bounded; the oldest frames
-// go first.
+// Reads at an end of the job's interface (port_links.hpp), before the gate. Owned by the
+// interface's LocalPort. Poll fd() for reading. What fails: opening. Bounded; the oldest frames go
+// first.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "kernel/sys/loop/slow_fd.hpp"
-#include "kernel/sys/net/job_port.hpp"
+#include "kernel/sys/net/port_links.hpp"
 
 namespace souk {
 
@@ -45,9 +45,9 @@ class FrameHold {
   public:
     // Before the gate to the job. `bridge`: where to send them if it is elsewhere; that is not
     // looked for if it is empty.
-    static Result<FrameHold> open(const JobPort& port, const std::string& bridge);
-    // Before the gate from the job, by a packet socket inside (JobInside::spoken).
-    static Result<FrameHold> open_inside(const JobPort& port, Fd socket);
+    static Result<FrameHold> open(const PortPlace& port, const std::string& bridge);
+    // Before the gate from the job, by a packet socket inside.
+    static Result<FrameHold> open_inside(const PortPlace& port, Fd socket);
     int fd() const { return socket_.get(); }
     // Takes what has come, and sends it on if the job was heard elsewhere, now or before.
     void on_readable();
@@ -66,10 +66,10 @@ class FrameHold {
     std::string text();
 
   private:
-    Status read_at(const JobPort& port, Fd socket, int link);
+    Status read_at(const PortPlace& port, Fd socket, int link);
     void keep(std::string frame);
     void take(std::string frame);
-    void read(Nanos until);
+    void read(Nanos until, size_t reads);
     void send_after();
     void give();
     void send(const std::string& frame, int link) const;

@@ -3,6 +3,7 @@
 
 #include <libmnl/libmnl.h>
 #include <linux/if_link.h>
+#include <linux/net_namespace.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -57,6 +58,10 @@ int take_attribute(const nlattr* a, void* to) {
     if (type == IFLA_MTU && bytes == sizeof link.mtu) link.mtu = ::mnl_attr_get_u32(a);
     if (type == IFLA_ADDRESS && bytes == link.hardware.size())
         std::memcpy(link.hardware.data(), ::mnl_attr_get_payload(a), bytes);
+    if (type == IFLA_LINK && bytes == sizeof link.peer)
+        link.peer = static_cast<int>(::mnl_attr_get_u32(a));
+    if (type == IFLA_LINK_NETNSID && bytes == sizeof link.peer_namespace)
+        link.peer_namespace = static_cast<int>(::mnl_attr_get_u32(a));
     if (type == IFLA_LINKINFO) (void)::mnl_attr_parse_nested(a, take_kind, to);
     return MNL_CB_OK;
 }
@@ -157,6 +162,25 @@ Result<NetLink> Netlink::link(const std::string& name) const {
     if (auto asked = exchange(request, take); !asked) return wrap(name, asked.error());
     if (link.index == 0) return fail(name + ": the kernel's network gave half an answer");
     return link;
+}
+
+Result<int32_t> Netlink::number_of(int net_namespace) const {
+    NetlinkRequest request(RTM_GETNSID, 0, rtgenmsg{});
+    request.put(NETNSA_FD, static_cast<uint32_t>(net_namespace));
+    int32_t number = -1;
+    const auto take_number = [](const nlattr* a, void* to) {
+        if (::mnl_attr_get_type(a) == NETNSA_NSID &&
+            ::mnl_attr_get_payload_len(a) == sizeof(int32_t))
+            *static_cast<int32_t*>(to) = static_cast<int32_t>(::mnl_attr_get_u32(a));
+        return MNL_CB_OK;
+    };
+    const auto take = [&](const nlmsghdr* h) {
+        if (h->nlmsg_type == RTM_NEWNSID)
+            (void)::mnl_attr_parse(h, sizeof(rtgenmsg), take_number, &number);
+    };
+    if (auto asked = exchange(request, take); !asked)
+        return wrap("the number of a namespace", asked.error());
+    return number;
 }
 
 }  // namespace souk

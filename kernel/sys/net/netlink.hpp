@@ -58,6 +58,9 @@ struct NetLink {
     HardwareAddress hardware{};
     uint32_t mtu = 0;
     std::string kind;  // "bridge", "veth"; empty for a plain device
+    // Of the other end of a pair: its index, and the number of its namespace (number_of); -1: it is
+    // in this one, or there is none.
+    int peer = 0, peer_namespace = -1;
 };
 
 class Netlink {
@@ -68,6 +71,8 @@ class Netlink {
     Status ask(const NetlinkRequest& request) const;
     // ENODEV if there is none.
     Result<NetLink> link(const std::string& name) const;
+    // By which links here name another namespace, a file of which this is; -1: none does.
+    Result<int32_t> number_of(int net_namespace) const;
 
   private:
     using Answer = std::function<void(const nlmsghdr*)>;

@@ -23,8 +23,19 @@ Result<Fd> take_descriptor(const Pidfd& process, int number) {
     return taken;
 }
 
-int end_tcp_repair(const PidsInside& pids, const std::function<Result<Fd>(const Pidfd&, int)>& take,
-                   const LookAt& look) {
+Result<bool> end_tcp_repair_of(const Pidfd& process, int number) {
+    TRY_ASSIGN(const Fd taken, take_descriptor(process, number));
+    int repair = 0;
+    socklen_t bytes = sizeof repair;
+    if (::getsockopt(taken.get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 || repair == 0)
+        return false;
+    repair = 0;
+    if (::setsockopt(taken.get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) != 0)
+        return fail_errno("end the repair of a connection", errno);
+    return true;
+}
+
+int end_tcp_repair(const PidsInside& pids, const EndTcpRepair& end, const LookAt& look) {
     const auto seen = look(pids, {});
     if (!seen) return 0;
     int ended = 0;
@@ -35,16 +46,7 @@ int end_tcp_repair(const PidsInside& pids, const std::function<Result<Fd>(const 
             const int number =
                 whole_number<int>(f.place.substr(f.place.rfind(' ') + 1)).value_or(-1);
             if (number < 0 || !f.target.starts_with("socket:[")) continue;
-            const auto socket = take(*process, number);
-            int repair = 0;
-            socklen_t bytes = sizeof repair;
-            if (!socket ||
-                ::getsockopt(socket->get(), IPPROTO_TCP, TCP_REPAIR, &repair, &bytes) != 0 ||
-                repair == 0)
-                continue;
-            repair = 0;
-            if (::setsockopt(socket->get(), IPPROTO_TCP, TCP_REPAIR, &repair, sizeof repair) == 0)
-                ++ended;
+            if (end(*process, number).value_or(false)) ++ended;
         }
     }
     return ended;

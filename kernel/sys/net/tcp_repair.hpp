@@ -16,10 +16,12 @@ namespace souk {
 // A copy of what a process has open under that number.
 Result<Fd> take_descriptor(const Pidfd& process, int number);
 
+// Of one of a process's sockets; whether there was something to end. Needs CAP_NET_ADMIN.
+Result<bool> end_tcp_repair_of(const Pidfd& process, int number);
 // Of all connections of these processes; who has ended meanwhile is passed over. Returns how many
-// there were. `take`: a copy of one of a process's descriptors.
-int end_tcp_repair(const PidsInside& pids,
-                   const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor,
+// there were.
+using EndTcpRepair = std::function<Result<bool>(const Pidfd&, int number)>;
+int end_tcp_repair(const PidsInside& pids, const EndTcpRepair& end = end_tcp_repair_of,
                    const LookAt& look = look_from_here);
 
 }  // namespace souk

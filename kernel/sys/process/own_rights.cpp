@@ -39,7 +39,8 @@ constexpr int given_up[] = {CAP_SETUID,          CAP_SETGID,
                             CAP_LINUX_IMMUTABLE, CAP_NET_BROADCAST,
                             CAP_BLOCK_SUSPEND,   CAP_SYS_PTRACE,
                             CAP_DAC_READ_SEARCH, CAP_KILL,
-                            CAP_SYS_RESOURCE,    CAP_CHECKPOINT_RESTORE};
+                            CAP_SYS_RESOURCE,    CAP_CHECKPOINT_RESTORE,
+                            CAP_NET_RAW};
 
 constexpr int refused[] = {
     SCMP_SYS(execve),
@@ -114,7 +115,7 @@ Status drop_calls() {
 }
 
 // Those that give_up_measuring() is for. No program that is run gets them, from the start.
-constexpr int measuring[] = {CAP_BPF, CAP_PERFMON};
+constexpr int measuring[] = {CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN};
 
 using Capabilities = __user_cap_data_struct[2];
 
@@ -191,15 +192,18 @@ Status become_user(uint32_t uid, uint32_t gid) {
 }
 
 Status give_up_measuring() {
-    if (!maps_are_free())
-        return fail(
-            "this kernel lets nobody without them use a map of a BPF program (before 5.19)");
+    const bool all = maps_are_free();
     Rights rights;
     Capabilities own = {};
     if (::syscall(SYS_capget, &rights.head, own) != 0) return fail_errno("capget", errno);
     std::copy(std::begin(own), std::end(own), std::begin(rights.left));
-    for (const int cap : {CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN}) leave_out(rights, cap);
-    return keep(rights);
+    leave_out(rights, CAP_NET_ADMIN);
+    for (const int cap : {CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN})
+        if (all) leave_out(rights, cap);
+    TRY(keep(rights));
+    return all ? Status{}
+               : Status(fail("this kernel lets nobody without them use a map of a BPF program "
+                             "(before 5.19)"));
 }
 
 Status give_up_starting() {

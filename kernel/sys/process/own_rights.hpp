@@ -14,9 +14,10 @@ namespace souk {
 Status become_user(uint32_t uid, uint32_t gid);
 
 // Gives up what loads programs into the kernel (CAP_BPF, CAP_PERFMON, or what stands in for them),
-// by which its memory can be read. Programs that are loaded go on, and their maps are its to use.
-// For a process of one thread; for good. An error says why they stay: a kernel before 5.19 asks for
-// them at each use of a map.
+// by which its memory can be read, and what attaches those that count packets (CAP_NET_ADMIN), by
+// which the machine's network is ruled. Programs that are loaded go on, and their maps are its to
+// use. For a process of one thread; for good. An error says why the first two stay: a kernel before
+// 5.19 asks for them at each use of a map.
 Status give_up_measuring();
 
 // From now on this process

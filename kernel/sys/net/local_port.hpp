@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// LocalPort: PortWork done by this process, which is root. Needs no loop: what is held lies in the
+// kernel, which keeps 8 MiB of it, until look() or the next call takes it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/sys/net/frame_hold.hpp"
+#include "kernel/sys/net/port_links.hpp"
+
+namespace souk {
+
+class LocalPort final : public PortWork {
+  public:
+    // `network`: of this node; none: nothing is made, and what is held follows nobody.
+    static Result<MadePort> open(const std::optional<JobNetwork>& network, const PortPlan& plan,
+                                 int net_namespace);
+    Result<Armed> arm(Gate at_first) override { return links_.arm(at_first); }
+    Status act(PortAct what) override { return links_.act(what); }
+    Status hold(FrameWay way, bool follows) override;
+    Status feed(Nanos since, const std::vector<std::string>& frames) override;
+    Result<std::string> held() override;
+    Status release(const FrameRelease& how) override;
+    Status say(FrameWay way, const std::vector<std::string>& frames) override;
+
+    // Where frames come that are to be looked at, and that look.
+    std::vector<int> awaited() const;
+    void look();
+    const PortLinks& links() const { return links_; }
+
+  private:
+    LocalPort(PortLinks links, std::string bridge)
+        : links_(std::move(links)), bridge_(std::move(bridge)) {}
+
+    PortLinks links_;
+    const std::string bridge_;
+    std::optional<FrameHold> heard_, spoken_;
+    bool fed_ = false;  // heard_ is looked at
+};
+
+}  // namespace souk
