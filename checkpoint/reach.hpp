@@ -49,9 +49,11 @@ struct Reach {
     // node.
     std::function<Result<MadePort>(const Pidfd&, const std::optional<JobNetwork>& network,
                                    const PortPlan&)>
-        port = [](const Pidfd& init, const auto& network, const PortPlan& plan) {
-            return LocalPort::open(network, plan, init.get());
-        };
+        port =
+            [](const Pidfd& init, const auto& network, const PortPlan& plan) -> Result<MadePort> {
+        TRY_ASSIGN(MadePort made, LocalPort::open(network, plan, init.get()));
+        return made;
+    };
     EndTcpRepair mend = end_tcp_repair_of;  // of a process of a job
     // What a restore has taken over, by the list in an image's directory.
     std::function<Status(int image, bool runs)> settle = settle_sockets;

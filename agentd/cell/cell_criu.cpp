@@ -115,8 +115,8 @@ void Cell::begin_criu() {
     start_criu();
 }
 
-// A capsule has one CRIU at a time: that of a dump that has failed, or of a restore whose job runs,
-// may be about to end.
+// souk-root starts no second CRIU in a capsule: that of a dump that has failed, or of a restore
+// whose job runs, may be about to end.
 void Cell::start_criu() {
     const bool for_restore = restore_.is_prepared();
     CriuStart how;
@@ -127,7 +127,8 @@ void Cell::start_criu() {
     how.job_ends = restore_.ends();
     how.user = user();
     if (auto started = criu_.start(*site_.criu, how); !started) {
-        if (started.error().code == EALREADY) return criu_.again_soon([this] { start_criu(); });
+        if (started.error().code == EALREADY && criu_.is_there())
+            return criu_.when_ended([this] { start_criu(); });
         return criu_failed(started.error());
     }
     restore_.close_ends();

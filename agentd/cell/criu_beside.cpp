@@ -6,12 +6,15 @@
 namespace souk {
 namespace {
 constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own after a restore
-constexpr Nanos again_after = Nanos::from_ms(5);
-}  // namespace
+}
 
 Status CriuBeside::start(CriuTool& tool, const CriuStart& how) {
     TRY_ASSIGN(session_, CriuSession::start(tool, how));
     TRY_ASSIGN(watch_, loop_.watch(session_.fd(), POLLIN, [this](short) { readable(); }));
+    TRY_ASSIGN(Fd process, duplicate(session_.pidfd().get()));
+    started_watch_.close();  // of one before it, which may still be there
+    started_ = Pidfd(std::move(process), session_.pidfd().pid());
+    TRY_ASSIGN(started_watch_, loop_.watch(started_.get(), POLLIN, [this](short) { ended(); }));
     return {};
 }
 
@@ -30,8 +33,10 @@ void CriuBeside::within(Nanos limit, std::function<void()> late) {
     limit_ = loop_.after(limit, std::move(late));
 }
 
-void CriuBeside::again_soon(std::function<void()> start) {
-    again_ = loop_.after(again_after, std::move(start));
+void CriuBeside::ended() {
+    started_watch_.close();
+    started_ = {};
+    if (const auto then = std::exchange(then_, nullptr)) then();
 }
 
 void CriuBeside::kill() {
@@ -45,7 +50,7 @@ void CriuBeside::forget() {
 
 void CriuBeside::close() {
     limit_.cancel();
-    again_.cancel();
+    then_ = nullptr;
     forget();
 }
 

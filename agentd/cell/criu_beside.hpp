@@ -29,8 +29,10 @@ class CriuBeside {
     void within(Nanos limit, std::function<void()> late);
     void in_time() { limit_.cancel(); }
 
-    // Once more, soon, unless close() comes before: the one before has not ended yet.
-    void again_soon(std::function<void()> start);
+    // The last one that was started has not ended yet, also if its session is over.
+    bool is_there() const { return static_cast<bool>(started_); }
+    // When that one has ended, unless close() comes before.
+    void when_ended(std::function<void()> then) { then_ = std::move(then); }
 
     void kill();
     // It is over. close: and so is what has a limit; forget: that goes on.
@@ -42,13 +44,16 @@ class CriuBeside {
 
   private:
     void readable();
+    void ended();
 
     Loop& loop_;
     Event event_;
     CriuSession session_,
-        last_;  // last: of a restore whose job runs already, until it has ended
-    Watch watch_, last_watch_;
-    Timer limit_, again_, last_limit_;
+        last_;       // last: of a restore whose job runs already, until it has ended
+    Pidfd started_;  // the last one, until it has ended
+    Watch watch_, last_watch_, started_watch_;
+    std::function<void()> then_;
+    Timer limit_, last_limit_;
 };
 
 }  // namespace souk

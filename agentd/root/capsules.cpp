@@ -12,6 +12,7 @@
 
 #include "kernel/base/number.hpp"
 #include "kernel/base/proc_status.hpp"
+#include "kernel/sys/process/pids.hpp"
 
 namespace souk::root {
 namespace {
@@ -22,12 +23,8 @@ struct Found {
 };
 
 Result<Found> find(int pidfd) {
-    TRY_ASSIGN(const std::string info,
-               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(pidfd)));
-    const size_t at = info.find("\nPid:\t");
-    const auto pid = at == info.npos ? std::nullopt
-                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
-    if (!pid || *pid <= 0) return fail("no process of a capsule");
+    const auto pid = pid_of(pidfd);
+    if (!pid) return fail("no process of a capsule");
     TRY_ASSIGN(std::string status,
                read_file(AT_FDCWD, "/proc/" + std::to_string(*pid) + "/status"));
     return Found{*pid, std::move(status)};
@@ -40,18 +37,11 @@ Result<Inside> inside(const Found& found) {
     return Inside{found.pid, pids->own};
 }
 
-Result<ino_t> namespace_id(pid_t pid, const char* name) {
-    struct stat st {};
-    const std::string path = "/proc/" + std::to_string(pid) + "/ns/" + name;
-    if (::stat(path.c_str(), &st) == 0) return st.st_ino;
-    return fail_errno(path, errno);
-}
-
 // By its program's name: it may be one of a version before, whose file is gone.
 bool is_souk_init(const Found& found) {
     constexpr std::string_view ends[] = {"/souk-init", "/souk-init (deleted)"};
     constexpr mode_t others = S_IWGRP | S_IWOTH;
-    const auto its = namespace_id(found.pid, "user"), own = namespace_id(::getpid(), "user");
+    const auto its = namespace_of(found.pid, "user"), own = namespace_of(::getpid(), "user");
     const std::string path = "/proc/" + std::to_string(found.pid) + "/exe";
     char name[PATH_MAX];
     const ssize_t n = ::readlink(path.c_str(), name, sizeof name);
@@ -91,7 +81,7 @@ Result<Pidfd> Capsules::init(int pidfd) {
 }
 
 Status Capsules::made(const Pidfd& init) {
-    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(init.pid(), "pid"));
     TRY_ASSIGN(Fd kept, duplicate(init.get()));
     TRY_ASSIGN(const bool ended, init.exited_within({}));
     if (ended) return fail_errno("PID 1 of a capsule", ESRCH);
@@ -103,7 +93,7 @@ Status Capsules::made(const Pidfd& init) {
 Result<Inside> Capsules::process(int pidfd) const {
     TRY_ASSIGN(const Found found, find(pidfd));
     TRY_ASSIGN(const Inside process, inside(found));
-    TRY_ASSIGN(const ino_t its, namespace_id(process.here, "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(process.here, "pid"));
     // A number that is used again is of a namespace whose PID 1 is another one.
     const auto known = known_.find(its);
     const bool lives = known != known_.end() && !known->second.exited_within({}).value_or(true);
@@ -112,7 +102,7 @@ Result<Inside> Capsules::process(int pidfd) const {
 
 Result<Inside> Capsules::process_of_job(int pidfd) const {
     TRY_ASSIGN(const Inside one, process(pidfd));
-    TRY_ASSIGN(const ino_t its, namespace_id(one.here, "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(one.here, "pid"));
     const Criu* const criu = criu_in(its);
     if (criu == nullptr) return one;
     TRY_ASSIGN(const Fd proc, open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY));
@@ -128,13 +118,13 @@ const Capsules::Criu* Capsules::criu_in(ino_t capsule) const {
 }
 
 Status Capsules::may_have_criu(const Pidfd& init) const {
-    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(init.pid(), "pid"));
     return criu_in(its) == nullptr ? Status{}
                                    : fail_errno("another CRIU is in that capsule", EALREADY);
 }
 
 Status Capsules::has_criu(const Pidfd& init, const Pidfd& criu, bool restores) {
-    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(init.pid(), "pid"));
     TRY_ASSIGN(const Found found, find(criu.get()));
     TRY_ASSIGN(const Inside one, inside(found));
     TRY_ASSIGN(Fd kept, duplicate(criu.get()));
@@ -155,7 +145,7 @@ Result<Pidfd> Capsules::criu(int pidfd) const {
 
 Result<std::vector<pid_t>> Capsules::without_criu(const Pidfd& init, int proc,
                                                   const std::vector<pid_t>& pids) const {
-    TRY_ASSIGN(const ino_t its, namespace_id(init.pid(), "pid"));
+    TRY_ASSIGN(const ino_t its, namespace_of(init.pid(), "pid"));
     const Criu* const criu = criu_in(its);
     if (criu == nullptr) return pids;
     std::vector<pid_t> all;
@@ -177,12 +167,6 @@ void Capsules::forget_ended() {
                   [](const auto& one) { return one.second.exited_within({}).value_or(true); });
     std::erase_if(
         criu_, [](const auto& one) { return one.second.process.exited_within({}).value_or(true); });
-}
-
-Result<ino_t> namespace_of(pid_t pid) {
-    auto its = namespace_id(pid, "pid");
-    if (!its && (its.error().code == ENOENT || its.error().code == ESRCH)) return 0;
-    return its;
 }
 
 }  // namespace souk::root

@@ -57,7 +57,4 @@ class Capsules {
     std::map<ino_t, Criu> criu_;
 };
 
-// Of its processes; 0: it has ended.
-Result<ino_t> namespace_of(pid_t pid);
-
 }  // namespace souk::root

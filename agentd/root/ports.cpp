@@ -21,14 +21,14 @@ Result<uint64_t> number_of(int socket) {
 
 }  // namespace
 
-Result<Fd> Ports::add(std::unique_ptr<PortWork> port) {
+Result<Fd> Ports::add(std::unique_ptr<LocalPort> port) {
     if (ports_.size() >= ports_max) return fail("too many interfaces of jobs");
     if (!events_) events_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     int ends[2];
     if (!events_ || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return fail_errno("an end of an interface", errno);
     Fd theirs(ends[0]);
-    Port one{std::unique_ptr<LocalPort>(static_cast<LocalPort*>(port.release())), Fd(ends[1]), {}};
+    Port one{std::move(port), Fd(ends[1]), {}};
     TRY_ASSIGN(const uint64_t number, number_of(theirs.get()));
     epoll_event its{};  // that the other end is gone
     its.data.u64 = number;

@@ -20,7 +20,7 @@ namespace souk::root {
 class Ports {
   public:
     // Agentd's end.
-    Result<Fd> add(std::unique_ptr<PortWork> port);
+    Result<Fd> add(std::unique_ptr<LocalPort> port);
     // Does that with the one that it stands for.
     Status with(int end, const std::function<Status(PortWork&)>& f);
     // Readable: something came for one, or one has ended. Then look(). -1: there was none yet.

@@ -13,7 +13,8 @@
 // over the network: a request is one of these in every byte and in the number of its descriptors,
 // or is refused as a whole. As whom processes run is not agentd's to say (agentd/who): a capsule is
 // made for a user whom the kernel or the market vouches for, and what is restored in it is his.
-// Both ends are of one build. Pure.
+// Both ends are of one build. Each of these has its number (`kind`) and, where they are always as
+// many, that of its descriptors. Pure.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ inline constexpr size_t ticket_bytes_max = 16 << 10, adopted_max = 4096;
 // One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
 enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
 struct StartProgram {
+    static constexpr uint8_t kind = 1;
     Program program{};
     std::vector<std::string> words;  // of `files` alone
     bool session = false;            // it leads one
@@ -49,6 +51,7 @@ struct StartProgram {
 // with `cgroup` the v2 group; those of v1. `own`: its job began on this machine; else the market's
 // ticket says whose it is.
 struct MakeCapsule {
+    static constexpr uint8_t kind = 2;
     bool own_net = false, private_tmp = false, check_access = false, home_tree = false;
     bool hosts = false, files = false, cgroup = false, own = false;
     RunsAs user;
@@ -63,6 +66,7 @@ struct MakeCapsule {
 // `cgroup` the v2 group; `ends` ends of the job; those of v1. It uses files as the user of its
 // capsule.
 struct StartCriu {
+    static constexpr uint8_t kind = 3;
     bool restores = false, cgroup = false;
     uint8_t ends = 0;
     bool operator==(const StartCriu&) const = default;
@@ -71,72 +75,87 @@ struct StartCriu {
 // checkpoint/reach.hpp says what these are. Descriptor: a pidfd of a process of a capsule; of
 // OpenFile one for each that is to be opened, answered in their order.
 struct OpenFile {
+    static constexpr uint8_t kind = 4;
     ProcessFile file{};
     bool operator==(const OpenFile&) const = default;
 };
 struct TakeDescriptor {  // of its souk-init
+    static constexpr uint8_t kind = 6, descriptors = 1;
     uint32_t number = 0;
     bool operator==(const TakeDescriptor&) const = default;
 };
 // Descriptor: an image's directory.
 struct SettleSockets {
+    static constexpr uint8_t kind = 7, descriptors = 1;
     bool runs = false;
     bool operator==(const SettleSockets&) const = default;
 };
 // The status file of the configuration; empty: it is removed. No descriptor.
 struct PutStatus {
+    static constexpr uint8_t kind = 8, descriptors = 0;
     std::string text;
     bool operator==(const PutStatus&) const = default;
 };
 // Of these four, descriptor: a pidfd of souk-init. OpenDirectory: one of the capsule's directories.
 struct OpenDirectory {
+    static constexpr uint8_t kind = 9, descriptors = 1;
     CapsuleDirectory which{};
     bool operator==(const OpenDirectory&) const = default;
 };
 // Numbers inside. Answered with a file that has the look as text.
 struct LookInside {
+    static constexpr uint8_t kind = 10, descriptors = 1;
     LookFor what;
     std::vector<int32_t> pids;
     bool operator==(const LookInside&) const = default;
 };
 // checkpoint/restored.hpp; whether it is the capsule's user's. pids: as numbered here.
 struct FitRestored {
+    static constexpr uint8_t kind = 11, descriptors = 1;
     std::vector<int32_t> pids;
     std::vector<std::pair<uint8_t, uint64_t>> limits;
     bool operator==(const FitRestored&) const = default;
 };
 struct AskWaits {
+    static constexpr uint8_t kind = 12, descriptors = 1;
     bool operator==(const AskWaits&) const = default;
 };
 // Whether that CRIU has loaded what it was given. Descriptor: its pidfd.
 struct AskLoaded {
+    static constexpr uint8_t kind = 26, descriptors = 1;
     bool operator==(const AskLoaded&) const = default;
 };
 // Descriptor: a pidfd of what was started here, or of a process of a capsule.
 struct EndProcess {
+    static constexpr uint8_t kind = 13, descriptors = 1;
     bool operator==(const EndProcess&) const = default;
 };
 // Descriptors: a pidfd of souk-init, and its capsule's directory. Answered with a connection to it.
 struct ConnectInit {
+    static constexpr uint8_t kind = 14, descriptors = 2;
     bool operator==(const ConnectInit&) const = default;
 };
 // kernel/sys/host/device.hpp. No descriptor.
 struct OpenOfMachine {
+    static constexpr uint8_t kind = 15, descriptors = 0;
     Device which{};
     bool operator==(const OpenOfMachine&) const = default;
 };
 // Descriptor: a directory of agentd's. What root has made there is agentd's from then on.
 struct GiveFiles {
+    static constexpr uint8_t kind = 19, descriptors = 1;
     bool operator==(const GiveFiles&) const = default;
 };
 // Descriptor: a pidfd of souk-init, in whose capsule CRIU has looked at the kernel: what it has
 // learnt is laid out for the next ones.
 struct LearnKernel {
+    static constexpr uint8_t kind = 20, descriptors = 1;
     bool operator==(const LearnKernel&) const = default;
 };
 // Descriptor: an inotify instance, which watches the machine's terminals and input devices from
 // then on. Answered with a file that has a line "NUMBER PATH" for each.
 struct AddInputs {
+    static constexpr uint8_t kind = 21, descriptors = 1;
     bool pseudo = false;
     bool operator==(const AddInputs&) const = default;
 };
@@ -144,11 +163,13 @@ struct AddInputs {
 // began. No descriptor.
 enum class OwnFile : uint8_t { configuration = 1, users = 2 };
 struct OpenOwnFile {
+    static constexpr uint8_t kind = 22, descriptors = 0;
     OwnFile file{};
     bool operator==(const OpenOwnFile&) const = default;
 };
 // kernel/sys/host/cpu_event.hpp; 0: an event that programs write to. No descriptor.
 struct OpenEvent {
+    static constexpr uint8_t kind = 23, descriptors = 0;
     uint16_t cpu = 0;
     uint32_t every_us = 0;
     bool operator==(const OpenEvent&) const = default;
@@ -157,57 +178,69 @@ struct OpenEvent {
 // stands for that interface as long as agentd has it open, and, made shut, with the maps of its
 // gates; `yes`: there is one on loopback too.
 struct MakePort {
+    static constexpr uint8_t kind = 5, descriptors = 1;
     PortPlan plan;
     bool operator==(const MakePort&) const = default;
 };
 // Of these, first descriptor: the port. ArmPort is answered with the maps of its gates.
 struct ArmPort {
+    static constexpr uint8_t kind = 25, descriptors = 1;
     Gate at_first{};
     bool operator==(const ArmPort&) const = default;
 };
 struct ActOnPort {
+    static constexpr uint8_t kind = 27, descriptors = 1;
     PortAct what{};
     bool operator==(const ActOnPort&) const = default;
 };
 struct HoldFrames {
+    static constexpr uint8_t kind = 28, descriptors = 1;
     FrameWay way{};  // to the job or from it
     bool follows = false;
     bool operator==(const HoldFrames&) const = default;
 };
 struct FeedFrames {
+    static constexpr uint8_t kind = 29;
     Nanos since;
     bool frames = false;  // there are some: a file of them, sealed, which encode_frames() has made
     bool operator==(const FeedFrames&) const = default;
 };
 struct TellHeld {  // answered with such a file
+    static constexpr uint8_t kind = 30, descriptors = 1;
     bool operator==(const TellHeld&) const = default;
 };
 struct ReleaseFrames {
+    static constexpr uint8_t kind = 31, descriptors = 1;
     FrameRelease how;
     bool operator==(const ReleaseFrames&) const = default;
 };
-struct SayFrames {   // descriptor too: such a file
+struct SayFrames {  // descriptor too: such a file
+    static constexpr uint8_t kind = 32, descriptors = 2;
     FrameWay way{};  // to the job or within
     bool operator==(const SayFrames&) const = default;
 };
 // Of a socket of a process of a job; whether there was something to end.
 struct EndRepair {
+    static constexpr uint8_t kind = 33, descriptors = 1;
     uint32_t number = 0;
     bool operator==(const EndRepair&) const = default;
 };
 // Two programs that see the packets of all sockets (kernel/sys/process/packet_sight.hpp), or none:
 // what agentd has loaded before it reads anything. It counts once.
 struct KeepPackets {
+    static constexpr uint8_t kind = 34;
     bool some = false;
     bool operator==(const KeepPackets&) const = default;
 };
 // They run while agentd has open what this is answered with. No descriptor.
 struct SeePacketsOfAll {
+    static constexpr uint8_t kind = 35, descriptors = 0;
     bool operator==(const SeePacketsOfAll&) const = default;
 };
 // Whose jobs there are on this machine: of use when souk-root has no list of users yet, and until
 // the first one that says that no more follow.
 struct AdoptUsers {
+    static constexpr uint8_t kind = 24, descriptors = 0;
     std::vector<RunsAs> users;
     bool more = false;
     bool operator==(const AdoptUsers&) const = default;
@@ -220,16 +253,19 @@ using Asked = std::variant<StartProgram, MakeCapsule, StartCriu, OpenFile, MakeP
                            EndRepair, KeepPackets, SeePacketsOfAll>;
 
 struct Started {
+    static constexpr uint8_t kind = 16;
     int32_t pid = 0;
     uint64_t start_ticks = 0;  // of a capsule's PID 1
     bool operator==(const Started&) const = default;
 };
 struct Refused {
+    static constexpr uint8_t kind = 17;
     int32_t code = 0;
     std::string why;  // one line
     bool operator==(const Refused&) const = default;
 };
 struct Done {
+    static constexpr uint8_t kind = 18;
     bool yes = true;  // to what asks whether
     bool operator==(const Done&) const = default;
 };
@@ -240,15 +276,5 @@ std::string pack(const Told& told);
 // With that many descriptors.
 Result<Asked> parse_asked(std::string_view packet, size_t descriptors);
 Result<Told> parse_told(std::string_view packet);
-
-// Whether souk-files may be started so: as one of its forms (agentd/files/program).
-Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session);
-// As whom it then runs; not known: as nobody in particular. `owns`: who that is, his job began
-// here.
-struct FilesUser {
-    RunsAs as;
-    bool owns = false;
-};
-FilesUser files_user(const std::vector<std::string>& words);
 
 }  // namespace souk::root

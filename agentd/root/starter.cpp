@@ -17,6 +17,7 @@
 #include <span>
 
 #include "agentd/root/descriptors.hpp"
+#include "agentd/root/files_words.hpp"
 #include "kernel/sys/host/cpu_event.hpp"
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/installation.hpp"
@@ -25,6 +26,7 @@
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/init_protocol.h"
+#include "kernel/sys/process/pids.hpp"
 #include "kernel/sys/process/process.hpp"
 #include "kernel/sys/process/program.hpp"
 #include "kernel/sys/store/linkless.hpp"
@@ -211,14 +213,16 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
 
 Result<Starter::Answer> Starter::start(const FitRestored& asked, const std::vector<int>& fds) {
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
-    TRY_ASSIGN(const ino_t capsule, namespace_of(init.pid()));
+    TRY_ASSIGN(const ino_t capsule, namespace_of(init.pid(), "pid"));
     TRY_ASSIGN(const RunsAs as, capsule_user(init));
     if (!as.known) return no_user();
     RestoredJob job{{as.uid, as.gid, as.groups}, {}, {}};
     for (const pid_t pid : asked.pids) {
-        TRY_ASSIGN(const ino_t its, namespace_of(pid));
-        if (its != 0 && its != capsule) return fail("no process of that capsule");
-        if (its != 0) job.pids.push_back(pid);
+        const auto its = namespace_of(pid, "pid");
+        if (!its && its.error().code == ESRCH) continue;  // it has ended
+        if (!its) return tl::unexpected(its.error());
+        if (*its != capsule) return fail("no process of that capsule");
+        job.pids.push_back(pid);
     }
     job.limits.insert(asked.limits.begin(), asked.limits.end());
     TRY(fit_restored(init, job));

@@ -39,7 +39,7 @@ Result<Starter::Answer> Starter::start(const MakePort& asked, const std::vector<
     TRY(capsules_.init(fds[0]));
     if (network_ && !asked.plan.found && !network_->range.contains(asked.plan.address))
         return fail("an address that is not of this node's network for jobs");
-    TRY_ASSIGN(MadePort made, LocalPort::open(network_, asked.plan, fds[0]));
+    TRY_ASSIGN(LocalPort::Made made, LocalPort::open(network_, asked.plan, fds[0]));
     Answer done{Done{}, {}};
     TRY_ASSIGN(Fd end, ports_.add(std::move(made.work)));
     done.descriptors.push_back(std::move(end));

@@ -273,3 +273,19 @@ def of_agentd(network=NO_NETWORK):
         one.place = place
         yield one
         one.end()
+
+
+# ---- fixtures
+
+def module_root():
+    one = Root()
+    assert one.began[0] == STARTED
+    yield one
+    one.end()
+
+
+def inside_of(root, tmp_path):
+    with pid_one(tmp_path, "1000", "gid", "1000") as fds:
+        refused(root, "no process of a capsule", opens(MAPS), fds[1])  # which nobody has made
+        assert root.ask(bytes([WAITS]), fds[0]) == (DONE, 0)
+        yield fds

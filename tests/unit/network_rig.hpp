@@ -53,7 +53,7 @@ struct NetworkRig {
     JobPort open(const PortPlan& plan, const Fd& where) {
         auto made = LocalPort::open(network, plan, where.get());
         ck_assert_msg(made.has_value(), "%s", made ? "" : made.error().message.c_str());
-        place = static_cast<const LocalPort&>(*made->work).links().place();
+        place = made->work->links().place();
         return JobPort(std::move(*made));
     }
     static Fd udp(Ipv4 at) {
@@ -69,6 +69,15 @@ struct NetworkRig {
                       return {};
                   }).has_value());
         return fd;
+    }
+    // The job's own loopback, which a capsule has up.
+    void loopback_up() const {
+        ifinfomsg up{};
+        up.ifi_index = 1;
+        up.ifi_flags = up.ifi_change = IFF_UP;
+        ck_assert(Netlink::over(std::move(open_job_inside(job.get())->route))
+                      ->ask(NetlinkRequest(RTM_NEWLINK, 0, up))
+                      .has_value());
     }
     static sockaddr_in end(Ipv4 at) {
         sockaddr_in a{};

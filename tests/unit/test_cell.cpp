@@ -276,32 +276,59 @@ START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_i
 }
 END_TEST
 
-// The one before may be about to end (souk-root starts no second one).
+// souk-root starts no second one. The one before stands here, and ends when the test says so.
 START_TEST(criu_is_started_when_the_one_before_has_ended) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
     Cell& c = n.running();
     CriuTool& tool = *n.site.criu;
-    int busy = 3;
+    std::vector<pid_t> started;
+    Pidfd last;
+    int refused = 0;
     tool.launch = [&](const CriuLaunch& how) -> Result<Pidfd> {
-        if (busy-- > 0) return fail_errno("another CRIU is in that capsule", EALREADY);
+        if (last && !*last.exited_within({})) {
+            ++refused;
+            return fail_errno("another CRIU is in that capsule", EALREADY);
+        }
         const std::string init = *read_file(AT_FDCWD, n.directory(c) + "/capsule");
         TRY(lay_out_run(*Pidfd::open(std::atoi(init.c_str())), false, ""));
-        return launch_criu(tool.command, tool.preload.get(), how);
+        auto criu = launch_criu(tool.command, tool.preload.get(), how);
+        if (criu) started.push_back(criu->pid());
+        if (criu) last = Pidfd(*duplicate(criu->get()), criu->pid());
+        return criu;
     };
-    n.dumped(c);
-    ck_assert_int_eq(busy, -1);
-    n.undone(c);
-    // Given up meanwhile, and wanted once more.
-    busy = 1'000'000;
+    const auto stands = [&] {
+        c.ready_criu(false, false);
+        n.await(c, Kind::criu_ready);
+        tool.end = [](const Pidfd&) {};
+        ck_assert_int_eq(::kill(started.back(), SIGSTOP), 0);
+        n.undone(c);
+    };
+    const auto none_more_than = [&](size_t count, int times) {
+        (void)n.loop.run_until([] { return false; }, Nanos::from_ms(50));
+        ck_assert_uint_eq(started.size(), count);
+        ck_assert_int_eq(refused, times);  // it is not asked for again and again
+    };
+    const auto ends = [&] { ck_assert_int_eq(::kill(started.back(), SIGKILL), 0); };
+    stands();
     c.ready_criu(false, false);
-    UNTIL(n.loop, busy < 1'000'000 - 2);
+    UNTIL(n.loop, refused == 1);
+    none_more_than(1, 1);
+    ends();
+    n.await(c, Kind::criu_ready);
+    ck_assert_uint_eq(started.size(), 2);
+    tool.end = kill_program;
     n.undone(c);
-    const int left = busy;
-    (void)n.loop.run_until([] { return false; }, Nanos::from_ms(50));
-    ck_assert_int_eq(busy, left);
-    busy = 1;
+    // Given up meanwhile.
+    stands();
+    c.ready_criu(false, false);
+    UNTIL(n.loop, refused == 2);
+    n.undone(c);
+    ends();
+    none_more_than(3, 2);
+    tool.end = kill_program;
     n.dumped(c);
+    ck_assert_uint_eq(started.size(), 4);
     n.undone(c);
     n.counts_to(c, 2);
     tool.launch = nullptr;

@@ -260,9 +260,17 @@ START_TEST(who_asks_a_criu_that_has_just_ended_is_told_so) {
     ck_assert_msg(criu.until(CriuEventKind::ready), "%s", criu.why().c_str());
     ck_assert(criu.session.pidfd().signal(SIGKILL).has_value());
     ck_assert(criu.session.pidfd().exited_within(Nanos::from_s(20)).has_value());
+    // A child of its own may have its end of the line open for a moment more: then it is asked, and
+    // its end is the answer.
     const Status asked = criu.session.dump({});
-    ck_assert(!asked && asked.error().cause == CauseCode::criu_ended);
-    ck_assert_text(asked.error().message, "CRIU ended without an answer");
+    if (asked) {
+        const auto events = criu.session.on_readable();
+        ck_assert(events.size() == 1 && events[0].kind == CriuEventKind::lost);
+        ck_assert(events[0].message.code == CauseCode::criu_ended);
+    } else {
+        ck_assert(asked.error().cause == CauseCode::criu_ended);
+        ck_assert_text(asked.error().message, "CRIU ended without an answer");
+    }
     ck_assert(rig.client.input_eof(rig.input_sent).has_value());
     ck_assert(rig.until([&] { return rig.ended(); }));
     ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 9);

@@ -102,12 +102,7 @@ START_TEST(
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
     JobPort port = rig.make(false);
-    ifinfomsg up{};
-    up.ifi_index = 1;
-    up.ifi_flags = up.ifi_change = IFF_UP;
-    ck_assert(Netlink::over(std::move(open_job_inside(rig.job.get())->route))
-                  ->ask(NetlinkRequest(RTM_NEWLINK, 0, up))
-                  .has_value());
+    rig.loopback_up();
     const Fd a = rig.udp_inside();
     Fd b, marked;
     ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {

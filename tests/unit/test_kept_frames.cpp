@@ -45,12 +45,7 @@ START_TEST(a_connection_within_a_job_that_a_gate_stops_is_there_when_what_was_ke
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
     JobPort port = rig.make(false);
-    ifinfomsg up{};
-    up.ifi_index = 1;
-    up.ifi_flags = up.ifi_change = IFF_UP;
-    ck_assert(Netlink::over(std::move(open_job_inside(rig.job.get())->route))
-                  ->ask(NetlinkRequest(RTM_NEWLINK, 0, up))
-                  .has_value());
+    rig.loopback_up();
     sockaddr_in6 six{};
     six.sin6_family = AF_INET6;
     six.sin6_port = htons(701);

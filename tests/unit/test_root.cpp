@@ -19,6 +19,7 @@
 #include <string>
 #include <thread>
 
+#include "agentd/root/files_words.hpp"
 #include "agentd/root/helper.hpp"
 #include "kernel/sys/host/probe.hpp"
 #include "kernel/sys/net/packets.hpp"

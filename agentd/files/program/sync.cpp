@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/files/program/sync.hpp"
 
-#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/pids.hpp"
 #include "kernel/sys/store/network_files.hpp"
 
 namespace souk::files {
@@ -23,14 +22,6 @@ namespace {
 
 constexpr size_t syncs_max = 64;  // at once
 constexpr size_t said_max = 1 << 20;
-
-// Of its PID namespace.
-Result<ino_t> names_of(pid_t pid) {
-    const std::string path = "/proc/" + std::to_string(pid) + "/ns/pid";
-    struct stat st {};
-    if (::stat(path.c_str(), &st) != 0) return fail_errno(path, errno);
-    return st.st_ino;
-}
 
 Result<std::string> hear(int agent) {
     std::string said;
@@ -110,21 +101,16 @@ Status sync_said(const std::string& said, const Synced& capsule, std::vector<Fd>
 }  // namespace
 
 Result<Synced> synced_of(Fd init) {
-    TRY_ASSIGN(const std::string info,
-               read_file(AT_FDCWD, "/proc/self/fdinfo/" + std::to_string(init.get())));
-    const size_t at = info.find("\nPid:\t");
-    const auto pid = at == info.npos ? std::nullopt
-                                     : leading_number<pid_t>(std::string_view(info).substr(at + 6));
-    if (!pid || *pid <= 0) return fail("no souk-init");
-    Synced capsule{Pidfd(std::move(init), *pid), 0, {}};
-    TRY_ASSIGN(capsule.processes, names_of(*pid));
+    TRY_ASSIGN(const pid_t pid, pid_of(init.get()));
+    Synced capsule{Pidfd(std::move(init), pid), 0, {}};
+    TRY_ASSIGN(capsule.processes, namespace_of(pid, "pid"));
     TRY_ASSIGN(capsule.user, capsule_user(capsule.init));  // and it is there
     return capsule;
 }
 
 // A number of a namespace is used again when that has ended.
 Status check_synced(const Synced& capsule, const Pidfd& process) {
-    const auto its = names_of(process.pid());
+    const auto its = namespace_of(process.pid(), "pid");
     TRY_ASSIGN(const bool ended, process.exited_within({}));
     if (ended) return {};  // it has nothing open
     TRY_ASSIGN(const bool gone, capsule.init.exited_within({}));

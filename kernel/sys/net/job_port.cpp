@@ -54,9 +54,9 @@ Status JobPort::disarm() {
 }
 
 void JobPort::silence() {
-    abandon();
     if (gate_)
         for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) (void)shut(way);
+    abandon();
 }
 
 }  // namespace souk

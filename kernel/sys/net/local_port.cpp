@@ -5,10 +5,10 @@
 
 namespace souk {
 
-Result<MadePort> LocalPort::open(const std::optional<JobNetwork>& network, const PortPlan& plan,
-                                 int net_namespace) {
+Result<LocalPort::Made> LocalPort::open(const std::optional<JobNetwork>& network,
+                                        const PortPlan& plan, int net_namespace) {
     if (!plan.found && !network) return fail("this node has no network for jobs");
-    MadePort made;
+    Made made;
     TRY_ASSIGN(PortLinks links, plan.found
                                     ? PortLinks::find(plan, net_namespace)
                                     : PortLinks::make(*network, plan, net_namespace, made.armed));

@@ -3,8 +3,10 @@
 // kernel, which keeps 8 MiB of it, until look() or the next call takes it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernel/sys/net/frame_hold.hpp"
@@ -14,9 +16,14 @@ namespace souk {
 
 class LocalPort final : public PortWork {
   public:
+    struct Made {
+        std::unique_ptr<LocalPort> work;
+        std::optional<Armed> armed;  // made shut
+        operator MadePort() && { return {std::move(work), std::move(armed)}; }
+    };
     // `network`: of this node; none: nothing is made, and what is held follows nobody.
-    static Result<MadePort> open(const std::optional<JobNetwork>& network, const PortPlan& plan,
-                                 int net_namespace);
+    static Result<Made> open(const std::optional<JobNetwork>& network, const PortPlan& plan,
+                             int net_namespace);
     Result<Armed> arm(Gate at_first) override { return links_.arm(at_first); }
     Status act(PortAct what) override { return links_.act(what); }
     Status hold(FrameWay way, bool follows) override;
