@@ -45,26 +45,23 @@ bool is_souk_init(const Found& found) {
     const std::string path = "/proc/" + std::to_string(found.pid) + "/exe";
     char name[PATH_MAX];
     const ssize_t n = ::readlink(path.c_str(), name, sizeof name);
-    struct stat st {};
-    if (n <= 0 || !its || !own || *its != *own || ::stat(path.c_str(), &st) != 0) return false;
+    struct statx st {};
+    if (n <= 0 || !its || !own || *its != *own ||
+        ::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_MODE | STATX_UID, &st) != 0)
+        return false;
     const std::string_view exe(name, static_cast<size_t>(n));
-    return (exe.ends_with(ends[0]) || exe.ends_with(ends[1])) && st.st_uid == 0 &&
-           (st.st_mode & others) == 0 && status_line(found.status, "Uid") == "0\t0\t0\t0";
+    return (exe.ends_with(ends[0]) || exe.ends_with(ends[1])) && st.stx_uid == 0 &&
+           (st.stx_mode & others) == 0 && status_line(found.status, "Uid") == "0\t0\t0\t0";
 }
 
 // Whether `pid` is CRIU, or a process of CRIU's making that is not the job's yet: it runs the same
 // program. While CRIU restores, nothing else does in that capsule; a job that is dumped may.
 bool is_criu(int proc, pid_t pid, pid_t criu, bool restores) {
     if (pid == criu) return true;
-    const auto of = [](pid_t one, const char* file) { return std::to_string(one) + file; };
-    struct stat its {
-    }, one{};
-    if (::fstatat(proc, of(pid, "/exe").c_str(), &its, 0) != 0 ||
-        ::fstatat(proc, of(criu, "/exe").c_str(), &one, 0) != 0 || its.st_dev != one.st_dev ||
-        its.st_ino != one.st_ino)
-        return false;
+    const auto its = program_file(proc, pid), one = program_file(proc, criu);
+    if (!its || !one || *its != *one) return false;
     if (restores) return true;
-    const auto status = read_file(proc, of(pid, "/status"));
+    const auto status = read_file(proc, std::to_string(pid) + "/status");
     return status && status_line(*status, "PPid") == std::to_string(criu);
 }
 

@@ -170,9 +170,7 @@ Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::v
     TRY_ASSIGN(Fd own, duplicate(fds[0]));
     TRY_ASSIGN(Fd taken, take_descriptor(Pidfd(std::move(own), process.here), number));
     if (number == SOUK_FILES_FD) TRY(check_fuse(taken.get()));
-    Answer done{Done{}, {}};
-    done.descriptors.push_back(std::move(taken));
-    return done;
+    return answer_with(std::move(taken));
 }
 
 Result<Starter::Answer> Starter::start(const SettleSockets& asked,
@@ -190,10 +188,8 @@ Result<Starter::Answer> Starter::start(const PutStatus& asked, const std::vector
 
 Result<Starter::Answer> Starter::start(const OpenDirectory& asked, const std::vector<int>& fds) {
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
-    Answer done{Done{}, {}};
     TRY_ASSIGN(Fd opened, open_capsule_directory(init, asked.which));
-    done.descriptors.push_back(std::move(opened));
-    return done;
+    return answer_with(std::move(opened));
 }
 
 Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vector<int>& fds) {
@@ -206,9 +202,7 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
         look.push_back(i < pids.size() && pids[i] == pid ? seen[i++]
                                                          : SeenProcess{pid, ESRCH, {}, {}});
     TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
-    Answer done{Done{}, {}};
-    done.descriptors.push_back(std::move(file));
-    return done;
+    return answer_with(std::move(file));
 }
 
 Result<Starter::Answer> Starter::start(const FitRestored& asked, const std::vector<int>& fds) {

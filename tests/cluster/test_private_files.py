@@ -57,6 +57,20 @@ def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
     assert seen["files_sent_bytes"] > size and seen["files_received_bytes"] > 0
 
 
+def test_a_program_that_only_the_home_has_moves_after_a_while(market, top):
+    """Who looks at its processes must not wait for the home: it may be whom the home waits for."""
+    shutil.copy2("/bin/sleep", top / "mine")
+    job = market.srun("-p", 50, "--node", "n1", top / "mine", "1000", cwd=top)
+    market.until_runs(job.id, "n2")
+    for node in "n3", "n2", "n3":
+        time.sleep(1.2)  # for a second the kernel believes what it was told of a file
+        market.tool("marketctl", "--hold", "move", job.id, node)
+        market.until_runs(job.id, node)
+    assert market.job(job.id)["failed_moves"] == 0
+    market.tool("marketctl", "cancel", job.id)
+    job.wait()
+
+
 def test_a_program_crosses_the_network_once(market, top):
     """It is kept on the node that ran it (agentd/files/store.hpp), for the next job."""
     program = top / "mine"
@@ -109,8 +123,9 @@ def open_files(pid):
     count = 0
     for name in os.listdir(f"/proc/{pid}/fdinfo"):
         with contextlib.suppress(OSError):
-            flags = re.search(r"flags:\s+(\d+)", read_text(f"/proc/{pid}/fdinfo/{name}"))[1]
-            count += not int(flags, 8) & os.O_PATH
+            flags = re.search(r"flags:\s+(\d+)", read_text(f"/proc/{pid}/fdinfo/{name}"))
+            if flags:  # else it was closed meanwhile
+                count += not int(flags[1], 8) & os.O_PATH
     return count
 
 

@@ -195,6 +195,27 @@ START_TEST(a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not) {
 }
 END_TEST
 
+START_TEST(a_socket_that_only_somebody_else_holds_still_is_replaced) {
+    const unit::TempDir dir;
+    auto address = Address::parse(dir.path + "/s");
+    const Fd held(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ck_assert(::bind(held.get(), address->raw(), address->raw_bytes()) == 0);
+    Pipe listening = std::move(*make_pipe());
+    const pid_t listens = ::fork();
+    if (listens == 0) {
+        if (::listen(held.get(), 8) != 0 || ::write(listening.write_end.get(), "l", 1) != 1)
+            ::_exit(1);
+        ::pause();
+    }
+    char letter = 0;
+    ck_assert(::read(listening.read_end.get(), &letter, 1) == 1);
+    ck_assert(!listen_stream(*address));
+    ck_assert(::kill(listens, SIGKILL) == 0);
+    ck_assert(::waitpid(listens, nullptr, 0) == listens);
+    OK(listen_stream(*address));
+}
+END_TEST
+
 START_TEST(descriptors_come_along_with_a_packet_as_many_as_were_sent) {
     int ends[2];
     ck_assert(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
@@ -237,4 +258,5 @@ UNIT_SUITE(socket, descriptors_come_along_with_a_packet_as_many_as_were_sent,
            a_watch_reports_readiness_as_long_as_it_lasts_and_pauses,
            a_process_that_ends_is_told_once_by_its_pidfd, who_connected_a_unix_socket_is_known,
            addresses_are_read_and_written_exactly,
-           a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not);
+           a_socket_file_of_a_dead_process_is_replaced_and_one_in_use_is_not,
+           a_socket_that_only_somebody_else_holds_still_is_replaced);

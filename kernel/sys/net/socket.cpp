@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -150,6 +151,15 @@ std::string Address::text() const {
 
 namespace {
 
+// Whom a connection is to has ended, though somebody holds the socket that he listened on. Of who
+// cannot be seen from here that is not known.
+bool listener_ended(int connection) {
+    ucred who{};
+    socklen_t bytes = sizeof who;
+    return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.pid > 0 &&
+           ::kill(who.pid, 0) != 0 && errno == ESRCH;
+}
+
 // A socket file of a dead process is removed; one that somebody answers on, or that is no socket,
 // stays.
 Status clear_stale_socket(const Address& address, const char* path) {
@@ -158,9 +168,10 @@ Status clear_stale_socket(const Address& address, const char* path) {
     if (!S_ISSOCK(st.st_mode)) return fail(std::string(path) + " exists and is not a socket");
     const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!probe) return fail_errno("socket", errno);
-    if (connect(probe.get(), address.raw(), address.raw_bytes()) == 0 || errno == EAGAIN)
+    const bool taken = connect(probe.get(), address.raw(), address.raw_bytes()) == 0;
+    if (taken ? !listener_ended(probe.get()) : errno == EAGAIN)
         return fail_errno("another process listens on " + address.text(), EADDRINUSE);
-    if (errno != ECONNREFUSED) return fail_errno("connect to " + address.text(), errno);
+    if (!taken && errno != ECONNREFUSED) return fail_errno("connect to " + address.text(), errno);
     if (unlink(path) != 0 && errno != ENOENT)
         return fail_errno("remove the old socket " + std::string(path), errno);
     return {};

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <cerrno>
 #include <string>
@@ -27,6 +28,14 @@ Result<ino_t> namespace_of(pid_t pid, const char* kind) {
     const std::string path = "/proc/" + std::to_string(pid) + "/ns/" + kind;
     if (::stat(path.c_str(), &st) != 0) return fail_errno(path, errno == ENOENT ? ESRCH : errno);
     return st.st_ino;
+}
+
+Result<ProgramFile> program_file(int proc, pid_t pid) {
+    const std::string path = std::to_string(pid) + "/exe";
+    struct statx st {};
+    if (::statx(proc, path.c_str(), AT_STATX_DONT_SYNC, STATX_INO, &st) != 0)
+        return fail_errno(path, errno == ENOENT ? ESRCH : errno);
+    return ProgramFile{makedev(st.stx_dev_major, st.stx_dev_minor), st.stx_ino};
 }
 
 }  // namespace souk

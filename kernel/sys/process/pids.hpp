@@ -14,4 +14,14 @@ Result<pid_t> pid_of(int pidfd);
 // same. ESRCH: it has ended.
 Result<ino_t> namespace_of(pid_t pid, const char* kind);
 
+// Which file a process runs, as its file system knows it.
+struct ProgramFile {
+    dev_t device = 0;
+    ino_t inode = 0;
+    bool operator==(const ProgramFile&) const = default;
+};
+// `proc`: a directory of a procfs, whose number `pid` is. Waits for no file system: that of a job's
+// program may be one whose server is waiting for the caller. ESRCH: it has ended.
+Result<ProgramFile> program_file(int proc, pid_t pid);
+
 }  // namespace souk

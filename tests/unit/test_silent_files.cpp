@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Who looks at the processes of a job waits for none of the file systems that their files are on:
+// what serves one of them may be waiting for him.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+#include "agentd/files/client.hpp"
+#include "agentd/files/session.hpp"
+#include "kernel/sys/process/bounded_work.hpp"
+#include "kernel/sys/process/pids.hpp"
+#include "kernel/sys/process/process_files.hpp"
+#include "tests/unit/temp_dir.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk::files {
+namespace {
+
+constexpr Nanos patience = Nanos::from_s(5);
+
+// A process that serves `tree` to the kernel until it is stopped. Nothing that it says of a file is
+// good for longer than that moment.
+[[noreturn]] void serve(int fuse, const Export& tree) {
+    Session session(tree, {.fds_max = 64, .open_max = 64, .trusted_s = 0});
+    Bytes in(2 << 20);
+    for (;;) {
+        const ssize_t n = ::read(fuse, in.data(), in.size());
+        if (n < 0 && (errno == EINTR || errno == ENOENT)) continue;
+        if (n < static_cast<ssize_t>(sizeof(fuse_in_header))) ::_exit(1);
+        const ByteView request(in.data(), static_cast<size_t>(n));
+        fuse_in_header head{};
+        std::memcpy(&head, request.data(), sizeof head);
+        Bytes out;
+        if (head.opcode != FUSE_INIT)
+            session.handle(request, out);
+        else if (auto answer = answer_init(request))
+            out = *answer;
+        if (!out.empty() && ::write(fuse, out.data(), out.size()) < 0 && errno != ENOENT)
+            ::_exit(1);
+    }
+}
+
+// A file system in a mount namespace of this process, with a program that runs there.
+struct Served {
+    unit::TempDir behind, at;
+    Fd fuse;
+    pid_t server = -1, program = -1;
+    Served() {
+        ck_assert(::unshare(CLONE_NEWNS) == 0);
+        ck_assert(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0);
+        const auto text = read_file(AT_FDCWD, "/bin/sleep", 4 << 20);
+        ck_assert(text.has_value());
+        ck_assert(::chmod(behind.write("sleep", *text).c_str(), 0755) == 0);
+        fuse = Fd(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
+        const std::string options =
+            "fd=" + std::to_string(fuse.get()) + ",rootmode=40000,user_id=0,group_id=0";
+        ck_assert(fuse && ::mount("files", at.path.c_str(), "fuse", 0, options.c_str()) == 0);
+        auto tree = open_export(behind.path, {});
+        ck_assert(tree.has_value());
+        server = ::fork();
+        if (server == 0) serve(fuse.get(), *tree);
+        program = ::fork();
+        if (program == 0) {
+            const std::string path = at.path + "/sleep";
+            ::execl(path.c_str(), "sleep", "1000", nullptr);
+            ::_exit(1);
+        }
+        const Fd proc = std::move(*open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY));
+        const auto own = program_file(proc.get(), ::getpid());
+        ck_assert(own.has_value());
+        for (auto its = own; its && *its == *own; its = program_file(proc.get(), program))
+            ck_assert(::waitpid(program, nullptr, WNOHANG) == 0);
+    }
+    Served(const Served&) = delete;
+    void be_silent() const {
+        ck_assert(::kill(server, SIGSTOP) == 0);
+        ck_assert(::waitpid(server, nullptr, WUNTRACED) == server);
+    }
+    ~Served() {
+        for (const pid_t one : {server, program}) (void)::kill(one, SIGKILL);
+        (void)::umount2(at.path.c_str(), MNT_DETACH);
+        fuse.reset();
+        for (const pid_t one : {server, program}) (void)::waitpid(one, nullptr, 0);
+    }
+};
+
+const char* no_mounts() {
+    if (::geteuid() != 0) return "only root mounts a file system";
+    return ::access("/dev/fuse", R_OK | W_OK) == 0 ? nullptr : "no /dev/fuse here";
+}
+
+START_TEST(which_program_runs_is_known_though_nobody_serves_its_file) {
+    UNIT_SKIP_IF(no_mounts());
+    const Served served;
+    struct stat behind {};
+    ck_assert(::stat((served.behind.path + "/sleep").c_str(), &behind) == 0);
+    served.be_silent();
+    const auto look = [&](const char* proc) {
+        const Fd directory = std::move(*open_at(AT_FDCWD, proc, O_PATH | O_DIRECTORY));
+        const auto file = program_file(directory.get(), served.program);
+        return file ? std::to_string(file->inode) : file.error().message;
+    };
+    const auto seen = work_within(patience, [&] { return look("/proc"); });
+    ck_assert_msg(seen.has_value(), "%s", seen ? "" : seen.error().message.c_str());
+    // Who is asked to be exact waits: nobody answers.
+    const auto asked = work_within(Nanos::from_ms(200), [&] {
+        struct stat st {};
+        const std::string path = "/proc/" + std::to_string(served.program) + "/exe";
+        return std::to_string(::stat(path.c_str(), &st));
+    });
+    ck_assert(!asked && asked.error().code == ETIMEDOUT);
+}
+END_TEST
+
+START_TEST(a_process_is_looked_at_though_nobody_serves_its_files) {
+    UNIT_SKIP_IF(no_mounts());
+    const Served served;
+    served.be_silent();
+    const auto seen = work_within(patience, [&] {
+        const Fd proc = std::move(*open_at(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY));
+        const auto all = look_at_processes(
+            proc.get(), {served.program},
+            {.states = true, .mapped = true, .infos = true, .maps = true, .files_max = 100});
+        std::string targets;
+        for (const SeenFile& file : all[0].files) targets += file.place + " " + file.target + "\n";
+        return targets;
+    });
+    ck_assert_msg(seen.has_value(), "%s", seen ? "" : seen.error().message.c_str());
+    ck_assert(seen->find("exe " + served.at.path + "/sleep\n") != std::string::npos);
+    ck_assert(seen->find("map " + served.at.path + "/sleep\n") != std::string::npos);
+}
+END_TEST
+
+}  // namespace
+}  // namespace souk::files
+
+using namespace souk::files;
+UNIT_SUITE(silent_files, which_program_runs_is_known_though_nobody_serves_its_file,
+           a_process_is_looked_at_though_nobody_serves_its_files);
