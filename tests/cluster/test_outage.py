@@ -44,9 +44,11 @@ class Outage:
         self.market.until_up()
 
 
-def restart(market, name, number=signal.SIGTERM):
+def restart(market, name, number=signal.SIGTERM, killed=lambda: None):
+    """`killed`: what is done while it is away."""
     old = market.daemon(name)["pid"]
     os.kill(old, number)
+    killed()
     until(f"{name} is a new process", lambda: market.daemon(name)["pid"] not in (0, old), 60)
     until(f"{name} is ready", lambda: name == "market" or
           market.tool("pvdctl", "--node", name, "status", check=False).returncode == 0)
@@ -153,13 +155,12 @@ def test_a_job_that_ends_while_market_and_home_are_away_is_paid_for_and_its_outp
                                                                                          tmp_path):
     go = tmp_path / "go"
     job = market.srun("-p", "40", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; "
-                      "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo $i; exit 5")
+                      "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done; echo $i; exit 5")
     market.until_runs(job.id)
     with Outage(market):
-        go.touch()
-        restart(market, "n1", signal.SIGKILL)
+        restart(market, "n1", signal.SIGKILL, killed=go.touch)
         assert job.wait() == 5
-    assert bytes(job.out) == b"400000\n"
+    assert bytes(job.out) == b"40000\n"
     ended = market.until_job(job.id, "has ended", lambda j: j["status"] == "finish")
     assert ended["cost"] > 0
     settled(market)
