@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -53,17 +52,20 @@ Status check_thread(int process, const std::string& task, const CriuUser& user) 
 }
 
 // A terminal that was closed has no name any more either.
-bool is_terminal(const struct stat& st) {
+bool is_terminal(const struct statx& st) {
     constexpr unsigned first = 136, last = 143;  // linux/major.h: UNIX98_PTY_SLAVE_MAJOR
-    return S_ISCHR(st.st_mode) && major(st.st_rdev) >= first && major(st.st_rdev) <= last;
+    return S_ISCHR(st.stx_mode) && st.stx_rdev_major >= first && st.stx_rdev_major <= last;
 }
 
+// Waits for no file system of the job's: its home may wait for who asks this.
 Status check_devices(int process) {
     TRY_ASSIGN(const auto names, list_dir(process, "fd"));
     for (const std::string& name : names) {
-        struct stat st {};
-        if (::fstatat(process, ("fd/" + name).c_str(), &st, 0) != 0) continue;
-        if ((S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) && st.st_nlink == 0 && !is_terminal(st))
+        struct statx st {};
+        if (::statx(process, ("fd/" + name).c_str(), AT_STATX_DONT_SYNC, STATX_TYPE | STATX_NLINK,
+                    &st) != 0)
+            continue;
+        if ((S_ISCHR(st.stx_mode) || S_ISBLK(st.stx_mode)) && st.stx_nlink == 0 && !is_terminal(st))
             return fail("it has a device open that has no name");
     }
     return {};

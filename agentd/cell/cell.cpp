@@ -18,7 +18,9 @@
 namespace souk {
 namespace {
 
-constexpr Nanos still_limit = Nanos::from_ms(500);  // of a job, between rounds of pre-copy
+// Of a job, between rounds of pre-copy: this daemon waits for it to stand, and the job may wait for
+// an answer about its files that comes by way of this daemon.
+constexpr Nanos still_limit = Nanos::from_ms(20);
 
 // Its home took its word for them; what this node allows is its owner's. A limit that the home does
 // not tell would be this daemon's. Root's own jobs may have all.

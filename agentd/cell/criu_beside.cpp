@@ -10,11 +10,11 @@ constexpr Nanos put_away_limit = Nanos::from_s(2);  // of CRIU, what is its own 
 
 Status CriuBeside::start(CriuTool& tool, const CriuStart& how) {
     TRY_ASSIGN(session_, CriuSession::start(tool, how));
-    TRY_ASSIGN(watch_, loop_.watch(session_.fd(), POLLIN, [this](short) { readable(); }));
     TRY_ASSIGN(Fd process, duplicate(session_.pidfd().get()));
     started_watch_.close();  // of one before it, which may still be there
     started_ = Pidfd(std::move(process), session_.pidfd().pid());
     TRY_ASSIGN(started_watch_, loop_.watch(started_.get(), POLLIN, [this](short) { ended(); }));
+    TRY_ASSIGN(watch_, loop_.watch(session_.fd(), POLLIN, [this](short) { readable(); }));
     return {};
 }
 

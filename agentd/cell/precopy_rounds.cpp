@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -16,6 +17,7 @@
 namespace souk {
 namespace {
 constexpr const char* dirty_file_name = "dirty-rate.img";
+constexpr int stands_late_most = 20;  // in all rounds
 
 // Of the bytes of these pages, in this order.
 Result<std::string> digest_of(const std::vector<PageRange>& ranges,
@@ -99,7 +101,10 @@ Result<PrecopySource*> PrecopyRounds::round() {
     if (const auto pids = hooks_.pids()) r.source.expect(*pids);
     const Nanos stopped = Loop::now();
     if (r.began.ns == 0) r.began = stopped;
-    TRY(hooks_.pause());
+    if (const Status stands = hooks_.pause(); !stands) {
+        const bool late = stands.error().code == ETIMEDOUT && r.late++ < stands_late_most;
+        return late ? fail_errno("stop between rounds", EAGAIN) : tl::unexpected(stands.error());
+    }
     const auto more = look(stopped);
     TRY(hooks_.resume());
     r.longest_stop = std::max(r.longest_stop, Loop::now() - stopped);

@@ -55,7 +55,8 @@ class PrecopyRounds {
     void expect();
     // Its memory is worth sending to that epoch.
     void begin(Epoch to, uint64_t memory_bytes);
-    // What to send next, the job running; null: it is time to stop the job.
+    // What to send next, the job running; null: it is time to stop the job. EAGAIN: it did not
+    // stand still in time, soon it may.
     Result<PrecopySource*> round();
     bool sending() const { return rounds_ && !rounds_->over; }
     std::optional<PrecopyFacts> facts() const;
@@ -77,6 +78,7 @@ class PrecopyRounds {
         PrecopySource source;
         RoundFacts facts;
         Nanos began, longest_stop;
+        int late = 0;                 // how often it did not stand in time
         bool over = false;            // there will be no more rounds
         bool listed = false;          // the image says what of it is true
         std::vector<PageRange> rest;  // what it does not have

@@ -5,7 +5,7 @@
 
 namespace souk {
 namespace {
-constexpr Nanos round_limit = Nanos::from_s(240);
+constexpr Nanos round_limit = Nanos::from_s(240), round_again = Nanos::from_ms(30);
 }  // namespace
 
 PrecopyLinks::PrecopyLinks(Loop& loop, BulkIdentity own, Handlers handlers)
@@ -65,6 +65,12 @@ void PrecopyLinks::send(const GuestKey& from, PrecopySource& source) {
     it->second.limit =
         loop_.after(round_limit, [this, from] { end(from, "a round took too long"); });
     it->second.link->pump_soon();
+}
+
+void PrecopyLinks::round_later(const GuestKey& from) {
+    const auto it = sending_.find(from);
+    if (it == sending_.end()) return;
+    it->second.limit = loop_.after(round_again, [this, from] { handlers_.round(from); });
 }
 
 void PrecopyLinks::progress(Nanos now, std::vector<JobSend>& to) const {

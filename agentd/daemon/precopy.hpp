@@ -46,6 +46,8 @@ class PrecopyLinks {
     void open(const GuestKey& from, const GuestKey& to, const Peer& dest, uint64_t bytes);
     // In `round`: sends what `source` has for it; it must live until the round or the link ends.
     void send(const GuestKey& from, PrecopySource& source);
+    // In `round`: it comes again soon.
+    void round_later(const GuestKey& from);
     // No word about it any more; over there what came is dropped, unless its image is there.
     void close(const GuestKey& from) { sending_.erase(from); }
 
@@ -64,7 +66,7 @@ class PrecopyLinks {
         NodeName node;
         Nanos began;
         uint64_t bytes = 0;  // what the job had then
-        Timer limit;         // of a round
+        Timer limit;         // of a round, or until it may begin
         std::unique_ptr<BulkSender> link;
     };
     struct Receiving {

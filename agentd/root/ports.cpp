@@ -58,7 +58,7 @@ void Ports::look() {
         if ((events[i].events & EPOLLIN) != 0) one->second.work->look();
         char byte = 0;
         if ((events[i].events & EPOLLHUP) == 0 ||
-            ::recv(one->second.end.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            ::recv(one->second.end.get(), &byte, 1, MSG_DONTWAIT) > 0)
             continue;
         forget_frames(one->second);
         ports_.erase(one);

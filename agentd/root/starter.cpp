@@ -196,7 +196,7 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
     TRY_ASSIGN(const auto pids, capsules_.without_criu(init, proc.get(), asked.pids));
-    const auto seen = look_at_processes(proc.get(), pids, asked.what);
+    TRY_ASSIGN(const auto seen, look_at_processes(proc.get(), pids, asked.what));
     std::vector<SeenProcess> look;  // of CRIU as of who has ended
     for (size_t i = 0; const pid_t pid : asked.pids)
         look.push_back(i < pids.size() && pids[i] == pid ? seen[i++]

@@ -166,10 +166,11 @@ END_TEST
 struct Source {
     Log log{{.level_max = Level::error, .program = "test_cell_parts"}};
     int pauses = 0, dropped = 0;
-    bool lease_over = false;
+    bool lease_over = false, stands = true;
     PrecopyRounds rounds{JobLog(log, JobId{"n1", 1}, Epoch{1}),
                          false,
                          {.pause = [this]() -> Status {
+                              if (!stands) return tl::unexpected(Error{ETIMEDOUT, "it runs"});
                               ++pauses;
                               return {};
                           },
@@ -202,6 +203,23 @@ START_TEST(rounds_that_fail_let_the_job_go_on_and_say_why) {
 }
 END_TEST
 
+START_TEST(a_job_that_does_not_stand_at_once_is_asked_again_but_not_for_ever) {
+    Source s;
+    s.rounds.begin(Epoch{2}, 1 << 20);
+    s.stands = false;
+    int asked = 0;
+    auto round = s.rounds.round();
+    for (; !round && round.error().code == EAGAIN && asked < 1'000; ++asked)
+        round = s.rounds.round();
+    ck_assert(asked > 1 && asked < 1'000);
+    ck_assert(!round && round.error().code == ETIMEDOUT);
+    s.stands = true;
+    round = s.rounds.round();
+    ck_assert_text(round.error().message, "it has ended");
+    ck_assert_int_eq(s.pauses, 0);
+}
+END_TEST
+
 START_TEST(rounds_are_dropped_once_and_another_move_drops_those_of_the_one_before) {
     Source s;
     s.rounds.drop();
@@ -231,6 +249,7 @@ UNIT_SUITE(cell_parts, a_dump_is_begun_five_times_more_each_after_twice_as_long,
            how_fast_a_job_writes_goes_along_with_its_image_until_it_is_old,
            what_an_image_says_of_the_rate_is_left_alone_unless_it_makes_sense,
            rounds_that_fail_let_the_job_go_on_and_say_why,
+           a_job_that_does_not_stand_at_once_is_asked_again_but_not_for_ever,
            rounds_are_dropped_once_and_another_move_drops_those_of_the_one_before);
 
 }  // namespace souk::unit

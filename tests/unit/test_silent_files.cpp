@@ -130,7 +130,8 @@ START_TEST(a_process_is_looked_at_though_nobody_serves_its_files) {
             proc.get(), {served.program},
             {.states = true, .mapped = true, .infos = true, .maps = true, .files_max = 100});
         std::string targets;
-        for (const SeenFile& file : all[0].files) targets += file.place + " " + file.target + "\n";
+        for (const SeenFile& file : all->at(0).files)
+            targets += file.place + " " + file.target + "\n";
         return targets;
     });
     ck_assert_msg(seen.has_value(), "%s", seen ? "" : seen.error().message.c_str());

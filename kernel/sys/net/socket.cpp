@@ -177,6 +177,15 @@ Status clear_stale_socket(const Address& address, const char* path) {
     return {};
 }
 
+// Nobody passes a descriptor to who listens here: whose last one is closed here may have made that
+// close wait for as long as he likes (SO_LINGER; a file system of his own). Who is accepted is of
+// the same kind. Linux 6.16; before that a descriptor comes, and is closed.
+void take_no_descriptors(int socket) {
+    constexpr int pass_rights = 83;  // SO_PASSRIGHTS of asm-generic/socket.h
+    const int off = 0;
+    (void)setsockopt(socket, SOL_SOCKET, pass_rights, &off, sizeof off);
+}
+
 Result<Fd> listen_once(const Address& address, int backlog, mode_t mode) {
     Fd fd(socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd) return fail_errno("socket", errno);
@@ -185,6 +194,7 @@ Result<Fd> listen_once(const Address& address, int backlog, mode_t mode) {
         path = reinterpret_cast<const sockaddr_un*>(address.raw())->sun_path;
         if (path[0] == '\0') path = nullptr;
         if (path != nullptr) TRY(clear_stale_socket(address, path));
+        take_no_descriptors(fd.get());
     } else {
         const int on = 1;
         if (setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)

@@ -205,7 +205,7 @@ LookAt look_in(int proc) {
     return [proc](const PidsInside& pids, const LookFor& what) {
         std::vector<pid_t> numbers;
         for (const auto& [inside, here] : pids) numbers.push_back(inside);
-        return Result<std::vector<SeenProcess>>(look_at_processes(proc, numbers, what));
+        return look_at_processes(proc, numbers, what);
     };
 }
 

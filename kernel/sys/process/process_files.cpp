@@ -26,8 +26,11 @@ bool is_queue(int process, const std::string& link, std::string_view target) {
     constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
     if (target.size() < 2 || target[0] != '/' || target.find('/', 1) != target.npos) return false;
     const Fd fd(::openat(process, link.c_str(), O_PATH | O_CLOEXEC));
+    struct statx st {};
     struct statfs fs {};
-    return fd && ::fstatfs(fd.get(), &fs) == 0 && fs.f_type == mqueue_magic;
+    // What is asked of the file system of a directory may be asked of another machine.
+    return fd && ::statx(fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
+           S_ISREG(st.stx_mode) && ::fstatfs(fd.get(), &fs) == 0 && fs.f_type == mqueue_magic;
 }
 
 void add_state(int process, const std::string& link, SeenFile& file) {
@@ -55,10 +58,18 @@ void add_info(int process, const std::string& number, SeenFile& file) {
 struct Look {
     int process;
     const LookFor& what;
-    uint32_t& left;  // of files_max
+    struct Left {
+        uint32_t open;                       // of files_max
+        uint32_t files = looked_files_most;  // of all
+        size_t bytes = looked_maps_bytes_most;
+        bool enough = true;
+    };
+    Left& left;
     SeenProcess& seen;
 
     void add(const std::string& link, std::string place, const std::string& number = {}) const {
+        if (left.files == 0) return (void)(left.enough = false);
+        --left.files;
         char target[PATH_MAX];
         const ssize_t length = ::readlinkat(process, link.c_str(), target, sizeof target);
         if (length <= 0) return;
@@ -78,8 +89,8 @@ struct Look {
             return;
         }
         for (const std::string& number : *numbers) {
-            if (left == 0) return;
-            --left;
+            if (left.open == 0 || !left.enough) return;
+            --left.open;
             add("fd/" + number, "fd " + number, number);
         }
     }
@@ -92,7 +103,10 @@ struct Look {
         if (what.mapped)
             for (const MappedRange& range : mapped_ranges(*maps))
                 if (once.insert(range.file).second) add("map_files/" + range.name, "map");
-        if (what.maps) seen.maps = std::move(*maps);
+        if (!what.maps) return;
+        if (maps->size() > left.bytes) return (void)(left.enough = false);
+        left.bytes -= maps->size();
+        seen.maps = std::move(*maps);
     }
 };
 
@@ -142,10 +156,10 @@ Result<std::string> read_whole(int file, const std::string& what, size_t bytes_m
     }
 }
 
-std::vector<SeenProcess> look_at_processes(int proc, const std::vector<pid_t>& pids,
-                                           const LookFor& what) {
+Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<pid_t>& pids,
+                                                   const LookFor& what) {
     std::vector<SeenProcess> all;
-    uint32_t left = what.files_max;
+    Look::Left left{what.files_max};
     for (const pid_t pid : pids) {
         SeenProcess& seen = all.emplace_back();
         seen.pid = pid;
@@ -159,6 +173,7 @@ std::vector<SeenProcess> look_at_processes(int proc, const std::vector<pid_t>& p
             for (const char* one : {"exe", "cwd", "root"}) look.add(one, one);
         look.add_open();
         if (what.mapped || what.maps) look.add_maps();
+        if (!left.enough) return fail_errno("what its processes have open and mapped", EFBIG);
     }
     return all;
 }
@@ -167,7 +182,7 @@ Result<std::vector<SeenProcess>> look_from_here(const PidsInside& pids, const Lo
     TRY_ASSIGN(const Fd proc, open_at(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY));
     std::vector<pid_t> here;
     for (const auto& [inside, pid] : pids) here.push_back(pid);
-    auto all = look_at_processes(proc.get(), here, what);
+    TRY_ASSIGN(auto all, look_at_processes(proc.get(), here, what));
     auto seen = all.begin();
     for (const auto& [inside, pid] : pids) (seen++)->pid = inside;
     return all;

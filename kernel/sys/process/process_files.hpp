@@ -53,9 +53,15 @@ struct SeenProcess {
     bool operator==(const SeenProcess&) const = default;
 };
 
-// `proc`: a /proc, which has them by these numbers. Who has ended has an error.
-std::vector<SeenProcess> look_at_processes(int proc, const std::vector<pid_t>& pids,
-                                           const LookFor& what);
+// More is looked at of no job: files that are open and mapped, and bytes of `maps`.
+inline constexpr uint32_t looked_files_most = 1 << 18;
+inline constexpr size_t looked_maps_bytes_most = 128 << 20;
+
+// `proc`: a /proc, which has them by these numbers. Who has ended has an error. EFBIG: they have
+// more than is looked at. Waits for no file system of theirs, but with `maps` or `mapped` for one
+// of them that changes its mappings, which may wait for one.
+Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<pid_t>& pids,
+                                                   const LookFor& what);
 
 std::string encode_look(const std::vector<SeenProcess>& look);
 Result<std::vector<SeenProcess>> decode_look(std::string_view text);
