@@ -43,7 +43,7 @@ class List {
 }  // namespace
 
 std::string expected_files(const PidsInside& pids, const LookAt& look) {
-    const auto seen = look(pids, {.infos = true, .maps = true});
+    const auto seen = look(pids, {.infos = true, .maps = true, .runs = true});
     if (!seen) return {};
     List list;
     for (const SeenProcess& process : *seen) {

@@ -20,7 +20,6 @@ Result<Fd> open_process_file(const Pidfd& process, ProcessFile file) {
                                {"pagemap", O_RDONLY},
                                {"mem", O_RDONLY},
                                {"maps", O_RDONLY},
-                               {"smaps_rollup", O_RDONLY},
                                {"root", O_PATH | O_DIRECTORY}};
     const auto& [name, flags] = files[static_cast<size_t>(file) - 1];
     TRY_ASSIGN(Fd opened,

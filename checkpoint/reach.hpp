@@ -19,15 +19,14 @@ namespace souk {
 
 // A file in /proc of a process: two to be written to; one that tells the numbers of pages to who
 // has opened it with CAP_SYS_ADMIN alone; and what only who may trace it can open, to be read: its
-// memory, its mappings, how much it has, its root directory.
+// memory, its mappings, its root directory.
 enum class ProcessFile : uint8_t {
     written_marks = 1,
     oom_score = 2,
     page_map = 3,
     memory = 4,
     maps = 5,
-    memory_sums = 6,
-    root = 7
+    root = 6
 };
 inline constexpr ProcessFile process_file_last = ProcessFile::root;
 Result<Fd> open_process_file(const Pidfd& process, ProcessFile file);

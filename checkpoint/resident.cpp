@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "checkpoint/resident.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "kernel/base/number.hpp"
-#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 namespace {
@@ -35,14 +32,13 @@ Result<Resident> parse_rollup(std::string_view text) {
     return Resident{*all, *anonymous, value_of(text, "Pss_Anon").value_or(*anonymous)};
 }
 
-Result<Resident> resident_of(const std::vector<pid_t>& pids, const OpenProcessFiles& open) {
+Result<Resident> resident_of(const PidsInside& pids, const LookAt& look) {
+    TRY_ASSIGN(const auto seen, look(pids, {.sums = true, .runs = true, .files_max = 0}));
     Resident sum;
     bool any = false;
-    for (const Fd& file : open(pids, ProcessFile::memory_sums)) {
-        char text[4096];
-        const ssize_t n = file ? ::read(file.get(), text, sizeof text) : -1;
-        if (n <= 0) continue;  // gone, or a zombie
-        TRY_ASSIGN(const Resident one, parse_rollup({text, static_cast<size_t>(n)}));
+    for (const SeenProcess& process : seen) {
+        if (process.sums.empty()) continue;  // gone, or a zombie
+        TRY_ASSIGN(const Resident one, parse_rollup(process.sums));
         sum.proportional += one.proportional;
         sum.anonymous += one.anonymous;
         sum.anonymous_proportional += one.anonymous_proportional;

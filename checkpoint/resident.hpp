@@ -28,7 +28,6 @@ struct Resident {
 Result<Resident> parse_rollup(std::string_view text);
 // Of all of these. Those that are gone count nothing; an error if none is there, or the kernel does
 // not tell.
-Result<Resident> resident_of(const std::vector<pid_t>& pids,
-                             const OpenProcessFiles& open = open_process_files);
+Result<Resident> resident_of(const PidsInside& pids, const LookAt& look = look_from_here);
 
 }  // namespace souk

@@ -57,7 +57,14 @@ bool is_terminal(const struct statx& st) {
     return S_ISCHR(st.stx_mode) && st.stx_rdev_major >= first && st.stx_rdev_major <= last;
 }
 
-// Waits for no file system of the job's: its home may wait for who asks this.
+Status check_process(int process, const CriuUser& user) {
+    TRY_ASSIGN(const auto tasks, list_dir(process, "task"));
+    for (const std::string& task : tasks) TRY(check_thread(process, task, user));
+    return check_devices(process);
+}
+
+}  // namespace
+
 Status check_devices(int process) {
     TRY_ASSIGN(const auto names, list_dir(process, "fd"));
     for (const std::string& name : names) {
@@ -70,14 +77,6 @@ Status check_devices(int process) {
     }
     return {};
 }
-
-Status check_process(int process, const CriuUser& user) {
-    TRY_ASSIGN(const auto tasks, list_dir(process, "task"));
-    for (const std::string& task : tasks) TRY(check_thread(process, task, user));
-    return check_devices(process);
-}
-
-}  // namespace
 
 Status check_restored(const Pidfd& init, const CriuUser& user) {
     if (user.uid == 0) return {};

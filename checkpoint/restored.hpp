@@ -21,6 +21,9 @@ namespace souk {
 // no capability and gains none, and it has no device open whose name is gone (it can only be out of
 // the image). Of root anything may be. The error names the process.
 Status check_restored(const Pidfd& init, const CriuUser& user);
+// That one has no such device, by its directory in /proc. Waits for no file system of the job's:
+// its home may wait for who asks this.
+Status check_devices(int process);
 // Ends the same processes, while CRIU still holds them: none of them runs once more.
 void kill_restored(const Pidfd& init);
 

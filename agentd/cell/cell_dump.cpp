@@ -23,8 +23,8 @@ constexpr int unaccepted_max = 3;
 
 // Resident memory of each process alone says nothing of what they share. Where the kernel does not
 // tell, it counts for each.
-void count_shared(const std::vector<pid_t>& pids, const OpenProcessFiles& open, MoveFacts& facts) {
-    const auto resident = resident_of(pids, open);
+void count_shared(const std::vector<pid_t>& pids, const LookAt& look, MoveFacts& facts) {
+    const auto resident = resident_of(pids_inside(pids), look);
     if (!resident) return;
     facts.memory_bytes = resident->proportional;
     facts.shared_bytes = resident->shared_max();
@@ -49,7 +49,7 @@ Result<MoveFacts> Cell::move_facts(double link_bytes_per_s) const {
         facts.memory_bytes += p.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
     }
     if (facts.processes > 1)
-        if (const auto all = pids()) count_shared(*all, site_.reach.open, facts);
+        if (const auto all = pids()) count_shared(*all, looker(), facts);
     TRY_ASSIGN(const bool locked, holds_locks(*capsule_, processes, looker()));
     // Who holds locks dies before it is restored (begin_restore): so its image must be all of it.
     facts.pages_possible = site_.pages_possible && !locked && !dump_.needs_all_memory() &&

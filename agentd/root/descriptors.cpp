@@ -102,4 +102,11 @@ Status check_fuse(int fd) {
     return {};
 }
 
+std::vector<int> numbers_of(const std::vector<Fd>& fds) {
+    std::vector<int> all;
+    all.reserve(fds.size());
+    for (const Fd& fd : fds) all.push_back(fd.get());
+    return all;
+}
+
 }  // namespace souk::root

@@ -33,4 +33,6 @@ Status check_fuse(int fd);  // /dev/fuse
 // What stands behind a descriptor, as the kernel calls it.
 std::string name_of(int fd);
 
+std::vector<int> numbers_of(const std::vector<Fd>& fds);
+
 }  // namespace souk::root

@@ -3,17 +3,12 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <span>
 
 #include "agentd/root/descriptors.hpp"
@@ -22,8 +17,7 @@
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/installation.hpp"
 #include "kernel/sys/host/status_file.hpp"
-#include "kernel/sys/net/descriptors.hpp"
-#include "kernel/sys/net/socket.hpp"
+#include "kernel/sys/process/bounded_work.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/pids.hpp"
@@ -34,12 +28,8 @@
 namespace souk::root {
 namespace {
 
-std::vector<int> numbers_of(const std::vector<Fd>& fds) {
-    std::vector<int> all;
-    all.reserve(fds.size());
-    for (const Fd& fd : fds) all.push_back(fd.get());
-    return all;
-}
+// Of a look at processes that run, and of what lies where another machine may be asked.
+constexpr Nanos running_limit = Nanos::from_s(2), others_limit = Nanos::from_s(10);
 
 tl::unexpected<Error> no_user() {
     return fail("a capsule of an older version, which does not say whose it is");
@@ -173,10 +163,12 @@ Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::v
     return answer_with(std::move(taken));
 }
 
+// They may lie in directories that are another machine's.
 Result<Starter::Answer> Starter::start(const SettleSockets& asked,
                                        const std::vector<int>& fds) const {
     TRY(check_own(fds[0], "the directory of an image", user_));
-    TRY(settle_sockets(fds[0], asked.runs));
+    if (!has_kept_sockets(fds[0])) return Answer{Done{}, {}};
+    TRY(done_within(others_limit, [&] { return settle_sockets(fds[0], asked.runs); }));
     return Answer{Done{}, {}};
 }
 
@@ -196,12 +188,18 @@ Result<Starter::Answer> Starter::start(const LookInside& asked, const std::vecto
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
     TRY_ASSIGN(const auto pids, capsules_.without_criu(init, proc.get(), asked.pids));
-    TRY_ASSIGN(const auto seen, look_at_processes(proc.get(), pids, asked.what));
-    std::vector<SeenProcess> look;  // of CRIU as of who has ended
-    for (size_t i = 0; const pid_t pid : asked.pids)
-        look.push_back(i < pids.size() && pids[i] == pid ? seen[i++]
-                                                         : SeenProcess{pid, ESRCH, {}, {}});
-    TRY_ASSIGN(Fd file, memory_file("souk-look", encode_look(look)));
+    TRY_ASSIGN(Fd file, memory_file("souk-look", ""));
+    const auto look = [&]() -> Status {
+        TRY_ASSIGN(const auto seen, look_at_processes(proc.get(), pids, asked.what));
+        std::vector<SeenProcess> all;  // of CRIU as of who has ended
+        for (size_t i = 0; const pid_t pid : asked.pids)
+            all.push_back(
+                i < pids.size() && pids[i] == pid
+                    ? seen[i++]
+                    : SeenProcess{.pid = pid, .error = ESRCH, .maps = {}, .sums = {}, .files = {}});
+        return write_all(file.get(), encode_look(all), "a look at processes");
+    };
+    TRY(asked.what.runs ? done_within(running_limit, look) : look());
     return answer_with(std::move(file));
 }
 
@@ -300,97 +298,6 @@ Starter::Answer Starter::take(std::string_view packet, const std::vector<Fd>& de
                       : Result<Answer>(tl::unexpected(asked.error()));
     if (done) return std::move(*done);
     return {Refused{done.error().code, done.error().message}, {}};
-}
-
-// -------------------------------------------------------------------------------------------------
-// the process
-
-namespace {
-
-// Who has connected is the kernel's word, as of connect(2): only of a connection that is taken here
-// is it known that it is one.
-class DoorKeeper {
-  public:
-    DoorKeeper(Starter& starter, Door door) : starter_(starter), door_(door) {}
-    // What to wait for: somebody who comes, or room to pass him on.
-    pollfd waits() const {
-        if (rests_) return {-1, 0, 0};
-        return passing_ ? pollfd{door_.agentd, POLLOUT, 0} : pollfd{door_.listener, POLLIN, 0};
-    }
-    // -1: no limit.
-    int rest_ms() const { return rests_ ? 100 : -1; }
-    void look(short ready) {
-        rests_ = false;
-        if (ready == 0) return;
-        if (!passing_) take();
-        if (passing_) pass();
-    }
-
-  private:
-    void take() {
-        passing_ = Fd(::accept4(door_.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        // Out of files or memory: it passes.
-        rests_ = !passing_ && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
-        if (!passing_) return;
-        const auto who = peer_cred(passing_.get());
-        if (!who) return passing_.reset();
-        const Status kept =
-            starter_.connected({true, who->uid, who->gid, peer_groups(passing_.get())});
-        if (!kept)
-            std::fprintf(stderr, "souk-root: user %u is not kept: %s\n", who->uid,
-                         kept.error().message.c_str());
-    }
-    // What agentd does not take is lost with agentd.
-    void pass() {
-        const int fd = passing_.get();
-        const auto sent = send_descriptors(door_.agentd, "t", {&fd, 1});
-        if (!sent || *sent) passing_.reset();
-    }
-    Starter& starter_;
-    const Door door_;
-    Fd passing_;
-    bool rests_ = false;
-};
-
-Status answer(Starter& starter, int socket, std::string& room) {
-    TRY_ASSIGN(auto packet, receive_descriptors(socket, room));
-    if (!packet) return {};
-    if (packet->bytes == 0) return fail_errno("agentd has ended", EPIPE);
-    const std::string_view bytes(room.data(), packet->truncated ? 0 : packet->bytes);
-    const Starter::Answer done = starter.take(bytes, packet->descriptors);
-    return send_descriptors(socket, pack(done.told), numbers_of(done.descriptors)).map([](bool) {});
-}
-
-}  // namespace
-
-Status serve(Starter& starter, int socket, Door door) {
-    sigset_t child;
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    if (::sigprocmask(SIG_BLOCK, &child, nullptr) != 0) return fail_errno("sigprocmask", errno);
-    const Fd ended(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!ended) return fail_errno("signalfd", errno);
-    std::string room(packet_bytes_max, '\0');
-    DoorKeeper keeper(starter, door);
-    for (;;) {
-        pollfd ready[] = {{socket, POLLIN, 0},
-                          {ended.get(), POLLIN, 0},
-                          keeper.waits(),
-                          {starter.ports().fd(), POLLIN, 0}};
-        if (::poll(ready, std::size(ready), keeper.rest_ms()) < 0 && errno != EINTR)
-            return fail_errno("poll", errno);
-        signalfd_siginfo info{};
-        while (::read(ended.get(), &info, sizeof info) > 0) {
-        }
-        while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-        }  // pidfds tell agentd what matters
-        if (ready[0].revents != 0) {
-            const Status answered = answer(starter, socket, room);
-            if (!answered) return answered.error().code == EPIPE ? Status{} : answered;
-        }
-        keeper.look(ready[2].revents);
-        if (ready[3].revents != 0) starter.ports().look();
-    }
 }
 
 }  // namespace souk::root

@@ -43,8 +43,23 @@ START_TEST(work_that_takes_longer_or_dies_gives_no_answer) {
     ck_assert(!dead && dead.error().code != ETIMEDOUT);
 }
 END_TEST
+
+START_TEST(work_that_gives_nothing_back_says_how_it_ended) {
+    ck_assert(done_within(long_enough, [] { return Status(); }).has_value());
+    const Status failed = done_within(long_enough, [] {
+        return Status(tl::unexpected(Error{ENOENT, "no a b"}));
+    });
+    ck_assert(!failed && failed.error().code == ENOENT);
+    ck_assert_text(failed.error().message, "no a b");
+    const Status late = done_within(Nanos::from_ms(20), []() -> Status {
+        for (;;) ::pause();
+    });
+    ck_assert(!late && late.error().code == ETIMEDOUT);
+}
+END_TEST
 }  // namespace
 
 UNIT_SUITE(bounded_work, what_the_work_gives_back_comes_back_and_nothing_else_of_it,
-           work_that_takes_longer_or_dies_gives_no_answer);
+           work_that_takes_longer_or_dies_gives_no_answer,
+           work_that_gives_nothing_back_says_how_it_ended);
 }  // namespace souk::unit

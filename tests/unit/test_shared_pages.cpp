@@ -252,8 +252,8 @@ struct Family {
     Family(const Family&) = delete;
     Family& operator=(const Family&) = delete;
     Resident resident() const {
-        std::vector<pid_t> all{::getpid()};
-        for (const auto& [pid, same] : pids) all.push_back(pid);
+        PidsInside all = pids;
+        all[::getpid()] = ::getpid();
         return *resident_of(all);
     }
     char* memory = nullptr;

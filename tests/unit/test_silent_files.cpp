@@ -15,6 +15,7 @@
 
 #include "agentd/files/client.hpp"
 #include "agentd/files/session.hpp"
+#include "checkpoint/restored.hpp"
 #include "kernel/sys/process/bounded_work.hpp"
 #include "kernel/sys/process/pids.hpp"
 #include "kernel/sys/process/process_files.hpp"
@@ -70,6 +71,7 @@ struct Served {
         program = ::fork();
         if (program == 0) {
             const std::string path = at.path + "/sleep";
+            if (::open(path.c_str(), O_RDONLY) < 0) ::_exit(1);  // NOLINT: it stays open
             ::execl(path.c_str(), "sleep", "1000", nullptr);
             ::_exit(1);
         }
@@ -140,9 +142,23 @@ START_TEST(a_process_is_looked_at_though_nobody_serves_its_files) {
 }
 END_TEST
 
+START_TEST(what_a_restored_process_has_open_is_looked_at_though_nobody_serves_it) {
+    UNIT_SKIP_IF(no_mounts());
+    const Served served;
+    served.be_silent();
+    const Status fits = done_within(patience, [&]() -> Status {
+        TRY_ASSIGN(const Fd process, open_at(AT_FDCWD, "/proc/" + std::to_string(served.program),
+                                             O_RDONLY | O_DIRECTORY));
+        return check_devices(process.get());
+    });
+    ck_assert_msg(fits.has_value(), "%s", fits ? "" : fits.error().message.c_str());
+}
+END_TEST
+
 }  // namespace
 }  // namespace souk::files
 
 using namespace souk::files;
 UNIT_SUITE(silent_files, which_program_runs_is_known_though_nobody_serves_its_file,
-           a_process_is_looked_at_though_nobody_serves_its_files);
+           a_process_is_looked_at_though_nobody_serves_its_files,
+           what_a_restored_process_has_open_is_looked_at_though_nobody_serves_it);

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -61,6 +62,17 @@ Result<std::string> work_within(Nanos limit, const std::function<std::string()>&
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return fail("who works on it has ended");
     return said;
+}
+
+Status done_within(Nanos limit, const std::function<Status()>& work) {
+    TRY_ASSIGN(const std::string failed, work_within(limit, [&]() -> std::string {
+                   const Status done = work();
+                   return done ? ""
+                               : std::to_string(done.error().code) + " " + done.error().message;
+               }));
+    if (failed.empty()) return {};
+    const size_t space = failed.find(' ');
+    return tl::unexpected(Error{leading_number<int>(failed).value_or(0), failed.substr(space + 1)});
 }
 
 }  // namespace souk

@@ -18,4 +18,8 @@ inline constexpr size_t bounded_answer_max = 64 << 10;
 // killed then may be left to be reaped.
 Result<std::string> work_within(Nanos limit, const std::function<std::string()>& work);
 
+// The same for work that gives nothing back, or its error: files that are open, and memory that is
+// shared, are that process's too.
+Status done_within(Nanos limit, const std::function<Status()>& work);
+
 }  // namespace souk

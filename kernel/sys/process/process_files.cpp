@@ -20,7 +20,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t place_bytes_max = 32;
+constexpr size_t place_bytes_max = 32, sums_bytes_max = 4096;
 
 bool is_queue(int process, const std::string& link, std::string_view target) {
     constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
@@ -83,6 +83,7 @@ struct Look {
     }
 
     void add_open() const {
+        if (left.open == 0) return;
         const auto numbers = list_dir(process, "fd");
         if (!numbers) {
             seen.error = numbers.error().code;
@@ -173,6 +174,8 @@ Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<p
             for (const char* one : {"exe", "cwd", "root"}) look.add(one, one);
         look.add_open();
         if (what.mapped || what.maps) look.add_maps();
+        if (what.sums)
+            seen.sums = read_file(process->get(), "smaps_rollup", sums_bytes_max).value_or("");
         if (!left.enough) return fail_errno("what its processes have open and mapped", EFBIG);
     }
     return all;
@@ -195,6 +198,7 @@ std::string encode_look(const std::vector<SeenProcess>& look) {
         w.number(static_cast<uint32_t>(p.pid), 4);
         w.number(static_cast<uint32_t>(p.error), 4);
         w.text(p.maps);
+        w.text(p.sums);
         w.number(p.files.size(), 4);
         for (const SeenFile& f : p.files) {
             w.text(f.place);
@@ -216,6 +220,7 @@ Result<std::vector<SeenProcess>> decode_look(std::string_view text) {
         p.pid = static_cast<pid_t>(r.number(4));
         p.error = static_cast<int>(r.number(4));
         p.maps = r.text(maps_bytes_max);
+        p.sums = r.text(sums_bytes_max);
         const uint64_t files = r.number(4);
         for (uint64_t n = 0; n < files && r.whole; ++n) {
             SeenFile& f = p.files.emplace_back();

@@ -26,6 +26,10 @@ struct LookFor {
     bool mapped = false;  // the files that are mapped too; with `states`
     bool infos = false;   // how each is open, and whether it is locked
     bool maps = false;    // the text of /proc/PID/maps
+    bool sums = false;    // likewise of smaps_rollup
+    // They are not stopped: for what is asked of their memory one may have to wait until a call of
+    // theirs ends.
+    bool runs = false;
     uint32_t files_max = UINT32_MAX;
     bool operator==(const LookFor&) const = default;
 };
@@ -48,7 +52,7 @@ struct SeenFile {
 struct SeenProcess {
     pid_t pid = 0;  // as it was asked for
     int error = 0;  // why nothing is known of what it has open
-    std::string maps;
+    std::string maps, sums;
     std::vector<SeenFile> files;
     bool operator==(const SeenProcess&) const = default;
 };
@@ -58,8 +62,8 @@ inline constexpr uint32_t looked_files_most = 1 << 18;
 inline constexpr size_t looked_maps_bytes_most = 128 << 20;
 
 // `proc`: a /proc, which has them by these numbers. Who has ended has an error. EFBIG: they have
-// more than is looked at. Waits for no file system of theirs, but with `maps` or `mapped` for one
-// of them that changes its mappings, which may wait for one.
+// more than is looked at. Waits for no file system of theirs, but in what is asked of memory for
+// one of them that changes its mappings or its program, which may wait for one.
 Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<pid_t>& pids,
                                                    const LookFor& what);
 
