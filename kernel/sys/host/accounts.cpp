@@ -11,7 +11,7 @@
 namespace souk {
 namespace {
 
-constexpr Nanos account_kept = Nanos::from_s(60);
+constexpr Nanos account_kept = Nanos::from_s(60), silent_rest = Nanos::from_s(10);
 constexpr size_t accounts_max = 4096, entry_bytes_max = 1 << 20;
 constexpr int groups_max = 65'536;
 
@@ -33,19 +33,26 @@ std::optional<Account> account_of(const passwd& entry) {
 }  // namespace
 
 template <class Map, class Look>
-const typename Map::mapped_type::second_type& SystemAccounts::kept(
-    Map& known, const typename Map::key_type& asked, const Look& look) const {
+typename Map::mapped_type::second_type SystemAccounts::kept(Map& known,
+                                                            const typename Map::key_type& asked,
+                                                            Look look) const {
+    using Found = typename Map::mapped_type::second_type;
     const Nanos now = monotonic_now();
     const auto it = known.find(asked);
     if (it != known.end() && now < it->second.first) return it->second.second;
+    std::optional<Found> found;
+    if (now >= rest_) {
+        found = answers_.within<Found>(limit_, std::move(look));
+        if (!found) rest_ = monotonic_now() + silent_rest;
+    }
+    if (!found) return it != known.end() ? it->second.second : Found{};
     if (known.size() >= accounts_max) known.clear();
-    auto& entry = known[asked];
-    entry = {now + account_kept, look()};
-    return entry.second;
+    known[asked] = {now + account_kept, *found};
+    return *std::move(found);
 }
 
 std::optional<Account> SystemAccounts::named(const std::string& name) const {
-    return kept(names_, name, [&]() -> std::optional<Account> {
+    return kept(names_, name, [name]() -> std::optional<Account> {
         passwd entry{};
         std::string buffer;
         const bool found =
@@ -57,7 +64,7 @@ std::optional<Account> SystemAccounts::named(const std::string& name) const {
 }
 
 std::optional<Account> SystemAccounts::numbered(uint32_t uid) const {
-    return kept(numbers_, uid, [&]() -> std::optional<Account> {
+    return kept(numbers_, uid, [uid]() -> std::optional<Account> {
         passwd entry{};
         std::string buffer;
         const bool found =
@@ -69,7 +76,7 @@ std::optional<Account> SystemAccounts::numbered(uint32_t uid) const {
 }
 
 std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
-    return kept(groups_, {account.name, account.gid}, [&] {
+    return kept(groups_, {account.name, account.gid}, [account] {
         std::vector<gid_t> groups(64);
         int n = static_cast<int>(groups.size());
         while (::getgrouplist(account.name.c_str(), account.gid, groups.data(), &n) < 0) {
@@ -85,7 +92,7 @@ std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
 }
 
 std::string SystemAccounts::group_name(uint32_t gid) const {
-    return kept(group_names_, gid, [&]() -> std::string {
+    return kept(group_names_, gid, [gid]() -> std::string {
         group entry{};
         std::string buffer;
         const bool found =

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // SystemAccounts: the users and groups of this machine, as its C library knows them. A look-up may
 // read files or ask a network, so what was found is kept for a minute: who loses a group here keeps
-// it for that long in jobs that begin.
+// it for that long in jobs that begin. Nobody waits for one for longer than `limit`: then what
+// was found before holds for longer, who was not looked up yet is not known, and for a while nobody
+// else is looked up.
 #pragma once
 
 #include <map>
@@ -9,28 +11,32 @@
 
 #include "kernel/base/account.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/host/late_answers.hpp"
 
 namespace souk {
 
 class SystemAccounts final : public Accounts {
   public:
+    explicit SystemAccounts(Nanos limit = Nanos::from_s(2)) : limit_(limit) {}
     std::optional<Account> named(const std::string& name) const override;
     std::optional<Account> numbered(uint32_t uid) const override;
     std::vector<uint32_t> groups_of(const Account& account) const override;
     std::string group_name(uint32_t gid) const override;
 
   private:
-    // Of a map from what is asked to what was found.
+    // Of a map from what is asked to what was found. `look` needs nothing of who asks.
     template <class Map, class Look>
-    const typename Map::mapped_type::second_type& kept(Map& known,
-                                                       const typename Map::key_type& asked,
-                                                       const Look& look) const;
+    typename Map::mapped_type::second_type kept(Map& known, const typename Map::key_type& asked,
+                                                Look look) const;
     template <class Key, class Found>
     using Kept = std::map<Key, std::pair<Nanos, Found>>;  // until when
     mutable Kept<std::string, std::optional<Account>> names_;
     mutable Kept<uint32_t, std::optional<Account>> numbers_;
     mutable Kept<std::pair<std::string, uint32_t>, std::vector<uint32_t>> groups_;
     mutable Kept<uint32_t, std::string> group_names_;
+    const Nanos limit_;
+    mutable LateAnswers answers_;
+    mutable Nanos rest_;  // until when nobody is looked up
 };
 
 }  // namespace souk
