@@ -15,12 +15,9 @@ Result<Fd> open_process_file(const Pidfd& process, ProcessFile file) {
         const char* name;
         int flags;
     };
-    constexpr Known files[] = {{"clear_refs", O_WRONLY},
-                               {"oom_score_adj", O_WRONLY},
-                               {"pagemap", O_RDONLY},
-                               {"mem", O_RDONLY},
-                               {"maps", O_RDONLY},
-                               {"root", O_PATH | O_DIRECTORY}};
+    constexpr Known files[] = {{"clear_refs", O_WRONLY}, {"oom_score_adj", O_WRONLY},
+                               {"pagemap", O_RDONLY},    {"mem", O_RDONLY},
+                               {"maps", O_RDONLY},       {"root", O_PATH | O_DIRECTORY}};
     const auto& [name, flags] = files[static_cast<size_t>(file) - 1];
     TRY_ASSIGN(Fd opened,
                open_at(AT_FDCWD, "/proc/" + std::to_string(process.pid()) + "/" + name, flags));
