@@ -18,9 +18,9 @@
 namespace souk {
 namespace {
 
-// Of a job, between rounds of pre-copy: this daemon waits for it to stand, and the job may wait for
-// an answer about its files that comes by way of this daemon.
-constexpr Nanos still_limit = Nanos::from_ms(20);
+// Of a job, between rounds of pre-copy. This daemon waits for it to stand: not for long where the
+// job may wait for an answer about its files that comes by way of this daemon.
+constexpr Nanos still_limit = Nanos::from_ms(500), still_limit_served = Nanos::from_ms(20);
 
 // Its home took its word for them; what this node allows is its owner's. A limit that the home does
 // not tell would be this daemon's. Root's own jobs may have all.
@@ -109,7 +109,7 @@ PageIntake::Hooks Cell::intake_hooks() {
 }
 
 PrecopyRounds::Hooks Cell::rounds_hooks() {
-    return {.pause = [this] { return lease_.pause(still_limit); },
+    return {.pause = [this] { return lease_.pause(served_ ? still_limit_served : still_limit); },
             .resume = [this] { return lease_.resume(); },
             .pids = [this] { return pids(); },
             .dropped = [this] { site_.precopy_dropped(key_); },

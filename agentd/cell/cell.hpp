@@ -64,6 +64,7 @@ class Cell {
     // stop.
     uint64_t worth_precopy(double link_bytes_per_s, Epoch to);
     Result<PrecopySource*> precopy_round();
+    bool precopy_late() const { return rounds_.late(); }  // that is why it failed: soon again
     void drop_precopy() { rounds_.drop(); }
     bool sending_precopy() const { return rounds_.sending(); }
     bool dumping() const { return plan_ >= Plan::dumping && plan_ <= Plan::undoing; }

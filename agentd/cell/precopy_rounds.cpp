@@ -101,9 +101,10 @@ Result<PrecopySource*> PrecopyRounds::round() {
     if (const auto pids = hooks_.pids()) r.source.expect(*pids);
     const Nanos stopped = Loop::now();
     if (r.began.ns == 0) r.began = stopped;
+    r.stands_late = false;
     if (const Status stands = hooks_.pause(); !stands) {
-        const bool late = stands.error().code == ETIMEDOUT && r.late++ < stands_late_most;
-        return late ? fail_errno("stop between rounds", EAGAIN) : tl::unexpected(stands.error());
+        r.stands_late = stands.error().code == ETIMEDOUT && r.late++ < stands_late_most;
+        return tl::unexpected(stands.error());
     }
     const auto more = look(stopped);
     TRY(hooks_.resume());

@@ -55,9 +55,10 @@ class PrecopyRounds {
     void expect();
     // Its memory is worth sending to that epoch.
     void begin(Epoch to, uint64_t memory_bytes);
-    // What to send next, the job running; null: it is time to stop the job. EAGAIN: it did not
-    // stand still in time, soon it may.
+    // What to send next, the job running; null: it is time to stop the job.
     Result<PrecopySource*> round();
+    // That failed since the job did not stand still in time; soon it may.
+    bool late() const { return rounds_ && rounds_->stands_late; }
     bool sending() const { return rounds_ && !rounds_->over; }
     std::optional<PrecopyFacts> facts() const;
     // The job stands frozen, its image is there but for the list. Returns what is left to send, if
@@ -79,6 +80,7 @@ class PrecopyRounds {
         RoundFacts facts;
         Nanos began, longest_stop;
         int late = 0;                 // how often it did not stand in time
+        bool stands_late = false;     // the last time
         bool over = false;            // there will be no more rounds
         bool listed = false;          // the image says what of it is true
         std::vector<PageRange> rest;  // what it does not have

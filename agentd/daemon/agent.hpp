@@ -301,6 +301,7 @@ class Agent final : private ToolHost, private OwnHome {
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
     UserShare tools_share_{tool_bounds()};
     SystemAccounts accounts_;  // whose node it is
+    std::string unnamed_;      // of user_name()
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     std::map<uint32_t, std::string> user_names_;

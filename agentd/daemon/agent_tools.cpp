@@ -66,10 +66,10 @@ const std::string& Agent::user_name(uint32_t uid) {
     const auto known = user_names_.find(uid);
     if (known != user_names_.end()) return known->second;
     if (user_names_.size() >= users_max) user_names_.clear();
-    char buffer[4096];
-    passwd entry{}, *found = nullptr;
-    const bool named = ::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found;
-    return user_names_[uid] = named ? found->pw_name : std::to_string(uid);
+    const auto account = accounts_.told([&] { return accounts_.numbered(uid); });
+    if (account) return user_names_[uid] = *account ? (*account)->name : std::to_string(uid);
+    unnamed_ = std::to_string(uid);  // the next time it may be told
+    return unnamed_;
 }
 
 void Agent::accept_tool(Fd socket) {
@@ -87,8 +87,13 @@ void Agent::accept_tool(Fd socket) {
     std::vector<uint32_t> groups = peer_groups(socket.get());
     std::vector<uint32_t> all = groups;
     all.push_back(who->gid);
-    const bool owner =
-        owned_by(config_.owners, who->uid, all, accounts_) && !in_a_capsule(who->pid);
+    const auto owns =
+        accounts_.told([&] { return owned_by(config_.owners, who->uid, all, accounts_); });
+    if (!owns)
+        log_.limited("owner", Loop::now(), Level::warning,
+                     "whether a tool is its owner's is unknown",
+                     {{"uid", int64_t{who->uid}}, {"WHY", owns.error()}});
+    const bool owner = owns.value_or(false) && !in_a_capsule(who->pid);
     auto session =
         std::make_shared<ToolSession>(host, *who, std::move(groups), owner, std::move(*place));
     if (auto opened = session->open(loop_, std::move(socket)); !opened)

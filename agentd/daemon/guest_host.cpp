@@ -270,7 +270,7 @@ void GuestHost::precopy_round(const GuestKey& key) {
     if (!c) return precopy_->close(key);
     const auto more = c->precopy_round();
     if (more && *more) return precopy_->send(key, **more);
-    if (!more && more.error().code == EAGAIN) return precopy_->round_later(key);
+    if (!more && c->precopy_late()) return precopy_->round_later(key);
     if (!more) {
         log_.warning("memory is not sent ahead",
                      {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"WHY", more.error()}});

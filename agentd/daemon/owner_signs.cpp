@@ -79,7 +79,7 @@ void OwnerSigns::watch_sessions() {
 }
 
 void OwnerSigns::see_sessions() {
-    active_ = LoginSessions::active();
+    active_ = LoginSessions::active(accounts_);
     if (wish_.sessions == OwnerSignsWish::Sessions::local)
         std::erase_if(active_, [](const LoginSession& s) { return s.remote || s.seat.empty(); });
     if (!active_.empty()) used_(OwnerSign::session, words_of(active_.front()));

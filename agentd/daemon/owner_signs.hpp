@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/sys/host/accounts.hpp"
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/login_sessions.hpp"
@@ -87,6 +88,7 @@ class OwnerSigns {
     const OwnerSignsOpen open_;
     OwnerSignsWish wish_;
     std::unique_ptr<LoginSessions> sessions_;
+    SystemAccounts accounts_;  // who has logged in
     Watch sessions_watch_;
     std::vector<LoginSession> active_;
     std::map<pid_t, Running> programs_;

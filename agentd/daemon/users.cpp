@@ -42,7 +42,7 @@ std::string user_map_text(const Config& config) {
     std::string text =
         "# who the users of other nodes are here (this market's realm is " + realm + "):\n";
     size_t wrong = 0;
-    for (const std::string& line : map->describe(SystemAccounts(), &wrong))
+    for (const std::string& line : map->describe(SystemAccounts(std::nullopt), &wrong))
         text += "#   " + line + "\n";
     if (wrong > 0)
         text += "# " + std::to_string(wrong) +
@@ -91,7 +91,8 @@ std::vector<JobId> GuestHost::banned() const {
 // False: it is refused, and its home has been told.
 bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
     if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return true;
-    auto as = runs_as(from, command);
+    auto told = accounts_.told([&] { return runs_as(from, command); });
+    auto as = told ? std::move(*told) : tl::unexpected(told.error());
     const char* refuses = " does not take its user: ";
     if (const auto ban = OwnerBans::refuses(bans_, for_bans(command.id, command.spec));
         !ban.empty()) {
@@ -110,8 +111,10 @@ bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
     refused.id = command.id;
     refused.epoch = command.epoch;
     refused.state = GuestState::failed;
-    refused.no_user = true;
-    refused.why = Trouble(node_ + refuses + as.error().message).or_code(CauseCode::user_refused);
+    // Who is not told now may be told soon.
+    refused.no_user = as.error().code != EAGAIN;
+    refused.why = Trouble(node_ + refuses + as.error().message)
+                      .or_code(refused.no_user ? CauseCode::user_refused : CauseCode::start_failed);
     to_home(from, refused);
     return false;
 }

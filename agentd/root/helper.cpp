@@ -69,8 +69,9 @@ Status Helper::start(const std::string& criu, const std::string& status_file,
         if (own) fds.insert(fds.end(), {own->tools, theirs_too.get()});
         TRY_ASSIGN(process_, start_program("souk-root", words, fds, false));
     }
-    if (const auto begun = hear(start_limit); !begun)
-        return wrap("souk-root does not begin", begun.error());
+    const auto begun = hear(start_limit);
+    if (!begun || begun->refused)
+        return wrap("souk-root does not begin", begun ? *begun->refused : begun.error());
     TRY_ASSIGN(exit_, loop_.on_exit(process_.get(), [this] { give_up("it has ended"); }));
     return {};
 }
@@ -84,10 +85,12 @@ Result<Helper::Answer> Helper::hear(Nanos wait_max) const {
             if (packet->bytes == 0 || packet->truncated) return fail_errno("souk-root", EPIPE);
             TRY_ASSIGN(const Told told, parse_told(std::string_view(room.data(), packet->bytes)));
             if (const auto* const no = std::get_if<Refused>(&told))
-                return tl::unexpected(Error{no->code, no->why});
+                return Answer{{}, Error{no->code, no->why}, false, {}};
             const auto* const started = std::get_if<Started>(&told);
             const auto* const done = std::get_if<Done>(&told);
-            return Answer{started ? *started : Started{}, done == nullptr || done->yes,
+            return Answer{started ? *started : Started{},
+                          {},
+                          done == nullptr || done->yes,
                           std::move(packet->descriptors)};
         }
         pollfd p{socket_.get(), POLLIN, 0};
@@ -116,6 +119,7 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
     // It may be on its way: another request would get it.
     if (!answer && (answer.error().code == ETIMEDOUT || answer.error().code == EPIPE))
         give_up(answer.error().message);
+    if (answer && answer->refused) return tl::unexpected(*answer->refused);
     if (answer && (answer->descriptors.size() != wanted || (answer->started.pid > 0) != starts)) {
         give_up("it answers another question");
         return fail("souk-root: not what was asked for");

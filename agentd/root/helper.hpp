@@ -68,6 +68,7 @@ class Helper {
 
     struct Answer {
         Started started;  // of a process
+        std::optional<Error> refused;
         bool yes = true;
         std::vector<Fd> descriptors;
     };

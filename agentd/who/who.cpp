@@ -251,7 +251,7 @@ Status Who::comes(const Principal& who, const RunsAs& as) {
     const auto silent = [] { return fail("the accounts of this machine are not told in time"); };
     if (monotonic_now() < accounts_rest_) return silent();
     const auto why = work_within(accounts_limit, [&]() -> std::string {
-        const auto here = map_->comes(who, as, SystemAccounts(accounts_limit));
+        const auto here = map_->comes(who, as, SystemAccounts(std::nullopt));
         return here ? "+" : "-" + here.error().message;
     });
     if (!why && why.error().code == ETIMEDOUT) {

@@ -54,8 +54,12 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     TRY_ASSIGN(StateDb db,
                StateDb::open(config.state, market_schema_version, market_schema_oldest));
     std::unique_ptr<Marketd> daemon(new Marketd(loop, log, config, std::move(db)));
-    if (!config.web_user.empty() && !daemon->accounts_.named(config.web_user))
-        return fail("web_user: this machine has no user '" + config.web_user + "'");
+    if (!config.web_user.empty()) {
+        const auto& accounts = daemon->accounts_;
+        TRY_ASSIGN(const auto known,
+                   accounts.told([&] { return accounts.named(config.web_user); }));
+        if (!known) return fail("web_user: this machine has no user '" + config.web_user + "'");
+    }
     TRY(daemon->load());
     TRY(daemon->open_trust());
     TRY(daemon->listen());

@@ -44,7 +44,8 @@ Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
     } else if (request.verb == "web-logout") {
         web_sessions_.end(trust::sha256(request.args[0]), who);
     } else if (request.verb == "web-login") {
-        const auto account = accounts_.named(config_.web_user);
+        TRY_ASSIGN(const auto account,
+                   accounts_.told([&] { return accounts_.named(config_.web_user); }));
         const auto may_serve = account ? std::optional(account->uid) : std::nullopt;
         TRY_ASSIGN(const std::string session, trust::random_secret(secret_bytes));
         TRY_ASSIGN(const uint32_t uid,

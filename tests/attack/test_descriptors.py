@@ -8,7 +8,7 @@ import pytest
 
 from attack_place import SOMEBODY
 
-SO_PASSRIGHTS = 83  # linux/socket.h, from Linux 6.16 on
+SO_PASSRIGHTS = 83  # asm-generic/socket.h, from Linux 6.16 on
 LIMIT = 20
 
 # A connection with bytes that its other end does not read, and which waits for an hour as it is

@@ -61,6 +61,32 @@ START_TEST(no_more_files_are_looked_at_than_were_asked_for) {
 }
 END_TEST
 
+START_TEST(who_has_more_than_is_looked_at_is_not_looked_at_in_part) {
+    const Fd proc = std::move(*open_at(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY));
+    const auto look = [&](const LookFor& what, LookMost most) {
+        return look_at_processes(proc.get(), {::getpid()}, what, most);
+    };
+    const auto all = look({.states = true, .mapped = true, .maps = true}, {});
+    const auto files = static_cast<uint32_t>(all->at(0).files.size());
+    for (uint32_t most = 1; most < files; ++most) {
+        const auto part = look({.states = true, .mapped = true}, {.files = most});
+        ck_assert(!part && part.error().code == EFBIG);
+    }
+    ck_assert(look({.states = true, .mapped = true}, {.files = files + 8}).has_value());
+    const auto maps = look({.maps = true}, {.maps_bytes = all->at(0).maps.size() / 2});
+    ck_assert(!maps && maps.error().code == EFBIG);
+    ck_assert_text(maps.error().message.substr(0, 24), "its processes have more ");
+}
+END_TEST
+
+START_TEST(how_much_memory_they_have_is_told_without_their_files) {
+    const auto sums = look_from_here({{3, ::getpid()}}, {.sums = true, .files_max = 0});
+    ck_assert(sums && sums->at(0).files.empty() && sums->at(0).maps.empty());
+    ck_assert(sums->at(0).sums.find("\nPss:") != std::string::npos);
+    ck_assert(decode_look(encode_look(*sums)).value() == *sums);
+}
+END_TEST
+
 START_TEST(who_has_ended_has_an_error) {
     const auto none = look_from_here({{1, 0x7ffffffe}}, {});
     ck_assert(none && none->at(0).error == ENOENT && none->at(0).files.empty());
@@ -80,7 +106,9 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE(process_files, a_look_tells_what_a_process_has_open_and_mapped,
-           no_more_files_are_looked_at_than_were_asked_for, who_has_ended_has_an_error,
+           no_more_files_are_looked_at_than_were_asked_for,
+           who_has_more_than_is_looked_at_is_not_looked_at_in_part,
+           how_much_memory_they_have_is_told_without_their_files, who_has_ended_has_an_error,
            mapped_files_are_named_as_the_kernel_names_them);
 
 }  // namespace souk::unit

@@ -15,10 +15,13 @@
 
 #include "agentd/files/client.hpp"
 #include "agentd/files/session.hpp"
+#include "agentd/root/helper.hpp"
+#include "checkpoint/kept_sockets.hpp"
 #include "checkpoint/restored.hpp"
 #include "kernel/sys/process/bounded_work.hpp"
 #include "kernel/sys/process/pids.hpp"
 #include "kernel/sys/process/process_files.hpp"
+#include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -85,6 +88,13 @@ struct Served {
     void be_silent() const {
         ck_assert(::kill(server, SIGSTOP) == 0);
         ck_assert(::waitpid(server, nullptr, WUNTRACED) == server);
+        // Who is asked to be exact waits from now on: nobody answers.
+        const auto asked = work_within(Nanos::from_ms(200), [&] {
+            struct stat st {};
+            return std::to_string(
+                ::stat(("/proc/" + std::to_string(program) + "/exe").c_str(), &st));
+        });
+        ck_assert(!asked && asked.error().code == ETIMEDOUT);
     }
     ~Served() {
         for (const pid_t one : {server, program}) (void)::kill(one, SIGKILL);
@@ -112,13 +122,6 @@ START_TEST(which_program_runs_is_known_though_nobody_serves_its_file) {
     };
     const auto seen = work_within(patience, [&] { return look("/proc"); });
     ck_assert_msg(seen.has_value(), "%s", seen ? "" : seen.error().message.c_str());
-    // Who is asked to be exact waits: nobody answers.
-    const auto asked = work_within(Nanos::from_ms(200), [&] {
-        struct stat st {};
-        const std::string path = "/proc/" + std::to_string(served.program) + "/exe";
-        return std::to_string(::stat(path.c_str(), &st));
-    });
-    ck_assert(!asked && asked.error().code == ETIMEDOUT);
 }
 END_TEST
 
@@ -132,6 +135,7 @@ START_TEST(a_process_is_looked_at_though_nobody_serves_its_files) {
             proc.get(), {served.program},
             {.states = true, .mapped = true, .infos = true, .maps = true, .files_max = 100});
         std::string targets;
+        if (!all) return all.error().message;
         for (const SeenFile& file : all->at(0).files)
             targets += file.place + " " + file.target + "\n";
         return targets;
@@ -155,10 +159,32 @@ START_TEST(what_a_restored_process_has_open_is_looked_at_though_nobody_serves_it
 }
 END_TEST
 
+// A refusal, as any other: that the kernel was late is not that souk-root is.
+START_TEST(souk_root_outlives_work_that_is_late) {
+    UNIT_SKIP_IF(no_mounts());
+    const Served served;
+    served.be_silent();
+    const unit::TempDir image;
+    const std::string list = served.at.path + "/.souk-1" + '\0' + served.at.path + "/s" + '\0';
+    (void)image.write(kept_sockets_name, list);
+    Loop loop = unit::open_loop();
+    std::string lost;
+    root::Helper helper(loop, [&](const std::string& why) { lost = why; });
+    ck_assert(helper.start("/").has_value());
+    const Status settled = helper.reach().settle(image.fd.get(), true);
+    ck_assert(!settled && settled.error().code == ETIMEDOUT);
+    ck_assert_text(lost, "");
+    ck_assert(!helper.put_status("up=1\n"));  // it answers: it has no such file
+    ck_assert_text(lost, "");
+    ck_assert(has_kept_sockets(image.fd.get()));
+}
+END_TEST
+
 }  // namespace
 }  // namespace souk::files
 
 using namespace souk::files;
 UNIT_SUITE(silent_files, which_program_runs_is_known_though_nobody_serves_its_file,
            a_process_is_looked_at_though_nobody_serves_its_files,
-           what_a_restored_process_has_open_is_looked_at_though_nobody_serves_it);
+           what_a_restored_process_has_open_is_looked_at_though_nobody_serves_it,
+           souk_root_outlives_work_that_is_late);

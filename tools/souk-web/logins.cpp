@@ -34,7 +34,8 @@ Result<Login> Logins::begin(const Json& session) {
     login.visitor.operates = session.value("operates", false);
     login.visitor.uid = session.value("uid", uint64_t{0});
     login.ends = monotonic_now() + Nanos::from_s(session.value("lives_s", int64_t{0}));
-    const auto account = SystemAccounts().numbered(static_cast<uint32_t>(login.visitor.uid));
+    const auto account =
+        SystemAccounts(std::nullopt).numbered(static_cast<uint32_t>(login.visitor.uid));
     login.visitor.name = account ? account->name : "user " + std::to_string(login.visitor.uid);
     TRY_ASSIGN(login.cookie, trust::random_secret(secret_bytes));
     TRY_ASSIGN(login.visitor.form_key, trust::random_secret(secret_bytes));

@@ -41,11 +41,17 @@ typename Map::mapped_type::second_type SystemAccounts::kept(Map& known,
     const auto it = known.find(asked);
     if (it != known.end() && now < it->second.first) return it->second.second;
     std::optional<Found> found;
-    if (now >= rest_) {
-        found = answers_.within<Found>(limit_, std::move(look));
+    if (!limit_) {
+        found = look();
+    } else if (now >= rest_) {
+        found = answers_.within<Found>(*limit_, std::move(look));
         if (!found) rest_ = monotonic_now() + silent_rest;
     }
-    if (!found) return it != known.end() ? it->second.second : Found{};
+    if (!found && it != known.end()) return it->second.second;
+    if (!found) {
+        silent_ = true;
+        return {};
+    }
     if (known.size() >= accounts_max) known.clear();
     known[asked] = {now + account_kept, *found};
     return *std::move(found);

@@ -2,14 +2,17 @@
 // SystemAccounts: the users and groups of this machine, as its C library knows them. A look-up may
 // read files or ask a network, so what was found is kept for a minute: who loses a group here keeps
 // it for that long in jobs that begin. Nobody waits for one for longer than `limit`: then what
-// was found before holds for longer, who was not looked up yet is not known, and for a while nobody
-// else is looked up.
+// was found before holds for longer, and for a while nobody else is looked up. Of who was not known
+// before nothing comes back then, as of who is not there: told() tells the two from each other.
 #pragma once
 
+#include <cerrno>
 #include <map>
+#include <type_traits>
 #include <utility>
 
 #include "kernel/base/account.hpp"
+#include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/late_answers.hpp"
 
@@ -17,7 +20,16 @@ namespace souk {
 
 class SystemAccounts final : public Accounts {
   public:
-    explicit SystemAccounts(Nanos limit = Nanos::from_s(2)) : limit_(limit) {}
+    // No limit: who asks waits, and asks by no thread.
+    explicit SystemAccounts(std::optional<Nanos> limit = Nanos::from_s(2)) : limit_(limit) {}
+    // What `ask` makes of these. EAGAIN: it is worth nothing, one of its questions had no answer.
+    template <class Ask>
+    Result<std::invoke_result_t<Ask>> told(const Ask& ask) const {
+        silent_ = false;
+        auto found = ask();
+        if (silent_) return fail_errno("the accounts of this machine are not told in time", EAGAIN);
+        return found;
+    }
     std::optional<Account> named(const std::string& name) const override;
     std::optional<Account> numbered(uint32_t uid) const override;
     std::vector<uint32_t> groups_of(const Account& account) const override;
@@ -34,9 +46,10 @@ class SystemAccounts final : public Accounts {
     mutable Kept<uint32_t, std::optional<Account>> numbers_;
     mutable Kept<std::pair<std::string, uint32_t>, std::vector<uint32_t>> groups_;
     mutable Kept<uint32_t, std::string> group_names_;
-    const Nanos limit_;
+    const std::optional<Nanos> limit_;
     mutable LateAnswers answers_;
     mutable Nanos rest_;  // until when nobody is looked up
+    mutable bool silent_ = false;
 };
 
 }  // namespace souk

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/host/login_sessions.hpp"
 
-#include <pwd.h>
 #include <systemd/sd-login.h>
 
 #include <cstdlib>
@@ -22,13 +21,11 @@ std::string text_of(int (*get)(const char*, char**), const char* session) {
     return taken(error, text);
 }
 
-std::string user_of(const char* session) {
+std::string user_of(const char* session, const Accounts& accounts) {
     uid_t uid = 0;
     if (::sd_session_get_uid(session, &uid) < 0) return {};
-    char buffer[4096];
-    passwd entry{}, *found = nullptr;
-    const bool named = ::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found;
-    return named ? found->pw_name : std::to_string(uid);
+    const auto account = accounts.numbered(uid);
+    return account ? account->name : std::to_string(uid);
 }
 
 }  // namespace
@@ -46,7 +43,7 @@ short LoginSessions::events() const {
 }
 void LoginSessions::flush() { (void)::sd_login_monitor_flush(monitor_.get()); }
 
-std::vector<LoginSession> LoginSessions::active() {
+std::vector<LoginSession> LoginSessions::active(const Accounts& accounts) {
     std::vector<LoginSession> all;
     char** names = nullptr;
     const int count = ::sd_get_sessions(&names);
@@ -54,7 +51,8 @@ std::vector<LoginSession> LoginSessions::active() {
         const std::unique_ptr<char, void (*)(void*)> name(names[i], ::free);
         if (::sd_session_is_active(name.get()) <= 0) continue;
         if (text_of(::sd_session_get_class, name.get()) != "user") continue;
-        all.push_back({name.get(), user_of(name.get()), text_of(::sd_session_get_seat, name.get()),
+        all.push_back({name.get(), user_of(name.get(), accounts),
+                       text_of(::sd_session_get_seat, name.get()),
                        ::sd_session_is_remote(name.get()) > 0});
     }
     if (count >= 0) ::free(names);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/account.hpp"
 #include "kernel/base/result.hpp"
 
 struct sd_login_monitor;
@@ -27,7 +28,7 @@ class LoginSessions {
     // To be called when it is ready: the news are taken.
     void flush();
     // Those of people (no greeter, no service) that are in use now.
-    static std::vector<LoginSession> active();
+    static std::vector<LoginSession> active(const Accounts& accounts);
 
   private:
     using Monitor = std::unique_ptr<sd_login_monitor, sd_login_monitor* (*)(sd_login_monitor*)>;

@@ -135,7 +135,7 @@ bool Cgroup::allows_realtime() const {
 // nothing: to look at all of them would cost each job that starts.
 void Cgroups::share_realtime(const std::string& mount, const std::string& path) const {
     const std::string group = mount + "/" + path, parent = group.substr(0, group.rfind('/'));
-    constexpr int tries = 2'000;  // a machine may be busy as its nodes begin
+    constexpr int tries = 500;
     const auto [known, first] = realtime_.try_emplace(parent, 0);
     int64_t& all = known->second;
     if (all == 0) {  // there was none before: others may have given theirs back

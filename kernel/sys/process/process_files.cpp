@@ -59,9 +59,8 @@ struct Look {
     int process;
     const LookFor& what;
     struct Left {
-        uint32_t open;                       // of files_max
-        uint32_t files = looked_files_most;  // of all
-        size_t bytes = looked_maps_bytes_most;
+        uint32_t open, files;  // of files_max; of all
+        size_t bytes;
         bool enough = true;
     };
     Left& left;
@@ -158,9 +157,9 @@ Result<std::string> read_whole(int file, const std::string& what, size_t bytes_m
 }
 
 Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<pid_t>& pids,
-                                                   const LookFor& what) {
+                                                   const LookFor& what, LookMost most) {
     std::vector<SeenProcess> all;
-    Look::Left left{what.files_max};
+    Look::Left left{what.files_max, most.files, most.maps_bytes};
     for (const pid_t pid : pids) {
         SeenProcess& seen = all.emplace_back();
         seen.pid = pid;
@@ -176,7 +175,11 @@ Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<p
         if (what.mapped || what.maps) look.add_maps();
         if (what.sums)
             seen.sums = read_file(process->get(), "smaps_rollup", sums_bytes_max).value_or("");
-        if (!left.enough) return fail_errno("what its processes have open and mapped", EFBIG);
+        if (!left.enough)
+            return fail_errno("its processes have more than " + std::to_string(most.files) +
+                                  " files open and mapped, or " +
+                                  std::to_string(most.maps_bytes >> 20) + " MB in /proc/PID/maps",
+                              EFBIG);
     }
     return all;
 }

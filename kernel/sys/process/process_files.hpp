@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What processes have open and mapped, as the kernel tells it to who may trace them. Looked at by
 // whoever has that right, and read by others as text; so a look has all that they need of it, and
-// they need no right themselves. No file server is asked.
+// they need no right themselves.
 #pragma once
 
 #include <sys/types.h>
@@ -57,15 +57,18 @@ struct SeenProcess {
     bool operator==(const SeenProcess&) const = default;
 };
 
-// More is looked at of no job: files that are open and mapped, and bytes of `maps`.
-inline constexpr uint32_t looked_files_most = 1 << 18;
-inline constexpr size_t looked_maps_bytes_most = 128 << 20;
+// More is looked at of no job: files that are open and mapped (once a process), and bytes of what
+// /proc/PID/maps says.
+struct LookMost {
+    uint32_t files = 1 << 19;
+    size_t maps_bytes = 128 << 20;
+};
 
 // `proc`: a /proc, which has them by these numbers. Who has ended has an error. EFBIG: they have
 // more than is looked at. Waits for no file system of theirs, but in what is asked of memory for
 // one of them that changes its mappings or its program, which may wait for one.
 Result<std::vector<SeenProcess>> look_at_processes(int proc, const std::vector<pid_t>& pids,
-                                                   const LookFor& what);
+                                                   const LookFor& what, LookMost most = {});
 
 std::string encode_look(const std::vector<SeenProcess>& look);
 Result<std::vector<SeenProcess>> decode_look(std::string_view text);
