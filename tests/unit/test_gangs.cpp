@@ -428,7 +428,7 @@ END_TEST
 
 }  // namespace
 
-UNIT_SUITE_LONG(gangs, 120, few_shapes_are_packed_whenever_there_is_a_way,
+UNIT_SUITE_LONG(gangs, 400, few_shapes_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_is_never_packed_later,
                 components_for_named_machines_and_apart_are_packed_whenever_there_is_a_way,
                 with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later,
