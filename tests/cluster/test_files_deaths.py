@@ -92,11 +92,10 @@ def test_what_was_read_in_part_is_not_done(tree):
     """The kernel ends a request whose reader is killed meanwhile. The rest is what lay there."""
     f = os.open(tree.here / "f", os.O_RDWR | os.O_CREAT)
     assert os.pwrite(f, b"a" * 300_000, 0) == 300_000
-    os.fsync(f)
-    (tree.home / "f").write_bytes(b"b" * 300_000)
     table = Table(tree)
-    n = table.last(WRITE)
+    n = table.last(WRITE)  # before another request has its slot
     until("it is noted that the write was answered", lambda: table.state(n) == FREE)
+    (tree.home / "f").write_bytes(b"b" * 300_000)
     table.stop()
     table.set(n, READING)
     table.kill()
