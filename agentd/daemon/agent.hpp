@@ -226,7 +226,7 @@ class Agent final : private ToolHost, private OwnHome {
     void tools_come();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
-    const std::string& user_name(uint32_t uid);
+    Result<std::string> user_name(uint32_t uid);
     const NodeName& node() const override { return config_.node; }
     Terminals& terminals() override { return *terminals_; }
     const HomeJob* job(const JobId& id) const override { return home_.find(id); }
@@ -265,6 +265,7 @@ class Agent final : private ToolHost, private OwnHome {
     LoadMeter load_{log_};              // of groups of the share
     OwnerUse owner_use_;
     OwnerUse::Rung rung_ = OwnerUse::Rung::none;  // in force
+    SystemAccounts accounts_;
     std::unique_ptr<OwnerSigns> signs_;
     OwnerSign sign_ = OwnerSign::load;  // by which he was noticed
     Watch notices_watch_;
@@ -300,11 +301,8 @@ class Agent final : private ToolHost, private OwnHome {
     bool use_due_ = false;
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
     UserShare tools_share_{tool_bounds()};
-    SystemAccounts accounts_;  // whose node it is
-    std::string unnamed_;      // of user_name()
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
-    std::map<uint32_t, std::string> user_names_;
     ProviderNote provider_note_;
     std::function<void()> on_ready_;
     bool outage_told_ = false;  // to those whose jobs wait

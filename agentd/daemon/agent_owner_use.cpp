@@ -44,7 +44,7 @@ LoadProbe::Options Agent::load_options() const {
 Status Agent::watch_presence() {
     const std::string& v2 = share_ ? share_->cgroups().layout().v2 : "";
     signs_ = std::make_unique<OwnerSigns>(
-        loop_, log_, config_.cgroup, v2.empty() ? "" : v2 + "/" + config_.cgroup,
+        loop_, log_, accounts_, config_.cgroup, v2.empty() ? "" : v2 + "/" + config_.cgroup,
         [this](OwnerSign sign, const std::string& why) { owner_used(sign, why); },
         OwnerSignsOpen{root_.devices(), root_.inputs()});
     load_.notice(load_options());

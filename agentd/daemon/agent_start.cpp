@@ -62,7 +62,8 @@ Status Agent::begin(std::function<void()> on_ready) {
                                                          .peers = *peers_,
                                                          .load = load_,
                                                          .share = share_.get(),
-                                                         .own = *this});
+                                                         .own = *this,
+                                                         .accounts = accounts_});
     TRY(guests_->open());
     TRY(wire_ledger());
     wire_market();

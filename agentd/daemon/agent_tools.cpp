@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: the unix socket. Submissions, and the answers to pvdctl.
-#include <pwd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,8 +21,6 @@
 
 namespace souk {
 namespace {
-
-constexpr size_t users_max = 4096;
 
 // A job runs as whom its home says: what it asks is no owner's word. Who cannot be looked at counts
 // as one.
@@ -61,15 +58,9 @@ UserShare::Bounds Agent::tool_bounds() {
     return {.all = all, .reserve = all / 8, .each = all / 4};
 }
 
-// Asked once: a look-up reads files, or a network.
-const std::string& Agent::user_name(uint32_t uid) {
-    const auto known = user_names_.find(uid);
-    if (known != user_names_.end()) return known->second;
-    if (user_names_.size() >= users_max) user_names_.clear();
-    const auto account = accounts_.told([&] { return accounts_.numbered(uid); });
-    if (account) return user_names_[uid] = *account ? (*account)->name : std::to_string(uid);
-    unnamed_ = std::to_string(uid);  // the next time it may be told
-    return unnamed_;
+Result<std::string> Agent::user_name(uint32_t uid) {
+    TRY_ASSIGN(const auto account, accounts_.told([&] { return accounts_.numbered(uid); }));
+    return account ? account->name : std::to_string(uid);
 }
 
 void Agent::accept_tool(Fd socket) {
@@ -122,7 +113,8 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     s.spec = request.spec;
     s.terms = request.terms;
     s.name = request.name;
-    s.user = s.spec.user = user_name(uid);
+    TRY_ASSIGN(s.user, user_name(uid));
+    s.spec.user = s.user;
     s.spec.as = {};
     TRY_ASSIGN(const auto shared, directories_of(config_.shared_files));
     choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared),

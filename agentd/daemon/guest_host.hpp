@@ -64,6 +64,7 @@ struct GuestHostParts {
     LoadMeter& load;
     NodeShare* share;  // null: this machine has no control groups
     OwnHome& own;
+    const SystemAccounts& accounts;
 };
 
 class GuestHost {
@@ -185,8 +186,8 @@ class GuestHost {
     LoadMeter& load_;
     NodeShare* share_;
     OwnHome& own_;
+    const SystemAccounts& accounts_;
     std::optional<UserMap> users_;  // nothing: without certificates all users are the same
-    SystemAccounts accounts_;
     std::vector<std::string> bans_;
     UseMeter meter_;
     Nanos use_kept_;

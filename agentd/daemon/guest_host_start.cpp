@@ -49,6 +49,7 @@ GuestHost::GuestHost(const GuestHostParts& parts)
       load_(parts.load),
       share_(parts.share),
       own_(parts.own),
+      accounts_(parts.accounts),
       meter_(parts.config.home.boot),
       guest_(guests_max, share_ != nullptr && !share_->cgroups().layout().v2.empty(),
              parts.config.policy,

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel/sys/host/accounts.hpp"
+#include "kernel/base/account.hpp"
 #include "kernel/sys/host/input_watch.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/host/login_sessions.hpp"
@@ -45,10 +45,11 @@ class OwnerSigns {
   public:
     using Used = std::function<void(OwnerSign sign, const std::string& why)>;
     // `group` of the guests ("souk/n1"), and its `directory` of cgroup v2; empty: there is none.
-    OwnerSigns(Loop& loop, Log& log, std::string group, std::string directory, Used used,
-               OwnerSignsOpen open = {})
+    OwnerSigns(Loop& loop, Log& log, const Accounts& accounts, std::string group,
+               std::string directory, Used used, OwnerSignsOpen open = {})
         : loop_(loop),
           log_(log),
+          accounts_(accounts),
           group_(std::move(group)),
           directory_(std::move(directory)),
           used_(std::move(used)),
@@ -83,12 +84,12 @@ class OwnerSigns {
 
     Loop& loop_;
     Log& log_;
+    const Accounts& accounts_;  // who has logged in
     const std::string group_, directory_;
     Used used_;
     const OwnerSignsOpen open_;
     OwnerSignsWish wish_;
     std::unique_ptr<LoginSessions> sessions_;
-    SystemAccounts accounts_;  // who has logged in
     Watch sessions_watch_;
     std::vector<LoginSession> active_;
     std::map<pid_t, Running> programs_;

@@ -248,18 +248,13 @@ Status Who::may_come(const RunsAs& as, std::string_view sealed) {
 }
 
 Status Who::comes(const Principal& who, const RunsAs& as) {
-    const auto silent = [] { return fail("the accounts of this machine are not told in time"); };
-    if (monotonic_now() < accounts_rest_) return silent();
-    const auto why = work_within(accounts_limit, [&]() -> std::string {
-        const auto here = map_->comes(who, as, SystemAccounts(std::nullopt));
-        return here ? "+" : "-" + here.error().message;
+    if (monotonic_now() < accounts_rest_) return fail(accounts_silent);
+    const Status here = done_within(accounts_limit, [&] {
+        return map_->comes(who, as, SystemAccounts(std::nullopt)).map([](const RunsAs&) {});
     });
-    if (!why && why.error().code == ETIMEDOUT) {
-        accounts_rest_ = monotonic_now() + accounts_rest;
-        return silent();
-    }
-    if (!why) return wrap("look up accounts", why.error());
-    return *why == "+" ? Status{} : fail(why->empty() ? "no answer" : why->substr(1));
+    if (here || here.error().code != ETIMEDOUT) return here;
+    accounts_rest_ = monotonic_now() + accounts_rest;
+    return fail(accounts_silent);
 }
 
 }  // namespace souk::who

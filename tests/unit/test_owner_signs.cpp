@@ -17,6 +17,7 @@
 #include <set>
 
 #include "bpf/load.hpp"
+#include "kernel/sys/host/accounts.hpp"
 #include "tests/unit/cgroup_fixture.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -29,9 +30,11 @@ struct Signs {
     Loop loop = open_loop();
     Log log{{.level_max = Level::error, .program = "test_owner_signs"}};
     std::vector<std::pair<OwnerSign, std::string>> seen;
-    OwnerSigns signs{loop, log, "souk/n1", "", [this](OwnerSign sign, const std::string& why) {
-                         seen.emplace_back(sign, why);
-                     }};
+    SystemAccounts accounts;
+    OwnerSigns signs{
+        loop,     log,
+        accounts, "souk/n1",
+        "",       [this](OwnerSign sign, const std::string& why) { seen.emplace_back(sign, why); }};
 };
 
 // As logind writes it.

@@ -18,6 +18,8 @@
 
 namespace souk {
 
+inline constexpr const char* accounts_silent = "the accounts of this machine are not told in time";
+
 class SystemAccounts final : public Accounts {
   public:
     // No limit: who asks waits, and asks by no thread.
@@ -27,7 +29,7 @@ class SystemAccounts final : public Accounts {
     Result<std::invoke_result_t<Ask>> told(const Ask& ask) const {
         silent_ = false;
         auto found = ask();
-        if (silent_) return fail_errno("the accounts of this machine are not told in time", EAGAIN);
+        if (silent_) return tl::unexpected(Error{EAGAIN, accounts_silent});
         return found;
     }
     std::optional<Account> named(const std::string& name) const override;
