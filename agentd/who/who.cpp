@@ -249,7 +249,7 @@ Status Who::may_come(const RunsAs& as, std::string_view sealed) {
 
 Status Who::comes(const Principal& who, const RunsAs& as) {
     if (monotonic_now() < accounts_rest_) return fail(accounts_silent);
-    const Status here = done_within(accounts_limit, [&] {
+    Status here = done_within(accounts_limit, [&] {
         return map_->comes(who, as, SystemAccounts(std::nullopt)).map([](const RunsAs&) {});
     });
     if (here || here.error().code != ETIMEDOUT) return here;
