@@ -250,7 +250,9 @@ Status Who::may_come(const RunsAs& as, std::string_view sealed) {
 Status Who::comes(const Principal& who, const RunsAs& as) {
     if (monotonic_now() < accounts_rest_) return fail(accounts_silent);
     Status here = done_within(accounts_limit, [&] {
-        return map_->comes(who, as, SystemAccounts(std::nullopt)).map([](const RunsAs&) {});
+        const SystemAccounts accounts(std::nullopt);
+        auto found = accounts.told([&] { return map_->comes(who, as, accounts); });
+        return found ? found->map([](const RunsAs&) {}) : Status(tl::unexpected(found.error()));
     });
     if (here || here.error().code != ETIMEDOUT) return here;
     accounts_rest_ = monotonic_now() + accounts_rest;

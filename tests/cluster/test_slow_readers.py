@@ -124,15 +124,25 @@ def test_a_job_whose_output_cannot_be_kept_is_refused_before_it_is_durable(marke
     known = {j["id"] for j in market.list_jobs()}
     used = descriptors(agent)
     free = [fd for fd in range(len(used) + 2) if fd not in used]
+
+    def refused(last, how):
+        until("the tool before is gone", lambda: descriptors(agent) <= used)
+        limit_files(agent, last + 1, hard)
+        done = market.tool("srun", "--node", "n1", "-p", 5, *how, "true", check=False)
+        limit_files(agent, soft, hard)
+        assert done.returncode == 1 and "Too many open files" in done.stderr, done
+        return done.stderr
+
     try:
         for last in free[:2]:  # the tool's connection, and one file of two
             for how in ([], ["--detach"]):
-                until("the tool before is gone", lambda: descriptors(agent) <= used)
-                limit_files(agent, last + 1, hard)
-                done = market.tool("srun", "--node", "n1", "-p", 5, *how, "true", check=False)
-                limit_files(agent, soft, hard)
-                assert done.returncode == 1 and "its output cannot be kept: " in done.stderr, done
-                assert "Too many open files" in done.stderr
+                said = refused(last, how)
+                if "the accounts of this machine cannot be read: " in said:
+                    # Known for a minute once they were read: then only the output is in the way.
+                    market.tool("srun", "--node", "n1", "-p", 5, "true")
+                    known = {j["id"] for j in market.list_jobs()}
+                    said = refused(last, how)
+                assert "its output cannot be kept: " in said
     finally:
         limit_files(agent, soft, hard)
     assert market.tool("srun", "--node", "n1", "-p", 5, "echo", "here").stdout == "here\n"

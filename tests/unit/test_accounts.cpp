@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include "kernel/sys/host/clock.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -51,8 +54,34 @@ START_TEST(silence_is_not_that_there_is_no_such_user) {
     const Fd speaks(::open(silent.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));  // who waits goes on
 }
 END_TEST
+
+// Nor is a process without a descriptor left told that there is no such user.
+START_TEST(what_cannot_be_read_says_nothing_of_who_is_there) {
+    for (const auto& accounts :
+         {SystemAccounts(), SystemAccounts(std::nullopt), SystemAccounts(Nanos::from_s(60))}) {
+        const std::string root =
+            accounts.told([&] { return accounts.named("root"); }).value()->name;
+        rlimit before{};
+        ck_assert(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const rlimit none{0, before.rlim_max};
+        ck_assert(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+        const auto number = accounts.told([&] { return accounts.numbered(0); });
+        const auto group = accounts.told([&] { return accounts.group_name(0); });
+        const auto groups = accounts.told([&] { return accounts.groups_of({root, 0, 0}); });
+        const auto again = accounts.told([&] { return accounts.named("root"); });
+        ck_assert(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        ck_assert(!number && number.error().code == EAGAIN);
+        ck_assert(number.error().message.find(std::strerror(EMFILE)) != std::string::npos);
+        ck_assert(!group && !groups);
+        ck_assert(again && *again);  // it is remembered
+        ck_assert_text(accounts.numbered(0)->name, "root");
+        ck_assert(!accounts.groups_of({root, 0, 0}).empty());
+    }
+}
+END_TEST
 }  // namespace
 
 UNIT_SUITE(accounts, root_is_known_and_nobody_else_by_that_number,
-           silence_is_not_that_there_is_no_such_user);
+           silence_is_not_that_there_is_no_such_user,
+           what_cannot_be_read_says_nothing_of_who_is_there);
 }  // namespace souk::unit

@@ -15,15 +15,37 @@ constexpr Nanos account_kept = Nanos::from_s(60), silent_rest = Nanos::from_s(10
 constexpr size_t accounts_max = 4096, entry_bytes_max = 1 << 20;
 constexpr int groups_max = 65'536;
 
-// `ask(buffer, found)` as getpwnam_r: a buffer that is too small is made larger.
-template <class Entry, class Ask>
-bool look_up(Entry& entry, std::string& buffer, const Ask& ask) {
-    Entry* found = nullptr;
-    for (buffer.resize(4096); buffer.size() <= entry_bytes_max; buffer.resize(2 * buffer.size())) {
-        const int failed = ask(&entry, buffer.data(), buffer.size(), &found);
-        if (failed != ERANGE) return failed == 0 && found != nullptr;
+// Whether a look-up that ended with this error says nothing of who was looked for. The others that
+// a C library gives (ENOENT, ESRCH, EBADF, EPERM, ...) mean that he was not found: getpwnam(3).
+bool says_nothing(int error) {
+    switch (error) {
+        case EAGAIN:
+        case EINTR:
+        case EIO:
+        case EMFILE:
+        case ENFILE:
+        case ENOMEM:
+        case ERANGE:
+        case ETIMEDOUT: return true;
+        default: return false;
     }
-    return false;
+}
+
+tl::unexpected<Error> not_looked_up(int error) {
+    return fail_errno("the accounts of this machine cannot be read", error);
+}
+
+// `ask(buffer, found)` as getpwnam_r: a buffer that is too small is made larger. `entry` of who is
+// there, in `buffer`; false of who is not.
+template <class Entry, class Ask>
+Result<bool> look_up(Entry& entry, std::string& buffer, const Ask& ask) {
+    Entry* found = nullptr;
+    for (buffer.resize(4096);; buffer.resize(2 * buffer.size())) {
+        const int failed = ask(&entry, buffer.data(), buffer.size(), &found);
+        if (failed == ERANGE && buffer.size() < entry_bytes_max) continue;
+        if (says_nothing(failed)) return not_looked_up(failed);
+        return failed == 0 && found != nullptr;
+    }
 }
 
 std::optional<Account> account_of(const passwd& entry) {
@@ -40,16 +62,19 @@ typename Map::mapped_type::second_type SystemAccounts::kept(Map& known,
     const Nanos now = monotonic_now();
     const auto it = known.find(asked);
     if (it != known.end() && now < it->second.first) return it->second.second;
-    std::optional<Found> found;
+    Result<Found> found = fail(accounts_silent);
     if (!limit_) {
         found = look();
     } else if (now >= rest_) {
-        found = answers_.within<Found>(*limit_, std::move(look));
-        if (!found) rest_ = monotonic_now() + silent_rest;
+        auto answer = answers_.within<Result<Found>>(*limit_, std::move(look));
+        if (answer)
+            found = std::move(*answer);
+        else
+            rest_ = monotonic_now() + silent_rest;
     }
     if (!found && it != known.end()) return it->second.second;
     if (!found) {
-        silent_ = true;
+        silent_ = found.error().message;
         return {};
     }
     if (known.size() >= accounts_max) known.clear();
@@ -58,33 +83,36 @@ typename Map::mapped_type::second_type SystemAccounts::kept(Map& known,
 }
 
 std::optional<Account> SystemAccounts::named(const std::string& name) const {
-    return kept(names_, name, [name]() -> std::optional<Account> {
+    return kept(names_, name, [name]() -> Result<std::optional<Account>> {
         passwd entry{};
         std::string buffer;
-        const bool found =
-            look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
-                return ::getpwnam_r(name.c_str(), e, bytes, n, out);
-            });
-        return found ? account_of(entry) : std::nullopt;
+        TRY_ASSIGN(const bool found,
+                   look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
+                       return ::getpwnam_r(name.c_str(), e, bytes, n, out);
+                   }));
+        return found ? std::optional(account_of(entry)) : std::nullopt;
     });
 }
 
 std::optional<Account> SystemAccounts::numbered(uint32_t uid) const {
-    return kept(numbers_, uid, [uid]() -> std::optional<Account> {
+    return kept(numbers_, uid, [uid]() -> Result<std::optional<Account>> {
         passwd entry{};
         std::string buffer;
-        const bool found =
-            look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
-                return ::getpwuid_r(uid, e, bytes, n, out);
-            });
-        return found ? account_of(entry) : std::nullopt;
+        TRY_ASSIGN(const bool found,
+                   look_up(entry, buffer, [&](passwd* e, char* bytes, size_t n, passwd** out) {
+                       return ::getpwuid_r(uid, e, bytes, n, out);
+                   }));
+        return found ? std::optional(account_of(entry)) : std::nullopt;
     });
 }
 
 std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
-    return kept(groups_, {account.name, account.gid}, [account] {
+    return kept(groups_, {account.name, account.gid}, [account]() -> Result<std::vector<uint32_t>> {
         std::vector<gid_t> groups(64);
         int n = static_cast<int>(groups.size());
+        // getgrouplist has no error of its own. Of what it leaves in errno, others than these may
+        // be of a try that it has repeated.
+        errno = 0;
         while (::getgrouplist(account.name.c_str(), account.gid, groups.data(), &n) < 0) {
             if (n > groups_max || static_cast<size_t>(n) <= groups.size()) {
                 n = 0;
@@ -92,20 +120,21 @@ std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
             }
             groups.resize(static_cast<size_t>(n));
         }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) return not_looked_up(errno);
         groups.resize(static_cast<size_t>(n));
         return std::vector<uint32_t>(groups.begin(), groups.end());
     });
 }
 
 std::string SystemAccounts::group_name(uint32_t gid) const {
-    return kept(group_names_, gid, [gid]() -> std::string {
+    return kept(group_names_, gid, [gid]() -> Result<std::string> {
         group entry{};
         std::string buffer;
-        const bool found =
-            look_up(entry, buffer, [&](group* e, char* bytes, size_t n, group** out) {
-                return ::getgrgid_r(gid, e, bytes, n, out);
-            });
-        return found ? entry.gr_name : "";
+        TRY_ASSIGN(const bool found,
+                   look_up(entry, buffer, [&](group* e, char* bytes, size_t n, group** out) {
+                       return ::getgrgid_r(gid, e, bytes, n, out);
+                   }));
+        return std::string(found ? entry.gr_name : "");
     });
 }
 

@@ -2,7 +2,8 @@
 // SystemAccounts: the users and groups of this machine, as its C library knows them. A look-up may
 // read files or ask a network, so what was found is kept for a minute: who loses a group here keeps
 // it for that long in jobs that begin. Nobody waits for one for longer than `limit`: then what
-// was found before holds for longer, and for a while nobody else is looked up. Of who was not known
+// was found before holds for longer, and for a while nobody else is looked up. It holds for longer
+// also if it cannot be looked up at all (no descriptor is left, say). Of who was not known
 // before nothing comes back then, as of who is not there: told() tells the two from each other.
 #pragma once
 
@@ -24,12 +25,13 @@ class SystemAccounts final : public Accounts {
   public:
     // No limit: who asks waits, and asks by no thread.
     explicit SystemAccounts(std::optional<Nanos> limit = Nanos::from_s(2)) : limit_(limit) {}
-    // What `ask` makes of these. EAGAIN: it is worth nothing, one of its questions had no answer.
+    // What `ask` makes of these. EAGAIN: it is worth nothing, one of its questions had no answer;
+    // the reason is told.
     template <class Ask>
     Result<std::invoke_result_t<Ask>> told(const Ask& ask) const {
-        silent_ = false;
+        silent_.reset();
         auto found = ask();
-        if (silent_) return tl::unexpected(Error{EAGAIN, accounts_silent});
+        if (silent_) return tl::unexpected(Error{EAGAIN, *silent_});
         return found;
     }
     std::optional<Account> named(const std::string& name) const override;
@@ -38,7 +40,8 @@ class SystemAccounts final : public Accounts {
     std::string group_name(uint32_t gid) const override;
 
   private:
-    // Of a map from what is asked to what was found. `look` needs nothing of who asks.
+    // Of a map from what is asked to what was found. `look` needs nothing of who asks; it fails if
+    // it could not be looked up.
     template <class Map, class Look>
     typename Map::mapped_type::second_type kept(Map& known, const typename Map::key_type& asked,
                                                 Look look) const;
@@ -50,8 +53,8 @@ class SystemAccounts final : public Accounts {
     mutable Kept<uint32_t, std::string> group_names_;
     const std::optional<Nanos> limit_;
     mutable LateAnswers answers_;
-    mutable Nanos rest_;  // until when nobody is looked up
-    mutable bool silent_ = false;
+    mutable Nanos rest_;                         // until when nobody is looked up
+    mutable std::optional<std::string> silent_;  // a question had no answer: why
 };
 
 }  // namespace souk

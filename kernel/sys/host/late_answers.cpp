@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/host/late_answers.hpp"
 
-#include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <semaphore.h>
 
 #include <cerrno>
-#include <cstdint>
+#include <ctime>
 
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/loop/backoff.hpp"
@@ -15,34 +13,35 @@
 namespace souk {
 namespace {
 
+// No descriptor: a process that has used up its own is told so by who is asked.
+struct Answered {
+    sem_t come;
+    Answered() { ::sem_init(&come, 0, 0); }
+    ~Answered() { ::sem_destroy(&come); }
+    Answered(const Answered&) = delete;
+    Answered& operator=(const Answered&) = delete;
+
+    bool within(Nanos limit) {
+        const timespec end = to_timespec(monotonic_now() + limit);
+        int failed = 0;
+        do failed = ::sem_clockwait(&come, CLOCK_MONOTONIC, &end);
+        while (failed != 0 && errno == EINTR);
+        return failed == 0;
+    }
+};
+
 struct Question {
     std::function<void()> ask;
     std::shared_ptr<std::atomic<int>> late;
-    Fd answered;  // its own: who has asked may be gone
+    std::shared_ptr<Answered> answered;  // who has asked may be gone
 };
 
 void* answer(void* given) {
     const std::unique_ptr<Question> question(static_cast<Question*>(given));
     question->ask();
     --*question->late;
-    const uint64_t one = 1;
-    (void)!::write(question->answered.get(), &one, sizeof one);
+    ::sem_post(&question->answered->come);
     return nullptr;
-}
-
-bool readable_within(int fd, Nanos limit) {
-    const Nanos end = monotonic_now() + limit;
-    for (;;) {
-        const Nanos left = end - monotonic_now();
-        pollfd p{fd, POLLIN, 0};
-        const timespec wait = to_timespec(left.ns > 0 ? left : Nanos{});
-        const int ready = ::ppoll(&p, 1, &wait, nullptr);
-        if (ready > 0) {
-            uint64_t count = 0;
-            return ::read(fd, &count, sizeof count) == sizeof count;
-        }
-        if (ready == 0 || errno != EINTR) return false;
-    }
 }
 
 }  // namespace
@@ -52,18 +51,16 @@ bool LateAnswers::in_time(Nanos limit, std::function<void()> ask) {
         --*late_;
         return false;
     }
-    const Fd answered(::eventfd(0, EFD_CLOEXEC));
-    auto own = answered ? duplicate(answered.get()) : Result<Fd>(fail("no eventfd"));
+    const auto answered = std::make_shared<Answered>();
+    auto question = std::make_unique<Question>(Question{std::move(ask), late_, answered});
     pthread_t thread;
-    auto question = std::make_unique<Question>(Question{std::move(ask), late_, Fd()});
-    if (own) question->answered = std::move(*own);
-    if (!own || ::pthread_create(&thread, nullptr, answer, question.get()) != 0) {
+    if (::pthread_create(&thread, nullptr, answer, question.get()) != 0) {
         --*late_;
         return false;
     }
     (void)question.release();  // the thread's now
     ::pthread_detach(thread);
-    const bool came = readable_within(answered.get(), limit);
+    const bool came = answered->within(limit);
     (void)late_->load();  // what the thread wrote before it counted itself out is seen from here on
     return came;
 }
