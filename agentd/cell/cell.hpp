@@ -275,7 +275,7 @@ class Cell {
     void write_image();
     void finish_image(const ImageFile* pages);
     void dump_is_complete(bool pages_stay, uint64_t bytes);
-    void keep_frames();
+    void keep_frames(const std::optional<std::string>& frames);
     void fail_dump(Trouble why);
     void undone();
     void mend_connections();
@@ -348,11 +348,12 @@ class Cell {
         std::vector<Fd> page_maps, memories;
         std::vector<SeenProcess> look;
     } opened_;
-    std::optional<OpenFiles> files_;   // of those
-    std::string expected_;             // of its home's files, before it was stopped
-    std::optional<ImageFacts> facts_;  // of the image that is to be restored
-    bool helpers_in_ = false;          // the capsule has made way for CRIU
-    Timer look_;                       // at a job that has just begun to run here
+    std::optional<std::string> frames_at_cut_;  // what had come when it was saved
+    std::optional<OpenFiles> files_;            // of those
+    std::string expected_;                      // of its home's files, before it was stopped
+    std::optional<ImageFacts> facts_;           // of the image that is to be restored
+    bool helpers_in_ = false;                   // the capsule has made way for CRIU
+    Timer look_;                                // at a job that has just begun to run here
     int looks_ = 0;
     unsigned seconds_ = 0;  // since the first of them
 };

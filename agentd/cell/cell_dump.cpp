@@ -323,6 +323,9 @@ void Cell::finish_image(const ImageFile* pages) {
 void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
     // (Locks of files would block a copy that is to have them.)
     const bool fenced = group_holds() && !image_has_locks(image_.fd());
+    // Before its home hears of it: from then on others of its gang may go on, and what they say is
+    // later than the cut. In its checkpoint it would have come before it was sent.
+    if (dump_.for_checkpoint()) frames_at_cut_ = network_.frames_held();
     tell(guest::DumpHeld{static_cast<int64_t>(bytes), pages_stay, fenced});
 }
 
@@ -343,13 +346,12 @@ void Cell::finish_dump() {
     // which, if its memory is not in the image, would serve that itself. (Without CRIU: its agentd
     // died while it was held.)
     if (!criu_ || dump_.live() || group_holds() || !criu_.answer(true)) kill_capsule();
-    if (image_.on_disk()) keep_frames();
+    if (image_.on_disk()) keep_frames(network_.frames_held());
 }
 
 // What came for the job since its network was shut: who sent it to a gang stands in the same cut,
 // and would send it again only seconds after the thaw.
-void Cell::keep_frames() {
-    const auto frames = network_.frames_held();
+void Cell::keep_frames(const std::optional<std::string>& frames) {
     if (!frames) return;
     if (auto kept = image_.add(frames_file_name, *frames); !kept)
         log_.limited("frames", "its connections may be silent for seconds after its thaw",
@@ -357,7 +359,7 @@ void Cell::keep_frames() {
 }
 
 void Cell::go_on() {
-    keep_frames();
+    keep_frames(std::exchange(frames_at_cut_, std::nullopt));
     dump_.keeps_image();
     undo_dump();
 }
@@ -378,6 +380,7 @@ void Cell::undo_dump() {
         return tell(guest::DumpUndone{});
     }
     plan_ = Plan::undoing;
+    frames_at_cut_.reset();
     steps_.stop();
     snapshot_.reset();
     inspection_.stop();

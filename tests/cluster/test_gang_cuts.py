@@ -2,16 +2,21 @@
 """A job of several components is frozen at one cut and thaws as one (docs/gangs.md), on real
 daemons. Its components talk over TCP and check each other's numbers: nothing is lost, doubled or
 out of order, whatever is frozen and whoever dies in the middle."""
+import glob
 import json
 import os
+import signal
+import time
 
 import pytest
-from conftest import gang, kill, own_number, until
+from conftest import Late, gang, kill, own_number, read_text, until
 
 # A ring: each counts to the next one, and what comes from the one before must be the next number.
+# With each number goes a random one, and a digest of all of those so far: who goes back to a
+# checkpoint says others than before, and whoever has heard of those of before fails.
 # What the next one says it has seen must have been sent by then. Whose connection ends fails.
 RING = r"""
-import os, select, socket, struct, sys, time
+import hashlib, os, select, socket, struct, sys, time
 me, hosts = int(os.environ["SOUK_COMPONENT"]), os.environ["SOUK_HOSTS"].split(",")
 mark = sys.argv[1] + "." + str(me)
 door = socket.create_server(("", 7777))
@@ -24,25 +29,32 @@ while True:
 out.settimeout(None)
 back, _ = door.accept()
 
-def read(s):
+def read(s, n):
     data = b""
-    while len(data) < 8:
-        more = s.recv(8 - len(data))
+    while len(data) < n:
+        more = s.recv(n - len(data))
         if not more:
             sys.exit("the connection has ended at " + str(sent))
         data += more
-    return struct.unpack("!q", data)[0]
+    return struct.unpack("!q", data[:8])[0], data[8:]
 
+def with_all_before(digest, one):
+    return hashlib.sha256(digest + one).digest()[:8]
+
+ballast = os.urandom(1 << 20) * int(sys.argv[2] if me == 0 else 0)  # in MB
 sent = got = seen = 0
+said = heard = b""
 # Open all the time, and always as long: whoever goes back to a checkpoint finds it as it was.
 kept = os.open(mark, os.O_RDWR | os.O_CREAT)
 os.pwrite(kept, b"%20d" % got, 0)
 while True:
     if sent - seen < 64:
         sent += 1
-        out.sendall(struct.pack("!q", sent))
+        one = os.urandom(8)
+        said = with_all_before(said, one)
+        out.sendall(struct.pack("!q", sent) + one + said)
     for s in select.select([out, back], [], [], 0.002)[0]:
-        n = read(s)
+        n, more = read(s, 8 if s is out else 24)
         if s is out:
             if not seen < n <= sent:
                 sys.exit(f"{me}: it has seen {n}, and {sent} were sent and {seen} seen")
@@ -50,6 +62,9 @@ while True:
         else:
             if n != got + 1:
                 sys.exit(f"{me}: {n} comes after {got}")
+            heard = with_all_before(heard, more[:8])
+            if heard != more[8:]:
+                sys.exit(f"{me}: before {n} came what was not said, or was said before it went back")
             got = n
             back.sendall(struct.pack("!q", n))
     if got % 50 == 0:
@@ -95,11 +110,11 @@ while True:
 class Ring:
     """Three components that count to each other."""
 
-    def __init__(self, market, tmp_path, *options):
+    def __init__(self, market, tmp_path, *options, ballast_mb=0):
         self.market, self.mark = market, tmp_path / "mark"
         (tmp_path / "ring.py").write_text(RING)
         self.srun = market.srun("-p", "40", "-N", "3", *options, "/usr/bin/python3",
-                                tmp_path / "ring.py", self.mark)
+                                tmp_path / "ring.py", self.mark, ballast_mb)
         self.first = self.srun.said(r"^srun: job ([^ :]+)")[1]
         self.goes_on()
 
@@ -233,6 +248,43 @@ def test_a_lost_component_takes_its_gang_back_to_one_cut(two_cpus, market, tmp_p
         ring.goes_on()
     print("stopped within", [c["skew_ms"] for c in ring.cuts(0, "checkpoint")], "ms")
     ring.end()
+
+
+def test_what_others_say_after_the_cut_is_not_in_the_checkpoint_of_one_that_goes_on_late(
+        two_cpus, market, tmp_path):
+    # Component 0 is the last to be dumped, and the agentd of 2 is the last to hear that all go on.
+    ring = Ring(market, tmp_path, "--checkpoint-every", "4s", ballast_mb=150)
+    late = ring.jobs()[2]
+    assert late["where"] != late["id"].split(".")[0]
+    agent = market.daemon(late["where"])
+    images = f"{agent['state_dir']}/ram/{late['id']}.*/MANIFEST"
+    for _ in range(8):
+        until("2 goes on", lambda: not glob.glob(images))
+        until("2 is dumped", lambda: glob.glob(images), pause=0)
+        until("its agentd has said so", lambda: state(agent["pid"]) == "S", pause=0)
+        dumped, stands = time.time(), ring.counts()
+        os.kill(agent["pid"], signal.SIGSTOP)
+        try:
+            until("the others go on", lambda: ring.counts()[1] > stands[1] + 200, 3)
+            break
+        except Late:
+            continue  # it had not said so, or had gone on
+        finally:
+            os.kill(agent["pid"], signal.SIGCONT)
+    else:
+        pytest.fail("2 was never the last to go on")
+    until("that checkpoint is whole", lambda: [
+        s for s in ring.cuts(2, "checkpoint") if s["at_unix_s"] > dumped])
+    kill(p for _, _, pids in market.capsules(late["id"], late["where"])
+         for p in pids if own_number(p) == 1)
+    until("all have gone back", lambda: all(
+        sum(s["step"] == "went_back" for s in ring.story(n)) == 1 for n in range(3)))
+    ring.until_all("run")
+    ring.end()
+
+
+def state(pid):
+    return read_text(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0]
 
 
 def processes_of(name, market):
