@@ -42,8 +42,10 @@ std::string user_map_text(const Config& config) {
     std::string text =
         "# who the users of other nodes are here (this market's realm is " + realm + "):\n";
     size_t wrong = 0;
-    for (const std::string& line : map->describe(SystemAccounts(std::nullopt), &wrong))
-        text += "#   " + line + "\n";
+    const SystemAccounts accounts(std::nullopt);
+    const auto lines = accounts.told([&] { return map->describe(accounts, &wrong); });
+    if (!lines) return text + "# " + lines.error().message + "\n";
+    for (const std::string& line : *lines) text += "#   " + line + "\n";
     if (wrong > 0)
         text += "# " + std::to_string(wrong) +
                 " of these lines name nobody who may run here: their users' jobs are refused\n";

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/host/accounts.hpp"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <iterator>
 
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 namespace {
@@ -18,28 +23,36 @@ constexpr int groups_max = 65'536;
 // Whether a look-up that ended with this error says nothing of who was looked for. The others that
 // a C library gives (ENOENT, ESRCH, EBADF, EPERM, ...) mean that he was not found: getpwnam(3).
 bool says_nothing(int error) {
-    switch (error) {
-        case EAGAIN:
-        case EINTR:
-        case EIO:
-        case EMFILE:
-        case ENFILE:
-        case ENOMEM:
-        case ERANGE:
-        case ETIMEDOUT: return true;
-        default: return false;
-    }
+    constexpr int all[] = {EAGAIN, EBUSY,  ECONNREFUSED, ECONNRESET,  EHOSTDOWN, EHOSTUNREACH,
+                           EINTR,  EIO,    EMFILE,       ENETUNREACH, ENFILE,    ENOMEM,
+                           EPIPE,  ERANGE, ETIME,        ETIMEDOUT};
+    return std::ranges::find(all, error) != std::end(all);
 }
 
 tl::unexpected<Error> not_looked_up(int error) {
     return fail_errno("the accounts of this machine cannot be read", error);
 }
 
+// Without a descriptor left, a name service that is loaded into this process may say that nobody is
+// there, and one that is not would be left out for as long as this process lives. So this many are
+// tried first.
+Status descriptors_left() {
+    constexpr int needed = 8;
+    std::array<Fd, needed> tried;
+    for (Fd& one : tried) {
+        one = Fd(::open("/", O_PATH | O_CLOEXEC));
+        if (!one) return not_looked_up(errno);
+    }
+    return {};
+}
+
 // `ask(buffer, found)` as getpwnam_r: a buffer that is too small is made larger. `entry` of who is
 // there, in `buffer`; false of who is not.
 template <class Entry, class Ask>
 Result<bool> look_up(Entry& entry, std::string& buffer, const Ask& ask) {
+    TRY(descriptors_left());
     Entry* found = nullptr;
+    errno = 0;  // a name service may give this back as its own
     for (buffer.resize(4096);; buffer.resize(2 * buffer.size())) {
         const int failed = ask(&entry, buffer.data(), buffer.size(), &found);
         if (failed == ERANGE && buffer.size() < entry_bytes_max) continue;
@@ -69,10 +82,12 @@ typename Map::mapped_type::second_type SystemAccounts::kept(Map& known,
         auto answer = answers_.within<Result<Found>>(*limit_, std::move(look));
         if (answer)
             found = std::move(*answer);
-        else
+        else if (answer.error().code == ETIMEDOUT)
             rest_ = monotonic_now() + silent_rest;
+        else
+            found = not_looked_up(answer.error().code);
     }
-    if (!found && it != known.end()) return it->second.second;
+    if (!found && it != known.end() && it->second.second != Found{}) return it->second.second;
     if (!found) {
         silent_ = found.error().message;
         return {};
@@ -108,11 +123,9 @@ std::optional<Account> SystemAccounts::numbered(uint32_t uid) const {
 
 std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
     return kept(groups_, {account.name, account.gid}, [account]() -> Result<std::vector<uint32_t>> {
+        TRY(descriptors_left());
         std::vector<gid_t> groups(64);
         int n = static_cast<int>(groups.size());
-        // getgrouplist has no error of its own. Of what it leaves in errno, others than these may
-        // be of a try that it has repeated.
-        errno = 0;
         while (::getgrouplist(account.name.c_str(), account.gid, groups.data(), &n) < 0) {
             if (n > groups_max || static_cast<size_t>(n) <= groups.size()) {
                 n = 0;
@@ -120,7 +133,6 @@ std::vector<uint32_t> SystemAccounts::groups_of(const Account& account) const {
             }
             groups.resize(static_cast<size_t>(n));
         }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) return not_looked_up(errno);
         groups.resize(static_cast<size_t>(n));
         return std::vector<uint32_t>(groups.begin(), groups.end());
     });

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // SystemAccounts: the users and groups of this machine, as its C library knows them. A look-up may
 // read files or ask a network, so what was found is kept for a minute: who loses a group here keeps
-// it for that long in jobs that begin. Nobody waits for one for longer than `limit`: then what
-// was found before holds for longer, and for a while nobody else is looked up. It holds for longer
-// also if it cannot be looked up at all (no descriptor is left, say). Of who was not known
-// before nothing comes back then, as of who is not there: told() tells the two from each other.
+// it for that long in jobs that begin. Nobody waits for one for longer than `limit`: then who
+// was found before is there for longer, and for a while nobody else is looked up. So he is if he
+// cannot be looked up at all (no descriptor is left, say). Of others nothing comes back then, as of
+// who is not there: told() tells the two from each other, as far as the machine's name services do
+// (some say of everybody that he is not there when their own daemon is down).
 #pragma once
 
 #include <cerrno>

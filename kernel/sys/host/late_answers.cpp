@@ -46,23 +46,24 @@ void* answer(void* given) {
 
 }  // namespace
 
-bool LateAnswers::in_time(Nanos limit, std::function<void()> ask) {
+Status LateAnswers::in_time(Nanos limit, std::function<void()> ask) {
+    const auto late = [] { return fail_errno("an answer of others", ETIMEDOUT); };
     if (++*late_ > late_max) {
         --*late_;
-        return false;
+        return late();
     }
     const auto answered = std::make_shared<Answered>();
     auto question = std::make_unique<Question>(Question{std::move(ask), late_, answered});
     pthread_t thread;
-    if (::pthread_create(&thread, nullptr, answer, question.get()) != 0) {
+    if (const int failed = ::pthread_create(&thread, nullptr, answer, question.get())) {
         --*late_;
-        return false;
+        return fail_errno("a thread", failed);
     }
     (void)question.release();  // the thread's now
     ::pthread_detach(thread);
     const bool came = answered->within(limit);
     (void)late_->load();  // what the thread wrote before it counted itself out is seen from here on
-    return came;
+    return came ? Status() : late();
 }
 
 }  // namespace souk

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -18,18 +19,18 @@ class LateAnswers {
   public:
     static constexpr int late_max = 8;  // questions without an answer: no more are asked then
 
-    // None: it has taken longer, or too many have. What `ask` needs it has copies of: it may go on
-    // after that.
+    // ETIMEDOUT: it has taken longer, or too many have. Else what keeps a thread from being made.
+    // What `ask` needs it has copies of: it may go on after that.
     template <class T>
-    std::optional<T> within(Nanos limit, std::function<T()> ask) {
+    Result<T> within(Nanos limit, std::function<T()> ask) {
         auto answer = std::make_shared<std::optional<T>>();
-        const bool came = in_time(limit, [answer, ask = std::move(ask)] { *answer = ask(); });
-        return came ? std::move(*answer) : std::nullopt;
+        TRY(in_time(limit, [answer, ask = std::move(ask)] { *answer = ask(); }));
+        return Result<T>(tl::in_place, std::move(**answer));
     }
 
   private:
-    // By a thread; false: not in time, or not at all.
-    bool in_time(Nanos limit, std::function<void()> ask);
+    // By a thread.
+    Status in_time(Nanos limit, std::function<void()> ask);
     std::shared_ptr<std::atomic<int>> late_ = std::make_shared<std::atomic<int>>(0);
 };
 
