@@ -297,6 +297,7 @@ void Cell::welcomed(const CapsuleClient::Event& e) {
 }
 
 void Cell::tell_lease(Nanos until) {
+    network_.until(until);
     if (!link_ || !job_group_) return;
     const auto freezer = job_group_->open_freezer();
     const Status told = freezer ? link_.tell(&CapsuleClient::lease, static_cast<uint64_t>(until.ns),
@@ -308,7 +309,9 @@ void Cell::tell_lease(Nanos until) {
 void Cell::leased(const CapsuleClient::Event& e) {
     if (e.value != 0) return lease_.stopped_by_init();
     const Nanos until{static_cast<int64_t>(e.offset)};
-    if (lease_.found(until)) tell(guest::LeaseFound{until});
+    if (!lease_.found(until)) return;
+    network_.until(until);
+    tell(guest::LeaseFound{until});
 }
 
 void Cell::helpers_ready(const CapsuleClient::Event& e) {

@@ -341,6 +341,8 @@ Result<std::unique_ptr<PageSource>> Cell::pages(Epoch to) const {
 // its end
 
 void Cell::finish_dump() {
+    // Stopped by its lease, and by no dump: no copy of it comes from here.
+    if (lease_.lapsed() && !criu_) return kill_capsule();
     decided_ = Decided::to_die;
     // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU,
     // which, if its memory is not in the image, would serve that itself. (Without CRIU: its agentd
@@ -377,6 +379,7 @@ void Cell::fail_dump(Trouble why) {
 void Cell::undo_dump() {
     if (lease_.in_place()) {
         (void)lease_.let_run();
+        network_.patient(false);
         return tell(guest::DumpUndone{});
     }
     plan_ = Plan::undoing;

@@ -23,6 +23,7 @@ void Cell::kill_capsule() {
     // CRIU first: where it sees its agentd gone before it dies it would let the connections of what
     // it dumped speak again.
     if (lives) criu_.kill();
+    if (lives) network_.hush();
     if (lives) capsule_->kill();  // the pidfd tells when every process is gone
     // On v2 what is frozen dies frozen: nothing of it may run once more.
     if (lives && lease_.stopped() && job_group_->entry().v2 < 0) (void)job_group_->thaw();
@@ -192,7 +193,10 @@ Guest::Found Cell::adopt() {
     // What a dump holds stays cut off, and a copy that was not told to run: it will be ended.
     const bool dumped = found.held_by_dump && !lease_.in_place();
     const bool runs = job_.state == GuestState::running || job_.state == GuestState::held;
-    network_.find(*capsule_, dumped || !runs);
+    // So does a copy that its CRIU has taken with it while it was told to run.
+    const bool lost = job_.state == GuestState::held && job_.from_image && !found.job_alive;
+    network_.find(*capsule_, dumped || !runs || lost);
+    if (job_.state == GuestState::running) network_.patient(lease_.in_place());
     connect(capsule_->take_connection());
     return found;
 }

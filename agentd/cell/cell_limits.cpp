@@ -83,6 +83,7 @@ void Cell::stand() {
     const bool possible = job_group_ && job_group_->entry().v2 >= 0;
     const Status stopped =
         possible ? lease_.stand() : fail("this node has no cgroup v2 that could stop it");
+    if (stopped) network_.patient(true);
     tell(
         guest::Stood{stopped ? Trouble() : Trouble(stopped.error()).within("it is not stopped: ")});
 }

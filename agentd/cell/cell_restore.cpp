@@ -209,7 +209,13 @@ void Cell::begin_restore() {
     options.lazy = intake_.listening();
     options.tcp = job_.spec.tcp;
     options.files_are_served = served_;
-    options.made = [this] { return check_rights(); };
+    // CRIU's last step that can fail is behind it. Before that nothing may reach the copy: its
+    // kernel would acknowledge what the image does not have, and that is the job if CRIU fails.
+    options.made = [this]() -> Status {
+        TRY(check_rights());
+        network_.open();
+        return {};
+    };
     if (auto begun = criu_.restore(options); !begun) criu_failed(begun.error());
 }
 
@@ -220,7 +226,6 @@ void Cell::finish_restore() {
     decided_ = Decided::to_run;
     if (intake_.incomplete()) stdio_.silence();
     (void)link_.tell(&CapsuleClient::restored);
-    network_.open();  // before CRIU lets its connections speak
     if (auto sent = criu_.answer(true); !sent) criu_failed(sent.error());
 }
 
@@ -233,6 +238,7 @@ void Cell::now_runs() {
     close_criu();
     helpers_in_ = false;
     set_limits();
+    network_.open();      // if CRIU has not come to it
     network_.announce();  // again: a new port of a bridge is deaf at first
     stdio_.resync();      // names the new terminal
     if (local_source_.epoch.n > 0) site_.image_refused(local_source_, "");

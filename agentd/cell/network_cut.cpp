@@ -46,6 +46,8 @@ Status NetworkCut::make(const Capsule& capsule, bool shut) {
     TRY(open_port(capsule, {false, shut, job_.address, port_name(job_.name)}));
     shut_ = shut;
     if (shut) {
+        until(until_);
+        patient(true);
         is_copy_ = true;
         if (auto held = hold_frames_of_copy(); !held)
             log_.limited("frames", "its connections may be silent for seconds when it runs",
@@ -91,9 +93,28 @@ void NetworkCut::find(const Capsule& capsule, bool shut) {
         log_.warning("a job's network interface is not found", found.error());
 }
 
+Status NetworkCut::arm(Gate at_first) {
+    TRY(port_->arm(at_first));
+    return job_.may_go_back ? port_->until(until_) : Status{};
+}
+
+void NetworkCut::until(Nanos end) {
+    until_ = end;
+    if (!port_ || !job_.may_go_back || !port_->armed()) return;
+    if (auto said = port_->until(end); !said)
+        log_.limited("gates", "it is heard after its lease", said.error());
+}
+
+void NetworkCut::patient(bool on) {
+    if (!port_) return;
+    patient_ = on;
+    if (auto said = port_->patient(on); !said)
+        log_.limited("patient", "its connections may end while it stands", said.error());
+}
+
 void NetworkCut::stay_armed() {
     if (!job_.may_go_back) return;
-    if (auto armed = port_->arm(); !armed)
+    if (auto armed = arm(); !armed)
         log_.limited("gates", "what is left of it is heard if it is killed", armed.error());
 }
 
@@ -102,7 +123,7 @@ void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> the
     rest_.cancel();
     shut_ = true;
     const auto begin = [this]() -> Status {
-        TRY(port_->arm());
+        TRY(arm());
         return port_->begins_nothing();
     };
     if (auto begun = begin(); !begun) return then(0);  // shut_in says why
@@ -127,7 +148,7 @@ Status NetworkCut::shut_in() {
     if (!port_) return {};
     rest_.cancel();
     shut_ = true;
-    TRY(port_->arm());
+    TRY(arm());
     Status held = port_->work().hold(FrameWay::to_job, true);
     holds_ = held.has_value();
     const Nanos before = unix_now();
@@ -147,7 +168,7 @@ std::optional<std::string> NetworkCut::frames_held() const {
 // A kernel that cannot do that moves jobs without such connections all the same.
 Status NetworkCut::shut_within() {
     if (!port_) return {};
-    TRY(port_->arm());
+    TRY(arm());
     if (auto shut = port_->shut(FrameWay::within); !shut)
         log_.limited("loopback", "connections within a job may break when it moves", shut.error());
     return {};
@@ -158,7 +179,13 @@ Status NetworkCut::shut_out() { return port_ ? port_->shut(FrameWay::from_job) :
 void NetworkCut::open() {
     settle_.cancel();
     if (!port_ || !std::exchange(shut_, false)) return;
-    if (auto opened = port_->open(); !opened) log_.error("a job is cut off", opened.error());
+    if (auto opened = port_->open(); !opened) {
+        log_.limited("cut off", "a job is cut off; its network is opened as soon as it can be",
+                     opened.error());
+        shut_ = true;
+        rest_ = loop_.after(rest_after, [this] { open(); });
+        return;
+    }
     take_kept();
     release_frames(port_->opened(FrameWay::to_job), port_->opened(FrameWay::from_job));
     release_kept();
@@ -167,6 +194,7 @@ void NetworkCut::open() {
     // more.
     rest_ = loop_.after(rest_after, [this] {
         if (!job_.may_go_back) (void)port_->disarm();
+        if (patient_) patient(false);
         (void)port_->announce();
     });
 }
@@ -207,8 +235,14 @@ void NetworkCut::drop() {
     port_.reset();
 }
 
+void NetworkCut::hush() {
+    if (!port_ || !job_.may_go_back || !arm(Gate::shut)) return;
+    shut_ = true;
+    for (const FrameWay way : {FrameWay::to_job, FrameWay::from_job}) (void)port_->shut(way);
+}
+
 void NetworkCut::silence() {
-    if (port_ && job_.may_go_back) (void)port_->arm(Gate::shut);
+    if (port_ && job_.may_go_back) (void)arm(Gate::shut);
     if (port_) port_->silence();
     drop();
 }

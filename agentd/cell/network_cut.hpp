@@ -70,6 +70,13 @@ class NetworkCut {
     // The job is here, or here again.
     void open();
     void announce() const;
+    // The job stands where it is and others that it is connected with may stand elsewhere, for
+    // hours: its kernel does not give their connections up. A copy's does not either, until it
+    // runs.
+    void patient(bool on);
+    // Its lease: of a job that may go back nothing is heard from then on (Loop::now), nor does it
+    // hear anything, whether this daemon runs by then or not. Its home has it elsewhere.
+    void until(Nanos end);
     // Of these processes, which go on here without the CRIU that held them.
     void mend(const PidsInside& pids, const LookAt& look) const;
     // Its job is gone, or elsewhere if it is cut off. What it has sent by then still arrives.
@@ -79,9 +86,13 @@ class NetworkCut {
     // of its connections until then and refuse what comes for its address; and a copy that is back
     // at an earlier moment, or its peers, would take that for the copy's words.
     void silence();
+    // The same, but what is sent to it is kept as it was: before it is killed. (Its kernel says
+    // that its connections have ended before anybody hears that it is dead.)
+    void hush();
 
   private:
     void stay_armed();
+    Status arm(Gate at_first = Gate::open);
     Status open_port(const Capsule& capsule, const PortPlan& plan);
     Status hold_frames_of_copy();
     void release_frames(Nanos heard, Nanos spoke);
@@ -98,10 +109,12 @@ class NetworkCut {
     std::optional<JobPort> port_;
     bool shut_ = false;
     bool is_copy_ = false, was_frozen_ = false;
+    bool patient_ = false;
     bool holds_ = false;  // what is sent to it, while it is cut off
     // What has begun a connection since settle(): with the job before the gate was shut to it, and
     // within the job.
     std::vector<std::string> begun_with_, begun_within_;
+    Nanos until_ = Nanos::never();
     Timer rest_, settle_;
 };
 

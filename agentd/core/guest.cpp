@@ -335,6 +335,7 @@ void Guest::on_kill(Entry& e, Outputs& out) const {
     if (e.in<state::Ended>() && e.job.state == GuestState::exited) effect(e, What::silence, out);
     if (e.in<state::Failed>() || e.in<state::Ended>()) return tell(e, out);
     if (e.in<state::Frozen>()) {
+        effect(e, What::silence, out);  // nor is what was sent to it sent after it
         end_as(e, GuestState::killed);
         out.push_back(Persist{e.job});
         return tell(e, out);

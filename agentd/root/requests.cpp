@@ -216,7 +216,7 @@ void fields(Io& io, ArmPort& a) {
 }
 template <class Io>
 void fields(Io& io, ActOnPort& a) {
-    io.choice(a.what, PortAct::announce);
+    io.choice(a.what, PortAct::be_as_always);
 }
 template <class Io>
 void fields(Io& io, HoldFrames& h) {

@@ -64,7 +64,7 @@ while True:
                 sys.exit(f"{me}: {n} comes after {got}")
             heard = with_all_before(heard, more[:8])
             if heard != more[8:]:
-                sys.exit(f"{me}: before {n} came what was not said, or was said before it went back")
+                sys.exit(f"{me}: before {n} came what was said before it went back, or never")
             got = n
             back.sendall(struct.pack("!q", n))
     if got % 50 == 0:

@@ -44,7 +44,7 @@ def python(text):
 def stands(market, job, at):
     """Its processes are frozen and stay so, and it does not print any more. (What it has printed
     before that may still be on its way.)"""
-    until("its processes are frozen", lambda: frozen(market, job, at))
+    until("its processes are frozen", lambda: frozen(market, job.id, at))
 
     def is_silent():
         before = job.lines()
@@ -52,7 +52,7 @@ def stands(market, job, at):
               lambda: subprocess.run(["sleep", "0.3"]))
         return job.lines() == before
     until("it does not print any more", is_silent)
-    return frozen(market, job, at)
+    return frozen(market, job.id, at)
 
 
 def stopped(market, job):

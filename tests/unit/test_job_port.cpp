@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/tcp_unaccepted.hpp"
 #include "tests/unit/network_rig.hpp"
 
@@ -94,6 +96,55 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     port = rig.find();
     ck_assert(!in(never_ms) && !out(never_ms));
     ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
+}
+END_TEST
+
+START_TEST(connections_last_for_hours_while_a_job_stands_and_as_always_from_then_on) {
+    UNIT_SKIP_IF(networks_impossible());
+    NetworkRig rig;
+    const JobPort port = rig.make(false);
+    const auto tries = [&] {
+        std::string said;
+        ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
+                      TRY_ASSIGN(said, read_file(AT_FDCWD, "/proc/sys/net/ipv4/tcp_retries2"));
+                      return {};
+                  }).has_value());
+        return said;
+    };
+    const std::string always = tries();
+    for (int i = 0; i < 2; ++i) {
+        ck_assert(port.patient(true).has_value());
+        ck_assert_text(tries(), "255\n");
+        ck_assert(port.patient(false).has_value());
+        ck_assert_text(tries(), always);
+    }
+}
+END_TEST
+
+// The daemon that has said so need not be there by then.
+START_TEST(gates_shut_by_themselves_at_their_end_and_open_when_it_is_put_off) {
+    UNIT_SKIP_IF(networks_impossible());
+    NetworkRig rig;
+    JobPort port = rig.make(false);
+    const Fd node = NetworkRig::udp(rig.network.gateway), job = rig.udp_inside();
+    const auto in = [&](int limit) { return NetworkRig::passes(node, job, rig.address, limit); };
+    const auto out = [&](int limit) {
+        return NetworkRig::passes(job, node, rig.network.gateway, limit);
+    };
+    ck_assert(port.arm().has_value());
+    ck_assert(port.until(Loop::now() + Nanos::from_s(3600)).has_value());
+    ck_assert(in(soon_ms) && out(soon_ms));
+    const Nanos end = Loop::now() + Nanos::from_ms(50);
+    ck_assert(port.until(end).has_value());
+    while (Loop::now() < end) ::poll(nullptr, 0, 1);
+    ck_assert(!in(never_ms) && !out(never_ms));
+    ck_assert(port.open().has_value() && !in(never_ms) && !out(never_ms));
+    port = rig.find();  // its daemon has died, and is back
+    ck_assert(!in(never_ms) && !out(never_ms));
+    ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(port.arm().has_value() && port.until(Loop::now()).has_value());
+    ck_assert(!in(never_ms) && !out(never_ms));
+    ck_assert(port.until(Nanos::never()).has_value() && in(soon_ms) && out(soon_ms));
 }
 END_TEST
 
@@ -229,6 +280,8 @@ UNIT_SUITE(
     a_gate_on_loopback_stops_all_but_what_has_the_mark_of_criu_and_opens_again_whoever_finds_it,
     addresses_and_ranges_are_read_strictly,
     an_announcement_names_the_address_and_its_hardware_twice,
+    connections_last_for_hours_while_a_job_stands_and_as_always_from_then_on,
+    gates_shut_by_themselves_at_their_end_and_open_when_it_is_put_off,
     gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them,
     connections_that_a_program_has_not_accepted_are_counted,
     what_was_kept_within_a_job_is_said_to_its_own_addresses_alone,

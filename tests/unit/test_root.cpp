@@ -73,6 +73,7 @@ std::vector<Sample> samples() {
             {MakePort{{true, false, {1}, "sjffffffffffff"}}, 1},
             {ArmPort{Gate::shut}, 1},
             {ActOnPort{PortAct::announce}, 1},
+            {ActOnPort{PortAct::be_as_always}, 1},
             {HoldFrames{FrameWay::to_job, true}, 1},
             {HoldFrames{FrameWay::from_job, false}, 1},
             {FeedFrames{Nanos{1'700'000'000'000'000'001}, true}, 2},
@@ -153,7 +154,7 @@ START_TEST(an_interface_is_asked_for_by_a_name_of_souks_own_and_with_an_address)
     ck_assert(!parse_asked(pack(MakePort{bad}), 1));
     for (const Asked& asked :
          {Asked(HoldFrames{FrameWay::within, false}), Asked(HoldFrames{FrameWay::from_job, true}),
-          Asked(ArmPort{Gate{3}}), Asked(ActOnPort{PortAct{0}}), Asked(ActOnPort{PortAct{4}})})
+          Asked(ArmPort{Gate{3}}), Asked(ActOnPort{PortAct{0}}), Asked(ActOnPort{PortAct{6}})})
         ck_assert(!parse_asked(pack(asked), 1));
     ck_assert(!parse_asked(pack(SayFrames{FrameWay::from_job}), 2));
 }

@@ -18,8 +18,8 @@
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __type(key, __u32);
-    __type(value, __u32);
-    __uint(max_entries, FRAME_WAYS);
+    __type(value, __u64);
+    __uint(max_entries, FRAME_ELEMENTS);
 } gates SEC(".maps");
 
 struct {
@@ -61,9 +61,16 @@ static __always_inline void keep(__u32 way, const void* frame, const void* end, 
     bpf_map_push_elem(&kept, &one, BPF_ANY);
 }
 
+static __always_inline int is_over(void) {
+    const __u32 at = FRAME_UNTIL;
+    const __u64* const until = bpf_map_lookup_elem(&gates, &at);
+    return until && *until && bpf_ktime_get_boot_ns() >= *until;
+}
+
 // `bytes` of the frame in all; of a frame that begins something they are all there, or too many.
 static __always_inline int stops(__u32 way, const void* frame, const void* end, __u32 bytes) {
-    const __u32* const does = bpf_map_lookup_elem(&gates, &way);
+    const __u64* const does = bpf_map_lookup_elem(&gates, &way);
+    if (way != FRAME_WITHIN && is_over()) return 1;
     if (!does || *does == FRAME_PASSES) return 0;
     if (*does == FRAME_STOPS && way != FRAME_WITHIN) return 1;
     if (!begins(frame, end)) return *does == FRAME_STOPS;

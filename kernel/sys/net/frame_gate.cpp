@@ -31,10 +31,20 @@ Result<FrameGate> FrameGate::create() {
     return g;
 }
 
+// Of a map that an older version has made the kernel takes the lower half.
 Status FrameGate::set(FrameWay way, Gate gate) const {
-    const uint32_t key = static_cast<uint32_t>(way), value = static_cast<uint32_t>(gate);
+    const uint32_t key = static_cast<uint32_t>(way);
+    const uint64_t value = static_cast<uint64_t>(gate);
     if (const int error = bpf_map_update_elem(map_.get(), &key, &value, BPF_ANY); error != 0)
         return fail_errno("set a gate for frames", -error);
+    return {};
+}
+
+Status FrameGate::until(Nanos end) const {
+    const uint32_t key = FRAME_UNTIL;
+    const uint64_t value = end == Nanos::never() ? 0 : static_cast<uint64_t>(end.ns);
+    const int error = bpf_map_update_elem(map_.get(), &key, &value, BPF_ANY);
+    if (error != 0 && error != -E2BIG) return fail_errno("set the end of a gate", -error);
     return {};
 }
 

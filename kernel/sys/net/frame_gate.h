@@ -3,6 +3,9 @@
 #pragma once
 
 enum { FRAME_TO_JOB = 0, FRAME_FROM_JOB = 1, FRAME_WITHIN = 2, FRAME_WAYS = 3 };
+// One more element: from that time on (CLOCK_BOOTTIME, ns) the gates to and from the job stop all.
+// 0: never.
+enum { FRAME_UNTIL = FRAME_WAYS, FRAME_ELEMENTS };
 // What a gate does: the value of its element of the map.
 enum { FRAME_PASSES = 0, FRAME_STOPS = 1, FRAME_BEGINS_NOTHING = 2 };
 // What begins a connection over TCP is kept when a gate within the job stops it, or one to the job

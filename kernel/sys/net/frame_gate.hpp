@@ -12,6 +12,8 @@
 // What CRIU itself sends through loopback passes: it restores a half-closed connection with a
 // segment of its own making, marked with criu_mark (CRIU soccr/soccr.h).
 //
+// A gate may have an end: the job's lease. So it shuts in time also if no daemon is there to do it.
+//
 // To make one needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
 #pragma once
 
@@ -56,6 +58,10 @@ class FrameGate {
     const Fd& map() const { return map_; }
     const Fd& kept() const { return kept_; }
     Status set(FrameWay way, Gate gate) const;
+    // The gates to and from the job let nothing pass from then on (Loop::now), whoever still runs
+    // here. never(): they do as they are set. No error of gates that an older version has made:
+    // they have no such time.
+    Status until(Nanos end) const;
     // Once each, the oldest one first.
     std::vector<KeptFrame> take_kept() const;
     // For the interface on which the frames of that way arrive; within: by which they leave.

@@ -41,6 +41,11 @@ Status JobPort::open() {
     return {};
 }
 
+Status JobPort::until(Nanos end) {
+    MUST(gate_.has_value());
+    return gate_->until(end);
+}
+
 std::vector<KeptFrame> JobPort::take_kept() {
     if (!gate_) return {};
     std::vector<KeptFrame> all = gate_->take_kept();

@@ -45,12 +45,16 @@ class JobPort {
 
     // Its gates are in place, all of them as is said; nothing, if they are.
     Status arm(Gate at_first = Gate::open);
+    bool armed() const { return gate_.has_value(); }
     // arm() first: nobody begins a connection with the job any more, nor its processes with each
     // other; those that are there go on.
     Status begins_nothing();
     // arm() first; within: fails where the kernel has no classifiers (cls_bpf, sch_ingress)
     Status shut(FrameWay way);
     Status open();
+    // arm() first: from then on (Loop::now) nothing passes to or from the job, whoever still runs
+    // here. It stays so when gates are opened; never(): no end.
+    Status until(Nanos end);
     // When that gate was opened last: by the wall clock, read right after it was set.
     Nanos opened(FrameWay way) const { return opened_[static_cast<size_t>(way)]; }
     // What has begun a connection and was stopped within the job, or by begins_nothing(); once.
@@ -65,6 +69,11 @@ class JobPort {
     // the interface away would do as well. But it waits for whatever the kernel takes down
     // elsewhere, for seconds.)
     void silence();
+    // Who does not get what its connections say may not get it for hours: they last for 8 h at
+    // least, instead of a quarter of one (tcp_retries2).
+    Status patient(bool on) const {
+        return work_->act(on ? PortAct::be_patient : PortAct::be_as_always);
+    }
     PortWork& work() const { return *work_; }
 
   private:

@@ -70,6 +70,7 @@ Result<JobInside> open_job_inside(int net_namespace) {
         // which namespace it is of is settled when it is opened
         TRY_ASSIGN(inside.orphans,
                    open_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_orphan_retries", O_WRONLY));
+        TRY_ASSIGN(inside.retries, open_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_retries2", O_WRONLY));
         return {};
     }));
     return inside;

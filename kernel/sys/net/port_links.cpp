@@ -169,6 +169,7 @@ Status PortLinks::enter(const PortPlan& plan, int net_namespace) {
     inside_place_ = std::move(inside.place);
     speaker_ = SlowFd(std::move(inside.packets));
     orphans_ = std::move(inside.orphans);
+    retries_ = std::move(inside.retries);
     raw4_ = std::move(inside.raw4);
     raw6_ = std::move(inside.raw6);
     return {};
@@ -284,14 +285,21 @@ Status PortLinks::disarm() const {
 }
 
 Status PortLinks::act(PortAct what) const {
+    // The kernel's default, of each new namespace (TCP_RETR2); and the most that it takes.
+    constexpr std::string_view as_always = "15", all_day = "255";
+    const auto set = [](const Fd& setting, std::string_view to, const char* why) {
+        return ::pwrite(setting.get(), to.data(), to.size(), 0) == static_cast<ssize_t>(to.size())
+                   ? Status{}
+                   : Status(fail_errno(why, errno));
+    };
     switch (what) {
         case PortAct::disarm: return disarm();
         case PortAct::announce: return announce();
-        case PortAct::abandon: break;
+        case PortAct::abandon: return set(orphans_, "1", "end what is left of connections");
+        case PortAct::be_patient: return set(retries_, all_day, "keep connections");
+        case PortAct::be_as_always: return set(retries_, as_always, "keep connections as always");
     }
-    return ::write(orphans_.get(), "1", 1) == 1
-               ? Status{}
-               : Status(fail_errno("end what is left of connections", errno));
+    return fail("no such act");
 }
 
 void PortLinks::say_within(const std::string& frame) const {

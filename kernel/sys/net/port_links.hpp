@@ -19,11 +19,12 @@
 namespace souk {
 
 // What is open in a job's network namespace: a file of it, a netlink socket, a packet socket, the
-// setting that ends what is left of connections (JobPort::abandon), and raw sockets of IPv4 and
+// setting that ends what is left of connections (JobPort::abandon), the one that says how often TCP
+// tries (JobPort::patient), and raw sockets of IPv4 and
 // IPv6, which say what was kept within the job. (What a packet socket puts on loopback from
 // 127.0.0.1 the kernel takes for forged. Without IPv6 the second one is like the first.)
 struct JobInside {
-    Fd place, route, packets, orphans, raw4, raw6;
+    Fd place, route, packets, orphans, retries, raw4, raw6;
 };
 // `net_namespace`: a file of it, or a pidfd of who is there; not the one that this process is in.
 // Needs CAP_SYS_ADMIN.
@@ -72,7 +73,7 @@ class PortLinks {
     PortPlace place_;
     Netlink outside_, inside_;
     SlowFd speaker_;  // a packet socket inside
-    Fd inside_place_, orphans_, raw4_, raw6_;
+    Fd inside_place_, orphans_, retries_, raw4_, raw6_;
 };
 
 }  // namespace souk

@@ -20,7 +20,13 @@ struct Armed {
     FrameGate gate;
     bool within = true;
 };
-enum class PortAct : uint8_t { disarm = 1, abandon = 2, announce = 3 };
+enum class PortAct : uint8_t {
+    disarm = 1,
+    abandon = 2,
+    announce = 3,
+    be_patient = 4,
+    be_as_always = 5
+};
 
 // What becomes of the frames that are held: whether the job gets those that were sent to it, and
 // when its gates were opened, by the wall clock: what came later has passed them.
