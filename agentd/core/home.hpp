@@ -286,6 +286,7 @@ class Home {
     static Cause all_go_back();
     bool may_go_back(const HomeJob& job) const;
     void others_go_back(HomeJob& job, const HomeTurn& turn);
+    void back_with_others(HomeJob& job, const HomeTurn& turn);
     bool goes_on_back(HomeJob& job, const HomeTurn& turn);
     void is_back(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     bool is_ended_again(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -75,6 +75,16 @@ void Home::others_go_back(HomeJob& job, const HomeTurn& turn) {
     }
 }
 
+// It is older than what the others may have heard of it, and than what it has acknowledged.
+void Home::back_with_others(HomeJob& job, const HomeTurn& turn) {
+    const bool has_set = HomeGangs::is_component(job) && !HomeGangs::is_optional(job) &&
+                         job.checkpoint.epoch.n > 0 && !job.cancelled;
+    if (!has_set || !may_go_back(job)) return;
+    job.going_back = true;
+    turn.persist(job);
+    others_go_back(job, turn);
+}
+
 // Of one that is to go back. False: it has nothing to go back from. What is under way ends first,
 // and that end comes back here.
 bool Home::goes_on_back(HomeJob& job, const HomeTurn& turn) {

@@ -192,8 +192,8 @@ HomeNext HomeMoves::released(HomeJob& job, const GuestEvent& e, const Trouble& w
                                    // any more
         case GuestState::dumping:  // until its lease was over
         case GuestState::frozen: return arrived(job, true, turn);
-        case GuestState::failed:
-        case GuestState::unknown: return roll_back(job, why, source_died(job), turn);
+        case GuestState::failed: return roll_back(job, why, source_died(job), turn);
+        case GuestState::unknown: return unheard(job, why, turn);
         default: break;
     }
     return Nothing{};

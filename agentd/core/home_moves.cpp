@@ -218,9 +218,16 @@ HomeNext HomeMoves::roll_back(HomeJob& job, const Trouble& why, bool source_dead
     return Steady{};
 }
 
+// The candidate was let run, and nobody knows whether it did.
+HomeNext HomeMoves::unheard(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
+    (void)roll_back(job, why, source_died(job), turn);
+    return MayHaveRun{};
+}
+
 HomeNext HomeMoves::candidate_lost(HomeJob& job, const Trouble& why, const HomeTurn& turn) {
-    return is_undecided(job) ? abort(job, job.to.node, why, turn)
-                             : roll_back(job, why, source_died(job), turn);
+    if (is_undecided(job)) return abort(job, job.to.node, why, turn);
+    if (job.step == MoveStep::release) return unheard(job, why, turn);
+    return roll_back(job, why, source_died(job), turn);
 }
 
 Nanos HomeMoves::due(const HomeJob& job) const {

@@ -5,7 +5,8 @@
 //
 // Before the decision (`commit`) a move is given up and the source goes on. After it the candidate
 // owns the job; it is rolled back only when the candidate is gone or the source says that it is not
-// held, both before the candidate was told to run.
+// held. If the candidate was told to run by then it may have run and spoken: to who runs alone that
+// makes no difference but for what others have heard; a gang goes back as a whole.
 #pragma once
 
 #include <map>
@@ -83,6 +84,7 @@ class HomeMoves {
     static void send_ship(const HomeJob& job, const HomeTurn& turn);
     HomeNext held(HomeJob& job, const HomeTurn& turn);
     HomeNext arrived(HomeJob& job, bool says_more, const HomeTurn& turn);
+    HomeNext unheard(HomeJob& job, const Trouble& why, const HomeTurn& turn);
     HomeNext roll_back(HomeJob& job, const Trouble& why, bool source_dead, const HomeTurn& turn);
     bool source_died(const HomeJob& job) const {
         return job.step == MoveStep::release && !ready(job).source_stands;

@@ -102,6 +102,10 @@ void Home::conclude(HomeJob& job, const HomeNext& next, const HomeTurn& turn) {
     std::visit(Cases{
                    [](const Nothing&) {},
                    [&](const Steady&) { steady(job, turn); },
+                   [&](const MayHaveRun&) {
+                       back_with_others(job, turn);
+                       steady(job, turn);
+                   },
                    [&](const Arrived&) {
                        runs_.arrived(job);
                        steady(job, turn);

@@ -58,6 +58,8 @@ namespace home {
 struct Nothing {};
 // A step is over: the market hears how the job is, then comes what waited for the step's end.
 struct Steady {};
+// The same. It is as it was before a move, and may have run where it was to go, and have spoken.
+struct MayHaveRun {};
 // It is where it went. The event of its new owner may say more than that it runs.
 struct Arrived {
     bool says_more = false;
@@ -88,9 +90,9 @@ struct Held {};
 // Of a component that thaws: it is restored, and held.
 struct Restored {};
 }  // namespace home
-using HomeNext = std::variant<home::Nothing, home::Steady, home::Arrived, home::Cancelled,
-                              home::Frozen, home::Standing, home::Finished, home::Killed,
-                              home::Gone, home::Held, home::Restored>;
+using HomeNext = std::variant<home::Nothing, home::Steady, home::MayHaveRun, home::Arrived,
+                              home::Cancelled, home::Frozen, home::Standing, home::Finished,
+                              home::Killed, home::Gone, home::Held, home::Restored>;
 
 // What the end of a job means, as its node says it.
 HomeNext own_end(const HomeJob& job, const GuestEvent& event, const HomeTurn& turn);

@@ -41,16 +41,25 @@ void Cluster::check_gang(const HomeJob& job) {
 }
 
 // The checkpoints of a gang are of one set: what they were made of once stood together. Who is back
-// at it goes on with the others. Nobody is ended to go back unless another one is lost for certain.
+// at it goes on with the others. Nobody is ended to go back unless another one is lost for certain,
+// or one of them may have run where it was to go and is as before.
 void Cluster::check_set(const HomeJob& job) {
     const Node& home = node(job.id.home);
+    // (Where it arrived it has the number that it was sent with.)
+    Truth& own = world_.truths[job.id];
+    const bool released = job.step == MoveStep::release;
+    if (std::exchange(own.released, released) && !released && job.epoch != own.sent_as)
+        own.unheard = true;
+    own.sent_as = job.to_epoch;
+    own.gang = job.group.gang;
+    own.begins_anew = own.begins_anew || job.splice.due;
     if (job.going_back) {
-        const auto& jobs = home.home->jobs();
-        const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const auto& entry) {
-            const HomeJob& one = entry.second;
-            const Truth& t = world_.truths[one.id];
-            return one.group.gang == job.group.gang && one.id != job.id &&
-                   (t.destroyed || t.went_back || one.splice.due);
+        // Who is lost may have been ended and forgotten since.
+        const bool any = std::ranges::any_of(world_.truths, [&](const auto& entry) {
+            const auto& [id, t] = entry;
+            const bool lost = t.destroyed || t.went_back || t.begins_anew;
+            return id.home == job.id.home && t.gang == job.group.gang &&
+                   (t.unheard || (lost && id != job.id));
         });
         if (!any) world_.fail(job.id, "is to go back, and nobody of its gang is lost");
         world_.truths[job.id].destroyed = true;

@@ -69,7 +69,12 @@ struct Truth {
     bool ran = false, cancelled = false;
     // its PID 1 was killed from outside while it held the newest state
     bool destroyed = false;
-    bool went_back = false;      // to a checkpoint, or to its beginning
+    bool went_back = false;  // to a checkpoint, or to its beginning
+    bool released = false;   // where it goes to, and nobody has said that it runs there
+    Epoch sent_as;
+    uint64_t gang = 0;           // of its home
+    bool begins_anew = false;    // once at least
+    bool unheard = false;        // once at least it was as before that again
     std::set<NodeName> lacking;  // nodes that cannot execute it
     // the market was told so by every machine there was, and said that it may end
     bool given_up = false;

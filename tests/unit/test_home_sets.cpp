@@ -150,6 +150,31 @@ START_TEST(a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back) 
 }
 END_TEST
 
+// What it has said there the others may have heard: they are not as old as it is.
+START_TEST(who_may_have_run_where_it_was_to_go_takes_all_back_and_who_has_not_goes_on_alone) {
+    for (const bool ran : {true, false}) {
+        Sets g;
+        g.begin(3).whole();
+        g.run(2, "n9");
+        const uint64_t to = g.job(2).to_epoch.n;
+        g.says(2, GuestState::dump_ready).said(2, "n9", to, GuestState::prepared);
+        g.says(2, GuestState::dumping).says(2, GuestState::shipped);
+        g.said(2, "n9", to, GuestState::held);
+        g.says(2, GuestState::frozen);
+        ck_assert(g.job(2).step == MoveStep::release);
+        g.said(2, "n9", to, ran ? GuestState::unknown : GuestState::failed);
+        ck_assert(g.job(2).step == MoveStep::none && g.job(2).to.node.empty());
+        ck_assert(g.job(1).going_back == ran && g.job(3).going_back == ran);
+        ck_assert_text(g.words(GuestVerb::kill), ran ? "n9 n2 n4 n3" : "n9");
+        if (!ran) continue;
+        g.says(1, GuestState::killed).says(3, GuestState::killed);
+        ck_assert_text(g.phases(3), "frozen frozen frozen");
+        for (uint64_t i = 1; i <= 3; ++i)
+            ck_assert(!g.job(i).going_back && g.job(i).epoch == g.job(i).checkpoint.epoch);
+    }
+}
+END_TEST
+
 START_TEST(a_thaw_waits_for_who_still_goes_back) {
     Sets g;
     g.begin(2).whole();
@@ -329,6 +354,7 @@ END_TEST
 UNIT_SUITE(home_sets, all_stand_together_before_one_goes_on_and_one_write_makes_them_a_checkpoint,
            one_that_cannot_be_saved_lets_all_go_on_with_the_checkpoint_of_before,
            a_home_that_comes_back_gives_up_what_is_not_whole,
+           who_may_have_run_where_it_was_to_go_takes_all_back_and_who_has_not_goes_on_alone,
            a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back,
            a_thaw_waits_for_who_still_goes_back, without_a_checkpoint_all_begin_anew_or_all_end,
            an_optional_component_is_not_saved_and_begins_anew_when_the_others_go_back,
