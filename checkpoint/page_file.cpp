@@ -208,6 +208,7 @@ Status PageFileRead::read(const PageRange& range, const Put& put) {
         const size_t bytes = part.pages * page_bytes;
         TRY(read_bytes(offsets_[static_cast<size_t>(after - 1 - ranges_.begin())] + skip, bytes));
         TRY(put(part, {buffer_.get(), bytes}));
+        if (stopped_) return {};
         left.start += bytes;
         left.pages -= part.pages;
     }
@@ -220,13 +221,21 @@ void PageFileRead::start(Put put, Done done) {
     again_ = loop_.after(Nanos{}, [this] { go_on(); });
 }
 
+void PageFileRead::stop() {
+    stopped_ = true;
+    again_.cancel();
+}
+
 void PageFileRead::go_on() {
     const auto tell = [this](Status status) {
         const Done done = std::move(done_);
         done(std::move(status));
     };
-    for (const uint64_t until = at_ + slice_bytes; at_ < until && at_ < bytes_;)
-        if (auto put = read_piece(); !put) return tell(std::move(put));
+    for (const uint64_t until = at_ + slice_bytes; at_ < until && at_ < bytes_;) {
+        auto put = read_piece();
+        if (stopped_) return;
+        if (!put) return tell(std::move(put));
+    }
     if (at_ < bytes_) {
         again_ = loop_.after(Nanos{}, [this] { go_on(); });
         return;
@@ -241,7 +250,7 @@ Status PageFileRead::read_piece() {
     TRY(read_bytes(at_, bytes));
     if (!encrypted_) digest_.add({buffer_.get(), bytes});
     at_ += bytes;
-    for (size_t used = 0; used < bytes;) {
+    for (size_t used = 0; used < bytes && !stopped_;) {
         const PageRange& r = ranges_[index_];
         const uint64_t part = std::min<uint64_t>(r.pages * page_bytes - index_done_, bytes - used);
         TRY(put_({r.pid, r.start + index_done_, part / page_bytes}, {buffer_.get() + used, part}));

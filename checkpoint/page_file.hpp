@@ -90,6 +90,8 @@ class PageFileRead {
     // All of them once, in order; `done` once, unless `put` has failed: the digest is right, or it
     // is damaged.
     void start(Put put, Done done);
+    // Nothing more is put, and `done` does not come. Also out of `put`.
+    void stop();
 
   private:
     PageFileRead(Loop& loop, Fd file, std::vector<PageRange> ranges, std::string digest)
@@ -115,6 +117,7 @@ class PageFileRead {
     std::unique_ptr<char[]> buffer_;
     Put put_;
     Done done_;
+    bool stopped_ = false;
     Timer again_;
 };
 

@@ -217,6 +217,7 @@ void PageIntake::is_whole() {
 void PageIntake::fail_with(const Error& why) {
     watch_.close();
     store_timer_.cancel();
+    if (file_) file_->stop();
     hooks_.failed(why);
 }
 
@@ -227,6 +228,7 @@ void PageIntake::job_runs() {
 void PageIntake::end() {
     watch_.close();
     store_timer_.cancel();
+    if (file_) file_->stop();  // it may be who says so, and goes with this object
     place_.reset();
     store_.reset();
 }

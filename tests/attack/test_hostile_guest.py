@@ -98,7 +98,7 @@ def all_that_it_runs_is_charged(market, place, source):  # noqa: F811
         until("it stands", lambda: next(g for g in status(market, at)["here"]
                                         if g["job"] == job.id)["state"] == "paused")
         # It was told to: who begins or ends a process at that moment does so before it stands.
-        until("all of it stands", lambda: frozen(market, job, at))
+        until("all of it stands", lambda: frozen(market, job.id, at))
         kernel_s = own_cpu_s(market, job, at)
         load = load_of(market, job)
         assert load["source"] == source, load

@@ -12,35 +12,14 @@
 #include "checkpoint/page_file.hpp"
 #include "kernel/base/rng.hpp"
 #include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/pagemap_image.hpp"
 #include "tests/unit/temp_dir.hpp"
 
 using namespace souk;
 using namespace souk::unit;
 
 namespace {
-constexpr pid_t inside = 7;  // what this process is called in the image
-
-std::string varint(uint64_t n) {
-    std::string out;
-    for (; n > 127; n >>= 7) out += static_cast<char>(n | 128);
-    return out + static_cast<char>(n);
-}
-
-std::string sized(const std::string& message) {
-    const auto n = static_cast<uint32_t>(message.size());
-    return std::string(reinterpret_cast<const char*>(&n), sizeof n) + message;
-}
-
-// As CRIU writes it: every range to be fetched.
-void write_pagemap(int directory, const std::vector<PageRange>& ranges) {
-    std::string image("\x19\x43\x56\x54\x25\x40\x08\x56", 8);
-    image += sized("\x08\x01");
-    for (const PageRange& r : ranges)
-        image += sized("\x08" + varint(r.start) + "\x20" + varint(2) + "\x28" + varint(r.pages));
-    const Fd file = *open_at(directory, "pagemap-7.img", O_WRONLY | O_CREAT, 0600);
-    ck_assert_int_eq(::write(file.get(), image.data(), image.size()),
-                     static_cast<ssize_t>(image.size()));
-}
+constexpr pid_t inside = pagemap_pid;  // what this process is called in the image
 
 // 5 MB of random bytes in pieces of many sizes, with holes between them.
 struct Memory {

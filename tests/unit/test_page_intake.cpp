@@ -10,6 +10,7 @@
 
 #include "checkpoint/sent_pages.hpp"
 #include "tests/unit/loop_fixture.hpp"
+#include "tests/unit/pagemap_image.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -23,6 +24,7 @@ struct Job {
     std::vector<int> uffds;
     std::string trouble;  // of the next look
     uint64_t put = 0;
+    std::function<void()> at_put = [] {};
     bool held = false;
     Pipe touched = std::move(*make_pipe());
 };
@@ -46,6 +48,7 @@ class Place final : public PagePlace {
         // One that is there already stays as it is.
         for (uint64_t i = 0; i < range.pages; ++i) job_.missing.erase(range.start + i * page_bytes);
         job_.put += bytes.size();
+        job_.at_put();
         return {};
     }
     bool whole() const override { return job_.held && job_.missing.empty(); }
@@ -85,6 +88,7 @@ struct Destination {
     std::vector<Want> wants;
     int lets_go = 0, may_run = 0, whole = 0;
     std::vector<std::string> failures;
+    bool ends_then = false;
     PageIntake intake;
 
     explicit Destination(bool possible = true)
@@ -105,7 +109,11 @@ struct Destination {
                       },
                   .may_run = [this] { ++may_run; },
                   .whole = [this] { ++whole; },
-                  .failed = [this](const Error& why) { failures.push_back(why.message); }}) {}
+                  .failed =
+                      [this](const Error& why) {
+                          failures.push_back(why.message);
+                          if (ends_then) intake.end();
+                      }}) {}
     // A job that lacks so many pages, and comes in that form.
     void restore(MoveForm form, uint64_t pages) {
         for (uint64_t i = 0; i < pages; ++i) job.missing.insert(base + i * page_bytes);
@@ -269,6 +277,38 @@ START_TEST(a_page_file_needs_a_machine_that_can_put_memory_in_place) {
 }
 END_TEST
 
+// The capsule of a copy ends while its memory comes out of a file, which takes many turns of the
+// loop; or the place itself fails.
+START_TEST(nothing_more_comes_out_of_a_page_file_once_the_capsule_is_gone_or_it_has_failed) {
+    enum class How { ends, fails, fails_and_ends };
+    for (const How how : {How::ends, How::fails, How::fails_and_ends}) {
+        constexpr uint64_t pages = 4096;  // 16 slices
+        Destination d;
+        d.ends_then = how == How::fails_and_ends;
+        write_pagemap(d.image.fd.get(), {{pagemap_pid, base, pages}});
+        OK(create_file(d.image.fd.get(), page_file_name, std::string(pages * page_bytes, 'x')));
+        Manifest manifest;
+        manifest.files = {{page_file_name, pages * page_bytes, "not its digest"}};
+        for (uint64_t i = 0; i < pages; ++i) d.job.missing.insert(base + i * page_bytes);
+        OK(d.intake.begin(d.image.fd.get(), d.image.fd.get(), manifest));
+        OK(d.intake.listen(d.image.fd.get()));
+        d.job.at_put = [&, n = 0]() mutable {
+            if (++n == 6 && how != How::ends) d.job.trouble = "protocol";
+        };
+        d.intake.restored();
+        UNTIL(d.loop, d.job.put > (1 << 20));
+        if (how == How::ends) d.intake.end();
+        const uint64_t put = d.job.put;
+        bool later = false;
+        const Timer wait = d.loop.after(Nanos::from_ms(50), [&] { later = true; });
+        UNTIL(d.loop, later);
+        ck_assert(how == How::ends ? d.job.put == put : d.job.put < 3 << 20);
+        ck_assert_uint_eq(d.failures.size(), how == How::ends ? 0 : 1);
+        ck_assert_int_eq(d.whole, 0);
+    }
+}
+END_TEST
+
 START_TEST(a_capsule_that_keeps_no_userfaultfd_ends_a_post_copy_and_so_does_trouble_of_criu) {
     Destination d;
     d.restore(MoveForm::post_copy, 1);
@@ -297,6 +337,7 @@ UNIT_SUITE(page_intake, a_job_of_stop_and_copy_listens_for_nothing,
            what_was_put_is_acknowledged_each_256_kb,
            what_came_ahead_and_the_image_names_is_put_from_here_and_the_rest_is_asked_for,
            all_that_came_ahead_is_put_without_being_touched,
+           nothing_more_comes_out_of_a_page_file_once_the_capsule_is_gone_or_it_has_failed,
            memory_comes_ahead_only_where_it_is_expected_and_before_the_image,
            an_image_that_names_memory_which_is_not_here_any_more_is_refused,
            a_page_file_needs_a_machine_that_can_put_memory_in_place,
