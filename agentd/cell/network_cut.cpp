@@ -242,7 +242,7 @@ void NetworkCut::hush() {
 }
 
 void NetworkCut::silence() {
-    if (port_ && job_.may_go_back) (void)arm(Gate::shut);
+    hush();
     if (port_) port_->silence();
     drop();
 }

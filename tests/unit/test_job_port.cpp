@@ -71,31 +71,36 @@ START_TEST(what_was_kept_within_a_job_is_said_to_its_own_addresses_alone) {
 }
 END_TEST
 
+// Whether a datagram comes to the job, and one of the job to its node.
+struct Ways {
+    explicit Ways(const NetworkRig& of) : rig(of) {}
+    bool in(int limit) const { return NetworkRig::passes(node, job, rig.address, limit); }
+    bool out(int limit) const { return NetworkRig::passes(job, node, rig.network.gateway, limit); }
+    const NetworkRig& rig;
+    Fd node = NetworkRig::udp(rig.network.gateway), job = rig.udp_inside();
+};
+
 START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) {
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
     JobPort port = rig.make(false);
-    const Fd node = NetworkRig::udp(rig.network.gateway), job = rig.udp_inside();
-    const auto in = [&](int limit) { return NetworkRig::passes(node, job, rig.address, limit); };
-    const auto out = [&](int limit) {
-        return NetworkRig::passes(job, node, rig.network.gateway, limit);
-    };
-    ck_assert(in(soon_ms) && out(soon_ms));
-    ck_assert(port.arm().has_value() && in(soon_ms) && out(soon_ms));
+    const Ways ways(rig);
+    ck_assert(ways.in(soon_ms) && ways.out(soon_ms));
+    ck_assert(port.arm().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
     ck_assert(port.shut(FrameWay::to_job).has_value());
-    ck_assert(!in(never_ms) && out(soon_ms));
+    ck_assert(!ways.in(never_ms) && ways.out(soon_ms));
     ck_assert(port.shut(FrameWay::from_job).has_value());
-    ck_assert(!in(never_ms) && !out(never_ms));
-    ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
-    ck_assert(port.disarm().has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(!ways.in(never_ms) && !ways.out(never_ms));
+    ck_assert(port.open().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
+    ck_assert(port.disarm().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
     ck_assert(Netlink::open()->link(rig.network.bridge)->hardware[0] ==
               0xfe);  // the lowest of its ports': there is no other
     // Its daemon dies with both shut.
     ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() &&
               port.shut(FrameWay::from_job).has_value());
     port = rig.find();
-    ck_assert(!in(never_ms) && !out(never_ms));
-    ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(!ways.in(never_ms) && !ways.out(never_ms));
+    ck_assert(port.open().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
 }
 END_TEST
 
@@ -126,25 +131,21 @@ START_TEST(gates_shut_by_themselves_at_their_end_and_open_when_it_is_put_off) {
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;
     JobPort port = rig.make(false);
-    const Fd node = NetworkRig::udp(rig.network.gateway), job = rig.udp_inside();
-    const auto in = [&](int limit) { return NetworkRig::passes(node, job, rig.address, limit); };
-    const auto out = [&](int limit) {
-        return NetworkRig::passes(job, node, rig.network.gateway, limit);
-    };
+    const Ways ways(rig);
     ck_assert(port.arm().has_value());
     ck_assert(port.until(Loop::now() + Nanos::from_s(3600)).has_value());
-    ck_assert(in(soon_ms) && out(soon_ms));
+    ck_assert(ways.in(soon_ms) && ways.out(soon_ms));
     const Nanos end = Loop::now() + Nanos::from_ms(50);
     ck_assert(port.until(end).has_value());
     while (Loop::now() < end) ::poll(nullptr, 0, 1);
-    ck_assert(!in(never_ms) && !out(never_ms));
-    ck_assert(port.open().has_value() && !in(never_ms) && !out(never_ms));
+    ck_assert(!ways.in(never_ms) && !ways.out(never_ms));
+    ck_assert(port.open().has_value() && !ways.in(never_ms) && !ways.out(never_ms));
     port = rig.find();  // its daemon has died, and is back
-    ck_assert(!in(never_ms) && !out(never_ms));
-    ck_assert(port.open().has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(!ways.in(never_ms) && !ways.out(never_ms));
+    ck_assert(port.open().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
     ck_assert(port.arm().has_value() && port.until(Loop::now()).has_value());
-    ck_assert(!in(never_ms) && !out(never_ms));
-    ck_assert(port.until(Nanos::never()).has_value() && in(soon_ms) && out(soon_ms));
+    ck_assert(!ways.in(never_ms) && !ways.out(never_ms));
+    ck_assert(port.until(Nanos::never()).has_value() && ways.in(soon_ms) && ways.out(soon_ms));
 }
 END_TEST
 

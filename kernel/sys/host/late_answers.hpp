@@ -11,7 +11,6 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
-#include "kernel/sys/host/fd.hpp"
 
 namespace souk {
 
