@@ -24,7 +24,7 @@ namespace {
 
 constexpr Nanos try_criu_ns_max = Nanos::from_s(30);
 // on a tmpfs that only the namespaces of the trial see
-constexpr const char* images = "/run/souk-doctor";
+constexpr const char* doctor_images = "/run/souk-doctor";
 constexpr int job_socket = 3;
 
 // The trial's job: sleep(1) with an unconnected UDP socket as descriptor 3. Nothing from outside
@@ -52,7 +52,7 @@ Status furnish() {
         return fail_errno("mount /proc", errno);
     if (::mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") < 0)
         return fail_errno("mount /run", errno);
-    if (::mkdir(images, 0700) < 0) return fail_errno(images, errno);
+    if (::mkdir(doctor_images, 0700) < 0) return fail_errno(doctor_images, errno);
     const Fd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     ifreq request{};
     std::strcpy(request.ifr_name, "lo");
@@ -82,7 +82,7 @@ Status run_criu(const CriuTool& tool, const std::string& verb,
     std::vector<std::string> words = tool.command;
     words.push_back(verb);
     if (verb != "--version") {
-        const std::vector<std::string> common{"-D", images, "-o", verb + ".log",
+        const std::vector<std::string> common{"-D", doctor_images, "-o", verb + ".log",
                                               "--manage-cgroups=ignore"};
         words.insert(words.end(), common.begin(), common.end());
     }
@@ -94,8 +94,8 @@ Status run_criu(const CriuTool& tool, const std::string& verb,
     const pid_t pid = ::fork();
     if (pid < 0) return fail_errno("fork", errno);
     if (pid == 0) {
-        const int out =
-            ::open((std::string(images) + "/" + verb + ".out").c_str(), O_WRONLY | O_CREAT, 0600);
+        const int out = ::open((std::string(doctor_images) + "/" + verb + ".out").c_str(),
+                               O_WRONLY | O_CREAT, 0600);
         ::dup2(out, 1);
         ::dup2(out, 2);
         ::execv(argv[0], argv.data());
@@ -106,7 +106,7 @@ Status run_criu(const CriuTool& tool, const std::string& verb,
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) return fail("cannot start " + words[0]);
-    return fail(verb + ": " + first_error_line(std::string(images) + "/" + verb + ".log"));
+    return fail(verb + ": " + first_error_line(std::string(doctor_images) + "/" + verb + ".log"));
 }
 
 // As PID 1 of the namespaces.
@@ -118,7 +118,8 @@ Result<std::string> trial(const CriuTool& tool) {
     ::signal(SIGTERM, SIG_DFL);
     TRY(furnish());
     TRY(run_criu(tool, "--version", {}));
-    TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, std::string(images) + "/--version.out"));
+    TRY_ASSIGN(const std::string text,
+               read_file(AT_FDCWD, std::string(doctor_images) + "/--version.out"));
     const size_t at = text.find("Version: ");
     if (at == std::string::npos) return fail("it does not say its version");
     const std::string version = text.substr(at + 9, text.find('\n', at) - at - 9);

@@ -13,19 +13,19 @@
 namespace souk {
 namespace {
 
-constexpr std::string_view top = SOUK_FILES_ROOT;
+constexpr std::string_view served_top = SOUK_FILES_ROOT;
 constexpr std::string_view deleted = " (deleted)";
 constexpr size_t list_bytes_max = 1 << 20;  // agentd/files/expected.hpp
 
 class List {
   public:
     void add(std::string_view path, unsigned flags) {
-        if (path.size() <= top.size() + 1 || !path.starts_with(top) || path[top.size()] != '/' ||
-            path.ends_with(deleted))
+        if (path.size() <= served_top.size() + 1 || !path.starts_with(served_top) ||
+            path[served_top.size()] != '/' || path.ends_with(deleted))
             return;
         char octal[16];
         std::snprintf(octal, sizeof octal, "%o ", flags);
-        const std::string line = octal + std::string(path.substr(top.size()));
+        const std::string line = octal + std::string(path.substr(served_top.size()));
         if (text_.size() + line.size() >= list_bytes_max) return;
         text_.append(line).push_back('\0');
     }
@@ -49,7 +49,7 @@ std::string expected_files(const PidsInside& pids, const LookAt& look) {
     for (const SeenProcess& process : *seen) {
         for (const SeenFile& f : process.files) list.add(f.target, f.flags);
         for (const MappedRange& range : mapped_ranges(process.maps))
-            if (const size_t path = range.file.find(top); path != range.file.npos)
+            if (const size_t path = range.file.find(served_top); path != range.file.npos)
                 list.add_once(range.file.substr(path));
     }
     return std::move(list).text();

@@ -34,7 +34,7 @@ Status read_through(int directory, const std::string& name, Digest& digest, uint
     }
 }
 
-Result<uint64_t> bytes_of(int directory, const std::string& name) {
+Result<uint64_t> file_bytes_of(int directory, const std::string& name) {
     struct stat st {};
     if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
         return fail_errno("look at " + name, errno);
@@ -212,7 +212,7 @@ Result<Manifest> verify_image(int directory, std::string_view but) {
         if (f.name == but) continue;
         uint64_t bytes = 0;
         if (!manifest.salt.empty()) {  // its key says whether it is damaged
-            TRY_ASSIGN(bytes, bytes_of(directory, f.name));
+            TRY_ASSIGN(bytes, file_bytes_of(directory, f.name));
             if (bytes == f.bytes) continue;
             return refuse_image("image file " + f.name + ": " + std::to_string(bytes) +
                                 " bytes, not " + std::to_string(f.bytes));

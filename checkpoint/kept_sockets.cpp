@@ -2,7 +2,6 @@
 #include "checkpoint/kept_sockets.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/openat2.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
@@ -15,7 +14,7 @@
 
 namespace souk {
 namespace {
-constexpr size_t list_bytes_max = 4 << 20;
+constexpr size_t kept_list_bytes_max = 4 << 20;
 
 // The directory is the job's owner's: nothing on the way to it may be a symbolic link by now.
 Fd open_directory(const std::string& path) {
@@ -38,7 +37,7 @@ void settle_socket(std::string_view kept, std::string_view name, bool runs) {
     const Fd directory = open_directory(std::string(kept.substr(0, slash)));
     struct stat st {};
     if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISSOCK(st.st_mode) || kept.substr(slash + 1) != fmt::format(".souk-{}", st.st_ino))
+        !S_ISSOCK(st.st_mode) || kept.substr(slash + 1) != ".souk-" + std::to_string(st.st_ino))
         return;
     // By the rights of who owns it: what stands there under that name may be somebody else's.
     ::setfsgid(st.st_gid);
@@ -58,7 +57,7 @@ bool has_kept_sockets(int image) {
 
 Status settle_sockets(int image, bool runs) {
     if (!has_kept_sockets(image)) return {};
-    TRY_ASSIGN(const std::string list, read_file(image, kept_sockets_name, list_bytes_max));
+    TRY_ASSIGN(const std::string list, read_file(image, kept_sockets_name, kept_list_bytes_max));
     for (size_t at = 0; at < list.size();) {
         const size_t middle = list.find('\0', at),
                      end = middle == list.npos ? middle : list.find('\0', middle + 1);

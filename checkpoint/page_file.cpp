@@ -9,23 +9,19 @@
 #include <cerrno>
 #include <utility>
 
+#include "checkpoint/sent_pages.hpp"
+
 namespace souk {
 namespace {
 // stays in a core's own cache from one end to the other
 constexpr size_t buffer_bytes = 256 * 1024;
 static_assert(buffer_bytes == ChunkCipher::chunk_bytes);
-constexpr size_t slice_bytes = 1 << 20;  // between two looks at what else there is to do
+constexpr size_t file_slice_bytes = 1 << 20;  // between two looks at what else there is to do
 // The disk is given so much at a time, and no more than twice that waits for it.
 constexpr uint32_t sync_bytes = 32 << 20;
 // Of one that is to leave the disk to others: no burst of more.
 constexpr uint32_t sync_bytes_slow = 4 << 20;
 constexpr int syncs_max = 2;
-
-uint64_t bytes_of(const std::vector<PageRange>& ranges) {
-    uint64_t bytes = 0;
-    for (const PageRange& r : ranges) bytes += r.pages * page_bytes;
-    return bytes;
-}
 
 Status read_all(int file, uint64_t at, char* to, size_t bytes) {
     for (size_t got = 0; got < bytes;) {
@@ -67,7 +63,7 @@ Result<std::unique_ptr<PageFileWrite>> PageFileWrite::start(Loop& loop, int imag
 }
 
 void PageFileWrite::go_on() {
-    for (const uint64_t until = written_ + slice_bytes;
+    for (const uint64_t until = written_ + file_slice_bytes;
          written_ < until && index_ < ranges_.size() &&
          share_.room(buffer_bytes, Loop::now()) > 0;) {
         if (auto written = fill_and_write(); !written) return end(std::move(written));
@@ -231,7 +227,7 @@ void PageFileRead::go_on() {
         const Done done = std::move(done_);
         done(std::move(status));
     };
-    for (const uint64_t until = at_ + slice_bytes; at_ < until && at_ < bytes_;) {
+    for (const uint64_t until = at_ + file_slice_bytes; at_ < until && at_ < bytes_;) {
         auto put = read_piece();
         if (stopped_) return;
         if (!put) return tell(std::move(put));

@@ -8,8 +8,8 @@
 
 namespace souk {
 namespace {
-constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
-static_assert(head_bytes + section_pages_max * page_bytes <= stream_piece_max);
+constexpr size_t source_head_bytes = section_head_bytes + pages_text_bytes;
+static_assert(source_head_bytes + section_pages_max * page_bytes <= stream_piece_max);
 }  // namespace
 
 Result<PageSource> PageSource::open(std::vector<PageRange> ranges,
@@ -40,9 +40,9 @@ Result<std::string_view> PageSource::piece() {
 // As much as fits: small ranges go together.
 Status PageSource::fill() {
     piece_at_ = piece_end_ = wished_until_ = 0;
-    while (stream_piece_max - piece_end_ >= head_bytes + page_bytes) {
-        const uint64_t room =
-            std::min((stream_piece_max - piece_end_ - head_bytes) / page_bytes, section_pages_max);
+    while (stream_piece_max - piece_end_ >= source_head_bytes + page_bytes) {
+        const uint64_t room = std::min(
+            (stream_piece_max - piece_end_ - source_head_bytes) / page_bytes, section_pages_max);
         if (!wishes_.empty()) {
             PageRange& wish = wishes_.front();
             const PageRange part{wish.pid, wish.start, std::min(wish.pages, room)};
@@ -73,9 +73,9 @@ Status PageSource::fill() {
 Status PageSource::add(const PageRange& range) {
     char* const to = piece_.get() + piece_end_;
     const size_t bytes = range.pages * page_bytes;
-    if (bytes > 0) TRY(memory_.read(range, to + head_bytes));
+    if (bytes > 0) TRY(memory_.read(range, to + source_head_bytes));
     put_pages_head(to, range);
-    piece_end_ += head_bytes + bytes;
+    piece_end_ += source_head_bytes + bytes;
     bytes_sent_ += bytes;
     return {};
 }

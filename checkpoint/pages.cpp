@@ -9,11 +9,11 @@
 
 namespace souk {
 namespace {
-constexpr uint64_t address_max = uint64_t{1} << 57;  // of user space, five levels
+constexpr uint64_t pages_address_max = uint64_t{1} << 57;  // of user space, five levels
 
 bool valid(const PageRange& r) {
-    return r.start % page_bytes == 0 && r.start < address_max &&
-           r.pages <= (address_max - r.start) / page_bytes;
+    return r.start % page_bytes == 0 && r.start < pages_address_max &&
+           r.pages <= (pages_address_max - r.start) / page_bytes;
 }
 }  // namespace
 

@@ -15,7 +15,7 @@
 
 namespace souk {
 namespace {
-constexpr size_t head_bytes = section_head_bytes + pages_text_bytes;
+constexpr size_t precopy_head_bytes = section_head_bytes + pages_text_bytes;
 constexpr size_t entries_at_once = 64 * 1024;
 constexpr uint32_t files_max = 4096;  // of a process that are looked at
 
@@ -154,14 +154,15 @@ void PrecopySource::fill() {
     piece_at_ = piece_end_ = 0;
     for (auto& [inside, process] : processes_) {
         while (process.next < process.left.size()) {
-            if (stream_piece_max - piece_end_ < 2 * head_bytes + page_bytes) return;
-            const uint64_t room = (stream_piece_max - piece_end_ - 2 * head_bytes) / page_bytes;
+            if (stream_piece_max - piece_end_ < 2 * precopy_head_bytes + page_bytes) return;
+            const uint64_t room =
+                (stream_piece_max - piece_end_ - 2 * precopy_head_bytes) / page_bytes;
             add(inside, process, std::min(room, section_pages_max));
         }
     }
     if (std::exchange(ended_, true)) return;
     put_pages_head(piece_.get() + piece_end_, {});
-    piece_end_ += head_bytes;
+    piece_end_ += precopy_head_bytes;
 }
 
 // The next pages in a row that are as the last look found them, before they are read and after.
@@ -183,15 +184,16 @@ void PrecopySource::add(pid_t inside, Process& process, uint64_t pages_max) {
         ++run;
     size_t good = unchanged(run);
     if (good > 0) {
-        const ssize_t n = ::pread(process.memory.get(), piece_.get() + piece_end_ + head_bytes,
-                                  good * page_bytes, static_cast<off_t>(start));
+        const ssize_t n =
+            ::pread(process.memory.get(), piece_.get() + piece_end_ + precopy_head_bytes,
+                    good * page_bytes, static_cast<off_t>(start));
         good = n > 0 ? unchanged(static_cast<size_t>(n) / page_bytes) : 0;
     }
     process.next += std::max<size_t>(good, 1);
     if (good == 0) return;
     for (size_t i = 0; i < good; ++i) process.pages.sent(start + i * page_bytes);
     put_pages_head(piece_.get() + piece_end_, {inside, start, good});
-    piece_end_ += head_bytes + good * page_bytes;
+    piece_end_ += precopy_head_bytes + good * page_bytes;
     bytes_sent_ += good * page_bytes;
 }
 

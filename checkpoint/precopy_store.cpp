@@ -16,7 +16,7 @@
 namespace souk {
 namespace {
 // stays in a core's own cache from one end to the other
-constexpr size_t buffer_bytes = 256 * 1024;
+constexpr size_t precopy_buffer_bytes = 256 * 1024;
 constexpr size_t processes_max = 4096;
 constexpr uint64_t slack_bytes = 64 << 20;
 }  // namespace
@@ -99,7 +99,7 @@ Status PrecopyStore::use(PrecopyList list) {
     for (const PageRange& r : list.ranges)
         if (!has(r))
             return fail("memory of process " + std::to_string(r.pid) + " was not sent ahead");
-    buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
+    buffer_ = std::make_unique_for_overwrite<char[]>(precopy_buffer_bytes);
     list_ = std::move(list);
     bytes_to_use_ = bytes_of(list_.ranges);
     return list_.digest.empty() ? Status{} : check_digest();
@@ -110,7 +110,8 @@ Status PrecopyStore::check_digest() const {
     Digest digest;
     for (const PageRange& r : list_.ranges)
         for (uint64_t done = 0; done < r.pages;) {
-            const uint64_t part = std::min<uint64_t>(r.pages - done, buffer_bytes / page_bytes);
+            const uint64_t part =
+                std::min<uint64_t>(r.pages - done, precopy_buffer_bytes / page_bytes);
             TRY(read({r.pid, r.start + done * page_bytes, part}, buffer_.get()));
             digest.add({buffer_.get(), part * page_bytes});
             done += part;
@@ -129,8 +130,9 @@ Result<PrecopyStore::Piece> PrecopyStore::next() {
     last_ = {};
     if (index_ == list_.ranges.size()) return Piece{};
     const PageRange& r = list_.ranges[index_];
-    const PageRange part{r.pid, r.start + index_done_ * page_bytes,
-                         std::min<uint64_t>(r.pages - index_done_, buffer_bytes / page_bytes)};
+    const PageRange part{
+        r.pid, r.start + index_done_ * page_bytes,
+        std::min<uint64_t>(r.pages - index_done_, precopy_buffer_bytes / page_bytes)};
     TRY(read(part, buffer_.get()));
     last_ = part;
     if ((index_done_ += part.pages) == r.pages) {
@@ -151,7 +153,7 @@ Result<PrecopyStore::Piece> PrecopyStore::at(const PageRange& wish) {
     if (in.pid != wish.pid || skip >= in.pages) return Piece{};
     const PageRange part{
         wish.pid, wish.start,
-        std::min<uint64_t>({wish.pages, in.pages - skip, buffer_bytes / page_bytes})};
+        std::min<uint64_t>({wish.pages, in.pages - skip, precopy_buffer_bytes / page_bytes})};
     TRY(read(part, buffer_.get()));
     return Piece{part, {buffer_.get(), part.pages * page_bytes}};
 }

@@ -11,7 +11,7 @@ namespace souk {
 namespace {
 constexpr std::string_view magic = "SOUKAHD1";
 constexpr size_t digest_bytes_max = 64, range_bytes = 16;
-constexpr uint64_t address_max = uint64_t{1} << 57;  // of user space, five levels
+constexpr uint64_t sent_address_max = uint64_t{1} << 57;  // of user space, five levels
 
 uint64_t end_of(const PageRange& r) { return r.start + r.pages * page_bytes; }
 bool before(const PageRange& a, const PageRange& b) {
@@ -155,8 +155,8 @@ Result<PrecopyList> decode_precopy(std::string_view file) {
     for (; !file.empty(); file.remove_prefix(range_bytes)) {
         const PageRange r{static_cast<pid_t>(get_le(file.data(), 4)), get_le(file.data() + 8, 8),
                           get_le(file.data() + 4, 4)};
-        if (r.pid <= 0 || r.pages == 0 || r.start % page_bytes != 0 || r.start >= address_max ||
-            end_of(r) > address_max)
+        if (r.pid <= 0 || r.pages == 0 || r.start % page_bytes != 0 ||
+            r.start >= sent_address_max || end_of(r) > sent_address_max)
             return bad();
         if (!list.ranges.empty() &&
             (!before(list.ranges.back(), r) ||

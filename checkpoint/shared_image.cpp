@@ -14,8 +14,8 @@
 
 namespace souk {
 namespace {
-constexpr size_t buffer_bytes = 256 * 1024;  // stays in a core's own cache
-constexpr size_t slice_bytes = 1 << 20;
+constexpr size_t shared_buffer_bytes = 256 * 1024;  // stays in a core's own cache
+constexpr size_t shared_slice_bytes = 1 << 20;
 constexpr size_t slice_entries = 32 * 1024;
 constexpr size_t pagemap_bytes_max = 64 << 20;
 
@@ -91,7 +91,7 @@ Result<bool> SharedImage::step() {
         }
         return true;
     }
-    for (const uint64_t until = written_ + slice_bytes; written_ < until;) {
+    for (const uint64_t until = written_ + shared_slice_bytes; written_ < until;) {
         if (run_ == pages_.runs().size()) {
             TRY(finish());
             return false;
@@ -125,13 +125,14 @@ Status SharedImage::begin_to_write() {
     const auto bytes = static_cast<off_t>(pages_.pages_in_file() * page_bytes);
     if (::fallocate(file_.get(), 0, 0, bytes) != 0 && errno != EOPNOTSUPP)
         return fail_errno("room for what its processes share", errno);
-    buffer_ = std::make_unique_for_overwrite<char[]>(buffer_bytes);
+    buffer_ = std::make_unique_for_overwrite<char[]>(shared_buffer_bytes);
     return {};
 }
 
 Status SharedImage::write_piece() {
     const SharedPages::Run& run = pages_.runs()[run_];
-    const uint64_t pages = std::min<uint64_t>(run.pages - run_done_, buffer_bytes / page_bytes);
+    const uint64_t pages =
+        std::min<uint64_t>(run.pages - run_done_, shared_buffer_bytes / page_bytes);
     const size_t bytes = pages * page_bytes;
     if (run.present) {
         Fd& old = old_[run.process];

@@ -13,7 +13,7 @@
 namespace souk {
 namespace {
 
-const auto* bytes_of(std::string_view text) {
+const auto* octets_of(std::string_view text) {
     return reinterpret_cast<const unsigned char*>(text.data());
 }
 
@@ -32,7 +32,7 @@ std::string text_of(const ImageSeal& s) {
 std::string hmac_sha256(std::string_view key, std::string_view text) {
     std::string out(StreamTag::key_bytes, '\0');
     unsigned length = 0;
-    MUST(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes_of(text), text.size(),
+    MUST(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), octets_of(text), text.size(),
               reinterpret_cast<unsigned char*>(out.data()), &length) &&
          length == out.size());
     return out;
@@ -51,7 +51,7 @@ Result<StreamTag> StreamTag::make(const ImageSeal& seal) {
     const int good =
         tag.context_
             ? EVP_EncryptInit_ex(static_cast<EVP_CIPHER_CTX*>(tag.context_.get()),
-                                 EVP_aes_256_gcm(), nullptr, bytes_of(key), bytes_of(seal.nonce))
+                                 EVP_aes_256_gcm(), nullptr, octets_of(key), octets_of(seal.nonce))
             : 0;
     OPENSSL_cleanse(key.data(), key.size());
     if (good != 1) return fail("OpenSSL has no AES-256-GCM");
@@ -63,7 +63,7 @@ void StreamTag::add(std::string_view bytes) {
         const size_t part = std::min<size_t>(bytes.size(), INT_MAX / 2);
         int length = 0;
         if (EVP_EncryptUpdate(static_cast<EVP_CIPHER_CTX*>(context_.get()), nullptr, &length,
-                              bytes_of(bytes), static_cast<int>(part)) != 1)
+                              octets_of(bytes), static_cast<int>(part)) != 1)
             failed_ = true;
         bytes.remove_prefix(part);
     }

@@ -18,7 +18,7 @@ struct Part {
     Nanos OwnerReturn::*promise;
     std::string OwnerReturn::*missed;
 };
-constexpr Part parts[] = {
+constexpr Part return_parts[] = {
     {Which::free_cpu, &OwnerReturn::free_cpu, &OwnerReturn::cpu_promise, &OwnerReturn::cpu_missed},
     {Which::free_memory, &OwnerReturn::free_memory, &OwnerReturn::memory_promise,
      &OwnerReturn::memory_missed},
@@ -54,7 +54,7 @@ void write_return(JsonWriter& j, const OwnerReturn& r, bool open) {
     write_time(j, "away_ms", r.away);
     if (!r.share.empty()) j.field("share", r.share);
     j.key("missed").begin_array();
-    for (const Part& part : parts)
+    for (const Part& part : return_parts)
         if (!(r.*part.missed).empty())
             j.begin_object()
                 .field("promise", to_string(part.which))
@@ -118,7 +118,7 @@ void OwnerReturns::judge(Nanos now, const Guests& g, bool ends) {
     reached(r.stopped, g.running == 0);
     reached(r.free_memory, g.in_memory == 0 || (!g.share.empty() && g.within_share));
     reached(r.empty, g.here == 0);
-    for (const Part& part : parts) {
+    for (const Part& part : return_parts) {
         const Nanos promise = r.*part.promise, at = r.*part.took;
         if (promise.ns <= 0 || !(r.*part.missed).empty()) continue;
         if ((at.ns >= 0 ? at : took) <= promise) continue;
@@ -148,7 +148,7 @@ Nanos OwnerReturns::due() const {
     Nanos due = Nanos::never();
     if (!open()) return due;
     const OwnerReturn& r = all_.back();
-    for (const Part& part : parts)
+    for (const Part& part : return_parts)
         if ((r.*part.promise).ns > 0 && (r.*part.took).ns < 0 && (r.*part.missed).empty())
             due = std::min(due, began_ + r.*part.promise + Nanos{1});
     return due;
@@ -157,7 +157,7 @@ Nanos OwnerReturns::due() const {
 OwnerReturns::Figures OwnerReturns::figures(Which which) const {
     Figures figures;
     std::vector<Nanos> sorted;
-    for (const Part& part : parts) {
+    for (const Part& part : return_parts) {
         if (part.which != which) continue;
         for (const OwnerReturn& r : all_) {
             if ((r.*part.took).ns >= 0) sorted.push_back(r.*part.took);
@@ -176,9 +176,9 @@ void OwnerReturns::write(JsonWriter& j, size_t limit) const {
     const Nanos promised[] = {promise_.free_cpu, promise_.free_memory, promise_.empty};
     j.key("promises").begin_array();
     for (size_t i = 0; i < std::size(promised); ++i) {
-        const Figures f = figures(parts[i].which);
+        const Figures f = figures(return_parts[i].which);
         j.begin_object()
-            .field("promise", to_string(parts[i].which))
+            .field("promise", to_string(return_parts[i].which))
             .field("count", int64_t{f.count})
             .field("missed", int64_t{f.missed});
         if (promised[i].ns > 0) j.field("promised_ms", ms_of(promised[i]));

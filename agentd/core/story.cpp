@@ -41,12 +41,12 @@ bool takes_place_of(const StoryStep& step, const StoryStep& last) {
 }
 
 // The parts of a pause one after the other. One whose beginning or end is not known is not told.
-struct Part {
+struct StoryPart {
     const char* name;
     Nanos span{-1};
 };
-std::vector<Part> parts_of(const StoryStep& s) {
-    std::vector<Part> parts;
+std::vector<StoryPart> parts_of(const StoryStep& s) {
+    std::vector<StoryPart> parts;
     Nanos from;
     for (const auto& [name, end] : {std::pair{"sent", s.sent},
                                     {"restored", s.held},
@@ -81,7 +81,7 @@ void write_move(JsonWriter& j, const StoryStep& s) {
     if (s.precopy_bytes > 0) j.field("ahead_bytes", s.precopy_bytes);
     if (s.pause.ns < 0) return;
     j.field("pause_ms", s.pause.ms());
-    for (const Part& p : parts_of(s)) j.field(std::string(p.name) + "_ms", p.span.ms());
+    for (const StoryPart& p : parts_of(s)) j.field(std::string(p.name) + "_ms", p.span.ms());
     if (s.total.ns >= 0) j.field("total_ms", s.total.ms());
 }
 
@@ -144,7 +144,7 @@ std::string move_parts(const StoryStep& s) {
     if (s.bytes > 0)
         text += ", " + megabytes(s.bytes) + (s.precopy_bytes > 0 ? " while it stood" : "");
     const char* between = "; ";
-    for (const Part& p : parts_of(s)) {
+    for (const StoryPart& p : parts_of(s)) {
         text += std::string(between) + p.name + " " + tenths(p.span);
         between = ", ";
     }

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 18> strong_groups = {
     "podman", "sudo", "tty",     "wheel",
 };
 
-std::string_view trimmed(std::string_view text) {
+std::string_view trimmed_line(std::string_view text) {
     constexpr std::string_view blanks = " \t\r";
     const size_t begin = text.find_first_not_of(blanks);
     if (begin == text.npos) return {};
@@ -59,7 +59,7 @@ Result<UserMap> UserMap::parse(std::string_view text, Rules rules) {
         const std::string_view whole = text.substr(0, end);
         text.remove_prefix(end == text.npos ? text.size() : end + 1);
         if (++number > lines_max) return fail("a user map has at most 10,000 lines");
-        const std::string_view line = trimmed(whole.substr(0, whole.find('#')));
+        const std::string_view line = trimmed_line(whole.substr(0, whole.find('#')));
         if (line.empty()) continue;
         if (const Status added = map.add(line); !added)
             return wrap("line " + std::to_string(number), added.error());
@@ -70,8 +70,8 @@ Result<UserMap> UserMap::parse(std::string_view text, Rules rules) {
 Status UserMap::add(std::string_view line) {
     const size_t sign = line.find('=');
     if (sign == line.npos) return fail("needs REALM/USER = ACCOUNT");
-    const std::string who(trimmed(line.substr(0, sign)));
-    const std::string as(trimmed(line.substr(sign + 1)));
+    const std::string who(trimmed_line(line.substr(0, sign)));
+    const std::string as(trimmed_line(line.substr(sign + 1)));
     if (!is_who(who)) return fail("before the = stands REALM/USER, REALM/* or *");
     Target target;
     if (as == "*" || as == "-") {

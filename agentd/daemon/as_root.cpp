@@ -16,7 +16,7 @@
 namespace souk {
 namespace {
 
-constexpr Nanos listen_patience = Nanos::from_s(2);
+constexpr Nanos root_listen_patience = Nanos::from_s(2);
 
 // As it says itself ("Version: 4.2.1").
 Result<std::string> criu_version(const CriuTool& tool) {
@@ -37,7 +37,7 @@ Result<std::string> criu_version(const CriuTool& tool) {
 // Every user may submit; who calls is the kernel's word.
 Result<Fd> listen_to_tools(const std::string& socket) {
     TRY_ASSIGN(const Address path, Address::parse("unix:" + socket));
-    auto local = listen_stream(path, 1024, 0666, listen_patience);
+    auto local = listen_stream(path, 1024, 0666, root_listen_patience);
     if (!local) return wrap("listen on " + socket, local.error());
     return std::move(*local);
 }

@@ -14,7 +14,7 @@
 
 namespace souk {
 namespace {
-constexpr Nanos start_pause = Nanos::from_ms(50);
+constexpr Nanos server_start_pause = Nanos::from_ms(50);
 constexpr size_t connections_max = 8192;
 }  // namespace
 
@@ -90,7 +90,7 @@ void GuestFiles::ask(Question& q) {
             }
         }
     }
-    q.again = loop_.after(start_pause, [this, &q] { ask(q); });
+    q.again = loop_.after(server_start_pause, [this, &q] { ask(q); });
 }
 
 void GuestFiles::answered(Question& q) {
@@ -103,7 +103,7 @@ void GuestFiles::answered(Question& q) {
         if (word == 's' || word == 'd') return done(word == 's' ? AtHome::synced : AtHome::written);
         return done(fail("its home has refused what it wrote, and it has not heard"));
     }
-    q.again = loop_.after(start_pause, [this, &q] { ask(q); });
+    q.again = loop_.after(server_start_pause, [this, &q] { ask(q); });
 }
 
 void GuestFiles::end(const GuestKey& key) {
@@ -123,7 +123,7 @@ void GuestFiles::start(const GuestKey& key) {
     log_.limited("files " + key.text(), Loop::now(), Level::warning,
                  "a job's files are not to be had",
                  {{"JOB", key.id.text()}, {"WHY", started.error()}});
-    it->second.again = loop_.after(start_pause, [this, key] { start(key); });
+    it->second.again = loop_.after(server_start_pause, [this, key] { start(key); });
 }
 
 Status GuestFiles::start_now(const GuestKey& key, Client& client) {
@@ -168,7 +168,7 @@ void GuestFiles::heard(const GuestKey& key) {
     client.watch.close();
     client.control.reset();
     client.process = Pidfd();
-    client.again = loop_.after(start_pause, [this, key] { start(key); });
+    client.again = loop_.after(server_start_pause, [this, key] { start(key); });
 }
 
 void GuestFiles::drop_connection(const GuestKey& key) {

@@ -16,9 +16,9 @@
 namespace souk {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(3);
+constexpr Nanos home_connect_limit = Nanos::from_s(3);
 constexpr Nanos told_every = Nanos::from_s(5), away_after = Nanos::from_s(2);
-constexpr Nanos pause_min = Nanos::from_ms(20), pause_max = Nanos::from_s(5);
+constexpr Nanos home_pause_min = Nanos::from_ms(20), home_pause_max = Nanos::from_s(5);
 
 // A capsule may be there.
 bool has_capsule(JobPhase phase) {
@@ -104,7 +104,7 @@ void HomeFiles::connect(const Key& key) {
     if (!link) return;
     auto address = Address::parse(link->peer.address);
     if (!address) return lost(key, address.error().message);
-    auto connecting = loop_.connect(*address, connect_limit, [this, key](Result<Fd> socket) {
+    auto connecting = loop_.connect(*address, home_connect_limit, [this, key](Result<Fd> socket) {
         connected(key, std::move(socket));
     });
     if (!connecting) return lost(key, connecting.error().message);
@@ -189,7 +189,7 @@ void HomeFiles::lost(const Key& key, const std::string& why) {
                  {{"JOB", key.first.text()}, {"NODE", link->peer.node}, {"WHY", why}});
     if (!link->away.waiting())
         link->away = loop_.after(away_after, [this, key, why] { waits(key, why); });
-    link->pause = std::clamp(Nanos{link->pause.ns * 2}, pause_min, pause_max);
+    link->pause = std::clamp(Nanos{link->pause.ns * 2}, home_pause_min, home_pause_max);
     // Not at once: the caller may be the channel, or the pump.
     link->retry = loop_.after(link->pause, [this, key] {
         Link* const again = find(key);

@@ -12,10 +12,10 @@
 namespace souk {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10),
+constexpr Nanos market_connect_limit = Nanos::from_s(3), market_keepalive = Nanos::from_s(10),
                 question_limit = Nanos::from_s(10);
-constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(2);
-constexpr size_t questions_max = 1024, queue_bytes_max = 64 << 20;
+constexpr Nanos market_pause_min = Nanos::from_ms(50), market_pause_max = Nanos::from_s(2);
+constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20;
 
 wire::CtlReply refusal(std::string why) {
     wire::CtlReply r;
@@ -42,14 +42,14 @@ MarketLink::MarketLink(Loop& loop, Log& log, wire::Tls* tls, NodeName node, std:
       own_address_(std::move(own_address)),
       market_(std::move(market)),
       handlers_(std::move(handlers)),
-      pause_(pause_min, pause_max, random_seed()) {}
+      pause_(market_pause_min, market_pause_max, random_seed()) {}
 
 void MarketLink::connect() {
     // Names may change what they stand for; the resolver is asked at start, a number costs nothing.
     auto address = Address::parse(market_);
     if (!address) address = Address::resolve(market_);
     if (!address) return lost(address.error().message);
-    auto connecting = loop_.connect(*address, connect_limit,
+    auto connecting = loop_.connect(*address, market_connect_limit,
                                     [this](Result<Fd> socket) { connected(std::move(socket)); });
     if (!connecting) return lost(connecting.error().message);
     connecting_ = std::move(*connecting);
@@ -67,8 +67,8 @@ void MarketLink::connected(Result<Fd> socket) {
     wire::ChannelOptions options;
     options.words = wire::market_words;
     options.side = wire::Side::connector;
-    options.keepalive = keepalive;
-    options.send_queue_bytes_max = queue_bytes_max;
+    options.keepalive = market_keepalive;
+    options.send_queue_bytes_max = market_queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
                                        wire::connector(tls_, trust::only(trust::Role::market), ""));
     if (!channel) return lost(channel.error().message);

@@ -11,11 +11,11 @@
 namespace souk {
 namespace {
 
-constexpr Nanos connect_limit = Nanos::from_s(3), keepalive = Nanos::from_s(10);
-constexpr Nanos pause_min = Nanos::from_ms(50), pause_max = Nanos::from_s(5);
+constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_keepalive = Nanos::from_s(10);
+constexpr Nanos peer_pause_min = Nanos::from_ms(50), peer_pause_max = Nanos::from_s(5);
 constexpr size_t waiting_max = 4096, incoming_max = 4096;
 // Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
-constexpr size_t queue_bytes_max = 8 << 20;
+constexpr size_t peer_queue_bytes_max = 8 << 20;
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void Peers::connect(const NodeName& node) {
     Outgoing& o = outgoing_[node];
     auto address = Address::parse(o.address);
     if (!address) return lost(node, address.error().message);
-    auto connecting = loop_.connect(*address, connect_limit, [this, node](Result<Fd> socket) {
+    auto connecting = loop_.connect(*address, peer_connect_limit, [this, node](Result<Fd> socket) {
         connected(node, std::move(socket));
     });
     if (!connecting) return lost(node, connecting.error().message);
@@ -82,8 +82,8 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
     wire::ChannelOptions options;
     options.words = wire::agent_words;
     options.side = wire::Side::connector;
-    options.keepalive = keepalive;
-    options.send_queue_bytes_max = queue_bytes_max;
+    options.keepalive = peer_keepalive;
+    options.send_queue_bytes_max = peer_queue_bytes_max;
     auto channel =
         wire::Channel::open(loop_, std::move(*socket), std::move(handlers), options,
                             wire::connector(tls_, trust::only(trust::Role::provider), node));
@@ -126,7 +126,7 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     o.channel.reset();
     o.welcomed = false;
     const auto waiting = std::exchange(o.waiting, {});
-    o.pause = std::clamp(Nanos{o.pause.ns * 2}, pause_min, pause_max);
+    o.pause = std::clamp(Nanos{o.pause.ns * 2}, peer_pause_min, peer_pause_max);
     o.retry = loop_.after(o.pause, [this, node] {
         Outgoing& again = outgoing_[node];
         if (handlers_.guest_needed(node) || !again.waiting.empty())
@@ -159,8 +159,8 @@ void Peers::accepted(Fd socket) {
     };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
-    options.keepalive = keepalive;
-    options.send_queue_bytes_max = queue_bytes_max;
+    options.keepalive = peer_keepalive;
+    options.send_queue_bytes_max = peer_queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
                                        wire::acceptor(tls_));
     if (!channel)

@@ -10,7 +10,7 @@ namespace souk {
 namespace {
 
 // some answers of the longest kind, and the output ahead
-constexpr size_t queue_bytes_max = 8 << 20;
+constexpr size_t tool_queue_bytes_max = 8 << 20;
 constexpr size_t output_precopy_bytes = 1 << 20;  // a slow terminal's output waits in the spool
 
 }  // namespace
@@ -27,7 +27,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
     };
     wire::ChannelOptions options;
     options.words = wire::agent_words;
-    options.send_queue_bytes_max = queue_bytes_max;
+    options.send_queue_bytes_max = tool_queue_bytes_max;
     TRY_ASSIGN(channel_,
                wire::Channel::open(loop, std::move(socket), std::move(handlers), options));
     return {};

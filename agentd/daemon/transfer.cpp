@@ -6,7 +6,7 @@
 namespace souk {
 namespace {
 
-constexpr Nanos stall_limit = Nanos::from_s(20);
+constexpr Nanos transfer_stall_limit = Nanos::from_s(20);
 constexpr uint64_t rate_from_bytes = 16 << 20;  // less says nothing about a link
 
 }  // namespace
@@ -218,7 +218,7 @@ Status Transfers::frame(uint64_t connection, const NodeName& sender, const wire:
 void Transfers::receive(uint64_t connection, ByteView bytes) {
     const auto it = receiving_.find(connection);
     if (it == receiving_.end()) return;
-    it->second.stall = loop_.after(stall_limit, [this, connection] {
+    it->second.stall = loop_.after(transfer_stall_limit, [this, connection] {
         give_up_receiving(connection, "the source sends no more of the image");
     });
     if (auto taken = receive_some(connection, it->second,
@@ -259,7 +259,7 @@ Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender,
     r.key = key;
     r.form = begin.form;
     r.writer = std::make_unique<ImageWriter>(std::move(writer));
-    r.stall = loop_.after(stall_limit, [this, connection] {
+    r.stall = loop_.after(transfer_stall_limit, [this, connection] {
         give_up_receiving(connection, "the source sends no image");
     });
     receiving_.emplace(connection, std::move(r));
@@ -307,7 +307,7 @@ void Transfers::want(const GuestKey& key, const wire::PagesState& state) {
     if (connection == 0) return;
     Receiving& r = receiving_.at(connection);
     if (state.restored || !state.wishes.empty())
-        r.stall = loop_.after(stall_limit, [this, connection] {
+        r.stall = loop_.after(transfer_stall_limit, [this, connection] {
             give_up_receiving(connection, "the source sends no more pages");
         });
     handlers_.want(connection, state);

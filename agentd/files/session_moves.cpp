@@ -15,7 +15,7 @@ namespace souk::files {
 namespace {
 
 constexpr size_t opens_max = 1024;
-constexpr unsigned depth_max = 64;
+constexpr unsigned move_depth_max = 64;
 // An open file that nobody has used for so many moves is not opened ahead once more: if the job has
 // it, its client asks. Else what a job had open for a moment would be opened with each move.
 constexpr unsigned unused_moves_max = 3;
@@ -24,7 +24,8 @@ constexpr unsigned unused_moves_max = 3;
 std::vector<uint64_t> way_to(uint64_t id, Nodes& nodes) {
     std::vector<uint64_t> way;
     for (; id != FUSE_ROOT_ID; id = nodes.find(id)->parent) {
-        if (way.size() >= depth_max || !nodes.find(id) || nodes.find(id)->name.empty()) return {};
+        if (way.size() >= move_depth_max || !nodes.find(id) || nodes.find(id)->name.empty())
+            return {};
         way.push_back(id);
     }
     std::ranges::reverse(way);

@@ -13,8 +13,8 @@
 namespace souk::files {
 namespace {
 constexpr uint64_t magic = 0x736f756b736c6f74;
-constexpr uint32_t often_used = 8;       // slots whose memory stays
-constexpr uint32_t small_bytes = 16384;  // memory that is not worth giving back
+constexpr uint32_t often_used = 8;            // slots whose memory stays
+constexpr uint32_t small_slot_bytes = 16384;  // memory that is not worth giving back
 constexpr size_t page_bytes = 4096;
 constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of kernel 5.14
 
@@ -115,7 +115,7 @@ void Slots::begin_reading(uint32_t n) {
 }
 
 uint32_t Slots::has_read(uint32_t n, size_t bytes) {
-    const int other = bytes <= small_bytes ? find_free() : -1;
+    const int other = bytes <= small_slot_bytes ? find_free() : -1;
     if (other < 0 || is_ready(static_cast<uint32_t>(other))) return n;
     const auto to = static_cast<uint32_t>(other);
     std::memcpy(data(to), data(n), bytes);
@@ -164,7 +164,7 @@ uint32_t Slots::free_slots() {
 
 void Slots::drop(uint32_t n) {
     Slot& slot = at(n);
-    if (n >= often_used && slot.bytes > small_bytes) grown_ |= uint64_t{1} << n;
+    if (n >= often_used && slot.bytes > small_slot_bytes) grown_ |= uint64_t{1} << n;
     becomes(n, Slot::free);
     slot.dropped = slot.signalled = 0;
 }

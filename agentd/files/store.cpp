@@ -19,7 +19,7 @@
 namespace souk::files {
 namespace {
 
-constexpr size_t slice_bytes = 1 << 20;
+constexpr size_t store_slice_bytes = 1 << 20;
 constexpr int asks_at_once = 64;
 
 std::optional<Sha256::Digest> digest_of(const std::string& name) {
@@ -209,7 +209,7 @@ bool Store::work() {
 }
 
 void Store::work_on(Client& c) {
-    static Bytes buffer(slice_bytes);
+    static Bytes buffer(store_slice_bytes);
     const StoreAsk& ask = c.finds.front();
     const auto ends = [&c](StoreSays::Kind kind, int file = -1) {
         say(c, kind, c.finds.front().number, file);

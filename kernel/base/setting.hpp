@@ -8,12 +8,12 @@
 
 namespace souk {
 
-struct Setting {
+struct KeyValue {
     std::string key, value;
 };
 
 // Parts `word` at its first "=". Without one all of it is the key.
-inline Setting parse_setting(std::string_view word) {
+inline KeyValue parse_setting(std::string_view word) {
     const size_t equals = std::min(word.find('='), word.size());
     return {std::string(word.substr(0, equals)),
             std::string(word.substr(std::min(equals + 1, word.size())))};

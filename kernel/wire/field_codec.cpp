@@ -43,7 +43,7 @@ char* string_of(const std::string& v, const Rule& rule, Arena& arena) {
     return line ? fill_line(v, arena, rule.bytes_max) : fill_string(v, arena);
 }
 
-std::string text_of(const char* from, const Rule& rule, const char* name, Check& c) {
+std::string field_text_of(const char* from, const Rule& rule, const char* name, Check& c) {
     switch (rule.text) {
         case TextRule::line: return clean(from, rule.bytes_max);
         case TextRule::label:
@@ -59,8 +59,8 @@ std::string text_of(const char* from, const Rule& rule, const char* name, Check&
     }
 }
 
-std::string bytes_of(const ProtobufCBinaryData& from, const Rule& rule, const char* name,
-                     Check& c) {
+std::string field_bytes_of(const ProtobufCBinaryData& from, const Rule& rule, const char* name,
+                           Check& c) {
     return rule.text == TextRule::c_string ? c.c_string(name, from, rule.bytes_max)
                                            : c.data(name, from, rule.bytes_max);
 }
@@ -76,8 +76,8 @@ void put(const std::string& v, const Rule& rule, const Slot& slot, char* message
 
 void get(std::string& v, const Rule& rule, const Slot& slot, const char* message, Check& c) {
     const char* name = slot.field->name;
-    v = is_bytes(slot) ? bytes_of(slot.in<ProtobufCBinaryData>(message), rule, name, c)
-                       : text_of(slot.in<const char*>(message), rule, name, c);
+    v = is_bytes(slot) ? field_bytes_of(slot.in<ProtobufCBinaryData>(message), rule, name, c)
+                       : field_text_of(slot.in<const char*>(message), rule, name, c);
 }
 
 // ---- lists
@@ -109,10 +109,11 @@ void get_strings(std::vector<std::string>& v, const Rule& rule, const Slot& slot
     v.reserve(n);
     if (is_bytes(slot)) {
         const auto* from = slot.in<const ProtobufCBinaryData*>(message);
-        for (size_t i = 0; i < n && c.ok(); ++i) v.push_back(bytes_of(from[i], rule, name, c));
+        for (size_t i = 0; i < n && c.ok(); ++i)
+            v.push_back(field_bytes_of(from[i], rule, name, c));
     } else {
         const char* const* from = slot.in<const char* const*>(message);
-        for (size_t i = 0; i < n && c.ok(); ++i) v.push_back(text_of(from[i], rule, name, c));
+        for (size_t i = 0; i < n && c.ok(); ++i) v.push_back(field_text_of(from[i], rule, name, c));
     }
 }
 

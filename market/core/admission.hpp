@@ -46,7 +46,7 @@ class Admission {
         // Of a job about which nothing is to be decided: whether it runs. nullopt: it is free.
         virtual std::optional<bool> runs_anyhow(const Job& job) const = 0;
         // What the solver is told of it, if it is held so.
-        virtual JobSpec spec_of(const Job& job, Job::Held held) const = 0;
+        virtual JobDemand spec_of(const Job& job, Job::Held held) const = 0;
 
       protected:
         ~Jobs() = default;

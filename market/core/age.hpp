@@ -16,7 +16,7 @@
 
 namespace souk::market {
 
-// JobSpec::weight of a job that has waited so long, at least 0. `ageing` 0: it is that of all.
+// JobDemand::weight of a job that has waited so long, at least 0. `ageing` 0: it is that of all.
 int32_t weight_after(Nanos waited, Nanos ageing);
 // How long it has to have waited for the next step; never(): there is none.
 Nanos next_weight_at(Nanos waited, Nanos ageing);

@@ -56,7 +56,7 @@ struct AlgorithmEntry {
     std::string_view options;  // the fields of SolverOptions that it reads
     std::unique_ptr<Algorithm> (*make)();
     bool gangs = false;  // it places jobs of several components
-    bool ages = false;   // it ranks by JobSpec::weight
+    bool ages = false;   // it ranks by JobDemand::weight
 };
 // All there are; the first is the default.
 std::span<const AlgorithmEntry> algorithm_registry();

@@ -29,7 +29,7 @@
 //    least the cost: value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte
 //    cost. So envy is bounded: a job that envies another forgoes less than the cost of one move in
 //    any H. Displaced jobs move in any case. With H > 0 a job that reads its files over the network
-//    (JobSpec::files) pays for that too wherever it is but at home: allocator_files.cpp.
+//    (JobDemand::files) pays for that too wherever it is but at home: allocator_files.cpp.
 //  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless
 //    its provider leaves or shrinks or its bars or pin change. So a job is placed at most once in
 //    any S, and justified envy lasts at most S after a placement.
@@ -187,14 +187,14 @@ class Allocator {
 
     void set_rules(const Rules& rules);
     // By index; the caller has checked the keys and ranges.
-    void add_job(JobKey key, const JobSpec& spec);
-    void change_job(uint32_t j, const JobSpec& spec);
+    void add_job(JobKey key, const JobDemand& spec);
+    void change_job(uint32_t j, const JobDemand& spec);
     void change_value(uint32_t j, Money value) { change_value(j, value, details_[j].weight); }
     void change_value(uint32_t j, Money value, int32_t weight);
     void remove_job(uint32_t j);
     // Components with the keys from `first` on, the optional ones last, all of one value and
     // arrival and weight. change_value() of one changes that of all.
-    void add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+    void add_gang(JobKey first, std::span<const JobDemand> components, size_t required,
                   const GangLayout& layout = {});
     // The gang whose keys include this one; none: there is none.
     uint32_t gang_with(uint64_t key) const;
@@ -419,7 +419,7 @@ class Allocator {
     // allocator_events.cpp: what happened
     Rank rank_of(uint32_t j) const;
     void weigh(uint32_t j, int32_t weight);
-    void fill(uint32_t j, JobKey key, const JobSpec& spec);
+    void fill(uint32_t j, JobKey key, const JobDemand& spec);
     void attach(uint32_t j);
     void detach(uint32_t j);
     bool orphan(uint32_t j) const;
@@ -443,7 +443,7 @@ class Allocator {
     JobOrder::Entry entry_of(uint32_t j) const;
 
     uint32_t new_job();
-    void enter(uint32_t j, JobKey key, const JobSpec& spec);
+    void enter(uint32_t j, JobKey key, const JobDemand& spec);
 
     std::vector<Gang> gangs_;
     std::vector<uint32_t> free_gangs_;

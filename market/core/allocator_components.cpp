@@ -47,7 +47,7 @@ uint32_t Allocator::gang_with(uint64_t key) const {
     return key <= gangs_[g].last ? g : none;
 }
 
-void Allocator::add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+void Allocator::add_gang(JobKey first, std::span<const JobDemand> components, size_t required,
                          const GangLayout& layout) {
     auto index = static_cast<uint32_t>(gangs_.size());
     if (free_gangs_.empty()) {

@@ -25,7 +25,7 @@ JobOrder::Entry Allocator::entry_of(uint32_t j) const {
     return {job.rank, job.bound, job.memory_mb, j, job.cpus};
 }
 
-void Allocator::fill(uint32_t j, JobKey key, const JobSpec& spec) {
+void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     Job& job = jobs_[j];
     job.value = spec.value;
     job.memory_mb = spec.memory_mb;
@@ -176,16 +176,16 @@ uint32_t Allocator::new_job() {
     return j;
 }
 
-void Allocator::enter(uint32_t j, JobKey key, const JobSpec& spec) {
+void Allocator::enter(uint32_t j, JobKey key, const JobDemand& spec) {
     job_index_.insert(key.n, j);
     fill(j, key, spec);
     attach(j);
     ++version_;
 }
 
-void Allocator::add_job(JobKey key, const JobSpec& spec) { enter(new_job(), key, spec); }
+void Allocator::add_job(JobKey key, const JobDemand& spec) { enter(new_job(), key, spec); }
 
-void Allocator::change_job(uint32_t j, const JobSpec& spec) {
+void Allocator::change_job(uint32_t j, const JobDemand& spec) {
     detach(j);
     if (spec.state != JobState::running || spec.place != place_of(j))
         details_[j].stay_until = Nanos{INT64_MIN};

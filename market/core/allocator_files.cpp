@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Allocator where files have a place (JobSpec::files): a job that runs away from its home reads
-// and writes them over the network. With a horizon H that is part of what a place must pay for.
-// Over H a place is worth to the job, in value x cpus x speed / fastest speed x time:
+// The Allocator where files have a place (JobDemand::files): a job that runs away from its home
+// reads and writes them over the network. With a horizon H that is part of what a place must pay
+// for. Over H a place is worth to the job, in value x cpus x speed / fastest speed x time:
 //   at home    H at the speed of its home
 //   elsewhere  H x (1 - w) at the speed there, less what carrying bytes/s x H bytes costs
 // where w is the part of the time in which it waits for its files: (requests/s x round trip +

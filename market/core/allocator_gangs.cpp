@@ -12,7 +12,7 @@
 // room, then into any. If the gang fits nowhere, all leave at that instant, and who ranks after it
 // has their room.
 //
-// How a gang wants to lie (GangLayout, JobSpec::only) is a matter of what packs: no bound and no
+// How a gang wants to lie (GangLayout, JobDemand::only) is a matter of what packs: no bound and no
 // name makes more room worse, so all of the above holds. `few` chooses among the machines up to the
 // class of the last one that it needs: neither its speed nor its price depends on it.
 //

@@ -22,7 +22,7 @@ class DecisionLog {
 
     // What the solver was told before it decides.
     virtual void told(const Node& node, const ProviderSpec& spec) = 0;
-    virtual void told(const Job& job, const JobSpec& spec) = 0;
+    virtual void told(const Job& job, const JobDemand& spec) = 0;
     virtual void gone(const Job& job) = 0;
     // The solver changed something about the job.
     virtual void changed(JobKey job) = 0;

@@ -10,7 +10,7 @@
 namespace souk::market {
 namespace {
 
-const JobSpec new_job{};
+const JobDemand new_job{};
 const ProviderSpec new_node{
     .reserve = {}, .speed = 0, .cpus = 0, .memory_mb = 0, .accepting = true};
 
@@ -116,7 +116,7 @@ void DecisionText::write_node(uint32_t n) {
 // What the solver was told, as far as the text does not say so.
 void DecisionText::write_job(const Job& job, uint32_t j) {
     Known& known = known_[j];
-    const JobSpec& now = known.now;
+    const JobDemand& now = known.now;
     line('j', j);
     const size_t begun = text_.size();
     if (!std::exchange(known.named, true)) {
@@ -228,7 +228,7 @@ void DecisionText::told(const Node& node, const ProviderSpec& spec) {
     if (!std::exchange(known_nodes_[n].dirty, true)) dirty_nodes_.push_back(n);
 }
 
-void DecisionText::told(const Job& job, const JobSpec& spec) {
+void DecisionText::told(const Job& job, const JobDemand& spec) {
     const uint32_t j = index_of(job.key, true);
     known_[j].now = spec;
     known_[j].told = true;

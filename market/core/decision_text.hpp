@@ -44,7 +44,7 @@ class DecisionText final : public DecisionLog {
     std::vector<Named> take_named() { return std::exchange(named_, {}); }
 
     void told(const Node& node, const ProviderSpec& spec) override;
-    void told(const Job& job, const JobSpec& spec) override;
+    void told(const Job& job, const JobDemand& spec) override;
     void gone(const Job& job) override;
     void changed(JobKey job) override;
     void decided(const Market& market, Nanos now) override;
@@ -61,8 +61,8 @@ class DecisionText final : public DecisionLog {
     struct Known {
         uint64_t key = 0;  // 0: this index is free
         bool named = false, told = false, dirty = false, held = false, gone = false;
-        JobSpec said;         // by the newest line
-        JobSpec now;          // as the solver was told
+        JobDemand said;       // by the newest line
+        JobDemand now;        // as the solver was told
         ProviderKey slot;     // as the text has it
         Money price{-1};      // reckoned last; below 0: none while it has a place
         uint64_t priced = 0;  // on which decision that was

@@ -328,7 +328,7 @@ class Market {
         const Job& at(const JobId& id) const override { return market_.book_.jobs().at(id); }
         Job* of(JobKey key) const override { return market_.book_.job_of(key); }
         std::optional<bool> runs_anyhow(const Job& job) const override;
-        JobSpec spec_of(const Job& job, Job::Held held) const override;
+        JobDemand spec_of(const Job& job, Job::Held held) const override;
 
       private:
         const Market& market_;
@@ -387,7 +387,7 @@ class Market {
     std::optional<Wish> fact(const Job& job) const;
     Wish wish(const Job& job) const { return wish(job, job.held); }
     Wish wish(const Job& job, Job::Held held) const;
-    JobSpec spec_of(const Job& job, const Wish& wish) const;
+    JobDemand spec_of(const Job& job, const Wish& wish) const;
     // market_age.cpp: how long jobs have waited
     static bool waits(const Wish& w) { return w.pin == Pin::free && w.state != JobState::running; }
     void note_wait(Job& job, bool waits, Nanos now);

@@ -104,7 +104,7 @@ bool Market::enter_gang(Job& job, Nanos now) {
     }
     Money least = job.bid;
     for (const Job* one : all) least = std::min(least, one->bid);
-    std::vector<JobSpec> specs;
+    std::vector<JobDemand> specs;
     for (Job* one : all) {
         admission_.unlist(*one);
         if (std::exchange(one->in_solver, false)) {
@@ -123,7 +123,7 @@ bool Market::enter_gang(Job& job, Nanos now) {
         specs.back().arrival = specs.front().arrival;
     }
     const int32_t lightest = weight_of(all, now);
-    for (JobSpec& spec : specs) spec.weight = lightest;
+    for (JobDemand& spec : specs) spec.weight = lightest;
     const JobReport& first = all.front()->record.report;
     const Status taken = solver_.add_gang(
         all.front()->key, specs, static_cast<size_t>(required - all.begin()), layout_of(first));

@@ -146,7 +146,7 @@ std::optional<bool> Market::Known::runs_anyhow(const Job& job) const {
     return known ? std::optional(known->state == JobState::running) : std::nullopt;
 }
 
-JobSpec Market::Known::spec_of(const Job& job, Job::Held held) const {
+JobDemand Market::Known::spec_of(const Job& job, Job::Held held) const {
     return market_.spec_of(job, market_.wish(job, held));
 }
 

@@ -104,9 +104,9 @@ FileTraffic traffic_of(const FilesUse& use, ProviderKey home) {
 
 }  // namespace
 
-JobSpec Market::spec_of(const Job& job, const Wish& w) const {
+JobDemand Market::spec_of(const Job& job, const Wish& w) const {
     const JobReport& r = job.record.report;
-    JobSpec spec;
+    JobDemand spec;
     spec.value = job.bid;
     spec.memory_mb = Places::is_rooted(job) ? 0 : r.terms.memory_mb;
     spec.cpus = r.terms.cpus;
@@ -165,7 +165,7 @@ void Market::sync_jobs(Nanos now) {
             pending_.insert(job);
             continue;
         }
-        const JobSpec spec = spec_of(job, w);
+        const JobDemand spec = spec_of(job, w);
         if (job.in_solver)
             MUST(solver_.change_job(job.key, spec));
         else

@@ -22,14 +22,14 @@ class OutsideSolver {
         };  // with what pinned jobs leave
         struct Bid {
             JobKey key;
-            JobSpec spec;
+            JobDemand spec;
         };
         std::vector<Place> providers;
         std::vector<Bid> jobs;  // the free ones
     };
     struct KnownJob {
         JobKey key;
-        JobSpec spec;
+        JobDemand spec;
     };
     // `places`: all that take jobs, by key.
     static Problem problem(std::vector<Problem::Place> places, const std::vector<KnownJob>& jobs);

@@ -99,7 +99,7 @@ std::vector<ProviderKey> Places::barred(const Job& job) const {
             if (!holds_for(job, node)) keys.push_back(node.key);
     const Node* at = book_.find_node(job.record.report.where);
     if (at && is_rooted(job)) {
-        if (!job.record.report.gang.empty()) return keys;  // JobSpec::only says so
+        if (!job.record.report.gang.empty()) return keys;  // JobDemand::only says so
         for (const auto& [name, node] : book_.nodes())
             if (&node != at) keys.push_back(node.key);
         return keys;

@@ -7,8 +7,8 @@ bool PriceSampler::wants(Nanos now, Nanos calendar) {
     constexpr int64_t set_back_max = 5;  // minutes
     const int64_t minute = minute_of(now + calendar);
     at_ = Nanos{(minute + 1) * minute_span.ns} - calendar;
-    const int64_t newest = history_.newest();
-    return minute > newest || newest - minute > set_back_max;
+    const int64_t newest_minute = history_.newest();
+    return minute > newest_minute || newest_minute - minute > set_back_max;
 }
 
 void PriceSampler::add(Nanos now, Nanos calendar, std::vector<Offer> offers) {

@@ -11,10 +11,10 @@ namespace souk::market {
 
 namespace {
 using Wide = __int128;
-using Job = Allocator::Job;
+using SolverJob = Allocator::Job;
 using Machine = Allocator::Machine;
 
-bool is_running(const Job& j) { return j.key().n != 0 && j.slot != Allocator::none; }
+bool is_running(const SolverJob& j) { return j.key().n != 0 && j.slot != Allocator::none; }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::vector<Money> critical_prices_by_integral(Allocator& market, bool by_user) 
 std::vector<Money> first_prices(const Allocator& market) {
     std::vector<Money> prices(market.jobs().size());
     for (size_t j = 0; j < prices.size(); ++j) {
-        const Job& job = market.jobs()[j];
+        const SolverJob& job = market.jobs()[j];
         if (!is_running(job)) continue;
         const auto& machine = market.machines()[job.slot];
         const int32_t top = market.speed_top();
@@ -53,7 +53,7 @@ std::vector<Money> first_prices(const Allocator& market) {
 
 std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
     Money bid = money_max, reserve;
-    for (const Job& j : market.jobs()) {
+    for (const SolverJob& j : market.jobs()) {
         if (!is_running(j)) continue;
         bid = std::min(bid, j.value);
         reserve = std::max(reserve, market.machines()[j.slot].spec.reserve);
@@ -62,7 +62,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
     const Money one = reserve + Money{static_cast<int64_t>(part)};
     std::vector<Money> prices(market.jobs().size());
     for (size_t j = 0; j < prices.size(); ++j) {
-        const Job& job = market.jobs()[j];
+        const SolverJob& job = market.jobs()[j];
         if (is_running(job))
             prices[j] =
                 std::min(std::max(one, market.machines()[job.slot].spec.reserve), job.value);
@@ -71,7 +71,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille) {
 }
 
 Money worth_of(const Allocator& market, uint32_t job) {
-    const Job& j = market.jobs()[job];
+    const SolverJob& j = market.jobs()[job];
     const int32_t top = market.speed_top();
     if (top == 0) return j.value;
     const int32_t speed = std::min(market.speed_at_slot(job), top);
@@ -81,7 +81,7 @@ Money worth_of(const Allocator& market, uint32_t job) {
 Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices) {
     Wide consumers = 0, providers = 0;
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
-        const Job& job = market.jobs()[j];
+        const SolverJob& job = market.jobs()[j];
         if (!is_running(job)) continue;
         consumers += static_cast<Wide>((worth_of(market, j) - prices[j]).micro) * job.cpus;
         providers +=

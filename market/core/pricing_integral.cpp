@@ -12,11 +12,11 @@ namespace souk::market {
 
 namespace {
 using Wide = __int128;
-using Job = Allocator::Job;
+using SolverJob = Allocator::Job;
 using Machine = Allocator::Machine;
 
 // What a job asks for, side by side for the greedy from nothing to read.
-struct Bid {
+struct PayerBid {
     uint32_t job;
     int32_t cpus;
     int64_t memory_mb;
@@ -29,8 +29,8 @@ struct Bid {
     bool whole = false;               // stands for all its gang's required components
 };
 
-Bid bid_of(const Allocator& market, uint32_t j) {
-    const Job& job = market.jobs()[j];
+PayerBid payer_bid_of(const Allocator& market, uint32_t j) {
+    const SolverJob& job = market.jobs()[j];
     const Allocator::JobDetails& d = market.details(j);
     return {j,        job.cpus, job.memory_mb, job.value,         job.rank, market.weight_of(j),
             job.bars, d.user,   d.gang,        market.required(j)};
@@ -38,7 +38,7 @@ Bid bid_of(const Allocator& market, uint32_t j) {
 
 // What `q` would have to bid to rank as `bid` does: that, where both weigh the same. At most what
 // it bids itself.
-Money level_with(const Bid& q, const Bid& bid) {
+Money level_with(const PayerBid& q, const PayerBid& bid) {
     if (q.weight == bid.weight) return bid.value;
     return std::min(q.value, least_weighed(weighed(bid.value, bid.weight), q.weight));
 }
@@ -63,7 +63,7 @@ std::optional<GangBid> gang_bid_of(const Allocator& market, const Allocator::Gan
     int32_t cap = speed_max;
     std::map<uint32_t, uint32_t> siblings;
     for (const uint32_t j : g.required) {
-        const Job& job = market.jobs()[j];
+        const SolverJob& job = market.jobs()[j];
         if (market.details(j).barred)
             barred.insert(barred.end(), market.details(j).barred->begin(),
                           market.details(j).barred->end());
@@ -96,7 +96,7 @@ class Integral {
         for (const Allocator::Gang& g : market.gangs())
             gangs_.push_back(gang_bid_of(market, g, false));
         market.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-            const Bid bid = bid_of(market, e.job);
+            const PayerBid bid = payer_bid_of(market, e.job);
             if (!bid.whole || market.leader(market.gangs()[bid.gang]) == e.job)
                 bids_.push_back(bid);
             return true;
@@ -104,11 +104,11 @@ class Integral {
     }
 
     // `payers` by rank; no further one after `placements_max`. Returns how many it was.
-    size_t prices_of(const std::vector<Bid>& payers, std::vector<Money>& prices,
+    size_t prices_of(const std::vector<PayerBid>& payers, std::vector<Money>& prices,
                      uint64_t placements_max) {
         Rooms rooms(machines_), without = rooms;
         size_t next = 0, done = 0;
-        for (const Bid& q : payers) {
+        for (const PayerBid& q : payers) {
             if (done > 0 && placements_ >= placements_max) break;
             ++done;
             for (; next < bids_.size() && bids_[next].rank < q.rank; ++next)
@@ -117,7 +117,7 @@ class Integral {
             // its room is not among the free: it is what it would compete for
             const std::vector<uint32_t> own{q.job};
             for (const uint32_t j : q.whole ? market_.gangs()[q.gang].required : own) {
-                const Job& job = market_.jobs()[j];
+                const SolverJob& job = market_.jobs()[j];
                 for (size_t p = 0; !job.competing && p < machines_.size(); ++p)
                     if (machines_[p].machine == job.slot) without.give(p, job.cpus, job.memory_mb);
             }
@@ -131,15 +131,15 @@ class Integral {
     uint64_t placements() const { return placements_; }
 
   private:
-    bool admits(size_t p, const Bid& b) const {
+    bool admits(size_t p, const PayerBid& b) const {
         return machines_[p].reserve <= b.value &&
                (!b.bars || !market_.barred(market_.machines()[machines_[p].machine].key, b.job));
     }
-    size_t first(Rooms& rooms, size_t from, const Bid& b) const {
+    size_t first(Rooms& rooms, size_t from, const PayerBid& b) const {
         return rooms.first(from, b.cpus, b.memory_mb, [&](size_t p) { return admits(p, b); });
     }
     // The last place that the bid takes; as many as there are machines: none.
-    size_t put(Rooms& rooms, const Bid& b) {
+    size_t put(Rooms& rooms, const PayerBid& b) {
         ++placements_;
         if (b.whole) return put_gang(rooms, b);
         if (b.gang != Allocator::none && !with_gang(b.gang)) return rooms.size();
@@ -151,7 +151,7 @@ class Integral {
         return gangs_[gang] ? gangs_[gang]->placed : market_.runs(market_.gangs()[gang]);
     }
 
-    size_t next_place(Rooms& rooms, const GangBid& gang, const Bid& need, size_t from) const {
+    size_t next_place(Rooms& rooms, const GangBid& gang, const PayerBid& need, size_t from) const {
         return rooms.first(from, need.cpus, need.memory_mb, [&](size_t at) {
             const ProviderKey key = market_.machines()[machines_[at].machine].key;
             return machines_[at].reserve <= need.value &&
@@ -168,7 +168,7 @@ class Integral {
                          market_.network_of(machine, gang.packing.layout()));
     }
     // The places that hold the gang, the fastest first; none: it fits nowhere.
-    std::vector<size_t> places_of(Rooms& rooms, GangBid& gang, Bid need) const {
+    std::vector<size_t> places_of(Rooms& rooms, GangBid& gang, PayerBid need) const {
         const NetworkPacking::Need least = gang.packing.least();
         need.cpus = least.cpus;
         need.memory_mb = least.memory_mb;
@@ -190,7 +190,7 @@ class Integral {
         }
         return places;
     }
-    size_t put_gang(Rooms& rooms, const Bid& b) {
+    size_t put_gang(Rooms& rooms, const PayerBid& b) {
         if (!gangs_[b.gang]) return rooms.size();
         GangBid& gang = *gangs_[b.gang];
         const std::vector<size_t> places = places_of(rooms, gang, b);
@@ -198,18 +198,18 @@ class Integral {
         if (!gang.placed) return rooms.size();
         const std::vector<uint32_t> at = gang.packing.places();
         for (size_t i = 0; i < at.size(); ++i) {
-            const Job& job = market_.jobs()[gang.components[i]];
+            const SolverJob& job = market_.jobs()[gang.components[i]];
             rooms.take(places[at[i]], job.cpus, job.memory_mb);
         }
         return places.back();
     }
 
     // As price(), for all required components of a gang: its speed is that of the slowest one.
-    void price_gang(const Bid& q, Rooms& rooms, size_t next, std::vector<Money>& prices) {
+    void price_gang(const PayerBid& q, Rooms& rooms, size_t next, std::vector<Money>& prices) {
         const Allocator::Gang& all = market_.gangs()[q.gang];
         const int32_t top = market_.speed_top(), speed = std::min(market_.speed_of(all), top);
         std::optional<GangBid> gang = gang_bid_of(market_, all, true);
-        Bid falling = q;
+        PayerBid falling = q;
         std::vector<size_t> places;
         int32_t within = speed;
         Wide sum = 0;
@@ -232,7 +232,7 @@ class Integral {
         };
         lose(q.value, q.value);
         for (; next < bids_.size() && within > 0; ++next) {
-            const Bid& bid = bids_[next];
+            const PayerBid& bid = bids_[next];
             if (bid.gang == q.gang || (by_user_ && bid.user == q.user)) continue;
             const Money level = level_with(q, bid);
             fall_to(level);
@@ -241,13 +241,13 @@ class Integral {
         }
         fall_to(Money{});
         for (const uint32_t j : all.required) {
-            const Job& job = market_.jobs()[j];
+            const SolverJob& job = market_.jobs()[j];
             if (job.slot != Allocator::none)
                 prices[j] = bounded_price(sum, top, market_.machines()[job.slot], job);
         }
     }
     // Puts the bid; the first place that it takes, or as many as there are machines.
-    size_t first_taken(Rooms& rooms, const Bid& bid) {
+    size_t first_taken(Rooms& rooms, const PayerBid& bid) {
         const size_t last = put(rooms, bid);
         // a gang may have taken earlier ones
         return bid.whole && last < rooms.size() ? 0 : last;
@@ -256,11 +256,11 @@ class Integral {
     // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room
     // left. The best place that its bid would get is lost when another bid takes it or when its own
     // falls below the reserve.
-    Money price(const Bid& q, Rooms& rooms, size_t next) {
-        const Job& job = market_.jobs()[q.job];
+    Money price(const PayerBid& q, Rooms& rooms, size_t next) {
+        const SolverJob& job = market_.jobs()[q.job];
         const Machine& own = market_.machines()[job.slot];
         const int32_t top = market_.speed_top(), speed = std::min(own.spec.speed, top);
-        Bid falling = q;
+        PayerBid falling = q;
         size_t best = first(rooms, 0, falling);
         const auto within_now = [&] {
             return best < rooms.size() ? std::min(speed, machines_[best].speed) : 0;
@@ -280,7 +280,7 @@ class Integral {
                 lose(machines_[best].reserve, Money{machines_[best].reserve.micro - 1});
         };
         for (; next < bids_.size() && within > 0; ++next) {
-            const Bid& bid = bids_[next];
+            const PayerBid& bid = bids_[next];
             if (bid.job == q.job || (by_user_ && bid.user == q.user)) continue;
             const Money level = level_with(q, bid);
             if (machines_[best].reserve > level) fall_to(level);
@@ -295,7 +295,7 @@ class Integral {
     const Allocator& market_;
     const bool by_user_;
     const std::vector<EmptyMachine> machines_;
-    std::vector<Bid> bids_;  // by rank
+    std::vector<PayerBid> bids_;  // by rank
     std::vector<std::optional<GangBid>> gangs_;
     uint64_t placements_ = 0;
 };
@@ -303,20 +303,20 @@ class Integral {
 
 namespace {
 // By rank; of a gang the first of its required components stands for all.
-std::vector<Bid> payers_of(const Allocator& market, const std::vector<uint32_t>& jobs) {
-    std::vector<Bid> payers;
+std::vector<PayerBid> payers_of(const Allocator& market, const std::vector<uint32_t>& jobs) {
+    std::vector<PayerBid> payers;
     std::vector<bool> named(market.gangs().size());
     for (const uint32_t j : jobs) {
-        Bid bid = bid_of(market, j);
+        PayerBid bid = payer_bid_of(market, j);
         if (bid.whole) {
             if (named[bid.gang]) continue;
             named[bid.gang] = true;
-            bid = bid_of(market, market.gangs()[bid.gang].required.front());
+            bid = payer_bid_of(market, market.gangs()[bid.gang].required.front());
         }
         payers.push_back(bid);
     }
     std::sort(payers.begin(), payers.end(),
-              [](const Bid& a, const Bid& b) { return a.rank < b.rank; });
+              [](const PayerBid& a, const PayerBid& b) { return a.rank < b.rank; });
     return payers;
 }
 }  // namespace
@@ -341,7 +341,7 @@ std::vector<EmptyMachine> empty_machines(const Allocator& market) {
     return empty;
 }
 
-Money bounded_price(Wide numerator, int32_t speed_top, const Machine& m, const Job& j) {
+Money bounded_price(Wide numerator, int32_t speed_top, const Machine& m, const SolverJob& j) {
     const Money price{speed_top > 0 ? static_cast<int64_t>(numerator / speed_top) : 0};
     return std::min(std::max(price, m.spec.reserve), j.value);
 }
@@ -350,7 +350,7 @@ uint64_t integral_prices(Allocator& market, std::vector<Money>& prices,
                          const std::vector<bool>& done, bool by_user) {
     std::vector<uint32_t> jobs;
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
-        const Job& job = market.jobs()[j];
+        const SolverJob& job = market.jobs()[j];
         if (job.key().n != 0 && job.slot != Allocator::none && !done[j]) jobs.push_back(j);
     }
     return integral_prices_of(market, prices, jobs, UINT64_MAX, by_user);
@@ -359,7 +359,7 @@ uint64_t integral_prices(Allocator& market, std::vector<Money>& prices,
 uint64_t integral_prices_of(Allocator& market, std::vector<Money>& prices,
                             std::vector<uint32_t>& jobs, uint64_t placements_max, bool by_user) {
     if (jobs.empty()) return 0;
-    const std::vector<Bid> payers = payers_of(market, jobs);
+    const std::vector<PayerBid> payers = payers_of(market, jobs);
     Integral integral(market, by_user);
     const size_t done = integral.prices_of(payers, prices, placements_max);
     std::set<uint32_t> waiting, gangs;

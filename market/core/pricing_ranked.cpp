@@ -12,7 +12,7 @@ namespace souk::market {
 
 namespace {
 using Wide = __int128;
-using Job = Allocator::Job;
+using SolverJob = Allocator::Job;
 using Machine = Allocator::Machine;
 
 // Machines of one class, and whom the greedy from nothing gives them to.
@@ -172,7 +172,7 @@ class ByUser {
     };
 
     void set(uint32_t j, Wide sum, std::vector<Money>& prices) const {
-        const Job& q = market_.jobs()[j];
+        const SolverJob& q = market_.jobs()[j];
         prices[j] = bounded_price(sum, market_.speed_top(), market_.machines()[q.slot], q);
     }
 
@@ -186,7 +186,7 @@ class ByUser {
     // sit where ranks put them, and the user's later jobs are not there. It looks at classes from
     // `from` on; the one of `extra` (from 1; 0: none) has one place more when its turn comes.
     Wide sum_of(uint32_t j, int64_t turn, const User& user, size_t from, size_t extra) const {
-        const Job& q = market_.jobs()[j];
+        const SolverJob& q = market_.jobs()[j];
         const int32_t own = std::min(market_.machines()[q.slot].spec.speed, market_.speed_top());
         const size_t later = later_of(user, turn);
         Money level = q.value;
@@ -220,7 +220,7 @@ class ByUser {
         std::vector<std::pair<uint32_t, User>> found;
         for (const Machine& m : market_.machines())
             for (const auto& guest : m.guests) {
-                const Job& job = market_.jobs()[guest.job];
+                const SolverJob& job = market_.jobs()[guest.job];
                 const auto user = ranked_.find(market_.details(guest.job).user);
                 if (!done[guest.job] && job.cpus == 1 && !job.bars && user)
                     found.emplace_back(guest.job, ranked_.user(*user));
@@ -236,7 +236,7 @@ class ByUser {
         const size_t all = market_.order().size();
         for (const EmptyMachine& m : empty_machines(market_)) rooms_[m.machine] = m;
         for (const auto& [j, user] : found) {
-            const Job& q = market_.jobs()[j];
+            const SolverJob& q = market_.jobs()[j];
             const int64_t turn =
                 std::lower_bound(ranks.begin(), ranks.end(), q.rank) - ranks.begin();
             if (user.at.back() < turn || q.memory_mb > memory_max) continue;
@@ -250,7 +250,7 @@ class ByUser {
         }
     }
     // Where its room is one more place; nullopt: it is not like the others there.
-    std::optional<size_t> class_with(const Job& q, int64_t memory_max) const {
+    std::optional<size_t> class_with(const SolverJob& q, int64_t memory_max) const {
         const auto m = rooms_.find(q.slot);
         if (m == rooms_.end() || m->second.cpus < 0) return 0;
         const EmptyMachine& room = m->second;
@@ -284,7 +284,7 @@ std::vector<Money> ranked_prices(Allocator& market, std::vector<bool>& done, boo
     const std::vector<Seated> seated = seat_ranked(market, *classes);
     const std::vector<Wide> sums = sums_of(*classes);
     for (const Seated& s : seated) {
-        const Job& q = market.jobs()[s.job];
+        const SolverJob& q = market.jobs()[s.job];
         if (q.slot == Allocator::none || market.machines()[q.slot].cls != (*classes)[s.cls].cls)
             continue;
         prices[s.job] =

@@ -14,10 +14,10 @@ namespace souk::market {
 namespace {
 
 using Wide = __int128;
-using Job = Allocator::Job;
+using SolverJob = Allocator::Job;
 using Machine = Allocator::Machine;
-constexpr uint32_t none = UINT32_MAX;   // no place, no bid
-constexpr uint32_t never = UINT32_MAX;  // of times, which count the bids that have chosen
+constexpr uint32_t no_place = UINT32_MAX;  // no place, no bid
+constexpr uint32_t never = UINT32_MAX;     // of times, which count the bids that have chosen
 
 // The competing jobs in rank order, and where the greedy from nothing puts them.
 class Base {
@@ -27,12 +27,13 @@ class Base {
         bool bars;
         Money value;
         Rank rank;
-        uint32_t place = none;
+        uint32_t place = no_place;
         // the first bid after it that takes its place when that is the hole
-        uint32_t taker = none;
+        uint32_t taker = no_place;
         // that takes the hole from there, on its way, out of places of that speed
-        uint32_t slower = none;
-        uint32_t rest = none;  // slower is none: the place of that speed where the hole stays
+        uint32_t slower = no_place;
+        uint32_t rest =
+            no_place;  // slower is no_place: the place of that speed where the hole stays
     };
     struct Class {            // machines of one speed and reserve
         uint32_t begin, end;  // of places
@@ -57,13 +58,13 @@ class Base {
         std::iota(open_.begin(), open_.end(), 0U);
         bool fits = true;
         market_.order().each_after(Rank::top(), [&](const JobOrder::Entry& e) {
-            const Job& job = market_.jobs()[e.job];
+            const SolverJob& job = market_.jobs()[e.job];
             fits = e.cpus == 1 && (bids_.empty() || job.value <= bids_.back().value);
             if (!fits) return false;
             memory_max_ = std::max(memory_max_, e.memory_mb);
             bids_.push_back({e.job, job.bars, job.value, e.rank});
             choose(bids_.back(), room);
-            return first_open(0) < places_.size() || job.bars || bids_.back().place != none ||
+            return first_open(0) < places_.size() || job.bars || bids_.back().place != no_place ||
                    e.rank <= last;
         });
         const auto suits = [&](const EmptyMachine& m) { return has_memory(m.cpus, m.memory_mb); };
@@ -93,7 +94,7 @@ class Base {
             highest_[b / width] = std::max(highest_[b / width], bids_[b].place);
         for (uint32_t b = static_cast<uint32_t>(bids_.size()); b-- > 0;) {
             Bid& bid = bids_[b];
-            if (bid.place == none) continue;
+            if (bid.place == no_place) continue;
             bid.taker = first_taker(bid.place, b + 1);
             const auto [slower, rest] = leaves(bid.place, bid.taker);
             bid.slower = slower;
@@ -103,10 +104,10 @@ class Base {
     // Of a hole at `place` that `taker` takes first: who takes it out of places of that speed (or
     // none), and, if none, where it stays.
     std::pair<uint32_t, uint32_t> leaves(uint32_t place, uint32_t taker) const {
-        if (taker == none) return {none, place};
+        if (taker == no_place) return {no_place, place};
         const Bid& next = bids_[taker];
-        if (next.place == none || places_[next.place].speed != places_[place].speed)
-            return {taker, none};
+        if (next.place == no_place || places_[next.place].speed != places_[place].speed)
+            return {taker, no_place};
         return {next.slower, next.rest};
     }
     // At which bid a class is lost of which the last place was taken at `full`.
@@ -123,11 +124,11 @@ class Base {
                 continue;
             }
             const Bid& bid = bids_[b];
-            if (bid.value < places_[place].reserve) return none;
-            if (bid.place != none && bid.place <= place) continue;
+            if (bid.value < places_[place].reserve) return no_place;
+            if (bid.place != no_place && bid.place <= place) continue;
             if (!bid.bars || !barred(place, bid.job)) return b;
         }
-        return none;
+        return no_place;
     }
     bool barred(uint32_t place, uint32_t job) const {
         return market_.barred(market_.machines()[places_[place].machine].key, job);
@@ -175,7 +176,7 @@ class Base {
 // What one job pays. Its bars are places that are none for it.
 class Payer {
   public:
-    Payer(const Base& base, const Job& q, std::vector<uint32_t> barred)
+    Payer(const Base& base, const SolverJob& q, std::vector<uint32_t> barred)
         : base_(base), q_(q), barred_(std::move(barred)) {
         for (const uint32_t p : barred_) {  // when a class is full for it
             const auto& classes = base_.classes();
@@ -197,7 +198,8 @@ class Payer {
         own_ = own;
         hole_ = hole;
         taker_ = taker;
-        if (hole_ != none && barred_.empty()) std::tie(taker_, rest_) = base_.leaves(hole, taker);
+        if (hole_ != no_place && barred_.empty())
+            std::tie(taker_, rest_) = base_.leaves(hole, taker);
         Money level = q_.value;
         int32_t within = speed_below(level);
         Wide sum = static_cast<Wide>(own - within) * level.micro;
@@ -220,7 +222,7 @@ class Payer {
 
     // What a bid just below `level` would get; levels never step up.
     int32_t speed_below(Money level) {
-        while (taker_ != none && base_.bids()[taker_].value >= level) {
+        while (taker_ != no_place && base_.bids()[taker_].value >= level) {
             const Base::Bid& b = base_.bids()[taker_];
             hole_ = b.place;
             taker_ = barred_.empty() ? b.slower : b.taker;
@@ -229,11 +231,11 @@ class Payer {
         return std::max(hole_speed(level), base_speed(level));
     }
     int32_t hole_speed(Money level) const {
-        if (hole_ == none || hole_lost_at() >= level || is_barred(hole_)) return 0;
+        if (hole_ == no_place || hole_lost_at() >= level || is_barred(hole_)) return 0;
         return std::min(own_, base_.places()[hole_].speed);
     }
     Money hole_lost_at() const {
-        if (taker_ != none) return base_.bids()[taker_].value;
+        if (taker_ != no_place) return base_.bids()[taker_].value;
         return base_.places()[barred_.empty() ? rest_ : hole_].reserve;
     }
 
@@ -272,11 +274,11 @@ class Payer {
     }
 
     const Base& base_;
-    const Job& q_;
+    const SolverJob& q_;
     const std::vector<uint32_t> barred_;                     // places, in order
     std::vector<std::pair<std::ptrdiff_t, uint32_t>> full_;  // of classes with such places
     int32_t own_ = 0;
-    uint32_t hole_ = none, taker_ = none, rest_ = none;
+    uint32_t hole_ = no_place, taker_ = no_place, rest_ = no_place;
     size_t open_ = 0, above_ = 0;
     Money lowest_above_{INT64_MAX};
 };
@@ -305,7 +307,7 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
     Rank last = Rank::top();  // of those whose hole does not begin with a bid
     for (const Machine& m : market.machines())
         for (const auto& guest : m.guests) {
-            const Job& job = market.jobs()[guest.job];
+            const SolverJob& job = market.jobs()[guest.job];
             if (done[guest.job] || job.cpus != 1) continue;
             payers.push_back(guest.job);
             if (!job.competing) last = std::max(last, job.rank);
@@ -316,7 +318,7 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
     base.reckon();
     const auto& bids = base.bids();
     const auto& places = base.places();
-    std::vector<uint32_t> place_of(market.machines().size(), none);
+    std::vector<uint32_t> place_of(market.machines().size(), no_place);
     for (uint32_t p = 0; p < places.size(); ++p) place_of[places[p].machine] = p;
     const int32_t top = market.speed_top();
     const auto turn_of = [&](uint32_t j) {
@@ -330,15 +332,15 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
         for (const uint32_t j : payers)
             if (own_later.has(j)) own_later_steps += bids.end() - turn_of(j);
     for (const uint32_t j : payers) {
-        const Job& q = market.jobs()[j];
+        const SolverJob& q = market.jobs()[j];
         if (own_later_steps <= own_later_steps_max && own_later.has(j)) continue;
         const auto at = turn_of(j);
         const auto t = static_cast<uint32_t>(at - bids.begin());
-        uint32_t hole = none, taker = none;
+        uint32_t hole = no_place, taker = no_place;
         if (q.competing) {
             if (at != bids.end()) hole = at->place, taker = at->taker;
         } else if (const uint32_t p = place_of[q.slot];
-                   p != none) {  // the room that it holds is what it would compete for
+                   p != no_place) {  // the room that it holds is what it would compete for
             const int32_t cpus = places[p].cpus + 1;
             if (!base.has_memory(cpus, places[p].memory_mb + q.memory_mb)) continue;
             if (cpus > 0) hole = p, taker = base.first_taker(p, t);
@@ -348,7 +350,7 @@ void unit_prices(Allocator& market, std::vector<Money>& prices, std::vector<bool
         if (q.bars)
             for (const ProviderKey key : *market.details(j).barred)
                 if (const uint32_t m = market.find_machine(key);
-                    m != Allocator::none && place_of[m] != none)
+                    m != Allocator::none && place_of[m] != no_place)
                     barred.push_back(place_of[m]);
         std::sort(barred.begin(), barred.end());
         const Machine& own = market.machines()[q.slot];

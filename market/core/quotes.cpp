@@ -11,7 +11,7 @@
 namespace souk::market {
 namespace {
 using Wide = __int128;
-constexpr int64_t day_minutes = 1'440;
+constexpr int64_t quote_day_minutes = 1'440;
 
 // What a job with these terms, submitted now, bids.
 Bid first_bid(const JobTerms& terms, const PriceRows& prices, int64_t minute) {
@@ -201,8 +201,8 @@ Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
     const bool none_holds = !view_.places.supply().empty() &&
                             !view_.places.supply().least_reserve(q.terms.cpus, q.terms.memory_mb);
     const auto day = [&](Money bid) {
-        return outlook(prices, minute - day_minutes, none_holds ? Money{-1} : bid, q.terms.cpus,
-                       q.terms.runtime, q.terms.finish, !quote.runs);
+        return outlook(prices, minute - quote_day_minutes, none_holds ? Money{-1} : bid,
+                       q.terms.cpus, q.terms.runtime, q.terms.finish, !quote.runs);
     };
     quote.day = day(quote.bid);
     for (JobTerms& terms : q.compare ? by_strategies(q.terms) : std::vector<JobTerms>{}) {

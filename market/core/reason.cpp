@@ -11,7 +11,7 @@ namespace {
 
 using enum ReasonCode;
 
-constexpr auto words = std::to_array<ReasonWords>({
+constexpr auto reason_words = std::to_array<ReasonWords>({
     {none, "none", "", "nothing keeps it: it runs"},
     {said, "said", "{cause}", "words of another version or of a program, which no code has"},
 
@@ -257,13 +257,14 @@ constexpr auto figures_known = std::to_array<FigureWords>({
 });
 
 constexpr bool in_order() {
-    for (size_t i = 0; i < words.size(); ++i)
-        if (words[i].code != static_cast<ReasonCode>(i)) return false;
+    for (size_t i = 0; i < reason_words.size(); ++i)
+        if (reason_words[i].code != static_cast<ReasonCode>(i)) return false;
     for (size_t i = 0; i < figures_known.size(); ++i)
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == image_waits, "a code or a figure has no line");
+static_assert(in_order() && reason_words.back().code == image_waits,
+              "a code or a figure has no line");
 
 std::string two(int64_t n) {
     return {static_cast<char>('0' + n / 10), static_cast<char>('0' + n % 10)};
@@ -299,13 +300,13 @@ std::optional<std::string> value_of(const Reason& reason, std::string_view name)
 
 }  // namespace
 
-std::span<const ReasonWords> reason_table() { return words; }
+std::span<const ReasonWords> reason_table() { return reason_words; }
 std::span<const FigureWords> figure_table() { return figures_known; }
 
-bool is_known(ReasonCode code) { return static_cast<size_t>(code) < words.size(); }
+bool is_known(ReasonCode code) { return static_cast<size_t>(code) < reason_words.size(); }
 
 std::string_view to_string(ReasonCode code) {
-    return is_known(code) ? words[static_cast<size_t>(code)].name : "unknown";
+    return is_known(code) ? reason_words[static_cast<size_t>(code)].name : "unknown";
 }
 
 std::string_view to_string(Figure figure) {
@@ -354,7 +355,7 @@ Reason Reason::with(Figure what, int64_t number) && {
 
 std::string Reason::text() const {
     if (!is_known(code)) return {};
-    return fill_words(words[static_cast<size_t>(code)].text,
+    return fill_words(reason_words[static_cast<size_t>(code)].text,
                       [this](std::string_view name) { return value_of(*this, name); });
 }
 

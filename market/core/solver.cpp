@@ -49,7 +49,7 @@ bool valid(const FileTraffic& f) {
            f.round_trip.ns >= 0 && f.round_trip <= FileTraffic::round_trip_most;
 }
 
-bool valid(const JobSpec& s) {
+bool valid(const JobDemand& s) {
     return valid(s.value) && s.cpus >= 1 && s.cpus <= cpus_max && s.memory_mb >= 0 &&
            s.memory_mb <= memory_mb_max && s.move_bytes >= -1 &&
            s.move_bytes <= memory_mb_max * 1'000'000 && s.dirty_bytes_per_s >= -1 &&
@@ -277,14 +277,14 @@ Status Solver::set_options(const SolverOptions& o) {
     return {};
 }
 
-bool Solver::add_job(JobKey key, const JobSpec& spec) {
+bool Solver::add_job(JobKey key, const JobDemand& spec) {
     if (key.n == 0 || !valid(spec) || impl_->market.find_job(key) != Allocator::none) return false;
     if (impl_->market.gang_with(key.n) != Allocator::none) return false;
     impl_->market.add_job(key, spec);
     return true;
 }
 
-Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+Status Solver::add_gang(JobKey first, std::span<const JobDemand> components, size_t required,
                         const GangLayout& layout) {
     Allocator& market = impl_->market;
     const uint64_t count = components.size();
@@ -301,7 +301,7 @@ Status Solver::add_gang(JobKey first, std::span<const JobSpec> components, size_
         return fail(std::to_string(count) + " components are more than " +
                     std::to_string(gang_components_max));
     if (first.n == 0 || first.n > UINT64_MAX - count) return fail("no keys for all components");
-    for (const JobSpec& spec : components)
+    for (const JobDemand& spec : components)
         if (!valid(spec) || spec.value != components[0].value ||
             spec.weight != components[0].weight || spec.arrival != components[0].arrival ||
             spec.user != components[0].user)
@@ -330,7 +330,7 @@ std::optional<Solver::GangView> Solver::gang(JobKey key) const {
 
 size_t Solver::gangs() const { return impl_->market.gang_count(); }
 
-bool Solver::change_job(JobKey key, const JobSpec& spec) {
+bool Solver::change_job(JobKey key, const JobDemand& spec) {
     const uint32_t j = impl_->market.find_job(key);
     if (j == Allocator::none || !valid(spec)) return false;
     if (const Allocator::Job& job = impl_->market.jobs()[j];
@@ -389,12 +389,12 @@ void Solver::clear() {
     (void)set_options(options);  // they were taken before
 }
 
-std::optional<JobSpec> Solver::job(JobKey key) const {
+std::optional<JobDemand> Solver::job(JobKey key) const {
     const uint32_t i = impl_->market.find_job(key);
     if (i == Allocator::none) return std::nullopt;
     const auto& j = impl_->market.jobs()[i];
     const auto& d = impl_->market.details(i);
-    JobSpec s;
+    JobDemand s;
     s.value = j.value;
     s.memory_mb = j.memory_mb;
     s.cpus = j.cpus;
@@ -607,7 +607,7 @@ std::optional<Money> Solver::winning_bid(JobKey key) const {
     return least_bid(job.cpus, job.memory_mb, barred, {job.arrival(), key, market.weight_of(i)});
 }
 
-std::optional<Money> Solver::winning_bid(const JobSpec& spec) const {
+std::optional<Money> Solver::winning_bid(const JobDemand& spec) const {
     return least_bid(spec.cpus, spec.memory_mb, spec.barred,
                      {spec.arrival, JobKey{UINT64_MAX}, spec.weight});
 }

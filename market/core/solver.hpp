@@ -65,8 +65,8 @@ class Solver {
     // 0, or an attribute that is out of the range stated in types.hpp. change replaces every
     // attribute. A running job must name its place. A provider may come after the jobs that run
     // there (a market that restarts); until then they run nowhere known.
-    bool add_job(JobKey key, const JobSpec& spec);
-    bool change_job(JobKey key, const JobSpec& spec);
+    bool add_job(JobKey key, const JobDemand& spec);
+    bool change_job(JobKey key, const JobDemand& spec);
     bool change_value(JobKey key, Money value);
     bool change_weight(JobKey key, int32_t weight);
     bool remove_job(JobKey key);
@@ -78,7 +78,7 @@ class Solver {
     // the gang's while it has any component. `layout` is that of the required ones; with a bound on
     // how many may be on one machine none is optional. Errors: what is wrong with it; an algorithm
     // that places no gangs.
-    Status add_gang(JobKey first, std::span<const JobSpec> components, size_t required,
+    Status add_gang(JobKey first, std::span<const JobDemand> components, size_t required,
                     const GangLayout& layout = {});
     static constexpr size_t gang_components_max = 1024;
     struct GangView {
@@ -96,7 +96,7 @@ class Solver {
 
     // The job as the solver sees it now (state and place follow its own changes); nullopt: no such
     // job.
-    std::optional<JobSpec> job(JobKey key) const;
+    std::optional<JobDemand> job(JobKey key) const;
     std::optional<ProviderSpec> provider(ProviderKey key) const;
     // Where it runs, or is to run, as job() has it; key 0: nowhere, or no such job.
     ProviderKey place(JobKey key) const;
@@ -165,7 +165,7 @@ class Solver {
     // beats the bid in the way); nullopt: it runs, is pinned, or no bid can.
     std::optional<Money> winning_bid(JobKey key) const;
     // The same for a job that is not here; its value, state and place do not matter.
-    std::optional<Money> winning_bid(const JobSpec& spec) const;
+    std::optional<Money> winning_bid(const JobDemand& spec) const;
     // The least that a new job of one CPU and no memory must bid to get a place on this provider
     // ("Next Price"); nullopt: not accepting, pinned full, or no such provider.
     std::optional<Money> next_price(ProviderKey key) const;

@@ -26,7 +26,7 @@ Status SolverSession::known(ProviderKey id) const {
 
 void SolverSession::list_jobs(std::string& out) const {
     for (const auto& [id, user] : jobs_) {
-        const JobSpec j = *solver_.job(id);
+        const JobDemand j = *solver_.job(id);
         const auto going = under_way_.find(id);
         std::string state = j.state == JobState::waiting   ? "waiting"
                             : j.state == JobState::running ? "running"
@@ -55,8 +55,8 @@ void SolverSession::list_providers(std::string& out) const {
 namespace {
 // What a job of its own and a component say alike: `terms` of the bid, `size` of what it needs.
 template <class Terms, class Size>
-JobSpec spec_of(const Terms& terms, const Size& size) {
-    JobSpec s;
+JobDemand spec_of(const Terms& terms, const Size& size) {
+    JobDemand s;
     s.value = terms.value;
     s.memory_mb = size.memory_mb;
     s.cpus = size.cpus;
@@ -67,7 +67,7 @@ JobSpec spec_of(const Terms& terms, const Size& size) {
 }  // namespace
 
 Status SolverSession::add_gang(const command::AddGang& a) {
-    std::vector<JobSpec> components;
+    std::vector<JobDemand> components;
     size_t required = 0;
     for (const command::AddGang::Part& part : a.parts) {
         components.insert(components.end(), static_cast<size_t>(part.count), spec_of(a, part));
@@ -132,7 +132,7 @@ Status SolverSession::carry_out(const Command& command, std::string& out) {
         [&](const PlaceJob& c) -> Status {
             TRY(known(c.id));
             if (!c.frozen) TRY(known(c.provider));
-            JobSpec s = *solver_.job(c.id);
+            JobDemand s = *solver_.job(c.id);
             s.state = c.frozen ? JobState::frozen : JobState::running;
             s.place = c.provider;
             solver_.change_job(c.id, s);

@@ -30,8 +30,8 @@ enum class JobState : uint8_t { waiting, running, frozen };
 const char* to_string(JobState state);
 
 // A decision that is not the solver's to take: an operator's, or that of a move that is under way.
-// free: none. stay: keeps its CPUs and memory at JobSpec::place whatever anybody bids. frozen: gets
-// nothing.
+// free: none. stay: keeps its CPUs and memory at JobDemand::place whatever anybody bids. frozen:
+// gets nothing.
 enum class Pin : uint8_t { free, stay, frozen };
 const char* to_string(Pin pin);
 
@@ -69,7 +69,7 @@ constexpr Money least_weighed(Money counts, int32_t weight) {
     return Money{static_cast<int64_t>((wide + weight - 1) / weight)};
 }
 
-struct JobSpec {
+struct JobDemand {
     Money value;            // the most it pays per CPU-hour; 0 to money_max
     int64_t memory_mb = 0;  // needed wherever it runs
     int32_t cpus = 1;       // needed on one provider

@@ -66,15 +66,15 @@ void write_receipt(JsonWriter& w, const ReceiptBook::Entry& e) {
     w.end_object();
 }
 
-struct Query {
+struct LedgerQuery {
     ReceiptBook::Filter filter;
     uint64_t limit = UINT64_MAX;
     uint64_t page = page_entries_max;  // at most so many in one part
 };
 
-Result<Query> parse_query(const Market& market, const std::vector<std::string>& filters,
-                          uint32_t uid) {
-    Query q;
+Result<LedgerQuery> parse_query(const Market& market, const std::vector<std::string>& filters,
+                                uint32_t uid) {
+    LedgerQuery q;
     for (const std::string& word : filters) {
         const auto [key, value] = parse_setting(word);
         if (key == "job") {
@@ -149,7 +149,7 @@ Result<std::string> account_reply(const Market& market, const std::string& who, 
 Result<std::string> receipts_reply(const Market& market, const ReceiptBook& book,
                                    const std::vector<std::string>& filters,
                                    const std::string& after, uint32_t uid, std::string& next) {
-    TRY_ASSIGN(const Query q, parse_query(market, filters, uid));
+    TRY_ASSIGN(const LedgerQuery q, parse_query(market, filters, uid));
     uint64_t before = uint64_t{1} << 62, left = q.limit;
     if (const size_t slash = after.find('/'); !after.empty()) {
         if (slash == std::string::npos)

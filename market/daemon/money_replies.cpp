@@ -18,7 +18,7 @@ using market::MoneyOrder;
 using market::Receipt;
 using market::root_uid;
 
-constexpr size_t note_bytes_max = 200, page_entries_max = 500;
+constexpr size_t note_bytes_max = 200, money_page_entries_max = 500;
 
 Result<std::string> note_of(const std::string& text) {
     const bool plain = std::none_of(text.begin(), text.end(), [](char c) {
@@ -156,14 +156,14 @@ Result<std::string> statement_reply(const Market& market, const ReceiptBook& boo
                                     uint32_t uid, std::string& next) {
     ReceiptBook::Filter filter;
     Mark mark;
-    uint64_t part = page_entries_max;
+    uint64_t part = money_page_entries_max;
     TRY_ASSIGN(filter.holder, holder_of(market, args.empty() ? "-" : args[0], uid));
     for (size_t i = 1; i < args.size(); ++i) {
         const auto [key, value] = parse_setting(args[i]);
         const auto n = whole_number<uint64_t>(value);
         if ((key != "since" && key != "limit" && key != "page") || !n)
             return fail("statement: '" + args[i] + "' is no since=UNIX_SECONDS, limit=N or page=N");
-        if (key == "page") part = std::clamp<uint64_t>(*n, 1, page_entries_max);
+        if (key == "page") part = std::clamp<uint64_t>(*n, 1, money_page_entries_max);
         if (key == "limit") mark.left = *n;
         if (key == "since")
             filter.since = Nanos::from_s(

@@ -21,7 +21,7 @@ constexpr Nanos pause_min = Nanos::from_s(1), pause_max = Nanos::from_s(60);
 constexpr size_t line_bytes_max = 4'096, question_bytes_max = 64 << 20;
 
 // On a machine that the program hears of. What must leave its machine runs nowhere, for it.
-bool runs_where_told(const market::Market::Problem& problem, const market::JobSpec& job) {
+bool runs_where_told(const market::Market::Problem& problem, const market::JobDemand& job) {
     const auto is_there = [&](const auto& p) { return p.key == job.place; };
     return job.state == market::JobState::running &&
            std::any_of(problem.providers.begin(), problem.providers.end(), is_there);

@@ -18,7 +18,7 @@ using market::User;
 using market::UserLimits;
 
 template <class T>
-Result<T> whole(const std::string& key, const std::string& text) {
+Result<T> whole_from_zero(const std::string& key, const std::string& text) {
     const auto value = whole_number<T>(text);
     if (!value || *value < T{})
         return fail(key + ": '" + text + "' is not a whole number, nor none");
@@ -156,7 +156,7 @@ Result<std::string> limit_reply(Market& market, const std::vector<std::string>& 
             auto& limit = key == "jobs" ? limits.jobs : limits.cpus;
             limit.reset();
             if (none) continue;
-            TRY_ASSIGN(limit, whole<int32_t>(key, value));
+            TRY_ASSIGN(limit, whole_from_zero<int32_t>(key, value));
         } else {
             return fail("user-limit: '" + args[i] +
                         "' is none of spend-per-day, jobs, cpus, credit, "

@@ -11,8 +11,8 @@ namespace souk::sim::coallocation {
 namespace {
 
 using State = Progress::State;
+using market::JobDemand;
 using market::JobKey;
-using market::JobSpec;
 using market::ProviderKey;
 using market::Solver;
 
@@ -57,12 +57,12 @@ class SolverPolicy : public Policy {
         const Job& request = view.jobs[job];
         const Progress& at = view.progress[job];
         const bool overdue = at.still_ms > std::max(patience_ms_, 10 * request.estimate_ms);
-        JobSpec spec;
+        JobDemand spec;
         const int64_t bid = std::min(request.value, money_max.micro - 1);
         spec.value = overdue ? money_max : Money{bid};
         spec.arrival = Nanos::from_ms(at.came_ms);
         spec.user = job;
-        std::vector<JobSpec> components;
+        std::vector<JobDemand> components;
         for (size_t i = 0; i < request.components.size(); ++i) {
             spec.cpus = static_cast<int32_t>(request.components[i].cpus);
             // A cluster that the background has filled is not there.

@@ -7,15 +7,17 @@
 namespace souk::sim {
 namespace {
 
+using market::JobDemand;
 using market::JobKey;
-using market::JobSpec;
 using market::Pin;
 using market::ProviderKey;
 
 struct Room {
     int64_t cpus = 0, memory_mb = 0;
-    bool holds(const JobSpec& job) const { return cpus >= job.cpus && memory_mb >= job.memory_mb; }
-    void take(const JobSpec& job) { cpus -= job.cpus, memory_mb -= job.memory_mb; }
+    bool holds(const JobDemand& job) const {
+        return cpus >= job.cpus && memory_mb >= job.memory_mb;
+    }
+    void take(const JobDemand& job) { cpus -= job.cpus, memory_mb -= job.memory_mb; }
 };
 
 // The room of each provider that is named, empty.
@@ -37,7 +39,7 @@ class Rooms {
 struct Wanted {
     JobKey job;
     ProviderKey provider;
-    JobSpec spec;
+    JobDemand spec;
 };
 
 Result<std::vector<Wanted>> checked(const market::Solver& solver,
@@ -78,7 +80,7 @@ Result<std::vector<market::Solver::Assignment>> possible_now(const market::Solve
     };
     for (const uint32_t job : under_way) {
         const JobKey key{uint64_t{job} + 1};
-        const JobSpec spec = *solver.job(key);
+        const JobDemand spec = *solver.job(key);
         place({key, spec.place, spec}, spec.place);
     }
     for (const Wanted& w : all)

@@ -22,7 +22,7 @@ struct Shape {
 constexpr Shape shapes[] = {{"fix", Distribution::Kind::fix, 1, "fix A"},
                             {"uniform", Distribution::Kind::uniform, 2, "uniform LO HI"},
                             {"bimodal", Distribution::Kind::bimodal, 6, "bimodal P M1 D1 Q M2 D2"}};
-constexpr int64_t most = 1'000'000;
+constexpr int64_t share_most = 1'000'000;
 
 std::vector<std::string_view> words_of(std::string_view text) {
     std::vector<std::string_view> words;
@@ -90,7 +90,7 @@ Result<Distribution> parse_distribution(std::string_view text) {
         if (d.kind == Distribution::Kind::bimodal && (i == 1 || i == 4)) continue;
         const std::string_view word = words[i];
         const auto v = whole_number<int64_t>(word);
-        if (!v || *v < 0 || *v > most)
+        if (!v || *v < 0 || *v > share_most)
             return fail(quoted + ": '" + std::string(word.substr(0, 24)) +
                         "' is no integer from 0 to 1000000");
         d.parameters[i - 1] = *v;

@@ -12,7 +12,7 @@ namespace {
 double units_of(Money m) { return static_cast<double>(m.micro) / 1e6; }
 
 using R = RunReport;
-constexpr Figure all[] = {
+constexpr Figure all_figures[] = {
     {"mean_slowdown", [](const R& r) { return r.slowdown; }},
     {"mean_bounded_slowdown", [](const R& r) { return r.bounded_slowdown; }},
     {"weighted_completion_time", [](const R& r) { return r.weighted_completion_s; }},
@@ -30,7 +30,7 @@ constexpr Figure all[] = {
 
 }  // namespace
 
-std::span<const Figure> figures() { return all; }
+std::span<const Figure> figures() { return all_figures; }
 
 double student_t(size_t degrees) {
     constexpr double table[] = {12.7062, 4.3027, 3.1824, 2.7764, 2.5706,

@@ -11,7 +11,7 @@ namespace souk::sim {
 namespace {
 
 // 31 years: its work in hundredths stays far from overflow
-constexpr int64_t run_most = 1'000'000'000;
+constexpr int64_t file_run_most = 1'000'000'000;
 constexpr size_t fields_most = 10;
 
 struct Field {
@@ -77,7 +77,7 @@ Result<SimJob> job_of(const Line& line) {
     SimJob job;
     TRY_ASSIGN(job.id, line.integer(0, {"id", 1, std::numeric_limits<int64_t>::max()}));
     TRY_ASSIGN(job.start_s, line.integer(1, {"start", 0, seconds_max}));
-    TRY_ASSIGN(job.run_s, line.integer(2, {"run", 1, run_most}));
+    TRY_ASSIGN(job.run_s, line.integer(2, {"run", 1, file_run_most}));
     TRY_ASSIGN(job.value, line.money(3, "value"));
     TRY_ASSIGN(job.memory_mb, line.integer(4, {"memory", 0, market::memory_mb_max}));
     TRY_ASSIGN(const int64_t cpus, line.integer(5, {"cpus", 1, market::cpus_max}));

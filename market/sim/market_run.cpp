@@ -20,8 +20,8 @@ namespace {
 
 using market::Change;
 using market::ChangeKind;
+using market::JobDemand;
 using market::JobKey;
-using market::JobSpec;
 using market::Pin;
 using market::ProviderKey;
 
@@ -468,7 +468,7 @@ class MarketRun {
     }
 
     void pin(uint32_t i, Pin pin) {
-        std::optional<JobSpec> spec = solver_.job(job_key(i));
+        std::optional<JobDemand> spec = solver_.job(job_key(i));
         MUST(spec.has_value());
         spec->pin = pin;
         MUST(solver_.change_job(job_key(i), *spec));
@@ -590,7 +590,7 @@ class MarketRun {
             const SimJob& job = specs_[i];
             set_phase(i, Phase::waiting);
             jobs_[i].work = job.run_s * 100;
-            JobSpec spec;
+            JobDemand spec;
             spec.value = options_.terms.empty() ? job.value : bid_of(i);
             if (!options_.terms.empty() &&
                 market::strategy_of(options_.terms[i]) != market::Strategy::truthful)

@@ -9,7 +9,7 @@
 namespace souk::sim {
 namespace {
 
-constexpr int64_t hour_s = 3'600, hour_minutes = 60;
+constexpr int64_t trial_hour_s = 3'600, hour_minutes = 60;
 
 }  // namespace
 
@@ -23,7 +23,8 @@ std::vector<Money> hourly_prices(std::span<const ReplayJob> jobs, const Schedule
               [&](uint32_t a, uint32_t b) { return schedule.end_s[a] < schedule.end_s[b]; });
     std::map<Money, int64_t, std::greater<>> wanted;  // CPUs, by bid
     size_t next = 0, ended = 0;
-    for (int64_t now = jobs[0].submit_s; now <= schedule.end_s[by_end.back()]; now += hour_s) {
+    for (int64_t now = jobs[0].submit_s; now <= schedule.end_s[by_end.back()];
+         now += trial_hour_s) {
         for (; next < jobs.size() && jobs[next].submit_s <= now; ++next)
             wanted[terms.value[next]] += jobs[next].procs;
         for (; ended < jobs.size() && schedule.end_s[by_end[ended]] <= now; ++ended) {

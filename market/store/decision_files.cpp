@@ -16,14 +16,14 @@
 namespace souk {
 namespace {
 
-constexpr size_t hash_digits = 64, block_digits = 12, name_digits = 12, salt_digits = 24;
+constexpr size_t segment_hash_digits = 64, block_digits = 12, name_digits = 12, salt_digits = 24;
 constexpr int64_t segment_bytes_max = 8 << 20, segment_bytes_min = 32 << 10;
 constexpr size_t segments_wanted = 16;  // so that a sixteenth of the log goes at once
 constexpr Nanos segment_age_max = Nanos::from_s(86'400);
 constexpr size_t part_bytes = 96 * 1024;
 constexpr size_t read_bytes_max = size_t{1} << 31;
 
-std::string first_hash() { return std::string(hash_digits, '0'); }
+std::string first_segment_hash() { return std::string(segment_hash_digits, '0'); }
 std::string next_hash(const std::string& head, std::string_view block) {
     return sha256_of_parts({head, "\n", block});
 }
@@ -98,11 +98,12 @@ Status DecisionFiles::find_segments() {
 
 // What its blocks say by now; half a block at its end goes.
 Status DecisionFiles::read_newest() {
-    head_ = first_hash();
+    head_ = first_segment_hash();
     if (segments_.empty()) return {};
     const std::string file = path(segments_.rbegin()->first, ".log");
     TRY_ASSIGN(const std::string text, read_file(AT_FDCWD, file, read_bytes_max));
-    if (const std::string_view hash = field(text, 4); hash.size() == hash_digits) head_ = hash;
+    if (const std::string_view hash = field(text, 4); hash.size() == segment_hash_digits)
+        head_ = hash;
     size_t block = 0;
     for (size_t at = 0; at < text.size();) {
         const size_t end = text.find('\n', at);

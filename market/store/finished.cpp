@@ -8,11 +8,11 @@
 namespace souk {
 namespace {
 
-constexpr size_t digits = 20;
+constexpr size_t number_digits = 20;
 
 std::string padded(uint64_t n) {
     std::string text = std::to_string(n);
-    return std::string(digits - text.size(), '0') + text;
+    return std::string(number_digits - text.size(), '0') + text;
 }
 
 // In the order of JobId: a blank comes before all that a node's name may hold.

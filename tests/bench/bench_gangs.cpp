@@ -32,8 +32,8 @@ struct Bidders {
 
 Money random_value(Rng& rng) { return Money{rng.between(1'000'000, 1'000'000'000)}; }
 
-JobSpec random_spec(Rng& rng, int64_t cpus_max, const Bidders& all) {
-    JobSpec j;
+JobDemand random_spec(Rng& rng, int64_t cpus_max, const Bidders& all) {
+    JobDemand j;
     j.value = random_value(rng);
     j.cpus = static_cast<int32_t>(rng.between(1, cpus_max));
     j.memory_mb = rng.between(1, 2048);
@@ -43,14 +43,14 @@ JobSpec random_spec(Rng& rng, int64_t cpus_max, const Bidders& all) {
 }
 
 void add_single(Solver& solver, Rng& rng, Bidders& all) {
-    const JobSpec j = random_spec(rng, 4, all);
+    const JobDemand j = random_spec(rng, 4, all);
     if (!solver.add_job(JobKey{all.next}, j)) std::abort();
     all.keys.push_back(all.next++);
 }
 
 void add_gang(Solver& solver, Rng& rng, Bidders& all) {
-    const JobSpec j = random_spec(rng, 2, all);
-    std::vector<JobSpec> components(static_cast<size_t>(rng.between(2, 64)), j);
+    const JobDemand j = random_spec(rng, 2, all);
+    std::vector<JobDemand> components(static_cast<size_t>(rng.between(2, 64)), j);
     if (rng.below(10) == 0) components[0].cpus = 4;
     if (!solver.add_gang(JobKey{all.next}, components, components.size())) std::abort();
     all.keys.push_back(all.next);

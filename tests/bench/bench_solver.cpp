@@ -50,11 +50,11 @@ struct MarketShape {
 
 struct BenchJob {
     uint64_t key;
-    JobSpec spec;
+    JobDemand spec;
 };
 
-JobSpec random_job(Rng& rng, const MarketShape& m, int64_t arrival_ms) {
-    JobSpec j;
+JobDemand random_job(Rng& rng, const MarketShape& m, int64_t arrival_ms) {
+    JobDemand j;
     j.value = Money{rng.between(1'000'000, 1'000'000'000)};
     j.cpus = static_cast<int32_t>(rng.between(1, m.cpus_job));
     j.memory_mb = rng.between(1, m.memory_job_mb);
@@ -110,7 +110,7 @@ size_t run_events(Solver& solver, const MarketShape& shape, const std::vector<Be
     uint64_t next = jobs.size() + 1;
     size_t changes = 0;
     for (size_t i = 0; i < us.size(); ++i) {
-        const JobSpec fresh = random_job(rng, shape, static_cast<int64_t>(jobs.size() + i));
+        const JobDemand fresh = random_job(rng, shape, static_cast<int64_t>(jobs.size() + i));
         const size_t victim = rng.below(keys.size());
         const auto t = Clock::now();
         if (i % 3 == 0)

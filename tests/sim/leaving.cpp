@@ -7,7 +7,7 @@
 namespace souk::sim {
 
 namespace {
-constexpr Nanos look_every = Nanos::from_s(1);
+constexpr Nanos leaving_look_every = Nanos::from_s(1);
 constexpr uint64_t piece = 4 << 20;  // as the parts in which a daemon writes to the disk
 }  // namespace
 
@@ -54,8 +54,8 @@ void Cluster::pace_leaving(Node& n) {
     if (rate != n.leave_rate.rate()) say(n.name, " lets leave bytes a second: ", rate);
     n.leave_rate.set(rate, now_);
     if (!owner || leave_rate_ == 0 || n.pace_at > now_) return;
-    n.pace_at = now_ + look_every;
-    after(look_every, [this, name = n.name, life = n.life] {
+    n.pace_at = now_ + leaving_look_every;
+    after(leaving_look_every, [this, name = n.name, life = n.life] {
         Node& on = node(name);
         if (on.up && on.life == life) pace_leaving(on);
     });

@@ -263,7 +263,7 @@ void Cluster::have_rung(Node& n) {
     guest_step(n, [&](Guest& g, guest::Outputs& out) {
         const std::string why = why_away(Rung::stopped);
         if (n.rung == Rung::none) g.want_no_memory();
-        g.set_paused(why.empty() ? Cause() : Cause(CauseCode::owner_uses, why), out);
+        g.set_paused(why.empty() ? souk::Cause() : souk::Cause(CauseCode::owner_uses, why), out);
     });
     if (!n.up || n.life != life) return;
     provider_step(n, [&](Provider& p, provider::Outputs& out) {

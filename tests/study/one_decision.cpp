@@ -9,8 +9,8 @@
 
 namespace souk::study {
 
+using market::JobDemand;
 using market::JobKey;
-using market::JobSpec;
 using market::ProviderKey;
 
 int32_t Decision::top() const {
@@ -92,7 +92,7 @@ Decision draw(Rng& rng, const Shape& s) {
         d.providers.push_back(p);
     }
     for (int64_t n = rng.between(1, 12); n > 0; --n) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(rng.between(0, 40));
         j.cpus = static_cast<int32_t>(rng.between(1, s.cpus));
         j.user = static_cast<uint32_t>(s.users > 0 ? rng.below(static_cast<uint64_t>(s.users))
@@ -105,7 +105,7 @@ Decision draw(Rng& rng, const Shape& s) {
 // The most that a user gains by a false bid of one job or of all, of those tried.
 double best_lie(const Decision& truth, const Outcome& honest, const char* algorithm, Rng& rng) {
     std::vector<Money> values, bids{{}, Money::units(60)};
-    for (const JobSpec& j : truth.jobs) values.push_back(j.value), bids.push_back(j.value);
+    for (const JobDemand& j : truth.jobs) values.push_back(j.value), bids.push_back(j.value);
     for (const auto& p : truth.providers) bids.push_back(p.reserve);
     const auto near = [&](Money bid) {
         return std::max(Money{}, bid + Money{500'000 * rng.between(-1, 1)});
@@ -124,7 +124,7 @@ double best_lie(const Decision& truth, const Outcome& honest, const char* algori
     for (int n = 0; n < 20; ++n) {
         Decision lie = truth;
         const uint32_t user = truth.jobs[rng.below(truth.jobs.size())].user;
-        for (JobSpec& j : lie.jobs)
+        for (JobDemand& j : lie.jobs)
             if (j.user == user) j.value = near(bids[rng.below(bids.size())]);
         attempt(lie, user);
     }

@@ -9,7 +9,7 @@
 namespace souk::study {
 
 struct Decision {
-    std::vector<market::JobSpec> jobs;            // key is index + 1
+    std::vector<market::JobDemand> jobs;          // key is index + 1
     std::vector<market::ProviderSpec> providers;  // likewise
 
     int32_t top() const;

@@ -25,7 +25,7 @@ Decision draw(Rng& rng, int64_t jobs, int64_t machines, int32_t cpus, int32_t cp
         d.providers.push_back(p);
     }
     for (int64_t n = 0; n < jobs; ++n) {
-        market::JobSpec j;
+        market::JobDemand j;
         j.value = Money::units(rng.between(10, 60));
         j.cpus = static_cast<int32_t>(rng.between(1, cpus_job));
         j.memory_mb = memory_job > 0 ? rng.between(0, memory_job) : 0;
@@ -44,7 +44,7 @@ class Exhaustion {
     }
     double best(size_t j = 0) {
         if (j == d_.jobs.size()) return 0;
-        const market::JobSpec& job = d_.jobs[j];
+        const market::JobDemand& job = d_.jobs[j];
         double most = best(j + 1);
         for (size_t p = 0; p < cpus_.size(); ++p) {
             const auto& machine = d_.providers[p];
@@ -69,7 +69,7 @@ class Exhaustion {
 double relaxed(const Decision& d) {
     Decision split;
     split.providers = d.providers;
-    for (const market::JobSpec& j : d.jobs)
+    for (const market::JobDemand& j : d.jobs)
         for (int32_t n = 0; n < j.cpus; ++n) {
             split.jobs.push_back(j);
             split.jobs.back().cpus = 1;

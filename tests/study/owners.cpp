@@ -26,7 +26,7 @@ Decision draw(Rng& rng, int64_t owners, double load) {
         }
     const auto jobs = static_cast<int64_t>(load * 6 * static_cast<double>(owners));
     for (int64_t n = 0; n < std::max<int64_t>(1, jobs); ++n) {
-        market::JobSpec j;
+        market::JobDemand j;
         j.value = Money{rng.between(10'000'000, 60'000'000)};
         j.user = static_cast<uint32_t>(n);
         d.jobs.push_back(j);

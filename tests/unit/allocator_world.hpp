@@ -30,7 +30,7 @@ struct Shape {
 };
 
 // The rank of a job by the words of rank.hpp.
-inline Rank rank_in_words(const JobSpec& j, uint64_t key) {
+inline Rank rank_in_words(const JobDemand& j, uint64_t key) {
     const __int128 counts = static_cast<__int128>(j.value.micro) * j.weight / 1024;
     return {-static_cast<int64_t>(counts), j.arrival.ns, key};
 }
@@ -47,17 +47,17 @@ inline constexpr Shape shapes[] = {
     {14, 5, 1, 2, 0, 0, 2, 3, false, false, false, true},
 };
 
-struct World {
+struct AllocatorWorld {
     Rng rng;
     Shape shape;
-    std::map<uint64_t, JobSpec> jobs;
+    std::map<uint64_t, JobDemand> jobs;
     std::map<uint64_t, ProviderSpec> providers;
     uint64_t next_job = 1, next_provider = 1001;
     int64_t clock_s = 0;
 
-    World(uint64_t seed, const Shape& s) : rng(seed), shape(s) {}
-    JobSpec random_job() {
-        JobSpec j;
+    AllocatorWorld(uint64_t seed, const Shape& s) : rng(seed), shape(s) {}
+    JobDemand random_job() {
+        JobDemand j;
         j.value = Money::units(rng.between(1, 12));
         j.cpus = static_cast<int32_t>(rng.between(1, shape.cpus_job));
         j.memory_mb = shape.memory_job ? rng.between(0, shape.memory_job) : 0;
@@ -97,7 +97,7 @@ struct World {
 
 // One random event on a Solver-like target (Solver or the pair below) and on the world.
 template <class Target>
-void random_event(World& w, Target& t) {
+void random_event(AllocatorWorld& w, Target& t) {
     ++w.clock_s;
     const uint64_t kind = w.rng.below(12);
     if (w.providers.empty() ||
@@ -126,8 +126,8 @@ void random_event(World& w, Target& t) {
         w.providers.erase(p);
     } else {
         const uint64_t j = w.any(w.jobs);
-        JobSpec s = *t.job(JobKey{j});
-        const JobSpec fresh = w.random_job();
+        JobDemand s = *t.job(JobKey{j});
+        const JobDemand fresh = w.random_job();
         s.cpus = fresh.cpus;
         s.memory_mb = fresh.memory_mb;
         if (w.shape.files) s.files = fresh.files;
@@ -151,10 +151,10 @@ struct Pair {
     void both(F&& f) {
         f(a), f(b);
     }
-    void add_job(JobKey k, const JobSpec& s) {
+    void add_job(JobKey k, const JobDemand& s) {
         both([&](Allocator& x) { x.add_job(k, s); });
     }
-    void change_job(JobKey k, const JobSpec& s) {
+    void change_job(JobKey k, const JobDemand& s) {
         both([&](Allocator& x) { x.change_job(x.find_job(k), s); });
     }
     void change_value(JobKey k, Money v) {
@@ -178,10 +178,10 @@ struct Pair {
     void remove_provider(ProviderKey k) {
         both([&](Allocator& x) { x.remove_provider(x.find_machine(k)); });
     }
-    std::optional<JobSpec> job(JobKey k) const {
+    std::optional<JobDemand> job(JobKey k) const {
         const uint32_t i = a.find_job(k);
         const auto& j = a.jobs()[i];
-        JobSpec s;
+        JobDemand s;
         s.value = j.value, s.cpus = j.cpus, s.memory_mb = j.memory_mb, s.arrival = j.arrival(),
         s.state = j.state;
         s.place = a.place_of(i), s.pin = j.pin, s.move_bytes = a.details(i).move_bytes;
@@ -197,7 +197,7 @@ inline bool same(const Change& x, const Change& y) {
 }
 // The next decision of both, the one repaired and the other made anew: the same changes. A failure
 // names the market: its rules, shape, seed and step.
-inline void decide_alike(Pair& t, const World& w, const std::array<ptrdiff_t, 4>& which) {
+inline void decide_alike(Pair& t, const AllocatorWorld& w, const std::array<ptrdiff_t, 4>& which) {
     t.a.solve(Nanos::from_s(w.clock_s));
     t.b.solve_all(Nanos::from_s(w.clock_s));
     ck_assert_msg(std::equal(t.a.changes().begin(), t.a.changes().end(), t.b.changes().begin(),
@@ -220,7 +220,7 @@ void decide_alike_in(size_t rules, size_t shape_of, uint64_t seed, Event&& event
     Shape shape = shapes[shape_of];
     shape.jobs_max *= 4;
     shape.providers_max *= 3;
-    World w(seed * 7919, shape);
+    AllocatorWorld w(seed * 7919, shape);
     Pair t;
     t.both([&](Allocator& x) { x.set_rules(rules_of_all[rules]); });
     for (int step = 0; step < 250; ++step) {

@@ -66,7 +66,7 @@ struct Gang {
         return *this;
     }
     const HomeJob& job(uint64_t seq) const { return *h.find({"n1", seq}); }
-    std::string text() const { return text_of(out); }
+    std::string text() const { return outputs_text(out); }
     std::string phases(uint32_t of) const {
         std::string s;
         for (uint32_t i = 1; i <= of; ++i)

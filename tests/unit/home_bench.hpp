@@ -125,7 +125,7 @@ struct Bench {
         return nullptr;
     }
 
-    std::string text() const { return text_of(out); }
+    std::string text() const { return outputs_text(out); }
 };
 
 }  // namespace souk::unit

@@ -13,7 +13,7 @@ namespace souk::unit {
 inline const JobId id{"n1", 1};
 
 // P: persist (p: not at once); verb node.epoch; !: order failed; reports and tells are left out.
-inline std::string text_of(const home::Outputs& out) {
+inline std::string outputs_text(const home::Outputs& out) {
     std::string s;
     const auto add = [&](const std::string& part) { s += (s.empty() ? "" : " ") + part; };
     for (const auto& o : out) {
@@ -49,7 +49,7 @@ struct HomeRig {
         out.clear();
         return {now, now, node, 7, reporter, out};
     }
-    std::string text() const { return text_of(out); }
+    std::string text() const { return outputs_text(out); }
     // What was said to people in the last step, one after another.
     std::string said() const {
         std::string s;

@@ -31,8 +31,8 @@ struct Hall final : Admission::Jobs {
     std::optional<bool> runs_anyhow(const Job& job) const override {
         return fixed.contains(&job) ? std::optional(true) : std::nullopt;
     }
-    JobSpec spec_of(const Job& job, Job::Held held) const override {
-        JobSpec spec;
+    JobDemand spec_of(const Job& job, Job::Held held) const override {
+        JobDemand spec;
         spec.value = job.bid;
         spec.cpus = job.record.report.terms.cpus;
         spec.user = job.record.report.uid;

@@ -15,7 +15,7 @@ namespace {
 // where.
 struct Naive {
     struct J {
-        JobSpec s;
+        JobDemand s;
         uint64_t place = 0;  // where it is physically
         bool soft = false;   // not yet had its turn, still on its machine
         uint64_t result = 0;
@@ -24,10 +24,10 @@ struct Naive {
     std::map<uint64_t, ProviderSpec> providers;
 
     Rank rank(uint64_t k) const {
-        const JobSpec& s = jobs.at(k).s;
+        const JobDemand& s = jobs.at(k).s;
         return s.pin == Pin::stay ? Rank{INT64_MIN, 0, k} : rank_in_words(s, k);
     }
-    bool eligible(const JobSpec& s, uint64_t p) const {
+    bool eligible(const JobDemand& s, uint64_t p) const {
         const ProviderSpec& m = providers.at(p);
         return m.accepting && m.reserve <= s.value &&
                std::find(s.barred.begin(), s.barred.end(), ProviderKey{p}) == s.barred.end();
@@ -42,7 +42,7 @@ struct Naive {
     }
     // The guests that must go from p for this need, weakest first; false if those after `k` do not
     // suffice.
-    bool must_go(uint64_t p, const JobSpec& s, const Rank& r, std::vector<uint64_t>& go) const {
+    bool must_go(uint64_t p, const JobDemand& s, const Rank& r, std::vector<uint64_t>& go) const {
         int64_t cpus = providers.at(p).cpus, mb = providers.at(p).memory_mb;
         auto g = guests(p);
         for (const uint64_t k : g) cpus -= jobs.at(k).s.cpus, mb -= jobs.at(k).s.memory_mb;
@@ -90,7 +90,7 @@ struct Naive {
     }
 
     int64_t bytes(uint64_t k) const {
-        const JobSpec& s = jobs.at(k).s;
+        const JobDemand& s = jobs.at(k).s;
         return s.move_bytes >= 0 ? s.move_bytes : s.memory_mb * 1'000'000;
     }
     bool at(uint64_t k, uint64_t p) const {
@@ -172,7 +172,7 @@ struct Naive {
     }
 };
 
-Naive snapshot(const World& w, const Solver& s) {
+Naive snapshot(const AllocatorWorld& w, const Solver& s) {
     Naive n;
     n.providers = w.providers;
     for (const auto& [k, spec] : w.jobs) {
@@ -186,7 +186,7 @@ Naive snapshot(const World& w, const Solver& s) {
 START_TEST(solve_equals_the_naive_greedy_after_every_event) {
     for (const Shape& shape : shapes)
         for (uint64_t seed = 1; seed <= 12; ++seed) {
-            World w(seed * 977, shape);
+            AllocatorWorld w(seed * 977, shape);
             Solver s;
             for (int step = 0; step < 150; ++step) {
                 random_event(w, s);

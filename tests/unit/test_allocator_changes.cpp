@@ -11,19 +11,19 @@ namespace {
 
 START_TEST(decisions_never_cancel_and_a_second_solve_has_none) {
     for (const Shape& shape : shapes) {
-        World w(4242, shape);
+        AllocatorWorld w(4242, shape);
         Solver s;
         for (int step = 0; step < 300; ++step) {
             for (uint64_t i = w.rng.below(5); i > 0; --i) random_event(w, s);
-            std::map<uint64_t, JobSpec> before;
+            std::map<uint64_t, JobDemand> before;
             for (const auto& [k, spec] : w.jobs) before[k] = *s.job(JobKey{k});
             const auto span = s.solve(Nanos::from_s(w.clock_s));
             const std::vector<Change> changes(span.begin(), span.end());
             std::map<uint64_t, int> seen;
             for (const Change& c : changes) {
                 ck_assert(++seen[c.job.n] == 1);
-                const JobSpec& b = before[c.job.n];
-                const JobSpec a = *s.job(c.job);
+                const JobDemand& b = before[c.job.n];
+                const JobDemand a = *s.job(c.job);
                 ck_assert((b.state == JobState::running) ==
                           (c.kind == ChangeKind::move || c.kind == ChangeKind::freeze));
                 ck_assert((b.state == JobState::waiting) == (c.kind == ChangeKind::start));
@@ -40,7 +40,7 @@ END_TEST
 // Every placement that gives each job the class that it has, by trying all; the least bytes of
 // running jobs that move, and then of frozen ones that are thawed elsewhere than they lie.
 std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& result,
-                                         const std::map<uint64_t, JobSpec>& before,
+                                         const std::map<uint64_t, JobDemand>& before,
                                          const std::map<uint64_t, ProviderSpec>& providers) {
     std::vector<uint64_t> placed;
     for (const auto& [k, p] : result)
@@ -54,7 +54,7 @@ std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& res
             best = bytes;
             return;
         }
-        const JobSpec& b = before.at(placed[i]);
+        const JobDemand& b = before.at(placed[i]);
         const ProviderSpec& had = providers.at(result.at(placed[i]));
         for (const auto& [p, m] : providers) {
             if (room[p] == 0 || !m.accepting || m.speed != had.speed || m.reserve != had.reserve)
@@ -78,11 +78,11 @@ START_TEST(no_equal_allocation_moves_fewer_bytes) {
     shape.cpus_machine = 3;
     shape.speeds = 2;
     for (uint64_t seed = 1; seed <= 60; ++seed) {
-        World w(seed * 131, shape);
+        AllocatorWorld w(seed * 131, shape);
         Solver s;
         for (int step = 0; step < 40; ++step) {
             for (uint64_t i = w.rng.below(4); i > 0; --i) random_event(w, s);
-            std::map<uint64_t, JobSpec> before;
+            std::map<uint64_t, JobDemand> before;
             std::map<uint64_t, uint64_t> result;
             for (const auto& [k, spec] : w.jobs) before[k] = *s.job(JobKey{k});
             s.solve(Nanos::from_s(w.clock_s));

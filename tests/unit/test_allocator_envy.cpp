@@ -14,14 +14,14 @@ namespace {
 START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
     for (const Shape& shape : shapes)
         for (uint64_t seed = 1; seed <= 20; ++seed) {
-            World w(seed * 31 + 7, shape);
+            AllocatorWorld w(seed * 31 + 7, shape);
             Solver s;
             for (int step = 0; step < 100; ++step) {
                 for (uint64_t i = w.rng.below(4); i > 0; --i) random_event(w, s);
                 s.solve(Nanos::from_s(w.clock_s));
                 std::map<uint64_t, std::pair<int64_t, int64_t>> used;
                 for (const auto& [k, spec] : w.jobs) {
-                    const JobSpec j = *s.job(JobKey{k});
+                    const JobDemand j = *s.job(JobKey{k});
                     const uint64_t p = place_of(s, k);
                     if (!p || j.pin != Pin::free) continue;
                     ck_assert(w.providers.count(p) && w.providers[p].accepting &&
@@ -30,7 +30,7 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
                 // Envy by its definition: k would fit on a faster machine once all below k's rank
                 // are taken off.
                 for (const auto& [k, unused] : w.jobs) {
-                    const JobSpec j = *s.job(JobKey{k});
+                    const JobDemand j = *s.job(JobKey{k});
                     if (j.pin != Pin::free) continue;
                     const int32_t speed = place_of(s, k) ? w.providers[place_of(s, k)].speed : 0;
                     for (const auto& [p, m] : w.providers) {
@@ -40,7 +40,7 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
                             continue;
                         int64_t cpus = m.cpus, mb = m.memory_mb;
                         for (const JobKey g : s.guests(ProviderKey{p})) {
-                            const JobSpec o = *s.job(g);
+                            const JobDemand o = *s.job(g);
                             if (o.pin == Pin::stay || rank_in_words(o, g.n) < rank_in_words(j, k))
                                 cpus -= o.cpus, mb -= o.memory_mb;
                         }
@@ -73,7 +73,7 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
     for (const int rule : {1, 2, 3})
         for (const Shape& shape : {shapes[1], shapes[3], shapes[4]})
             for (uint64_t seed = 1; seed <= 10; ++seed) {
-                World w(seed * 53 + 1, shape);
+                AllocatorWorld w(seed * 53 + 1, shape);
                 SolverOptions o;
                 if (rule & 1) o.min_stay = Nanos::from_s(9);
                 if (rule & 2) {
@@ -95,7 +95,7 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                     for (const auto& [p, m] : w.providers)
                         if (m.accepting) top = std::max(top, m.speed);
                     for (const auto& [k, unused] : w.jobs) {
-                        const JobSpec j = *s.job(JobKey{k});
+                        const JobDemand j = *s.job(JobKey{k});
                         const uint64_t at = place_of(s, k);
                         const int32_t speed = at ? w.providers[at].speed : 0;
                         for (const auto& [p, m] : w.providers) {
@@ -104,7 +104,7 @@ START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
                             for (const bool plain : {false, true}) {
                                 int64_t cpus = m.cpus, mb = m.memory_mb;
                                 for (const JobKey g : s.guests(ProviderKey{p})) {
-                                    const JobSpec x = *s.job(g);
+                                    const JobDemand x = *s.job(g);
                                     if ((plain || !stays(g.n)) &&
                                         rank_in_words(j, k) < rank_in_words(x, g.n))
                                         continue;
@@ -158,7 +158,7 @@ START_TEST(equal_values_go_by_arrival_and_equal_arrivals_by_id) {
             all.push_back({rng.between(1, 3), rng.between(0, 3), id});
         for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[rng.below(i)]);
         for (const One& j : all) {  // told in any order
-            JobSpec spec;
+            JobDemand spec;
             spec.value = Money::units(j.value);
             spec.arrival = Nanos::from_s(j.arrival_s);
             s.add_job(JobKey{j.id}, spec);
@@ -189,7 +189,7 @@ START_TEST(where_each_machine_has_its_own_speed_an_arrival_moves_everybody_below
         s.add_provider(ProviderKey{p}, m);
     }
     const auto job = [](int64_t value) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(value);
         return j;
     };

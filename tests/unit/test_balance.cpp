@@ -18,8 +18,8 @@ Solver balance() {
     return s;
 }
 
-JobSpec job(int64_t arrival_s, int64_t value = 5, int32_t cpus = 1) {
-    JobSpec j;
+JobDemand job(int64_t arrival_s, int64_t value = 5, int32_t cpus = 1) {
+    JobDemand j;
     j.value = Money::units(value);
     j.cpus = cpus;
     j.arrival = Nanos::from_s(arrival_s);
@@ -40,11 +40,11 @@ struct Left {
     int64_t cpus = 0, mb = 0;
 };
 
-std::map<uint64_t, Left> left_of(const World& w, const Solver& s) {
+std::map<uint64_t, Left> left_of(const AllocatorWorld& w, const Solver& s) {
     std::map<uint64_t, Left> left;
     for (const auto& [p, spec] : w.providers) left[p] = {spec.cpus, spec.memory_mb};
     for (const auto& [j, spec] : w.jobs) {
-        const JobSpec now = *s.job(JobKey{j});
+        const JobDemand now = *s.job(JobKey{j});
         if (now.state != JobState::running) continue;
         left[now.place.n].cpus -= now.cpus;
         left[now.place.n].mb -= now.memory_mb;
@@ -54,17 +54,17 @@ std::map<uint64_t, Left> left_of(const World& w, const Solver& s) {
 
 double load(const ProviderSpec& p, double used) { return used / (p.cpus * 1.0 * p.speed); }
 
-bool may(const JobSpec& j, uint64_t p, const ProviderSpec& spec, const Left& left) {
+bool may(const JobDemand& j, uint64_t p, const ProviderSpec& spec, const Left& left) {
     bool barred = false;
     for (const ProviderKey b : j.barred) barred |= b.n == p;
     return spec.accepting && spec.reserve <= j.value && !barred && left.cpus >= j.cpus &&
            left.mb >= j.memory_mb;
 }
 
-void check(const World& w, const Solver& s) {
+void check(const AllocatorWorld& w, const Solver& s) {
     const auto left = left_of(w, s);
     for (const auto& [j, spec] : w.jobs) {
-        const JobSpec now = *s.job(JobKey{j});
+        const JobDemand now = *s.job(JobKey{j});
         if (now.pin != Pin::free) continue;
         const bool runs = now.state == JobState::running;
         if (runs) ck_assert(s.price(JobKey{j}) == w.providers.at(now.place.n).reserve);
@@ -140,7 +140,7 @@ END_TEST
 START_TEST(random_markets_are_level_and_leave_no_room_that_somebody_could_use) {
     for (const Shape& shape : shapes)
         for (uint64_t seed = 1; seed <= 40; ++seed) {
-            World w(seed, shape);
+            AllocatorWorld w(seed, shape);
             Solver s = balance();
             for (int i = 0; i < 120; ++i) {
                 random_event(w, s);

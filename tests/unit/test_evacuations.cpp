@@ -207,7 +207,7 @@ START_TEST(two_images_come_at_one_time_and_the_next_when_one_is_here) {
     const auto keeps = [&](Nanos now) {
         out.clear();
         (void)h.tick(now, out);
-        return text_of(out);
+        return outputs_text(out);
     };
     ck_assert_text(keeps(patience), "P keep n1.2 P keep n1.2");
     event("n1", 2, 2, GuestState::frozen);

@@ -21,7 +21,7 @@ namespace souk::files {
 namespace {
 
 template <class T>
-void put(Bytes& out, const T& part) {
+void put_part(Bytes& out, const T& part) {
     const auto* at = reinterpret_cast<const uint8_t*>(&part);
     out.insert(out.end(), at, at + sizeof part);
 }
@@ -52,8 +52,8 @@ struct Fixture {
     template <class T>
     void say(Kind kind, uint64_t seq, const T& body, Lease lease = Lease::none) {
         Bytes out;
-        put(out, Head{sizeof body, kind, seq, static_cast<uint64_t>(lease)});
-        put(out, body);
+        put_part(out, Head{sizeof body, kind, seq, static_cast<uint64_t>(lease)});
+        put_part(out, body);
         ck_assert_int_eq(::write(server.get(), out.data(), out.size()), ssize_t(out.size()));
     }
     struct Request {
@@ -132,9 +132,9 @@ struct Fixture {
     }
     uint64_t open(uint64_t node, uint32_t flags) {
         Bytes request, out;
-        put(request, fuse_in_header{sizeof(fuse_in_header) + sizeof(fuse_open_in), FUSE_OPEN, 7,
-                                    node, 0, 0, 0, 0, 0});
-        put(request, fuse_open_in{flags, 0});
+        put_part(request, fuse_in_header{sizeof(fuse_in_header) + sizeof(fuse_open_in), FUSE_OPEN,
+                                         7, node, 0, 0, 0, 0, 0});
+        put_part(request, fuse_open_in{flags, 0});
         if (!cache.answer(request, now, out)) return 0;
         fuse_open_out opened{};
         std::memcpy(&opened, out.data() + sizeof(fuse_out_header), sizeof opened);
@@ -159,7 +159,7 @@ START_TEST(all_names_are_asked_for_at_once_directory_by_directory) {
     ck_assert_uint_eq(f.turn(), 3);  // the file systems of those that are there
     ck_assert_uint_eq(f.turn(), 0);
     Bytes request, out;
-    put(request, fuse_in_header{sizeof(fuse_in_header), FUSE_STATFS, 7, 113, 0, 0, 0, 0, 0});
+    put_part(request, fuse_in_header{sizeof(fuse_in_header), FUSE_STATFS, 7, 113, 0, 0, 0, 0, 0});
     ck_assert(!f.cache.answer(request, f.now + 4'000'000'000, out));
     ck_assert(f.cache.answer(request, f.now, out));
     fuse_statfs_out of{};
@@ -201,9 +201,9 @@ START_TEST(a_reference_that_the_kernel_never_had_is_given_back_with_its_own) {
     f.expected.begin(list({"0 /a"}), false);
     (void)f.turn();
     Bytes forget;
-    put(forget, fuse_in_header{sizeof(fuse_in_header) + sizeof(fuse_forget_in), FUSE_FORGET, 0, 11,
-                               0, 0, 0, 0, 0});
-    put(forget, fuse_forget_in{2});
+    put_part(forget, fuse_in_header{sizeof(fuse_in_header) + sizeof(fuse_forget_in), FUSE_FORGET, 0,
+                                    11, 0, 0, 0, 0, 0});
+    put_part(forget, fuse_forget_in{2});
     ck_assert(f.cache.forgotten(forget.data(), forget.size()));
     fuse_forget_in told{};
     std::memcpy(&told, forget.data() + sizeof(fuse_in_header), sizeof told);
@@ -262,7 +262,7 @@ Bytes asked_of(uint32_t opcode, uint64_t node, uint32_t pid, const Bytes& body =
     head.opcode = opcode;
     head.nodeid = node;
     head.pid = pid;
-    put(all, head);
+    put_part(all, head);
     all.insert(all.end(), body.begin(), body.end());
     return all;
 }
@@ -271,7 +271,7 @@ START_TEST(what_was_not_changed_here_is_not_synced_from_outside_again) {
     constexpr uint32_t outside = 0, in_job = 7;
     const Bytes sync = asked_of(FUSE_FSYNC, 5, outside);
     Bytes good;
-    put(good, fuse_out_header{sizeof(fuse_out_header), 0, 0});
+    put_part(good, fuse_out_header{sizeof(fuse_out_header), 0, 0});
     Unsynced files(true);
     ck_assert(files.is_synced(sync));
     ck_assert(!files.is_synced(asked_of(FUSE_FSYNC, 5, in_job)));
@@ -285,12 +285,12 @@ START_TEST(what_was_not_changed_here_is_not_synced_from_outside_again) {
         ck_assert(files.is_synced(sync));
     }
     Bytes truncates, created = good;
-    put(truncates, fuse_open_in{O_WRONLY | O_TRUNC, 0});
+    put_part(truncates, fuse_open_in{O_WRONLY | O_TRUNC, 0});
     files.asked(asked_of(FUSE_OPEN, 5, in_job, truncates), 12);
     ck_assert(!files.is_synced(sync));
     fuse_entry_out entry{};
     entry.nodeid = 8;
-    put(created, entry);
+    put_part(created, entry);
     files.answered(asked_of(FUSE_CREATE, 1, in_job), created, 13);
     ck_assert(!files.is_synced(asked_of(FUSE_FSYNC, 8, outside)));
     // Forgotten, it comes back by another number: from now on each counts.

@@ -207,7 +207,7 @@ START_TEST(with_more_room_a_gang_that_lies_as_it_likes_is_never_packed_later) {
 END_TEST
 
 // A machine gets into a network, or out of it.
-void network_event(World& w, Pair& t) {
+void network_event(AllocatorWorld& w, Pair& t) {
     auto at = w.providers.begin();
     std::advance(at, static_cast<ptrdiff_t>(w.rng.below(w.providers.size())));
     ProviderSpec& spec = at->second;
@@ -218,17 +218,17 @@ void network_event(World& w, Pair& t) {
 }
 
 // One event as of markets without gangs, or a gang comes.
-void gang_event(World& w, Pair& t) {
+void gang_event(AllocatorWorld& w, Pair& t) {
     if (!w.providers.empty() && w.rng.chance(0.15)) return network_event(w, t);
     if (!w.rng.chance(0.25) || static_cast<int>(w.jobs.size()) >= w.shape.jobs_max)
         return random_event(w, t);
     ++w.clock_s;
     const size_t required = 2 + w.rng.below(4), optional = w.rng.chance(0.3) ? w.rng.below(3) : 0;
     const bool alike = w.rng.chance(0.5);
-    std::vector<JobSpec> all{w.random_job()};
+    std::vector<JobDemand> all{w.random_job()};
     all[0].files = {};
     while (all.size() < required + optional) {
-        JobSpec one = alike ? all[0] : w.random_job();
+        JobDemand one = alike ? all[0] : w.random_job();
         one.value = all[0].value, one.arrival = all[0].arrival, one.weight = all[0].weight;
         all.push_back(one);
     }
@@ -239,11 +239,11 @@ void gang_event(World& w, Pair& t) {
         layout.near = optional == 0 && w.rng.chance(0.6);
         if (layout.near && w.rng.chance(0.4)) layout.trip_us_most = 100;
         if (layout.near && w.rng.chance(0.4)) layout.mbit_least = 10;
-        for (JobSpec& one : all)
+        for (JobDemand& one : all)
             if (w.rng.chance(0.2)) one.only = ProviderKey{1001 + w.rng.below(8)};
     }
     t.both([&](Allocator& x) { x.add_gang(JobKey{w.next_job}, all, required, layout); });
-    for (const JobSpec& spec : all) w.jobs[w.next_job++] = spec;
+    for (const JobDemand& spec : all) w.jobs[w.next_job++] = spec;
 }
 
 // Of each gang all required components have a place or none that is not pinned has one; an optional
@@ -318,10 +318,10 @@ START_TEST(unlike_components_change_places_when_that_makes_the_gang_faster) {
         m.cpus = cpus, m.speed = speed;
         s.add_provider(ProviderKey{s.providers() + 1}, m);
     }
-    JobSpec one;
+    JobDemand one;
     one.value = Money::units(9);
     s.add_job(JobKey{9}, one);
-    std::vector<JobSpec> two(2);
+    std::vector<JobDemand> two(2);
     two[0].value = two[1].value = Money::units(5);
     two[0].cpus = 3, two[1].cpus = 4;
     ck_assert(s.add_gang(JobKey{1}, two, 2).has_value());
@@ -339,7 +339,7 @@ Solver apart(const SolverOptions& options) {
     ck_assert(s.set_options(options).has_value());
     ProviderSpec m;
     m.cpus = 4;
-    JobSpec one;
+    JobDemand one;
     one.value = Money::units(9);
     one.cpus = 2;
     one.memory_mb = 1;
@@ -349,7 +349,7 @@ Solver apart(const SolverOptions& options) {
     s.solve(Nanos::from_s(1));
     for (const uint64_t p : {1, 2}) s.remove_job(s.guests(ProviderKey{p}).front());
     s.solve(Nanos::from_s(2));
-    std::vector<JobSpec> gang(1, one);
+    std::vector<JobDemand> gang(1, one);
     gang[0].value = Money::units(1);
     gang[0].cpus = 4;
     ck_assert(s.add_gang(JobKey{50}, gang, 1).has_value());
@@ -394,7 +394,7 @@ START_TEST(what_would_win_a_waiting_gang_a_place_does_and_one_micro_unit_less_do
             m.speed = static_cast<int32_t>(50 * rng.between(1, 3));
             s.add_provider(ProviderKey{p}, m);
         }
-        std::vector<JobSpec> two(2);
+        std::vector<JobDemand> two(2);
         for (uint64_t j = 1; j <= 8; j += 2) {
             two[0].value = two[1].value = Money::units(rng.between(1, 9));
             two[0].cpus = static_cast<int32_t>(rng.between(1, 2));

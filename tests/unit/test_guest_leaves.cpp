@@ -8,7 +8,7 @@ namespace {
 using namespace guests;
 
 // Of the newest dump_to_disk or ship; none: there was none.
-std::optional<bool> no_hurry(const Bench& b) {
+std::optional<bool> no_hurry(const guests::Bench& b) {
     std::optional<bool> said;
     for (const auto& o : b.out)
         if (const auto* d = std::get_if<guest::Do>(&o);
@@ -17,13 +17,13 @@ std::optional<bool> no_hurry(const Bench& b) {
     return said;
 }
 
-Bench& pause(Bench& b) {
+guests::Bench& pause(guests::Bench& b) {
     b.end([](Guest& g, guest::Outputs& o) { g.set_paused({CauseCode::owner_uses, "he is"}, o); });
     return b.ended(guest::Paused{true});
 }
 
 // As far as the word to send the image.
-std::optional<bool> moved(Bench& b) {
+std::optional<bool> moved(guests::Bench& b) {
     b.command(GuestVerb::prepare_dump).criu_ready();
     b.command(GuestVerb::ship).sent_precopy();
     return no_hurry(b.dump_held());
@@ -32,21 +32,21 @@ std::optional<bool> moved(Bench& b) {
 }  // namespace
 
 START_TEST(a_job_that_runs_until_it_is_moved_does_not_stand_longer_for_it) {
-    Bench b;
+    guests::Bench b;
     b.running();
     ck_assert(moved(b) == false);
 }
 END_TEST
 
 START_TEST(a_job_that_stands_for_the_owner_may_go_slowly) {
-    Bench b;
+    guests::Bench b;
     pause(b.running());
     ck_assert(moved(b) == true);
 }
 END_TEST
 
 START_TEST(a_freeze_to_disk_may_be_slow_and_so_may_the_way_of_its_image) {
-    Bench b;
+    guests::Bench b;
     b.running().command(GuestVerb::freeze);
     ck_assert(no_hurry(b.criu_ready()) == true);
     b.dump_held().gone();
@@ -56,7 +56,7 @@ START_TEST(a_freeze_to_disk_may_be_slow_and_so_may_the_way_of_its_image) {
 END_TEST
 
 START_TEST(the_others_of_a_gang_do_not_wait_for_a_slow_one) {
-    Bench b;
+    guests::Bench b;
     pause(b.running());
     GuestCommand c;
     c.id = job;
@@ -75,7 +75,7 @@ START_TEST(the_others_of_a_gang_do_not_wait_for_a_slow_one) {
 END_TEST
 
 START_TEST(what_is_to_leave_is_known_as_far_as_it_can_go) {
-    Bench b;
+    guests::Bench b;
     b.running();
     ck_assert(!b.g.is_to_leave(key, "n2"));
     b.end([](Guest& g, guest::Outputs& o) { g.set_accepting(false, {}, o); });

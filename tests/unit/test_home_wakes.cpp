@@ -238,7 +238,7 @@ struct Waking {
         (void)h.tick(now, out);
     }
     const HomeJob& job(uint64_t seq) const { return *h.find({"n1", seq}); }
-    std::string text() const { return text_of(out); }
+    std::string text() const { return outputs_text(out); }
 };
 
 }  // namespace

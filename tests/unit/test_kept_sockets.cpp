@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -41,7 +40,7 @@ struct Aside {
                          0);
         struct stat st {};
         ck_assert_int_eq(::lstat(name.c_str(), &st), 0);
-        const std::string aside = fmt::format("{}/.souk-{}", job, st.st_ino);
+        const std::string aside = job + "/.souk-" + std::to_string(st.st_ino);
         ck_assert_int_eq(::rename(name.c_str(), aside.c_str()), 0);
         return aside;
     }

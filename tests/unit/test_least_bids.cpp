@@ -23,8 +23,8 @@ ProviderSpec random_provider(Rng& rng, int32_t cpus) {
     return p;
 }
 
-JobSpec random_job(Rng& rng, int32_t cpus, int64_t machines, int64_t now) {
-    JobSpec j;
+JobDemand random_job(Rng& rng, int32_t cpus, int64_t machines, int64_t now) {
+    JobDemand j;
     j.value = rng.chance(0.98) ? Money{rng.between(0, 80) * 500'000} : money_max;
     j.cpus = static_cast<int32_t>(rng.between(1, cpus));
     j.memory_mb = rng.chance(0.3) ? 0 : rng.between(0, 1'500);
@@ -37,7 +37,7 @@ void pin_some(Rng& rng, Allocator& market) {
     for (uint32_t j = 0; j < market.jobs().size(); ++j) {
         const auto& job = market.jobs()[j];
         if (job.key().n == 0 || job.slot == Allocator::none || !rng.chance(0.1)) continue;
-        JobSpec pinned;
+        JobDemand pinned;
         pinned.value = job.value, pinned.cpus = job.cpus, pinned.memory_mb = job.memory_mb;
         pinned.arrival = job.arrival(), pinned.state = job.state, pinned.place = market.place_of(j);
         pinned.pin = Pin::stay;

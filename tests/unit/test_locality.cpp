@@ -26,12 +26,14 @@ bool same_places(const Change& x, const Change& y) {
 // Two solvers that see the same, but for files: the second one knows of none.
 struct Two {
     Solver a, b;
-    std::function<JobSpec(JobSpec)> second = [](JobSpec s) {
+    std::function<JobDemand(JobDemand)> second = [](JobDemand s) {
         s.files = {};
         return s;
     };
-    void add_job(JobKey k, const JobSpec& s) { a.add_job(k, s), b.add_job(k, second(s)); }
-    void change_job(JobKey k, const JobSpec& s) { a.change_job(k, s), b.change_job(k, second(s)); }
+    void add_job(JobKey k, const JobDemand& s) { a.add_job(k, s), b.add_job(k, second(s)); }
+    void change_job(JobKey k, const JobDemand& s) {
+        a.change_job(k, s), b.change_job(k, second(s));
+    }
     void change_value(JobKey k, Money v) { a.change_value(k, v), b.change_value(k, v); }
     void remove_job(JobKey k) { a.remove_job(k), b.remove_job(k); }
     void add_provider(ProviderKey k, const ProviderSpec& s) {
@@ -41,18 +43,18 @@ struct Two {
         a.change_provider(k, s), b.change_provider(k, s);
     }
     void remove_provider(ProviderKey k) { a.remove_provider(k), b.remove_provider(k); }
-    std::optional<JobSpec> job(JobKey k) const { return a.job(k); }
+    std::optional<JobDemand> job(JobKey k) const { return a.job(k); }
 };
 
 void expect_same(const SolverOptions& options, uint64_t seed, const Shape& shape, bool traffic) {
-    World w(seed, with_files(shape));
+    AllocatorWorld w(seed, with_files(shape));
     Two t;
     ck_assert(t.a.set_options(options).has_value() && t.b.set_options(options).has_value());
     for (int step = 0; step < 120; ++step) {
         random_event(w, t);
         if (!traffic)
             for (const auto& [k, spec] : w.jobs) {
-                JobSpec s = *t.job(JobKey{k});
+                JobDemand s = *t.job(JobKey{k});
                 s.files.bytes_per_s = s.files.requests_per_s = 0;
                 t.a.change_job(JobKey{k}, s);
                 t.b.change_job(JobKey{k}, t.second(s));
@@ -90,7 +92,7 @@ START_TEST(markets_without_files_decide_as_they_did_before) {
     std::string decided;
     for (const Shape& shape : shapes)
         for (uint64_t seed = 1; seed <= 8 && !shape.waits; ++seed) {
-            World w(seed * 997, shape);
+            AllocatorWorld w(seed * 997, shape);
             Solver s;
             SolverOptions o;
             if (seed % 2 == 0) o.horizon = Nanos::from_s(10), o.link_bytes_per_s = 5'000'000;
@@ -125,7 +127,7 @@ START_TEST(with_files_repairing_after_an_event_is_deciding_about_everything) {
                 Shape shape = with_files(base);
                 shape.jobs_max *= 3;
                 shape.providers_max *= 2;
-                World w(seed * 6007, shape);
+                AllocatorWorld w(seed * 6007, shape);
                 Pair t;
                 t.both([&](Allocator& x) { x.set_rules(r); });
                 for (int step = 0; step < 200; ++step) {
@@ -148,7 +150,7 @@ END_TEST
 struct Alone {
     SolverOptions o;
     ProviderSpec home, other;
-    JobSpec job;
+    JobDemand job;
     explicit Alone(Rng& rng) {
         o.horizon = Nanos::from_s(rng.between(1, 4'000));
         o.byte_cost_per_gb = Money{rng.between(0, 3) * 400'000};
@@ -190,7 +192,7 @@ struct Alone {
     std::pair<bool, int> from(bool at_home) const {
         Solver s;
         ck_assert(s.set_options(o).has_value());
-        JobSpec spec = job;
+        JobDemand spec = job;
         spec.place = ProviderKey{at_home ? 1u : 2u};
         ck_assert(s.add_provider(ProviderKey{1}, home) && s.add_provider(ProviderKey{2}, other));
         ck_assert(s.add_job(JobKey{1}, spec));
@@ -243,7 +245,7 @@ START_TEST(who_waits_begins_at_its_files_where_no_other_place_is_worth_more) {
         ck_assert(s.add_provider(ProviderKey{1}, p));
         p.speed = 110;
         ck_assert(s.add_provider(ProviderKey{2}, p));
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(10);
         j.files = {ProviderKey{1}, 0, waits, Nanos::from_ms(1)};
         ck_assert(s.add_job(JobKey{1}, j));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
 
-void three(World& w) {
+void three_named(World& w) {
     w.add_node("n1", 100, 1);
     w.add_node("n2", 90, 1);
     w.add_node("n3", 10, 1);
@@ -35,7 +35,7 @@ Money earned(World& w, const NodeName& node) {
 
 START_TEST(a_node_that_is_connected_or_has_a_job_is_not_forgotten) {
     World w;
-    three(w);
+    three_named(w);
     const JobId there = w.submit("n3", 100), submitted = w.submit("n1", 90);
     w.run_for(s(1));
     ck_assert_text(w.where(there), "n1");
@@ -64,7 +64,7 @@ END_TEST
 
 START_TEST(what_a_forgotten_node_has_earned_stays_in_the_books_and_is_there_when_it_comes_back) {
     World w;
-    three(w);
+    three_named(w);
     const JobId a = w.submit("n3", 100, s(600));
     w.run_for(s(700));
     ck_assert_text(w.where(a), "finished");
@@ -92,7 +92,7 @@ END_TEST
 
 START_TEST(a_cancelled_job_of_a_forgotten_home_has_ended) {
     World w;
-    three(w);
+    three_named(w);
     const JobId a = w.submit("n3", 100);
     w.run_for(s(1));
     w.market->freeze(a, true, 0);
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(a_cancelled_job_on_its_way_may_run_until_its_lease_ends_or_its_nodes_are_lost) {
     for (const bool leased : {true, false}) {
         World w;
-        three(w);
+        three_named(w);
         w.transit = s(20);
         const JobId a = w.submit("n3", 100);
         w.run_for(s(1));
@@ -147,7 +147,7 @@ END_TEST
 
 START_TEST(what_was_to_go_to_a_forgotten_node_goes_where_its_bid_wins_a_place) {
     World w;
-    three(w);
+    three_named(w);
     const JobId a = w.submit("n3", 100);
     w.run_for(s(1));
     w.disconnect("n2");

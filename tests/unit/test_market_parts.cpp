@@ -31,7 +31,7 @@ Solver crowded(uint64_t jobs) {
         ck_assert(solver.add_provider({p}, provider));
     }
     for (uint64_t j = 1; j <= jobs; ++j) {
-        JobSpec spec;
+        JobDemand spec;
         spec.value = Money::units(static_cast<int64_t>(10 + j % 7));
         spec.cpus = 1;
         spec.memory_mb = 1'000;
@@ -53,8 +53,8 @@ struct Payers final : PriceRounds::Payers {
     }
 };
 
-JobSpec spec(Pin pin, JobState state = JobState::waiting, uint64_t place = 0) {
-    JobSpec j;
+JobDemand spec(Pin pin, JobState state = JobState::waiting, uint64_t place = 0) {
+    JobDemand j;
     j.cpus = 1;
     j.memory_mb = 100;
     j.pin = pin;

@@ -18,7 +18,7 @@ using namespace souk::market;
 namespace {
 
 struct Instance {
-    std::vector<JobSpec> jobs;            // key is index + 1
+    std::vector<JobDemand> jobs;          // key is index + 1
     std::vector<ProviderSpec> providers;  // likewise
 };
 
@@ -41,7 +41,7 @@ Solver solved(const Instance& in, const char* pricing = "critical") {
 
 Outcome outcome(const Instance& in, size_t job) {
     const Solver s = solved(in);
-    const JobSpec j = *s.job(JobKey{job + 1});
+    const JobDemand j = *s.job(JobKey{job + 1});
     if (j.state != JobState::running) return {};
     return {s.provider(j.place)->speed, *s.price(JobKey{job + 1})};
 }
@@ -71,7 +71,7 @@ Instance random_instance(Rng& rng, const Shape& s) {
         in.providers.push_back(p);
     }
     for (int64_t n = rng.between(1, 8); n > 0; --n) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(rng.between(1, 9));
         j.cpus = static_cast<int32_t>(rng.between(1, s.cpus_job));
         j.memory_mb = s.memory_job ? rng.between(0, s.memory_job) : 0;
@@ -187,7 +187,7 @@ START_TEST(ranked_jobs_pay_the_formula_in_which_the_reserve_is_a_bid_as_well) {
         std::sort(values.rbegin(), values.rend());
         const Solver s = solved(in);
         for (const Payment& p : s.payments()) {
-            const JobSpec j = *s.job(p.job);
+            const JobDemand j = *s.job(p.job);
             size_t rank = 0;  // of the job: how many rank above it
             for (size_t o = 0; o < in.jobs.size(); ++o)
                 rank += Rank::of(in.jobs[o].value, in.jobs[o].arrival, JobKey{o + 1}) <
@@ -216,7 +216,7 @@ START_TEST(the_closed_form_equals_the_integral_with_any_reserves) {
             market.add_provider(ProviderKey{i}, p);
         }
         for (int64_t n = rng.between(1, 16); n > 0; --n) {
-            JobSpec j;
+            JobDemand j;
             j.value = Money::units(rng.between(0, 12));
             market.add_job(JobKey{static_cast<uint64_t>(n)}, j);
         }
@@ -236,7 +236,7 @@ END_TEST
 Instance three_on_two() {
     Instance in;
     for (const int64_t v : {100, 60, 30}) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(v);
         j.user = static_cast<uint32_t>(in.jobs.size());
         in.jobs.push_back(j);
@@ -315,7 +315,7 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
         ordinary.providers.push_back(p);
     }
     for (const int64_t v : {40, 37, 18, 17, 9, 7}) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(v);
         j.user = static_cast<uint32_t>(ordinary.jobs.size());
         ordinary.jobs.push_back(j);
@@ -331,7 +331,7 @@ START_TEST(a_user_alone_in_the_market_pays_reserves_however_many_jobs_it_has) {
     for (const int32_t wide : {1, 2}) {  // ranks say all, and not
         Instance in;
         for (int64_t n = 1; n <= 6; ++n) {
-            JobSpec j;
+            JobDemand j;
             j.value = Money::units(10 * n);
             j.cpus = n == 1 ? wide : 1;
             j.user = 7;

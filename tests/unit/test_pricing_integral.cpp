@@ -112,7 +112,7 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
         uint64_t key = 1;
         for (int64_t now = 0; now < 3; ++now) {
             for (int64_t n = rng.between(1, 2 * machines); n > 0; --n) {
-                JobSpec j;
+                JobDemand j;
                 j.value = Money::units(rng.between(0, 40));
                 j.cpus = static_cast<int32_t>(rng.between(1, std::max(1, cpus / 2)));
                 j.memory_mb = rng.chance(0.3) ? 0 : rng.between(0, 1500);
@@ -126,7 +126,7 @@ START_TEST(the_integral_is_what_its_definition_gives_in_markets_of_every_kind) {
             for (uint32_t j = 0; j < market.jobs().size(); ++j) {
                 const auto& job = market.jobs()[j];
                 if (job.slot == Allocator::none || !rng.chance(0.1)) continue;
-                JobSpec pinned;
+                JobDemand pinned;
                 pinned.value = job.value, pinned.cpus = job.cpus, pinned.memory_mb = job.memory_mb;
                 pinned.arrival = job.arrival(), pinned.state = job.state,
                 pinned.place = market.place_of(j);
@@ -178,7 +178,7 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
     uint64_t key = 1;
     for (int64_t now = 0; now < 3; ++now) {
         for (int64_t n = rng.between(1, 2 * machines * cpus / 2); n > 0; --n) {
-            JobSpec j;
+            JobDemand j;
             j.value = Money::units(rng.between(0, 40));
             j.memory_mb = rng.chance(0.98) ? rng.between(0, job_mb) : rng.between(0, 110);
             j.user = static_cast<uint32_t>(rng.below(8));
@@ -192,7 +192,7 @@ void fill_with_units(Allocator& market, Rng& rng, int64_t machines) {
         for (uint32_t j = 0; j < market.jobs().size(); ++j) {
             const auto& job = market.jobs()[j];
             if (!rng.chance(pins)) continue;
-            JobSpec s;
+            JobDemand s;
             s.value = rng.chance(0.5) ? job.value : Money::units(rng.between(0, 40));
             s.arrival = job.arrival();
             if (market.details(j).barred) s.barred = *market.details(j).barred;
@@ -281,7 +281,7 @@ START_TEST(where_prices_by_user_would_take_too_long_each_job_is_priced_for_itsel
         market.add_provider(ProviderKey{i}, p);
     }
     for (uint64_t i = 1; i <= 1'000; ++i) {
-        JobSpec j;
+        JobDemand j;
         j.value = Money::units(static_cast<int64_t>(i));
         market.add_job(JobKey{i}, j);
     }
@@ -311,7 +311,7 @@ START_TEST(prices_that_were_kept_are_those_that_would_be_reckoned_anew) {
                 s.add_provider(ProviderKey{p}, m);
             }
             for (int t = 1; t <= 60; ++t) {
-                JobSpec j;
+                JobDemand j;
                 j.value = Money::units(rng.between(1, 30));
                 j.cpus = static_cast<int32_t>(seed % 2 ? 1 : rng.between(1, 2));
                 j.user = static_cast<uint32_t>(rng.between(1, 3));

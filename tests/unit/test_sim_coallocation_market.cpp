@@ -23,14 +23,14 @@ World market_world(Rng& rng, std::unique_ptr<Placement>& near, size_t clusters_m
 class Witness : public Policy {
   public:
     Witness(Policy& inner, bool values) : inner_(inner), values_(values) {}
-    std::vector<Order> act(const View& view) override {
-        std::vector<Order> orders = inner_.act(view);
+    std::vector<sim::coallocation::Order> act(const View& view) override {
+        std::vector<sim::coallocation::Order> orders = inner_.act(view);
         std::map<uint32_t, int64_t> held;  // processors, by job
         int64_t idle = 0;
         for (const int64_t n : view.idle) idle += n;
         for (const uint32_t r : view.running) held[r] = view.jobs[r].cpus, idle += held[r];
         std::set<uint32_t> still(view.queue.begin(), view.queue.end());
-        for (const Order& o : orders) {
+        for (const sim::coallocation::Order& o : orders) {
             const bool moves = view.progress[o.job].state == Progress::State::running;
             ck_assert(moves || !o.where.empty());
             moved += moves && !o.where.empty();

@@ -169,7 +169,7 @@ class SecondBySecond {
         }
         for (size_t i = 0; i < jobs_.size(); ++i) {
             if (jobs_[i].start_s != now_) continue;
-            market::JobSpec spec;
+            market::JobDemand spec;
             spec.value = jobs_[i].value;
             spec.memory_mb = jobs_[i].memory_mb;
             spec.cpus = jobs_[i].cpus;

@@ -21,8 +21,8 @@ Solver with(const SolverOptions& o) {
     return s;
 }
 
-JobSpec job(int64_t value, uint32_t user = 0, int64_t memory_mb = 100) {
-    JobSpec j;
+JobDemand job(int64_t value, uint32_t user = 0, int64_t memory_mb = 100) {
+    JobDemand j;
     j.value = Money::units(value);
     j.user = user;
     j.memory_mb = memory_mb;
@@ -60,7 +60,7 @@ END_TEST
 START_TEST(what_is_out_of_bounds_is_refused_and_the_bounds_themselves_are_taken) {
     Solver s;
     const auto takes_job = [&](auto change) {
-        JobSpec spec = job(1);
+        JobDemand spec = job(1);
         change(spec);
         const bool added = s.add_job(JobKey{1}, spec);
         s.remove_job(JobKey{1});
@@ -86,7 +86,7 @@ START_TEST(what_is_out_of_bounds_is_refused_and_the_bounds_themselves_are_taken)
                                                           {-1, INT64_MAX, 4}};
     for (const auto& [least, most, field] : jobs) {
         const auto with_value = [&, field = field](int64_t value) {
-            return takes_job([&](JobSpec& spec) {
+            return takes_job([&](JobDemand& spec) {
                 if (field == 0) spec.value = Money{value};
                 if (field == 1) spec.cpus = static_cast<int32_t>(value);
                 if (field == 2) spec.memory_mb = value;
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(a_job_that_is_kept_for_a_place_from_outside_says_so) {
     Solver s;
     s.add_provider(ProviderKey{1}, provider());
-    JobSpec kept = job(20);
+    JobDemand kept = job(20);
     kept.pin = Pin::stay;
     kept.place = ProviderKey{1};
     s.add_job(JobKey{1}, kept);
@@ -174,7 +174,7 @@ START_TEST(every_change_says_why) {
     ck_assert_text(only(4), "its bid 20 is below the reserve of p3, 30; 30 would win it back");
     s.change_provider(ProviderKey{3}, provider(300, 4));
     ck_assert_text(only(5), "its bid 20 takes p3 (reserve 4)");
-    JobSpec j = *s.job(JobKey{1});
+    JobDemand j = *s.job(JobKey{1});
     j.barred = {ProviderKey{3}};
     s.change_job(JobKey{1}, j);
     ck_assert_text(only(6), "it may not run on p3 for now");
@@ -205,7 +205,7 @@ START_TEST(the_bid_that_would_win_a_place_back_does_and_one_unit_less_does_not) 
             s.add_provider(ProviderKey{p}, m);
         }
         for (uint64_t k = 1; k <= 14; ++k) {
-            JobSpec j = job(rng.between(1, 30), 0, rng.between(0, 400));
+            JobDemand j = job(rng.between(1, 30), 0, rng.between(0, 400));
             j.cpus = static_cast<int32_t>(rng.between(1, 3));
             j.arrival = Nanos::from_s(rng.between(0, 3));
             if (rng.chance(0.2)) j.barred = {ProviderKey{static_cast<uint64_t>(rng.between(1, 4))}};
@@ -319,7 +319,7 @@ void history(Solver& s, uint64_t seed, int events, Visit&& visit) {
         } else {
             s.change_value(JobKey{keys[rng.below(keys.size())]}, Money::units(rng.between(1, 50)));
         }
-        std::map<uint64_t, JobSpec> before;
+        std::map<uint64_t, JobDemand> before;
         for (const uint64_t k : keys) before[k] = *s.job(JobKey{k});
         const auto span = s.solve(Nanos::from_s(t));
         for (const Change& c : std::vector<Change>(span.begin(), span.end()))
@@ -334,7 +334,7 @@ START_TEST(nobody_is_placed_twice_or_frozen_within_the_minimum_stay) {
         Solver s = with(o);
         std::map<uint64_t, int> placed;
         int changes = 0;
-        history(s, seed, 500, [&](int t, const Change& c, const JobSpec&) {
+        history(s, seed, 500, [&](int t, const Change& c, const JobDemand&) {
             ++changes;
             if (placed.contains(c.job.n)) ck_assert_int_ge(t - placed[c.job.n], 9);
             if (c.kind != ChangeKind::freeze) placed[c.job.n] = t;
@@ -352,7 +352,7 @@ START_TEST(voluntary_moves_never_exceed_the_cap_in_any_window) {
     for (uint64_t seed = 1; seed <= 10; ++seed) {
         Solver s = with(o);
         std::vector<int> times;
-        history(s, seed, 500, [&](int t, const Change& c, const JobSpec&) {
+        history(s, seed, 500, [&](int t, const Change& c, const JobDemand&) {
             if (c.kind != ChangeKind::move || c.cause != market::Cause::faster) return;
             times.push_back(t);
             if (times.size() > 2) ck_assert_int_ge(t - times[times.size() - 3], 30);
@@ -370,7 +370,7 @@ START_TEST(a_voluntary_move_pays_for_its_pause_and_bytes_within_the_horizon) {
     int made = 0, plain = 0;
     for (uint64_t seed = 1; seed <= 10; ++seed) {
         Solver s = with(o);
-        history(s, seed, 500, [&](int, const Change& c, const JobSpec& before) {
+        history(s, seed, 500, [&](int, const Change& c, const JobDemand& before) {
             if (c.kind != ChangeKind::move || c.cause != market::Cause::faster) return;
             ++made;
             const double from = s.provider(c.from)->speed, to = s.provider(c.to)->speed;
@@ -383,7 +383,7 @@ START_TEST(a_voluntary_move_pays_for_its_pause_and_bytes_within_the_horizon) {
                       value * from / top * bytes / 1e8 + bytes / 1e9 * 20'000 - 1e-6);
         });
         Solver free = with({});
-        history(free, seed, 500, [&](int, const Change& c, const JobSpec&) {
+        history(free, seed, 500, [&](int, const Change& c, const JobDemand&) {
             plain += c.cause == market::Cause::faster;
         });
     }
@@ -443,7 +443,7 @@ START_TEST(a_pinned_job_stays_whatever_is_bid_and_a_frozen_one_stays_frozen) {
     s.add_provider(ProviderKey{1}, provider());
     s.add_job(JobKey{1}, job(10));
     s.solve(Nanos{0});
-    JobSpec j = *s.job(JobKey{1});
+    JobDemand j = *s.job(JobKey{1});
     j.pin = Pin::stay;
     s.change_job(JobKey{1}, j);
     s.add_job(JobKey{2}, job(100));

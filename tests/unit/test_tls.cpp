@@ -14,7 +14,7 @@ constexpr Nanos hour = Nanos::from_s(3'600);
 START_TEST(both_ends_know_who_the_other_is) {
     const Ca ca;
     const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
-    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
     UNTIL(p.loop, p.server.frames.size() == 1);
     ck_assert_text(p.server.channel->peer()->subject.name, "n1");
     ck_assert_text(p.client.channel->peer()->subject.name, "n2");
@@ -37,24 +37,24 @@ START_TEST(strangers_are_not_heard) {
     const auto n2 = tls_of(ca.node("n2"));
     {  // without a certificate
         const auto stranger = Tls::open_stranger(ca.root.certificate.digest());
-        Pair p(n2->acceptor(), (*stranger)->connector(providers, ""));
+        TlsPair p(n2->acceptor(), (*stranger)->connector(providers, ""));
         p.fails("does not want this end", "another market than the token's");
     }
     {  // of another market
         const auto other = tls_of(foreign.node("n1"));
-        Pair p(n2->acceptor(), other->connector(providers, "n2"));
+        TlsPair p(n2->acceptor(), other->connector(providers, "n2"));
         UNTIL(p.loop, !p.client.closed.empty());
         ck_assert(p.client.closed.find("is not of this market") != std::string::npos);
         UNTIL(p.loop, !p.server.closed.empty());
         ck_assert(p.server.frames.empty());
     }
     {  // that does not speak TLS
-        Pair p(n2->acceptor(), plain_transport());
+        TlsPair p(n2->acceptor(), plain_transport());
         p.fails("does not speak TLS 1.3", "");
     }
     {  // to one that does not
         const auto n1 = tls_of(ca.node("n1"));
-        Pair p(plain_transport(), n1->connector(providers, "n2"));
+        TlsPair p(plain_transport(), n1->connector(providers, "n2"));
         p.fails("this is not souk's protocol", "does not speak TLS 1.3");
     }
 }
@@ -68,7 +68,7 @@ START_TEST(each_bad_certificate_has_its_line_at_both_ends) {
     const auto meets = [&](trust::Identity identity, std::string_view server_says,
                            std::string_view client_says) {
         const auto n1 = tls_of(std::move(identity));
-        Pair p(n2->acceptor(), n1->connector(trust::node_roles, "n2"));
+        TlsPair p(n2->acceptor(), n1->connector(trust::node_roles, "n2"));
         p.fails(server_says, client_says);
     };
     meets(ca.node("n1", now - trust::leaf_life - hour), "the certificate of n1 ended",
@@ -93,7 +93,7 @@ START_TEST(a_peer_that_is_known_is_refused_from_when_it_is_revoked_on) {
     const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
     const std::string key = n1->identity()->key.digest();
     for (int round = 0; round < 3; ++round) {  // its signatures are looked at once
-        Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+        TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
         UNTIL(p.loop, p.server.frames.size() == 1);
         ck_assert_text(p.server.channel->peer()->subject.name, "n1");
         ck_assert_text(p.server.channel->peer()->key, key);
@@ -103,10 +103,10 @@ START_TEST(a_peer_that_is_known_is_refused_from_when_it_is_revoked_on) {
     thief.chain = n1->identity()->chain;
     ck_assert(!Tls::open(thief, {}).has_value());
     n2->revoke({1, {{key, "n1"}}});
-    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
     p.fails("the certificate of n1 was revoked", "it was revoked");
     n1->revoke({1, {{n2->identity()->key.digest(), "n2"}}});
-    Pair q(n2->acceptor(), n1->connector(providers, "n2"));
+    TlsPair q(n2->acceptor(), n1->connector(providers, "n2"));
     UNTIL(q.loop, q.client.closed.find("the certificate of n2 was revoked") != std::string::npos);
 }
 END_TEST
@@ -115,12 +115,12 @@ START_TEST(a_peer_of_another_name_or_role_is_not_talked_to) {
     const Ca ca;
     const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
     {
-        Pair p(n2->acceptor(), n1->connector(providers, "n3"));
+        TlsPair p(n2->acceptor(), n1->connector(providers, "n3"));
         UNTIL(p.loop, !p.client.closed.empty());
         ck_assert_text(p.client.closed, "the peer is n2, not n3");
     }
     {
-        Pair p(n2->acceptor(), n1->connector(trust::only(trust::Role::market), ""));
+        TlsPair p(n2->acceptor(), n1->connector(trust::only(trust::Role::market), ""));
         UNTIL(p.loop, !p.client.closed.empty());
         ck_assert_text(p.client.closed, "the peer is n2 (home,provider), not market");
         UNTIL(p.loop, !p.server.closed.empty());
@@ -134,16 +134,16 @@ START_TEST(a_market_shows_its_root_to_those_who_want_to_join) {
     const auto market = tls_of(ca.identity({"market", trust::only(trust::Role::market)}),
                                {.takes_strangers = true});
     const auto stranger = Tls::open_stranger(ca.root.certificate.digest());
-    Pair p(market->acceptor(), (*stranger)->connector(trust::only(trust::Role::market), ""));
+    TlsPair p(market->acceptor(), (*stranger)->connector(trust::only(trust::Role::market), ""));
     UNTIL(p.loop, p.server.frames.size() == 1);
     ck_assert(p.server.channel->peer() == nullptr);
     ck_assert_text((*stranger)->root()->digest(), ca.root.certificate.digest());
     // With a certificate, it has to be a good one.
     const auto late = tls_of(ca.node("n1", unix_now() - trust::leaf_life - hour));
-    Pair q(market->acceptor(), late->connector(trust::only(trust::Role::market), ""));
+    TlsPair q(market->acceptor(), late->connector(trust::only(trust::Role::market), ""));
     q.fails("the certificate of n1 ended", "it has ended");
     const auto wrong = Tls::open_stranger(std::string(64, '0'));
-    Pair r(market->acceptor(), (*wrong)->connector(trust::only(trust::Role::market), ""));
+    TlsPair r(market->acceptor(), (*wrong)->connector(trust::only(trust::Role::market), ""));
     UNTIL(r.loop, !r.client.closed.empty());
     ck_assert(r.client.closed.find("nothing was told to it") != std::string::npos);
 }
@@ -180,7 +180,7 @@ END_TEST
 START_TEST(bulk_data_is_sealed_too_and_comes_whole) {
     const Ca ca;
     const auto n1 = tls_of(ca.node("n1")), n2 = tls_of(ca.node("n2"));
-    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
     UNTIL(p.loop, p.server.frames.size() == 1);
     bulk_comes_whole(p.loop, *p.client.channel, *p.server.channel);
 }
@@ -191,13 +191,13 @@ START_TEST(a_renewed_certificate_counts_from_the_next_connection_on) {
     const auto n1 = tls_of(ca.node("n1", unix_now() - trust::leaf_life - hour)),
                n2 = tls_of(ca.node("n2"));
     {
-        Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+        TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
         UNTIL(p.loop, !p.server.closed.empty());
     }
     const trust::Identity& own = *n1->identity();
     OK(n1->renew({*trust::issue(ca.issuing, own.key, {"n1", trust::node_roles}, unix_now()),
                   ca.issuing.certificate}));
-    Pair p(n2->acceptor(), n1->connector(providers, "n2"));
+    TlsPair p(n2->acceptor(), n1->connector(providers, "n2"));
     UNTIL(p.loop, p.server.frames.size() == 1);
 }
 END_TEST

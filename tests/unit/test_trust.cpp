@@ -29,8 +29,8 @@ struct Ca {
     std::vector<Certificate> node(const std::string& name, Nanos now = noon) const {
         return of(*Key::make(), {name, node_roles}, now);
     }
-    Result<Peer> verify(const std::vector<Certificate>& chain, Nanos now = noon,
-                        const Revocations& revoked = {}) const {
+    Result<trust::Peer> verify(const std::vector<Certificate>& chain, Nanos now = noon,
+                               const Revocations& revoked = {}) const {
         return trust::verify(chain, root.certificate, revoked, now);
     }
 };

@@ -29,8 +29,10 @@ struct Both {
         ck_assert(repairs.set_options(o).has_value());
         ck_assert(anew.set_options(o).has_value());
     }
-    bool add_job(JobKey k, const JobSpec& s) { return repairs.add_job(k, s) && anew.add_job(k, s); }
-    bool change_job(JobKey k, const JobSpec& s) {
+    bool add_job(JobKey k, const JobDemand& s) {
+        return repairs.add_job(k, s) && anew.add_job(k, s);
+    }
+    bool change_job(JobKey k, const JobDemand& s) {
         return repairs.change_job(k, s) && anew.change_job(k, s);
     }
     bool change_value(JobKey k, Money v) {
@@ -46,7 +48,7 @@ struct Both {
     bool remove_provider(ProviderKey k) {
         return repairs.remove_provider(k) && anew.remove_provider(k);
     }
-    std::optional<JobSpec> job(JobKey k) const { return repairs.job(k); }
+    std::optional<JobDemand> job(JobKey k) const { return repairs.job(k); }
     void solve(Nanos now) {
         repairs.solve(now);
         // everything is looked at again
@@ -55,7 +57,7 @@ struct Both {
     }
 };
 
-std::string shown(const unit::World& w, const Solver& s) {
+std::string shown(const unit::AllocatorWorld& w, const Solver& s) {
     std::string text;
     for (const auto& [k, p] : w.providers)
         text += "  p" + std::to_string(k) + " reserve " + format_money(p.reserve) + " speed " +
@@ -82,7 +84,7 @@ constexpr unit::Shape more_shapes[] = {
 START_TEST(repairing_after_each_event_gives_what_deciding_about_everything_gives) {
     for (const auto& shape : more_shapes)
         for (uint64_t seed = 1; seed <= 120; ++seed) {
-            unit::World w(seed, shape);
+            unit::AllocatorWorld w(seed, shape);
             Both both(welfare_options());
             for (int step = 0; step < 120; ++step) {
                 random_event(w, both);
@@ -103,7 +105,7 @@ END_TEST
 
 START_TEST(with_one_cpu_each_history_changes_neither_who_has_which_class_nor_any_price) {
     for (uint64_t seed = 1; seed <= 200; ++seed) {
-        unit::World w(seed, more_shapes[seed % 2]);
+        unit::AllocatorWorld w(seed, more_shapes[seed % 2]);
         Solver s;
         ck_assert(s.set_options(welfare_options()).has_value());
         for (int step = 0; step < 80; ++step) {
@@ -113,7 +115,7 @@ START_TEST(with_one_cpu_each_history_changes_neither_who_has_which_class_nor_any
             ck_assert(fresh.set_options(welfare_options()).has_value());
             for (const auto& [k, p] : w.providers) fresh.add_provider(ProviderKey{k}, p);
             for (const auto& [k, j] : w.jobs) {
-                JobSpec spec = *s.job(JobKey{k});
+                JobDemand spec = *s.job(JobKey{k});
                 spec.state = JobState::waiting, spec.place = {};
                 fresh.add_job(JobKey{k}, spec);
             }
@@ -133,7 +135,7 @@ START_TEST(a_job_to_which_no_place_is_worth_its_price_any_more_says_so_and_which
                       [](ProviderKey k) { return std::to_string(k.n); }};
     size_t said = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
-        unit::World w(seed, more_shapes[seed % 4]);
+        unit::AllocatorWorld w(seed, more_shapes[seed % 4]);
         Solver s;
         ck_assert(s.set_options(welfare_options()).has_value());
         for (int step = 0; step < 60; ++step) {
@@ -154,12 +156,12 @@ END_TEST
 START_TEST(what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not) {
     size_t said = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
-        unit::World w(seed, more_shapes[seed % 2]);
+        unit::AllocatorWorld w(seed, more_shapes[seed % 2]);
         Solver s;
         ck_assert(s.set_options(welfare_options()).has_value());
         for (int step = 0; step < 60; ++step) random_event(w, s);
         s.solve(Nanos::from_s(w.clock_s));
-        JobSpec one;
+        JobDemand one;
         one.arrival = Nanos::from_s(w.clock_s + 1);
         const auto runs = [&](Money bid) {
             Solver trial = s.copy();
@@ -196,12 +198,12 @@ END_TEST
 START_TEST(with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does) {
     size_t said = 0, true_ = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
-        unit::World w(seed, seed % 2 ? more_shapes[3] : unit::shapes[5]);
+        unit::AllocatorWorld w(seed, seed % 2 ? more_shapes[3] : unit::shapes[5]);
         Solver s;
         ck_assert(s.set_options(welfare_options()).has_value());
         for (int step = 0; step < 60; ++step) random_event(w, s);
         s.solve(Nanos::from_s(w.clock_s));
-        JobSpec one = w.random_job();
+        JobDemand one = w.random_job();
         const auto bid = s.winning_bid(one);
         if (!bid) continue;
         ++said;
@@ -218,7 +220,7 @@ END_TEST
 START_TEST(a_job_pays_at_least_the_reserve_and_at_most_what_its_place_is_worth) {
     for (const auto& shape : {unit::shapes[3], unit::shapes[4], unit::shapes[5], more_shapes[3]})
         for (uint64_t seed = 1; seed <= 60; ++seed) {
-            unit::World w(seed, shape);
+            unit::AllocatorWorld w(seed, shape);
             SolverOptions o = welfare_options();
             if (seed % 3 == 1) o.horizon = Nanos::from_s(100);
             if (seed % 3 == 2) o.min_stay = Nanos::from_s(5), o.moves_max = 2;
@@ -246,8 +248,8 @@ ProviderSpec machine(int64_t reserve, int32_t speed, int32_t cpus = 1) {
     p.memory_mb = 10'000;
     return p;
 }
-JobSpec bidding(int64_t units, int64_t arrival_s, int64_t memory_mb = 0) {
-    JobSpec j;
+JobDemand bidding(int64_t units, int64_t arrival_s, int64_t memory_mb = 0) {
+    JobDemand j;
     j.value = Money::units(units);
     j.arrival = Nanos::from_s(arrival_s);
     j.memory_mb = memory_mb;
@@ -331,7 +333,7 @@ START_TEST(six_jobs_of_one_user_alone_pay_the_reserve) {
     for (uint64_t p = 1; p <= 6; ++p)
         s.add_provider(ProviderKey{p}, machine(1, 60 + 8 * static_cast<int32_t>(p)));
     for (uint64_t j = 1; j <= 6; ++j) {
-        JobSpec spec = bidding(40, static_cast<int64_t>(j));
+        JobDemand spec = bidding(40, static_cast<int64_t>(j));
         spec.user = 1000;
         s.add_job(JobKey{j}, spec);
     }
@@ -360,9 +362,9 @@ START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
             m.cpus = static_cast<int32_t>(rng.between(1, 2));
             s.add_provider(ProviderKey{p}, m);
         }
-        std::vector<JobSpec> specs;
+        std::vector<JobDemand> specs;
         for (uint64_t j = 1; j <= jobs; ++j) {
-            JobSpec spec = bidding(rng.between(0, 40), static_cast<int64_t>(j));
+            JobDemand spec = bidding(rng.between(0, 40), static_cast<int64_t>(j));
             spec.user = static_cast<uint32_t>(rng.below(static_cast<uint64_t>(users)));
             while (rng.chance(0.25)) spec.barred.push_back(ProviderKey{1 + rng.below(machines)});
             if (j == 1) spec.barred.push_back(ProviderKey{machines});
@@ -371,10 +373,10 @@ START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
         }
         s.solve(Nanos{0});
         for (const Payment& paid : s.payments()) {
-            const JobSpec& own = specs[paid.job.n - 1];
+            const JobDemand& own = specs[paid.job.n - 1];
             Solver less = s.copy();
             for (uint64_t j = 1; j <= jobs; ++j) {
-                const JobSpec& spec = specs[j - 1];
+                const JobDemand& spec = specs[j - 1];
                 const bool later =
                     spec.value < own.value || (spec.value == own.value && j > paid.job.n);
                 if (spec.user == own.user && later) less.change_value(JobKey{j}, Money{});

@@ -75,10 +75,10 @@ inline void bulk_comes_whole(Loop& loop, Channel& from, Channel& to) {
     ck_assert(came == all);
 }
 
-struct Pair {
+struct TlsPair {
     Loop loop = open_loop();
     End server, client;
-    Pair(std::unique_ptr<Transport> accepts, std::unique_ptr<Transport> connects) {
+    TlsPair(std::unique_ptr<Transport> accepts, std::unique_ptr<Transport> connects) {
         auto [a, b] = pair_of_sockets();
         server.open(loop, std::move(a), Side::acceptor, std::move(accepts));
         client.open(loop, std::move(b), Side::connector, std::move(connects));

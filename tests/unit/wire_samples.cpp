@@ -36,7 +36,7 @@ struct Dice {
     }
     JobId id() { return {node(), 1 + (rng.next() >> 3)}; }
     Epoch epoch() { return {counter()}; }
-    Stream stream() { return flag() ? Stream::out : Stream::err; }
+    wire::Stream stream() { return flag() ? wire::Stream::out : wire::Stream::err; }
     Peer peer() { return flag() ? Peer{node(), address()} : Peer{}; }
     template <class E>
     E any(E first, E last) {

@@ -11,7 +11,7 @@ std::string order_of(const Json& job) {
     return words({field(order, "kind"), field(order, "node"), duration(order, "age_s")});
 }
 
-std::vector<std::string> job_row(const Json& j) {
+std::vector<std::string> dumped_job_row(const Json& j) {
     return {field(j, "job"),
             field(j, "phase"),
             field(j, "where"),
@@ -51,7 +51,7 @@ Result<std::string> dump_text(const Answer& answer) {
         if (kind == "node")
             nodes.add(node_row(e));
         else if (kind == "job")
-            jobs.add(job_row(e));
+            jobs.add(dumped_job_row(e));
         else
             text += all_of_entry(e);
     }));

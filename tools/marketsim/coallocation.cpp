@@ -28,8 +28,6 @@ constexpr const char* market_anywhere = "market_anywhere";
 // The solver of marketd, which knows no request that names a cluster.
 constexpr const char* solver_anywhere = "solver_anywhere";
 
-using Options = CoallocationOptions;
-
 void free_ordered(co::World& world) {
     for (co::Job& job : world.jobs) {
         if (job.kind != co::Kind::ordered) continue;
@@ -65,11 +63,11 @@ Result<co::Outcome> run_world(const CoallocationOptions& o, co::World& world,
 namespace {
 
 // A mean over the seeds and half its 95 % confidence interval.
-struct Estimate {
+struct MeanEstimate {
     double mean = 0, half = 0;
 };
-Estimate estimate_of(const std::vector<double>& values) {
-    Estimate out;
+MeanEstimate estimate_of(const std::vector<double>& values) {
+    MeanEstimate out;
     const auto n = static_cast<double>(values.size());
     for (const double v : values) out.mean += v / n;
     double squares = 0;
@@ -85,19 +83,19 @@ struct Row {
     std::vector<co::Figures> seeds;
 
     template <class F>
-    Estimate of(F figure) const {
+    MeanEstimate of(F figure) const {
         std::vector<double> values;
         for (const co::Figures& f : seeds) values.push_back(figure(f));
         return estimate_of(values);
     }
-    Estimate response() const {
+    MeanEstimate response() const {
         return of([](const co::Figures& f) { return f.response_s; });
     }
     double off() const { return 100 * (response().mean / experiment->response.mean_s - 1); }
 };
 
-Result<Row> run_row(const Options& o, const co::Experiment& e, const std::string& policy,
-                    const std::string& placement) {
+Result<Row> run_row(const CoallocationOptions& o, const co::Experiment& e,
+                    const std::string& policy, const std::string& placement) {
     const bool published = policy == as_published;
     Row row{&e, published ? std::string(e.policy) : policy, placement, false, {}};
     row.published = row.policy == e.policy && placement == "worst_fit";
@@ -118,7 +116,7 @@ std::string table(const std::vector<Row>& rows) {
         "exp", "policy", "placement", "response s", "published", "off %", "sd s", "publ. sd",
         "run s", "DCS %", "oth. %", "jobs", "moves", "end s");
     for (const Row& r : rows) {
-        const Estimate response = r.response();
+        const MeanEstimate response = r.response();
         const auto mean = [&](auto figure) { return r.of(figure).mean; };
         using F = const co::Figures&;
         out += fmt::format(
@@ -156,7 +154,7 @@ std::string csv_text(const std::vector<Row>& rows) {
 std::string json_text(const std::vector<Row>& rows) {
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (const Row& r : rows) {
-        const Estimate response = r.response();
+        const MeanEstimate response = r.response();
         using F = const co::Figures&;
         out.push_back({{"experiment", r.experiment->number},
                        {"policy", r.policy},
@@ -175,7 +173,7 @@ std::string json_text(const std::vector<Row>& rows) {
     return out.dump(2) + "\n";
 }
 
-Result<StudyText> experiments_study(const Options& o) {
+Result<StudyText> experiments_study(const CoallocationOptions& o) {
     std::vector<Row> rows;
     std::vector<std::string> policies = o.policies;
     if (policies.empty()) policies = {as_published, market, market_anywhere};
@@ -190,7 +188,7 @@ Result<StudyText> experiments_study(const Options& o) {
     return StudyText{table(rows), csv_text(rows), json_text(rows)};
 }
 
-Status coallocation(const Options& o) {
+Status coallocation(const CoallocationOptions& o) {
     TRY_ASSIGN(const StudyText text, o.log.empty() ? experiments_study(o) : log_study(o));
     sim::OutputFiles files;
     if (!o.log.empty()) files.spare(o.log);
@@ -207,7 +205,7 @@ std::vector<std::string> names_of(const Entries& entries) {
     return out;
 }
 
-void add_log_options(CLI::App& app, Options& o) {
+void add_log_options(CLI::App& app, CoallocationOptions& o) {
     app.add_option("--log", o.log,
                    "in place of the experiments: a job log (Standard Workload Format), split "
                    "into components");
@@ -240,7 +238,7 @@ void add_log_options(CLI::App& app, Options& o) {
         ->capture_default_str();
 }
 
-void add_options(CLI::App& app, Options& o) {
+void add_coallocation_options(CLI::App& app, CoallocationOptions& o) {
     app.add_option("--experiments", o.experiments, "which, with commas: 1 to 5")
         ->delimiter(',')
         ->check(CLI::Range(1, 5));
@@ -298,12 +296,12 @@ void add_options(CLI::App& app, Options& o) {
 }  // namespace
 
 int marketsim_coallocation(int argc, char** argv) {
-    Options options;
+    CoallocationOptions options;
     CLI::App app(
         "Jobs of several components over clusters: the five experiments of the reference "
         "co-allocator beside what was published, or a job log under each policy.",
         "marketsim coallocation");
-    add_options(app, options);
+    add_coallocation_options(app, options);
     add_log_options(app, options);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     options.terms.slowdown = std::llround(options.slowdown * 1000);

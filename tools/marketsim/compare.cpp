@@ -29,7 +29,7 @@ using namespace sim;
 
 constexpr size_t variants_max = 256;
 
-struct Options {
+struct CompareOptions {
     std::string jobs, providers, import, out, json, csv, plot;
     size_t seeds = 1;
     std::vector<std::string> solvers{"greedy_migration", "proportional_share"},
@@ -55,7 +55,7 @@ struct Parameter {
     int64_t unit = 1;  // of a value, as a variant's name shows it
 };
 
-std::vector<Parameter> parameters_of(const Options& o) {
+std::vector<Parameter> parameters_of(const CompareOptions& o) {
     std::vector<Parameter> all;
     const auto table = market::solver_option_table();
     for (size_t i = 0; i < table.size(); ++i) {
@@ -74,7 +74,7 @@ std::vector<Parameter> parameters_of(const Options& o) {
 }
 
 // With each mix of strategies, and each of owners' prices, that is tried.
-void add_mixes(const Variant& one, const Options& o, std::vector<Variant>& to) {
+void add_mixes(const Variant& one, const CompareOptions& o, std::vector<Variant>& to) {
     std::vector<Variant> some;
     for (const std::string& name : o.strategies) {
         Variant& mixed = some.emplace_back(one);
@@ -94,7 +94,7 @@ void add_mixes(const Variant& one, const Options& o, std::vector<Variant>& to) {
 }
 
 // Every combination; the last parameter changes fastest.
-std::vector<Variant> variants_of(const Options& o) {
+std::vector<Variant> variants_of(const CompareOptions& o) {
     const std::vector<Parameter> parameters = parameters_of(o);
     std::vector<Variant> out;
     for (const std::string& solver : o.solvers)
@@ -156,7 +156,7 @@ class Progress {
 };
 
 // The jobs and providers of each seed.
-Result<std::vector<Imported>> workloads_of(const Options& o) {
+Result<std::vector<Imported>> workloads_of(const CompareOptions& o) {
     std::vector<Imported> out;
     if (o.import.empty()) {
         Imported& files = out.emplace_back();
@@ -199,7 +199,7 @@ Result<Cases> lies_told(const Imported& w, const MarketRunOptions& options, int6
 }
 
 void run_all(std::vector<Variant>& variants, const std::vector<Imported>& workloads,
-             const Options& options) {
+             const CompareOptions& options) {
     const size_t cores =
         std::max(1u, options.threads ? options.threads : std::thread::hardware_concurrency());
     const size_t runs = variants.size() * workloads.size();
@@ -248,7 +248,7 @@ void run_all(std::vector<Variant>& variants, const std::vector<Imported>& worklo
         if (!errors[i].empty()) variants[i / workloads.size()].error = errors[i];
 }
 
-Status compare(const Options& options, std::vector<Variant>& variants) {
+Status compare(const CompareOptions& options, std::vector<Variant>& variants) {
     if (!options.plot.empty()) TRY(find_gnuplot());
     TRY_ASSIGN(const std::vector<Imported> workloads, workloads_of(options));
     run_all(variants, workloads, options);
@@ -272,7 +272,7 @@ Status compare(const Options& options, std::vector<Variant>& variants) {
 }
 
 // The parameters that are tried, each with a list of values.
-void add_varied(CLI::App& app, Options& options) {
+void add_varied(CLI::App& app, CompareOptions& options) {
     const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most,
                           const char* about) {
         return app.add_option(name, to, about)
@@ -292,7 +292,7 @@ void add_varied(CLI::App& app, Options& options) {
 }
 
 // Long: an option each.
-void add_options(CLI::App& app, Options& options) {
+void add_compare_options(CLI::App& app, CompareOptions& options) {
     auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
     auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
     app.add_option("-i,--import", options.import,
@@ -371,13 +371,13 @@ void add_options(CLI::App& app, Options& options) {
 int marketsim_compare(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "--coallocation")
         return marketsim_coallocation(argc - 1, argv + 1);
-    Options options;
+    CompareOptions options;
     CLI::App app(
         "Several solvers, pricings and parameters over one workload, side by side. Every "
         "combination is run; an option that one solver or pricing alone looks at is varied for "
         "that alone.",
         "marketsim compare");
-    add_options(app, options);
+    add_compare_options(app, options);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (app.count("--coallocation") > 0)
         return usage_error(app, "--coallocation comes first, and options of its own after it");

@@ -37,12 +37,12 @@ largest provider has.
 Offered load: run time x CPUs of all jobs / (CPUs x speed / 100 of all providers x time from
 first arrival to last).)";
 
-struct Options {
+struct ImportOptions {
     std::string config, trace, out, json;
     int64_t seed = -1;
 };
 
-Status import(const Options& options) {
+Status import(const ImportOptions& options) {
     Result<ImportConfig> config = read_import_config(options.config);
     if (!config) return tl::unexpected(std::move(config).error());
     if (!options.trace.empty()) config->trace = options.trace;
@@ -80,7 +80,7 @@ Status import(const Options& options) {
 }  // namespace
 
 int marketsim_import(int argc, char** argv) {
-    Options options;
+    ImportOptions options;
     CLI::App app("Job and provider files from a job log, by a configuration.", "marketsim import");
     app.add_option("config", options.config, "the configuration")->required();
     app.add_option("-o,--out", options.out, "write OUT.jobs and OUT.providers")->required();

@@ -19,7 +19,7 @@ namespace {
 
 using namespace sim;
 
-constexpr const char* conventions = R"(Conventions:
+constexpr const char* replay_conventions = R"(Conventions:
   Jobs go by submit time, equal ones in the order of the log. Dropped, and counted: jobs of
   unknown submit or run time (-1), jobs without any number of processors, jobs that need
   more than --cpus. A run time of 0 counts as 1 s. Every job runs as long as it did in the
@@ -45,7 +45,7 @@ constexpr const char* conventions = R"(Conventions:
   cpu_s is the CPU time of the whole program, reading included; policy_cpu_s that of the
   policy alone. They are the only figures that differ between two runs.)";
 
-struct Options {
+struct ReplayOptions {
     std::string trace, json, csv, per_job;
     std::vector<std::string> policies{"easy"};
     std::string procs = "requested", estimates = "user";
@@ -65,7 +65,7 @@ struct Outcome {
     double policy_cpu_s = 0;
 };
 
-Result<Schedule> run_policy(const std::string& policy, const Options& options,
+Result<Schedule> run_policy(const std::string& policy, const ReplayOptions& options,
                             const SwfTrace& trace, const Workload& workload) {
     if (policy == "fcfs") return replay_fcfs(workload.jobs, options.cpus);
     if (policy == "easy") return replay_easy(workload.jobs, options.cpus);
@@ -80,7 +80,7 @@ Result<Schedule> run_policy(const std::string& policy, const Options& options,
     return replay_with_solver(trace, workload.jobs, options.cpus, terms, solver);
 }
 
-nlohmann::ordered_json json_of(const Options& options, const Outcome& outcome) {
+nlohmann::ordered_json json_of(const ReplayOptions& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
     return {{"trace", std::filesystem::path(options.trace).filename().string()},
             {"policy", outcome.policy},
@@ -105,14 +105,14 @@ nlohmann::ordered_json json_of(const Options& options, const Outcome& outcome) {
 }
 
 // One policy: an object; several: a list of them.
-std::string json_text(const Options& options, const std::vector<Outcome>& outcomes) {
+std::string json_text(const ReplayOptions& options, const std::vector<Outcome>& outcomes) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const Outcome& o : outcomes) json.push_back(json_of(options, o));
     if (outcomes.size() == 1) json = nlohmann::ordered_json(json[0]);
     return json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::string csv_text(const Options& options, const std::vector<Outcome>& outcomes) {
+std::string csv_text(const ReplayOptions& options, const std::vector<Outcome>& outcomes) {
     std::string out =
         "policy,cpus,jobs,dropped,mean_wait_s,mean_slowdown,mean_bounded_slowdown,makespan_s,"
         "utilisation,migrations,freezes\n";
@@ -138,7 +138,7 @@ std::string table(const std::vector<Outcome>& outcomes) {
     return out;
 }
 
-std::string human_text(const Options& options, const Outcome& outcome) {
+std::string human_text(const ReplayOptions& options, const Outcome& outcome) {
     const ReplayMetrics& m = outcome.metrics;
     const Dropped& d = outcome.dropped;
     return fmt::format(
@@ -167,7 +167,7 @@ std::string per_job_text(const SwfTrace& trace, const Workload& workload,
     return out;
 }
 
-Status replay(Options& options) {
+Status replay(ReplayOptions& options) {
     TRY_ASSIGN(const SwfTrace trace, read_swf(options.trace));
     TRY_ASSIGN(options.cpus, processors_of(trace, options.trace, options.cpus));
     const Workload workload = workload_of(
@@ -201,7 +201,7 @@ Status replay(Options& options) {
 }  // namespace
 
 int marketsim_replay(int argc, char** argv) {
-    Options options;
+    ReplayOptions options;
     CLI::App app("A job log straight through a scheduling policy on one machine of N processors.",
                  "marketsim replay");
     app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")
@@ -236,7 +236,7 @@ int marketsim_replay(int argc, char** argv) {
                    "write the result to this file as CSV, a line a policy (-: to stdout)");
     app.add_option("--per-job", options.per_job,
                    "write each job's submit, end, run and processors to this file as CSV");
-    app.footer(conventions);
+    app.footer(replay_conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (options.policies.size() > 1 && !options.per_job.empty())
         return usage_error(app, "--per-job takes one policy");

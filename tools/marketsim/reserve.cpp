@@ -17,7 +17,7 @@ namespace {
 
 using namespace sim;
 
-constexpr const char* conventions =
+constexpr const char* reserve_conventions =
     R"(An owner lends one more CPU beside those of the log. The jobs of the log go by greedy
 migration, with values drawn from --values. Each hour one more place costs the least bid
 that has a place, or nothing while CPUs are free; the owner is paid what he asks if that is
@@ -27,7 +27,7 @@ that he could have asked all the time, chosen in hindsight. Regret: what the fir
 less than the second, of the second. All: each hour at its own price. Means over --seeds
 draws of the values and of the rule's bonuses; the regret's greatest is shown too.)";
 
-struct Options {
+struct ReserveOptions {
     std::vector<std::string> traces;
     std::string json;
     Distribution values;
@@ -35,18 +35,18 @@ struct Options {
     double floor = 0, bonus = market::ReserveLearner::default_bonus;
 };
 
-struct Row {
+struct ReserveRow {
     std::string trace;
     size_t hours = 0;
     double learned = 0, fixed = 0, fixed_price = 0, all = 0, regret = 0, worst = -1;
 };
 
-Result<Row> row_of(const std::string& path, const Options& options) {
+Result<ReserveRow> row_of(const std::string& path, const ReserveOptions& options) {
     TRY_ASSIGN(const SwfTrace trace, read_swf(path));
     TRY_ASSIGN(const int64_t cpus, processors_of(trace, path, options.cpus));
     const Workload workload = workload_of(trace, cpus, Procs::requested, Estimates::user);
     if (workload.jobs.empty()) return fail(path + ": no job is left");
-    Row row;
+    ReserveRow row;
     row.trace = std::filesystem::path(path).filename().string();
     const Money floor{static_cast<int64_t>(options.floor * 1e6)};
     const auto n = static_cast<double>(options.seeds);
@@ -68,12 +68,12 @@ Result<Row> row_of(const std::string& path, const Options& options) {
     return row;
 }
 
-Status reserve(const Options& options) {
+Status reserve(const ReserveOptions& options) {
     auto json = nlohmann::ordered_json::array();
     std::string table = fmt::format("{:<36} {:>7} {:>12} {:>12} {:>8} {:>12} {:>8} {:>8}\n", "log",
                                     "hours", "learned", "fixed", "at", "all", "regret", "worst");
     for (const std::string& path : options.traces) {
-        TRY_ASSIGN(const Row r, row_of(path, options));
+        TRY_ASSIGN(const ReserveRow r, row_of(path, options));
         json.push_back({{"trace", r.trace},
                         {"hours", r.hours},
                         {"learned", r.learned},
@@ -98,7 +98,7 @@ Status reserve(const Options& options) {
 }  // namespace
 
 int marketsim_reserve(int argc, char** argv) {
-    Options options;
+    ReserveOptions options;
     CLI::App app("What an owner earns who learns what to ask (pvdctl set price auto).",
                  "marketsim reserve");
     app.add_option("traces", options.traces, "job logs: Standard Workload Format, text or gzip")
@@ -114,7 +114,7 @@ int marketsim_reserve(int argc, char** argv) {
         ->check(CLI::Range(0.0, 10.0))
         ->capture_default_str();
     app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
-    app.footer(conventions);
+    app.footer(reserve_conventions);
     if (const auto code = parse_arguments(app, argc, argv)) return *code;
     if (const Status done = reserve(options); !done) return failed(app, done.error());
     return 0;

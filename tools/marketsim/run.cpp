@@ -30,13 +30,13 @@ the market reckons with that (docs/market.md).)";
 constexpr Nanos millisecond = Nanos::from_ms(1);
 constexpr Nanos round_trip_most = market::FileTraffic::round_trip_most;
 
-struct Options {
+struct RunOptions {
     std::string jobs, providers, out, json;
     int64_t alpha_s = 10;
     MarketRunOptions run;
 };
 
-Status run(const Options& options) {
+Status run(const RunOptions& options) {
     TRY_ASSIGN(const std::vector<SimJob> jobs, read_jobs(options.jobs));
     TRY_ASSIGN(const std::vector<SimProvider> providers, read_providers(options.providers));
     TRY_ASSIGN(const RunOutcome outcome, run_market(jobs, providers, options.run));
@@ -59,7 +59,7 @@ Status run(const Options& options) {
 }  // namespace
 
 int marketsim_run(int argc, char** argv) {
-    Options options;
+    RunOptions options;
     CLI::App app("Jobs and providers through the market's solver, event by event.",
                  "marketsim run");
     app.add_option("-j,--jobs", options.jobs,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/pvdctl/earnings.hpp"
 
+#define FMT_HEADER_ONLY  // a library more would make each start of pvdctl slower
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -15,7 +15,7 @@ namespace souk::tools::web {
 namespace {
 
 constexpr size_t waiting_max = 64;
-constexpr Nanos connect_limit = Nanos::from_s(10), idle_max = Nanos::from_s(30),
+constexpr Nanos connect_limit = Nanos::from_s(10), line_idle_max = Nanos::from_s(30),
                 age_max = Nanos::from_s(600);
 constexpr std::chrono::seconds answer_limit{40};
 
@@ -168,7 +168,7 @@ void Line::broken(const Error& why) {
 
 void Line::rest() {
     if (!unanswered_.empty() || !unsent_.empty()) return;
-    idle_ = loop_->after(idle_max, [this] { channel_.reset(); });
+    idle_ = loop_->after(line_idle_max, [this] { channel_.reset(); });
 }
 
 }  // namespace souk::tools::web

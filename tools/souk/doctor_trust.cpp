@@ -32,7 +32,7 @@ Need trust_need(std::string name, std::string use, const std::string& wrong,
 }
 
 // Of one daemon that runs here.
-struct Daemon {
+struct ExaminedDaemon {
     std::string program, config, identity, renew;
 };
 
@@ -56,7 +56,7 @@ std::string date_trouble(const trust::Certificate& c, Nanos now, Nanos before_en
     return {};
 }
 
-void examine_identity(const Daemon& d, std::vector<Need>& needs) {
+void examine_identity(const ExaminedDaemon& d, std::vector<Need>& needs) {
     const std::string modes = mode_trouble(d.identity);
     needs.push_back(trust_need(d.program + " files", "keys are its own", modes,
                                d.identity + " is its owner's alone", "chmod -R go= " + d.identity));
@@ -123,13 +123,13 @@ std::string line_of(const std::string& said, const std::string& begin) {
     return said.substr(from, said.find('\n', from) - from);
 }
 
-std::string state_of(const Daemon& d) {
+std::string state_of(const ExaminedDaemon& d) {
     const std::string state = configured(config_text(d.config), "state");
     return state.empty() ? "/var/lib/souk/agentd" : state;
 }
 
 // Its user, and whether it has what it wrote before it was that one.
-void examine_owner(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
+void examine_owner(const ExaminedDaemon& d, const std::string& said, std::vector<Need>& needs) {
     const std::string use = "who takes agentd over is not root";
     const std::string dir = state_of(d);
     const std::string root = line_of(said, "# agentd stays root: "),
@@ -149,7 +149,7 @@ void examine_owner(const Daemon& d, const std::string& said, std::vector<Need>& 
 }
 
 // What souk-root keeps for itself (agentd/who). Nothing before its first start.
-void examine_kept(const Daemon& d, std::vector<Need>& needs) {
+void examine_kept(const ExaminedDaemon& d, std::vector<Need>& needs) {
     const std::string dir = beside_state(state_of(d)),
                       use = "who may have jobs is not agentd's word";
     const std::string kept = dir + kept_market;
@@ -171,7 +171,7 @@ void examine_kept(const Daemon& d, std::vector<Need>& needs) {
     needs.push_back(trust_need("souk-root files", use, wrong, dir + " is root's alone", mend));
 }
 
-void examine_users(const Daemon& d, const std::string& said, std::vector<Need>& needs) {
+void examine_users(const ExaminedDaemon& d, const std::string& said, std::vector<Need>& needs) {
     const size_t map = said.find("# who the users of other nodes are here");
     const std::string use = "who other nodes' users are here";
     const bool wrong = said.find("of these lines name nobody") != said.npos || map == said.npos;
@@ -192,7 +192,7 @@ void examine_users(const Daemon& d, const std::string& said, std::vector<Need>& 
                    "mend user_map of " + d.config + "; agentd --check-config shows it"));
 }
 
-void examine_clock(const Daemon& d, std::vector<Need>& needs) {
+void examine_clock(const ExaminedDaemon& d, std::vector<Need>& needs) {
     const std::string market = configured(config_text(d.config), "market");
     auto identity = trust::load_identity(d.identity);
     if (market.empty() || !identity || !*identity) return;
@@ -217,8 +217,9 @@ void examine_clock(const Daemon& d, std::vector<Need>& needs) {
 std::vector<Need> examine_trust(const std::string& agent, const std::string& market) {
     std::vector<Need> needs;
     if (::access(agent.c_str(), F_OK) == 0) {
-        const Daemon d{"agentd", agent, identity_dir(config_text(agent), "agentd"),
-                       "souk node renew, or souk setup node --join TOKEN when it has ended"};
+        const ExaminedDaemon d{
+            "agentd", agent, identity_dir(config_text(agent), "agentd"),
+            "souk node renew, or souk setup node --join TOKEN when it has ended"};
         const bool insecure = is_insecure(config_text(agent));
         if (!insecure) examine_identity(d, needs);
         const std::string said = checked("agentd", agent);

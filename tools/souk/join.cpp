@@ -11,11 +11,11 @@
 namespace souk {
 namespace {
 
-constexpr Nanos limit = Nanos::from_s(20);
+constexpr Nanos join_limit = Nanos::from_s(20);
 
 // A market as a joiner speaks to it.
 tools::Talk talk_of(const JoinPlan& plan) {
-    tools::Talk what{plan.market, trust::Role::market, "", wire::market_words, {}, limit};
+    tools::Talk what{plan.market, trust::Role::market, "", wire::market_words, {}, join_limit};
     what.hello.role = wire::Role::joiner;
     what.hello.node = plan.name;
     what.says = "the market says: ";

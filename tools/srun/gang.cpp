@@ -32,7 +32,7 @@ struct Part {
     std::string unread;
 };
 
-bool write_all(int fd, std::string_view text) {
+bool write_whole(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
@@ -154,7 +154,7 @@ bool copy_from(Fd& from, int stream, int32_t component, Merged& merged) {
     LineMerge& lines = stream == 0 ? merged.out : merged.err;
     const std::string text =
         n > 0 ? lines.add(component, {buffer, static_cast<size_t>(n)}) : lines.end(component);
-    if (!write_all(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text)) merged.broken = true;
+    if (!write_whole(stream == 0 ? STDOUT_FILENO : STDERR_FILENO, text)) merged.broken = true;
     return n > 0;
 }
 

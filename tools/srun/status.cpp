@@ -10,7 +10,7 @@
 namespace souk::tools {
 namespace {
 
-void write_all(const std::string& text) {
+void write_status(const std::string& text) {
     if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody looks
 }
 
@@ -38,13 +38,13 @@ void StatusLine::show(std::string_view news, bool hidden) {
     if (mode_ == StatusMode::never) return;
     clear();
     if (hidden) return;
-    write_all("\r" + status_text(news, columns_now() - 1));
+    write_status("\r" + status_text(news, columns_now() - 1));
     shown_ = true;
 }
 
 void StatusLine::clear() {
     if (!shown_) return;
-    write_all("\r\x1b[K");
+    write_status("\r\x1b[K");
     shown_ = false;
 }
 

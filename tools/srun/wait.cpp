@@ -83,20 +83,20 @@ Result<Ended> ask_market(const SrunOptions& options, const JobId& id, const std:
 }
 
 Result<Ended> wait_for(const SrunOptions& options, const std::string& socket, const JobId& id) {
-    const Nanos backoff_min = Nanos::from_ms(50), backoff_max = Nanos::from_s(2);
-    Nanos backoff = backoff_min, lost_at = Nanos::never();
+    const Nanos wait_backoff_min = Nanos::from_ms(50), wait_backoff_max = Nanos::from_s(2);
+    Nanos backoff = wait_backoff_min, lost_at = Nanos::never();
     for (;;) {
         bool reached = false;
         const auto heard = listen_once(socket, id, reached);
         if (heard && heard->ended) return *heard->ended;
         if (heard) return ask_market(options, id, heard->unknown);
         const Nanos now = monotonic_now();
-        if (reached || lost_at == Nanos::never()) lost_at = now, backoff = backoff_min;
+        if (reached || lost_at == Nanos::never()) lost_at = now, backoff = wait_backoff_min;
         if (now - lost_at >= options.patience)
             return fail("job " + id.text() + ": " + heard.error().message + "; it was tried for " +
                         human_span(options.patience) + ". The job goes on");
         pause_for(backoff);
-        backoff = std::min(Nanos{backoff.ns * 2}, backoff_max);
+        backoff = std::min(Nanos{backoff.ns * 2}, wait_backoff_max);
     }
 }
 

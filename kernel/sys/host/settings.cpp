@@ -36,7 +36,7 @@ Key text(std::string& into) {
                 into = *v;
                 return {};
             },
-            [&into] { return quoted(into); }, "a text"};
+            [&into] { return settings::quoted(into); }, "a text"};
 }
 
 Key boolean(bool& into) {
@@ -130,7 +130,7 @@ Key checked(std::string& into, const char* takes, Status (*check)(std::string& t
                 TRY(text(into).set(n));
                 return check(into);
             },
-            [&into] { return quoted(into); }, takes};
+            [&into] { return settings::quoted(into); }, takes};
 }
 
 }  // namespace

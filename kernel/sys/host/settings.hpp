@@ -93,7 +93,7 @@ Key one_of(std::string& into, const Names& names) {
                     }
                 return fail("needs one of: " + all);
             },
-            [&into] { return quoted(into); }, "one of: " + all};
+            [&into] { return settings::quoted(into); }, "one of: " + all};
 }
 
 // Reads the file through the table, top to bottom; the first error ends it. `text`: what is in it,

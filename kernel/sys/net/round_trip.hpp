@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The round trip of a TCP connection, as the kernel has measured it. (A header of its own: what
-// says it, linux/tcp.h, and netinet/tcp.h exclude each other.)
+// The round trip of a TCP connection, as the kernel has measured it.
 #pragma once
 
 #include "kernel/base/result.hpp"

@@ -2,9 +2,9 @@
 #include "kernel/sys/net/socket.hpp"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>

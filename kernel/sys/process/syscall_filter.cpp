@@ -17,7 +17,7 @@ using Filter =
                     decltype([](void* f) { seccomp_release(static_cast<scmp_filter_ctx>(f)); })>;
 
 // Not of a job: keyrings, BPF and perf, mounts, other namespaces, a new kernel, modules.
-constexpr int refused[] = {
+constexpr int refused_calls[] = {
     SCMP_SYS(keyctl),
     SCMP_SYS(add_key),
     SCMP_SYS(request_key),
@@ -79,7 +79,7 @@ Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
         return wrong(code);
     // A filter costs each call: a tree of comparisons in place of a list.
     (void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    for (const int call : refused) TRY(add(filter, EPERM, call));
+    for (const int call : refused_calls) TRY(add(filter, EPERM, call));
     if (!rules.io_uring)
         for (const int call : io_uring_calls) TRY(add(filter, ENOSYS, call));
     TRY(add_flag(filter, SCMP_SYS(unshare), CLONE_NEWUSER));

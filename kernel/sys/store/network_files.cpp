@@ -18,13 +18,14 @@
 
 namespace souk {
 namespace {
-constexpr std::array<std::string_view, 18> types = {
+constexpr std::array<std::string_view, 18> network_types = {
     "nfs",  "nfs4",  "cifs", "smb3",      "smbfs",    "ceph",   "lustre", "afs",      "9p",
     "gfs2", "ocfs2", "coda", "glusterfs", "orangefs", "beegfs", "gpfs",   "virtiofs", "fuse"};
 }  // namespace
 
 bool is_network_filesystem(std::string_view type) {
-    return std::ranges::find(types, type) != types.end() || type.starts_with("fuse.");
+    return std::ranges::find(network_types, type) != network_types.end() ||
+           type.starts_with("fuse.");
 }
 
 std::set<dev_t> network_devices(const std::string& mountinfo,

@@ -12,7 +12,7 @@
 namespace souk {
 namespace {
 
-bool present(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+bool copy_present(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 Status sync_path(const std::string& path, int flags) {
     TRY_ASSIGN(const Fd fd, open_at(AT_FDCWD, path, flags));
@@ -34,7 +34,7 @@ std::string kept_name(const std::string& file) {
     if (::gmtime_r(&now, &date)) std::strftime(text, sizeof text, "%FT%H:%M:%S", &date);
     const std::string name = file + ".before-" + text;
     std::string free = name;
-    for (int n = 2; present(free); ++n) free = name + "-" + std::to_string(n);
+    for (int n = 2; copy_present(free); ++n) free = name + "-" + std::to_string(n);
     return free;
 }
 
@@ -71,7 +71,7 @@ Result<StateCopy> StateCopy::begin(const StateDb& from, const std::string& file)
     StateCopy copy;
     copy.file_ = file;
     copy.part_ = file + ".part";
-    if (present(file)) return fail(file + " is there already: name another, or remove it");
+    if (copy_present(file)) return fail(file + " is there already: name another, or remove it");
     { TRY_ASSIGN(const Fd made, open_at(AT_FDCWD, copy.part_, O_RDWR | O_CREAT | O_EXCL, 0600)); }
     sqlite3* db = nullptr;
     const int ret = sqlite3_open_v2(copy.part_.c_str(), &db,
@@ -138,14 +138,15 @@ Result<std::string> restore_state(const std::string& file, const std::string& di
         TRY(copy.give_name());
     }
     std::string kept;
-    if (present(place) || present(log)) {
+    if (copy_present(place) || copy_present(log)) {
         kept = kept_name(place);
-        if (present(log) && ::link(log.c_str(), (kept + "-wal").c_str()) != 0)
+        if (copy_present(log) && ::link(log.c_str(), (kept + "-wal").c_str()) != 0)
             return fail_errno("link " + kept + "-wal", errno);
-        if (present(place) && ::link(place.c_str(), kept.c_str()) != 0)
+        if (copy_present(place) && ::link(place.c_str(), kept.c_str()) != 0)
             return fail_errno("link " + kept, errno);
         TRY(sync_path(dir, O_RDONLY | O_DIRECTORY));
-        if (present(log) && ::unlink(log.c_str()) != 0) return fail_errno("remove " + log, errno);
+        if (copy_present(log) && ::unlink(log.c_str()) != 0)
+            return fail_errno("remove " + log, errno);
     }
     if (::rename(part.c_str(), place.c_str()) != 0) return fail_errno("rename " + part, errno);
     TRY(sync_path(dir, O_RDONLY | O_DIRECTORY));
