@@ -17,48 +17,87 @@ CRIU_ROOT ?= /opt/souk/criu
 ROOMS     := kernel/base $(addprefix kernel/sys/,loop process net store host) \
              kernel/trust kernel/wire market/core market/wire market/store market/sim checkpoint \
              agentd/core agentd/wire agentd/store agentd/files agentd/handshake agentd/inspect \
-             agentd/who agentd/root agentd/cell bpf tools/common tools/web
+             agentd/who agentd/root agentd/cell bpf tools/common
+# Rooms that one program and the tests need: archives of their own, so that the others do not wait.
+SIDE_ROOMS := market/sim tools/web
 # program=directory of its sources
 PROGRAMS  := $(foreach p,agentd=agentd/daemon marketd=market/daemon souk-init=agentd/init \
                souk-files=agentd/files/program souk-handshake=agentd/handshake/program \
                souk-inspect=agentd/inspect/program souk-root=agentd/root/program \
                $(foreach t,$(filter-out common,$(notdir $(wildcard tools/*))),$(t)=tools/$(t)), \
                $(if $(wildcard $(lastword $(subst =, ,$(p)))/main.cpp),$(p)))
-# $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to
-# show the command.
-say        = $(if $(filter-out 0,$(V)),,@printf '  %-6s %s\n' $(1) $(2);)
 PROG_NAME  = $(firstword $(subst =, ,$(1)))
 PROG_DIR   = $(lastword $(subst =, ,$(1)))
-PROG_OBJS  = $(call objects,$(wildcard $(call PROG_DIR,$(1))/*.cpp))
-# Files of a room whose names begin with the same word (home.cpp, home_move.cpp, ...) are compiled
-# as one: headers are read once, which makes a whole build three times as fast. They are listed in
-# BUILD/unity/ROOM/home.cpp. Each file can also be compiled alone (clang-tidy does).
+PROG_OBJS  = $(call room_objects,$(call PROG_DIR,$(1))) $(call main_object,$(call PROG_DIR,$(1)))
+# $(call say,WHAT,NAME) opens a recipe line: says in short what is made, or leaves it to make to
+# show the command. `make` counts the steps beforehand (STEPS; a compilation counts as eight), so
+# that each line says how far the build is, and how long the rest takes at the speed so far.
+say        = $(if $(filter-out 0,$(V)),,@scripts/progress $(words $(BEGUN)) $(or $(STEPS),0) \
+               $(or $(STARTED),0) $(1) $(2);$(eval BEGUN += $(if $(filter CXX FUZZ,$(1)),x x x x \
+               x x x x,x)))
+counted    = $(MAKE) --no-print-directory $(PARALLEL) $(1) STARTED=$$(date +%s) STEPS=$$($(MAKE) -n \
+               $(1) 2>/dev/null | awk '/^scripts.progress/ { n += /0 (CXX|FUZZ) / ? 8 : 1 } \
+               END { print n + 0 }')
 hash := \#
 define newline
 
 
 endef
-unit       = $(dir $(1))$(firstword $(subst _, ,$(basename $(notdir $(1)))))
-units      = $(sort $(foreach f,$(1),$(call unit,$(f))))
-objects    = $(patsubst %,$(BUILD)/obj/%.o,$(call units,$(1)))
+
+# Files of a directory are compiled eight at a time, as one unit: headers are read once for all of
+# them. When six files or more begin with the same word (home.cpp, home_move.cpp), they have units of
+# their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a main.cpp is alone, so that tests can
+# leave it out. A file that has changed since BUILD/unity/since was written is compiled alone until
+# `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a branch),
+# all go back to their units.
+UNIT_SIZE  := 8
+SINCE      := $(BUILD)/unity/since
+ALONE      := $(if $(wildcard $(SINCE)),$(patsubst ./%,%,$(shell find $(wildcard agentd bpf \
+                checkpoint kernel market tools tests) -name '*.cpp' -newer $(SINCE))))
+ifneq ($(wordlist 25,25,$(ALONE)),)
+ALONE      :=
+endif
+$(if $(ALONE),,$(shell mkdir -p $(BUILD)/unity && touch $(SINCE)))
+words_of    = $(sort $(foreach f,$(1),$(firstword $(subst _, ,$(basename $(notdir $(f)))))))
+files_of    = $(filter %/$(1).cpp,$(2)) $(foreach f,$(2),$(if $(findstring /$(1)_,$(f)),$(f)))
+# $(call cut_unit,NAME,WORD,FILES): the next unit of these files, then the rest.
+cut_unit    = $(if $(3),$(eval UNITS.$(1) += $(1)/$(2)$(words x $(UNITS.$(1))))$(eval \
+                UNIT_MEMBERS.$(lastword $(UNITS.$(1))) := $(wordlist 1,$(UNIT_SIZE),$(3)))$(call \
+                cut_unit,$(1),$(2),$(wordlist $(words x $(wordlist 1,$(UNIT_SIZE),$(3))),9999,$(3))))
+many        = $(foreach w,$(call words_of,$(1)),$(if $(word 6,$(call files_of,$(w),$(1))),$(w)))
+cut_units   = $(foreach w,$(call many,$(2)),$(call cut_unit,$(1),$(w),$(sort $(call \
+                files_of,$(w),$(2)))))$(call cut_unit,$(1),unit,$(filter-out $(foreach w,$(call \
+                many,$(2)),$(call files_of,$(w),$(2))),$(2)))
+# $(call unit_objects,NAME,FILES,PREFIX): the objects of these files, below BUILD/obj/PREFIX; their
+# units are called NAME/WORDn.
+unit_objects = $(if $(filter undefined,$(origin UNITS.$(1))),$(eval UNITS.$(1) :=)$(call \
+                cut_units,$(1),$(sort $(2))))$(foreach u,$(UNITS.$(1)),$(if $(filter-out \
+                $(ALONE),$(UNIT_MEMBERS.$(u))),$(BUILD)/obj/$(u).o) $(patsubst \
+                %.cpp,$(BUILD)/obj/$(3)%.o,$(filter $(ALONE),$(UNIT_MEMBERS.$(u)))))
+# Of a directory: all but its main.cpp, and that.
+room_objects = $(call unit_objects,$(1),$(filter-out %/main.cpp,$(wildcard $(1)/*.cpp)))
+main_object  = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(1)/main.cpp))
 
 SANFLAGS_address := -fsanitize=address -fsanitize=undefined -fno-sanitize-recover=all
 SANFLAGS_thread  := -fsanitize=thread
 SANFLAGS  := $(if $(SAN),$(SANFLAGS_$(SAN)) -fno-omit-frame-pointer)
-# A file that others are compiled with is no header: what it defines unnamed stays its own.
-WARN      := -Wall -Wextra -Wshadow -Werror -Wno-subobject-linkage
-CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"' -DFMT_HEADER_ONLY
+# A file that others are compiled with is no header: what it defines unnamed stays its own. What g++
+# 12 says of members of a std::variant that may not be initialized is not so.
+WARN      := -Wall -Wextra -Wshadow -Werror -Wno-subobject-linkage -Wno-maybe-uninitialized
+CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"'
 OPTIMIZE  := $(if $(SAN),-O1,-O2) -g1
 CXXFLAGS  ?= $(OPTIMIZE)
 CXXFLAGS  += -std=c++20 -fno-plt -fstack-protector-strong $(WARN) $(SANFLAGS) \
-             -ffunction-sections -fdata-sections
+             -ffunction-sections -fdata-sections -fPIC -fvisibility=hidden
 CFLAGS    ?= $(OPTIMIZE)
-CFLAGS    += -std=gnu11 -Wall $(SANFLAGS)
+CFLAGS    += -std=gnu11 -Wall -fPIC -fvisibility=hidden $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) \
              $(if $(SAN),,-Wl,--gc-sections -static-libstdc++ -static-libgcc)
 # The archives that a program may need; --as-needed and static archives keep each start-up short.
 LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lseccomp -lxxhash -lz \
              -lssl -lcrypto -lprometheus-cpp-core -lresolv
+# The simulators print with fmt.
+LDLIBS_tests  := $(LDLIBS) -lfmt
 
 # What is built for: CXX=aarch64-linux-gnu-g++ CC=aarch64-linux-gnu-gcc builds for arm64 elsewhere.
 TARGET    := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
@@ -67,32 +106,35 @@ BPF_ARCH  := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(TARGET)))
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
 # library.
 MUSL      := $(if $(SAN)$(CROSS),,$(shell command -v musl-gcc))
-LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS)))
+LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS) $(SIDE_ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard $(addsuffix /*.proto,$(ROOMS)))) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))
 WEB_FILES := $(patsubst %,$(BUILD)/gen/tools/web/%.inc,style.css page.js icon.svg)
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc \
              $(BUILD)/gen/checkpoint/criu_preload.so.h $(WEB_FILES)
-LIB_OBJS  := $(call objects,$(LIB_SRCS)) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
+LIB_OBJS  := $(foreach r,$(ROOMS),$(call room_objects,$(r))) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
+SIDE_LIBS := $(foreach r,$(SIDE_ROOMS),$(BUILD)/lib$(subst /,-,$(r)).a)
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
 SIM       := $(BUILD)/bin/clustersim
-SIM_SRCS  := $(filter-out tests/sim/test_%,$(wildcard tests/sim/*.cpp)) \
-             tests/sim/clustersim/main.cpp
-SIM_OBJS  := $(call objects,$(SIM_SRCS))
+SIM_ROOM  := $(call unit_objects,tests/sim,$(filter-out tests/sim/test_%,$(wildcard \
+               tests/sim/*.cpp)))
+SIM_OBJS  := $(SIM_ROOM) $(call main_object,tests/sim/clustersim)
 
-UNIT_SRCS := $(wildcard tests/unit/*.cpp tests/sim/*.cpp)
 # agentd's effects are tested one by one, its main is not.
-TEST_SRCS := $(filter tests/unit/% tests/sim/test_%,$(UNIT_SRCS))
-UNIT_OBJS := $(TEST_SRCS:%.cpp=$(BUILD)/obj/%.o) \
-             $(call objects,$(filter-out $(TEST_SRCS),$(UNIT_SRCS)) \
-               $(filter-out %/main.cpp,$(wildcard agentd/daemon/*.cpp)))
-UNITS     := $(call units,$(LIB_SRCS) $(SIM_SRCS) \
-               $(foreach p,$(PROGRAMS),$(wildcard $(call PROG_DIR,$(p))/*.cpp)))
+UNIT_OBJS := $(call unit_objects,tests/unit,$(wildcard tests/unit/*.cpp tests/sim/test_*.cpp)) \
+             $(SIM_ROOM) $(call room_objects,agentd/daemon)
 UNIT      := $(BUILD)/tests/unit
-FUZZ_SRCS := $(wildcard tests/fuzz/*.cpp)
-FUZZERS   := $(FUZZ_SRCS:tests/fuzz/%.cpp=$(BUILD)/fuzz/%)
+# Fuzz targets: clang's libFuzzer with ASan and UBSan. Which files they reach is looked up when they
+# are built; what they call beyond that comes from the plain archives.
+FUZZERS   := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.cpp))
+FUZZ_FILES := $(if $(filter fuzzers check-fuzz $(BUILD)/fuzz/%,$(MAKECMDGOALS)),$(shell \
+               scripts/fuzz-sources))
+FUZZ_OBJS := $(foreach r,$(patsubst %/,%,$(sort $(dir $(FUZZ_FILES)))),$(call \
+               unit_objects,fuzz/$(r),$(filter $(wildcard $(r)/*.cpp),$(FUZZ_FILES)),fuzz/))
+FUZZ_FLAGS := -std=c++20 -O1 -g1 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections \
+              -Wno-deprecated -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
 BENCH_SRCS := $(wildcard tests/bench/*.cpp)
 STUDY     := $(BUILD)/bin/study
 STUDY_OBJS := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard tests/study/*.cpp))
@@ -115,7 +157,7 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 MAKEFLAGS += --no-builtin-rules
 
 all: deps            ## build everything into build/bin (installs what is missing first)
-	@$(MAKE) --no-print-directory $(PARALLEL) bins
+	@$(call counted,bins)
 
 bins: $(BINS) $(SIM) $(BUILD)/bin/souk-audit $(BUILD)/bin/souk-demo
 
@@ -200,7 +242,7 @@ DEMO_BINS := $(addprefix $(BUILD)/bin/,agentd marketd souk souk-root souk-init s
                souk-handshake souk-inspect srun marketctl pvdctl testload)
 
 demo: deps           ## the story: a market of three machines on this host
-	@$(MAKE) --no-print-directory $(PARALLEL) $(DEMO_BINS)
+	@$(call counted,$(DEMO_BINS))
 	@$(PYTHON) scripts/demo $(BUILD)/bin
 
 fuzzers: $(FUZZERS)
@@ -261,11 +303,14 @@ clean:               ## remove what make built here
 	rm -rf $(BUILD)
 
 define program
-$(BUILD)/bin/$(call PROG_NAME,$(1)): $(call PROG_OBJS,$(1)) $(LIB)
+$(BUILD)/bin/$(call PROG_NAME,$(1)): $(call PROG_OBJS,$(1)) $(addprefix \
+    $(BUILD)/,$(SIDE_$(call PROG_NAME,$(1)))) $(LIB)
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)$$(CXX) $$(LDFLAGS) $$(LDFLAGS_$(call PROG_NAME,$(1))) -o $$@ $$^ \
-	  $$(or $$(LDLIBS_$(call PROG_NAME,$(1))),$$(LDLIBS))
+	  $$(or $$(if $(SAN),,$$(LDLIBS_$(call PROG_NAME,$(1)))),$$(LDLIBS_all))
 endef
+SIDE_marketsim := libmarket-sim.a libtools-web.a
+SIDE_souk-web  := libtools-web.a
 $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)), \
   $(eval $(call program,$(p))))
 # PID 1 of a capsule: one small static program, so that a job starts fast and needs nothing of the
@@ -274,8 +319,9 @@ $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)), \
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-INIT_SRCS     := $(wildcard agentd/init/*.cpp) kernel/base/version.cpp \
-                 kernel/sys/process/init_spec.cpp kernel/sys/process/proc_stat.cpp
+# Its own files, and those beside the headers that it includes.
+INIT_SRCS     := $(sort $(wildcard agentd/init/*.cpp $(patsubst %.hpp,%.cpp,$(shell \
+                   sed -n 's/^.include "\(.*\.hpp\)"/\1/p' agentd/init/*.[ch]pp))))
 INIT_OBJS     := $(INIT_SRCS:%.cpp=$(BUILD)/obj-init/%.o)
 INIT_CPPFLAGS := -nostdinc -isystem /usr/include/$(subst gnu,musl,$(shell gcc -dumpmachine)) \
                  -isystem $(shell gcc -print-file-name=include) \
@@ -301,6 +347,23 @@ CRYPTO_NEEDS      := $(foreach l,zstd z,$(if $(findstring /,$(shell $(CXX) \
                        -print-file-name=lib$(l).a)),-l$(l)))
 LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto $(CRYPTO_NEEDS)
 LDLIBS_mmon       := -lprotobuf-c -lncursesw
+# What a program calls of these. The rest of a unit, which the linker throws away, names more
+# libraries, and each one that a program has costs its start and its memory.
+LDLIBS_agentd     := $(LDLIBS)
+LDLIBS_marketd    := -luring -lprotobuf-c -lsqlite3 -lsystemd -lmount -lssl -lcrypto \
+                     -lprometheus-cpp-core
+LDLIBS_souk       := -lbpf -luring -lprotobuf-c -lsqlite3 -lmount -lssl -lcrypto -lresolv
+LDLIBS_souk-root  := -lbpf -luring -lmnl -lmount -lcrypto
+LDLIBS_souk-files := -luring -lmount -lcrypto
+LDLIBS_souk-handshake := -luring -lprotobuf-c -lseccomp -lssl -lcrypto
+LDLIBS_souk-inspect := -lseccomp
+LDLIBS_pvdctl     := -luring -lprotobuf-c -lssl -lcrypto
+LDLIBS_marketsim  := -lxxhash -lz -lfmt
+LDLIBS_solver     := -lfmt
+LDLIBS_souk-exec  := -luring -lprotobuf-c -lcrypto
+LDLIBS_souk-ledger := -lsqlite3 -lprotobuf-c -lcrypto
+# With sanitizers nothing is thrown away.
+LDLIBS_all        := $(LDLIBS_tests) -lncursesw -lcpp-httplib -lpthread
 LDLIBS_souk-web   := -lprotobuf-c -luring -lcpp-httplib -lssl -lcrypto -lsystemd -lpthread
 
 include tools/libsouk/rules.mk
@@ -318,55 +381,74 @@ $(BUILD)/bin/souk-demo: scripts/demo
 	@mkdir -p $(@D)
 	@install -m 755 $< $@
 
-$(LIB): $(LIB_OBJS)
+define archive
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(call say,AR,$@)ar rcs $@ $^
+endef
+$(LIB): $(LIB_OBJS)
+	$(archive)
+$(foreach r,$(SIDE_ROOMS),$(eval $(BUILD)/lib$(subst /,-,$(r)).a: $(call room_objects,$(r))))
+$(SIDE_LIBS):
+	$(archive)
 
-$(UNIT): $(UNIT_OBJS) $(LIB)
+$(UNIT): $(UNIT_OBJS) $(SIDE_LIBS) $(LIB)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(shell pkg-config --libs check 2>/dev/null)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS_tests) \
+	  $(shell pkg-config --libs check 2>/dev/null)
 
-$(SIM): $(SIM_OBJS) $(LIB)
+$(SIM): $(SIM_OBJS) $(BUILD)/libmarket-sim.a $(LIB)
+$(STUDY): $(STUDY_OBJS) $(BUILD)/libmarket-sim.a $(LIB)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(SIDE_LIBS) $(LIB)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-
-$(STUDY): $(STUDY_OBJS) $(LIB)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS_tests)
+$(SIM) $(STUDY):
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call say,LD,$@)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS_tests)
 
 $(BUILD)/bench/%.so: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) -std=gnu11 -O2 -Wall -Werror -shared -fPIC -D_GNU_SOURCE -o $@ $<
 
-# Fuzz targets: clang's libFuzzer with ASan and UBSan over the sources that the target names in its
-# FUZZ_SOURCES line.
-$(BUILD)/fuzz/%: tests/fuzz/%.cpp tests/fuzz/fuzz.hpp $(LIB_SRCS) | $(GEN_HDRS)
+$(BUILD)/libfuzz.a: $(FUZZ_OBJS)
+	$(archive)
+$(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/fuzz/tests/fuzz/%.o $(BUILD)/libfuzz.a $(SIDE_LIBS) $(LIB)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$<)clang++ -std=c++20 -O1 -g -Wno-deprecated \
-	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $(CPPFLAGS) -o $@ $< \
-	  $$(sed -n 's,^// FUZZ_SOURCES: ,,p' $< | sed 's,@GEN@,$(BUILD)/gen,g') \
-	  -lprotobuf-c -lxxhash -lz -lcrypto
+	$(call say,LD,$@)clang++ $(FUZZ_FLAGS) -Wl,--gc-sections -Wl,--allow-multiple-definition \
+	  -o $@ $^ $(LDLIBS_tests)
+define compile_fuzz
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$<)clang++ $(FUZZ_FLAGS) $(CPPFLAGS) -MMD -MP -c -o $@ $<
+endef
+$(BUILD)/obj/fuzz/%.o: $(BUILD)/unity/fuzz/%.cpp | $(GEN_HDRS)
+	$(compile_fuzz)
+$(BUILD)/obj/fuzz/%.o: %.cpp | $(GEN_HDRS)
+	$(compile_fuzz)
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # Written as make starts, where the list of files is not the one of before.
-unity_text  = $(foreach f,$(sort $(wildcard $(1).cpp $(1)_*.cpp)),$(hash)include "$(f)"$(newline))
+UNITS      := $(foreach v,$(filter UNITS.%,$(.VARIABLES)),$($(v)))
+unity_text  = $(foreach f,$(filter-out $(ALONE),$(UNIT_MEMBERS.$(1))),$(hash)include "$(f)"$(newline))
 write_unity = $(if $(call same,$(file <$(BUILD)/unity/$(1).cpp),$(call unity_text,$(1))),, \
                 $(shell mkdir -p $(BUILD)/unity/$(dir $(1)))$(file >$(BUILD)/unity/$(1).cpp,$(call \
                 unity_text,$(1))))
 same        = $(and $(call in,$(1),$(2)),$(call in,$(2),$(1)))
 in          = $(findstring $(strip $(1)),$(strip $(2)))
 $(foreach u,$(UNITS),$(call write_unity,$(u)))
-$(UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
+TEST_UNITS := $(filter tests/unit/test%,$(UNITS))
+ROOM_UNITS := $(filter-out $(TEST_UNITS) fuzz/%,$(UNITS))
+$(ROOM_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$*)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+# Files of tests may use the same names as others: each has a namespace in the unit. Less is
+# optimized, since they run once.
+$(TEST_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp scripts/test-unit | $(GEN_HDRS)
+	@mkdir -p $(@D)
+	$(call say,CXX,$*)scripts/test-unit $< > $(@:.o=.cpp) && \
+	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) -O1 -MMD -MP -c -o $@ $(@:.o=.cpp)
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D)
@@ -416,6 +498,8 @@ $(BUILD)/gen/%.skel.h: %.bpf.c $(wildcard bpf/*.h kernel/sys/net/frame_gate.h)
 	  -c -o $(@:.skel.h=.bpf.o) $<
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $(@:.skel.h=.bpf.o) name $(notdir $*)_bpf > $@
 
--include $(patsubst %.o,%.d,$(INIT_OBJS) $(SO_OBJS) $(LIB_OBJS) $(UNIT_OBJS) $(SIM_OBJS)) \
+-include $(patsubst %.o,%.d,$(INIT_OBJS) $(SO_OBJS) $(LIB_OBJS) $(UNIT_OBJS) $(SIM_OBJS) \
+           $(FUZZ_OBJS) $(FUZZERS:$(BUILD)/%=$(BUILD)/obj/fuzz/tests/%.o) \
+           $(foreach r,$(SIDE_ROOMS),$(call room_objects,$(r)))) \
          $(BENCH_SRCS:%.cpp=$(BUILD)/obj/%.d) $(STUDY_OBJS:.o=.d) \
          $(foreach p,$(PROGRAMS),$(patsubst %.o,%.d,$(call PROG_OBJS,$(p))))

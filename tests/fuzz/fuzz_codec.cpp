@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Every message after unpack: the first byte says which. What is accepted must pack to bytes that
 // are accepted again and pack to the same bytes.
-// FUZZ_SOURCES: kernel/wire/codec.cpp kernel/wire/codec_parts.cpp kernel/wire/field_codec.cpp
-// FUZZ_SOURCES: market/wire/codec.cpp agentd/wire/codec.cpp agentd/wire/codec_change.cpp
-// FUZZ_SOURCES: agentd/wire/spec_check.cpp agentd/store/records.cpp
-// FUZZ_SOURCES: kernel/base/cause.cpp kernel/base/check.cpp kernel/base/ids.cpp
-// FUZZ_SOURCES: agentd/core/story.cpp kernel/base/version.cpp
-// FUZZ_SOURCES: agentd/core/names.cpp kernel/base/move.cpp kernel/base/json.cpp
-// FUZZ_SOURCES: kernel/base/money.cpp kernel/base/result.cpp kernel/base/text.cpp
-// FUZZ_SOURCES: @GEN@/kernel/wire/wire.pb-c.c @GEN@/market/wire/market.pb-c.c
-// FUZZ_SOURCES: @GEN@/agentd/wire/agentd.pb-c.c @GEN@/agentd/store/records.pb-c.c
 #include <cstdlib>
 #include <string_view>
 

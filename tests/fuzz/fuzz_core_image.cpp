@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: checkpoint/core_parse.cpp checkpoint/core_credentials.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/check.cpp
 // What an image says of credentials: any bytes are taken or refused, and what is taken for a plain
 // user's job is no other's, with no capability.
 #include <algorithm>

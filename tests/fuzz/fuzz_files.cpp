@@ -1,10 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: agentd/files/talk.cpp agentd/files/nodes.cpp agentd/files/session.cpp
-// FUZZ_SOURCES: agentd/files/session_names.cpp agentd/files/session_data.cpp
-// FUZZ_SOURCES: agentd/files/write_out.cpp
-// FUZZ_SOURCES: agentd/files/watches.cpp agentd/files/contents.cpp kernel/sys/store/sha256.cpp
-// FUZZ_SOURCES: agentd/files/session_attributes.cpp kernel/sys/host/fd.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp agentd/files/snapshot.cpp agentd/files/snapshot_list.cpp
 // What a hostile guest may ask of a home's files: a list of requests, each an opcode, the file that
 // it is about (the top, or one of an earlier answer) and a body of any bytes. Each is answered by
 // one whole message, and what lies beside the exported directory is as it was.

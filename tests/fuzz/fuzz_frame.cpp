@@ -2,7 +2,6 @@
 // The frame decoder: whatever the bytes and however they are split, the same frames and the same
 // error come out, no body passes its type's limit, and what was decoded encodes to the bytes that
 // it came from.
-// FUZZ_SOURCES: kernel/wire/frame.cpp kernel/base/check.cpp kernel/base/result.cpp
 #include <algorithm>
 #include <cstdlib>
 #include <string>

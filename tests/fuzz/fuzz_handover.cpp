@@ -2,13 +2,6 @@
 // What souk-handshake and agentd say to each other, when one of them says what it likes: there is a
 // value or one line, and a value is what its packet says. And the records of a session whose keys
 // an attacker has.
-// FUZZ_SOURCES: kernel/base/text.cpp
-// FUZZ_SOURCES: agentd/handshake/handover.cpp kernel/wire/records.cpp kernel/trust/certificate.cpp
-// FUZZ_SOURCES: kernel/trust/key.cpp kernel/trust/openssl.cpp kernel/trust/subject.cpp
-// FUZZ_SOURCES: kernel/trust/signed_text.cpp
-// FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/verify.cpp kernel/base/check.cpp
-// FUZZ_SOURCES: kernel/base/ids.cpp kernel/base/money.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/units.cpp kernel/sys/host/fd.cpp kernel/sys/store/sha256.cpp
 #include <cstdlib>
 #include <string>
 

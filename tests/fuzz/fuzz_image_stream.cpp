@@ -1,9 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: checkpoint/stream.cpp checkpoint/stream_tag.cpp checkpoint/images.cpp
-// FUZZ_SOURCES: checkpoint/disk_key.cpp checkpoint/encrypted_file.cpp
-// FUZZ_SOURCES: checkpoint/encrypted_image.cpp checkpoint/manifest.cpp kernel/sys/host/fd.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/check.cpp kernel/base/ids.cpp
-// FUZZ_SOURCES: kernel/base/text.cpp
 // What another node sends as an image: any bytes are refused or taken, in pieces of any length;
 // with a key nothing is taken, as these bytes never hold the right tag; and nothing is written but
 // plain files in the directory of the image. Of a manifest: what is taken is written again as it

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/import.cpp market/sim/distribution.cpp market/sim/market_files.cpp
-// FUZZ_SOURCES: kernel/base/money.cpp kernel/base/result.cpp kernel/base/rng.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp
 // The import's configuration and its distributions: what is taken can be imported by.
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What souk-inspect and agentd say to each other, when one of them says what it likes: there is a
 // value or one line, and a value is what its packet says.
-// FUZZ_SOURCES: agentd/inspect/answers.cpp kernel/base/text.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp
 #include <string>
 
 #include "agentd/inspect/answers.hpp"

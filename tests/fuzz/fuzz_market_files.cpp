@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/market_files.cpp kernel/base/money.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp
 // Job and provider files: what is taken can be written and read back the same.
 #include <cstdint>
 #include <cstdlib>

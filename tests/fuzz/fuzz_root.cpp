@@ -2,8 +2,6 @@
 // What agentd and souk-root say to each other, when one of them says what it likes: there is a
 // request or one line, and a request is what its packet says, in every byte. The first byte says
 // how many files come with it.
-// FUZZ_SOURCES: agentd/root/requests.cpp agentd/root/files_words.cpp kernel/base/text.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/check.cpp
 #include <cstdlib>
 #include <string>
 

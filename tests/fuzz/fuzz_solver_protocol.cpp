@@ -1,23 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Lines of the solver's text protocol, both directions: what is accepted must format to a line that
 // gives the same, and a session must survive any sequence of lines.
-// FUZZ_SOURCES: market/core/allocator.cpp market/core/allocator_settle.cpp
-// FUZZ_SOURCES: market/core/allocator_changes.cpp market/core/allocator_events.cpp
-// FUZZ_SOURCES: market/core/allocator_files.cpp market/core/allocator_gangs.cpp
-// FUZZ_SOURCES: market/core/gang_packing.cpp market/core/network_packing.cpp
-// FUZZ_SOURCES: market/core/allocator_moves.cpp
-// FUZZ_SOURCES: market/core/allocator_components.cpp market/core/allocator_room.cpp
-// FUZZ_SOURCES: market/core/pricing.cpp market/core/pricing_integral.cpp
-// FUZZ_SOURCES: market/core/pricing_unit.cpp market/core/allocator_limits.cpp
-// FUZZ_SOURCES: market/core/algorithms.cpp market/core/assignment.cpp market/core/class_market.cpp
-// FUZZ_SOURCES: market/core/user_prices.cpp market/core/welfare.cpp market/core/names.cpp
-// FUZZ_SOURCES: market/core/messages.cpp market/core/least_bids.cpp market/core/share.cpp
-// FUZZ_SOURCES: market/core/solver.cpp market/core/solver_protocol.cpp
-// FUZZ_SOURCES: market/core/solver_session.cpp kernel/base/check.cpp
-// FUZZ_SOURCES: kernel/base/json.cpp kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/units.cpp market/core/solver_options.cpp
-// FUZZ_SOURCES: market/core/balance.cpp market/core/pricing_ranked.cpp
-// FUZZ_SOURCES: market/core/ranked_users.cpp
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/swf.cpp market/sim/replay.cpp market/sim/replay_easy.cpp
-// FUZZ_SOURCES: market/sim/release_profile.cpp market/sim/distribution.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/rng.cpp kernel/base/money.cpp
 // SwfParser: the text in one piece and in pieces of sizes that the input's first byte chooses gives
 // the same; what it takes can be replayed.
 #include <algorithm>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FUZZ_SOURCES: market/sim/files.cpp market/sim/swf.cpp kernel/base/result.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp
 // A trace as a file, text or gzip, whole, cut off and damaged: it reads or it is refused in one
 // line that begins with its name; what is no gzip reads as the parser alone reads it.
 #include <sys/mman.h>

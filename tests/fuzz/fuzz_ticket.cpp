@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tickets as a guest takes them: the keys that the market tells, what is sealed, the claims. What
 // nobody has signed is none; what is admitted is what the ticket says, and once.
-// FUZZ_SOURCES: kernel/trust/ticket_key.cpp kernel/trust/openssl.cpp agentd/core/guest_tickets.cpp
-// FUZZ_SOURCES: kernel/wire/codec.cpp kernel/wire/codec_parts.cpp kernel/wire/field_codec.cpp
-// FUZZ_SOURCES: market/wire/codec.cpp kernel/base/check.cpp kernel/base/ids.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/text.cpp kernel/base/units.cpp
-// FUZZ_SOURCES: kernel/base/move.cpp kernel/base/json.cpp kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/sys/host/fd.cpp kernel/sys/store/sha256.cpp kernel/base/version.cpp
-// FUZZ_SOURCES: @GEN@/kernel/wire/wire.pb-c.c @GEN@/market/wire/market.pb-c.c
 #include <cstdlib>
 #include <string>
 

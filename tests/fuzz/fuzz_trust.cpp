@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What strangers send to join: requests for certificates, join tokens, revocation lists,
 // certificates. Whatever the bytes, there is a value or one line; a value is what its text says.
-// FUZZ_SOURCES: kernel/base/text.cpp
-// FUZZ_SOURCES: kernel/base/money.cpp
-// FUZZ_SOURCES: kernel/trust/certificate.cpp kernel/trust/key.cpp kernel/trust/openssl.cpp
-// FUZZ_SOURCES: kernel/trust/signed_text.cpp
-// FUZZ_SOURCES: kernel/trust/revocations.cpp kernel/trust/subject.cpp kernel/trust/token.cpp
-// FUZZ_SOURCES: kernel/trust/ticket_list.cpp kernel/trust/verify.cpp
-// FUZZ_SOURCES: kernel/base/check.cpp kernel/base/ids.cpp
-// FUZZ_SOURCES: kernel/base/result.cpp kernel/base/units.cpp kernel/sys/host/fd.cpp
-// FUZZ_SOURCES: kernel/sys/store/sha256.cpp
 #include <cstdlib>
 #include <string>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The owner's file of users: whatever it holds, there is a map or one line, and nobody is root.
-// FUZZ_SOURCES: agentd/core/user_map.cpp kernel/base/check.cpp kernel/base/result.cpp
 #include <algorithm>
 
 #include "agentd/core/user_map.hpp"
