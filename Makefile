@@ -2,7 +2,6 @@
 # One non-recursive Makefile. Every .cpp of the rooms below goes into one archive; a program is the
 # objects of its own directory linked against it, so a new file needs no line here. `make help`
 # lists the targets.
-# Long: every target is here, so that one make knows what each depends on.
 # Variables: BUILD (default build), SAN=address|thread (sanitizers, in a build directory of their
 # own), V=1 (show whole commands in place of one short line each).
 

@@ -33,7 +33,6 @@
 // headers, by the group in which the socket was made. Load.cpp leaves these two programs out where
 // the kernel does not take them. Two more are at the root of all groups while it is to be noticed
 // that the owner uses the network.
-// Long: the kernel loads programs that share their maps as one object.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_core_read.h>

@@ -3,7 +3,6 @@
 // a job that leaves goes ahead of it (precopy_rounds.hpp), in the image, or out of the frozen job
 // (PageSource). Frozen to disk, or for a checkpoint, it goes into a file of the image
 // (frozen_steps.hpp) before the job is told held.
-// Long: a dump is one order of steps.
 #include <unistd.h>
 
 #include <algorithm>

@@ -72,8 +72,6 @@
 // of an effect after that key's `remove`; `restore_failed` of finish_restore only if surely nothing
 // of the job ran; a new connection of a home node ends its older one unread, then `home_up`; at
 // start, what lies here without a record is ended and removed.
-//
-// Long: one machine, with the words for each of its states.
 #pragma once
 
 #include <map>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: an entry for each key.
 #include "agentd/daemon/config.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each step of a request between the kernel and the home, in one table.
 #include "agentd/files/client.hpp"
 
 #include <fcntl.h>

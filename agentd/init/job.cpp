@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The job's first start, its signals and its end.
-// Long: one process from its fork to its exit record.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

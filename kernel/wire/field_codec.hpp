@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one pair of functions for each kind of entry.
 // A struct with a list of fields (kernel/base/fields.hpp) as a protobuf-c message and back: each
 // entry of the list meets the message's field of that name. Where the fields are is looked up once
 // for each pair of struct and message; a name or type that does not fit is a bug, found by the

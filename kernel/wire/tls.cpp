@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: a session and the context of all of them share what OpenSSL is told of both.
 #include "kernel/wire/tls.hpp"
 
 #include <openssl/err.h>

@@ -48,7 +48,6 @@
 // whatever algorithm finds that out (10,000 machines, 100,000 jobs: 637 changes an event on
 // average, up to 10,000, about 0.5 us each). Who would rather move less sets a horizon, a minimum
 // stay or moves_max, and accepts the envy stated above.
-// Long: one class, which its nine files share.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one kind of line after the other.
 #include "market/core/decision_text.hpp"
 
 #include <algorithm>

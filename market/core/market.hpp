@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: all inputs of one machine; its parts have headers of their own.
 // Market: the market as one pure machine. It is fed what agents report and operators ask, and
 // answers with what to store and what to send; its shell makes everything in Outputs::store durable
 // before the first message of the same Outputs leaves. No clock: every input brings `now` (never

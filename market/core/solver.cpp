@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: the calls of one class, each a few lines over what Impl holds.
 #include "market/core/solver.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: the shell of the market; each marketd_*.cpp has a part that stands alone.
 #include "market/daemon/marketd.hpp"
 
 #include <sys/stat.h>

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: a table.
 """What a hostile node tries, against other nodes and against the market."""
 import hashlib
 import os

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: what an agentd may ask, one by one.
 """souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
 what whoever has taken agentd over gets from it. As whom it starts them: test_who.py; of CRIU:
 test_root_criu.py; of the network: test_root_network.py."""

@@ -6,7 +6,6 @@
 //
 // It takes the time from each event that changes the allocation (a submission, a bid, a job's end,
 // put into the socket at the end of the loop's iteration) to the first order that follows from it.
-// Long: one class, read from its top to its end.
 #pragma once
 
 #include <algorithm>

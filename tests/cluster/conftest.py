@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one market, and what tests ask of it.
 """A market of its own for each module of tests: real daemons in network namespaces, brought up by
 `souk up`, always taken down, and looked for afterwards. Every wait has a limit; a test waits for
 what it needs to see, never for time to pass. SOUK_BIN names the directory of the programs (default:

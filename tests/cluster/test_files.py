@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: what programs do with files, one by one.
 """The files of a home, without a market: a directory served by souk-files and mounted beside it.
 What programs do there they do in the directory. What dies meanwhile: test_files_faults.py."""
 import ctypes

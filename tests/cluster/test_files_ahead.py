@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one subject, whose tests share a link that is cut and held.
 """Writes that are answered before the home of the files has them: nothing of them is lost, done
 twice or seen too late, whatever dies, and what the home says against one is heard."""
 import errno

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one subject, which shares a market and a client that lies.
 """Contents of programs that a node keeps (agentd/files/store.hpp): they come from the home once,
 nothing but what the home has is read, and nobody reads what its home does not have."""
 import hashlib

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: the clients and jobs of one topic; a second file would start a market more.
 """What becomes of a job's connections when it moves: srun --tcp, srun --net."""
 import contextlib
 import ipaddress

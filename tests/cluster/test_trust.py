@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one subject, from strangers to a market that gets its certificates.
 """Who may take part in a market: strangers, foreign and revoked certificates, other names, join
 tokens, and a market without certificates that gets some while a job runs. Each attack is tried with
 Python's own TLS against the real daemons."""

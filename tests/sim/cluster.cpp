@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Time, faults, the toy market, the users, and the checks at the end: see cluster.hpp.
-// Long: what happens in one simulated world, in the order of its time.
 #include "tests/sim/cluster.hpp"
 
 #include <algorithm>

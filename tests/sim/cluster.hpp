@@ -26,8 +26,6 @@
 // a job's end is what the world saw.
 //
 // mutation.hpp has the deliberate bugs, each of which must be found.
-//
-// Long: one world, and the shell of each machine in it.
 #pragma once
 
 #include <algorithm>

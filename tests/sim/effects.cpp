@@ -2,7 +2,6 @@
 // The fake capsules and the fake CRIU: see cluster.hpp. Each effect changes the world at one moment
 // and says so at a later one; a crash of the daemon may fall between. Killing a capsule calls off
 // whatever else goes on in it.
-// Long: one case for each effect of a guest.
 #include <csignal>
 
 #include "kernel/base/check.hpp"

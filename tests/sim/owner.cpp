@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The owners of the simulated nodes, and what the shell of a daemon does for them: see cluster.hpp.
 // An owner is there or not whatever happens to the daemon; each sign of him is noticed if it lives.
-// Long: what owners do and say, and the shell that follows them.
 #include <algorithm>
 
 #include "agentd/store/records.hpp"

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one definition, which all of its tests ask.
 """Jobs of several components (gangs), by brute force over small markets: the solver's text protocol
 alone, and none of its code.
 

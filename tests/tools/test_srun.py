@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: the cases of one program.
 """srun without a terminal, against a scripted agentd."""
 import json
 import os

@@ -58,8 +58,8 @@ BAD = [
     ("a.cpp", "\n" + function(71), 2, "long_one has 71 lines (at most 70, "),
     ("a.cpp", "START_TEST(a_case) {\n" + "    step();\n" * 69 + "}\n", 1, "a_case has 71 lines "),
     ("a.py", python(71), 2, "long_one has 71 lines (at most 70, "),
-    ("a.cpp", "int a;\n" * 401, 1, "401 lines (at most 400, "),
-    ("a.py", "x = 1\n" * 401, 1, "401 lines (at most 400, "),
+    ("a.cpp", "int a;\n" * 701, 1, "701 lines (at most 700, "),
+    ("a.py", "x = 1\n" * 701, 1, "701 lines (at most 700, "),
     # A reason is for what is long, and in its place.
     ("a.cpp", function(70, "// Long: a table.\n"), 1, "says why something is long, and it is not"),
     ("a.py", SPDX + "# Long: a table.\nx = 1\n", 2, "says why something is long, and it is not"),
@@ -80,11 +80,11 @@ def test_a_bad_file_is_one_line_and_a_failure(tree, name, text, line, what):
 
 
 GOOD = {
-    "a.cpp": "// Long: a table.\n" + "int a;\n" * 400,
+    "a.cpp": "// Long: a table.\n" + "int a;\n" * 700,
     "b.cpp": function(71, "// What it does.\n// Long: a table.\n"),
     "c.cpp": function(70) + "\n" + "// " + "ü" * 97 + "\n",  # columns, not bytes
     "a.py": python(71, "# Long: one story.\n"),
-    "b.py": SPDX + "# Long: one story.\n" + "x = 1\n" * 400,
+    "b.py": SPDX + "# Long: one story.\n" + "x = 1\n" * 700,
     "notes.md": "x" * 200 + "\n",
     "data/corpus": "x" * 200 + "\n",
     "scripts/a": "#!/bin/sh\necho \"$1\"\n",

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Long: one search for counterexamples, with deliberate bugs that it must find.
 """The welfare algorithm, judged by its promises alone: the solver's text protocol, an optimum by
 exhaustion, and no formula or code of the solver's.
 

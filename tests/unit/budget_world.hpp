@@ -4,7 +4,6 @@
 // ends by its guests, each a while later; links break, the market dies and comes back from its
 // records, or is silent for a while with its links up. It keeps the true run time of every job and
 // what each home was told, so that a test may reckon what a budget allows on its own.
-// Long: one world, of a market, homes and guests that all keep to budgets.
 #pragma once
 
 #include <functional>

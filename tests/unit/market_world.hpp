@@ -3,7 +3,6 @@
 // can tell: it takes an order, is in transit for a while, then reports where the job is. It keeps
 // the true run time of every job, and what the market stored, so that a test may restart the market
 // from its records.
-// Long: one world, of a market and homes.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Capsules and souk-init for real: each test makes its own namespaces and leaves nothing.
-// Long: the cases of one machine, a capsule, with the programs that run in it.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

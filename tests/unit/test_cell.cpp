@@ -2,7 +2,6 @@
 // Cells as an agent drives them, each effect by hand, so that what rarely comes between two of them
 // comes at that very moment: a CRIU that dies while it holds the job, a capsule's connection that
 // breaks while CRIU gets ready.
-// Long: one machine, a node without an agent, and its cases.
 #include "agentd/cell/cell.hpp"
 
 #include <signal.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Real freezes and thaws of real programs in real capsules; each hop is into a fresh capsule. What
 // a program computes and prints over its hops is compared with what it must be.
-// Long: the cases of one machine, a CRIU session.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>

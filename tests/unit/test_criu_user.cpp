@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: what CRIU may do for a job, case by case.
 // What a restore may open, make and remove by the names that a job had: no more than the job's user
 // (checkpoint/criu_user.c). The jobs are root's own, which can be dumped everywhere, and their
 // images are restored as if they were a plain user's.

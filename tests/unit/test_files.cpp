@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Files that come along, without a kernel's FUSE: the requests are made here, by the byte.
-// Long: what a hostile machine may ask, one by one.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

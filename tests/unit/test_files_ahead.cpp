@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each order of writes, answers and ends is a case.
 // Which writes a client answers before the home has them, and what becomes of what the home says
 // against them.
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames: the decoder as a pure function of bytes (any split gives the same frames), and channels
 // over real sockets.
-// Long: the cases of one format.
 #include <sys/socket.h>
 
 #include "kernel/wire/frame.hpp"

@@ -2,7 +2,6 @@
 // Gangs: how components are packed, against every way to pack them, and the incremental solve of
 // markets with gangs against the full pass. tests/tools/test_gangs.py has places and prices by
 // brute force.
-// Long: packings and solves, by one way to make markets.
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Guest machine by hand: each test is a bug that the cluster simulator (tests/sim) found, or a
 // rule that it relies on.
-// Long: the cases of one machine.
 #include "tests/unit/guest_bench.hpp"
 
 using namespace souk;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: both sides of one socket, and the records that come of it.
 // Handshakes that another process does: sessions that come of them, what is refused there, and what
 // agentd's side believes of a process that somebody has taken over. And the records of a session
 // against OpenSSL's.

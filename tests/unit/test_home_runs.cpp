@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: each state of a job with each word of its node.
 // HomeMoves and HomeRuns by themselves: what each word of a node means, and what is durable before
 // what is sent.
 #include <cerrno>

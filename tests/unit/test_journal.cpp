@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The journal on a store that fails when it is told to: what is durable before what leaves, which
 // record wins, what a failed commit holds back, and when the reserve of room goes and comes.
-// Long: the cases of one class.
 #include "kernel/base/journal.hpp"
 
 #include <unistd.h>

@@ -2,7 +2,6 @@
 // Method: processes that burn a stated amount of their own CPU time (by getrusage) in a cgroup of
 // the test's own; what the probe counted is compared with what they and the kernel's cpu.stat say.
 // No test depends on how fast it goes.
-// Long: each thing that is counted, against another account of it.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A real marketd, spoken to over its sockets (market_rig.hpp).
-// Long: the cases of one program, marketd, and the peers that speak to it.
 #include <unistd.h>
 
 #include <cstring>

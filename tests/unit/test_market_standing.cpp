@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The market, and suspended jobs that stand in memory first. World::check holds memory and CPUs of
 // every node at every step, by its own count.
-// Long: the cases of one rule.
 #include <algorithm>
 
 #include "kernel/base/rng.hpp"

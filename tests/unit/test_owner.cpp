@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: two machines under one owner's word, whose tests share a bench.
 // Jobs that cannot be dumped, where the owner of their node wants them gone: the Guest and the Home
 // by hand. The Market is in test_owner_market.cpp.
 #include "agentd/core/guest.hpp"

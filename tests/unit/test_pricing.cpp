@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Prices against their definitions, by brute force on small markets.
-// Long: one search for counterexamples, with the markets that it draws.
 #include <algorithm>
 #include <map>
 #include <vector>

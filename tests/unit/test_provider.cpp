@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one machine, whose tests share how they tell its outputs.
 #include <vector>
 
 #include "agentd/core/provider.hpp"

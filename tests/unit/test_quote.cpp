@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Quotes: what the market says of a job is what becomes of it when it is submitted in the same
 // instant, and saying it changes nothing.
-// Long: quotes of one job and of several, which share how jobs are asked about and submitted.
 #include <map>
 #include <set>
 

@@ -2,7 +2,6 @@
 // Records: what commit 59249cf packed is read as it was meant, and packed to the same bytes. Each
 // field of a message has an entry in the list of fields of its struct, and a value that differs is
 // named.
-// Long: every field of that day's records, by hand.
 #include <set>
 
 #include "agentd/core/record_fields.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The market simulator: the published example figure by figure, and the loop of one step a second
 // as its reference.
-// Long: the cases of one simulator, with the figures that they must give.
 #include <algorithm>
 #include <map>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Solver as its callers see it: shares over a window, the migration-aware bounds over random
 // histories, switching at run time, reasons, an allocation from outside.
-// Long: the cases of one class.
 #include <cmath>
 #include <map>
 #include <tuple>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The state database on a real file system: what a crash, a full disk, a second daemon and a
 // strange file do to it.
-// Long: the cases of one class.
 #include "kernel/sys/store/statedb.hpp"
 
 #include <signal.h>

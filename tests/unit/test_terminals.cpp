@@ -3,7 +3,6 @@
 // place of souk-init and srun. Output that was held back, for whatever reason, always comes once
 // the reason is gone: a property, over random slow readers, full disks, lost descriptors and broken
 // connections.
-// Long: one stand-in for the capsule and the terminals, and what each property asks of them.
 #include "agentd/daemon/terminals.hpp"
 
 #include <signal.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tickets: who signs them and how long a key does, which ones a guest takes and for what, and what
 // becomes of the job when one is refused.
-// Long: one subject, from the key to the job.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 // The welfare algorithm on random markets over time. tests/tools/test_welfare.py judges single
 // decisions by their promises; here: that repairing after each event gives what a decision about
 // everything gives, the migration-aware rules, and what is told of bids.
-// Long: one search for counterexamples, with the optimum by exhaustion beside it.
 #include <algorithm>
 #include <string>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: a sample of each message.
 #include "tests/unit/wire_samples.hpp"
 
 namespace souk::unit {

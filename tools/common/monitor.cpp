@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: the three panels, their columns and keys.
 #include "tools/common/monitor.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // marketctl: the market's state, and orders by hand for operators and tests.
-// Long: its verbs and their options in one table.
 #include <unistd.h>
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 // marketsim compare: every combination of solvers, pricings and parameters over one workload, in
 // parallel over the cores. The results are kept in the order of the combinations, so the output
 // does not depend on who is done first.
-// Long: one verb, from its options and the variants they make to its table, log and plot.
 #include <fmt/format.h>
 #include <unistd.h>
 

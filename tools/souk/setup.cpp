@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: one command line for each verb, and what the verbs share.
 #include "tools/souk/setup.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Long: every option of srun with its help, in one table.
 #include "tools/srun/options.hpp"
 
 #include <algorithm>
