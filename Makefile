@@ -178,7 +178,7 @@ check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
 check-layers:        ## no include that points up, no effect in a core
 	@scripts/check-layers
 
-check-style:         ## formatting, columns, lengths, linters; clang-tidy on what changed
+check-style:         ## formatting, lengths, names, words, commits, linters; clang-tidy on changes
 	@scripts/check-style $(BUILD)
 
 check-cluster: bins  ## real daemons in network namespaces (root)
