@@ -34,8 +34,9 @@ PROG_OBJS  = $(call room_objects,$(call PROG_DIR,$(1))) $(call main_object,$(cal
 say        = $(if $(filter-out 0,$(V)),,@scripts/progress $(words $(BEGUN)) $(or $(STEPS),0) \
                $(or $(STARTED),0) $(1) $(2);$(eval BEGUN += $(if $(filter CXX FUZZ,$(1)),x x x x \
                x x x x,x)))
-counted    = $(MAKE) --no-print-directory $(PARALLEL) $(1) STARTED=$$(date +%s) STEPS=$$($(MAKE) -n \
-               $(1) 2>/dev/null | awk '/^scripts.progress/ { n += /0 (CXX|FUZZ) / ? 8 : 1 } \
+counted    = $(MAKE) --no-print-directory $(PARALLEL) $(1) STARTED=$$(date +%s) \
+               STEPS=$$($(MAKE) -n $(1) 2>/dev/null | \
+               awk '/^scripts.progress/ { n += /0 (CXX|FUZZ) / ? 8 : 1 } \
                END { print n + 0 }')
 hash := \#
 define newline
@@ -44,11 +45,11 @@ define newline
 endef
 
 # Files of a directory are compiled eight at a time, as one unit: headers are read once for all of
-# them. When six files or more begin with the same word (home.cpp, home_move.cpp), they have units of
-# their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a main.cpp is alone, so that tests can
-# leave it out. A file that has changed since BUILD/unity/since was written is compiled alone until
-# `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a branch),
-# all go back to their units.
+# them. When six files or more begin with the same word (home.cpp, home_move.cpp), they have units
+# of their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a main.cpp is alone, so that tests
+# can leave it out. A file that has changed since BUILD/unity/since was written is compiled alone
+# until `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a
+# branch), all go back to their units.
 UNIT_SIZE  := 8
 SINCE      := $(BUILD)/unity/since
 ALONE      := $(if $(wildcard $(SINCE)),$(patsubst ./%,%,$(shell find $(wildcard agentd bpf \
@@ -62,7 +63,8 @@ files_of    = $(filter %/$(1).cpp,$(2)) $(foreach f,$(2),$(if $(findstring /$(1)
 # $(call cut_unit,NAME,WORD,FILES): the next unit of these files, then the rest.
 cut_unit    = $(if $(3),$(eval UNITS.$(1) += $(1)/$(2)$(words x $(UNITS.$(1))))$(eval \
                 UNIT_MEMBERS.$(lastword $(UNITS.$(1))) := $(wordlist 1,$(UNIT_SIZE),$(3)))$(call \
-                cut_unit,$(1),$(2),$(wordlist $(words x $(wordlist 1,$(UNIT_SIZE),$(3))),9999,$(3))))
+                cut_unit,$(1),$(2),$(wordlist $(words x $(wordlist \
+                1,$(UNIT_SIZE),$(3))),9999,$(3))))
 many        = $(foreach w,$(call words_of,$(1)),$(if $(word 6,$(call files_of,$(w),$(1))),$(w)))
 cut_units   = $(foreach w,$(call many,$(2)),$(call cut_unit,$(1),$(w),$(sort $(call \
                 files_of,$(w),$(2)))))$(call cut_unit,$(1),unit,$(filter-out $(foreach w,$(call \
@@ -73,7 +75,7 @@ unit_objects = $(if $(filter undefined,$(origin UNITS.$(1))),$(eval UNITS.$(1) :
                 cut_units,$(1),$(sort $(2))))$(foreach u,$(UNITS.$(1)),$(if $(filter-out \
                 $(ALONE),$(UNIT_MEMBERS.$(u))),$(BUILD)/obj/$(u).o) $(patsubst \
                 %.cpp,$(BUILD)/obj/$(3)%.o,$(filter $(ALONE),$(UNIT_MEMBERS.$(u)))))
-# Of a directory: all but its main.cpp, and that.
+# A directory has objects of its room, and that of its main.cpp.
 room_objects = $(call unit_objects,$(1),$(filter-out %/main.cpp,$(wildcard $(1)/*.cpp)))
 main_object  = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard $(1)/main.cpp))
 
@@ -98,7 +100,7 @@ LDLIBS    += -lbpf -luring -lprotobuf-c -lsqlite3 -lsystemd -lmnl -lmount -lsecc
 # The simulators print with fmt.
 LDLIBS_tests  := $(LDLIBS) -lfmt
 
-# What is built for: CXX=aarch64-linux-gnu-g++ CC=aarch64-linux-gnu-gcc builds for arm64 elsewhere.
+# CXX=aarch64-linux-gnu-g++ CC=aarch64-linux-gnu-gcc builds for arm64 elsewhere.
 TARGET    := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
 CROSS     := $(filter-out $(shell uname -m),$(TARGET))
 BPF_ARCH  := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(TARGET)))
@@ -112,7 +114,8 @@ SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.
 WEB_FILES := $(patsubst %,$(BUILD)/gen/tools/web/%.inc,style.css page.js icon.svg)
 GEN_HDRS  := $(GEN_SRCS:.c=.h) $(SKELS) $(BUILD)/gen/version.inc \
              $(BUILD)/gen/checkpoint/criu_preload.so.h $(WEB_FILES)
-LIB_OBJS  := $(foreach r,$(ROOMS),$(call room_objects,$(r))) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
+LIB_OBJS  := $(foreach r,$(ROOMS),$(call room_objects,$(r))) \
+             $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
 LIB       := $(BUILD)/libsouk.a
 SIDE_LIBS := $(foreach r,$(SIDE_ROOMS),$(BUILD)/lib$(subst /,-,$(r)).a)
 BINS      := $(foreach p,$(PROGRAMS),$(BUILD)/bin/$(call PROG_NAME,$(p)))
@@ -430,7 +433,8 @@ $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 
 # Written as make starts, where the list of files is not the one of before.
 UNITS      := $(foreach v,$(filter UNITS.%,$(.VARIABLES)),$($(v)))
-unity_text  = $(foreach f,$(filter-out $(ALONE),$(UNIT_MEMBERS.$(1))),$(hash)include "$(f)"$(newline))
+unity_text  = $(foreach f,$(filter-out $(ALONE),$(UNIT_MEMBERS.$(1))),$(hash)include \
+                "$(f)"$(newline))
 write_unity = $(if $(call same,$(file <$(BUILD)/unity/$(1).cpp),$(call unity_text,$(1))),, \
                 $(shell mkdir -p $(BUILD)/unity/$(dir $(1)))$(file >$(BUILD)/unity/$(1).cpp,$(call \
                 unity_text,$(1))))
@@ -444,7 +448,8 @@ $(ROOM_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN
 	$(call say,CXX,$*)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 # Files of tests may use the same names as others: each has a namespace in the unit. Less is
 # optimized, since they run once.
-$(TEST_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp scripts/test-unit | $(GEN_HDRS)
+$(TEST_UNITS:%=$(BUILD)/obj/%.o): scripts/test-unit
+$(TEST_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
 	$(call say,CXX,$*)scripts/test-unit $< > $(@:.o=.cpp) && \
 	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) -O1 -MMD -MP -c -o $@ $(@:.o=.cpp)

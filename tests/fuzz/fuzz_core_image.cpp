@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an image says of credentials: any bytes are taken or refused, and what is taken for a plain
+// Credentials of an image: any bytes are taken or refused, and what is taken for a plain
 // user's job is no other's, with no capability.
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a hostile guest may ask of a home's files: a list of requests, each an opcode, the file that
+// A hostile guest asks for files of a home: a list of requests, each an opcode, the file that
 // it is about (the top, or one of an earlier answer) and a body of any bytes. Each is answered by
 // one whole message, and what lies beside the exported directory is as it was.
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What another node sends as an image: any bytes are refused or taken, in pieces of any length;
+// Another node sends an image: any bytes are refused or taken, in pieces of any length;
 // with a key nothing is taken, as these bytes never hold the right tag; and nothing is written but
 // plain files in the directory of the image. Of a manifest: what is taken is written again as it
 // was.
