@@ -150,11 +150,11 @@ JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
 .DEFAULT_GOAL := all
-.PHONY: FORCE all bins fuzzers deps test-deps help check check-unit check-layers check-style \
-        check-tools check-web check-cluster check-fuzz check-upgrade check-vm check-zdtm chaos \
-        check-files check-mpi check-mpich sim fault-table test demo authority-table attack \
-        check-deb check-fresh check-fresh-vm configuration-reference deb deb-for install manuals \
-        repo bench bench-build mutants study tidy clean
+.PHONY: FORCE all bins fuzzers deps test-deps help check unsteady nightly check-unit \
+        check-layers check-style check-tools check-web check-cluster check-fuzz check-upgrade \
+        check-vm check-zdtm chaos check-files check-mpi check-mpich sim fault-table test demo \
+        authority-table attack check-deb check-fresh check-fresh-vm configuration-reference deb \
+        deb-for install manuals repo bench bench-build mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -173,7 +173,15 @@ help:                ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
 
 check: test-deps all           ## build, then pass the tests (not chaos, check-vm, all of zdtm)
-	@scripts/check $(BUILD)
+	@$(PYTHON) scripts/check $(BUILD) $(if $(RECORD),--record)
+
+# BASE: a commit. RUNS: how often (20). LOAD: loops that keep the processors busy beside it (4).
+unsteady: test-deps  ## T=NAME, or the tests that differ from BASE: RUNS times beside a load
+	@$(PYTHON) scripts/check/unsteady.py $(BUILD) $(T) --runs $(or $(RUNS),20) \
+	  --load $(or $(LOAD),4) $(if $(BASE),--base $(BASE))
+
+nightly: test-deps all         ## the long tests, one after another: NIGHTLY="fuzz chaos"; a table
+	@$(PYTHON) scripts/check/nightly.py $(BUILD) $(NIGHTLY)
 
 check-unit: $(UNIT) $(filter %/souk-init,$(BINS))  ## the unit tests alone
 	$(UNIT)
@@ -190,8 +198,8 @@ check-cluster: bins  ## real daemons in network namespaces (root)
 check-tools: bins    ## the tools against an agentd of the tests' own
 	SOUK_BIN=$(abspath $(BUILD)/bin) $(PYTHON) -m pytest -q tests/tools
 
-check-fuzz: $(FUZZERS) ## each parser under libFuzzer for FUZZ_SECONDS
-	@scripts/check-fuzz $(BUILD)
+check-fuzz:          ## each parser under libFuzzer for FUZZ_SECONDS (10)
+	@CHECK_PARTS=fuzz $(PYTHON) scripts/check $(BUILD)
 
 # FROM: the first seed (1).
 sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: one's story

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/test finds one test by its name; each process of scripts/check finds the same tests."""
+"""scripts/test finds one test by its name; each process finds the same tests."""
 import os
 import pathlib
 import subprocess
@@ -37,8 +37,8 @@ def test_what_is_not_there_is_said_in_a_line(name, words):
             words in done.stderr)
 
 
-# pytest-xdist refuses to run where its processes find different tests. They start at different
-# times and with different seeds of hashes.
+# scripts/check runs a test that failed again by its name, in a process that starts at another time
+# and with another seed of hashes.
 LATER = ("import sys, time\nimport pytest\nreal = time.time\n"
          "time.time = lambda: real() + float(sys.argv[1])\n"
          "sys.exit(pytest.main(['-q', '--collect-only', sys.argv[2]]))")

@@ -137,7 +137,7 @@ Registration::Registration(const char* name, std::initializer_list<const TTest*>
 
 }  // namespace souk::unit
 
-// --list prints the names of the suites, for who runs several at once (scripts/check-unit).
+// --list prints the names of the suites, for who runs several at once (scripts/check).
 int main(int argc, char** argv) {
     using namespace souk::unit;
     if (argc > 1 && std::string_view(argv[1]) == "--list") {

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A task is one process with a limit of time and its output in a file. Several run side by side.
+
+A task is the leader of a session of its own. One that is late gets SIGINT with its whole group, so
+that a test can take its market down and say where it stood, and later SIGKILL."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+GRACE = 60  # seconds between SIGINT and SIGKILL
+WORDS_MAX = 40  # lines of what a failure says
+
+# The lines that say what failed: of Check, pytest, compilers and linkers, zdtm, sanitizers.
+REASONS = re.compile(
+    r"^(FAILED|ERROR):? |^E  |^\d+ (passed|failed|error)|^[^ ]+:\d+:[FE]:|: (fatal )?error: "
+    r"|^make.*\*\*\*|undefined reference|ld returned|terminate called|Segmentation fault|Aborted"
+    r"|^check-zdtm: |^  [^ ]+ \([a-z, ]+\): |^zdtm: |runtime error|^SUMMARY|==ERROR")
+
+
+def shorten(lines, most=WORDS_MAX):
+    """Its first and its last lines, each of at most 400 characters but for a reproducer."""
+    lines = [line if "reproducer" in line else line[:400] for line in lines]
+    if len(lines) <= most:
+        return lines
+    head = most * 3 // 8
+    return [*lines[:head], f"... {len(lines) - most + 1} lines more ...",
+            *lines[head + 1 - most:]]
+
+
+def reasons(text):
+    """The lines of an output that say what failed, or its last ones."""
+    lines = text.splitlines()
+    return shorten([line for line in lines if REASONS.search(line)] or lines[-WORDS_MAX:])
+
+
+class Failure:
+    """A test that failed: its name, the lines that say why, and the task that runs it once more
+    alone (None: it is never run again)."""
+    def __init__(self, name, words, again=None):
+        self.name, self.words, self.again = name, words, again
+
+
+class Task:
+    """One process of a part. It passes when it exits with 0. A kind of task that knows more of
+    what failed overrides `found`."""
+
+    def __init__(self, part, name, command, environment=None):
+        self.part, self.name, self.command = part, name, command
+        self.environment, self.limit = environment or {}, None
+
+    def prepare(self, path):
+        """Called before each start, with where the output will be."""
+
+    def start(self, path):
+        self.prepare(path)
+        self.path, self.begun, self.late = path, time.monotonic(), False
+        self.deadline = self.begun + (self.limit or float("inf"))
+        self.grace = min(GRACE, self.limit or GRACE)
+        with open(path, "wb") as out:
+            self.process = subprocess.Popen(self.command, env={**os.environ, **self.environment},
+                                            stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+
+    def kill(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def ended(self):
+        """Whether it has; ends it when it is late."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        now = time.monotonic()
+        self.seconds = now - self.begun
+        if pid:
+            self.process.returncode = self.status = os.waitstatus_to_exitcode(status)
+            self.cpu = usage.ru_utime + usage.ru_stime
+            if self.late:
+                self.kill(signal.SIGKILL)  # what it left
+        elif now > self.deadline:
+            self.kill(signal.SIGKILL if self.late else signal.SIGINT)
+            self.late, self.deadline = True, now + self.grace
+        return pid != 0
+
+    def passed(self):
+        return not self.failures()
+
+    def output(self):
+        with open(self.path, errors="replace") as f:
+            return f.read()
+
+    def failures(self):
+        """The tests that failed in it. Nothing of a task that was late is run again: that would
+        take as long."""
+        output = self.output()
+        if self.late:
+            return [Failure(self.name, [f"killed after {self.limit:g} s; it stood here:",
+                                        *self.stood(output)])]
+        found = self.found(output)
+        return found or ([Failure(self.name, reasons(output))] if self.status != 0 else [])
+
+    def found(self, output):
+        return []
+
+    def said(self, output):
+        """Says how much passed."""
+        return "passed"
+
+    def stood(self, output):
+        """Says where it stood when it was late."""
+        return output.splitlines()[-10:]
+
+
+def run(tasks, lanes, directory):
+    """Starts them in their order, `lanes` at once, and yields each when it has ended. Whoever stops
+    listening (contextlib.closing) ends those that run."""
+    waiting, running = list(reversed(tasks)), []
+    try:
+        while waiting or running:
+            while waiting and len(running) < lanes:
+                task = waiting.pop()
+                name = task.part if task.name == task.part else f"{task.part}-{task.name}"
+                name = re.sub(r"[^\w.-]", "_", name)[:100]
+                task.start(f"{directory}/{name}.log")
+                running.append(task)
+            for task in [t for t in running if t.ended()]:
+                running.remove(task)
+                yield task
+            time.sleep(0.02)
+    finally:
+        for task in running:
+            task.deadline = 0
+        while running:
+            running = [t for t in running if not t.ended()]
+            time.sleep(0.02)
+
+
+def stop_at_signals():
+    """SIGINT, SIGTERM and SIGHUP are a KeyboardInterrupt, also where whoever started us ignores
+    them."""
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
