@@ -2,13 +2,17 @@
 """A task is one process with a limit of time and its output in a file. Several run side by side.
 
 A task is the leader of a session of its own. One that is late gets SIGINT with its whole group, so
-that a test can take its market down and say where it stood, and later SIGKILL."""
+that a test can take its market down and say where it stood, and later SIGKILL. When this process is
+killed, each task gets SIGINT from the kernel."""
+import ctypes
 import os
 import re
 import signal
 import subprocess
 import time
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 GRACE = 60  # seconds between SIGINT and SIGKILL
 WORDS_MAX = 40  # lines of what a failure says
 
@@ -61,7 +65,9 @@ class Task:
         with open(path, "wb") as out:
             self.process = subprocess.Popen(self.command, env={**os.environ, **self.environment},
                                             stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=subprocess.STDOUT, start_new_session=True)
+                                            stderr=subprocess.STDOUT, start_new_session=True,
+                                            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG,
+                                                                          signal.SIGINT))
 
     def kill(self, number):
         try:

@@ -84,6 +84,13 @@ def lives(pid):
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+def until(probe):
+    end = time.monotonic() + LIMIT
+    while not probe():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @pytest.fixture
 def tree(tmp_path):
     return Tree(tmp_path)
@@ -213,17 +220,15 @@ def test_what_is_skipped_is_counted_and_a_part_that_is_none_is_refused(tree):
     assert status == 2 and "no part 'units'" in said[-1]
 
 
-def test_whoever_interrupts_ends_what_runs(tree):
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_what_runs_ends_with_the_check(tree, number, status):
     tree.unit(home="echo $$ > pid; exec sleep 300")
     process = tree.start(CHECK_PARTS="unit")
-    end = time.monotonic() + LIMIT
-    while not (tree.path / "pid").exists() or not tree.read("pid"):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
+    until(lambda: (tree.path / "pid").exists() and tree.read("pid"))
+    process.send_signal(number)
     process.communicate(timeout=LIMIT)
-    assert process.returncode == 130
-    assert not lives(tree.read("pid"))
+    assert process.returncode == status
+    until(lambda: not lives(tree.read("pid")))
 
 
 def git(path, *words):
