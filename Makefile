@@ -107,7 +107,6 @@ BPF_ARCH  := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(TARGET)))
 # Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
 # library.
 MUSL      := $(if $(SAN)$(CROSS),,$(shell command -v musl-gcc))
-LIB_SRCS  := $(wildcard $(addsuffix /*.cpp,$(ROOMS) $(SIDE_ROOMS)))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard $(addsuffix /*.proto,$(ROOMS)))) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
 SKELS     := $(patsubst %.bpf.c,$(BUILD)/gen/%.skel.h,$(wildcard $(addsuffix /*.bpf.c,$(ROOMS))))

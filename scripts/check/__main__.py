@@ -31,10 +31,9 @@ import json
 import os
 import re
 import shutil
-import sys
 
 from kinds import FuzzTarget, PythonFile, Suite, Zdtm
-from task import Failure, Task, run, shorten, stop_at_signals
+from task import Failure, Task, run, run_main, shorten
 
 PARTS = "layers style unit tools fuzz cluster attack zdtm".split()
 TARGETS = {"unit": "{}/tests/unit", "fuzz": "fuzzers"}  # what make builds first
@@ -215,7 +214,6 @@ class Check:
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-    sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser(prog="check", description=__doc__.split("\n\n")[0])
     parser.add_argument("build", nargs="?", default="build")
     parser.add_argument("--record", action="store_true", help=f"write {TIMES} anew")
@@ -225,11 +223,8 @@ def main():
         if name not in PARTS:
             parser.error(f"no part '{name}': it is one of {' '.join(PARTS)}")
     check = Check(options.build, names)
-    try:
-        check.pass_all()
-        check.again()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    check.pass_all()
+    check.again()
     check.keep_times(options.record)
     status = check.tell()
     shutil.rmtree(check.out)
@@ -237,5 +232,4 @@ def main():
 
 
 if __name__ == "__main__":
-    stop_at_signals()
-    sys.exit(main())
+    run_main(main)

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from task import REASONS, Task, run, stop_at_signals
+from task import REASONS, Task, run, run_main
 
 HOUR = 3600
 DAY = int(time.time()) // (24 * HOUR)
@@ -39,7 +39,6 @@ def row(task):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-    sys.stdout.reconfigure(line_buffering=True)
     build, *names = sys.argv[1:]
     if unknown := set(names) - set(PARTS):
         print(f"nightly: no part {' '.join(sorted(unknown))}: there are {' '.join(PARTS)}",
@@ -64,8 +63,4 @@ def main():
 
 
 if __name__ == "__main__":
-    stop_at_signals()
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)

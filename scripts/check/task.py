@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 LIBC = ctypes.CDLL(None)
@@ -143,11 +144,17 @@ def run(tasks, lanes, directory):
             time.sleep(0.02)
 
 
-def stop_at_signals():
-    """SIGINT, SIGTERM and SIGHUP are a KeyboardInterrupt, also where whoever started us ignores
-    them."""
+def run_main(main):
+    """Runs the main function of a program, and exits with what it returns. SIGINT, SIGTERM and
+    SIGHUP are a KeyboardInterrupt, also where whoever started us ignores them: it ends the tasks
+    that run, and the exit status is 130."""
     def stop(*_):
         raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    sys.stdout.reconfigure(line_buffering=True)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from kinds import PythonFile, Suite
-from task import run, shorten, stop_at_signals
+from task import run, run_main, shorten
 
 SUITE = re.compile(r"^UNIT_SUITE(?:_LONG)?\(\s*(\w+),", re.M)
 PYTHON_FILE = re.compile(r"tests/(tools|cluster|attack)/test_\w+\.py")
@@ -94,7 +94,6 @@ def passes(task, runs, directory):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-    sys.stdout.reconfigure(line_buffering=True)
     parser = argparse.ArgumentParser(prog="unsteady", description=__doc__.split(". ")[0])
     parser.add_argument("build")
     parser.add_argument("name", nargs="?", help="as make test T=NAME names it")
@@ -115,8 +114,4 @@ def main():
 
 
 if __name__ == "__main__":
-    stop_at_signals()
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run_main(main)
