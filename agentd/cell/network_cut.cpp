@@ -130,10 +130,21 @@ void NetworkCut::settle(pid_t inside, std::function<void(size_t unaccepted)> the
     look_for_unaccepted(inside, first_pause, Loop::now() + accept_max, std::move(then));
 }
 
+// A busy kernel may deliver what was sent just before the gates were shut after a look at its
+// table, and its answer would be stopped when the job stands: the program would wait a second,
+// until TCP says the first word again.
+Result<size_t> NetworkCut::unfinished_left(pid_t inside) const {
+    TRY_ASSIGN(const UnfinishedTcp found, unfinished_of(inside));
+    const size_t kept = std::min(begun_within_.size(), found.begun_within);
+    return found.unaccepted + found.begun_within - kept;
+}
+
 void NetworkCut::look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                                      std::function<void(size_t unaccepted)> then) {
     const Nanos began = Loop::now();
-    const auto left = unaccepted_of(inside);
+    // What the gates have kept is no longer on its way.
+    take_kept();
+    const auto left = unfinished_left(inside);
     if (!left) log_.limited("unaccepted", "connections may break when it moves", left.error());
     if (!left || *left == 0 || Loop::now() >= until) return then(left ? *left : 0);
     // A look takes milliseconds, however few connections there are: the kernel goes through its

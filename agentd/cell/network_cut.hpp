@@ -98,6 +98,8 @@ class NetworkCut {
     void release_frames(Nanos heard, Nanos spoke);
     void take_kept();
     void release_kept();
+    // How many connections of the job have begun and are not accepted, but for those that are kept.
+    Result<size_t> unfinished_left(pid_t inside) const;
     void look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                              std::function<void(size_t unaccepted)> then);
 

@@ -191,22 +191,38 @@ END_TEST
 START_TEST(connections_that_a_program_has_not_accepted_are_counted) {
     const std::string head =
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
-    const auto line = [](const char* state, const char* queues) {
-        return std::string("   0: 0100007F:1F90 00000000:0000 ") + state + " " + queues +
+    const auto row = [](const char* ends, const char* state, const char* queues = "0:0") {
+        return std::string("   0: ") + ends + " " + state + " " + queues +
                " 00:00000000 00000000     0        0 18229\n";
     };
-    ck_assert_uint_eq(unaccepted_in(""), 0);
-    ck_assert_uint_eq(unaccepted_in(head), 0);
-    ck_assert_uint_eq(unaccepted_in(head + line("0A", "00000000:00000000")), 0);
-    ck_assert_uint_eq(unaccepted_in(head + line("0A", "00000000:0000000B")), 11);
-    ck_assert_uint_eq(unaccepted_in(head + line("03", "00000000:00000000")), 1);
+    const auto line = [&](const char* state, const char* queues) {
+        return row("0100007F:1F90 00000000:0000", state, queues);
+    };
+    const auto unaccepted = [](std::string_view table) { return unfinished_in(table).unaccepted; };
+    const auto begun = [](std::string_view table) { return unfinished_in(table).begun_within; };
+    ck_assert_uint_eq(unaccepted(""), 0);
+    ck_assert_uint_eq(unaccepted(head), 0);
+    ck_assert_uint_eq(unaccepted(head + line("0A", "00000000:00000000")), 0);
+    ck_assert_uint_eq(unaccepted(head + line("0A", "00000000:0000000B")), 11);
+    ck_assert_uint_eq(unaccepted(head + line("03", "00000000:00000000")), 1);
     // what waits to be read is no connection
-    ck_assert_uint_eq(unaccepted_in(head + line("01", "00000000:00000007")), 0);
+    ck_assert_uint_eq(unaccepted(head + line("01", "00000000:00000007")), 0);
     const std::string all =
         head + line("0A", "00000005:00000002") + line("03", "0:0") + line("06", "0:1");
-    ck_assert_uint_eq(unaccepted_in(all), 3);
-    for (size_t n = 0; n < all.size(); ++n) ck_assert_uint_le(unaccepted_in(all.substr(0, n)), 3);
-    ck_assert(!unaccepted_of(0).has_value());
+    ck_assert_uint_eq(unaccepted(all), 3);
+    ck_assert_uint_eq(begun(all), 0);
+    for (size_t n = 0; n < all.size(); ++n) ck_assert_uint_le(unaccepted(all.substr(0, n)), 3);
+    ck_assert(!unfinished_of(0).has_value());
+    // A first word without an answer: within the machine, or to another one.
+    const char* const six = "00000000000000000000000001000000";
+    const std::string within_six = std::string(six) + ":A1B2 " + six + ":1F90";
+    const std::string within =
+        head + row("0100007F:A1B2 0100007F:1F90", "02") + row("0100007F:A1B3 0200007F:1F90", "02") +
+        row("0500000A:A1B4 0500000A:1F90", "02") + row(within_six.c_str(), "02");
+    ck_assert_uint_eq(begun(within), 4);
+    ck_assert_uint_eq(begun(head + row("0500000A:A1B4 0600000A:1F90", "02")), 0);
+    ck_assert_uint_eq(begun(head + row("0100007F:A1B2 0100007F:1F90", "01")), 0);
+    ck_assert_uint_eq(unaccepted(within), 0);
 }
 END_TEST
 
@@ -219,10 +235,11 @@ START_TEST(while_nothing_may_begin_what_is_there_goes_on_and_what_waits_is_count
     Fd door;
     size_t unaccepted = 0;
     const auto look = [&] {
-        ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {
-                      unaccepted = unaccepted_of(::gettid()).value_or(99);
-                      return {};
-                  }).has_value());
+        ck_assert(
+            in_net_namespace(rig.job.get(), [&]() -> Status {
+                unaccepted = unfinished_of(::gettid()).value_or(UnfinishedTcp{99, 0}).unaccepted;
+                return {};
+            }).has_value());
         return unaccepted;
     };
     ck_assert(in_net_namespace(rig.job.get(), [&]() -> Status {

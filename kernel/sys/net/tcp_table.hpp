@@ -10,11 +10,11 @@ namespace souk {
 
 // As the table has them. queues: what waits to be sent, and what waits to be read or accepted.
 struct TcpRow {
-    std::string_view remote, state, queues, inode;
+    std::string_view local, remote, state, queues, inode;
 };
 namespace tcp_state {
-inline constexpr std::string_view syn_received = "03", time_wait = "06", closed = "07",
-                                  listening = "0A";
+inline constexpr std::string_view syn_sent = "02", syn_received = "03", time_wait = "06",
+                                  closed = "07", listening = "0A";
 }  // namespace tcp_state
 
 // The first row of `table`, which is the rest of it from then on; what is missing of a row is
@@ -30,7 +30,7 @@ inline bool take_tcp_row(std::string_view& table, TcpRow& row) {
         field = line.substr(0, line.find(' '));
         line.remove_prefix(field.size());
     }
-    row = {fields[2], fields[3], fields[4], fields[9]};
+    row = {fields[1], fields[2], fields[3], fields[4], fields[9]};
     return true;
 }
 

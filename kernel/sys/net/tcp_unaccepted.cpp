@@ -24,27 +24,36 @@ size_t second_queue(std::string_view queues) {
     return n;
 }
 
+// Addresses of IPv4 have their bytes in the order of the machine, so 127 comes last.
+bool stays_within(const TcpRow& row) {
+    const auto address = [](std::string_view end) { return end.substr(0, end.find(':')); };
+    const std::string_view remote = address(row.remote);
+    return remote == address(row.local) || (remote.size() == 8 && remote.ends_with("7F"));
+}
+
 }  // namespace
 
-size_t unaccepted_in(std::string_view table) {
-    size_t found = 0;
+UnfinishedTcp unfinished_in(std::string_view table) {
+    UnfinishedTcp found;
     for (TcpRow row; take_tcp_row(table, row);) {
-        if (row.state == tcp_state::syn_received) ++found;
-        if (row.state == tcp_state::listening) found += second_queue(row.queues);
+        if (row.state == tcp_state::syn_received) ++found.unaccepted;
+        if (row.state == tcp_state::listening) found.unaccepted += second_queue(row.queues);
+        if (row.state == tcp_state::syn_sent && stays_within(row)) ++found.begun_within;
     }
     return found;
 }
 
-Result<size_t> unaccepted_of(pid_t pid) {
-    size_t found = 0;
+Result<UnfinishedTcp> unfinished_of(pid_t pid) {
+    UnfinishedTcp found;
     for (const char* const name : {"tcp", "tcp6"}) {
         const auto table = read_file(
             AT_FDCWD, "/proc/" + std::to_string(pid) + "/net/" + std::string(name), table_max);
         // a kernel without IPv6
         if (!table && table.error().code == ENOENT && name[3] != '\0') continue;
         if (!table) return tl::unexpected(table.error());
-        found += unaccepted_in(*table);
-        if (found > 0) break;
+        const UnfinishedTcp more = unfinished_in(*table);
+        found.unaccepted += more.unaccepted;
+        found.begun_within += more.begun_within;
     }
     return found;
 }

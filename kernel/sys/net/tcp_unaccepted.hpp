@@ -12,12 +12,19 @@
 
 namespace souk {
 
-// In a table as /proc/PID/net/tcp has it (Linux, Documentation/networking/proc_net_tcp.rst): those
-// that wait at listening sockets, and those whose handshake is not over. Pure.
-size_t unaccepted_in(std::string_view table);
+struct UnfinishedTcp {
+    // They wait at listening sockets, or the handshake is not over.
+    size_t unaccepted = 0;
+    // Their first frame has been sent to this same network namespace, and was not answered: it is
+    // on its way still, or a gate has kept it.
+    size_t begun_within = 0;
+};
 
-// In the network namespace of that process, over IPv4, and if there is none, over IPv6. What fails:
-// the process is gone; a table of more than 1 MiB (some 6,900 connections).
-Result<size_t> unaccepted_of(pid_t pid);
+// In a table as /proc/PID/net/tcp has it (Linux, Documentation/networking/proc_net_tcp.rst). Pure.
+UnfinishedTcp unfinished_in(std::string_view table);
+
+// In the network namespace of that process, over IPv4 and IPv6. What fails: the process is gone; a
+// table of more than 1 MiB (some 6,900 connections).
+Result<UnfinishedTcp> unfinished_of(pid_t pid);
 
 }  // namespace souk
