@@ -27,7 +27,7 @@ from book import FAILURES, Book, say
 
 
 def idle(book, market, slurm, seconds, when):
-    daemons = dict(market.daemons, **(slurm.pids() if slurm else {}))
+    daemons = dict(market.daemons(), **(slurm.pids() if slurm else {}))
     start = time.monotonic()
     before = {pid: souk.usage_of(pid) for pids in daemons.values() for pid in pids}
     time.sleep(seconds)

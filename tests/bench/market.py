@@ -28,15 +28,19 @@ class Market:
             status = json.loads(self.tool('souk', 'status', '--json'))
             self.nodes = [n['name'] for n in status['nodes']]
             self.state = status['nodes'][0]['state_dir']
-            self.daemons = {'marketd': [status['market']['pid']],
-                            'agentd': [n['pid'] for n in status['nodes']]}
-            # Who starts, and reaps, what each agentd asks for.
-            self.daemons['souk-root'] = [int(pid) for agent in self.daemons['agentd'] for pid in
-                                         read(f'/proc/{agent}/task/{agent}/children').split()]
             self.wait(lambda: len(self.providers()) == nodes, 20, 'not every node is on the market')
         except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
             self.close()
             raise
+
+    def daemons(self):
+        """{name: pids} of now: a part of the benchmark may have started all of them again."""
+        status = json.loads(self.tool('souk', 'status', '--json'))
+        agents = [n['pid'] for n in status['nodes']]
+        # souk-root starts, and reaps, what each agentd asks for.
+        return {'marketd': [status['market']['pid']], 'agentd': agents,
+                'souk-root': [int(pid) for agent in agents for pid in
+                              read(f'/proc/{agent}/task/{agent}/children').split()]}
 
     def close(self):
         self.tool('souk', 'down', '--force', check=False, seconds=60)

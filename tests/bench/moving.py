@@ -270,7 +270,8 @@ def cpu_of(book, market, memory, rounds):
     """CPU time of both agents for a GB that moves, and of CRIU by hand (dump and restore; its cp
     not counted)."""
     command, ours, theirs = (f'{market.bin}/testload', '-m', str(memory), '-t', '100000'), [], []
-    used = lambda: sum(souk.usage_of(p)[0] for p in market.daemons['agentd']) / 1e6
+    agents = market.daemons()['agentd']
+    used = lambda: sum(souk.usage_of(p)[0] for p in agents) / 1e6
     for form in ('safe', 'fast'):
         job = None
         try:

@@ -47,7 +47,7 @@ def trip_ms(argv, env):
 
 def measure(market, true, count, rounds, trips):
     """{figure: (ours, plain)}, lists of one value a round."""
-    daemons = [pid for pids in market.daemons.values() for pid in pids]
+    daemons = [pid for pids in market.daemons().values() for pid in pids]
     srun = market.srun('-p', '1', true)
     found = {'jobs/s': ([], []), 'CPU ms a job': ([], []), 'srun true, ms': ([], [])}
     for i in range(rounds + 1):
