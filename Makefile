@@ -153,7 +153,8 @@ PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
         check-layers check-style check-tools check-web check-cluster check-fuzz check-upgrade \
         check-vm check-zdtm chaos check-files check-mpi check-mpich sim fault-table test demo \
         authority-table attack check-deb check-fresh check-fresh-vm configuration-reference deb \
-        deb-for install manuals repo bench bench-build mutants study tidy clean
+        deb-for install manuals repo bench bench-build bench-compare bench-sample \
+        mutants study tidy clean
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
@@ -295,6 +296,15 @@ bench-build: bins $(BENCHES) $(BUILD)/bench/count_sync.so
 bench: test-deps all           ## every figure, with its peer: table and JSON
 	@$(MAKE) --no-print-directory bench-build
 	@scripts/bench $(BUILD)
+
+bench-sample: bench-build  ## small runs of some, of a minute; fails only where a part crashes
+	@scripts/bench $(BUILD) --sample
+
+# OLD, NEW: directories of programs, or git revisions, which are built first. ROUNDS: turns.
+bench-compare:       ## what is slower or faster in NEW (this build) than in OLD (origin/main)
+	@$(if $(NEW),mkdir -p $(BUILD),$(MAKE) --no-print-directory bench-build)
+	@scripts/bench $(BUILD) --compare "$(or $(OLD),origin/main)" "$(or $(NEW),$(BUILD)/bin)" \
+	  --rounds $(or $(ROUNDS),7)
 
 # SEED: which ones are drawn (1). ONLY: an expression for the files.
 mutants: all         ## N (40) small changes of the pure code; which of them no test notices
