@@ -172,7 +172,6 @@ void Cluster::machine_dies(Node& n) {
     });
 }
 
-// To every home that hears him.
 // Every machine that there is has tried to start it.
 bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
     return !lacking.empty() && std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
@@ -184,6 +183,7 @@ bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
 void Cluster::operator_says_lost(const NodeName& lost) {
     say("the operator says that ", lost, " is lost");
     for (const NodeName& name : names_) {
+// To every home that hears him.
         Node& n = node(name);
         if (!n.up || !n.market_up || name == lost) continue;
         for (const auto& [seq, job] : n.home->jobs()) {
@@ -355,7 +355,14 @@ void Cluster::market_send(const JobId& id, Order::Kind kind, bool stand) {
     order.id = id;
     order.seq = ++order_seq_;
     order.kind = kind;
-    order.node = names_[rng_.below(names_.size())];
+    size_t to = rng_.below(names_.size());
+    // Healed, it sends no job to where its program is known to be missing, as the real one never
+    // does (Places::lacks).
+    const std::vector<NodeName>& lacking = market_.at(id).report.lacking;
+    const auto lacks = [&] { return std::ranges::find(lacking, names_[to]) != lacking.end(); };
+    for (size_t tries = 0; !faults_ && lacks() && tries < names_.size(); ++tries)
+        to = (to + 1) % names_.size();
+    order.node = names_[to];
     order.address = order.node + ":1";
     order.price = market_.at(id).report.terms.max_price;
     order.hold = true;

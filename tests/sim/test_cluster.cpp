@@ -77,6 +77,13 @@ START_TEST(all_components_run_or_none_and_nobody_is_held_for_ever) {
 }
 END_TEST
 
+// Some jobs lack their program on every node, and each node has to be tried once.
+START_TEST(a_large_cluster_comes_to_rest) {
+    const std::string failure = Cluster(1, Mutation::none, false, {50, 100}).run();
+    ck_assert_text(failure, "");
+}
+END_TEST
+
 static bool needs_gangs(uint8_t m) {
     return m == static_cast<uint8_t>(Mutation::hold_does_not_hold) ||
            m == static_cast<uint8_t>(Mutation::cut_does_not_hold);
@@ -99,4 +106,4 @@ END_TEST
 
 UNIT_SUITE_LONG(sim_agents, 3600, no_fault_loses_or_doubles_a_job,
                 all_components_run_or_none_and_nobody_is_held_for_ever,
-                every_deliberate_bug_is_found);
+                a_large_cluster_comes_to_rest, every_deliberate_bug_is_found);
