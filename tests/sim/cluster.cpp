@@ -74,15 +74,18 @@ Cluster::Cluster(uint64_t seed, Mutation mutation, bool trace, ClusterSize size,
 
 void Cluster::after(Nanos delay, Call call) {
     const int64_t at = now_.ns + std::max<int64_t>(delay.ns, 0);
-    events_.emplace(std::pair{at, ++next_event_}, std::move(call));
+    events_.push_back({at, ++next_event_, std::move(call)});
+    std::push_heap(events_.begin(), events_.end());
 }
 
 bool Cluster::run_until(Nanos end) {
     constexpr uint64_t events_max = 3'000'000;
-    while (!events_.empty() && events_.begin()->first.first <= end.ns) {
-        auto event = events_.extract(events_.begin());
-        now_.ns = event.key().first;
-        event.mapped()();
+    while (!events_.empty() && events_.front().at <= end.ns) {
+        std::pop_heap(events_.begin(), events_.end());
+        const Event event = std::move(events_.back());
+        events_.pop_back();
+        now_.ns = event.at;
+        event.call();
         check_owners();
         if (++counts_.events > events_max && world_.failure.empty())
             world_.failure = "events without end";
@@ -153,8 +156,8 @@ void Cluster::random_owner() {
 
 void Cluster::machine_dies(Node& n) {
     if (n.dead) return;
-    for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && c.unwatched) return;
+    for (const auto& [at, c] : world_.capsules.on(n.name))
+        if (c.unwatched) return;
     ++counts_.deaths;
     say("the machine ", n.name, " dies");
     crash(n);
@@ -180,10 +183,10 @@ bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
     });
 }
 
+// To every home that hears him.
 void Cluster::operator_says_lost(const NodeName& lost) {
     say("the operator says that ", lost, " is lost");
     for (const NodeName& name : names_) {
-// To every home that hears him.
         Node& n = node(name);
         if (!n.up || !n.market_up || name == lost) continue;
         for (const auto& [seq, job] : n.home->jobs()) {

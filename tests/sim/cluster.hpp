@@ -195,6 +195,9 @@ class Cluster {
         RateLimit leave_rate;
         std::map<GuestKey, Send> sends;
         Nanos pace_at;  // it looks again
+        // check_owners looks at it when anything here may have changed, and at that time.
+        bool changed = false;
+        Nanos check_at = Nanos::never();
     };
     struct MarketJob {
         JobReport report;
@@ -285,7 +288,7 @@ class Cluster {
     void owner_signs(const NodeName& name);
     void owner_says(Node& n);
     void owner_shares(Node& n);
-    std::string check_share(const Node& n, bool late);
+    std::string check_share(const Node& n, bool late, Nanos& again);
     void owners_are_gone();
     void boot_owner(Node& n);
     void find_presence(Node& n);
@@ -301,6 +304,7 @@ class Cluster {
     void run_or_pause(const World::At& at);
     void arm_provider(Node& n);
     void check_owners();
+    void check_owner(Node& n);
 
     // leaving.cpp: how fast guests leave
     void choose_rate();
@@ -339,8 +343,9 @@ class Cluster {
     int64_t free_disk() const {
         return faults_ && now_.ns / 1'000'000'000 % 13 < 2 ? 0 : int64_t{1} << 30;
     }
-    void persist_home(Node& n, const home::Output& o);
-    void persist_guest(Node& n, const guest::Output& o);
+    // A deliberate bug changes the record on its way.
+    void persist_home(Node& n, home::Output& o);
+    void persist_guest(Node& n, guest::Output& o);
     void say_home(Node& n, const home::Output& o);
     void command_leaves(Node& n, const Peer& peer, const GuestCommand& command);
     void report_leaves(Node& n, const JobReport& report);
@@ -415,7 +420,16 @@ class Cluster {
     Rng rng_;
     Nanos now_;
     uint64_t next_event_ = 0;
-    std::map<std::pair<int64_t, uint64_t>, Call> events_;
+    struct Event {
+        int64_t at = 0;
+        uint64_t number = 0;
+        Call call;
+        // A heap has the greatest first.
+        bool operator<(const Event& other) const {
+            return std::pair(at, number) > std::pair(other.at, other.number);
+        }
+    };
+    std::vector<Event> events_;  // a heap, the next one first
     bool faults_ = true;
     double crash_chance_ = 0, break_chance_ = 0, fail_chance_ = 0, slow_chance_ = 0;
     double death_chance_ = 0;
@@ -445,6 +459,8 @@ class Cluster {
     Book book_;
     Nanos book_at_ = Nanos::never(), book_full_until_;
     std::map<NodeName, Node> nodes_;
+    std::vector<Node*> changed_;       // those that check_owners has to look at
+    Nanos check_at_ = Nanos::never();  // the first Node::check_at
     std::vector<NodeName> names_;
     std::map<JobId, MarketJob> market_;
     std::vector<const JobId*> market_order_;  // its keys

@@ -37,10 +37,9 @@ void Cluster::became_durable(Node& n, const RecordName& name, const std::string&
         if (const auto back = n.back_when_durable.extract(id))
             world_.stands_at(id, back.mapped(), now_);
     }
-    const bool fills =
-        std::any_of(world_.capsules.begin(), world_.capsules.end(),
-                    [&](const auto& c) { return c.first.first == n.name && c.second.filling; });
-    if (name.first != "guest" || !fills) return;
+    if (name.first != "guest") return;
+    const auto here = world_.capsules.on(n.name);
+    if (std::ranges::none_of(here, [](const auto& c) { return c.second.filling; })) return;
     const auto job = read<GuestJob>(value);
     if (job.state == GuestState::held || job.state == GuestState::running)
         world_.whole({n.name, job.key}, now_);

@@ -24,10 +24,9 @@ bool in_memory(const Capsule& c) { return c.alive && c.job; }
 
 uint64_t bytes_there(const World& world, const NodeName& node) {
     std::set<GuestKey> keys;
-    for (const auto& [at, c] : world.capsules)
-        if (at.first == node && c.alive) keys.insert(at.second);
-    for (const auto& [at, image] : world.images)
-        if (at.first == node) keys.insert(at.second);
+    for (const auto& [at, c] : world.capsules.on(node))
+        if (c.alive) keys.insert(at.second);
+    for (const auto& [at, image] : world.images.on(node)) keys.insert(at.second);
     uint64_t bytes = 0;
     for (const GuestKey& key : keys)
         bytes += static_cast<uint64_t>(world.truths.at(key.id).memory_mb) << 20;
@@ -116,25 +115,27 @@ std::string LeaveWatch::not_empty(const World& world, const NodeName& name, Nano
         explained |= is_explained(world, at, since);
         what = which + at.second.text();
     };
-    for (const auto& [at, c] : world.capsules)
-        if (at.first == name && (c.alive || at.second.id.home != name)) see(at, "the capsule of ");
-    for (const auto& [at, image] : world.images)
-        if (at.first == name && at.second.id.home != name) see(at, "an image of ");
+    for (const auto& [at, c] : world.capsules.on(name))
+        if (c.alive || at.second.id.home != name) see(at, "the capsule of ");
+    for (const auto& [at, image] : world.images.on(name))
+        if (at.second.id.home != name) see(at, "an image of ");
     ++(explained ? counts_.explained : counts_.in_time);
     return explained ? std::string() : what;
 }
 
-std::string LeaveWatch::look(const World& world, const NodeName& node, Nanos now) {
+std::string LeaveWatch::look(const World& world, const NodeName& node, Nanos now, Nanos& again) {
     const auto found = nodes_.find(node);
     if (found == nodes_.end() || !found->second.here) return {};
     Node& n = found->second;
     if (rules_.bytes_per_s > 0 && (n.there.empty() || n.there.back().at + look_every <= now))
         note_there(world, node, n, now);
+    if (rules_.bytes_per_s > 0) again = std::min(again, n.there.back().at + look_every);
     for (auto wish = n.wishes.begin(); wish != n.wishes.end();) {
         const auto& [key, when] = *wish;
         const auto c = world.capsules.find({node, key});
         const bool holds = c != world.capsules.end() && in_memory(c->second);
         if (holds && now <= when.due) {
+            again = std::min(again, when.due + Nanos{1});
             ++wish;
             continue;
         }
@@ -144,7 +145,10 @@ std::string LeaveWatch::look(const World& world, const NodeName& node, Nanos now
         ++(holds ? counts_.explained : counts_.in_time);
         wish = n.wishes.erase(wish);
     }
-    if (now <= n.empty_due) return {};
+    if (now <= n.empty_due) {
+        if (n.empty_due != Nanos::never()) again = std::min(again, n.empty_due + Nanos{1});
+        return {};
+    }
     n.empty_due = Nanos::never();
     const std::string what = not_empty(world, node, n.came);
     return what.empty() ? what

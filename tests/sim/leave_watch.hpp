@@ -57,10 +57,11 @@ class LeaveWatch {
     }
     void to_stay(const JobId& id, const NodeName& node, Nanos now) { to_stay_[{id, node}] = now; }
 
-    // So much of it has left; and how it is there now. What is wrong; empty: nothing.
+    // So much of it has left; and how it is there now. What is wrong; empty: nothing. If nothing
+    // changes there, look() need not be asked before `again`, which is set where it is later.
     std::string left(const World& world, const NodeName& node, const GuestKey& key, uint64_t bytes,
                      Nanos now);
-    std::string look(const World& world, const NodeName& node, Nanos now);
+    std::string look(const World& world, const NodeName& node, Nanos now, Nanos& again);
     const Counts& counts() const { return counts_; }
 
   private:

@@ -36,27 +36,29 @@ void Cluster::to_guest(Node& home, const Peer& peer, const GuestCommand& c) {
 
 void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message) {
     const auto* command = std::get_if<GuestCommand>(&message);
-    const GuestCommand c = command ? *command : GuestCommand{};
-    const char* const name = command ? to_string(c.verb) : "heartbeat";
+    const char* const name = command ? to_string(command->verb) : "heartbeat";
+    const GuestKey key = command ? GuestKey{command->id, command->epoch} : GuestKey{};
     Link& l = link(home, guest);
     const uint64_t gen = l.home_gen;
     // of an answer, which is older the longer it takes
     const Nanos slow = command ? ms(100, 3000) : ms(100, 10'000);
     l.last_guest =
         std::max(l.last_guest + Nanos{1}, now_ + (fault(slow_chance_) ? slow : ms(0, 5)));
-    say(home.name, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
-    after(l.last_guest - now_, [this, h = home.name, guest, message, c, gen, name] {
+    say(home.name, " -> ", guest, " ", name, " ", key);
+    const auto sent = std::make_shared<const ToGuest>(message);
+    after(l.last_guest - now_, [this, h = home.name, guest, sent, key, gen, name] {
         Link& on = link(h, guest);
         Node& g = node(guest);
         const bool cut = on.broken && now_ > on.cut_guest;
         const bool lost = !g.up || on.guest_gen != gen || (on.gen == gen && cut);
         if (lost && !(mutation_ == Mutation::read_old_connection && g.up))
-            return say("  lost: ", h, " -> ", guest, " ", name, " ", GuestKey{c.id, c.epoch});
-        const auto arrive = [this, h, guest, message, c] {
+            return say("  lost: ", h, " -> ", guest, " ", name, " ", key);
+        const auto arrive = [this, h, guest, sent] {
             Node& there = node(guest);
             guest_step(there, [&](Guest& m, guest::Outputs& out) {
-                const auto* heartbeat = std::get_if<Heartbeat>(&message);
+                const auto* heartbeat = std::get_if<Heartbeat>(sent.get());
                 if (heartbeat) return m.heartbeat_answered(h, *heartbeat, local(there), out);
+                const GuestCommand& c = std::get<GuestCommand>(*sent);
                 m.command(h, c, out, warrant_of(c));
                 overhear(there, c, out);
             });
@@ -64,10 +66,11 @@ void Cluster::transmit(Node& home, const NodeName& guest, const ToGuest& message
         if (lost) return after(ms(0, 3000), arrive);
         arrive();
         if (mutation_ != Mutation::undelivered_after_send ||
-            std::holds_alternative<Heartbeat>(message) || !rng_.chance(0.02))
+            std::holds_alternative<Heartbeat>(*sent) || !rng_.chance(0.02))
             return;
-        home_step(node(h),
-                  [&](Home& m, home::Outputs& out) { m.undelivered(guest, c, now_, out); });
+        home_step(node(h), [&](Home& m, home::Outputs& out) {
+            m.undelivered(guest, std::get<GuestCommand>(*sent), now_, out);
+        });
     });
     if (guest != home.name && fault(break_chance_)) break_link(home.name, guest);
 }

@@ -12,7 +12,9 @@ namespace souk::sim {
 Cluster::Node& Cluster::node(const NodeName& name) {
     const auto it = nodes_.find(name);
     MUST(it != nodes_.end());
-    return it->second;
+    Node& n = it->second;
+    if (!std::exchange(n.changed, true)) changed_.push_back(&n);
+    return n;
 }
 
 WallTime Cluster::wall() const {
@@ -48,14 +50,13 @@ void Cluster::boot(Node& n) {
         n.provider->tell_to(n.trace.get());
     }
     boot_owner(n);
-    for (auto& [at, c] : world_.capsules)
-        if (at.first == n.name) c.unwatched = false;
+    for (auto& [at, c] : world_.capsules.on(n.name)) c.unwatched = false;
     const auto records = guest_records(n);
     std::vector<World::At> leftovers;
-    for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && !records.contains(at.second)) leftovers.push_back(at);
-    for (const auto& [at, i] : world_.images)
-        if (at.first == n.name && !records.contains(at.second)) leftovers.push_back(at);
+    for (const auto& [at, c] : world_.capsules.on(n.name))
+        if (!records.contains(at.second)) leftovers.push_back(at);
+    for (const auto& [at, i] : world_.images.on(n.name))
+        if (!records.contains(at.second)) leftovers.push_back(at);
     for (const auto& at : leftovers) world_.remove(at, now_);
     if (mutation_ == Mutation::thaw_on_restart)
         for (const auto& [key, job] : records) world_.thaw({n.name, key}, now_);
@@ -117,11 +118,10 @@ Guest::Found Cluster::found(Node& n, const GuestJob& job) {
 void Cluster::criu_dies_with(const Node& n) {
     std::vector<World::At> go_on;
     const auto records = guest_records(n);
-    for (const auto& [at, c] : world_.capsules) {
+    for (const auto& [at, c] : world_.capsules.on(n.name)) {
         const auto record = records.find(at.second);
         const bool dies = record != records.end() && record->second.state == GuestState::frozen;
-        if (at.first == n.name && c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies)
-            go_on.push_back(at);
+        if (c.job && c.frozen && c.dumped && !c.stays && !c.lapsed && !dies) go_on.push_back(at);
     }
     for (const auto& at : go_on) {
         thaw(at);
@@ -154,8 +154,8 @@ void Cluster::crash(Node& n) {
     n.back_when_durable.clear();
     n.disk.crash();
     std::vector<World::At> held;
-    for (const auto& [at, c] : world_.capsules)
-        if (at.first == n.name && c.restored) held.push_back(at);
+    for (const auto& [at, c] : world_.capsules.on(n.name))
+        if (c.restored) held.push_back(at);
     for (const auto& at : held) world_.kill_job(at, now_);
     criu_dies_with(n);
     for (auto& [guest, l] : n.links) {  // what it sent is still on its way
@@ -179,12 +179,12 @@ void Cluster::crash(Node& n) {
           });
 }
 
-void Cluster::persist_home(Node& n, const home::Output& o) {
-    if (const auto* p = std::get_if<home::Persist>(&o)) {
+void Cluster::persist_home(Node& n, home::Output& o) {
+    if (auto* p = std::get_if<home::Persist>(&o)) {
         if (mutation_ == Mutation::skip_commit_persist &&
             (p->job.step == MoveStep::kill_old || p->job.step == MoveStep::release))
             return;
-        HomeJob job = p->job;
+        HomeJob& job = p->job;
         if (mutation_ == Mutation::forget_checkpoint) job.checkpoint = {};
         if (job.phase == JobPhase::finished) check_checkpoint(n, job);
         counts_.checkpoints += job.checkpoint.epoch.n > 0 && job.checkpoint.epoch == job.last_epoch;
@@ -251,7 +251,7 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     const Nanos next = n.home->tick(now_, out);
     check_wakes(n);
     check_evacuations(n);
-    for (const home::Output& o : out) persist_home(n, o);
+    for (home::Output& o : out) persist_home(n, o);
     for (const home::Output& o : out) {
         say_home(n, o);
         if (!n.up) return;
@@ -268,9 +268,14 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
 // What leaves does so on the connection of now, or waits for one.
 void Cluster::say_home(Node& n, const home::Output& o) {
     if (const auto* m = std::get_if<home::ToGuest>(&o)) {
-        GuestCommand c = m->command;
-        if (mutation_ == Mutation::longer_lease) c.spec.lease += c.spec.lease;
-        command_leaves(n, m->peer, c);
+        const GuestCommand& c = m->command;
+        if (mutation_ == Mutation::longer_lease) {
+            GuestCommand longer = c;
+            longer.spec.lease += c.spec.lease;
+            command_leaves(n, m->peer, longer);
+        } else {
+            command_leaves(n, m->peer, c);
+        }
         if (mutation_ == Mutation::image_dropped_early && c.verb == GuestVerb::checkpoint)
             drop_too_early(n, c);
         if (mutation_ == Mutation::release_with_commit && m->command.verb == GuestVerb::commit) {
@@ -330,11 +335,11 @@ void Cluster::schedule_tick(Node& n) {
     });
 }
 
-void Cluster::persist_guest(Node& n, const guest::Output& o) {
-    if (const auto* p = std::get_if<guest::Persist>(&o)) {
+void Cluster::persist_guest(Node& n, guest::Output& o) {
+    if (auto* p = std::get_if<guest::Persist>(&o)) {
         if (mutation_ == Mutation::skip_frozen_persist && p->job.state == GuestState::frozen)
             return;
-        GuestJob job = p->job;
+        GuestJob& job = p->job;
         if (mutation_ == Mutation::filling_is_running && job.state == GuestState::filling)
             job.state = GuestState::held;
         n.journal->put("guest", job.key.text(), wire::pack(job), p->when);
@@ -352,7 +357,7 @@ void Cluster::guest_step(Node& n, const std::function<void(Guest&, guest::Output
     (void)n.guest->tick(local(n), out);
     step(*n.guest, out);
     const Nanos next = n.guest->tick(local(n), out);
-    for (const guest::Output& o : out) persist_guest(n, o);
+    for (guest::Output& o : out) persist_guest(n, o);
     // Effects begin after the commit, before its words are on the wire, or after.
     for (const bool doing : fault(0.2) ? std::array{true, false} : std::array{false, true})
         for (const guest::Output& o : out) {

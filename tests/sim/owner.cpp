@@ -138,13 +138,14 @@ void Cluster::owners_are_gone() {
 
 // Whether guests may take more CPUs than their owner leaves them, by what he said and what the
 // kernel was told; `late`: he has been here for longer than was promised. Empty: no.
-std::string Cluster::check_share(const Node& n, bool late) {
+std::string Cluster::check_share(const Node& n, bool late, Nanos& again) {
     if (n.cpus_said == 0 || n.share_in_doubt || !n.rank_trouble.empty()) return {};
     const ShareSaid& said = n.share_said;
     int64_t most = n.cpus_said * int64_t{1'000};
     if (late && said.here_milli > 0) most = std::min(most, said.here_milli);
     const int64_t second = wall().second_of_week % (24 * 3600);
     const bool edge = second % 60 == 0;  // its timer fires in this second
+    again = std::min(again, Nanos::from_s(wall().unix_s + (edge ? 1 : 60 - second % 60)));
     const bool by_clock =
         said.clock_milli > 0 && second >= said.from_minute * 60 && second < said.to_minute * 60;
     if (by_clock && !edge) most = std::min(most, said.clock_milli);
@@ -159,37 +160,59 @@ std::string Cluster::check_share(const Node& n, bool late) {
     return {};
 }
 
+// Looks, after each event, at the nodes that it has reached and at those whose time has come. All
+// others are as they were when they were looked at.
 void Cluster::check_owners() {
-    if (!promises_.any() || !world_.failure.empty()) return;
-    for (const NodeName& name : names_) {
-        const Node& n = node(name);
-        if (!n.up) continue;
-        const OwnerReturn* r = n.returns.open() ? &n.returns.all().back() : nullptr;
-        const bool missed = r && !r->cpu_missed.empty();
-        const bool late =
-            !missed && promises_.here_for(name, now_) > promise_.free_cpu + share_slack;
-        if (const std::string wrong = check_share(n, late); !wrong.empty())
-            world_.failure = name + " " + wrong;
-        if (!promises_.holds(name)) continue;
-        PromiseWatch::Said said;
-        PromiseWatch::Promised promised{promise_.free_cpu, promise_.free_memory, promise_.empty};
-        if (r)
-            said = {r->free_cpu.ns >= 0, r->stopped.ns >= 0, r->free_memory.ns >= 0,
-                    r->empty.ns >= 0,    r->cpu_missed,      r->memory_missed,
-                    r->empty_missed};
-        // Who leaves guests a share is not promised an empty machine, unless they are to leave.
-        const bool stays = presence_.on_return != OwnerUsePolicy::Return::leave;
-        if (r && !r->share.empty() && (!stays || !n.shared_ever))
-            world_.failure = name + " says that its owner lends to guests that leave";
-        if (r && !r->share.empty()) promised.empty = {};
-        if (stays && n.share_said.lends_here())
-            promised.memory_mb = n.share_said.here_mb > 0 ? n.share_said.here_mb : INT64_MAX;
-        if (n.share_in_doubt) promised.memory_mb = INT64_MAX;
-        const std::string wrong = promises_.look(world_, name, now_, n.lowered, promised, said);
-        if (!wrong.empty()) world_.failure = name + " " + wrong;
-        const std::string kept = leave_watch_.look(world_, name, now_);
-        if (!kept.empty() && world_.failure.empty()) world_.failure = name + " " + kept;
+    for (auto* changed : {&world_.capsules.changed, &world_.images.changed}) {
+        for (const NodeName& name : *changed) node(name);
+        changed->clear();
     }
+    if (!promises_.any() || !world_.failure.empty()) return;
+    if (now_ >= check_at_) {
+        check_at_ = Nanos::never();
+        for (auto& [name, n] : nodes_)
+            if (n.check_at <= now_)
+                node(name);
+            else
+                check_at_ = std::min(check_at_, n.check_at);
+    }
+    for (Node* n : changed_) {
+        n->changed = false;
+        n->check_at = Nanos::never();
+        if (n->up) check_owner(*n);
+        check_at_ = std::min(check_at_, n->check_at);
+    }
+    changed_.clear();
+}
+
+void Cluster::check_owner(Node& n) {
+    const NodeName& name = n.name;
+    const OwnerReturn* r = n.returns.open() ? &n.returns.all().back() : nullptr;
+    const bool missed = r && !r->cpu_missed.empty();
+    const Nanos here = promises_.here_for(name, now_), late_from = promise_.free_cpu + share_slack;
+    const bool late = !missed && here > late_from;
+    if (here.ns >= 0 && here <= late_from) n.check_at = now_ + (late_from - here) + Nanos{1};
+    if (const std::string wrong = check_share(n, late, n.check_at); !wrong.empty())
+        world_.failure = name + " " + wrong;
+    if (!promises_.holds(name)) return;
+    PromiseWatch::Said said;
+    PromiseWatch::Promised promised{promise_.free_cpu, promise_.free_memory, promise_.empty};
+    if (r)
+        said = {r->free_cpu.ns >= 0, r->stopped.ns >= 0, r->free_memory.ns >= 0, r->empty.ns >= 0,
+                r->cpu_missed,       r->memory_missed,   r->empty_missed};
+    // Who leaves guests a share is not promised an empty machine, unless they are to leave.
+    const bool stays = presence_.on_return != OwnerUsePolicy::Return::leave;
+    if (r && !r->share.empty() && (!stays || !n.shared_ever))
+        world_.failure = name + " says that its owner lends to guests that leave";
+    if (r && !r->share.empty()) promised.empty = {};
+    if (stays && n.share_said.lends_here())
+        promised.memory_mb = n.share_said.here_mb > 0 ? n.share_said.here_mb : INT64_MAX;
+    if (n.share_in_doubt) promised.memory_mb = INT64_MAX;
+    const std::string wrong =
+        promises_.look(world_, name, now_, n.lowered, promised, said, n.check_at);
+    if (!wrong.empty()) world_.failure = name + " " + wrong;
+    const std::string kept = leave_watch_.look(world_, name, now_, n.check_at);
+    if (!kept.empty() && world_.failure.empty()) world_.failure = name + " " + kept;
 }
 
 // ----------------------------------------------------------------------------------------------

@@ -165,10 +165,9 @@ void World::destroy(const At& at, Nanos now) {
 }
 
 void World::machine_dies(const NodeName& node, Nanos now) {
-    for (auto& [at, c] : capsules)
-        if (at.first == node) destroy(at, now);
-    for (auto it = images.begin(); it != images.end();) {
-        const bool gone = it->first.first == node && it->second.in_ram;
+    for (auto& [at, c] : capsules.on(node)) destroy(at, now);
+    for (auto it = images.on(node).begin(); it != images.end() && it->first.first == node;) {
+        const bool gone = it->second.in_ram;
         if (gone && it->second.progress >= truths[it->first.second.id].frontier)
             truths[it->first.second.id].destroyed = true;
         it = gone ? images.erase(it) : std::next(it);

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,8 @@ struct Truth {
     std::optional<int32_t> ended;  // its own end
 };
 
-// Capsules, or images: a map by node, and which of them are of one job.
+// Capsules, or images: a map by node, and which of them are of one job. `changed` has the nodes of
+// those that anybody could have changed since it was last emptied.
 template <class T>
 class Copies {
   public:
@@ -101,14 +103,21 @@ class Copies {
     auto end() const { return all_.end(); }
     bool empty() const { return all_.empty(); }
     size_t size() const { return all_.size(); }
-    auto find(const At& at) { return all_.find(at); }
+    std::vector<NodeName> changed;
+
+    auto find(const At& at) {
+        note(at.first);
+        return all_.find(at);
+    }
     auto find(const At& at) const { return all_.find(at); }
     T& operator[](const At& at) {
+        note(at.first);
         const auto [it, is_new] = all_.try_emplace(at);
         if (is_new) of_job_[at.second.id].push_back(&*it);
         return it->second;
     }
     auto erase(typename Map::iterator it) {
+        note(it->first.first);
         const auto job = of_job_.find(it->first.second.id);
         std::erase(job->second, &*it);
         if (job->second.empty()) of_job_.erase(job);
@@ -116,6 +125,16 @@ class Copies {
     }
     void erase(const At& at) {
         if (const auto it = all_.find(at); it != all_.end()) erase(it);
+    }
+    // Those on one node, of all jobs.
+    auto on(const NodeName& node) const {
+        const auto first = all_.lower_bound({node, {}});
+        return std::ranges::subrange(first, end_on(node, first));
+    }
+    auto on(const NodeName& node) {
+        note(node);
+        const auto first = all_.lower_bound({node, {}});
+        return std::ranges::subrange(first, end_on(node, first));
     }
     // Those of one job, on all nodes.
     const std::vector<const Entry*>& of(const JobId& id) const {
@@ -125,6 +144,15 @@ class Copies {
     }
 
   private:
+    void note(const NodeName& node) {
+        if (changed.empty() || changed.back() != node) changed.push_back(node);
+    }
+    template <class It>
+    It end_on(const NodeName& node, It it) const {
+        while (it != all_.end() && it->first.first == node) ++it;
+        return it;
+    }
+
     Map all_;
     std::map<JobId, std::vector<const Entry*>> of_job_;
 };
