@@ -16,15 +16,17 @@ void* Arena::allocate(size_t bytes) {
     bytes = (bytes + align - 1) / align * align;
     if (bytes > in_block_) {
         const size_t size = std::max(bytes, block);
-        // zeroed, aligned as operator new aligns
-        blocks_.push_back(std::make_unique<char[]>(size));
+        // aligned as operator new aligns
+        blocks_.push_back(std::make_unique_for_overwrite<char[]>(size));
         next_ = blocks_.back().get();
         in_block_ = size;
     }
-    void* result = next_;
+    char* const result = next_;
     next_ += bytes;
     in_block_ -= bytes;
     left_ -= std::min(left_, bytes);
+    // Most messages are much shorter than a block.
+    std::fill_n(result, bytes, '\0');
     return result;
 }
 
