@@ -24,6 +24,16 @@ struct Option {
     const char* help;
     // null when an optional value was left out, or for a flag
     std::function<Status(const char*)> set;
+    std::string usual = {};  // its default, as help shows it
+    bool required = false, once = false;
+};
+
+// A word that is needed and is no option.
+struct Argument {
+    const char* name;
+    const char* help;
+    std::function<Status(const char*)> set;
+    bool several = false;  // it is the last one, and takes all that follow
 };
 
 // What a tool can be told to do, as help shows it: "move ID NODE". Words in capitals stand for
@@ -35,12 +45,16 @@ struct VerbHelp {
 
 struct CommandLine {
     const char* tool;
-    const char* synopsis;  // "[options] PROGRAM [ARGS]"
-    const char* summary;   // one line
-    std::vector<Option> options;
+    const char* synopsis = nullptr;  // "[options] PROGRAM [ARGS]"; null: made from what is below
+    const char* summary;             // one line
+    std::vector<Option> options = {};
     const char* footer = "";
     bool mixed = false;  // options may stand after arguments too
     std::vector<VerbHelp> verbs = {};
+    std::vector<Argument> arguments = {};  // parse_options() takes them
+    // Command lines below this one, for run_command(): their `tool` is this one's and a word more.
+    std::vector<CommandLine> commands = {};
+    std::function<int()> run = {};
 };
 
 enum class Parsed { go, done, failed };  // done: help or version was printed
@@ -49,9 +63,12 @@ enum class Parsed { go, done, failed };  // done: help or version was printed
 // from which the man page and the completion of the shells are made (scripts/manual).
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
 
-// Of a program that takes options alone. Nothing: it goes on; else it ends with this status, and
-// has said why.
+// For a program that takes options and `arguments` alone. Nothing: it goes on; else it ends with
+// this status, and has said why.
 std::optional<int> parse_options(const CommandLine& line, int argc, char** argv);
+
+// Parses the command line of the command that argv names, and runs it. The exit status.
+int run_command(const CommandLine& line, int argc, char** argv);
 
 // Whoever started us may have closed 0, 1 or 2: no socket may take their place, and what is written
 // there fails.
@@ -59,10 +76,16 @@ void keep_standard_fds();
 
 // One line on stderr: "tool: text".
 void complain(const char* tool, std::string_view text);
+// The same with the advice to read --help. The exit status of wrong usage.
+int wrong_usage(const char* tool, const std::string& why);
+
+// A copy that lives as long as the program, for a row that is made while it runs.
+const char* lasting(std::string text);
 
 // Ready-made setters.
 std::function<Status(const char*)> set_flag(bool& flag);
 std::function<Status(const char*)> set_text(std::string& text);
+std::function<Status(const char*)> add_text(std::vector<std::string>& texts);
 // A time (kernel/base/units) above 0; a number alone is in units of `plain`.
 std::function<Status(const char*)> set_span(Nanos& span, Nanos plain, Nanos most);
 // A whole number in [lo, hi], decimal digits alone.

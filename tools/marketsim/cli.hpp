@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the verbs share: arguments through CLI11 with the exit codes of this project, and one way to
-// fail. Heavy header.
+// What the verbs share: one way to print, and one to fail.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
-#include <optional>
 #include <string>
 
 #include "kernel/base/result.hpp"
-#include "tools/common/cli_source.hpp"
+#include "tools/common/typed_options.hpp"
 
 namespace souk::tools {
 
@@ -21,32 +18,10 @@ inline Status print(const std::string& text) {
     return {};
 }
 
-inline int failed(const CLI::App& app, const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.message.c_str());
-    return 1;
-}
-
-// Parses; nothing when the verb may go on, else its exit code (help on stdout: 0; a usage error,
-// one line: 2).
-inline std::optional<int> parse_arguments(CLI::App& app, int argc, char** argv) {
-    if (cli_source_asked(app, app.get_name().c_str(), argc, argv)) return 0;
-    try {
-        app.parse(argc, argv);
-        return std::nullopt;
-    } catch (const CLI::CallForHelp&) {
-        const Status done = print(app.help());
-        return done ? 0 : failed(app, done.error());
-    } catch (const CLI::ParseError& e) {
-        std::string why = e.what();
-        for (char& c : why) c = c == '\n' ? ' ' : c;
-        std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
-        return 2;
-    }
-}
-
-inline int usage_error(const CLI::App& app, const std::string& why) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), why.c_str());
-    return 2;
+// The exit status of a verb that has done what it was told, or has not.
+inline int exit_status(const CommandLine& line, const Status& done) {
+    if (!done) complain(line.tool, done.error().message);
+    return done ? 0 : 1;
 }
 
 }  // namespace souk::tools

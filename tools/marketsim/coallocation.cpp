@@ -10,7 +10,6 @@
 #include "market/sim/coallocation_market.hpp"
 #include "market/sim/coallocation_solver.hpp"
 #include "market/sim/files.hpp"
-#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/coallocation.hpp"
 #include "tools/marketsim/verbs.hpp"
@@ -205,108 +204,87 @@ std::vector<std::string> names_of(const Entries& entries) {
     return out;
 }
 
-void add_log_options(CLI::App& app, CoallocationOptions& o) {
-    app.add_option("--log", o.log,
-                   "in place of the experiments: a job log (Standard Workload Format), split "
-                   "into components");
-    app.add_option("--clusters", o.clusters, "log: processors of each, with commas")
-        ->delimiter(',')
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
-    app.add_option("--requests", o.requests, "log: ordered, unordered, flexible or total")
-        ->check(CLI::IsMember({"ordered", "unordered", "flexible", "total"}))
-        ->capture_default_str();
-    app.add_option("--limit", o.log_terms.limit, "log: the most processors of a component")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
-    app.add_option("--jobs", o.log_terms.jobs, "log: so many are drawn")
-        ->check(CLI::Range(100, 1'000'000))
-        ->capture_default_str();
-    app.add_option("--seed", o.log_terms.seed, "log: of what is drawn")->capture_default_str();
-    app.add_option("--run-max", o.log_terms.run_max_s, "log: longer runs are cut (seconds, or 2h)")
-        ->transform(as_seconds())
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-        ->capture_default_str();
-    app.add_option("--loads", o.loads, "log: shares of all processors that arrive as work")
-        ->delimiter(',')
-        ->check(CLI::Range(0.01, 10.0))
-        ->capture_default_str();
-    app.add_option("--values", o.values,
-                   "log, market: worth (each job is worth the same to its user, who bids that by "
-                   "its size and estimate) or drawn (10 to 60)")
-        ->check(CLI::IsMember({"worth", "drawn"}))
-        ->capture_default_str();
-}
-
-void add_coallocation_options(CLI::App& app, CoallocationOptions& o) {
-    app.add_option("--experiments", o.experiments, "which, with commas: 1 to 5")
-        ->delimiter(',')
-        ->check(CLI::Range(1, 5));
+std::vector<Option> study_options(CoallocationOptions& o) {
     std::vector<std::string> known = names_of(co::policies());
     for (const char* name : {as_published, market, market_anywhere, solver_anywhere})
         known.emplace_back(name);
-    app.add_option(
-           "--policies", o.policies,
-           "with commas; published: the one of the experiment; market_anywhere: as market, and "
-           "the components of ordered jobs may be in any cluster; solver_anywhere: so too, decided "
-           "by the solver of marketd")
-        ->delimiter(',')
-        ->check(CLI::IsMember(known));
-    app.add_option("--placements", o.placements, "with commas")
-        ->delimiter(',')
-        ->check(CLI::IsMember(names_of(co::placements())))
-        ->capture_default_str();
-    app.add_option("--seeds", o.seeds, "so many, from 1 on: means and 95 % confidence intervals")
-        ->check(CLI::Range(1, 10'000))
-        ->capture_default_str();
-    app.add_option("--slowdown", o.slowdown,
-                   "a job in several clusters runs so many times as long as in one")
-        ->check(CLI::Range(1.0, 1.5))
-        ->capture_default_str();
-    app.add_option("--overtakes", o.overtakes_max, "bounded_overtaking: how often a job is passed")
-        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
-        ->capture_default_str();
-    app.add_option("--depth", o.depth, "conservative: how many jobs have a reservation")
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-        ->capture_default_str();
-    const auto step = [&](const char* name, int64_t& ms, const char* about) {
-        app.add_option_function<int64_t>(
-               name, [&ms](int64_t s) { ms = s * 1000; }, about)
-            ->transform(as_seconds())
-            ->check(CLI::Range(int64_t{0}, int64_t{86'400}))
-            ->default_str("5");
-    };
-    step("--move", o.terms.move_ms, "market: seconds of a move, in which its job stands still");
-    step("--freeze", o.terms.freeze_ms, "market: seconds of a freeze");
-    step("--thaw", o.terms.thaw_ms, "market: seconds of a thaw");
-    app.add_option("--others-large", o.background.others_large,
-                   "processors of the cluster of 144 that others use")
-        ->check(CLI::Range(0, 144))
-        ->capture_default_str();
-    app.add_option("--others-small", o.background.others_small,
-                   "processors of each cluster of 64 that others use")
-        ->check(CLI::Range(0, 64))
-        ->capture_default_str();
-    app.add_option("--json", o.json,
-                   "write the figures to this file as JSON (-: to stdout, instead of the table)");
-    app.add_option("--csv", o.csv,
-                   "write the figures to this file as CSV, a line a seed (-: to stdout)");
+    // Milliseconds, which are said in seconds.
+    const Kind<int64_t> step{
+        "TIME", [](const std::string& text) {
+            return seconds(0, 86'400).read(text).map([](int64_t s) { return s * 1000; });
+        }};
+    std::vector<Option> rows = {
+        option(0, "experiments", o.experiments, whole(1, 5), "which, with commas: 1 to 5"),
+        option(0, "policies", o.policies, one_of(known),
+               "with commas; published: the one of the experiment; market_anywhere: as market, "
+               "and the components of ordered jobs may be in any cluster; solver_anywhere: so "
+               "too, decided by the solver of marketd"),
+        option(0, "placements", o.placements, one_of(names_of(co::placements())), "with commas",
+               Default::shown),
+        option(0, "seeds", o.seeds, whole(1, 10'000),
+               "so many, from 1 on: means and 95 % confidence intervals", Default::shown),
+        option(0, "slowdown", o.slowdown, real(1, 1.5),
+               "a job in several clusters runs so many times as long as in one", Default::shown),
+        option(0, "overtakes", o.overtakes_max, whole(0, 1'000'000),
+               "bounded_overtaking: how often a job is passed", Default::shown),
+        option(0, "depth", o.depth, whole(1, 1'000'000),
+               "conservative: how many jobs have a reservation", Default::shown),
+        option(0, "move", o.terms.move_ms, step,
+               "market: seconds of a move, in which its job stands still"),
+        option(0, "freeze", o.terms.freeze_ms, step, "market: seconds of a freeze"),
+        option(0, "thaw", o.terms.thaw_ms, step, "market: seconds of a thaw"),
+        option(0, "others-large", o.background.others_large, whole(0, 144),
+               "processors of the cluster of 144 that others use", Default::shown),
+        option(0, "others-small", o.background.others_small, whole(0, 64),
+               "processors of each cluster of 64 that others use", Default::shown),
+        option(0, "json", o.json, file_name(),
+               "write the figures to this file as JSON (-: to stdout, instead of the table)"),
+        option(0, "csv", o.csv, file_name(),
+               "write the figures to this file as CSV, a line a seed (-: to stdout)")};
+    for (size_t i = 7; i < 10; ++i) rows[i].usual = "5";
+    return rows;
+}
+
+std::vector<Option> job_log_options(CoallocationOptions& o) {
+    const auto processors = whole(1, 1'000'000);
+    return {option(0, "log", o.log, file_name(),
+                   "in place of the experiments: a job log (Standard Workload Format), split into "
+                   "components"),
+            option(0, "clusters", o.clusters, processors, "log: processors of each, with commas",
+                   Default::shown),
+            option(0, "requests", o.requests, one_of({"ordered", "unordered", "flexible", "total"}),
+                   "log: ordered, unordered, flexible or total", Default::shown),
+            option(0, "limit", o.log_terms.limit, processors,
+                   "log: the most processors of a component", Default::shown),
+            option(0, "jobs", o.log_terms.jobs, whole(100, 1'000'000), "log: so many are drawn",
+                   Default::shown),
+            option(0, "seed", o.log_terms.seed, whole(0, INT64_MAX), "log: of what is drawn",
+                   Default::shown),
+            option(0, "run-max", o.log_terms.run_max_s, seconds(1, int64_t{1} << 30),
+                   "log: longer runs are cut (seconds, or 2h)", Default::shown),
+            option(0, "loads", o.loads, real(0.01, 10),
+                   "log: shares of all processors that arrive as work", Default::shown),
+            option(0, "values", o.values, one_of({"worth", "drawn"}),
+                   "log, market: worth (each job is worth the same to its user, who bids that by "
+                   "its size and estimate) or drawn (10 to 60)",
+                   Default::shown)};
 }
 
 }  // namespace
 
 int marketsim_coallocation(int argc, char** argv) {
     CoallocationOptions options;
-    CLI::App app(
-        "Jobs of several components over clusters: the five experiments of the reference "
-        "co-allocator beside what was published, or a job log under each policy.",
-        "marketsim coallocation");
-    add_coallocation_options(app, options);
-    add_log_options(app, options);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    CommandLine line{
+        .tool = "marketsim coallocation",
+        .summary =
+            "Jobs of several components over clusters: the five experiments of the "
+            "reference co-allocator beside what was published, or a job log under each "
+            "policy.",
+        .options = study_options(options)};
+    for (Option& row : job_log_options(options)) line.options.push_back(std::move(row));
+    if (const auto status = parse_options(line, argc, argv)) return *status;
     options.terms.slowdown = std::llround(options.slowdown * 1000);
-    if (const Status done = coallocation(options); !done) return failed(app, done.error());
-    return 0;
+    return exit_status(line, coallocation(options));
 }
 
 }  // namespace souk::tools

@@ -13,7 +13,6 @@
 
 #include "market/sim/files.hpp"
 #include "market/sim/value_classes.hpp"
-#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/compare_report.hpp"
 #include "tools/marketsim/gnuplot.hpp"
@@ -271,98 +270,81 @@ Status compare(const CompareOptions& options, std::vector<Variant>& variants) {
 }
 
 // The parameters that are tried, each with a list of values.
-void add_varied(CLI::App& app, CompareOptions& options) {
-    const auto list = [&](const char* name, std::vector<int64_t>& to, int64_t least, int64_t most,
-                          const char* about) {
-        return app.add_option(name, to, about)
-            ->delimiter(',')
-            ->check(CLI::Range(least, most))
-            ->capture_default_str();
-    };
+void add_varied(std::vector<Option>& rows, CompareOptions& options) {
     const auto table = market::solver_option_table();
     for (size_t i = 0; i < table.size(); ++i)
-        add_solver_option(
-            app, table[i],
-            [&options, i](int64_t value) { options.solver_options[i].push_back(value); }, true,
-            table[i].text(table[i].get(market::SolverOptions{})));
-    constexpr int64_t rate_most = 1'000'000;
-    list("--network", options.networks, 1, rate_most, "MB/s of a migration, with commas");
-    list("--disk", options.disks, 1, rate_most, "MB/s of a freeze and of a thaw, with commas");
+        rows.push_back(solver_option(
+            table[i], [&options, i](int64_t value) { options.solver_options[i].push_back(value); },
+            true, table[i].text(table[i].get(market::SolverOptions{}))));
+    const auto rate = whole(1, 1'000'000);
+    rows.push_back(option(0, "network", options.networks, rate, "MB/s of a migration, with commas",
+                          Default::shown));
+    rows.push_back(option(0, "disk", options.disks, rate,
+                          "MB/s of a freeze and of a thaw, with commas", Default::shown));
 }
 
-// Long: an option each.
-void add_compare_options(CLI::App& app, CompareOptions& options) {
-    auto* jobs = app.add_option("-j,--jobs", options.jobs, "job file");
-    auto* providers = app.add_option("-p,--providers", options.providers, "provider file");
-    app.add_option("-i,--import", options.import,
-                   "in place of both: the configuration of an import, drawn anew for each seed")
-        ->excludes(jobs)
-        ->excludes(providers);
-    app.add_option("--seeds", options.seeds,
-                   "with --import: so many seeds, from the configuration's on; means and 95 % "
-                   "confidence intervals")
-        ->check(CLI::Range(1, 10'000));
-    app.add_option("-s,--solvers", options.solvers, std::string("with commas: ") + solvers_help())
-        ->delimiter(',')
-        ->check(is_decider())
-        ->capture_default_str();
-    app.add_option("--pricings", options.pricings, "pricings, with commas")
-        ->delimiter(',')
-        ->transform(is_named(market::Solver::pricing_named))
-        ->capture_default_str();
-    app.add_option(
-           "--strategies", options.strategies,
-           "with commas: mixes of srun's strategies, each a name or several with + between "
-           "them (truthful, pace, deadline, patient), or all; each job draws one of its mix")
-        ->delimiter(',')
-        ->check([](const std::string& name) {
-            const auto mix = parse_mix(name);
-            return mix ? std::string() : mix.error().message;
-        });
-    app.add_option(
-           "--owners", options.owners,
-           "with commas: how the owners ask: fixed (their reserve), auto (what pvdctl set price "
-           "auto learns, at least their reserve), fixed+auto (each draws one)")
-        ->delimiter(',')
-        ->check([](const std::string& name) {
-            const auto mix = parse_owner_mix(name);
-            return mix ? std::string() : mix.error().message;
-        });
-    app.add_option("--lies", options.lies,
-                   "with --owners: so many jobs of each seed tell each lie, one at a time, and "
-                   "what they gain is said")
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000}));
-    app.add_option(
-           "--slack", options.slack,
-           "with --strategies: a job's time is drawn from 1.2 to so many times its run time")
-        ->check(CLI::Range(1.2, 1'000.0))
-        ->capture_default_str();
-    app.add_flag("--coallocation")
-        ->description(
-            "as the first option: jobs of several components, the reference's policies beside the "
-            "market (the same as marketsim coallocation, with its options)");
-    add_varied(app, options);
-    add_two_stage(app, options.two_stage);
-    app.add_option("--alpha", options.alpha_s,
-                   "seconds (or 10m) below which a run does not count in bounded slowdown")
-        ->transform(as_seconds())
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-        ->capture_default_str();
-    app.add_option("--threads", options.threads, "runs at a time (default: one for each core)")
-        ->check(CLI::Range(1, 1024));
-    app.add_option("-o,--out", options.out, "write the table to this file too");
-    app.add_option("--json", options.json,
-                   "write the figures to this file as JSON (-: to stdout, instead of the table)");
-    app.add_option("--csv", options.csv,
-                   "write the figures to this file as CSV, a line a variant (-: to stdout)");
-    app.add_option("--plot", options.plot,
+template <class Mix>
+Kind<std::string> mix_of(Result<Mix> (*parse)(const std::string& name)) {
+    return {"NAME", [parse](const std::string& name) -> Result<std::string> {
+                TRY(parse(name));
+                return name;
+            }};
+}
+
+Kind<std::string> picture() {
+    return {"FILE", [](const std::string& text) -> Result<std::string> {
+                const std::filesystem::path path(text);
+                if (path.extension() == ".svg" || path.extension() == ".png") return text;
+                return fail("'" + text + "' is neither NAME.svg nor NAME.png");
+            }};
+}
+
+// The workload, and who decides and asks in it.
+std::vector<Option> workload_options(CompareOptions& options, bool& coallocation) {
+    return {
+        option('j', "jobs", options.jobs, file_name(), "job file"),
+        option('p', "providers", options.providers, file_name(), "provider file"),
+        option('i', "import", options.import, file_name(),
+               "in place of both: the configuration of an import, drawn anew for each seed"),
+        option(0, "seeds", options.seeds, whole(1, 10'000),
+               "with --import: so many seeds, from the configuration's on; means and 95 % "
+               "confidence intervals"),
+        option('s', "solvers", options.solvers, decider(),
+               lasting("with commas: " + solvers_help()), Default::shown),
+        option(0, "pricings", options.pricings, named(market::Solver::pricing_named),
+               "pricings, with commas", Default::shown),
+        option(0, "strategies", options.strategies, mix_of(parse_mix),
+               "with commas: mixes of srun's strategies, each a name or several with + between "
+               "them (truthful, pace, deadline, patient), or all; each job draws one of its mix"),
+        option(0, "owners", options.owners, mix_of(parse_owner_mix),
+               "with commas: how the owners ask: fixed (their reserve), auto (what pvdctl set "
+               "price auto learns, at least their reserve), fixed+auto (each draws one)"),
+        option(0, "lies", options.lies, whole(1, 1'000),
+               "with --owners: so many jobs of each seed tell each lie, one at a time, and what "
+               "they gain is said"),
+        option(0, "slack", options.slack, real(1.2, 1'000),
+               "with --strategies: a job's time is drawn from 1.2 to so many times its run time",
+               Default::shown),
+        {0, "coallocation", nullptr,
+         "as the first option: jobs of several components, the reference's policies beside the "
+         "market (the same as marketsim coallocation, with its options)",
+         set_flag(coallocation)}};
+}
+
+std::vector<Option> output_options(CompareOptions& options) {
+    return {option(0, "alpha", options.alpha_s, seconds(1, 1'000'000),
+                   "seconds (or 10m) below which a run does not count in bounded slowdown",
+                   Default::shown),
+            option(0, "threads", options.threads, whole(1, 1024),
+                   "runs at a time (default: one for each core)"),
+            option('o', "out", options.out, file_name(), "write the table to this file too"),
+            option(0, "json", options.json, file_name(),
+                   "write the figures to this file as JSON (-: to stdout, instead of the table)"),
+            option(0, "csv", options.csv, file_name(),
+                   "write the figures to this file as CSV, a line a variant (-: to stdout)"),
+            option(0, "plot", options.plot, picture(),
                    "draw NAME-value, NAME-utilisation and, of small runs, NAME-gantt-N: NAME.svg "
-                   "or NAME.png")
-        ->check([](const std::string& s) {
-            const std::filesystem::path path(s);
-            const bool picture = path.extension() == ".svg" || path.extension() == ".png";
-            return picture ? "" : "'" + s + "' is neither NAME.svg nor NAME.png";
-        });
+                   "or NAME.png")};
 }
 
 }  // namespace
@@ -371,31 +353,35 @@ int marketsim_compare(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "--coallocation")
         return marketsim_coallocation(argc - 1, argv + 1);
     CompareOptions options;
-    CLI::App app(
-        "Several solvers, pricings and parameters over one workload, side by side. Every "
-        "combination is run; an option that one solver or pricing alone looks at is varied for "
-        "that alone.",
-        "marketsim compare");
-    add_compare_options(app, options);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    if (app.count("--coallocation") > 0)
-        return usage_error(app, "--coallocation comes first, and options of its own after it");
+    bool coallocation = false;
+    CommandLine line{
+        .tool = "marketsim compare",
+        .summary =
+            "Several solvers, pricings and parameters over one workload, side by side. "
+            "Every combination is run; an option that one solver or pricing alone looks at "
+            "is varied for that alone.",
+        .options = workload_options(options, coallocation)};
+    add_varied(line.options, options);
+    line.options.push_back(two_stage_option(options.two_stage));
+    for (Option& row : output_options(options)) line.options.push_back(std::move(row));
+    if (const auto status = parse_options(line, argc, argv)) return *status;
+    const auto usage = [&](const std::string& why) { return wrong_usage(line.tool, why); };
+    if (coallocation) return usage("--coallocation comes first, and options of its own after it");
+    const bool files = !options.jobs.empty() || !options.providers.empty();
+    if (files && !options.import.empty()) return usage("--import excludes --jobs and --providers");
     if (options.import.empty() && (options.jobs.empty() || options.providers.empty()))
-        return usage_error(app, "needs --jobs and --providers, or --import");
-    if (options.lies > 0 && options.owners.empty())
-        return usage_error(app, "--lies needs --owners");
+        return usage("needs --jobs and --providers, or --import");
+    if (options.lies > 0 && options.owners.empty()) return usage("--lies needs --owners");
     if (options.seeds > 1 && options.import.empty())
-        return usage_error(
-            app, "--seeds needs --import: job and provider files are the same for every seed");
+        return usage("--seeds needs --import: job and provider files are the same for every seed");
     std::vector<Variant> variants = variants_of(options);
     if (variants.size() > variants_max)
-        return usage_error(app, fmt::format("{} combinations, at most {} are run at once",
-                                            variants.size(), variants_max));
+        return usage(fmt::format("{} combinations, at most {} are run at once", variants.size(),
+                                 variants_max));
     for (Variant& v : variants)
         if (const Status valid = check_market_options(v.run); !valid)
-            return usage_error(app, valid.error().message);
-    if (const Status done = compare(options, variants); !done) return failed(app, done.error());
-    return 0;
+            return usage(valid.error().message);
+    return exit_status(line, compare(options, variants));
 }
 
 }  // namespace souk::tools

@@ -81,18 +81,21 @@ Status import(const ImportOptions& options) {
 
 int marketsim_import(int argc, char** argv) {
     ImportOptions options;
-    CLI::App app("Job and provider files from a job log, by a configuration.", "marketsim import");
-    app.add_option("config", options.config, "the configuration")->required();
-    app.add_option("-o,--out", options.out, "write OUT.jobs and OUT.providers")->required();
-    app.add_option("--trace", options.trace, "this log instead of the configuration's");
-    app.add_option("--seed", options.seed, "this seed instead of the configuration's")
-        ->check(CLI::Range(int64_t{0}, int64_t{INT64_MAX}));
-    app.add_option("--json", options.json, "-: say what was written as JSON on stdout")
-        ->check(CLI::IsMember({"-"}));
-    app.footer(keys);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    if (const Status done = import(options); !done) return failed(app, done.error());
-    return 0;
+    CommandLine line{.tool = "marketsim import",
+                     .summary = "Job and provider files from a job log, by a configuration.",
+                     .options = {option('o', "out", options.out, file_name(),
+                                        "write OUT.jobs and OUT.providers"),
+                                 option(0, "trace", options.trace, file_name(),
+                                        "this log instead of the configuration's"),
+                                 option(0, "seed", options.seed, whole(0, INT64_MAX),
+                                        "this seed instead of the configuration's"),
+                                 option(0, "json", options.json, one_of({"-"}),
+                                        "-: say what was written as JSON on stdout")},
+                     .footer = keys,
+                     .arguments = {{"config", "the configuration", set_text(options.config)}}};
+    line.options[0].required = true;
+    if (const auto status = parse_options(line, argc, argv)) return *status;
+    return exit_status(line, import(options));
 }
 
 }  // namespace souk::tools

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "market/sim/files.hpp"
-#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/outside_solver.hpp"
 
 namespace souk::tools {
@@ -18,13 +17,12 @@ nlohmann::ordered_json money(Money m) { return nlohmann::ordered_json::parse(for
 
 }  // namespace
 
-CLI::Validator is_decider() {
-    return {[](std::string& text) -> std::string {
+Kind<std::string> decider() {
+    return {"NAME", [](const std::string& text) -> Result<std::string> {
                 MarketRunOptions ignored;
-                const Status known = set_decider(ignored, text);
-                return known ? std::string() : known.error().message;
-            },
-            ""};
+                TRY(set_decider(ignored, text));
+                return text;
+            }};
 }
 
 std::string solvers_help() {
@@ -32,46 +30,39 @@ std::string solvers_help() {
            ", fcfs, easy, or a program that speaks the solver's protocol (./mine)";
 }
 
-CLI::Validator is_named(Result<std::string> (*find)(const std::string& name)) {
-    return {[find](std::string& text) -> std::string {
-                Result<std::string> name = find(text);
-                if (!name) return name.error().message;
-                text = std::move(*name);
-                return {};
-            },
-            ""};
+Kind<std::string> named(Result<std::string> (*find)(const std::string& name)) {
+    return {"NAME", find};
 }
 
-CLI::Option* add_solver_option(CLI::App& app, const market::SolverOption& option,
-                               const std::function<void(int64_t)>& take, bool several,
-                               const std::string& usual) {
-    using Kind = market::SolverOption::Kind;
-    const std::string help = std::string(option.help) +
-                             (option.kind == Kind::time ? "; seconds, or 10m, 1.5h" : "") +
+Option solver_option(const market::SolverOption& option, const std::function<void(int64_t)>& take,
+                     bool several, const std::string& usual) {
+    const bool time = option.kind == market::SolverOption::Kind::time;
+    const std::string help = std::string(option.help) + (time ? "; seconds, or 10m, 1.5h" : "") +
                              (several ? "; with commas" : "");
-    const auto check = [&option](const std::string& text) -> std::string {
-        const auto value = option.parse(text, Nanos::from_s(1));
-        if (!value) return value.error().message;
-        if (option.kind == Kind::time && *value % 1'000'000'000 != 0)
-            return "'" + text + "' is no whole number of seconds";
+    const auto set = [&option, take, time, several](const char* given) -> Status {
+        for (const std::string& text :
+             several ? comma_parts(given) : std::vector{std::string(given)}) {
+            TRY_ASSIGN(const int64_t value, option.parse(text, Nanos::from_s(1)));
+            if (time && value % 1'000'000'000 != 0)
+                return fail("'" + text + "' is no whole number of seconds");
+            take(value);
+        }
         return {};
     };
-    const auto all = [&option, take](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) take(*option.parse(text, Nanos::from_s(1)));
-    };
-    return app
-        .add_option_function<std::vector<std::string>>("--" + std::string(option.name), all, help)
-        ->delimiter(',')
-        ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
-        ->check(check)
-        ->default_str(usual);
+    return {.letter = 0,
+            .name = lasting(std::string(option.name)),
+            .value = time ? "TIME" : "NUMBER",
+            .help = lasting(help),
+            .set = set,
+            .usual = usual,
+            .once = !several};
 }
 
-void add_solver_options(CLI::App& app, market::SolverOptions& into) {
+void add_solver_options(std::vector<Option>& rows, market::SolverOptions& into) {
     for (const market::SolverOption& option : market::solver_option_table())
-        add_solver_option(
-            app, option, [&option, &into](int64_t value) { option.set(into, value); }, false,
-            option.text(option.get(into)));
+        rows.push_back(solver_option(
+            option, [&option, &into](int64_t value) { option.set(into, value); }, false,
+            option.text(option.get(into))));
 }
 
 nlohmann::ordered_json solver_json(const market::SolverOptions& options) {
@@ -92,29 +83,26 @@ nlohmann::ordered_json solver_json(const market::SolverOptions& options) {
     return json;
 }
 
-void add_market_options(CLI::App& app, MarketRunOptions& options) {
+void add_market_options(std::vector<Option>& rows, MarketRunOptions& options) {
     market::SolverOptions& solver = options.solver;
-    app.add_option("-s,--solver", options.decided_by, solvers_help())
-        ->check(is_decider())
-        ->default_str(solver.algorithm);
-    app.add_option("--pricing", solver.pricing, "the pricing")
-        ->transform(is_named(market::Solver::pricing_named))
-        ->capture_default_str();
-    add_solver_options(app, solver);
-    const auto speed = [&](const char* name, int64_t& to, const char* about) {
-        app.add_option(name, to, about)
-            ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-            ->capture_default_str();
-    };
-    speed("--network", options.network_mb_per_s, "MB/s of a migration");
-    speed("--disk", options.disk_mb_per_s, "MB/s of a freeze and of a thaw");
-    add_two_stage(app, options.two_stage);
+    rows.push_back(option('s', "solver", options.decided_by, decider(), lasting(solvers_help())));
+    rows.back().usual = solver.algorithm;
+    rows.push_back(option(0, "pricing", solver.pricing, named(market::Solver::pricing_named),
+                          "the pricing", Default::shown));
+    add_solver_options(rows, solver);
+    const auto rate = whole(1, 1'000'000);
+    rows.push_back(option(0, "network", options.network_mb_per_s, rate, "MB/s of a migration",
+                          Default::shown));
+    rows.push_back(option(0, "disk", options.disk_mb_per_s, rate, "MB/s of a freeze and of a thaw",
+                          Default::shown));
+    rows.push_back(two_stage_option(options.two_stage));
 }
 
-void add_two_stage(CLI::App& app, bool& two_stage) {
-    app.add_flag("--two-stage", two_stage,
-                 "what is suspended stands in memory first, and goes to disk when that is wanted, "
-                 "or is not worth it any more by the record of such cases");
+Option two_stage_option(bool& two_stage) {
+    return {0, "two-stage", nullptr,
+            "what is suspended stands in memory first, and goes to disk when that is wanted, or is "
+            "not worth it any more by the record of such cases",
+            set_flag(two_stage)};
 }
 
 Status check_market_options(MarketRunOptions& options) {
@@ -145,22 +133,14 @@ Result<int64_t> processors_of(const SwfTrace& trace, const std::string& path, in
     return cpus;
 }
 
-void add_log_options(CLI::App& app, int64_t& cpus, Distribution& drawn) {
+void add_log_options(std::vector<Option>& rows, int64_t& cpus, Distribution& drawn) {
     constexpr const char* usual = "uniform 10 60";
     drawn = *parse_distribution(usual);
-    app.add_option("--cpus", cpus, "processors of the machine (default: MaxProcs of the log)")
-        ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX - 1}));
-    app.add_option_function<std::string>(
-           "--values",
-           [&drawn](const std::string& text) {
-               if (const auto values = parse_distribution(text)) drawn = *values;
-           },
-           "what the jobs' values are drawn from")
-        ->check([](const std::string& text) {
-            const auto values = parse_distribution(text);
-            return values ? std::string() : values.error().message;
-        })
-        ->default_str(usual);
+    rows.push_back(option(0, "cpus", cpus, whole(1, INT32_MAX - 1),
+                          "processors of the machine (default: MaxProcs of the log)"));
+    rows.push_back(option(0, "values", drawn, Kind<Distribution>{"TEXT", parse_distribution},
+                          "what the jobs' values are drawn from"));
+    rows.back().usual = usual;
 }
 
 Result<ImportConfig> read_import_config(const std::string& path) {

@@ -3,7 +3,6 @@
 // JSON.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,29 +11,29 @@
 #include "market/sim/distribution.hpp"
 #include "market/sim/import.hpp"
 #include "market/sim/report.hpp"
+#include "tools/common/typed_options.hpp"
 
 namespace souk::tools {
 
-// Names of those who can decide (outside_solver.hpp); what is no name is a usage error that lists
-// them.
-CLI::Validator is_decider();
+// Names of those who can decide (outside_solver.hpp); another name is wrong usage, and the error
+// lists them.
+Kind<std::string> decider();
 // What may decide, for a line of help.
 std::string solvers_help();
-// The name as `find` has it; what it does not know is a usage error with its words.
-CLI::Validator is_named(Result<std::string> (*find)(const std::string& name));
-// One line of the solver's table of options as an argument: `take` is called with each value, of
-// which there may be `several`, with commas. `usual`: its default, for --help.
-CLI::Option* add_solver_option(CLI::App& app, const market::SolverOption& option,
-                               const std::function<void(int64_t)>& take, bool several,
-                               const std::string& usual);
+// The name as `find` has it; a name that it does not know is wrong usage, with its words.
+Kind<std::string> named(Result<std::string> (*find)(const std::string& name));
+// One line of the solver's table of options: `take` is called with each value, of which there may
+// be `several`, with commas. `usual`: its default, for --help.
+Option solver_option(const market::SolverOption& option, const std::function<void(int64_t)>& take,
+                     bool several, const std::string& usual);
 // All of them, one value each. `into` must outlive the parsing.
-void add_solver_options(CLI::App& app, market::SolverOptions& into);
+void add_solver_options(std::vector<Option>& rows, market::SolverOptions& into);
 // What they are set to; times in seconds.
 nlohmann::ordered_json solver_json(const market::SolverOptions& options);
 // Solver, pricing, migration-awareness, speeds of network and disk. The options must outlive the
 // parsing.
-void add_market_options(CLI::App& app, sim::MarketRunOptions& options);
-void add_two_stage(CLI::App& app, bool& two_stage);
+void add_market_options(std::vector<Option>& rows, sim::MarketRunOptions& options);
+Option two_stage_option(bool& two_stage);
 // Whether the solver takes them; sets who decides.
 Status check_market_options(sim::MarketRunOptions& options);
 
@@ -46,7 +45,7 @@ Result<std::vector<sim::SimProvider>> read_providers(const std::string& path);
 Result<int64_t> processors_of(const sim::SwfTrace& trace, const std::string& path, int64_t said);
 // What the verbs over a log have in common: its processors (0: as its header says) and what the
 // values of its jobs are drawn from, which `drawn` holds after the parsing.
-void add_log_options(CLI::App& app, int64_t& cpus, sim::Distribution& drawn);
+void add_log_options(std::vector<Option>& rows, int64_t& cpus, sim::Distribution& drawn);
 
 // The configuration of an import, and the workload that it gives.
 Result<sim::ImportConfig> read_import_config(const std::string& path);

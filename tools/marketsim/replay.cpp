@@ -9,7 +9,6 @@
 #include "market/sim/files.hpp"
 #include "market/sim/replay.hpp"
 #include "market/sim/replay_solver.hpp"
-#include "tools/common/cli_units.hpp"
 #include "tools/marketsim/cli.hpp"
 #include "tools/marketsim/market_options.hpp"
 #include "tools/marketsim/verbs.hpp"
@@ -202,46 +201,41 @@ Status replay(ReplayOptions& options) {
 
 int marketsim_replay(int argc, char** argv) {
     ReplayOptions options;
-    CLI::App app("A job log straight through a scheduling policy on one machine of N processors.",
-                 "marketsim replay");
-    app.add_option("trace", options.trace, "the log: Standard Workload Format, text or gzip")
-        ->required();
-    std::vector<std::string> known(std::begin(known_policies), std::end(known_policies));
-    app.add_option("--policy", options.policies, "the policy, or several with commas, side by side")
-        ->delimiter(',')
-        ->check(CLI::IsMember(known))
-        ->capture_default_str();
-    add_log_options(app, options.cpus, options.distribution);
-    app.add_option("--procs", options.procs, "which number of processors a job has")
-        ->check(CLI::IsMember({"requested", "allocated"}))
-        ->capture_default_str();
-    app.add_option("--estimates", options.estimates, "which run times the policy expects")
-        ->check(CLI::IsMember({"user", "exact"}))
-        ->capture_default_str();
-    app.add_option("--seed", options.seed, "of the values")
-        ->check(CLI::Range(int64_t{0}, INT64_MAX))
-        ->capture_default_str();
-    app.add_option("--disk", options.disk, "MB/s of freezes and thaws; 0: they take no time")
-        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
-        ->capture_default_str();
+    CommandLine line{
+        .tool = "marketsim replay",
+        .summary = "A job log straight through a scheduling policy on one machine of N processors.",
+        .options = {option(0, "policy", options.policies,
+                           one_of({std::begin(known_policies), std::end(known_policies)}),
+                           "the policy, or several with commas, side by side", Default::shown)},
+        .footer = replay_conventions,
+        .arguments = {
+            {"trace", "the log: Standard Workload Format, text or gzip", set_text(options.trace)}}};
+    std::vector<Option>& rows = line.options;
+    add_log_options(rows, options.cpus, options.distribution);
+    rows.push_back(option(0, "procs", options.procs, one_of({"requested", "allocated"}),
+                          "which number of processors a job has", Default::shown));
+    rows.push_back(option(0, "estimates", options.estimates, one_of({"user", "exact"}),
+                          "which run times the policy expects", Default::shown));
+    rows.push_back(
+        option(0, "seed", options.seed, whole(0, INT64_MAX), "of the values", Default::shown));
+    rows.push_back(option(0, "disk", options.disk, whole(0, 1'000'000),
+                          "MB/s of freezes and thaws; 0: they take no time", Default::shown));
     options.solver.quantum = Nanos::from_s(600);
-    add_solver_options(app, options.solver);
-    app.add_option("--memory", options.memory,
-                   "memory per processor of a job whose memory the log does not know: MB, or 4G")
-        ->transform(tools::as_megabytes())
-        ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
-        ->capture_default_str();
-    app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
-    app.add_option("--csv", options.csv,
-                   "write the result to this file as CSV, a line a policy (-: to stdout)");
-    app.add_option("--per-job", options.per_job,
-                   "write each job's submit, end, run and processors to this file as CSV");
-    app.footer(replay_conventions);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    add_solver_options(rows, options.solver);
+    rows.push_back(option(0, "memory", options.memory, megabytes(0, 1'000'000),
+                          "memory per processor of a job whose memory the log does not know: MB, "
+                          "or 4G",
+                          Default::shown));
+    rows.push_back(option(0, "json", options.json, file_name(),
+                          "write the result to this file as JSON (-: to stdout)"));
+    rows.push_back(option(0, "csv", options.csv, file_name(),
+                          "write the result to this file as CSV, a line a policy (-: to stdout)"));
+    rows.push_back(option(0, "per-job", options.per_job, file_name(),
+                          "write each job's submit, end, run and processors to this file as CSV"));
+    if (const auto status = parse_options(line, argc, argv)) return *status;
     if (options.policies.size() > 1 && !options.per_job.empty())
-        return usage_error(app, "--per-job takes one policy");
-    if (const Status done = replay(options); !done) return failed(app, done.error());
-    return 0;
+        return wrong_usage(line.tool, "--per-job takes one policy");
+    return exit_status(line, replay(options));
 }
 
 }  // namespace souk::tools

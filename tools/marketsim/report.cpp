@@ -48,17 +48,19 @@ Status make_page(const ReportOptions& o) {
 
 int marketsim_report(int argc, char** argv) {
     ReportOptions o;
-    CLI::App app(
-        "One page of HTML of a comparison: tables, and pictures with the intervals of confidence. "
-        "It needs no other file and no network.",
-        "marketsim report");
-    app.add_option("comparison", o.json, "what marketsim compare --json wrote (-: standard input)")
-        ->required();
-    app.add_option("-o,--out", o.out, "write the page to this file (default: to stdout)");
-    app.add_option("--title", o.title, "what the page is called")->capture_default_str();
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    if (const Status done = make_page(o); !done) return failed(app, done.error());
-    return 0;
+    const CommandLine line{
+        .tool = "marketsim report",
+        .summary =
+            "One page of HTML of a comparison: tables, and pictures with the intervals of "
+            "confidence. It needs no other file and no network.",
+        .options = {option('o', "out", o.out, file_name(),
+                           "write the page to this file (default: to stdout)"),
+                    option(0, "title", o.title, any_text(), "what the page is called",
+                           Default::shown)},
+        .arguments = {{"comparison", "what marketsim compare --json wrote (-: standard input)",
+                       set_text(o.json)}}};
+    if (const auto status = parse_options(line, argc, argv)) return *status;
+    return exit_status(line, make_page(o));
 }
 
 }  // namespace souk::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "market/core/reserve_learner.hpp"
@@ -99,25 +100,24 @@ Status reserve(const ReserveOptions& options) {
 
 int marketsim_reserve(int argc, char** argv) {
     ReserveOptions options;
-    CLI::App app("What an owner earns who learns what to ask (pvdctl set price auto).",
-                 "marketsim reserve");
-    app.add_option("traces", options.traces, "job logs: Standard Workload Format, text or gzip")
-        ->required();
-    add_log_options(app, options.cpus, options.values);
-    app.add_option("--seeds", options.seeds, "how many draws")
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000}))
-        ->capture_default_str();
-    app.add_option("--floor", options.floor, "the least that is asked")
-        ->check(CLI::Range(0.0, 1e6))
-        ->capture_default_str();
-    app.add_option("--bonus", options.bonus, "of the rule, as a part of what its bound needs")
-        ->check(CLI::Range(0.0, 10.0))
-        ->capture_default_str();
-    app.add_option("--json", options.json, "write the result to this file as JSON (-: to stdout)");
-    app.footer(reserve_conventions);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
-    if (const Status done = reserve(options); !done) return failed(app, done.error());
-    return 0;
+    CommandLine line{
+        .tool = "marketsim reserve",
+        .summary = "What an owner earns who learns what to ask (pvdctl set price auto).",
+        .footer = reserve_conventions,
+        .arguments = {{"traces", "job logs: Standard Workload Format, text or gzip",
+                       add_text(options.traces), true}}};
+    add_log_options(line.options, options.cpus, options.values);
+    for (const Option& row :
+         {option(0, "seeds", options.seeds, whole(1, 1'000), "how many draws", Default::shown),
+          option(0, "floor", options.floor, real(0, 1e6), "the least that is asked",
+                 Default::shown),
+          option(0, "bonus", options.bonus, real(0, 10),
+                 "of the rule, as a part of what its bound needs", Default::shown),
+          option(0, "json", options.json, file_name(),
+                 "write the result to this file as JSON (-: to stdout)")})
+        line.options.push_back(row);
+    if (const auto status = parse_options(line, argc, argv)) return *status;
+    return exit_status(line, reserve(options));
 }
 
 }  // namespace souk::tools

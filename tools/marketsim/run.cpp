@@ -60,40 +60,33 @@ Status run(const RunOptions& options) {
 
 int marketsim_run(int argc, char** argv) {
     RunOptions options;
-    CLI::App app("Jobs and providers through the market's solver, event by event.",
-                 "marketsim run");
-    app.add_option("-j,--jobs", options.jobs,
-                   "job file: id start run value memory cpus [user [home mb requests]]")
-        ->required();
-    app.add_option("-p,--providers", options.providers,
-                   "provider file: id start end reserve memory cpus speed")
-        ->required();
-    app.add_option("-o,--out", options.out,
-                   "write OUT (the summary), OUT.json and OUT.csv (a line a job)");
-    app.add_option("--json", options.json,
-                   "write the JSON to this file (-: to stdout, instead of the summary)");
-    app.add_option("--alpha", options.alpha_s,
-                   "seconds below which a run does not count in bounded slowdown")
-        ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-        ->capture_default_str();
-    add_market_options(app, options.run);
-    app.add_option_function<std::string>(
-           "--round-trip",
-           [&](const std::string& text) {
-               options.run.round_trip = *parse_span(text, millisecond, {}, round_trip_most);
-           },
-           "of a request of a job that is away from its files; milliseconds, or 0.5s")
-        ->check([](const std::string& text) {
-            const auto span = parse_span(text, millisecond, {}, round_trip_most);
-            return span ? std::string() : span.error().message;
-        })
-        ->default_str("1");
-    app.footer(definitions);
-    if (const auto code = parse_arguments(app, argc, argv)) return *code;
+    CommandLine line{.tool = "marketsim run",
+                     .summary = "Jobs and providers through the market's solver, event by event.",
+                     .footer = definitions};
+    std::vector<Option>& rows = line.options;
+    rows = {option('j', "jobs", options.jobs, file_name(),
+                   "job file: id start run value memory cpus [user [home mb requests]]"),
+            option('p', "providers", options.providers, file_name(),
+                   "provider file: id start end reserve memory cpus speed"),
+            option('o', "out", options.out, file_name(),
+                   "write OUT (the summary), OUT.json and OUT.csv (a line a job)"),
+            option(0, "json", options.json, file_name(),
+                   "write the JSON to this file (-: to stdout, instead of the summary)"),
+            option(0, "alpha", options.alpha_s, whole(1, 1'000'000),
+                   "seconds below which a run does not count in bounded slowdown", Default::shown)};
+    rows[0].required = rows[1].required = true;
+    add_market_options(rows, options.run);
+    const Kind<Nanos> round_trip{"TIME", [](const std::string& text) {
+                                     return parse_span(text, millisecond, {}, round_trip_most);
+                                 }};
+    rows.push_back(option(0, "round-trip", options.run.round_trip, round_trip,
+                          "of a request of a job that is away from its files; milliseconds, or "
+                          "0.5s"));
+    rows.back().usual = "1";
+    if (const auto status = parse_options(line, argc, argv)) return *status;
     if (const Status valid = check_market_options(options.run); !valid)
-        return usage_error(app, valid.error().message);
-    if (const Status done = run(options); !done) return failed(app, done.error());
-    return 0;
+        return wrong_usage(line.tool, valid.error().message);
+    return exit_status(line, run(options));
 }
 
 }  // namespace souk::tools

@@ -2,19 +2,15 @@
 // souk: a market on this host (up, down, status, demo), and what this machine can do (doctor).
 #include <sys/sysinfo.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/base/money.hpp"
-#include "kernel/base/version.hpp"
 #include "market/core/solver.hpp"
-#include "tools/common/cli_source.hpp"
-#include "tools/common/cli_units.hpp"
+#include "tools/common/typed_options.hpp"
 #include "tools/souk/network.hpp"
 #include "tools/souk/setup.hpp"
 #include "tools/souk/verbs.hpp"
@@ -88,100 +84,84 @@ Result<UpOptions> up_options(const UpArguments& a) {
     return o;
 }
 
-void add_up(CLI::App& app, UpArguments& a) {
-    CLI::App* up = app.add_subcommand(
-        "up", "start one marketd and N agentd, each node in its own network namespace");
-    up->add_option("--nodes", a.nodes, "number of nodes (default 3)")
-        ->check(CLI::Range(size_t{1}, nodes_max));
-    up->add_option("--speeds", a.speeds, "speed of each node, 100 is standard: 100,80,60")
-        ->delimiter(',');
-    up->add_option("--prices", a.prices, "reservation price of each node per CPU-hour: 1,1,0.5")
-        ->delimiter(',');
-    up->add_option("--cpus", a.cpus, "CPUs that each node offers (default 1)")
-        ->check(CLI::Range(1, 1024));
-    up->add_option(
-          "--memory", a.memory_mb,
-          "memory that each node offers: MB, or 4G (default: an equal part of the machine's)")
-        ->transform(tools::as_megabytes())
-        ->check(CLI::Range(int64_t{16}, int64_t{1} << 30));
-    up->add_option("--solver", a.solver, "the market's algorithm");
-    up->add_option("--pricing", a.pricing, "the market's pricing rule");
-    up->add_option("--agent-user", a.agent_user,
-                   "who each agentd is: an account, a number, or root (default: _souk-agent, where "
-                   "there is one)");
-    up->add_flag("--private-files", a.private_files,
-                 "all nodes but the first have directories of their own for people's files (/home, "
-                 "/tmp and such), as machines that share nothing; jobs are --files=auto");
-    up->add_flag("--check-ahead", a.check_precopy,
-                 "compare memory sent ahead of a move with the frozen job's (slow; for tests)");
+std::vector<tools::Option> up_rows(UpArguments& a) {
+    return {
+        option(0, "nodes", a.nodes, tools::whole(1, nodes_max), "number of nodes (default 3)"),
+        option(0, "speeds", a.speeds, tools::whole(INT64_MIN, INT64_MAX),
+               "speed of each node, 100 is standard: 100,80,60"),
+        option(0, "prices", a.prices, tools::any_text(),
+               "reservation price of each node per CPU-hour: 1,1,0.5"),
+        option(0, "cpus", a.cpus, tools::whole(1, 1024), "CPUs that each node offers (default 1)"),
+        option(0, "memory", a.memory_mb, tools::megabytes(16, int64_t{1} << 30),
+               "memory that each node offers: MB, or 4G (default: an equal part of the "
+               "machine's)"),
+        option(0, "solver", a.solver, tools::any_text(), "the market's algorithm"),
+        option(0, "pricing", a.pricing, tools::any_text(), "the market's pricing rule"),
+        option(0, "agent-user", a.agent_user, tools::any_text(),
+               "who each agentd is: an account, a number, or root (default: _souk-agent, where "
+               "there is one)"),
+        {0, "private-files", nullptr,
+         "all nodes but the first have directories of their own for people's files (/home, "
+         "/tmp and such), as machines that share nothing; jobs are --files=auto",
+         tools::set_flag(a.private_files)},
+        {0, "check-ahead", nullptr,
+         "compare memory sent ahead of a move with the frozen job's (slow; for tests)",
+         tools::set_flag(a.check_precopy)}};
+}
+
+int up(const UpArguments& a) {
+    const auto options = up_options(a);
+    if (options) return cmd_up(*options);
+    tools::complain("souk", options.error().message);
+    return 2;
 }
 
 int run(int argc, char** argv) {
-    if (version_asked("souk", argc, argv)) return 0;
-    // The doctor reads its own arguments.
+    // These read their own arguments.
     if (argc > 1 && std::string_view(argv[1]) == "doctor") return cmd_doctor(argc - 1, argv + 1);
-    if (argc > 1 && is_trust_verb(argv[1])) return cmd_trust(argc, argv);
+    if (argc > 1 && is_trust_verb(argv[1])) return cmd_trust(argc - 1, argv + 1);
 
-    if (argc > 1 && argv[1][0] != '-' &&
-        !std::set<std::string_view>{"up", "down", "status", "demo", "calibrate"}.contains(
-            argv[1])) {
-        std::fprintf(stderr,
-                     "souk: '%s' is not a verb: up, down, status, demo, calibrate, doctor, setup, "
-                     "token, node or operator (see souk --help)\n",
-                     argv[1]);
-        return 2;
-    }
-
-    CLI::App app{
-        "souk: a market for running processes, on this host.\n"
-        "$SOUK_RUN (default /run/souk) names its directory, $SOUK_STATE (default below "
-        "/var/lib/souk) that of its state."};
-    app.require_subcommand(1);
     UpArguments a;
+    DownOptions down;
     bool json = false;
-    add_up(app, a);
-    CLI::App* down = app.add_subcommand(
-        "down", "end the market and everything that belongs to it, if all jobs are finished");
-    DownOptions down_options;
-    down->add_flag("--force", down_options.force, "also with jobs that are not finished: they end");
-    down->add_flag("--keep", down_options.keep,
-                   "freeze what runs and keep the state: souk up takes it again");
-    CLI::App* status = app.add_subcommand("status", "show the daemons");
-    status->add_flag("--json", json, "as JSON");
-    CLI::App* demo = app.add_subcommand(
-        "demo", "a market of three machines on this host plays a story; about a minute");
-    CLI::App* calibrate =
-        app.add_subcommand("calibrate", "measure how fast this machine is: 100 is the reference");
-    calibrate->add_flag("--json", json, "as JSON, with the parts");
-    app.add_subcommand("doctor", "what this machine lacks, and the command that mends it")
-        ->prefix_command();
-    app.add_subcommand("setup", "make this machine a market, or a node of one")->prefix_command();
-    app.add_subcommand("token", "what lets a machine join a market, once")->prefix_command();
-    app.add_subcommand("node", "who has a certificate: list, revoke, renew")->prefix_command();
-    app.add_subcommand("operator", "who may operate the market from elsewhere")->prefix_command();
-    if (tools::cli_source_asked(app, "souk", argc, argv)) return 0;
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::CallForAllHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        std::string text = e.what();
-        std::fprintf(stderr, "souk: %s (see souk --help)\n",
-                     text.substr(0, text.find('\n')).c_str());
-        return 2;
-    }
-    if (*down) return cmd_down(run_dir(), down_options);
-    if (*status) return cmd_status(run_dir(), json);
-    if (*demo) return cmd_demo();
-    if (*calibrate) return cmd_calibrate(json);
-    const auto options = up_options(a);
-    if (!options) {
-        std::fprintf(stderr, "souk: %s\n", options.error().message.c_str());
-        return 2;
-    }
-    return cmd_up(*options);
+    const tools::CommandLine line{
+        .tool = "souk",
+        .summary =
+            "souk: a market for running processes, on this host.\n"
+            "$SOUK_RUN (default /run/souk) names its directory, $SOUK_STATE (default below "
+            "/var/lib/souk) that of its state.",
+        .commands = {
+            {.tool = "souk up",
+             .summary = "start one marketd and N agentd, each node in its own network namespace",
+             .options = up_rows(a),
+             .run = [&] { return up(a); }},
+            {.tool = "souk down",
+             .summary =
+                 "end the market and everything that belongs to it, if all jobs are finished",
+             .options = {{0, "force", nullptr, "also with jobs that are not finished: they end",
+                          tools::set_flag(down.force)},
+                         {0, "keep", nullptr,
+                          "freeze what runs and keep the state: souk up takes it again",
+                          tools::set_flag(down.keep)}},
+             .run = [&] { return cmd_down(run_dir(), down); }},
+            {.tool = "souk status",
+             .summary = "show the daemons",
+             .options = {{0, "json", nullptr, "as JSON", tools::set_flag(json)}},
+             .run = [&] { return cmd_status(run_dir(), json); }},
+            {.tool = "souk demo",
+             .summary = "a market of three machines on this host plays a story; about a minute",
+             .run = cmd_demo},
+            {.tool = "souk calibrate",
+             .summary = "measure how fast this machine is: 100 is the reference",
+             .options = {{0, "json", nullptr, "as JSON, with the parts", tools::set_flag(json)}},
+             .run = [&] { return cmd_calibrate(json); }},
+            {.tool = "souk doctor",
+             .summary = "what this machine lacks, and the command that mends it"},
+            {.tool = "souk setup", .summary = "make this machine a market, or a node of one"},
+            {.tool = "souk token", .summary = "what lets a machine join a market, once"},
+            {.tool = "souk node", .summary = "who has a certificate: list, revoke, renew"},
+            {.tool = "souk operator", .summary = "who may operate the market from elsewhere"}}};
+    return run_command(line, argc, argv);
 }
 
 }  // namespace

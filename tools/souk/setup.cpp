@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -18,8 +17,8 @@
 #include "kernel/sys/net/srv.hpp"
 #include "kernel/trust/openssl.hpp"
 #include "tools/common/ask.hpp"
-#include "tools/common/cli_units.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/common/typed_options.hpp"
 #include "tools/souk/changes.hpp"
 #include "tools/souk/configured.hpp"
 #include "tools/souk/identities.hpp"
@@ -35,8 +34,8 @@ using nlohmann::json;
 
 // What is given on the command line.
 struct Words {
-    std::string identity, config, root_key = "/root/souk-root.key", token, name, market, roles;
-    std::string id, out, socket, realm, owns, users, nodes;
+    std::string identity, config, root_key = "/root/souk-root.key", token, name, market;
+    std::string roles = "home,provider", id, out, socket, realm, owns, users, nodes;
     int64_t minutes = 60, days = 30, insecure_s = 0;
     bool as_json = false, no_restart = false;
     bool asked = false;   // a person answers: before anything is changed he is asked once more
@@ -324,113 +323,146 @@ Status operator_add(const Words& w) {
 
 int done(const Status& status) { return status ? 0 : complain(status.error().message); }
 
-struct Verb {
-    CLI::App* app;
-    Status (*run)(const Words&);
-};
+using Rows = std::vector<tools::Option>;
 
-void add_setup(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
-    CLI::App* setup = app.add_subcommand(
-        "setup",
-        "make this machine a market, or a node of one; alone it asks which, at a terminal");
-    CLI::App* market = setup->add_subcommand("market", "a certificate authority for a market");
-    market->add_option("--root-key", w.root_key, "file for the root's key (/root/souk-root.key)");
-    market->add_option("--nodes", w.nodes,
-                       "names of nodes, with commas: prints the line by which each of them joins");
-    market
-        ->add_option("--insecure-for", w.insecure_s,
-                     "a time such as 24h: nodes without certificates are taken for so long, and "
-                     "all take theirs at its end (none)")
-        ->transform(tools::as_seconds());
-    CLI::App* authority =
-        setup->add_subcommand("authority", "a new issuing authority below the market's root");
-    authority->add_option("--root-key", w.root_key, "the root's key (/root/souk-root.key)");
-    CLI::App* node = setup->add_subcommand("node", "join a market with a token");
-    CLI::App* client = setup->add_subcommand("client", "join, and submit jobs alone: not offered");
-    for (CLI::App* one : {node, client}) {
-        one->add_option("--join", w.token, "the token (souk token create); else it is asked for");
-        one->add_option("--market", w.market,
-                        "HOST:PORT; default: that of agentd's configuration, or as DNS says");
-    }
-    for (CLI::App* one : {market, authority, node, client}) {
-        if (one != authority)
-            one->add_option("--name", w.name,
-                            one == market ? "the market's" : "the node's (this host's)");
-        one->add_option("--identity", w.identity,
-                        "directory; default: as the daemon is configured");
-        one->add_option("--config", w.config, "the daemon's configuration");
-        one->add_flag("--no-restart", w.no_restart, "leave the daemon as it runs");
-    }
-    verbs.push_back({market, setup_market});
-    verbs.push_back({authority, setup_authority});
-    verbs.push_back({node, [](const Words& words) { return ask_and_set_up(words, "node"); }});
-    verbs.push_back({client, [](const Words& words) { return ask_and_set_up(words, "client"); }});
-    verbs.push_back({setup, [](const Words& words) { return ask_and_set_up(words, ""); }});
+tools::Option text_row(const char* name, std::string& to, const char* help) {
+    return option(0, name, to, tools::any_text(), help);
 }
 
-// What only a terminal can be asked for, and there is none: one line; empty: nothing lacks.
-std::string lacking(const CLI::App& app, const Words& w) {
-    const CLI::App* setup = app.get_subcommand("setup");
-    if (!*setup || somebody_is_there()) return {};
-    if (setup->get_subcommands().empty())
-        return "setup needs market, node or client: there is no terminal to ask";
-    const bool joins = *setup->get_subcommand("node") || *setup->get_subcommand("client");
-    return joins && w.token.empty() ? "--join is required" : "";
+tools::Option flag_row(const char* name, bool& to, const char* help) {
+    return {0, name, nullptr, help, tools::set_flag(to)};
 }
 
-void add_tokens(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
-    CLI::App* token = app.add_subcommand("token", "what lets a machine join, once");
-    token->require_subcommand(1);
-    CLI::App* create = token->add_subcommand("create", "a token, on standard output");
-    create->add_option("NAME", w.name, "of the node, or a pattern such as gpu-*")->required();
-    create->add_option("--roles", w.roles, "home, provider or both (home,provider)")
-        ->default_val("home,provider");
-    create->add_option("--minutes", w.minutes, "how long it is good (60)")
-        ->check(CLI::Range(1, 10'080));
-    create->add_option("--realm", w.realm,
-                       "whose users the node speaks for (the market's own; docs/security.md)");
-    create->add_option(
-        "--users", w.users,
-        "the numbers of these users, such as 20000-29999 (all; needed with --realm)");
-    CLI::App* list = token->add_subcommand("list", "tokens, and what became of them");
-    CLI::App* withdraw = token->add_subcommand("withdraw", "a token is good no more");
-    withdraw->add_option("ID", w.id)->required();
-    for (CLI::App* one : {create, list, withdraw})
-        one->add_option("--socket", w.socket, "marketd's socket");
-    for (CLI::App* one : {create, list}) one->add_flag("--json", w.as_json, "as JSON");
-    verbs.push_back({create, token_create});
-    verbs.push_back({list, token_list});
-    verbs.push_back({withdraw, [](const Words& words) {
-                         return ask_market(words, "token-withdraw", {words.id}).map([](auto&&) {});
-                     }});
+// What each form of setup takes after its own options.
+Rows with_daemon(Rows rows, Words& w, const char* name_help) {
+    if (name_help) rows.push_back(text_row("name", w.name, name_help));
+    rows.push_back(
+        text_row("identity", w.identity, "directory; default: as the daemon is configured"));
+    rows.push_back(text_row("config", w.config, "the daemon's configuration"));
+    rows.push_back(flag_row("no-restart", w.no_restart, "leave the daemon as it runs"));
+    return rows;
 }
 
-void add_members(CLI::App& app, Words& w, std::vector<Verb>& verbs) {
-    CLI::App* node = app.add_subcommand("node", "who has a certificate");
-    node->require_subcommand(1);
-    CLI::App* list = node->add_subcommand("list", "names, roles, until when, keys");
-    list->add_flag("--json", w.as_json, "as JSON");
-    CLI::App* revoke = node->add_subcommand("revoke", "a node or operator counts no more, at once");
-    revoke->add_option("NAME", w.name)->required();
-    CLI::App* renew = node->add_subcommand("renew", "this node's certificate, before its time");
-    renew->add_option("--node", w.name, "of a market of souk up");
-    CLI::App* one = app.add_subcommand("operator", "who may operate the market from elsewhere");
-    one->require_subcommand(1);
-    CLI::App* add = one->add_subcommand("add", "a key and a certificate for an operator");
-    add->add_option("NAME", w.name)->required();
-    add->add_option("--out", w.out, "directory for them (/root/.souk/NAME)");
-    add->add_option("--owner", w.owns, "of that node's owner, and of nothing else");
-    add->add_option("--market", w.market, "HOST:PORT of the market, to be kept beside them");
-    add->add_option("--days", w.days, "how long the certificate is good (30)")
-        ->check(CLI::Range(1, 366));
-    for (CLI::App* each : {list, revoke, renew, add})
-        each->add_option("--socket", w.socket, "the daemon's socket");
-    verbs.push_back({list, node_list});
-    verbs.push_back({revoke, [](const Words& words) {
-                         return ask_market(words, "node-revoke", {words.name}).map([](auto&&) {});
-                     }});
-    verbs.push_back({renew, node_renew});
-    verbs.push_back({add, operator_add});
+// Joins as a node or as a client; the token can be asked for at a terminal only.
+tools::CommandLine joining(const char* tool, const char* summary, Words& w, const char* kind) {
+    Rows rows = {text_row("join", w.token, "the token (souk token create); else it is asked for"),
+                 text_row("market", w.market,
+                          "HOST:PORT; default: that of agentd's configuration, or as DNS says")};
+    const auto run = [&w, tool, kind] {
+        if (w.token.empty() && !somebody_is_there())
+            return tools::wrong_usage(tool, "--join is required");
+        return done(ask_and_set_up(w, kind));
+    };
+    return {.tool = tool,
+            .summary = summary,
+            .options = with_daemon(std::move(rows), w, "the node's (this host's)"),
+            .run = run};
+}
+
+tools::CommandLine setup_line(Words& w) {
+    Rows market = {
+        text_row("root-key", w.root_key, "file for the root's key (/root/souk-root.key)"),
+        text_row("nodes", w.nodes,
+                 "names of nodes, with commas: prints the line by which each of them joins"),
+        option(0, "insecure-for", w.insecure_s, tools::seconds(0, 1'000'000'000),
+               "a time such as 24h: nodes without certificates are taken for so long, and all take "
+               "theirs at its end (none)")};
+    Rows authority = {text_row("root-key", w.root_key, "the root's key (/root/souk-root.key)")};
+    return {.tool = "souk setup",
+            .summary =
+                "make this machine a market, or a node of one; alone it asks which, at a "
+                "terminal",
+            .commands = {{.tool = "souk setup market",
+                          .summary = "a certificate authority for a market",
+                          .options = with_daemon(std::move(market), w, "the market's"),
+                          .run = [&w] { return done(setup_market(w)); }},
+                         {.tool = "souk setup authority",
+                          .summary = "a new issuing authority below the market's root",
+                          .options = with_daemon(std::move(authority), w, nullptr),
+                          .run = [&w] { return done(setup_authority(w)); }},
+                         joining("souk setup node", "join a market with a token", w, "node"),
+                         joining("souk setup client", "join, and submit jobs alone: not offered", w,
+                                 "client")},
+            .run = [&w] {
+                if (somebody_is_there()) return done(ask_and_set_up(w, ""));
+                return tools::wrong_usage("souk setup",
+                                          "setup needs market, node or client: there "
+                                          "is no terminal to ask");
+            }};
+}
+
+tools::CommandLine token_line(Words& w) {
+    const auto socket = text_row("socket", w.socket, "marketd's socket");
+    const auto as_json = flag_row("json", w.as_json, "as JSON");
+    const auto withdraw = [&w] {
+        return done(ask_market(w, "token-withdraw", {w.id}).map([](auto&&) {}));
+    };
+    return {.tool = "souk token",
+            .summary = "what lets a machine join, once",
+            .commands = {
+                {.tool = "souk token create",
+                 .summary = "a token, on standard output",
+                 .options = {text_row("roles", w.roles, "home, provider or both (home,provider)"),
+                             option(0, "minutes", w.minutes, tools::whole(1, 10'080),
+                                    "how long it is good (60)"),
+                             text_row("realm", w.realm,
+                                      "whose users the node speaks for (the market's own; "
+                                      "docs/security.md)"),
+                             text_row("users", w.users,
+                                      "the numbers of these users, such as 20000-29999 (all; "
+                                      "needed with --realm)"),
+                             socket, as_json},
+                 .arguments = {{"NAME", "of the node, or a pattern such as gpu-*",
+                                tools::set_text(w.name)}},
+                 .run = [&w] { return done(token_create(w)); }},
+                {.tool = "souk token list",
+                 .summary = "tokens, and what became of them",
+                 .options = {socket, as_json},
+                 .run = [&w] { return done(token_list(w)); }},
+                {.tool = "souk token withdraw",
+                 .summary = "a token is good no more",
+                 .options = {socket},
+                 .arguments = {{"ID", "", tools::set_text(w.id)}},
+                 .run = withdraw}}};
+}
+
+tools::CommandLine node_line(Words& w) {
+    const auto socket = text_row("socket", w.socket, "the daemon's socket");
+    const auto revoke = [&w] {
+        return done(ask_market(w, "node-revoke", {w.name}).map([](auto&&) {}));
+    };
+    return {.tool = "souk node",
+            .summary = "who has a certificate",
+            .commands = {{.tool = "souk node list",
+                          .summary = "names, roles, until when, keys",
+                          .options = {flag_row("json", w.as_json, "as JSON"), socket},
+                          .run = [&w] { return done(node_list(w)); }},
+                         {.tool = "souk node revoke",
+                          .summary = "a node or operator counts no more, at once",
+                          .options = {socket},
+                          .arguments = {{"NAME", "", tools::set_text(w.name)}},
+                          .run = revoke},
+                         {.tool = "souk node renew",
+                          .summary = "this node's certificate, before its time",
+                          .options = {text_row("node", w.name, "of a market of souk up"), socket},
+                          .run = [&w] { return done(node_renew(w)); }}}};
+}
+
+tools::CommandLine operator_line(Words& w) {
+    return {.tool = "souk operator",
+            .summary = "who may operate the market from elsewhere",
+            .commands = {
+                {.tool = "souk operator add",
+                 .summary = "a key and a certificate for an operator",
+                 .options = {text_row("out", w.out, "directory for them (/root/.souk/NAME)"),
+                             text_row("owner", w.owns, "of that node's owner, and of nothing else"),
+                             text_row("market", w.market,
+                                      "HOST:PORT of the market, to be kept beside them"),
+                             option(0, "days", w.days, tools::whole(1, 366),
+                                    "how long the certificate is good (30)"),
+                             text_row("socket", w.socket, "the daemon's socket")},
+                 .arguments = {{"NAME", "", tools::set_text(w.name)}},
+                 .run = [&w] { return done(operator_add(w)); }}}};
 }
 
 }  // namespace
@@ -440,31 +472,10 @@ bool is_trust_verb(std::string_view verb) {
 }
 
 int cmd_trust(int argc, char** argv) {
-    CLI::App app{
-        "souk: who may take part in a market. Run it as root, on the machine that it is "
-        "about; token, node list, node revoke and operator on the market's."};
-    app.require_subcommand(1);
     Words w;
-    std::vector<Verb> verbs;
-    add_setup(app, w, verbs);
-    add_tokens(app, w, verbs);
-    add_members(app, w, verbs);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        const std::string text = e.what();
-        std::fprintf(stderr, "souk: %s (see souk %s --help)\n",
-                     text.substr(0, text.find('\n')).c_str(), argv[1]);
-        return 2;
-    }
-    if (const std::string what = lacking(app, w); !what.empty()) {
-        std::fprintf(stderr, "souk: %s (see souk setup --help)\n", what.c_str());
-        return 2;
-    }
-    for (const Verb& verb : verbs)
-        if (*verb.app) return done(verb.run(w));
+    for (const tools::CommandLine& line :
+         {setup_line(w), token_line(w), node_line(w), operator_line(w)})
+        if (line.tool == std::string("souk ") + argv[0]) return run_command(line, argc, argv);
     return 2;
 }
 

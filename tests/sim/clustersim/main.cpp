@@ -2,15 +2,13 @@
 // clustersim: the cluster simulator (tests/sim/cluster.hpp) by seed, any number of them. A seed
 // that fails is run again with ever fewer of its faults, and the shortest of those runs is printed:
 // its first line says how to have it again.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
 
 #include "kernel/base/json.hpp"
-#include "kernel/base/version.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "tests/sim/fault_table.hpp"
-#include "tools/common/cli_source.hpp"
+#include "tools/common/typed_options.hpp"
 
 namespace souk::sim {
 namespace {
@@ -145,43 +143,38 @@ int simulate(uint64_t from, uint64_t seeds, Mutation mutation, ClusterSize size,
 }
 
 int run_main(int argc, char** argv) {
-    if (version_asked("clustersim", argc, argv)) return 0;
-    CLI::App app{
-        "clustersim: the node agents and the market's books on virtual time, under faults by "
-        "seed."};
-    uint64_t seeds = 2000, from = 1;
-    std::optional<uint64_t> seed;
+    std::optional<uint64_t> seeds, from, seed;
     std::string bug;
     bool json = false, trace = false, fault_rows = false;
     ClusterSize size;
-    app.add_option("--seeds", seeds, "how many (default 2000)")
-        ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-    app.add_option("--from", from, "the first seed (default 1)");
-    app.add_option("--seed", seed, "this one alone")->excludes("--seeds")->excludes("--from");
-    app.add_flag("--trace", trace, "with --seed: its story, each step of each machine")
-        ->needs("--seed");
-    app.add_option("--nodes", size.nodes, "nodes of each cluster (default: 2 to 4, by the seed)")
-        ->check(CLI::Range(2, 1000));
-    app.add_option("--jobs", size.jobs, "jobs of each (default: 1 to 8)")
-        ->check(CLI::Range(1, 100'000));
-    app.add_option("--components", size.components,
-                   "of each job, which start together (default: it is a job of its own)")
-        ->check(CLI::Range(2, 100));
-    app.add_option("--bug", bug, "a deliberate bug, by name: it should be found");
-    app.add_flag("--json", json, "the last line as JSON");
-    app.add_flag("--fault-table", fault_rows,
-                 "print what comes of each fault in a move, as docs/move.md has it");
-    if (tools::cli_source_asked(app, "clustersim", argc, argv)) return 0;
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp& e) {
-        return app.exit(e);
-    } catch (const CLI::ParseError& e) {
-        const std::string text = e.what();
-        std::fprintf(stderr, "clustersim: %s (see clustersim --help)\n",
-                     text.substr(0, text.find('\n')).c_str());
-        return 2;
-    }
+    const auto any = tools::whole(0, INT64_MAX);
+    const tools::CommandLine line{
+        .tool = "clustersim",
+        .summary =
+            "clustersim: the node agents and the market's books on virtual time, under "
+            "faults by seed.",
+        .options = {
+            option(0, "seeds", seeds, tools::whole(1, int64_t{1} << 40), "how many (default 2000)"),
+            option(0, "from", from, any, "the first seed (default 1)"),
+            option(0, "seed", seed, any, "this one alone"),
+            {0, "trace", nullptr, "with --seed: its story, each step of each machine",
+             tools::set_flag(trace)},
+            option(0, "nodes", size.nodes, tools::whole(2, 1000),
+                   "nodes of each cluster (default: 2 to 4, by the seed)"),
+            option(0, "jobs", size.jobs, tools::whole(1, 100'000),
+                   "jobs of each (default: 1 to 8)"),
+            option(0, "components", size.components, tools::whole(2, 100),
+                   "of each job, which start together (default: it is a job of its own)"),
+            option(0, "bug", bug, tools::any_text(),
+                   "a deliberate bug, by name: it should be found"),
+            {0, "json", nullptr, "the last line as JSON", tools::set_flag(json)},
+            {0, "fault-table", nullptr,
+             "print what comes of each fault in a move, as docs/move.md has it",
+             tools::set_flag(fault_rows)}}};
+    if (const auto status = tools::parse_options(line, argc, argv)) return *status;
+    if (seed && (seeds || from))
+        return tools::wrong_usage(line.tool, "--seed excludes --seeds and --from");
+    if (trace && !seed) return tools::wrong_usage(line.tool, "--trace needs --seed");
     if (fault_rows) return std::fputs(fault_table().c_str(), stdout) < 0 ? 1 : 0;
     uint8_t mutation = 0;
     std::string known;
@@ -189,24 +182,15 @@ int run_main(int argc, char** argv) {
         if (bug == mutation_name(Mutation{m})) mutation = m;
         known += std::string(known.empty() ? "" : ", ") + mutation_name(Mutation{m});
     }
-    if (!bug.empty() && mutation == 0) {
-        std::fprintf(stderr, "clustersim: --bug: there is no '%s'; there are %s\n", bug.c_str(),
-                     known.c_str());
-        return 2;
-    }
+    if (!bug.empty() && mutation == 0)
+        return tools::wrong_usage(line.tool,
+                                  "--bug: there is no '" + bug + "'; there are " + known);
     if (seed && trace) return tell(*seed, Mutation{mutation}, size);
-    if (seed) from = *seed, seeds = 1;
-    return simulate(from, seeds, Mutation{mutation}, size, json);
+    return seed ? simulate(*seed, 1, Mutation{mutation}, size, json)
+                : simulate(from.value_or(1), seeds.value_or(2000), Mutation{mutation}, size, json);
 }
 
 }  // namespace
 }  // namespace souk::sim
 
-int main(int argc, char** argv) {
-    try {
-        return souk::sim::run_main(argc, argv);
-    } catch (const std::exception& e) {  // of a library; our own code throws nothing
-        std::fprintf(stderr, "clustersim: %s\n", e.what());
-        return 1;
-    }
-}
+int main(int argc, char** argv) { return souk::sim::run_main(argc, argv); }
