@@ -27,7 +27,7 @@ Kind<std::string> one_of(std::vector<std::string> names);
 
 enum class Default { hidden, shown };  // in help
 
-// What stands between the commas.
+// The parts between the commas.
 std::vector<std::string> comma_parts(const std::string& text);
 
 inline std::string value_text(const std::string& value) { return value; }
