@@ -8,14 +8,15 @@
 using namespace souk;
 using namespace souk::tools::mmon;
 using tools::Json;
+using tools::parse_json;
 
 namespace {
 
 Seen some() {
     Seen s;
-    s.status = Json::parse(R"({"hostname": "lab", "solver": "greedy_migration",
+    s.status = parse_json(R"({"hostname": "lab", "solver": "greedy_migration",
         "jobs": {"run": 2, "wait": 1, "suspend": 0}})");
-    s.nodes = Json::parse(R"([
+    s.nodes = parse_json(R"([
         {"node": "n1", "status": "busy", "guests": 1, "load_permille": 984, "current_price": 12.5,
          "next_price": 31, "reserve": 2, "speed": 100, "cpus": 1, "memory_mb": 900, "free_mb": 400,
          "earned": 0.25},
@@ -26,7 +27,7 @@ Seen some() {
         {"node": "n2", "status": "free", "guests": 0, "load_permille": 0, "current_price": 0,
          "next_price": 1, "reserve": 1, "speed": 300, "cpus": 2, "memory_mb": 2000,
          "free_mb": 2000, "earned": 3}])");
-    s.jobs = Json::parse(R"([
+    s.jobs = parse_json(R"([
         {"id": "n1.2", "user": "ann", "status": "run", "where": "n1", "value": 40, "price": 12.5,
          "cost": 0.5, "runtime_s": 725, "name": "night", "command": "sh", "comment": ""},
         {"id": "n1.10", "user": "jürgen", "status": "moving", "where": "n1", "going_to": "n2",
@@ -36,7 +37,7 @@ Seen some() {
          "forecast_total_ms": 812.3},
         {"id": "n1.3", "user": "bob", "status": "wait", "value": 9, "runtime_s": 0, "name": "",
          "command": "xz", "comment": "outbid; 41 would win a place"}])");
-    s.prices = Json::parse(R"([{"least": 1}, {"closed_s": 60}, {"least": 4}, {"least": 8}])");
+    s.prices = parse_json(R"([{"least": 1}, {"closed_s": 60}, {"least": 4}, {"least": 8}])");
     return s;
 }
 

@@ -9,6 +9,7 @@
 using namespace souk;
 using namespace souk::tools::web;
 using tools::Json;
+using tools::parse_json;
 
 namespace {
 
@@ -17,7 +18,7 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 std::string bars_of(const char* story, double now) {
-    const Lanes lanes = lanes_of_story(Json::parse(story), now);
+    const Lanes lanes = lanes_of_story(parse_json(story), now);
     std::string text;
     for (const Bar& bar : lanes.bars)
         text += lanes.names[bar.lane] + " " + std::to_string(static_cast<int>(bar.from)) + "-" +
@@ -39,16 +40,16 @@ START_TEST(no_text_becomes_markup_and_no_text_leaves_its_address) {
         "command": "<i>", "comment": "<i>", "where": "<i>", "going_to": "<i>", "places": ["<i>"],
         "submitted_unix_s": 1, "why": "<i>", "last_failed": "<i>", "address": "<i>",
         "cannot_move": "<i>", "hold": "<i>", "value": "<i>", "price": "<i>", "cost": "<i>"})";
-    const Json job_row = Json::parse(evil);
-    const Json story = Json::parse(R"({"steps": [{"at_unix_s": 1, "step": "moved<i>",
+    const Json job_row = parse_json(evil);
+    const Json story = parse_json(R"({"steps": [{"at_unix_s": 1, "step": "moved<i>",
         "node": "<i>", "from": "<i>", "why": "<i>"},
         {"at_unix_s": 2, "step": "started", "node": "<i>"}]})");
-    const Json node_row = Json::parse(R"({"node": "<i>", "status": "<i>", "cannot": "<i>",
+    const Json node_row = parse_json(R"({"node": "<i>", "status": "<i>", "cannot": "<i>",
         "address": "<i>", "kernel": "<i>", "criu": "<i>", "restriction": "<i>"})");
-    const Json why = Json::parse(R"({"reasons": [{"text": "<i>"}]})");
+    const Json why = parse_json(R"({"reasons": [{"text": "<i>"}]})");
     const Listed list{Json::array({job_row}), "", true},
         of_nodes{Json::array({node_row}), "", true};
-    const Json status = Json::parse(R"({"hostname": "<i>", "solver": "<i>", "warnings": ["<i>"]})");
+    const Json status = parse_json(R"({"hostname": "<i>", "solver": "<i>", "warnings": ["<i>"]})");
     for (const Html& page :
          {job(job_row, why, story, "", 5), job(job_row, Json::object(), Json(), "<i>", 5),
           node(node_row, why, list, list), jobs(list, {"live", "<i>", "<i>"}),

@@ -5,7 +5,7 @@ namespace souk::tools {
 
 Status for_each_entry(const Answer& answer, const std::function<void(const Json& entry)>& each) {
     for (const std::string& part : answer) {
-        const Json list = Json::parse(part, nullptr, false);
+        const Json list = parse_json(part);
         if (!list.is_array()) return fail("the daemon's answer is not a list");
         for (const Json& entry : list) each(entry);
     }

@@ -6,11 +6,11 @@
 
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/net/socket.hpp"
+#include "tools/common/table.hpp"
 #include "tools/common/talk.hpp"
 
 namespace souk::tools {
@@ -140,9 +140,9 @@ Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const 
                            const std::vector<std::string>& args, Nanos patience) {
     TRY_ASSIGN(auto parts, ask_market_at(remote, "list-providers", {}, patience));
     TRY_ASSIGN(const std::string text, joined(std::move(parts)));
-    const auto rows = nlohmann::json::parse(text, nullptr, false);
+    const Json rows = parse_json(text);
     if (!rows.is_array()) return fail("the market's answer is not a list");
-    for (const auto& row : rows)
+    for (const Json& row : rows)
         if (row.value("node", "") == node) {
             const Place place{row.value("address", ""), trust::Role::provider, node};
             return ask_at(remote, place, verb, args, patience);

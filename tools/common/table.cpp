@@ -62,8 +62,10 @@ size_t width(const std::string& text) {  // in characters, not bytes
 
 }  // namespace
 
+Json parse_json(std::string_view text) { return Json::parse(text, nullptr, false); }
+
 Result<Json> parse_object(const Answer& answer) {
-    Json json = Json::parse(answer.front(), nullptr, false);
+    Json json = parse_json(answer.front());
     if (!json.is_object()) return fail("the daemon's answer is not a JSON object");
     return json;
 }
@@ -196,7 +198,7 @@ Result<std::string> Table::text_of(const Answer& list,
                                    std::vector<std::string> (*row)(const Json&)) {
     // one at a time: a tree is many times as big as its text
     for (const std::string& part : list) {
-        const Json elements = Json::parse(part, nullptr, false);
+        const Json elements = parse_json(part);
         if (!elements.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& element : elements) add(row(element));
     }
@@ -207,7 +209,7 @@ Result<std::string> csv_of(const Answer& list, std::span<const char* const> keys
     std::string out;
     for (const char* key : keys) out += (out.empty() ? "" : ",") + std::string(key);
     for (const std::string& part : list) {
-        const Json elements = Json::parse(part, nullptr, false);
+        const Json elements = parse_json(part);
         if (!elements.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& element : elements) {
             const char* before = "\n";

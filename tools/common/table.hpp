@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A daemon's JSON as text for people. Only .cpp files of tools that print answers include this: it
-// brings nlohmann-json.
+// brings nlohmann-json. The parser costs more to compile than the header, so parse_json() alone has
+// it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,6 +16,8 @@ namespace souk::tools {
 
 using Json = nlohmann::ordered_json;
 
+// Discarded where the text is not JSON.
+Json parse_json(std::string_view text);
 // Errors: not JSON, or not an object.
 Result<Json> parse_object(const Answer& answer);
 

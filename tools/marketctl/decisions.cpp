@@ -19,7 +19,7 @@ namespace {
 Result<std::string> log_text(const Answer& parts) {
     std::string text;
     for (const std::string& part : parts) {
-        const Json list = Json::parse(part, nullptr, false);
+        const Json list = parse_json(part);
         if (!list.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& piece : list)
             if (piece.is_string()) text += piece.get_ref<const std::string&>();

@@ -68,7 +68,7 @@ Result<std::string> providers_text(const Answer& providers) {
     // What fits into no column.
     std::map<std::string, Others> others;
     for (const std::string& part : providers)
-        for (const Json& p : Json::parse(part, nullptr, false)) {
+        for (const Json& p : parse_json(part)) {
             if (p.contains("near_group"))
                 text += "\n" + field(p, "node") + ": is near " + near_text(p);
             if (p.contains("restriction"))

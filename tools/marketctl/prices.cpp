@@ -35,7 +35,7 @@ Result<std::string> prices_text(const Answer& prices) {
     std::vector<Json> rows;
     std::set<int, std::greater<>> speeds;
     for (const std::string& part : prices) {
-        const Json all = Json::parse(part, nullptr, false);
+        const Json all = parse_json(part);
         if (!all.is_array()) return fail("the daemon's answer is not a JSON list");
         for (const Json& row : all) {
             for (const Json& s : row.value("speeds", Json::array()))

@@ -31,7 +31,7 @@ Result<std::string> codes() {
 // For people: as docs/reasons.md has it.
 Result<std::string> codes_text(const Answer& answer) {
     std::string text, kind;
-    for (const Json& r : Json::parse(answer.front(), nullptr, false)) {
+    for (const Json& r : parse_json(answer.front())) {
         if (const std::string is = field(r, "kind"); is != kind) {
             text += (kind.empty() ? "" : "\n\n") + ("| " + is) +
                     " | what is said | when, and what helps |\n|---|---|---|";

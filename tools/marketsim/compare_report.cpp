@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "market/sim/estimate.hpp"
 #include "market/sim/plot.hpp"
+#include "tools/common/table.hpp"
 #include "tools/marketsim/gnuplot.hpp"
 #include "tools/marketsim/market_options.hpp"
 
@@ -148,7 +148,7 @@ std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s) {
     for (const Variant& v : variants) {
         nlohmann::ordered_json one = {{"variant", v.name}};
         if (v.error.empty())
-            one.update(nlohmann::ordered_json::parse(report_json(v.report(), v.run, alpha_s)));
+            one.update(parse_json(report_json(v.report(), v.run, alpha_s)));
         else
             one["error"] = v.error;
         if (v.error.empty() && v.reports.size() > 1) {

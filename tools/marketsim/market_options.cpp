@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketsim/market_options.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "market/sim/files.hpp"
+#include "tools/common/table.hpp"
 #include "tools/marketsim/outside_solver.hpp"
 
 namespace souk::tools {
@@ -13,7 +12,7 @@ using namespace sim;
 namespace {
 
 // Money as a JSON number: exact, because it is printed with at most six decimals.
-nlohmann::ordered_json money(Money m) { return nlohmann::ordered_json::parse(format_money(m)); }
+nlohmann::ordered_json money(Money m) { return parse_json(format_money(m)); }
 
 }  // namespace
 

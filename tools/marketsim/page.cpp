@@ -243,7 +243,7 @@ Html main_part(const PageJson& variants, const std::string& title) {
 }  // namespace
 
 Result<std::string> comparison_page(std::string_view json, const std::string& title) {
-    const PageJson variants = PageJson::parse(json, nullptr, false);
+    const PageJson variants = parse_json(json);
     TRY(check(variants));
     Html h;
     h.markup(

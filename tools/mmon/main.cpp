@@ -62,7 +62,7 @@ class Monitor {
         const auto find = [this] { return wire::find_market(options_.socket, options_.node); };
         TRY_ASSIGN(Answer answer, ask(find, verb, args, answer_patience));
         TRY_ASSIGN(const std::string text, joined(std::move(answer)));
-        Json json = Json::parse(text, nullptr, false);
+        Json json = parse_json(text);
         if (json.is_discarded()) return fail("the market's answer is not JSON");
         return json;
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "kernel/base/result.hpp"
 #include "tools/common/ask.hpp"
-#include "tools/common/table.hpp"
 
 namespace souk::tools {
+
+using Json = nlohmann::ordered_json;
 
 // What guests may have now: "0.5 CPUs, 2.0 GB"; and by which of his rules.
 std::string lent(const Json& p);

@@ -19,7 +19,7 @@ constexpr Nanos pause_max = Nanos::from_s(30);
 std::chrono::nanoseconds chrono(Nanos span) { return std::chrono::nanoseconds(span.ns); }
 
 Result<Json> parsed(const std::string& text) {
-    Json json = Json::parse(text, nullptr, false);
+    Json json = parse_json(text);
     if (json.is_discarded()) return fail("the market's answer is not JSON");
     return json;
 }

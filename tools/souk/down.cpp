@@ -6,30 +6,30 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "agentd/store/records.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/loop/backoff.hpp"
 #include "kernel/sys/store/statedb.hpp"
 #include "tools/common/ask.hpp"
+#include "tools/common/table.hpp"
 #include "tools/souk/verbs.hpp"
 
 namespace souk {
 namespace {
 
-using nlohmann::json;
+using tools::Json;
 constexpr Nanos supervisor_limit = Nanos::from_s(60), rest_limit = Nanos::from_s(300),
                 rest_pause = Nanos::from_ms(100);
 
 std::string agent_socket(const Daemon& d) { return d.dir + "/agentd.sock"; }
 
-Result<json> asked(const std::string& socket, const std::string& verb,
+Result<Json> asked(const std::string& socket, const std::string& verb,
                    const std::vector<std::string>& args = {}) {
     TRY_ASSIGN(tools::Answer parts,
                tools::ask([&] { return Result<std::string>(socket); }, verb, args, Nanos{}));
     TRY_ASSIGN(const std::string text, tools::joined(std::move(parts)));
-    json j = json::parse(text, nullptr, false);
+    Json j = tools::parse_json(text);
     if (j.is_discarded()) return fail(verb + ": the daemon's answer is not JSON");
     return j;
 }
@@ -37,7 +37,7 @@ Result<json> asked(const std::string& socket, const std::string& verb,
 // How many jobs of a node are not finished: its agentd knows, or what it has written down.
 Result<size_t> jobs_of(const Daemon& d) {
     if (alive(d.process)) {
-        TRY_ASSIGN(const json status, asked(agent_socket(d), "node-status"));
+        TRY_ASSIGN(const Json status, asked(agent_socket(d), "node-status"));
         return status.value("home_jobs", size_t{0});
     }
     const std::string file = d.state + "/state.db";
@@ -76,7 +76,7 @@ Status put_to_rest(const Instance& i, MarketShape& shape) {
     const std::string market = i.market.dir + "/marketd.sock";
     TRY(asked(market, "list-jobs", {"state=run"}));  // it answers
     for (const Daemon& d : i.nodes) {
-        TRY_ASSIGN(const json status, asked(agent_socket(d), "provider-status"));
+        TRY_ASSIGN(const Json status, asked(agent_socket(d), "provider-status"));
         if (!status.value("on_market", false)) continue;
         shape.off.push_back(d.name);
         // before: whatever happens now, the next `souk up` brings it back
@@ -86,9 +86,9 @@ Status put_to_rest(const Instance& i, MarketShape& shape) {
     // A freeze takes as long as the job's memory; nobody tells its end on this socket.
     const Nanos limit = monotonic_now() + rest_limit;
     for (;;) {
-        TRY_ASSIGN(const json jobs, asked(market, "list-jobs", {"state=live"}));
+        TRY_ASSIGN(const Json jobs, asked(market, "list-jobs", {"state=live"}));
         std::string awake;
-        for (const json& j : jobs)
+        for (const Json& j : jobs)
             if (j.value("status", "") == "run" || j.contains("going_to"))
                 awake += " " + j.value("id", "?");
         if (awake.empty()) return {};

@@ -18,6 +18,7 @@
 #include "kernel/trust/openssl.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/common/paths.hpp"
+#include "tools/common/table.hpp"
 #include "tools/common/typed_options.hpp"
 #include "tools/souk/changes.hpp"
 #include "tools/souk/configured.hpp"
@@ -244,7 +245,9 @@ Result<json> ask_market(const Words& w, const std::string& verb,
     const auto find = [&]() -> Result<std::string> { return wire::find_market(w.socket, ""); };
     TRY_ASSIGN(auto parts, tools::ask(find, verb, args, Nanos{}));
     TRY_ASSIGN(const std::string text, tools::joined(std::move(parts)));
-    return json::parse(text);
+    const tools::Json answer = tools::parse_json(text);
+    if (answer.is_discarded()) return fail(verb + ": the market's answer is not JSON");
+    return json(answer);  // its keys are in order when it is printed
 }
 
 std::string date_of(const json& row, const char* key) {

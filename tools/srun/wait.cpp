@@ -112,7 +112,7 @@ Result<Numbered> listed(const SrunOptions& options, const Json& first,
     TRY_ASSIGN(const Answer parts, ask(find, "list-jobs", words, options.patience));
     Numbered found;
     for (const std::string& part : parts) {
-        const Json rows = Json::parse(part, nullptr, false);
+        const Json rows = parse_json(part);
         if (!rows.is_array()) return fail("the market's list of jobs is not understood");
         for (const Json& row : rows) {
             if (unfiltered && row.value(of, "") != first.value(of, "")) continue;
