@@ -24,4 +24,9 @@ inline int exit_status(const CommandLine& line, const Status& done) {
     return done ? 0 : 1;
 }
 
+inline int usage_error(const CommandLine& line, const std::string& why) {
+    complain(line.tool, why);
+    return 2;
+}
+
 }  // namespace souk::tools

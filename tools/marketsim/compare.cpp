@@ -365,7 +365,7 @@ int marketsim_compare(int argc, char** argv) {
     line.options.push_back(two_stage_option(options.two_stage));
     for (Option& row : output_options(options)) line.options.push_back(std::move(row));
     if (const auto status = parse_options(line, argc, argv)) return *status;
-    const auto usage = [&](const std::string& why) { return wrong_usage(line.tool, why); };
+    const auto usage = [&](const std::string& why) { return usage_error(line, why); };
     if (coallocation) return usage("--coallocation comes first, and options of its own after it");
     const bool files = !options.jobs.empty() || !options.providers.empty();
     if (files && !options.import.empty()) return usage("--import excludes --jobs and --providers");

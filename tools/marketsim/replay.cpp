@@ -234,7 +234,7 @@ int marketsim_replay(int argc, char** argv) {
                           "write each job's submit, end, run and processors to this file as CSV"));
     if (const auto status = parse_options(line, argc, argv)) return *status;
     if (options.policies.size() > 1 && !options.per_job.empty())
-        return wrong_usage(line.tool, "--per-job takes one policy");
+        return usage_error(line, "--per-job takes one policy");
     return exit_status(line, replay(options));
 }
 

@@ -85,7 +85,7 @@ int marketsim_run(int argc, char** argv) {
     rows.back().usual = "1";
     if (const auto status = parse_options(line, argc, argv)) return *status;
     if (const Status valid = check_market_options(options.run); !valid)
-        return wrong_usage(line.tool, valid.error().message);
+        return usage_error(line, valid.error().message);
     return exit_status(line, run(options));
 }
 
