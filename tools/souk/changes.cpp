@@ -4,7 +4,6 @@
 #include <fcntl.h>
 
 #include <cstdio>
-#include <regex>
 
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/trust/identity.hpp"
@@ -15,8 +14,7 @@ namespace souk {
 
 Rewrite secured(const std::string& path, const std::string& more) {
     Rewrite r{path, config_text(path), {}};
-    r.after =
-        std::regex_replace(r.before, std::regex("(^|\n)\\s*insecure(_until)?\\s*=[^\n]*"), "$1");
+    r.after = without_key(without_key(r.before, "insecure"), "insecure_until");
     if (!more.empty() && !r.after.empty() && !r.after.ends_with('\n')) r.after += '\n';
     r.after += more;
     return r;

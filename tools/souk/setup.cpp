@@ -7,7 +7,6 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -167,10 +166,6 @@ Result<std::string> market_place(const Words& w, const std::string& known) {
     if (w.asked) return ask_person("Where is the market, HOST:PORT", "");
     return fail("where is the market? --market HOST:PORT, or `market` in agentd's configuration (" +
                 found.error().message + ")");
-}
-
-bool says(const std::string& config, const std::string& key) {
-    return std::regex_search(config, std::regex("(^|\n)\\s*" + key + "\\s*="));
 }
 
 // A node that was none before also gets what a new one is to have, and an older one may not expect:
