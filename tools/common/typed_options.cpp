@@ -56,7 +56,7 @@ Kind<std::string> any_text() {
 
 Kind<std::string> file_name() { return {"FILE", any_text().read}; }
 
-Kind<std::string> one_of(std::vector<std::string> names) {
+Kind<std::string> one_of(const std::vector<std::string>& names) {
     std::string takes = "{" + value_text(names) + "}";
     return {takes, [names, takes](const std::string& text) -> Result<std::string> {
                 if (std::find(names.begin(), names.end(), text) != names.end()) return text;

@@ -23,7 +23,7 @@ Kind<int64_t> seconds(int64_t least, int64_t most);
 Kind<int64_t> megabytes(int64_t least, int64_t most);
 Kind<std::string> any_text();
 Kind<std::string> file_name();
-Kind<std::string> one_of(std::vector<std::string> names);
+Kind<std::string> one_of(const std::vector<std::string>& names);
 
 enum class Default { hidden, shown };  // in help
 
