@@ -6,20 +6,18 @@
 // Techniques: BTF tracepoints (tp_btf, no kprobe); the few kernel fields that are read are declared
 // here and relocated when loaded (CO-RE), so that no dump of the kernel's types is needed to build.
 // A task belongs to a job by its ancestor on the cgroup v2 level of jobs, so groups that a job
-// makes for itself count too. Needs: kernel 5.15, CONFIG_DEBUG_INFO_BTF, CONFIG_SCHED_INFO.
-// Load.cpp falls back to /proc where this does not load.
+// makes for itself count too. Needs: kernel 5.15, CONFIG_DEBUG_INFO_BTF, CONFIG_SCHED_INFO,
+// CONFIG_FAIR_GROUP_SCHED. Load.cpp falls back to /proc where this does not load.
 //
 // Run time is the scheduler's own sum for the task (sum_exec_runtime: what a hypervisor stole is
 // not in it). Waits are the scheduler's own too. A task that is switched in has been queued since
-// sched_info.last_queued, by the clock of the run queue. What that clock says now follows from the
-// task that is switched out: it was switched in at its last_arrival, which this program saw at a
-// moment of its own clock. Between two idle times of a CPU the difference of the clocks is the last
-// one known, so it is off by as much as they drift meanwhile; then a wait is not longer than the
-// CPU was idle. sched_info.run_delay holds what the task waited on other CPUs before, if it was
-// moved between them. The tracepoint comes before the scheduler adds the last stretch. So that
-// earlier waits are not counted twice, what a task's sums were when it was last switched out stands
-// in a table by its number. Two tasks may share a place there: then the one that comes back finds
-// nothing, and of that wait only the last stretch counts.
+// sched_info.last_queued, by the clock of the run queue, which the scheduler has just set. To read
+// another clock would cost half of a switch's time here, so what CLOCK_MONOTONIC says follows from
+// that one: both are compared every 10 ms. sched_info.run_delay holds what the task waited on other
+// CPUs before, if it was moved between them. The tracepoint comes before the scheduler adds the
+// last stretch. So that earlier waits are not counted twice, what a task's sums were when it was
+// last switched out stands in a table by its number. Two tasks may share a place there: then the
+// one that comes back finds nothing, and of that wait only the last stretch counts.
 //
 // A task that nobody contends for its CPU is not switched out: where use by the owner is to be
 // noticed, a clock of each CPU looks at the one that runs.
@@ -78,6 +76,7 @@ struct cfs_rq___of_6_12 {
 } RELOCATED;
 
 struct rq {
+    __u64 clock;
     struct cfs_rq cfs;
 } RELOCATED;
 
@@ -88,7 +87,7 @@ struct sched_entity {
 
 struct sched_info {
     unsigned long pcount;
-    __u64 run_delay, last_arrival, last_queued;
+    __u64 run_delay, last_queued;
 } RELOCATED;
 
 struct task_io_accounting {
@@ -117,6 +116,7 @@ const volatile __u64 daemon_id = 0;  // of its control group, on this level; 0: 
 const volatile int daemon_level = 0;
 #define WINDOW_NS 40000000ull
 #define NOTICE_EVERY_NS 1000000000ull
+#define COMPARE_EVERY_NS 10000000ull
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -359,12 +359,10 @@ static __always_inline void switched_out(struct load_cpu* cpu, __u32 slot, bool 
 }
 
 static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct task_struct* task,
-                                        __u64 now, bool from_idle) {
+                                        __u64 now, __u64 clock) {
     const __u64 queued = task->sched_info.last_queued;
     const __u64 elsewhere = task->sched_info.run_delay;
-    const __s64 here = queued && cpu->queue_ns ? now + cpu->queue_ns - queued : 0;
-    __u64 wait = here > 0 ? here : 0;
-    if (from_idle && wait > now - cpu->since_ns) wait = now - cpu->since_ns;
+    __u64 wait = queued && clock > queued ? clock - queued : 0;
     const __u32 pid = task->pid;
     const __u64* const kept = sums[pid % TASKS];
     wait += task->sched_info.pcount ? added(kept[WAITED], pid, elsewhere) : elsewhere;
@@ -383,11 +381,9 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     }
 }
 
-// That a task which is not lowered is queued on this CPU, as a guest gets it. On a kernel without
-// groups of tasks that is known of the one that ran before alone.
-static __always_inline bool others_wait(struct task_struct* guest, bool could_go_on) {
-    if (!bpf_core_field_exists(guest->se.cfs_rq)) return could_go_on;
-    struct cfs_rq* queue = &guest->se.cfs_rq->rq->cfs;
+// That a task which is not lowered is queued on this CPU, as a guest gets it.
+static __always_inline bool others_wait(struct rq* rq) {
+    struct cfs_rq* queue = &rq->cfs;
     if (bpf_core_field_exists(queue->h_nr_runnable))
         return (int)(BPF_CORE_READ(queue, h_nr_runnable) - BPF_CORE_READ(queue, h_nr_idle)) > 0;
     struct cfs_rq___before_6_14* old = (void*)queue;
@@ -412,7 +408,13 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
     struct load_cpu* cpu = this_cpu();
     if (!cpu) return 0;
-    const __u64 now = bpf_ktime_get_ns();
+    struct rq* const rq = next->se.cfs_rq->rq;
+    const __u64 clock = rq->clock;
+    if (clock - cpu->compared_ns > COMPARE_EVERY_NS) {
+        cpu->compared_ns = clock;
+        cpu->ahead_ns = bpf_ktime_get_ns() - clock;
+    }
+    const __u64 now = clock + cpu->ahead_ns;
     const bool seen = cpu->pid == prev->pid && cpu->slot != LOAD_NONE;
     const __u32 before = seen ? cpu->slot : slot_of(cpu, prev);
     const __u32 after = slot_of(cpu, next);
@@ -421,18 +423,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_stru
     volatile __u32* const writing = &cpu->writing;
     ++*writing;
     barrier();
-    if (before != LOAD_NONE) {
-        if (seen) cpu->queue_ns = prev->sched_info.last_arrival - cpu->since_ns;
-        switched_out(cpu, before, seen, prev, could_go_on, now);
-    }
-    if (after != LOAD_NONE) switched_in(cpu, after, next, now, before == LOAD_NONE);
+    if (before != LOAD_NONE) switched_out(cpu, before, seen, prev, could_go_on, now);
+    if (after != LOAD_NONE) switched_in(cpu, after, next, now, clock);
     cpu->since_ns = now;
     cpu->slot = after;
     cpu->pid = next->pid;
     barrier();
     ++*writing;
-    if (cpu->give_way && after < LOAD_SLOTS && before != LOAD_NONE &&
-        others_wait(next, could_go_on))
+    if (cpu->give_way && after < LOAD_SLOTS && before != LOAD_NONE && others_wait(rq))
         give_way(ctx, cpu);
     return 0;
 }

@@ -38,8 +38,8 @@ struct load_group {
 
 struct load_cpu {
     unsigned long long since_ns; /* CLOCK_MONOTONIC when the running task was switched in */
-    unsigned long long
-        queue_ns;         /* what the clock of the run queue is ahead of that; 0: not known */
+    /* what that clock is ahead of the run queue's, and when they were compared, by the latter */
+    unsigned long long ahead_ns, compared_ns;
     unsigned int slot;    /* of the running task; LOAD_NONE: idle; 0: of the node, of no job */
     unsigned int pid;     /* of the running task */
     unsigned int writing; /* odd while the CPU changes this struct: a reader looks again */
