@@ -71,9 +71,10 @@ JobReport HomeReports::report_of(const HomeJob& job, Nanos now) const {
         r.near_mbit = job.group.near_mbit;
         if (r.waits_for.empty()) r.waits_for = gangs_.waits(job);
     }
-    r.files = job.files_use;
-    r.files.served = job.spec.files == FilesMode::home;
-    if (!runs) r.files.waits.clear();
+    FilesUse files = job.files_use;
+    files.served = job.spec.files == FilesMode::home;
+    if (!runs) files.waits.clear();
+    r.files = std::move(files);
     return r;
 }
 

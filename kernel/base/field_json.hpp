@@ -21,7 +21,9 @@ void write_fields(JsonWriter& j, const T& v);
 
 template <class M>
 void write_field_value(JsonWriter& j, const M& v) {
-    if constexpr (std::same_as<M, Nanos>)
+    if constexpr (requires { v.stored(); })
+        write_field_value(j, *v);
+    else if constexpr (std::same_as<M, Nanos>)
         v == Nanos::never() ? j.null() : j.value(v.seconds());
     else if constexpr (std::same_as<M, Epoch> || std::same_as<M, Ipv4>)
         j.value(v.n);
@@ -57,12 +59,12 @@ void write_fields(JsonWriter& j, const T& v) {
             write_field_value(j, (v.*e.member)[e.index]);
         } else if constexpr (requires { e.part; }) {
             j.key(e.name);
-            write_field_value(j, (v.*e.member).*e.part);
+            write_field_value(j, e.in(v));
         } else if constexpr (requires { e.name; }) {
             j.key(e.name);
             write_field_value(j, v.*e.member);
         } else {
-            write_fields(j, v.*e.member);
+            write_fields(j, e.in(v));
         }
     });
 }

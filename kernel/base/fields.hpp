@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "kernel/base/money.hpp"
+#include "kernel/base/rare.hpp"
 
 namespace souk {
 
@@ -140,19 +141,21 @@ struct Element {
     Rule rule;
 };
 // A member of a member that has an entry of its own before.
-template <class T, class M, class P>
+template <class T, class M, class P, class Inner = M>
 struct Part {
     static constexpr size_t members = 0;
     const char* name;
     M T::*member;
-    P M::*part;
+    P Inner::*part;
     Rule rule;
+    const P& in(const T& v) const { return static_cast<const Inner&>(v.*member).*part; }
 };
 // A struct whose fields are written as if they were the outer one's own.
-template <class T, class M>
+template <class T, class M, class Inner = M>
 struct Flat {
     static constexpr size_t members = 1;
     M T::*member;
+    const Inner& in(const T& v) const { return v.*member; }
 };
 // Not written.
 template <class T, class M>
@@ -201,8 +204,17 @@ template <class T, class M, class Base, class P>
 constexpr Part<T, M, P> part(const char* name, M T::*member, P Base::*inner, Rule rule = {}) {
     return {name, member, inner, rule};
 }
+template <class T, class M, class Base, class P>
+constexpr Part<T, Sparse<M>, P, M> part(const char* name, Sparse<M> T::*member, P Base::*inner,
+                                        Rule rule = {}) {
+    return {name, member, inner, rule};
+}
 template <class T, class M>
 constexpr Flat<T, M> flat(M T::*member) {
+    return {member};
+}
+template <class T, class M>
+constexpr Flat<T, Sparse<M>, M> flat(Sparse<M> T::*member) {
     return {member};
 }
 template <class T, class M>
@@ -277,10 +289,10 @@ std::string changed_fields(const T& a, const T& b) {
         if constexpr (requires { e.index; })
             differs(e.name, (a.*e.member)[e.index] != (b.*e.member)[e.index]);
         else if constexpr (requires { e.part; })
-            differs(e.name, !((a.*e.member).*e.part == (b.*e.member).*e.part));
+            differs(e.name, !(e.in(a) == e.in(b)));
         else if constexpr (requires { e.name; })
             differs(e.name, !(a.*e.member == b.*e.member));
-        else if (const std::string inner = changed_fields(a.*e.member, b.*e.member); !inner.empty())
+        else if (const std::string inner = changed_fields(e.in(a), e.in(b)); !inner.empty())
             names += (names.empty() ? "" : " ") + inner;
     });
     return names;

@@ -230,6 +230,19 @@ void get(std::vector<E>& v, const Rule& rule, const Slot& slot, const char* mess
     }
 }
 
+// ---- what is rarely there
+
+template <class T>
+void put(const Sparse<T>& v, const Rule& rule, const Slot& slot, char* message, Arena& arena) {
+    put(*v, rule, slot, message, arena);
+}
+template <class T>
+void get(Sparse<T>& v, const Rule& rule, const Slot& slot, const char* message, Check& c) {
+    T value{};
+    get(value, rule, slot, message, c);
+    v = std::move(value);
+}
+
 // ---- packed messages
 inline void put_packed(const std::string& bytes, const Slot& slot, char* message, Arena& arena) {
     char* copy = arena.array<char>(bytes.size());
@@ -291,15 +304,21 @@ template <class T, class M, size_t N>
                                              const char* message, Check& c) {
     get((v.*e.member)[e.index], e.rule, at, message, c);
 }
-template <class T, class M, class P>
-[[gnu::always_inline]] inline void put_entry(const T& v, const Part<T, M, P>& e, const Slot& at,
-                                             char* message, Arena& arena) {
-    put((v.*e.member).*e.part, e.rule, at, message, arena);
+template <class T, class M, class P, class Inner>
+[[gnu::always_inline]] inline void put_entry(const T& v, const Part<T, M, P, Inner>& e,
+                                             const Slot& at, char* message, Arena& arena) {
+    put(e.in(v), e.rule, at, message, arena);
 }
-template <class T, class M, class P>
-[[gnu::always_inline]] inline void get_entry(T& v, const Part<T, M, P>& e, const Slot& at,
+template <class T, class M, class P, class Inner>
+[[gnu::always_inline]] inline void get_entry(T& v, const Part<T, M, P, Inner>& e, const Slot& at,
                                              const char* message, Check& c) {
-    get((v.*e.member).*e.part, e.rule, at, message, c);
+    P value = e.in(v);
+    get(value, e.rule, at, message, c);
+    if (value == e.in(v)) return;
+    if constexpr (std::same_as<M, Inner>)
+        (v.*e.member).*e.part = std::move(value);
+    else
+        (v.*e.member).edit().*e.part = std::move(value);
 }
 template <class T, class M>
 [[gnu::always_inline]] inline void put_entry(const T&, const Unsent<T, M>&, const Slot&, char*,
@@ -319,13 +338,13 @@ template <class T, class M>
     get_packed(v.*e.member, at, message, c);
 }
 template <class T, class M>
-[[gnu::always_inline]] inline void put_entry(const T& v, const Packed<T, std::optional<M>>& e,
+[[gnu::always_inline]] inline void put_entry(const T& v, const Packed<T, Rare<M>>& e,
                                              const Slot& at, char* message, Arena& arena) {
     if (v.*e.member) put_packed(pack(*(v.*e.member)), at, message, arena);
 }
 template <class T, class M>
-[[gnu::always_inline]] inline void get_entry(T& v, const Packed<T, std::optional<M>>& e,
-                                             const Slot& at, const char* message, Check& c) {
+[[gnu::always_inline]] inline void get_entry(T& v, const Packed<T, Rare<M>>& e, const Slot& at,
+                                             const char* message, Check& c) {
     if (at.in<ProtobufCBinaryData>(message).len > 0)
         get_packed((v.*e.member).emplace(), at, message, c);
 }
@@ -354,7 +373,7 @@ void put_fields(const T& v, const ProtobufCMessageDescriptor& d, char* message, 
         } else if constexpr (requires { e.name; }) {
             put_entry(v, e, at.slot[i], message, arena);
         } else {
-            put_fields<Root>(v.*e.member, d, message, arena);
+            put_fields<Root>(e.in(v), d, message, arena);
         }
         ++i;
     });
@@ -370,6 +389,10 @@ void get_fields(T& v, const ProtobufCMessageDescriptor& d, const char* message, 
                 get((v.*e.member).emplace(), e.rule, at.slot[i], message, c);
         } else if constexpr (requires { e.name; }) {
             get_entry(v, e, at.slot[i], message, c);
+        } else if constexpr (requires { (v.*e.member).stored(); }) {
+            auto value = e.in(v);
+            get_fields<Root>(value, d, message, c);
+            v.*e.member = std::move(value);
         } else {
             get_fields<Root>(v.*e.member, d, message, c);
         }

@@ -59,13 +59,13 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/base/rare.hpp"
 #include "market/core/chunks.hpp"
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
 #include "market/core/network_packing.hpp"
 #include "market/core/rank.hpp"
-#include "market/core/rare.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {

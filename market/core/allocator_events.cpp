@@ -42,9 +42,8 @@ void Allocator::fill(uint32_t j, JobKey key, const JobDemand& spec) {
     d.place = spec.place;
     d.move_bytes = spec.move_bytes;
     d.dirty_bytes_per_s = spec.dirty_bytes_per_s;
-    d.barred =
-        spec.barred.empty() ? nullptr : std::make_unique<std::vector<ProviderKey>>(spec.barred);
-    d.files = job.files ? std::make_unique<Files>(Files{spec.files, class_none}) : nullptr;
+    d.barred = spec.barred.empty() ? Rare<std::vector<ProviderKey>>() : spec.barred;
+    d.files = job.files ? Rare<Files>({spec.files, class_none}) : Rare<Files>();
     d.user = spec.user;
 }
 

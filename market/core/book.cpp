@@ -18,10 +18,11 @@ Job& Book::load(JobRecord record) {
     const JobId id = record.report.id;
     job.record = std::move(record);
     job.stored = true;
-    const Reason reason(job.record.reason);
-    job.reason = is_known(reason.code) && reason.text() == job.record.comment
-                     ? reason
-                     : Reason::said(job.record.comment);
+    Reason reason(std::exchange(job.record.reason, {}));
+    std::string comment = std::exchange(job.record.comment, {});
+    job.reason = is_known(reason.code) && reason.text() == comment
+                     ? std::move(reason)
+                     : Reason::said(std::move(comment));
     job.run_base = job.record.billed;
     const uint32_t payer = job.record.payer;
     job.user = &user(payer != 0 ? payer : job.record.report.uid);
@@ -138,7 +139,7 @@ const User* Book::project(std::string_view name) const {
 
 uint32_t Book::project_for(const JobReport& report) const {
     if (report.terms.project.empty()) return 0;
-    const User* const one = project(report.terms.project);
+    const User* const one = project(*report.terms.project);
     return one && one->record.has_member(report.uid) ? one->record.uid : 0;
 }
 
@@ -188,8 +189,6 @@ std::vector<Job*> Book::store(Outputs& out) {
     std::vector<Job*> different = unsaved_.take();
     for (Job* const one : different) {
         Job& job = *one;
-        job.record.reason = job.reason;
-        job.record.comment = job.reason.text();
         const JobRecord& r = job.record;
         const bool of_interest = job.stored || r.report.phase != JobPhase::waiting ||
                                  r.account.amount.micro > 0 || r.account.rest > 0 ||
@@ -197,7 +196,9 @@ std::vector<Job*> Book::store(Outputs& out) {
                                  job.weight != weight_plain;
         if (!of_interest) continue;
         job.stored = true;
-        out.store.push_back(r);
+        auto& stored = std::get<JobRecord>(out.store.emplace_back(r));
+        stored.reason = job.reason;
+        stored.comment = job.reason.text();
     }
     for (const NodeName& name : std::exchange(forgotten_, {})) out.store.push_back(EraseNode{name});
     for (const Node* const node : unsaved_nodes_.take()) out.store.push_back(node->record);

@@ -39,7 +39,7 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     if (may_stand_less) bound_standing();
     if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
         for (auto& [id, job] : book_.jobs())
-            if (job.record.report.files.served && job.phase() != JobPhase::finished) touch(job);
+            if (job.record.report.files->served && job.phase() != JobPhase::finished) touch(job);
     for (const auto& [gang, ids] : gangs_)  // another algorithm may place them
         for (const JobId& id : ids)
             if (Job* const job = mutable_job(id); job && !job->in_solver) touch(*job);

@@ -43,7 +43,7 @@ Reason Market::why_stopped(const Job& job) const {
     const Node* at = find_node(r.where);
     const bool back = at && at->connected && !Places::usable(*at);
     return at_node(ReasonCode::stopped_here, r.where)
-        .with(Figure::cause, r.cannot_move.empty() ? souk::Cause("it cannot move") : r.cannot_move)
+        .with(Figure::cause, r.cannot_move.empty() ? souk::Cause("it cannot move") : *r.cannot_move)
         .with(Figure::before, back ? "goes on when " + r.where + " takes jobs again"
                                    : why_waiting(job, solver_).text());
 }
@@ -77,7 +77,7 @@ Reason Market::why_waiting(const Job& job, const Solver& solver) const {
     if (const JobReport& r = job.record.report; !r.no_user.empty() && !bid)
         return at_node(ReasonCode::node_refused, r.no_user.back())
             .with(Figure::cause, r.why_no_user);
-    for (const auto& [name, bar] : job.bars)
+    for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && !Places::lacks(job, name))
             return at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why);
     if (bid) return Reason(ReasonCode::outbid).with(Figure::bid, *bid);
@@ -109,8 +109,8 @@ Reason Market::why_pinned(const Job& job) const {
         return at_node(ReasonCode::node_keeps, where).with(Figure::cause, at->record.report.cannot);
     if (frozen && at && !at->connected)
         return at_node(r.report.in_place ? ReasonCode::stands_away : ReasonCode::image_away, where);
-    if (job.stuck.active)
-        return at_node(ReasonCode::cannot_leave, where).with(Figure::cause, job.stuck.why);
+    if (job.failed->stuck.active)
+        return at_node(ReasonCode::cannot_leave, where).with(Figure::cause, job.failed->stuck.why);
     if (Reason limited = why_limited(job); !limited.empty()) return limited;
     if (r.out_of_budget)
         return Reason(ReasonCode::budget_used)
@@ -174,9 +174,9 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
         add(Reason(ReasonCode::cannot_move).with(Figure::cause, r.cannot_move));
     if (!r.image_stays.empty())
         add(Reason(ReasonCode::image_waits).with(Figure::cause, r.image_stays));
-    if (!job.last_failed.empty())
-        add(Reason(ReasonCode::order_failed).with(Figure::cause, job.last_failed));
-    for (const auto& [name, bar] : job.bars)
+    if (!job.failed->last.empty())
+        add(Reason(ReasonCode::order_failed).with(Figure::cause, job.failed->last));
+    for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && all.size() < nodes_shown)
             add(at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why));
     if (running || in_transit(job) || !why_pinned(job).empty() || r.terms.cpus > 1) return all;

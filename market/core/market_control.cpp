@@ -37,8 +37,10 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
     heard(Input::move, id, name);
     TRY_ASSIGN(Job* const job, operated(id, uid));
     TRY(places_.destination(*job, name));
-    if (job->bars.contains(name)) job->bars.erase(name);  // the operator knows better
-    job->stuck.active = false;
+    if (Failed* const failed = job->failed.stored()) {
+        failed->bars.erase(name);  // the operator knows better
+        failed->stuck.active = false;
+    }
     job->record.hold = hold ? Hold::at_node : Hold::none;
     job->record.hold_node = hold ? name : NodeName{};
     job->once.reset();
@@ -57,7 +59,7 @@ Result<std::string> Market::move(const JobId& id, const NodeName& name, bool hol
 Result<std::string> Market::freeze(const JobId& id, bool hold, uint32_t uid) {
     heard(Input::freeze, id);
     TRY_ASSIGN(Job* const job, operated(id, uid));
-    job->stuck.active = false;
+    if (Failed* const failed = job->failed.stored()) failed->stuck.active = false;
     job->via.clear();
     job->record.hold = hold ? Hold::frozen : Hold::none;
     job->record.hold_node.clear();
@@ -88,8 +90,10 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
     job->record.hold = hold ? (running ? Hold::at_node : Hold::stay) : Hold::none;
     job->record.hold_node = hold && running ? job->record.report.where : NodeName{};
     job->once.reset();
-    job->stuck.active = false;
-    for (auto& [node, bar] : job->bars) bar.active = false;
+    if (Failed* const failed = job->failed.stored()) {
+        failed->stuck.active = false;
+        for (auto& [node, bar] : failed->bars) bar.active = false;
+    }
     book_.save(*job);
     touch(*job);
     if (running) return "job " + id.text() + " runs on " + job->record.report.where;
@@ -115,7 +119,7 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
     if (!job || job->phase() == JobPhase::finished)
         return {true, false,
                 "job " + id.text() + " has ended" +
-                    (job && !job->record.report.why.empty() ? ": " + job->record.report.why : "")};
+                    (job && !job->record.report.why.empty() ? ": " + *job->record.report.why : "")};
     const JobReport& r = job->record.report;
     const JobPhase phase = job->phase();
     if (job->record.cancel) return {true, false, "job " + id.text() + " is being cancelled"};
@@ -128,8 +132,8 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
         return {true, true,
                 "job " + id.text() + (freezes ? " is frozen on " : " runs on ") + r.where};
     }
-    if (job->failures > failures && !job->last_failed.empty())
-        return {true, false, job->last_failed};
+    if (job->failed->times > failures && !job->failed->last.empty())
+        return {true, false, job->failed->last};
     const std::string why = comment(*job);
     // A thaw is a wish like any other: another bid may have the place.
     const bool decided =
@@ -231,7 +235,7 @@ Result<std::string> Market::forget(const NodeName& name, uint32_t uid, Nanos now
     begin_day(now);
     unhold(name);
     for (auto& [id, job] : book_.jobs()) {
-        job.bars.erase(name);
+        if (Failed* const failed = job.failed.stored()) failed->bars.erase(name);
         if (job.via == name) job.via.clear();
         if (job.record.payee == name) close_tab(job, now);
         if (id.home == name && job.phase() != JobPhase::finished) lose_home(job, now);

@@ -23,7 +23,7 @@ bool is_thawing(const Job& job) {
 }
 
 // A home speaks for its own gangs alone.
-std::string gang_name(const Job& job) { return job.id().home + "/" + job.record.report.gang; }
+std::string gang_name(const Job& job) { return job.id().home + "/" + *job.record.report.gang; }
 
 // Of a gang that is to begin: what its components take on each node.
 class GangRoom {

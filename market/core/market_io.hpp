@@ -46,17 +46,19 @@ struct JobRecord {
     Nanos billed;      // the part of its run time that the account holds
     // run time that its home forgot (it restarted): run time is what it reports, and this
     Nanos skew;
-    Money price;                 // per CPU-hour, now or when it last ran
-    NodeName payee;              // where it ran when it was last billed
-    std::optional<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
+    Money price;        // per CPU-hour, now or when it last ran
+    NodeName payee;     // where it ran when it was last billed
+    Rare<Order> order;  // outstanding: stored before it leaves, as it takes room elsewhere
     Hold hold = Hold::none;
-    NodeName hold_node;
+    Sparse<NodeName> hold_node;
     bool cancel = false;         // asked for; its home has not confirmed it
     bool out_of_budget = false;  // until the budget grows
     uint64_t finish_seq = 0;     // finished: the order in which they ended, 1 the first
     Nanos ended;                 // finished: when the market heard of it, Unix time
-    std::string comment;         // why it is where it is, as of its last order: `reason` in words
-    ReasonRecord reason;
+    // why it is where it is, as of its last order: `reason` in words; both empty while the market
+    // has it, which keeps it as Job::reason
+    Sparse<std::string> comment;
+    Sparse<ReasonRecord> reason;
     // the newest last; those before it wait for their place's last word
     std::vector<Stay> stays;
     // Its run time is at most what has passed since, Unix time; 0: an older version's.

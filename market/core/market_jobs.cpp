@@ -69,7 +69,7 @@ void Market::claim(Job& job) {
 // What it holds of a node's memory that is nobody's to give, and what goes to who wins it.
 void Market::root(Job& job) {
     const JobReport& r = job.record.report;
-    const auto note = [&](bool holds, NodeName& on, int64_t& mb, int64_t Node::*sum) {
+    const auto note = [&](bool holds, Sparse<NodeName>& on, int64_t& mb, int64_t Node::*sum) {
         const NodeName now_on = holds ? r.where : NodeName{};
         const int64_t now_mb = holds ? r.terms.memory_mb : 0;
         if (on == now_on && mb == now_mb) return false;
@@ -124,7 +124,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
-    if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending = nullptr;
+    if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending.reset();
     if (job.record.report.uid != before.uid) {  // its home does not know it any more
         job.record.report.uid = before.uid;
         job.record.report.user = before.user;
@@ -153,7 +153,9 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     } else {
         lacking_.erase(job.id());
     }
-    if (report.in_place && !report.cannot_move.empty()) job.stuck = {};  // as far as it can
+    Failed* const failed = job.failed.stored();
+    if (failed && report.in_place && !report.cannot_move.empty())
+        failed->stuck = {};  // as far as it can
     if (report.phase == JobPhase::finished) return finish(job, now), Status();
     if (report.phase == JobPhase::running) {
         if (job.record.hold == Hold::stay) {

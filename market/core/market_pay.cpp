@@ -52,7 +52,7 @@ void Market::use_report(const NodeName& name, const UseReport& report, Nanos now
         Job* const job = mutable_job(send.id);
         const JobReport* const r = job ? &job->record.report : nullptr;
         if (r && is_on_its_way(*job) && r->where == name && r->epoch == send.epoch)
-            job->sending = std::make_unique<JobSend>(send);
+            job->sending = send;
     }
 }
 

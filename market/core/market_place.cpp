@@ -46,12 +46,12 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
     if (!job.reported || !home || !home->connected) return true;
     if (job.record.cancel) {
         const bool sent = job.record.order && job.record.order->kind == Order::Kind::abort;
-        if (!sent && !job.stuck.active)
+        if (!sent && !job.failed->stuck.active)
             issue(job, Order::Kind::abort, {}, Reason::said("cancelled"), now, out);
         return true;
     }
     if (in_transit(job)) return true;
-    if (!job.stuck.active && !settling() && places_.no_node_is_left(job, now)) {
+    if (!job.failed->stuck.active && !settling() && places_.no_node_is_left(job, now)) {
         issue(job, Order::Kind::give_up, {}, Reason::said("no node can execute its program"), now,
               out);
         return true;
@@ -81,7 +81,7 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return false;
     }
     if (Places::stands(job) && job.record.report.where != target->id()) {
-        if (!job.stuck.active)
+        if (!job.failed->stuck.active)
             issue(job, Order::Kind::suspend, {},
                   Reason(ReasonCode::place_elsewhere).with(Figure::node, target->id()), now, out);
         return true;

@@ -56,7 +56,7 @@ Market::Wish Market::wish(const Job& job, Job::Held held) const {
         return places_.may_run_at(job, r.hold_node)
                    ? Wish{JobState::running, r.hold_node, Pin::stay}
                    : as_it_is();
-    const NodeName to = job.once ? *job.once : job.via;
+    const NodeName to = job.once ? *job.once : *job.via;
     if (!to.empty() && places_.may_run_at(job, to)) return {JobState::running, to, Pin::stay};
     return w;
 }
@@ -120,11 +120,11 @@ JobDemand Market::spec_of(const Job& job, const Wish& w) const {
     if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
     // Looked at with a horizon alone, and told to nobody without one: it says whose job it may be.
     if (const Node* const home = find_node(job.id().home);
-        home && r.files.served && solver_.options().horizon.ns > 0)
-        spec.files = traffic_of(r.files, home->key);
+        home && r.files->served && solver_.options().horizon.ns > 0)
+        spec.files = traffic_of(*r.files, home->key);
     // What stands where it is goes on only there. (To bar it elsewhere would bar its whole gang.)
     const bool stays = Places::is_rooted(job) && find_node(r.where);
-    if (const NodeName& name = stays ? r.where : r.only_node; of_gang(job) && !name.empty()) {
+    if (const NodeName& name = stays ? r.where : *r.only_node; of_gang(job) && !name.empty()) {
         const Node* const only = find_node(name);
         spec.only = only ? only->key : ProviderKey{UINT64_MAX};  // the market has forgotten it
     }

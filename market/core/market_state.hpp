@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "kernel/base/rare.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/rank.hpp"
-#include "market/core/rare.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {
@@ -23,9 +23,19 @@ struct Backoff {
 
     // Once more: for twice as long as the last time, up to `max`. What is long ago does not count.
     void again(const souk::Cause& because, Nanos now, Nanos min, Nanos max);
+    bool operator==(const Backoff&) const = default;
 };
 
 struct Node;
+
+// The orders of a job that were not carried out, in this life of the market.
+struct Failed {
+    std::map<NodeName, Backoff> bars;  // not there now
+    Backoff stuck;                     // cannot be frozen or moved from where it is
+    uint64_t times = 0;
+    souk::Cause last;  // the last of them, and why; empty: one has been carried out since
+    bool operator==(const Failed&) const = default;
+};
 
 // One job as the market sees it.
 struct Job {
@@ -39,15 +49,10 @@ struct Job {
     Held held = Held::none;
     bool reported = false;  // since its home connected
     Nanos ordered_at, doubt_since = Nanos::never();
-    std::map<NodeName, Backoff> bars;  // not there now
-    Backoff stuck;                     // cannot be frozen or moved from where it is
-    // orders that were not carried out, in this life of the market
-    uint64_t failures = 0;
-    // the last of them, and why; empty: one has been carried out since
-    souk::Cause last_failed;
-    std::optional<NodeName> once;  // an operator's order without hold; "" = freeze
-    NodeName via;                  // being frozen only to get there
-    Rare<JobSend> sending;         // how far its source was with that when it last said so
+    Sparse<Failed> failed;  // orders that were not carried out
+    Rare<NodeName> once;    // an operator's order without hold; "" = freeze
+    Sparse<NodeName> via;   // being frozen only to get there
+    Rare<JobSend> sending;  // how far its source was with that when it last said so
     // its run time is run_base, plus what passed since run_since
     Nanos run_base, run_since = Nanos::never();
     Reason reason;        // why it waits, or why it is where it is
@@ -61,9 +66,9 @@ struct Job {
     int32_t claim_cpus = 0;
     int64_t claim_mb = 0;
     int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
-    NodeName rooted_on;
+    Sparse<NodeName> rooted_on;
     int64_t standing_mb = 0;  // its memory on `standing_on`, from which it may go to disk
-    NodeName standing_on;
+    Sparse<NodeName> standing_on;
     bool in_solver = false, stored = false, note_due = false;
     bool displaced = false;  // its comment says by whom, and is kept until it runs
     uint32_t touched = 0, unsaved = 0, noted = 0, pending = 0;  // marks of the Market's lists

@@ -70,13 +70,13 @@ void Market::describe(const Job& job, Nanos now, JsonWriter& j) const {
                                     {"in_transit", in_transit(job)}})
         if (set) j.value(name);
     j.end_array();
-    write_backoff(j, "stuck", job.stuck, now);
+    write_backoff(j, "stuck", job.failed->stuck, now);
     j.key("not_on").begin_array();
-    for (const auto& [node, bar] : job.bars)
+    for (const auto& [node, bar] : job.failed->bars)
         if (bar.active) j.value(node + ": " + bar.why);
     j.end_array();
     if (job.alarm != Nanos::never()) j.field("alarm_s", (job.alarm - now).seconds());
-    if (!job.last_failed.empty()) j.field("last_failed", job.last_failed);
+    if (!job.failed->last.empty()) j.field("last_failed", job.failed->last);
     if (!job.reason.empty()) j.field("comment", job.reason.text());
 }
 

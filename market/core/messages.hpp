@@ -15,6 +15,7 @@
 #include "kernel/base/machine.hpp"
 #include "kernel/base/money.hpp"
 #include "kernel/base/move.hpp"
+#include "kernel/base/rare.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
@@ -31,7 +32,7 @@ struct JobTerms {
     bool pace = false;
     bool memory_by_default = false;  // memory_mb is what its home gives a job that does not say
     Nanos runtime = {};              // of all of it on a standard machine (speed 100); 0 = unknown
-    std::string project = {};        // whose account pays for it; empty: its user's own
+    Sparse<std::string> project;     // whose account pays for it; empty: its user's own
     bool operator==(const JobTerms&) const = default;
 };
 
@@ -61,7 +62,7 @@ struct JobStats {
     // of its migrations: frozen at the source until running at the destination
     Nanos longest_pause;
     int64_t image_bytes = 0;
-    LastMove last_move;
+    Sparse<LastMove> last_move;
     uint32_t resumes = 0;  // times that it went back to a checkpoint
     Nanos cpu_time;        // that it used, as the nodes measured it, summed over all places
     bool operator==(const JobStats&) const = default;
@@ -93,20 +94,20 @@ struct JobReport {
     NodeName to;     // the destination while it moves or thaws
     Epoch epoch;
     uint64_t order_seq = 0;  // the newest order that the home node has taken
-    Cause comment;           // one line for people: why the last order failed
+    Sparse<Cause> comment;   // one line for people: why the last order failed
     // its clock does, although the phase says that it runs: a move that was given up holds it still
     bool stands = false;
     // why, while it runs or is `in_place`; empty: as far as is known it can
-    Cause cannot_move;
+    Sparse<Cause> cannot_move;
     // frozen (or being frozen), without an image: stopped where it is, with its memory, as it
     // cannot be dumped (cannot_move) or since an order said so (Order::stand)
     bool in_place = false;
-    Ipv4 address;              // of a job with a network of its own
-    int32_t pid = 0;           // of its first process, on `where`, while it runs
-    NodeName checkpoint_node;  // where its last checkpoint lies; empty: it has none
-    Nanos checkpoint_taken;    // Unix time
+    Ipv4 address;                      // of a job with a network of its own
+    int32_t pid = 0;                   // of its first process, on `where`, while it runs
+    Sparse<NodeName> checkpoint_node;  // where its last checkpoint lies; empty: it has none
+    Nanos checkpoint_taken;            // Unix time
     int64_t checkpoint_bytes = 0;
-    std::string checkpoint_trouble;  // why the newest try failed; empty: it did not
+    Sparse<std::string> checkpoint_trouble;  // why the newest try failed; empty: it did not
     JobStats stats;
     Nanos stay_run{-1};            // its run time when it came to `where`; below 0: not told
     Nanos alone;                   // so long it runs at most while its home is away; 0: without end
@@ -115,29 +116,29 @@ struct JobReport {
         lacking;  // nodes that could not execute its program when it was to start there
     // nodes on which its user is nobody, or somebody else than where it ran, and what the last said
     std::vector<NodeName> no_user;
-    std::string why_no_user;
+    Sparse<std::string> why_no_user;
     bool cancelled = false;
-    int32_t wait_status = 0;   // as of waitpid, when finished
-    Cause why;                 // when finished without having run to its own end
-    std::string array = {};    // the id of the first job of its array; empty: it is of none
-    uint32_t array_index = 0;  // in it
+    int32_t wait_status = 0;    // as of waitpid, when finished
+    Sparse<Cause> why;          // when finished without having run to its own end
+    Sparse<std::string> array;  // the id of the first job of its array; empty: it is of none
+    uint32_t array_index = 0;   // in it
     // why its home does not let it begin yet; empty: it does
-    std::string waits_for = {};
-    FilesUse files = {};
+    Sparse<std::string> waits_for;
+    Sparse<FilesUse> files;
     // stands: since the owner of its node stops it there, and why; empty: not for that
-    Cause paused = {};
+    Sparse<Cause> paused;
     // frozen on a node whose owner wants its image gone: why that did not get home; empty: it did,
     // or has not been tried
-    Cause image_stays = {};
+    Sparse<Cause> image_stays;
     // the id of the first component of its gang, empty: it is of none; which one this is; and how
     // many of them have not ended
-    std::string gang = {};
+    Sparse<std::string> gang;
     uint32_t component = 0, components = 0;
     bool optional = false;  // the others of its gang run without it
     // the only node for it, empty: any; how many of its gang may be on one node, 0: any number; the
     // gang is to lie on few; near each other, within this round trip and with this bandwidth at
     // least (0: any)
-    NodeName only_node = {};
+    Sparse<NodeName> only_node;
     uint32_t spread = 0;
     bool pack = false;
     bool near = false;

@@ -103,7 +103,8 @@ void Orders::refused(Job& job, const Order& order, const NodeName& blame, const 
     // Another component of its gang could not start: its own place is as good as before.
     if (why.code == CauseCode::components_taken_back || why.code == CauseCode::components_late)
         return;
-    ++job.failures;
+    Failed& failed = job.failed.edit();
+    ++failed.times;
     // Its report may still be on the way.
     const bool running = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
                          r.phase == JobPhase::freezing;
@@ -113,26 +114,26 @@ void Orders::refused(Job& job, const Order& order, const NodeName& blame, const 
                              : running                          ? "the move to " + order.node
                              : frozen                           ? "the thaw on " + order.node
                                                                 : "the start on " + order.node;
-    job.last_failed = why.within(what + " failed: ");
+    failed.last = why.within(what + " failed: ");
     if (running) {  // where it is it is not for what was meant with it
-        job.reason = Reason(ReasonCode::order_failed).with(Figure::cause, job.last_failed);
+        job.reason = Reason(ReasonCode::order_failed).with(Figure::cause, failed.last);
         job.displaced = false;
     }
     if (order.kind == Order::Kind::run &&
         (blame != r.where || r.where == order.node || r.where.empty())) {
-        if (job.bars.size() >= bars_max && !job.bars.contains(order.node))
-            job.bars.erase(std::min_element(
-                job.bars.begin(), job.bars.end(),
+        if (failed.bars.size() >= bars_max && !failed.bars.contains(order.node))
+            failed.bars.erase(std::min_element(
+                failed.bars.begin(), failed.bars.end(),
                 [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
-        job.bars[order.node].again(why, now, limits_.backoff_min, limits_.backoff_max);
+        failed.bars[order.node].again(why, now, limits_.backoff_min, limits_.backoff_max);
     } else {
-        job.stuck.again(why, now, limits_.backoff_min, limits_.backoff_max);
+        failed.stuck.again(why, now, limits_.backoff_min, limits_.backoff_max);
     }
 }
 
 bool Orders::failed(Job& job, const OrderFailed& failed, Nanos now) const {
     if (!job.record.order || job.record.order->seq != failed.seq) return false;
-    const Order order = *std::exchange(job.record.order, std::nullopt);
+    const Order order = *std::exchange(job.record.order, {});
     job.doubt_since = Nanos::never();
     refused(job, order, failed.node, failed.why, now);
     return true;
@@ -147,9 +148,12 @@ void Orders::judge(Job& job, bool fresh, Nanos now) {
         return;
     }
     if (fulfils(r, *job.record.order)) {
-        if (job.record.order->kind == Order::Kind::run) job.bars.erase(job.record.order->node);
-        job.stuck = {};
-        job.last_failed.clear();
+        if (Failed* const failed = job.failed.stored()) {
+            if (job.record.order->kind == Order::Kind::run)
+                failed->bars.erase(job.record.order->node);
+            failed->stuck = {};
+            failed->last.clear();
+        }
         // Where it is only stopped by now, what was said by hand is still to be done.
         const bool on_disk = r.phase != JobPhase::frozen || !r.in_place || !r.cannot_move.empty();
         const bool done =
@@ -181,9 +185,9 @@ Nanos Orders::due(const Job& job) const {
     if (job.doubt_since != Nanos::never())
         at = std::min(at, job.doubt_since +
                               (job.reported ? limits_.doubt_patience : limits_.forgotten_patience));
-    for (const auto& [name, bar] : job.bars)
+    for (const auto& [name, bar] : job.failed->bars)
         if (bar.active) at = std::min(at, bar.until);
-    if (job.stuck.active) at = std::min(at, job.stuck.until);
+    if (job.failed->stuck.active) at = std::min(at, job.failed->stuck.until);
     return at;
 }
 
@@ -198,11 +202,11 @@ bool Orders::gives_up(Job& job, Nanos now) const {
                           now >= job.doubt_since + limits_.doubt_patience;
     const bool silent = job.record.order && now >= job.ordered_at + limits_.order_patience;
     if (!job.record.order || (!in_doubt && !silent)) return false;
-    const Order order = *std::exchange(job.record.order, std::nullopt);
+    const Order order = *std::exchange(job.record.order, {});
     job.doubt_since = Nanos::never();
     const souk::Cause why =
         in_doubt && !r.comment.empty()
-            ? r.comment
+            ? *r.comment
             : souk::Cause(CauseCode::not_carried_out, "its home node did not carry it out");
     refused(job, order, order.node, why, now);
     return true;
@@ -210,8 +214,10 @@ bool Orders::gives_up(Job& job, Nanos now) const {
 
 // A back-off that is over leaves its count behind for a while, so that the next one is longer.
 void Orders::end_back_offs(Job& job, Nanos now) {
-    for (auto& [name, bar] : job.bars) bar.active = bar.active && now < bar.until;
-    job.stuck.active = job.stuck.active && now < job.stuck.until;
+    Failed* const failed = job.failed.stored();
+    if (!failed) return;
+    for (auto& [name, bar] : failed->bars) bar.active = bar.active && now < bar.until;
+    failed->stuck.active = failed->stuck.active && now < failed->stuck.until;
 }
 
 }  // namespace souk::market

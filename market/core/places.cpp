@@ -35,7 +35,7 @@ void Places::note_rooted(const Job& job) {
 bool Places::cannot_leave(const Job& job) const {
     const JobPhase phase = job.phase();
     if (phase != JobPhase::running && phase != JobPhase::frozen) return false;
-    if (job.stuck.active) return true;
+    if (job.failed->stuck.active) return true;
     const Node* node = book_.find_node(job.record.report.where);
     return !node || (phase == JobPhase::running ? keeps_guests(*node) : !node->connected);
 }
@@ -74,9 +74,9 @@ bool Places::may_run_at(const Job& job, const NodeName& name) const {
 }
 
 bool Places::may_run_at(const Job& job, const Node& node) const {
-    const auto bar = job.bars.find(node.id());
+    const auto bar = job.failed->bars.find(node.id());
     return usable(node) && !lacks(job, node.id()) &&
-           (bar == job.bars.end() || !bar->second.active) && holds_for(job, node) &&
+           (bar == job.failed->bars.end() || !bar->second.active) && holds_for(job, node) &&
            machine_takes(job, node).has_value();
 }
 
@@ -88,7 +88,7 @@ bool Places::holds_for(const Job& job, const Node& node) {
 
 std::vector<ProviderKey> Places::barred(const Job& job) const {
     std::vector<ProviderKey> keys;
-    for (const auto& [name, bar] : job.bars)
+    for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && !lacks(job, name))
             if (const Node* node = book_.find_node(name)) keys.push_back(node->key);
     for (const auto* nodes : {&job.record.report.lacking, &job.record.report.no_user})
@@ -126,8 +126,8 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
         return "cannot take it (" + takes.error().message + ")";
     if (!holds_for(job, *node))
         return "is of a version that does not start jobs of several components";
-    const auto bar = job.bars.find(name);
-    if (bar != job.bars.end() && bar->second.active)
+    const auto bar = job.failed->bars.find(name);
+    if (bar != job.failed->bars.end() && bar->second.active)
         return "could not take it: " + bar->second.why + "; tried again later";
     return {};
 }

@@ -69,7 +69,7 @@ class Places {
     }
     // It stands so, and nobody can send it to disk now: its home is away, or could not do it.
     static bool stands_fast(const Job& job) {
-        return stands(job) && (!job.reported || job.stuck.active);
+        return stands(job) && (!job.reported || job.failed->stuck.active);
     }
     // It cannot be dumped: it is where it is, running or stopped, with its memory, until it ends.
     static bool is_rooted(const Job& job) {

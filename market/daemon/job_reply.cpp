@@ -159,7 +159,7 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
     write_bidding(w, job, now);
     if (job.record.order) w.field("going_to", job.record.order->node);
     if (job.sending) write_sending(w, *job.sending);
-    write_cause(w, "last_failed", job.last_failed);
+    write_cause(w, "last_failed", job.failed->last);
     if (r.phase == JobPhase::finished) {
         w.field("exit", exit_status(r)).field("cancelled", r.cancelled);
         write_cause(w, "why", r.why);

@@ -19,7 +19,7 @@ using market::Node;
 void write_leaving(JsonWriter& w, const Node& node) {
     uint64_t sent = 0, total = 0;
     for (const auto& [id, job] : node.jobs)
-        if (const JobSend* const s = job->sending.get(); s && job->record.report.where == node.id())
+        if (const Rare<JobSend>& s = job->sending; s && job->record.report.where == node.id())
             sent += s->sent_bytes, total += s->total_bytes;
     w.field("leaving", Market::guests_left(node)).field("leaving_of", node.leaving_of);
     if (total > 0) w.field("sent_bytes", sent).field("sending_bytes", total);

@@ -158,7 +158,7 @@ Result<std::string> done(const Context& c, const JobId& id, Result<std::string> 
     JsonWriter w;
     const Job& job = *c.market.find(id);
     w.begin_object().field("id", id.text()).field("hold", hold_of(job)).field("message", *line);
-    w.field("failures", job.failures)
+    w.field("failures", job.failed->times)
         .field("migrations", job.record.report.stats.migrations)
         .end_object();
     return w.take();

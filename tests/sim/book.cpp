@@ -55,10 +55,10 @@ void Book::hears(JobReport report, Nanos now) {
     }
     if (report.id.seq % 3 == 0) {
         const auto ms = static_cast<uint64_t>(now.ns / 1'000'000);
-        report.files.served = true;
-        report.files.out_bytes = 7 * ms;
-        report.files.in_bytes = 3 * ms;
-        report.files.requests = ms;
+        report.files.edit().served = true;
+        report.files.edit().out_bytes = 7 * ms;
+        report.files.edit().in_bytes = 3 * ms;
+        report.files.edit().requests = ms;
     }
     if (const auto known = jobs_.find(report.id); known != jobs_.end() && !market_->find(report.id))
         market_->recall(known->second);

@@ -121,7 +121,7 @@ START_TEST(what_a_home_makes_of_an_order_has_a_code) {
     unknown.seq = 1;
     unknown.node = "n2";
     forgets.h.order(unknown, forgets.now, forgets.out);
-    ck_assert(forgets.reported() && forgets.reported()->why.code == home_forgot);
+    ck_assert(forgets.reported() && forgets.reported()->why->code == home_forgot);
     unit::Bench back;
     Submission s;
     s.spec.launch.argv = {"/bin/job"};

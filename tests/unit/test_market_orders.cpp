@@ -20,7 +20,7 @@ struct Two : World {
         job = submit("n1", 40);
         run_for(s(2));
     }
-    uint64_t failures() const { return market->find(job)->failures; }
+    uint64_t failures() const { return market->find(job)->failed->times; }
     std::string outcome(const NodeName& node, bool freezes, uint64_t before) const {
         const auto o = market->outcome(job, node, freezes, before);
         return (o.done ? "done: " : o.over ? "over: " : "waits: ") + o.text;
@@ -57,7 +57,7 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     w.refuse = nullptr;
     w.run_for(s(10));
     ck_assert_text(w.outcome("n1", false, w.failures()), "done: job n1.1 runs on n1");
-    ck_assert_text(w.market->find(w.job)->last_failed, "");
+    ck_assert_text(w.market->find(w.job)->failed->last, "");
 
     // A wish of which nothing can come, and one that another has replaced.
     ck_assert(w.market->freeze(w.job, true, root).has_value());
@@ -87,7 +87,7 @@ START_TEST(a_move_that_failed_says_why_where_the_job_stays) {
     ck_assert(w.market->move(w.job, "n2", false, root).has_value());
     w.run_for(s(1));
     ck_assert_text(w.where(w.job), "n1");
-    ck_assert_text(w.market->find(w.job)->last_failed,
+    ck_assert_text(w.market->find(w.job)->failed->last,
                    "the move to n2 failed: io_uring cannot be dumped");
     w.refuse = nullptr;
     w.run_for(s(30));

@@ -47,13 +47,13 @@ START_TEST(what_nodes_the_solver_may_not_take_follows_from_failures_programs_and
     Hall hall(3);
     Job& job = hall.job(1, 7, 10);
     ck_assert_text(barred(hall, job), "");
-    job.bars["n2"].again("no", s(1), s(1), s(8));
+    job.failed.edit().bars["n2"].again("no", s(1), s(1), s(8));
     ck_assert_text(barred(hall, job), "n2");
     ck_assert_text(hall.places.why_not_at(job, "n2"), "could not take it: no; tried again later");
     job.record.report.lacking = {"n2", "n3", "n9"};
     ck_assert_text(barred(hall, job), "n2 n3");
     ck_assert(!hall.places.may_run_at(job, "n3"));
-    job.bars["n2"].active = false;
+    job.failed.edit().bars["n2"].active = false;
     job.record.report.lacking.clear();
     // What ran on one kind of machine goes on where that has all that it may have used.
     for (const auto& [name, cpu] : {std::pair{"n1", "avx fpu"}, {"n2", "fpu"}, {"n3", "avx fpu"}}) {

@@ -98,8 +98,8 @@ START_TEST(an_order_that_was_taken_and_shows_no_sign_is_in_doubt_and_then_over) 
     ck_assert(o.orders.due(o.job) == o.now + s(2));
     ck_assert(!o.orders.gives_up(o.job, o.now + s(2) - Nanos{1}));
     ck_assert(o.orders.gives_up(o.job, o.now + s(2)));
-    ck_assert(!o.outstanding() && o.job.failures == 1);
-    ck_assert_text(o.job.last_failed, "the move to n3 failed: its home node did not carry it out");
+    ck_assert(!o.outstanding() && o.job.failed->times == 1);
+    ck_assert_text(o.job.failed->last, "the move to n3 failed: its home node did not carry it out");
     // One that is silent altogether takes longer.
     One silent;
     silent.give(Order::Kind::run, "n3").report(JobPhase::running, "n2", 0);
@@ -112,7 +112,7 @@ END_TEST
 START_TEST(what_was_on_its_way_to_a_home_that_came_back_has_arrived_or_never_will) {
     One lost;
     lost.give(Order::Kind::run, "n3").report(JobPhase::running, "n2", 0, true);
-    ck_assert(!lost.outstanding() && lost.job.failures == 0);
+    ck_assert(!lost.outstanding() && lost.job.failed->times == 0);
     One under_way;
     under_way.give(Order::Kind::run, "n3").report(JobPhase::moving, "n2", 1, true);
     ck_assert(under_way.outstanding());
@@ -127,15 +127,15 @@ START_TEST(who_could_not_take_a_job_is_not_asked_for_a_while_that_doubles) {
         ck_assert(!o.orders.failed(o.job, old, o.now));
         const OrderFailed failed{o.job.id(), o.job.record.order->seq, "n3", "no"};
         ck_assert(o.orders.failed(o.job, failed, o.now));
-        ck_assert(o.job.bars.at("n3").until == o.now + s(pause));
-        ck_assert(!o.job.stuck.active);
+        ck_assert(o.job.failed->bars.at("n3").until == o.now + s(pause));
+        ck_assert(!o.job.failed->stuck.active);
         o.now += s(pause);
         Orders::end_back_offs(o.job, o.now);
-        ck_assert(!o.job.bars.at("n3").active);
+        ck_assert(!o.job.failed->bars.at("n3").active);
     }
     // Done at last: it is forgotten.
     o.give(Order::Kind::run, "n3").report(JobPhase::running, "n3", o.orders.next_seq() - 1);
-    ck_assert(!o.job.bars.contains("n3") && o.job.last_failed.empty());
+    ck_assert(!o.job.failed->bars.contains("n3") && o.job.failed->last.empty());
 }
 END_TEST
 
@@ -143,12 +143,12 @@ START_TEST(a_job_whose_own_node_cannot_let_it_go_is_stuck_there) {
     One o;
     o.give(Order::Kind::run, "n3");
     ck_assert(o.orders.failed(o.job, {o.job.id(), 1, "n2", "CRIU failed"}, o.now));
-    ck_assert(o.job.stuck.active && o.job.bars.empty());
+    ck_assert(o.job.failed->stuck.active && o.job.failed->bars.empty());
     One freeze;
     freeze.give(Order::Kind::suspend);
     ck_assert(freeze.orders.failed(freeze.job, {freeze.job.id(), 1, "n2", "no"}, freeze.now));
-    ck_assert(freeze.job.stuck.active);
-    ck_assert_text(freeze.job.last_failed, "the freeze failed: no");
+    ck_assert(freeze.job.failed->stuck.active);
+    ck_assert_text(freeze.job.failed->last, "the freeze failed: no");
 }
 END_TEST
 

@@ -172,7 +172,7 @@ START_TEST(a_move_that_fails_leaves_its_code_and_that_of_its_cause) {
     w.jobs.at(a).report.image_stays = {CauseCode::image_stays, "its image stays on n1 for now"};
     w.tell(w.jobs.at(a));
     const Job* job = w.market->find(a);
-    ck_assert_text(job->last_failed, "the move to n2 failed: a process waits");
+    ck_assert_text(job->failed->last, "the move to n2 failed: a process waits");
     w.has("order_failed");
     const auto all = w.market->reasons(*job, w.now);
     const auto of_failure = std::find_if(all.begin(), all.end(), [](const Reason& r) {

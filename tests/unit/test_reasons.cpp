@@ -167,12 +167,12 @@ START_TEST(a_stored_reason_is_read_again_and_one_of_a_later_version_keeps_its_wo
     w.submit("n1", 40);
     w.run_for(Nanos::from_s(60));
     JobRecord record = w.stored_jobs.at(low);
-    ck_assert(record.reason.code == ReasonCode::displaced);
+    ck_assert(record.reason->code == ReasonCode::displaced);
     const auto kept = wire::unpack<JobRecord>(wire::pack(record));
     ck_assert(kept && kept->reason == record.reason);
     Book book({9, 9, 9});
     ck_assert(book.load(*kept).reason.code == ReasonCode::displaced);
-    record.reason.code = static_cast<ReasonCode>(999);
+    record.reason.edit().code = static_cast<ReasonCode>(999);
     const auto later = wire::unpack<JobRecord>(wire::pack(record));
     Book other({9, 9, 9});
     const Job& job = other.load(*later);

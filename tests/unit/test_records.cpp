@@ -330,7 +330,7 @@ void add_names(std::set<std::string>& names) {
         if constexpr (requires { e.name; })
             names.insert(e.name);
         else
-            add_names<std::remove_cvref_t<decltype(v.*e.member)>>(names);
+            add_names<std::remove_cvref_t<decltype(e.in(v))>>(names);
     });
 }
 

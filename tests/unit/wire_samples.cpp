@@ -66,7 +66,7 @@ struct Dice {
                 {up_to(INT64_MAX / 10)},
                 {up_to(INT64_MAX / 10)},
                 up_to(int64_t{1} << 60),
-                {forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}},
+                LastMove{forecast(), {up_to(INT64_MAX / 10)}, {up_to(INT64_MAX / 10)}},
                 u32(),
                 {up_to(INT64_MAX / 10)}};
     }
@@ -186,7 +186,7 @@ END SAMPLE(JobReport) return {d.id(),
                               d.line(255),
                               d.u32(),
                               d.line(255),
-                              {d.flag(), d.counter(), d.counter(), d.counter(), d.line()},
+                              FilesUse{d.flag(), d.counter(), d.counter(), d.counter(), d.line()},
                               d.line(),
                               d.line(),
                               d.line(255),
