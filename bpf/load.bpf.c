@@ -178,7 +178,9 @@ static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
 // How long a task was off its CPU until `now` because it waited for something; nothing, if that is
 // not known. `other` of it is accounted otherwise.
 static __always_inline __u64 off_cpu(__u64 left, __u32 pid, __u64 now, __u64 other) {
-    const __u64 span = added(left, pid, now >> LEFT_SHIFT) << LEFT_SHIFT;
+    // The clock of this CPU may be behind that of the CPU which the task left.
+    const __u64 passed = added(left, pid, now >> LEFT_SHIFT);
+    const __u64 span = passed > SUM_MASK / 2 ? 0 : passed << LEFT_SHIFT;
     return span > other ? span - other : 0;
 }
 
@@ -278,17 +280,22 @@ static __always_inline void add_off_cpu(struct load_cpu* cpu, __u32 slot, __u64 
     if (slot != 0) cpu->counters[0].off_ns += off;
 }
 
+// Clocks that are compared anew may be some microseconds back.
+static __always_inline __u64 passed(__u64 since, __u64 now) {
+    return now > since ? now - since : 0;
+}
+
 // At most one a second of each CPU.
 static __always_inline void notice(struct load_cpu* cpu, __u32 kind, __u32 pid, __u64 ns,
                                    __u64 now) {
-    if (now - cpu->noticed_ns < NOTICE_EVERY_NS) return;
+    if (passed(cpu->noticed_ns, now) < NOTICE_EVERY_NS) return;
     cpu->noticed_ns = now;
     struct load_notice n = {kind, pid, ns};
     bpf_ringbuf_output(&notices, &n, sizeof n, 0);
 }
 
 static __always_inline void notice_run(struct load_cpu* cpu, __u32 pid, __u64 ran, __u64 now) {
-    if (now - cpu->window_ns > WINDOW_NS) {
+    if (passed(cpu->window_ns, now) > WINDOW_NS) {
         cpu->window_ns = now;
         cpu->window_run_ns = 0;
     }
@@ -308,7 +315,7 @@ int on_look(void* context) {
     if (pid != cpu->pid) return 0;
     const __u64 now = bpf_ktime_get_ns();
     __u64 ran = BPF_CORE_READ(task, se.sum_exec_runtime) - cpu->run_ns;
-    if (now - cpu->window_ns <= WINDOW_NS) ran += cpu->window_run_ns;
+    if (passed(cpu->window_ns, now) <= WINDOW_NS) ran += cpu->window_run_ns;
     if (ran >= cpu->notice_run_ns) notice(cpu, LOAD_NOTICE_RUN, pid, ran, now);
     return 0;
 }
