@@ -6,6 +6,7 @@
 
 #include "checkpoint/images.hpp"
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk {
@@ -105,7 +106,7 @@ bool take_encryption(Lines& lines, Manifest& m) {
 }  // namespace
 
 tl::unexpected<Error> refuse_image(std::string why) {
-    return tl::unexpected(Error{EBADMSG, std::move(why)});
+    return tl::unexpected(Error{EBADMSG, std::move(why), CauseCode::image_refused});
 }
 
 bool image_is_refused(const Error& error) { return error.code == EBADMSG; }

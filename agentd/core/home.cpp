@@ -131,14 +131,18 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
 Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::change, id); });
     HomeJob* job = records_.find(id);
-    if (!job) return fail("no job " + id.text() + " on this node");
-    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     if (terms.cpus != job->terms.cpus && job->phase != JobPhase::waiting)
-        return fail("job " + id.text() + " has started: its CPUs cannot change");
+        return fail(CauseCode::not_possible,
+                    "job " + id.text() + " has started: its CPUs cannot change");
     if (HomeGangs::is_component(*job))
-        return fail("job " + id.text() +
-                    " is of several components: its terms cannot change yet; cancel it, and submit "
-                    "it with others");
+        return fail(
+            CauseCode::not_possible,
+            "job " + id.text() +
+                " is of several components: its terms cannot change yet; cancel it, and submit "
+                "it with others");
     const Reindex indexed(*this, id.seq);
     const Step step(*this, now, out);
     job->terms = terms;
@@ -152,8 +156,9 @@ Status Home::change(const JobId& id, const JobTerms& terms, Nanos now, Outputs& 
 Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::cancel, id); });
     HomeJob* job = records_.find(id);
-    if (!job) return fail("no job " + id.text() + " on this node");
-    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     const Reindex indexed(*this, id.seq);
     cancel_all(*job, Step(*this, now, out).turn);
     return {};
@@ -162,8 +167,9 @@ Status Home::cancel(const JobId& id, Nanos now, Outputs& out) {
 Status Home::signal(const JobId& id, int32_t signal, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_in(Input::signal, id); });
     const HomeJob* job = find(id);
-    if (!job) return fail("no job " + id.text() + " on this node");
-    if (job->phase == JobPhase::finished) return fail("job " + id.text() + " is finished");
+    if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on this node");
+    if (job->phase == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     TRY(signals_.add(*job, signal));
     signals_.send(*job, Step(*this, Nanos{}, out).turn);
     return {};

@@ -55,8 +55,8 @@ Status HomeGangs::check(HomeJob& job, const Jobs& jobs) {
     const auto first = jobs.find(g.gang);
     if (first == jobs.end() || first->second.group.gang != g.gang ||
         first->second.spec.launch.uid != job.spec.launch.uid)
-        return fail("there is no job " + JobId{job.id.home, g.gang}.text() +
-                    " of several components of yours here");
+        return fail(CauseCode::not_found, "there is no job " + JobId{job.id.home, g.gang}.text() +
+                                              " of several components of yours here");
     const HomeJob& one = first->second;
     if (one.phase == JobPhase::finished || one.cancelled || one.group.whole)
         return fail("job " + one.id.text() + " takes no more components");

@@ -28,17 +28,18 @@ Status HomeGroups::check(HomeJob& job, const Jobs& jobs) {
         const auto first = jobs.find(g.array);
         if (first == jobs.end() || !first->second.group.first ||
             first->second.spec.launch.uid != uid)
-            return fail("there is no array " + JobId{job.id.home, g.array}.text() +
-                        " of yours here");
+            return fail(
+                CauseCode::not_found,
+                "there is no array " + JobId{job.id.home, g.array}.text() + " of yours here");
     }
     if (g.after == 0) return {};
     const std::string id = JobId{job.id.home, g.after}.text();
     const auto other = jobs.find(g.after);
     if (other == jobs.end() || (uid != 0 && other->second.spec.launch.uid != uid))
-        return fail("--after: this node has no job " + id + " of yours");
+        return fail(CauseCode::not_found, "--after: this node has no job " + id + " of yours");
     if (!has_ended(other->second)) return {};
     if (g.after_ok && !ended_well(other->second))
-        return fail("--after: job " + id + " has not ended well");
+        return fail(CauseCode::not_possible, "--after: job " + id + " has not ended well");
     g.after = 0;
     return {};
 }

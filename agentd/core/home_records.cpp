@@ -89,6 +89,7 @@ void HomeRecords::uncount(uint64_t seq) {
 Result<Ipv4> HomeRecords::free_address() const {
     if (!limits_.addresses)
         return fail(
+            CauseCode::not_possible,
             "this node has no addresses for jobs with a network of their own (job_addresses in "
             "agentd's configuration)");
     std::set<Ipv4> used;

@@ -167,7 +167,7 @@ Status Agent::evict(const std::string& text) {
     TRY_ASSIGN(const JobId id, parse_job_id(text));
     const auto& all = guests_->machine().all();
     if (std::none_of(all.begin(), all.end(), [&](const auto& e) { return e.first.id == id; }))
-        return fail("no guest of job " + id.text() + " is on this node");
+        return fail(CauseCode::not_found, "no guest of job " + id.text() + " is on this node");
     log_.notice("the owner evicts a job", {{"JOB", id.text()}});
     return ban("job " + id.text(), true);
 }
@@ -202,9 +202,9 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
     if (!shows && !either && !acts) return std::nullopt;
     Status done;
     if ((acts || !args.empty()) && request.uid != 0)
-        done = fail(
-            "only root may change what this node offers, and whom `owners` of agentd's "
-            "configuration names");
+        done = fail(CauseCode::not_allowed,
+                    "only root may change what this node offers, and whom `owners` of agentd's "
+                    "configuration names");
     else if (shows && !args.empty())
         done = fail(verb + " takes no argument");
     else if (acts && args.size() != 1)
@@ -222,7 +222,7 @@ std::optional<wire::CtlReply> Agent::rules_request(const wire::CtlRequest& reque
     wire::CtlReply reply;
     reply.ok = done.has_value();
     if (!done) {
-        reply.error = done.error().message;
+        reply.error = as_asked(done.error());
         return reply;
     }
     if (either && !args.empty()) arm_provider();

@@ -70,7 +70,7 @@ void Agent::accept_tool(Fd socket) {
                             {{"WHY", who.error()}});
     auto place = tools_share_.take(who->uid);
     if (!place) {
-        wire::send_last_word(socket.get(), place.error().message);
+        wire::send_last_word(socket.get(), place.error());
         return log_.limited("tool of " + std::to_string(who->uid), Loop::now(), Level::warning,
                             "refused a tool", {{"uid", int64_t{who->uid}}, {"WHY", place.error()}});
     }
@@ -107,6 +107,7 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
         if (const HomeJob* known = home_.find_token(uid, request.token)) return known->id;
     if (uid == 0 && !takes_root_jobs(config_))
         return fail(
+            CauseCode::not_allowed,
             "root has no jobs on this machine: submit as a plain user, or set root_jobs = true in "
             "agentd's configuration");
     Submission s;
@@ -197,7 +198,7 @@ wire::CtlReply Agent::history_request(const wire::CtlRequest& request) const {
 
 wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     wire::CtlReply reply;
-    const auto refuse = [&](std::string why) {
+    const auto refuse = [&](Cause why) {
         reply.error = std::move(why);
         return reply;
     };
@@ -209,9 +210,9 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
     if (request.verb == "provider-history") return history_request(request);
     if (auto answer = rules_request(request)) return *answer;
     if (request.verb != "provider-status" && request.uid != 0)
-        return refuse(
-            "only root may change what this node offers, and whom `owners` of agentd's "
-            "configuration names");
+        return refuse({CauseCode::not_allowed,
+                       "only root may change what this node offers, and whom `owners` of agentd's "
+                       "configuration names"});
     Status done;
     if (request.verb == "provider-market") {
         const std::string word = !request.args.empty() ? request.args[0] : "";
@@ -245,14 +246,14 @@ wire::CtlReply Agent::provider_request(const wire::CtlRequest& request) {
                 done = fail("'" + key + "' cannot be set: price, speed, cpus, memory or frames");
             }
         });
-        if (!done) return refuse(done.error().message);
+        if (!done) return refuse(as_asked(done.error()));
     } else if (request.verb == "provider-unset") {
         if (request.args.size() != 1) return refuse("unset needs a name");
         const std::string& name = request.args[0];
         const std::string zone = name == "zone" ? config_.frames_zone : provider_->record().zone;
         provider_step(
             [&](Provider& p, provider::Outputs& out) { done = p.unset(name, wall_in(zone), out); });
-        if (!done) return refuse(done.error().message);
+        if (!done) return refuse(as_asked(done.error()));
     } else if (request.verb != "provider-status") {
         return refuse("unknown request " + request.verb);
     }

@@ -92,16 +92,17 @@ Result<std::string> Agent::list_held(const std::string& id, const std::string& b
 wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_market) const {
     wire::CtlReply reply;
     reply.request = request.request;
-    const auto refuse = [&](std::string why) {
+    const auto refuse = [&](Cause why) {
         reply.error = std::move(why);
         return reply;
     };
     if (request.verb == "guests") {
-        if (request.uid != 0) return refuse("only root may see all that this node holds");
+        if (request.uid != 0)
+            return refuse({CauseCode::not_allowed, "only root may see all that this node holds"});
         if (request.args.size() > 1) return refuse("guests takes a job's id or nothing");
         auto held =
             list_held(request.args.empty() ? "" : request.args[0], request.after, reply.next);
-        if (!held) return refuse(held.error().message);
+        if (!held) return refuse(held.error());
         reply.ok = true;
         reply.json = std::move(*held);
         return reply;
@@ -109,21 +110,23 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
     if ((request.verb != "story" && request.verb != "load") || request.args.size() != 1)
         return refuse("unknown request " + request.verb);
     const auto id = parse_job_id(request.args[0]);
-    if (!id) return refuse(id.error().message);
+    if (!id) return refuse(id.error());
     if (request.verb == "load") {
         auto load = by_market ? guest_load_json(*id) : fail("load: the market asks for that");
-        if (!load) return refuse(load.error().message);
+        if (!load) return refuse(load.error());
         reply.ok = true;
         reply.json = std::move(*load);
         return reply;
     }
     const HomeJob* job = home_.find(*id);
     if (!job)
-        return refuse("job " + id->text() +
-                      " is not known to its home node any more: it keeps the last " +
-                      std::to_string(config_.home.finished_max) + " that are finished");
+        return refuse({CauseCode::not_found,
+                       "job " + id->text() +
+                           " is not known to its home node any more: it keeps the last " +
+                           std::to_string(config_.home.finished_max) + " that are finished"});
     if (!by_market && request.uid != 0 && request.uid != job->spec.launch.uid)
-        return refuse("job " + id->text() + " is another user's: its story is that user's own");
+        return refuse({CauseCode::not_allowed,
+                       "job " + id->text() + " is another user's: its story is that user's own"});
     JsonWriter j;
     j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));
     write_story(j, job->story);
@@ -148,10 +151,10 @@ void Agent::remote_request(uint64_t connection, const trust::Peer& who, wire::Ct
     request.uid = 0;
     wire::CtlReply answer;
     if (changes && !owner)
-        answer.error =
-            "an operator may look at a node; what it offers is its owner's to say "
-            "(souk operator add --owner " +
-            config_.node + ")";
+        answer.error = {CauseCode::not_allowed,
+                        "an operator may look at a node; what it offers is its owner's to say "
+                        "(souk operator add --owner " +
+                            config_.node + ")"};
     else if (request.verb == "guests")
         answer = view_request(request, false);
     else if (request.verb.starts_with("provider-") || request.verb == "node-status")

@@ -10,6 +10,7 @@
 #include "checkpoint/doctor.hpp"
 #include "kernel/sys/host/calibrate.hpp"
 #include "kernel/sys/host/clock.hpp"
+#include "kernel/sys/host/complain.hpp"
 #include "kernel/sys/host/daemon.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/installation.hpp"
@@ -47,15 +48,15 @@ int64_t own_speed(Log& log, const Config& config) {
 // agentd --calibrate: also for the daemon that runs, which takes it at SIGHUP or its next start.
 int calibrate_anew(const Config& config) {
     if (guests_are_here(config)) {
-        std::fprintf(stderr,
-                     "agentd: guests run here, and what they use would count: pvdctl market off "
-                     "first\n");
+        complain("agentd",
+                 Error{0, "guests run here, and what they use would count: pvdctl market off first",
+                       CauseCode::not_possible});
         return 1;
     }
     const Calibration measured = calibrate();
     const Status kept = keep_speed(speed_file(config), measured.speed);
     if (!kept) {
-        std::fprintf(stderr, "agentd: %s\n", kept.error().message.c_str());
+        complain("agentd", kept.error());
         return 1;
     }
     std::printf("speed %ld, kept in %s\n", static_cast<long>(measured.speed),
@@ -159,13 +160,13 @@ int run(int argc, char** argv) {
     ConfigText text;
     auto config = load_config(file, &text);
     if (!config) {
-        std::fprintf(stderr, "agentd: %s\n", config.error().message.c_str());
+        complain("agentd", caused_by(CauseCode::invalid, config.error()));
         return 2;
     }
     if (arguments.calibrate) return calibrate_anew(*config);
     if (arguments.check_only) {
         if (!config->frames_trouble.empty()) {
-            std::fprintf(stderr, "agentd: %s: %s\n", file.c_str(), config->frames_trouble.c_str());
+            complain("agentd", Error{0, file + ": " + config->frames_trouble, CauseCode::invalid});
             return 2;
         }
         std::fputs((text.text + own_user_text(*config) + user_map_text(*config)).c_str(), stdout);

@@ -17,7 +17,7 @@ constexpr Nanos market_connect_limit = Nanos::from_s(3), market_keepalive = Nano
 constexpr Nanos market_pause_min = Nanos::from_ms(50), market_pause_max = Nanos::from_s(2);
 constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20;
 
-wire::CtlReply refusal(std::string why) {
+wire::CtlReply refusal(Cause why) {
     wire::CtlReply r;
     r.error = std::move(why);
     return r;
@@ -85,7 +85,7 @@ void MarketLink::connected(Result<Fd> socket) {
 Status MarketLink::frame(const wire::Frame& f) {
     if (f.type == wire::frame::error_text) {
         TRY_ASSIGN(const wire::ErrorText text, wire::unpack<wire::ErrorText>(f.body));
-        return fail("the market says: " + text.text);
+        return fail(text.text.code, "the market says: " + text.text);
     }
     if (!welcomed_) {
         TRY_ASSIGN(const wire::Welcome welcome, wire::unpack<wire::Welcome>(f.body));
@@ -168,21 +168,22 @@ bool MarketLink::renew(const std::string& request) {
 
 void MarketLink::ask(wire::CtlRequest request, std::function<void(wire::CtlReply)> done) {
     if (!welcomed_) {
-        auto away = refusal("this node has no connection to the market at " + market_ + " (" +
-                            trouble_ + ")");
+        auto away = refusal({CauseCode::away, "this node has no connection to the market at " +
+                                                  market_ + " (" + trouble_ + ")"});
         away.away = true;
         return done(std::move(away));
     }
     if (questions_.size() >= questions_max)
-        return done(refusal("too many questions to the market are under way"));
+        return done(
+            refusal({CauseCode::too_many, "too many questions to the market are under way"}));
     const uint64_t number = next_question_++;
     request.request = number;
     Timer limit = loop_.after(question_limit, [this, number] {
-        answer(number, refusal("the market did not answer within 10 s"));
+        answer(number, refusal({CauseCode::away, "the market did not answer within 10 s"}));
     });
     questions_.emplace(number, Question{std::move(done), std::move(limit)});
     if (auto sent = channel_->send(wire::frame::ctl_request, wire::pack(request)); !sent)
-        answer(number, refusal(sent.error().message));
+        answer(number, refusal(sent.error()));
 }
 
 void MarketLink::answer(uint64_t number, wire::CtlReply reply) {

@@ -179,39 +179,45 @@ void Peers::incoming_failed(const Incoming& in, const Error& why) {
 
 // Whether the certificate is of that name, and may do what that role does.
 Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
-    if (hello.role == wire::Role::joiner) return fail("nodes join at the market");
+    if (hello.role == wire::Role::joiner)
+        return fail(CauseCode::not_allowed, "nodes join at the market");
     // Its own jobs need no ticket, and their commands come over no connection; a checkpoint of one
     // that runs at its home does.
     if (hello.node == node_ && hello.role != wire::Role::image)
-        return fail("the peer says it is this node");
+        return fail(CauseCode::not_allowed, "the peer says it is this node");
     if (!tls_) return {};
     const trust::Peer* const peer = in.channel->peer();
-    if (!peer) return fail("a peer without a certificate");
+    if (!peer) return fail(CauseCode::not_allowed, "a peer without a certificate");
     if (peer->subject.name != hello.node)
-        return fail("the peer says it is " + hello.node + ", its certificate that it is " +
-                    peer->subject.name);
+        return fail(CauseCode::not_allowed, "the peer says it is " + hello.node +
+                                                ", its certificate that it is " +
+                                                peer->subject.name);
     const bool commands = hello.role == wire::Role::agent;
     if (commands ? !peer->subject.roles.has(trust::Role::home)
                  : !peer->subject.roles.within(trust::node_roles))
-        return fail(hello.node + " may not do that: its certificate is of a " +
-                    trust::text_of(peer->subject.roles));
+        return fail(CauseCode::not_allowed, hello.node +
+                                                " may not do that: its certificate is of a " +
+                                                trust::text_of(peer->subject.roles));
     const auto old = incoming_.find(hello.node);
     if (commands && old != incoming_.end() && old->second->channel->peer() &&
         old->second->channel->peer()->key != peer->key)
-        return fail(hello.node + " is connected already, with another key");
+        return fail(CauseCode::not_possible,
+                    hello.node + " is connected already, with another key");
     return {};
 }
 
 // An operator of the market, or the owner of this node. Others have the unix socket.
 Status Peers::may_ask(const Incoming& in) const {
     const trust::Peer* const peer = in.channel->peer();
-    if (!peer) return fail("tools use the unix socket of this node");
+    if (!peer) return fail(CauseCode::not_allowed, "tools use the unix socket of this node");
     const trust::Subject& who = peer->subject;
     if (who.roles == trust::only(trust::Role::operator_)) return {};
     if (who.roles != trust::only(trust::Role::owner))
-        return fail("the certificate of " + who.name + " is of no operator and no owner");
+        return fail(CauseCode::not_allowed,
+                    "the certificate of " + who.name + " is of no operator and no owner");
     if (who.scope != node_)
-        return fail(who.name + " is the owner of " + who.scope + ", not of " + node_);
+        return fail(CauseCode::not_allowed,
+                    who.name + " is the owner of " + who.scope + ", not of " + node_);
     return {};
 }
 
@@ -227,20 +233,20 @@ void Peers::answer_tool(uint64_t connection, const wire::CtlReply& reply) {
 }
 
 void Peers::greet(Incoming& in, const wire::Frame& frame) {
-    const auto refuse = [&](const std::string& why) {
+    const auto refuse = [&](const Cause& why) {
         log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
                      {{"from", in.from}, {"WHY", why}});
         in.channel->refuse(why);
         incoming_closed(in.number);
     };
     const auto hello = wire::unpack<wire::Hello>(frame.body);
-    if (!hello) return refuse(hello.error().message);
+    if (!hello) return refuse(hello.error());
     if (const auto version = wire::check_version(hello->version, hello->program); !version)
-        return refuse(version.error().message);
+        return refuse(version.error());
     const bool tool = hello->role == wire::Role::tool;
     if (!tool && !valid_node_name(hello->node)) return refuse("hello without a node name");
     if (const auto may = tool ? may_ask(in) : may_greet(in, *hello); !may)
-        return refuse(may.error().message);
+        return refuse(may.error());
     in.role = hello->role;
     in.node = tool ? in.channel->peer()->subject.name : hello->node;
     in.channel->allow(tool                           ? wire::owner_to_agent
@@ -269,7 +275,7 @@ void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
                  {{"NODE", node}, {"WHY", taken.error()}});
     if (const auto it = connections_.find(number); it != connections_.end())
-        it->second->channel->refuse(taken.error().message);
+        it->second->channel->refuse(taken.error());
     incoming_closed(number);
 }
 

@@ -19,7 +19,7 @@ Status ToolSession::open(Loop& loop, Fd socket) {
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this](const wire::Frame& f) {
         const auto self = shared_from_this();
-        if (const Status done = frame(f); !done) reply(wire::ErrorText{done.error().message});
+        if (const Status done = frame(f); !done) reply(wire::ErrorText{as_asked(done.error())});
     };
     handlers.on_closed = [this](const Error& e) { host_.closed(this, welcomed_, e); };
     handlers.on_drain = [this] {
@@ -108,9 +108,9 @@ Status ToolSession::frame(const wire::Frame& f) {
 
 Result<const HomeJob*> ToolSession::mine(const JobId& id) const {
     const HomeJob* job = host_.job(id);
-    if (!job) return fail("no job " + id.text() + " on node " + host_.node());
+    if (!job) return fail(CauseCode::not_found, "no job " + id.text() + " on node " + host_.node());
     if (who_.uid != 0 && who_.uid != job->spec.launch.uid)
-        return fail("job " + id.text() + " belongs to " + job->user);
+        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to " + job->user);
     return job;
 }
 

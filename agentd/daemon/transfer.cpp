@@ -241,10 +241,12 @@ Status Transfers::receive_some(uint64_t connection, Receiving& r, std::string_vi
 Status Transfers::begin_receiving(uint64_t connection, const NodeName& sender,
                                   const wire::ImageBegin& begin) {
     const GuestKey key{begin.id, begin.new_epoch};
-    if (begin.sender != sender) return fail("an image of another sender");
-    if (receiving_.contains(connection)) return fail("one image a connection");
+    if (begin.sender != sender) return fail(CauseCode::not_allowed, "an image of another sender");
+    if (receiving_.contains(connection))
+        return fail(CauseCode::not_allowed, "one image a connection");
     if (!handlers_.expects(key, sender))
-        return fail("no image is expected for " + key.text() + " from " + sender);
+        return fail(CauseCode::not_allowed,
+                    "no image is expected for " + key.text() + " from " + sender);
     TRY_ASSIGN(Place place, handlers_.place(key));
     TRY_ASSIGN(ImageWriter writer, ImageWriter::open(place.image.get(), place.bytes_max));
     if (place.key) writer.encrypt_with(std::move(place.key));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "kernel/base/json.hpp"
 
@@ -198,6 +199,20 @@ constexpr auto words = std::to_array<CauseWords>({
     {image_stays, "image_stays", "its image stays on {node} for now: {text}",
      "the owner of that node wants it gone; its home has no room for it, or does not reach the "
      "node, and tries again after up to 5 min"},
+
+    {not_allowed, "not_allowed", "{text}",
+     "whoever asks may not: it is for root, an operator, the owner of the node or the job's user"},
+    {not_found, "not_found", "{text}",
+     "nothing has that name or number: no job, node, user, account, token"},
+    {invalid, "invalid", "{text}",
+     "the command line, an argument or a file is not as it has to be; exit status 2 where no "
+     "daemon was asked"},
+    {not_possible, "not_possible", "{text}",
+     "it is known, and as things are now it cannot be done"},
+    {too_many, "too_many", "{text}", "a limit is reached; it may be asked again later"},
+    {away, "away", "{text}", "the daemon or the market is not reached, or does not answer"},
+    {unsound, "unsound", "{text}",
+     "a database, its copy or the ledger is damaged, incomplete or older than it has to be"},
 });
 
 constexpr bool in_order() {
@@ -205,7 +220,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == image_stays, "a code has no line");
+static_assert(in_order() && words.back().code == unsound, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {
@@ -230,6 +245,12 @@ std::span<const CauseWords> cause_table() { return words; }
 std::string_view to_string(CauseCode code) {
     const auto i = static_cast<size_t>(code);
     return i < words.size() ? words[i].name : "unknown";
+}
+
+CauseCode cause_named(std::string_view name) {
+    const auto* const found = std::find_if(words.begin(), words.end(),
+                                           [&](const CauseWords& w) { return w.name == name; });
+    return found == words.end() ? none : found->code;
 }
 
 std::string fill_words(std::string_view pattern, const FigureValue& value) {
@@ -269,6 +290,20 @@ Cause because(CauseCode code, CauseFigures figures) {
 
 tl::unexpected<Error> fail_because(CauseCode code, CauseFigures figures, std::string detail) {
     return tl::unexpected(Error{0, because(code, figures), code, std::move(detail)});
+}
+
+tl::unexpected<Error> fail(CauseCode code, std::string message) {
+    return tl::unexpected(Error{0, std::move(message), code});
+}
+
+Error as_asked(Error error) {
+    return error.code == 0 ? caused_by(invalid, std::move(error)) : std::move(error);
+}
+
+std::string_view code_of(const Error& error) {
+    if (error.cause != none) return to_string(error.cause);
+    const char* const name = error.code > 0 ? ::strerrorname_np(error.code) : nullptr;
+    return name ? name : "failed";
 }
 
 void write_cause(JsonWriter& j, std::string_view name, const Cause& cause) {

@@ -111,6 +111,14 @@ enum class CauseCode : uint16_t {
     components_not_held,
     // frozen on a node whose owner wants it gone, said by its home
     image_stays,
+    // what was asked of a daemon or a tool and is refused
+    not_allowed,
+    not_found,
+    invalid,
+    not_possible,
+    too_many,
+    away,
+    unsound,
 };
 
 struct CauseWords {
@@ -122,6 +130,8 @@ struct CauseWords {
 std::span<const CauseWords> cause_table();
 // "unknown" of a code that this version does not know, "none" of none.
 std::string_view to_string(CauseCode code);
+// None of a name that this version does not know.
+CauseCode cause_named(std::string_view name);
 
 // A pattern with the values in their places: {figure} stands for its value, and what stands in []
 // is left out when a figure in it has none.
@@ -192,6 +202,13 @@ Cause because(CauseCode code, CauseFigures figures = {});
 // An error with that cause; `detail` is what a program said of it itself.
 tl::unexpected<Error> fail_because(CauseCode code, CauseFigures figures = {},
                                    std::string detail = {});
+// An error of our own making with that code, which says itself what is wrong.
+tl::unexpected<Error> fail(CauseCode code, std::string message);
+// The code of an error for programs: that of its cause, else the name of its errno ("EACCES"), else
+// "failed".
+std::string_view code_of(const Error& error);
+// The answer to a question: one that has neither code nor errno is a mistake in what was asked.
+Error as_asked(Error error);
 // The error with that code, if it has none.
 Error caused_by(CauseCode code, Error error);
 

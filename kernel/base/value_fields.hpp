@@ -10,6 +10,9 @@
 
 namespace souk {
 
+// The rule for the code of a cause. A later version may have more of them.
+inline constexpr Rule cause_rule = rule::between(0, UINT16_MAX);
+
 SOUK_FIELDS(Machine,  //
             field("architecture", &Machine::architecture, rule::name),
             field("kernel", &Machine::kernel, rule::name),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/trust/openssl.hpp"
 
@@ -22,7 +23,7 @@ bool is_hex(std::string_view text) {
 
 Result<Token> parse_token(std::string_view text) {
     const auto wrong = [](const char* why) {
-        return fail(std::string("this is no join token of souk: ") + why);
+        return fail(CauseCode::invalid, std::string("this is no join token of souk: ") + why);
     };
     if (!text.starts_with(prefix)) return wrong("it begins with souk1.");
     if (text.size() != token_bytes)
@@ -68,15 +69,17 @@ Result<NewToken> make_token(std::string_view root, std::string_view names, Roles
 Status may_join(const TokenRecord& record, std::string_view secret, std::string_view name,
                 Nanos now) {
     if (!is_same_secret(sha256(secret), record.secret_digest))
-        return fail("the market knows no such token");
+        return fail(CauseCode::not_found, "the market knows no such token");
     if (!record.used_by.empty())
-        return fail("the token " + record.id + " was used already, by " + record.used_by);
+        return fail(CauseCode::not_possible,
+                    "the token " + record.id + " was used already, by " + record.used_by);
     if (now >= record.ends)
-        return fail("the token " + record.id + " was good until " + date_text(record.ends) +
-                    "; the market's clock says " + date_text(now));
+        return fail(CauseCode::not_possible, "the token " + record.id + " was good until " +
+                                                 date_text(record.ends) +
+                                                 "; the market's clock says " + date_text(now));
     if (!names_match(record.names, name))
-        return fail("the token " + record.id + " is for " + record.names + ", not for " +
-                    std::string(name));
+        return fail(CauseCode::not_allowed, "the token " + record.id + " is for " + record.names +
+                                                ", not for " + std::string(name));
     return {};
 }
 

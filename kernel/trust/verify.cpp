@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/units.hpp"
 
 namespace souk::trust {
@@ -114,8 +115,9 @@ Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& ro
 Result<Certificate> root_among(const std::vector<Certificate>& chain, std::string_view digest) {
     for (const Certificate& c : chain)
         if (c.digest() == digest) return c;
-    return fail("this is another market than the token's: none of its certificates is the root " +
-                std::string(digest.substr(0, 16)) + "...; nothing was told to it");
+    return fail(CauseCode::not_allowed,
+                "this is another market than the token's: none of its certificates is the root " +
+                    std::string(digest.substr(0, 16)) + "...; nothing was told to it");
 }
 
 }  // namespace souk::trust

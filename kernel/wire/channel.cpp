@@ -224,13 +224,13 @@ void Channel::finish() {
     stream_.close_after_send(options_.linger);
 }
 
-void Channel::refuse(std::string_view line) {
-    (void)send(frame::error_text, pack(ErrorText{std::string(line)}));  // closing is what counts
+void Channel::refuse(const Cause& line) {
+    (void)send(frame::error_text, pack(ErrorText{line}));  // closing is what counts
     finish();
 }
 
-void send_last_word(int socket, std::string_view line) {
-    const std::string body = pack(ErrorText{std::string(line)});
+void send_last_word(int socket, const Cause& line) {
+    const std::string body = pack(ErrorText{line});
     const auto header = frame_header(common_words, frame::error_text, body.size());
     std::string frame(reinterpret_cast<const char*>(header.data()), header.size());
     frame += body;
@@ -246,7 +246,7 @@ void Channel::end(const Error& error) {
 
 void Channel::end_telling(const Error& error) {
     const Error copy = error;
-    (void)send(frame::error_text, pack(ErrorText{copy.message}));
+    (void)send(frame::error_text, pack(ErrorText{copy}));
     end(copy);
 }
 

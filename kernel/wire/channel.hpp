@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/wire/frame.hpp"
 #include "kernel/wire/transport.hpp"
@@ -74,7 +75,7 @@ class Channel {
     // Sends what is queued, then closes; no callback any more.
     void finish();
     // The same after an error frame with this line.
-    void refuse(std::string_view line);
+    void refuse(const Cause& line);
     bool closed() const { return !stream_; }
     // Who the other end has proven to be; null: nobody.
     const trust::Peer* peer() const { return transport_->peer(); }
@@ -117,6 +118,6 @@ class Channel {
 };
 
 // One line for a peer that gets no channel: an error frame, as far as the socket takes it at once.
-void send_last_word(int socket, std::string_view line);
+void send_last_word(int socket, const Cause& line);
 
 }  // namespace souk::wire

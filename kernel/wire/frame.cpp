@@ -37,10 +37,11 @@ Status FrameDecoder::check_header() {
                         ", not with a hello");
         return fail("this is not souk's protocol");
     }
-    if (!is_known(words_, type_)) return fail("a frame of unknown type " + number(type_));
+    if (!is_known(words_, type_))
+        return fail(CauseCode::invalid, "a frame of unknown type " + number(type_));
     if (flags != 0)
-        return fail("a frame of type " + number(type_) + " with unknown flags " +
-                    std::to_string(flags));
+        return fail(CauseCode::invalid, "a frame of type " + number(type_) +
+                                            " with unknown flags " + std::to_string(flags));
     if (length_ > words_(type_))
         return fail("a frame of type " + number(type_) + " with " + std::to_string(length_) +
                     " bytes, over its limit of " + std::to_string(words_(type_)));

@@ -2,7 +2,7 @@
 // The lists of fields (kernel/base/fields.hpp) of messages.hpp. Codec files alone include it.
 #pragma once
 
-#include "kernel/base/fields.hpp"
+#include "kernel/base/value_fields.hpp"
 #include "kernel/wire/messages.hpp"
 
 namespace souk {
@@ -24,7 +24,8 @@ SOUK_FIELDS(wire::Welcome, field("version", &wire::Welcome::version),
             field("program", &wire::Welcome::program, rule::name),
             field("knows", &wire::Welcome::knows));
 
-SOUK_FIELDS(wire::ErrorText, field("text", &wire::ErrorText::text));
+SOUK_FIELDS(wire::ErrorText, field("text", &wire::ErrorText::text),
+            part("code", &wire::ErrorText::text, &Cause::code, cause_rule));
 
 SOUK_FIELDS(wire::Ok);
 
@@ -38,7 +39,8 @@ SOUK_FIELDS(wire::CtlReply,  //
             field("request", &wire::CtlReply::request), field("ok", &wire::CtlReply::ok),
             field("error", &wire::CtlReply::error),
             field("json", &wire::CtlReply::json, rule::text(TextRule::bytes, wire::json_bytes_max)),
-            field("next", &wire::CtlReply::next), field("away", &wire::CtlReply::away));
+            field("next", &wire::CtlReply::next), field("away", &wire::CtlReply::away),
+            part("code", &wire::CtlReply::error, &Cause::code, cause_rule));
 
 SOUK_FIELDS(wire::Join,  //
             field("token", &wire::Join::token, rule::text(TextRule::bytes, 8)),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
@@ -53,7 +54,7 @@ struct Welcome {
     bool operator==(const Welcome&) const = default;
 };
 struct ErrorText {
-    std::string text;
+    Cause text;
     bool operator==(const ErrorText&) const = default;
 };
 struct Ok {
@@ -73,7 +74,7 @@ struct CtlRequest {
 struct CtlReply {
     uint64_t request = 0;
     bool ok = false;
-    std::string error;  // one line
+    Cause error;        // one line
     std::string json;   // tools/common/replies.md says which keys
     std::string next;   // the list goes on after this one; empty: that was all
     bool away = false;  // not asked: there is no connection to the market now

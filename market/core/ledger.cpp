@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 
 namespace souk::market {
@@ -246,8 +247,9 @@ Money Ledger::sum() const {
 
 Status LedgerCheck::add(const Receipt& r, bool of_job) {
     if (r.seq != receipts_ + 1)
-        return fail("receipt " + std::to_string(receipts_ + 1) + " is missing: " +
-                    std::to_string(r.seq) + " follows " + std::to_string(receipts_));
+        return fail(CauseCode::unsound, "receipt " + std::to_string(receipts_ + 1) +
+                                            " is missing: " + std::to_string(r.seq) + " follows " +
+                                            std::to_string(receipts_));
     ++receipts_;
     if (!r.moves()) {
         paid_ += r.paid;
@@ -260,8 +262,9 @@ Status LedgerCheck::add(const Receipt& r, bool of_job) {
 
 Status LedgerCheck::same_balances(const std::map<Holder, AccountRecord>& accounts) const {
     const auto differ = [](const Holder& holder, Money record, Money receipts) {
-        return fail("the account of " + holder.text() + " says " + format_money(record) +
-                    ", its receipts " + format_money(receipts));
+        return fail(CauseCode::unsound, "the account of " + holder.text() + " says " +
+                                            format_money(record) + ", its receipts " +
+                                            format_money(receipts));
     };
     for (const auto& [holder, record] : accounts) {
         const auto sum = balances_.find(holder);
@@ -277,8 +280,9 @@ Status LedgerCheck::same_cost(const JobId& job, Money cost, const Tab& tab) cons
     const auto sum = by_job_.find(job);
     const Money receipts = (sum == by_job_.end() ? Money{} : sum->second) + tab.amount;
     if (receipts == cost) return {};
-    return fail("job " + job.text() + " has cost " + format_money(cost) +
-                ", its receipts and what is open say " + format_money(receipts));
+    return fail(CauseCode::unsound, "job " + job.text() + " has cost " + format_money(cost) +
+                                        ", its receipts and what is open say " +
+                                        format_money(receipts));
 }
 
 }  // namespace souk::market

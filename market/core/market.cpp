@@ -22,7 +22,7 @@ Market::Market(MarketOptions options)
 Result<std::string> Market::set_option(const std::string& what, const std::string& value,
                                        const std::string& why, uint32_t uid, Nanos now) {
     heard(Input::set_option, {}, {}, what + "=" + value);
-    if (uid != 0) return fail("only root may set how the market decides");
+    if (uid != 0) return fail(CauseCode::not_allowed, "only root may set how the market decides");
     TRY(Solver::can_set(what));
     const SolverOption* const option = find_solver_option(what);
     const std::string name = option ? std::string(option->name) : what;

@@ -173,7 +173,7 @@ class Market {
     // `freezes`: a freeze) since the job had that many failures. To be asked after solve().
     struct Outcome {
         bool over = false, done = false;
-        std::string text;  // why it was not done, or not yet; done: where the job is
+        souk::Cause text;  // why it was not done, or not yet; done: where the job is
     };
     Outcome outcome(const JobId& id, const NodeName& name, bool freezes, uint64_t failures) const;
     // Replaces all limits of user `of`.

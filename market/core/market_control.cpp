@@ -7,21 +7,25 @@
 namespace souk::market {
 // A job that an operator may act upon.
 Result<Job*> Market::operated(const JobId& id, uint32_t uid) {
-    if (uid != root_uid) return fail("only root may move, freeze, thaw or release a job");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may move, freeze, thaw or release a job");
     Job* job = mutable_job(id);
-    if (!job) return fail("no such job: " + id.text());
-    if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
-    if (job->record.cancel) return fail("job " + id.text() + " is being cancelled");
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
+    if (job->phase() == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
+    if (job->record.cancel)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is being cancelled");
     return job;
 }
 
 Result<std::string> Market::cancel(const JobId& id, uint32_t uid) {
     heard(Input::cancel, id);
     Job* job = mutable_job(id);
-    if (!job) return fail("no such job: " + id.text());
+    if (!job) return fail(CauseCode::not_found, "no such job: " + id.text());
     if (uid != root_uid && uid != job->record.report.uid)
-        return fail("job " + id.text() + " belongs to another user");
-    if (job->phase() == JobPhase::finished) return fail("job " + id.text() + " is finished");
+        return fail(CauseCode::not_allowed, "job " + id.text() + " belongs to another user");
+    if (job->phase() == JobPhase::finished)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is finished");
     job->record.cancel = true;
     book_.save(*job);
     notes_.of(*job);
@@ -103,7 +107,8 @@ Result<std::string> Market::thaw(const JobId& id, const NodeName& name, bool hol
 Result<std::string> Market::release(const JobId& id, uint32_t uid) {
     heard(Input::release, id);
     TRY_ASSIGN(Job* const job, operated(id, uid));
-    if (job->record.hold == Hold::none) return fail("job " + id.text() + " is not held");
+    if (job->record.hold == Hold::none)
+        return fail(CauseCode::not_possible, "job " + id.text() + " is not held");
     job->record.hold = Hold::none;
     job->record.hold_node.clear();
     job->once.reset();
@@ -151,11 +156,13 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
 
 Result<std::string> Market::write_off(const NodeName& name, uint32_t uid) {
     heard(Input::write_off, {}, name);
-    if (uid != root_uid) return fail("only root may say that a node is lost");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may say that a node is lost");
     const auto it = book_.nodes().find(name);
-    if (it == book_.nodes().end()) return fail("no such node: " + name);
+    if (it == book_.nodes().end()) return fail(CauseCode::not_found, "no such node: " + name);
     if (it->second.connected)
-        return fail("node " + name + " is connected: pvdctl market off empties it");
+        return fail(CauseCode::not_possible,
+                    "node " + name + " is connected: pvdctl market off empties it");
     places_.write_off(name);
     unhold(name);
     for (const auto& [other, node] : book_.nodes())
@@ -197,9 +204,10 @@ Nanos Market::may_begin_until(const Job& job, const Node& home) const {
 Status Market::may_forget(const Node& node, Nanos now) const {
     const NodeName& name = node.id();
     if (node.connected)
-        return fail("node " + name +
-                    " is connected: pvdctl market off empties it, and without agentd it can be "
-                    "forgotten");
+        return fail(CauseCode::not_possible,
+                    "node " + name +
+                        " is connected: pvdctl market off empties it, and without agentd it can be "
+                        "forgotten");
     for (const auto& [id, job] : book_.jobs()) {
         const JobReport& r = job.record.report;
         if (r.phase == JobPhase::finished) continue;
@@ -207,20 +215,24 @@ Status Market::may_forget(const Node& node, Nanos now) const {
                            (job.record.order && job.record.order->node == name);
         if (id.home != name) {
             if (there)
-                return fail("job " + id.text() + " is on node " + name + ": marketctl node lost " +
-                            name + " says that it goes on without it");
+                return fail(CauseCode::not_possible, "job " + id.text() + " is on node " + name +
+                                                         ": marketctl node lost " + name +
+                                                         " says that it goes on without it");
         } else if (!job.record.cancel) {
-            return fail("job " + id.text() + " was submitted on node " + name +
-                        " and has not ended: marketctl cancel " + id.text());
+            return fail(CauseCode::not_possible,
+                        "job " + id.text() + " was submitted on node " + name +
+                            " and has not ended: marketctl cancel " + id.text());
         } else if (job.run_since != Nanos::never()) {
-            return fail("job " + id.text() + " was submitted on node " + name +
-                        " and may still run on " + r.where + " until its lease ends");
+            return fail(CauseCode::not_possible, "job " + id.text() + " was submitted on node " +
+                                                     name + " and may still run on " + r.where +
+                                                     " until its lease ends");
         } else if (now < may_begin_until(job, node)) {
             const NodeName& next = r.to.empty() ? r.where : r.to;
-            return fail("job " + id.text() + " was submitted on node " + name +
-                        " and may begin to run on " + next +
-                        ": try again when its lease has ended, or agentd on " + next +
-                        " is stopped");
+            return fail(CauseCode::not_possible,
+                        "job " + id.text() + " was submitted on node " + name +
+                            " and may begin to run on " + next +
+                            ": try again when its lease has ended, or agentd on " + next +
+                            " is stopped");
         }
     }
     return {};
@@ -228,9 +240,9 @@ Status Market::may_forget(const Node& node, Nanos now) const {
 
 Result<std::string> Market::forget(const NodeName& name, uint32_t uid, Nanos now) {
     heard(Input::forget, {}, name);
-    if (uid != root_uid) return fail("only root may have a node forgotten");
+    if (uid != root_uid) return fail(CauseCode::not_allowed, "only root may have a node forgotten");
     const auto it = book_.nodes().find(name);
-    if (it == book_.nodes().end()) return fail("no such node: " + name);
+    if (it == book_.nodes().end()) return fail(CauseCode::not_found, "no such node: " + name);
     TRY(may_forget(it->second, now));
     begin_day(now);
     unhold(name);

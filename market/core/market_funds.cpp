@@ -105,8 +105,9 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     heard(Input::move_money, {}, o.node, o.user);
     begin_day(now);
     if (uid != root_uid && (o.kind != Kind::transfer || uid != o.uid))
-        return fail("only root may do that with money that is not its own");
-    if (is_project(uid)) return fail("a project gives nothing away by itself");
+        return fail(CauseCode::not_allowed, "only root may do that with money that is not its own");
+    if (is_project(uid))
+        return fail(CauseCode::not_possible, "a project gives nothing away by itself");
     if (o.amount.micro <= 0 || o.amount > money_max) return fail("an amount above 0 is wanted");
     if (o.kind == Kind::transfer && o.uid == o.other) return fail("that is the same account");
     for (auto& [id, job] : book_.jobs())  // what was used before is paid before
@@ -116,8 +117,9 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     const Money has =
         o.kind == Kind::payout ? ledger_.balance(Holder::provider(o.node)) : owned(o.uid);
     if ((pays || o.kind == Kind::payout) && o.amount > has)
-        return fail((pays ? "the account of " + o.user : "node " + o.node) + " has " +
-                    format_money(std::max(Money{}, has)) + ", not " + format_money(o.amount));
+        return fail(CauseCode::not_possible,
+                    (pays ? "the account of " + o.user : "node " + o.node) + " has " +
+                        format_money(std::max(Money{}, has)) + ", not " + format_money(o.amount));
     Receipt r;
     r.kind = o.kind;
     r.from = r.to = now + calendar_;
@@ -131,8 +133,8 @@ Result<Money> Market::move_money(const MoneyOrder& o, uint32_t uid, Nanos now) {
     for (const Posting& p : postings(r)) {
         const Money then = ledger_.balance(p.holder) + p.amount;
         if (then > account_max || then.micro < -account_max.micro)
-            return fail("the account of " + p.holder.text() + " would pass " +
-                        format_money(account_max));
+            return fail(CauseCode::not_possible, "the account of " + p.holder.text() +
+                                                     " would pass " + format_money(account_max));
     }
     ledger_.post(r);
     for (const Posting& p : postings(r)) {

@@ -19,7 +19,8 @@ void Market::load(UserRecord record) { admission_.limits_changed(book_.load(std:
 Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
                                        const UserLimits& limits, uint32_t uid, Nanos now) {
     heard(Input::set_limits, {}, {}, name);
-    if (uid != root_uid) return fail("only root may set what a user may have at most");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may set what a user may have at most");
     begin_day(now);
     User& user = book_.user(of);
     for (const JobId& id : user.claiming)  // what was spent before is spent

@@ -10,19 +10,20 @@ namespace souk::market {
 Result<uint32_t> Market::set_member(const std::string& project, std::optional<uint32_t> member,
                                     bool comes, uint32_t uid, Nanos now) {
     heard(Input::set_limits, {}, {}, project);
-    if (uid != root_uid) return fail("only root may say who is of a project");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may say who is of a project");
     if (!valid_project_name(project))
         return fail("'" + project + "' is no name of a project: a letter, then letters, digits, " +
                     "'-' and '_', " + "32 at most");
     if (member && is_project(*member)) return fail("a project is no member of another");
     const User* const known = book_.project(project);
-    if (!known && !comes) return fail("there is no project " + project);
+    if (!known && !comes) return fail(CauseCode::not_found, "there is no project " + project);
     uint32_t number = project_first;
     if (known)
         number = known->record.uid;
     else
         while (book_.users().contains(number)) ++number;
-    if (!is_project(number)) return fail("there are too many projects");
+    if (!is_project(number)) return fail(CauseCode::too_many, "there are too many projects");
     User& user = book_.user(number);
     user.record.name = project;
     std::vector<uint32_t>& members = user.record.members;
@@ -30,10 +31,11 @@ Result<uint32_t> Market::set_member(const std::string& project, std::optional<ui
         const bool is_one = user.record.has_member(*member);
         const auto at = std::ranges::lower_bound(members, *member);
         if (!comes && !is_one)
-            return fail("user " + std::to_string(*member) + " is no member of project " + project);
+            return fail(CauseCode::not_found,
+                        "user " + std::to_string(*member) + " is no member of project " + project);
         if (comes && members.size() >= members_max)
-            return fail("project " + project + " has " + std::to_string(members_max) +
-                        " members already");
+            return fail(CauseCode::too_many, "project " + project + " has " +
+                                                 std::to_string(members_max) + " members already");
         if (comes && !is_one) members.insert(at, *member);
         if (!comes) members.erase(at);
     }

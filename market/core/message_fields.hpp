@@ -13,8 +13,6 @@ namespace souk {
 inline constexpr Rule places_rule = rule::at_most(1000, rule::node, true);
 // A ticket and its signature (kernel/trust/ticket_key.hpp), or nothing.
 inline constexpr Rule sealed_ticket_rule = rule::text(TextRule::bytes, 4096);
-// A later version may have more of them.
-inline constexpr Rule cause_rule = rule::between(0, UINT16_MAX);
 inline constexpr Rule phase_rule = rule::one_of(JobPhase::waiting, JobPhase::finished);
 
 SOUK_FIELDS(JobTerms, field("max_price", &JobTerms::max_price, rule::between(1, money_max.micro)),

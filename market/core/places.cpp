@@ -134,7 +134,7 @@ std::string Places::why_not_at(const Job& job, const NodeName& name) const {
 
 Result<const Node*> Places::destination(const Job& job, const NodeName& name) const {
     const Node* node = book_.find_node(name);
-    if (!node) return fail("no such node: " + name);
+    if (!node) return fail(CauseCode::not_found, "no such node: " + name);
     const ProviderReport& r = node->record.report;
     const JobTerms& t = job.record.report.terms;
     if (!node->connected) return fail("node " + name + " is not connected");

@@ -98,8 +98,10 @@ const Member* Enrolment::holder_of(const std::string& name) const {
 Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust::Roles roles,
                                            const std::string& scope, Nanos now, Nanos life) {
     const std::string key = request.key.digest();
-    if (revoked_.has(key)) return fail("this key was revoked; a new one is wanted");
-    if (members_.size() >= members_max) return fail("too many keys are certified");
+    if (revoked_.has(key))
+        return fail(CauseCode::not_allowed, "this key was revoked; a new one is wanted");
+    if (members_.size() >= members_max)
+        return fail(CauseCode::too_many, "too many keys are certified");
     TRY_ASSIGN(const auto own,
                trust::issue(issuing_, request.key, {request.name, roles, scope}, now, life));
     const auto before = members_.find(key);
@@ -112,16 +114,18 @@ Result<wire::Certified> Enrolment::certify(const trust::Request& request, trust:
 
 Result<wire::Certified> Enrolment::join(const NodeName& name, const wire::Join& join, Nanos now) {
     const auto token = tokens_.find(join.token);
-    if (token == tokens_.end()) return fail("the market knows no such token");
+    if (token == tokens_.end()) return fail(CauseCode::not_found, "the market knows no such token");
     TRY(trust::may_join(token->second, join.secret, name, now));
     TRY_ASSIGN(const trust::Request request, trust::parse_request(join.request));
-    if (request.name != name) return fail("the request is for another name than the joiner's");
+    if (request.name != name)
+        return fail(CauseCode::not_allowed, "the request is for another name than the joiner's");
     // A pattern is no licence to take another node's place.
     if (const Member* holder = holder_of(name); holder && holder->key != request.key.digest())
-        return fail("there is a " + name +
-                    " already, with another key: if it is gone, `souk node "
-                    "revoke " +
-                    name + "` first");
+        return fail(CauseCode::not_possible,
+                    "there is a " + name +
+                        " already, with another key: if it is gone, `souk node "
+                        "revoke " +
+                        name + "` first");
     TRY_ASSIGN(wire::Certified certified,
                certify(request, token->second.roles, token->second.realm, now));
     speaks_for(request.key.digest(), token->second.users);
@@ -169,11 +173,13 @@ Status Enrolment::may_lack(const NodeName& name) const {
         if (member.name != name) continue;
         if (!member.revoked && !member.came) return {};
         if (!member.revoked)
-            return fail(name + " has come with its certificate before, and may not come without");
+            return fail(CauseCode::not_allowed,
+                        name + " has come with its certificate before, and may not come without");
         was_revoked = true;
     }
-    return was_revoked ? fail("the certificate of " + name +
-                              " was revoked: it joins anew (souk setup node --join)")
+    return was_revoked ? fail(CauseCode::not_allowed,
+                              "the certificate of " + name +
+                                  " was revoked: it joins anew (souk setup node --join)")
                        : Status{};
 }
 
@@ -181,7 +187,8 @@ Result<wire::Certified> Enrolment::renew(const trust::Peer& who, const wire::Ren
                                          Nanos now) {
     TRY_ASSIGN(const trust::Request request, trust::parse_request(renew.request));
     if (request.name != who.subject.name || request.key.digest() != who.key)
-        return fail("a certificate is renewed for the same name and the same key");
+        return fail(CauseCode::not_allowed,
+                    "a certificate is renewed for the same name and the same key");
     return certify(request, who.subject.roles, who.subject.scope, now);
 }
 
@@ -230,7 +237,8 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
         } else {
             ++it;
         }
-    if (tokens_.size() >= tokens_max) return fail("too many tokens: withdraw some");
+    if (tokens_.size() >= tokens_max)
+        return fail(CauseCode::too_many, "too many tokens: withdraw some");
     TRY_ASSIGN(auto made, trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
     made.record.realm = realm == site_ ? "" : realm;
     made.record.users = users;
@@ -252,7 +260,8 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
 
 Result<std::string> Enrolment::withdraw_token(const std::vector<std::string>& args) {
     if (args.size() != 1) return fail("token-withdraw takes a token's id");
-    if (tokens_.erase(args[0]) == 0) return fail("there is no token " + args[0]);
+    if (tokens_.erase(args[0]) == 0)
+        return fail(CauseCode::not_found, "there is no token " + args[0]);
     state_.erase(kind_token, args[0]);
     JsonWriter j;
     j.begin_object().field("id", args[0]).end_object();
@@ -291,7 +300,8 @@ std::string Enrolment::list_members(Nanos now) const {
 Result<std::string> Enrolment::revoke(const std::vector<std::string>& args) {
     if (args.size() != 1) return fail("node-revoke takes a name");
     const Member* const holder = holder_of(args[0]);
-    if (!holder) return fail("nobody of the name " + args[0] + " has a certificate");
+    if (!holder)
+        return fail(CauseCode::not_found, "nobody of the name " + args[0] + " has a certificate");
     Member member = *holder;
     member.revoked = true;
     auto before = revoked_;
@@ -318,7 +328,8 @@ Result<std::string> Enrolment::add_operator(const std::vector<std::string>& args
     TRY_ASSIGN(const trust::Request request, trust::parse_request(bytes));
     if (const Member* holder = holder_of(request.name);
         holder && holder->key != request.key.digest())
-        return fail("there is a " + request.name + " already, with another key");
+        return fail(CauseCode::not_possible,
+                    "there is a " + request.name + " already, with another key");
     const auto role = owns.empty() ? trust::Role::operator_ : trust::Role::owner;
     TRY_ASSIGN(const auto certified,
                certify(request, trust::only(role), owns, now, Nanos::from_s(*days * 86'400)));

@@ -275,7 +275,7 @@ Status must_live(const Market& market, const FinishedJobs& finished, const JobId
     if (market.find(id)) return {};
     TRY_ASSIGN(const auto record, finished.find(id));
     if (record) return fail("job " + id.text() + " is finished");
-    return fail("no such job: " + id.text());
+    return fail(CauseCode::not_found, "no such job: " + id.text());
 }
 
 Result<std::string> list_jobs_reply(const Market& market, const FinishedJobs& finished,

@@ -100,7 +100,7 @@ Result<LedgerQuery> parse_query(const Market& market, const std::vector<std::str
     }
     if (uid == root_uid) return q;
     if (q.filter.uid && *q.filter.uid != uid)
-        return fail("only root may see the receipts of others");
+        return fail(CauseCode::not_allowed, "only root may see the receipts of others");
     q.filter.uid = uid;
     return q;
 }
@@ -132,12 +132,14 @@ Result<std::string> account_reply(const Market& market, const std::string& who, 
                            : who == holder.node);
     });
     if (wanted.empty() && who != "-")
-        return fail("no such account: " + who + " is no user and no node of this market");
+        return fail(CauseCode::not_found,
+                    "no such account: " + who + " is no user and no node of this market");
     JsonWriter w;
     w.begin_array();
     for (const auto& [holder, entry] : wanted) {
         if (uid != root_uid && !(holder.kind == Holder::Kind::user && holder.uid == uid))
-            return fail("only root may see the account of " + holder.text());
+            return fail(CauseCode::not_allowed,
+                        "only root may see the account of " + holder.text());
         write_account(w, holder, entry.first, market.ledger().balance(holder), entry.second);
         if (w.bytes() > wire::json_bytes_max - 4096)
             return fail("there are too many accounts for one answer: name one");

@@ -2,6 +2,7 @@
 // marketd: the market's daemon. See marketd.hpp.
 #include <cstdio>
 
+#include "kernel/sys/host/complain.hpp"
 #include "kernel/sys/host/daemon.hpp"
 #include "kernel/sys/host/notify.hpp"
 #include "kernel/sys/host/probe.hpp"
@@ -81,7 +82,7 @@ int run(int argc, char** argv) {
     ConfigText text;
     auto config = load_market_config(arguments.config, &text);
     if (!config) {
-        std::fprintf(stderr, "marketd: %s\n", config.error().message.c_str());
+        complain("marketd", caused_by(CauseCode::invalid, config.error()));
         return 2;
     }
     // A descriptor for each agent and each tool, and some for the daemon itself.
@@ -96,7 +97,7 @@ int run(int argc, char** argv) {
     }
     if (!lacking.empty()) log.warning("not all agents can connect", {{"WHY", lacking}});
     if (const Status served = serve(log, *config, text, arguments.config); !served) {
-        std::fprintf(stderr, "marketd: %s\n", served.error().message.c_str());
+        complain("marketd", served.error());
         return 1;
     }
     return 0;

@@ -168,7 +168,7 @@ void Marketd::accept(Fd socket, bool local) {
         c.uid = cred->uid;
         auto place = tools_share_.take(c.uid);
         if (!place) {
-            wire::send_last_word(socket.get(), place.error().message);
+            wire::send_last_word(socket.get(), place.error());
             return refused(("room of " + std::to_string(c.uid)).c_str(),
                            "a connection was not taken", place.error().message);
         }
@@ -207,7 +207,7 @@ void Marketd::send(uint64_t number, const T& message) {
     const auto it = connections_.find(number);
     if (it == connections_.end()) return;
     const Status sent = it->second.channel->send(wire::frame_type<T>, wire::pack(message));
-    if (!sent) drop(number, sent.error().message);
+    if (!sent) drop(number, sent.error());
 }
 
 void Marketd::frame(uint64_t number, const wire::Frame& f) {
@@ -217,7 +217,7 @@ void Marketd::frame(uint64_t number, const wire::Frame& f) {
                          : c.kind == Kind::agent  ? from_agent(number, c, f)
                          : c.kind == Kind::joiner ? certify(number, c, f)
                                                   : question(number, c, f);
-    if (!taken) drop(number, taken.error().message);
+    if (!taken) drop(number, taken.error());
 }
 
 Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
@@ -435,11 +435,11 @@ void Marketd::closed(uint64_t number, const Error& error) {
 }
 
 // Ends a connection from this side, with a line for the other.
-void Marketd::drop(uint64_t number, std::string_view why) {
+void Marketd::drop(uint64_t number, const Cause& why) {
     const auto it = connections_.find(number);
     if (it == connections_.end()) return;
     it->second.channel->refuse(why);
-    closed(number, Error{EPROTO, std::string(why)});
+    closed(number, Error{EPROTO, why});
 }
 
 MarketFace Marketd::face() const {

@@ -116,7 +116,7 @@ class Marketd {
     void tell_differences();
     Status question(uint64_t number, const Connection& connection, const wire::Frame& frame);
     void closed(uint64_t number, const Error& error);
-    void drop(uint64_t number, std::string_view why);
+    void drop(uint64_t number, const Cause& why);
     template <class T>
     void send(uint64_t number, const T& message);
 

@@ -35,7 +35,9 @@ wire::CtlReply Marketd::decisions(const wire::CtlRequest& request) const {
     wire::CtlReply reply;
     reply.request = request.request;
     const auto answered = [&]() -> Result<std::string> {
-        if (!decision_log_) return fail("this market keeps no decision log (decisions_mb is 0)");
+        if (!decision_log_)
+            return fail(CauseCode::not_possible,
+                        "this market keeps no decision log (decisions_mb is 0)");
         if (request.args.size() != 3) return fail("decisions takes FROM TO USER");
         DecisionFiles::Ask ask;
         TRY_ASSIGN(ask.from, time_of(request.args[0], Nanos{INT64_MIN}));
@@ -44,14 +46,15 @@ wire::CtlReply Marketd::decisions(const wire::CtlRequest& request) const {
         if (request.args[2] != "-") {
             TRY_ASSIGN(const uint32_t uid, user_of(market_, request.args[2]));
             if (request.uid != 0 && request.uid != uid)
-                return fail("only root may see which jobs are those of others");
+                return fail(CauseCode::not_allowed,
+                            "only root may see which jobs are those of others");
             ask.uid = uid;
         }
         return decision_log_->files().read(ask, request.after, reply.next);
     }();
     reply.ok = answered.has_value();
     if (!answered) {
-        reply.error = answered.error().message;
+        reply.error = as_asked(answered.error());
         return reply;
     }
     JsonWriter w;

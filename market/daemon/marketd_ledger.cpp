@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos breath = Nanos::from_ms(1);
 
-wire::CtlReply refusal(const wire::CtlRequest& request, std::string why) {
+wire::CtlReply refusal(const wire::CtlRequest& request, Cause why) {
     wire::CtlReply reply;
     reply.request = request.request;
     reply.error = std::move(why);
@@ -26,7 +26,7 @@ void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request
     wire::CtlReply reply;
     reply.request = request.request;
     if (request.uid != 0) {
-        reply.error = "only root may verify the ledger";
+        reply.error = {CauseCode::not_allowed, "only root may verify the ledger"};
         replies_.push_back({connection, std::move(reply)});
         return wake();
     }
@@ -56,7 +56,7 @@ void Marketd::walk_on() {
         if (ended)
             r.reply.json = ledger_json(*ended);
         else
-            r.reply.error = ended.error().message;
+            r.reply.error = ended.error();
         send(r.connection, r.reply);
     }
     walk_.reset();
@@ -107,19 +107,23 @@ Result<LedgerSummary> Marketd::walk_ended() const {
 // asks again (`after`) waits on.
 void Marketd::begin_backup(uint64_t connection, const Connection& c,
                            const wire::CtlRequest& request) {
-    const auto refuse = [&](std::string why) {
+    const auto refuse = [&](Cause why) {
         replies_.push_back({connection, refusal(request, std::move(why))});
         wake();
     };
-    if (request.uid != 0) return refuse("only root may copy the market's records");
+    if (request.uid != 0)
+        return refuse({CauseCode::not_allowed, "only root may copy the market's records"});
     if (!c.local)
-        return refuse("a backup is a file of the market's machine: ask there, without --node");
+        return refuse({CauseCode::not_allowed,
+                       "a backup is a file of the market's machine: ask there, without --node"});
     if (request.args.size() != 1 || !request.args[0].starts_with('/'))
-        return refuse("backup takes a file's absolute name");
+        return refuse({CauseCode::invalid, "backup takes a file's absolute name"});
     if (request.after.empty()) {
-        if (backup_) return refuse("a backup to " + backup_->file + " is under way");
+        if (backup_)
+            return refuse(
+                {CauseCode::not_possible, "a backup to " + backup_->file + " is under way"});
         auto copy = StateCopy::begin(state_.db(), request.args[0]);
-        if (!copy) return refuse(copy.error().message);
+        if (!copy) return refuse(copy.error());
         backup_.emplace(Backup{request.args[0], std::move(*copy), 0, 0, {}, {}, {}, {}});
         backup_->step = loop_.after(Nanos{}, [this] { copy_on(); });
     } else if (!backup_ || backup_->file != request.args[0]) {
@@ -174,7 +178,7 @@ void Marketd::end_backup(Result<std::string> json) {
     if (json)
         reply.json = std::move(*json);
     else
-        reply.error = json.error().message;
+        reply.error = json.error();
     const uint64_t connection = backup_->connection;
     loop_.defer([this] { backup_.reset(); });  // its own callback may be on the stack
     send(connection, reply);
@@ -197,9 +201,9 @@ wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlReque
         return refusal(request, "ledger-seen is a question of agents");
     if (!request.args.empty()) {
         const auto seen = parse_receipt_mark(request.args[0]);
-        if (!seen) return refusal(request, seen.error().message);
+        if (!seen) return refusal(request, seen.error());
         const auto here = book_->hash_of(seen->seq);
-        if (!here) return refusal(request, here.error().message);
+        if (!here) return refusal(request, here.error());
         const std::string told =
             "node " + c.node + " has seen receipt " + std::to_string(seen->seq);
         if (here->empty())
@@ -227,12 +231,12 @@ wire::CtlReply Marketd::promise_missed(const Connection& c, const wire::CtlReque
         return refusal(request, "promise-missed is a word of agents");
     if (request.args.size() != 2) return refusal(request, "promise-missed takes JOB and PROMISE");
     const auto id = parse_job_id(request.args[0]);
-    if (!id) return refusal(request, id.error().message);
+    if (!id) return refusal(request, id.error());
     const std::string& promise = request.args[1];
     if (promise != "free_cpu" && promise != "free_memory" && promise != "empty")
         return refusal(request, "no promise has that name");
     const auto refund = market_.promise_missed(c.node, *id, promise, Loop::now());
-    if (!refund) return refusal(request, refund.error().message);
+    if (!refund) return refusal(request, refund.error());
     if (refund->micro > 0)
         log_.info("an owner has a refund", {{"NODE", c.node},
                                             {"JOB", id->text()},

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t relays_max = 1'024;
 
-wire::CtlReply no_answer(std::string why) {
+wire::CtlReply no_answer(Cause why) {
     wire::CtlReply reply;
     reply.error = std::move(why);
     return reply;
@@ -23,8 +23,9 @@ Result<NodeName> Marketd::node_to_ask(const wire::CtlRequest& request, const Job
     if (request.verb != "load") return id.home;
     const market::Job* const job = market_.find(id);
     if (!job || job->record.report.phase != JobPhase::running)
-        return fail("job " + id.text() +
-                    " does not run now: what it uses is counted where it runs");
+        return fail(
+            CauseCode::not_possible,
+            "job " + id.text() + " does not run now: what it uses is counted where it runs");
     return job->record.report.where;
 }
 
@@ -38,26 +39,29 @@ Status Marketd::ask_node(uint64_t connection, const wire::CtlRequest& request) {
             TRY_ASSIGN(ended, finished_->find(id));
         }
         const JobReport* report = job ? &job->record.report : ended ? &ended->report : nullptr;
-        if (!report) return fail("no such job: " + id.text());
+        if (!report) return fail(CauseCode::not_found, "no such job: " + id.text());
         if (report->uid != request.uid)
-            return fail("job " + id.text() + " is another user's: its " + request.verb +
-                        " is that user's own");
+            return fail(CauseCode::not_allowed, "job " + id.text() + " is another user's: its " +
+                                                    request.verb + " is that user's own");
     }
     TRY_ASSIGN(const NodeName node, node_to_ask(request, id));
     const auto agent = agents_.find(node);
     if (agent == agents_.end())
-        return fail("the node " + node + " of job " + id.text() +
-                    " is not connected: it has what is asked for");
+        return fail(CauseCode::away, "the node " + node + " of job " + id.text() +
+                                         " is not connected: it has what is asked for");
     if (!connections_.at(agent->second).answers)
-        return fail("the agentd of node " + node + " is of a version that cannot be asked");
-    if (relays_.size() >= relays_max) return fail("too many questions to nodes are under way");
+        return fail(CauseCode::not_possible,
+                    "the agentd of node " + node + " is of a version that cannot be asked");
+    if (relays_.size() >= relays_max)
+        return fail(CauseCode::too_many, "too many questions to nodes are under way");
     const uint64_t number = next_relay_++;
     wire::CtlRequest question = request;
     question.request = number;
     Relay& relay = relays_[number];
     relay = {connection, request.request, node, {}};
     relay.limit = loop_.after(answer_within, [this, number, node] {
-        end_relay(number, no_answer("node " + node + " did not answer within 5 s"));
+        end_relay(number,
+                  no_answer({CauseCode::away, "node " + node + " did not answer within 5 s"}));
     });
     Status sent = connections_.at(agent->second)
                       .channel->send(wire::frame::ctl_request, wire::pack(question));
@@ -88,7 +92,8 @@ void Marketd::relays_lost(const NodeName& node) {
     for (const auto& [number, relay] : relays_)
         if (relay.node == node) lost.push_back(number);
     for (const uint64_t number : lost)
-        end_relay(number, no_answer("the connection to node " + node + " broke"));
+        end_relay(number,
+                  no_answer({CauseCode::away, "the connection to node " + node + " broke"}));
 }
 
 }  // namespace souk

@@ -124,17 +124,23 @@ Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
     if (!tls_) return {};
     const trust::Peer* const peer = c.channel->peer();
     if (!peer && takes_insecure()) return enrolment_->may_lack(node);
-    if (!peer) return fail("a peer without a certificate may only join (souk setup node --join)");
+    if (!peer)
+        return fail(CauseCode::not_allowed,
+                    "a peer without a certificate may only join (souk setup node --join)");
     if (!peer->subject.roles.within(trust::node_roles))
-        return fail("the certificate of " + peer->subject.name + " is of no node");
+        return fail(CauseCode::not_allowed,
+                    "the certificate of " + peer->subject.name + " is of no node");
     if (peer->subject.name != node)
-        return fail("the peer says it is " + node + ", its certificate that it is " +
-                    peer->subject.name);
+        return fail(
+            CauseCode::not_allowed,
+            "the peer says it is " + node + ", its certificate that it is " + peer->subject.name);
     return {};
 }
 
 Status Marketd::greet_joiner(Connection& c, const wire::Hello& hello) {
-    if (!tls_) return fail("this market runs without certificates: there is nothing to join");
+    if (!tls_)
+        return fail(CauseCode::not_possible,
+                    "this market runs without certificates: there is nothing to join");
     c.kind = Kind::joiner;
     c.node = hello.node;
     return {};
@@ -144,7 +150,8 @@ Status Marketd::greet_operator(Connection& c) {
     const trust::Peer* const peer = c.channel->peer();
     if (!peer || (peer->subject.roles != trust::only(trust::Role::operator_) &&
                   peer->subject.roles != trust::only(trust::Role::owner)))
-        return fail("this is the market; it talks to agents and operators here");
+        return fail(CauseCode::not_allowed,
+                    "this is the market; it talks to agents and operators here");
     c.kind = Kind::tool;
     c.node = peer->subject.name;
     return {};
@@ -208,8 +215,9 @@ void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool b
 Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame& f) {
     const bool joins = c.kind == Kind::joiner;
     if (!enrolment_ || f.type != (joins ? wire::frame::join : wire::frame::renew))
-        return fail("a frame of type " + std::to_string(static_cast<unsigned>(f.type)) +
-                    " is not for the market from such a peer");
+        return fail(CauseCode::not_allowed, "a frame of type " +
+                                                std::to_string(static_cast<unsigned>(f.type)) +
+                                                " is not for the market from such a peer");
     const auto made = [&]() -> Result<wire::Certified> {
         if (joins) {
             TRY_ASSIGN(const auto join, wire::unpack<wire::Join>(f.body));
@@ -217,7 +225,8 @@ Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame&
             if (takes_insecure()) certified.insecure_until = config_.insecure_until;
             return certified;
         }
-        if (!c.channel->peer()) return fail("who has no certificate has none to renew");
+        if (!c.channel->peer())
+            return fail(CauseCode::not_allowed, "who has no certificate has none to renew");
         TRY_ASSIGN(const auto renew, wire::unpack<wire::Renew>(f.body));
         return enrolment_->renew(*c.channel->peer(), renew, unix_now());
     }();
@@ -232,8 +241,12 @@ Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame&
 Status Marketd::trust_question(uint64_t number, const Connection& c,
                                const wire::CtlRequest& request) {
     const auto ask = [&]() -> Result<std::string> {
-        if (request.uid != 0) return fail("only an operator may do that: root, on the market");
-        if (!enrolment_) return fail("this market runs without certificates: souk setup market");
+        if (request.uid != 0)
+            return fail(CauseCode::not_allowed,
+                        "only an operator may do that: root, on the market");
+        if (!enrolment_)
+            return fail(CauseCode::not_possible,
+                        "this market runs without certificates: souk setup market");
         return enrolment_->answer(request.verb, request.args, unix_now());
     };
     const auto answer = ask();
@@ -241,7 +254,7 @@ Status Marketd::trust_question(uint64_t number, const Connection& c,
     if (answer)
         reply.json = *answer;
     else
-        reply.error = answer.error().message;
+        reply.error = as_asked(answer.error());
     if (answer && !request.verb.ends_with("-list")) {
         log_.notice("an operator's word", {{"verb", request.verb},
                                            {"uid", static_cast<int64_t>(request.uid)},

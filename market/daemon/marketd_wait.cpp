@@ -40,14 +40,11 @@ std::string done_json(const market::Job& job, const std::string& text, bool free
     return w.take();
 }
 
-std::string not_done_json(const JobId& id, const std::string& text) {
+std::string not_done_json(const JobId& id, const Cause& text) {
     JsonWriter w;
-    w.begin_object()
-        .field("id", id.text())
-        .field("done", false)
-        .field("message", text)
-        .end_object();
-    return w.take();
+    w.begin_object().field("id", id.text()).field("done", false);
+    write_cause(w, "message", text);
+    return w.end_object().take();
 }
 
 }  // namespace
@@ -55,10 +52,11 @@ std::string not_done_json(const JobId& id, const std::string& text) {
 // ID, NODE or -, freeze or run, and of the order's answer failures and migrations; how many
 // milliseconds at most.
 Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request) {
-    if (request.uid != 0) return fail("only root may wait for an order");
+    if (request.uid != 0) return fail(CauseCode::not_allowed, "only root may wait for an order");
     if (request.args.size() != 6)
         return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
-    if (waiters_.size() >= waiters_max) return fail("too many wait for orders");
+    if (waiters_.size() >= waiters_max)
+        return fail(CauseCode::too_many, "too many wait for orders");
     Waiter w;
     w.connection = connection;
     w.request = request.request;

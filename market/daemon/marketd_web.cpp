@@ -77,12 +77,12 @@ bool Marketd::answer_web(uint64_t number, const Connection& c, wire::CtlRequest&
             audit(c, request, true);
             return false;
         }
-        reply.error = asked.error().message;
+        reply.error = asked.error();
     } else if (auto json = web_answer(who, request)) {
         reply.ok = true;
         reply.json = std::move(*json);
     } else {
-        reply.error = json.error().message;
+        reply.error = json.error();
         log_.limited("web " + via, Loop::now(), Level::warning, "a page's question was refused",
                      {{"verb", request.verb},
                       {"uid", static_cast<int64_t>(who.uid)},

@@ -42,7 +42,7 @@ Status name_user(const Market& market, const std::string& who, uint32_t& uid, st
 Result<MoneyOrder> order_of(const Market& market, const std::string& verb,
                             const std::vector<std::string>& args, uint32_t uid) {
     if (uid != root_uid && verb != "transfer")
-        return fail("only root may do that with money that is not its own");
+        return fail(CauseCode::not_allowed, "only root may do that with money that is not its own");
     const bool two = verb == "transfer" || verb == "payout";
     if (args.size() != (two ? 4 : 3))
         return fail(verb + " takes " + (two ? "4" : "3") + " arguments, not " +
@@ -54,7 +54,7 @@ Result<MoneyOrder> order_of(const Market& market, const std::string& verb,
         o.kind = Receipt::Kind::payout;
         o.node = args[0];
         if (!market.ledger().accounts().contains(Holder::provider(o.node)))
-            return fail("node " + o.node + " has earned nothing here");
+            return fail(CauseCode::not_found, "node " + o.node + " has earned nothing here");
         o.outside = args[2] == "-";
         if (!o.outside) TRY(name_user(market, args[2], o.uid, o.user));
         if (amount == "all") o.amount = market.ledger().balance(Holder::provider(o.node));
@@ -87,7 +87,8 @@ Result<Holder> holder_of(const Market& market, const std::string& who, uint32_t 
     }
     const bool may =
         holder.kind == Holder::Kind::user ? market.may_look_at(holder.uid, uid) : uid == root_uid;
-    if (!may) return fail("only root may see the account of " + holder.text());
+    if (!may)
+        return fail(CauseCode::not_allowed, "only root may see the account of " + holder.text());
     return holder;
 }
 

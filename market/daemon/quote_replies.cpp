@@ -166,7 +166,7 @@ wire::CtlReply quote_reply(const Market& market, const NodeName& home, bool by_p
     if (answered)
         reply.json = *answered;
     else
-        reply.error = answered.error().message;
+        reply.error = as_asked(answered.error());
     return reply;
 }
 

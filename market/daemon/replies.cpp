@@ -102,7 +102,8 @@ Result<std::string> list_providers(const Context& c) {
 
 // The market as a whole, then its nodes and its jobs, finished ones left out.
 Result<std::string> dump(const Context& c) {
-    if (c.uid != 0) return fail("only root may see all that the market holds");
+    if (c.uid != 0)
+        return fail(CauseCode::not_allowed, "only root may see all that the market holds");
     JsonWriter w;
     w.begin_array();
     const auto add = [&](const char* kind, const auto&... what) {
@@ -172,7 +173,7 @@ Result<std::string> job(const Context& c) {
         return w.take();
     }
     TRY_ASSIGN(auto finished, c.finished.find(id));
-    if (!finished) return fail("no such job: " + id.text());
+    if (!finished) return fail(CauseCode::not_found, "no such job: " + id.text());
     write_job(w, finished_job(std::move(*finished)), c.market, c.now, c.uid);
     return w.take();
 }
@@ -211,7 +212,7 @@ Result<std::string> cancel_several(const Context& c) {
     std::vector<JobId> ids;
     for (const auto& [id, job] : c.market.jobs())
         if (which.lets(job, c.uid)) ids.push_back(id);
-    if (ids.empty()) return fail("cancel: no live job of yours is so");
+    if (ids.empty()) return fail(CauseCode::not_found, "cancel: no live job of yours is so");
     JsonWriter w;
     w.begin_object().field("count", ids.size()).key("cancelled").begin_array();
     for (const JobId& id : ids) {
@@ -356,7 +357,8 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJob
     reply.request = request.request;
     const auto verb = verbs().find(request.verb);
     if (verb == verbs().end()) {
-        reply.error = "the market does not know the verb '" + request.verb + "'";
+        reply.error = {CauseCode::invalid,
+                       "the market does not know the verb '" + request.verb + "'"};
         return reply;
     }
     if (verb->second.args != any_args && request.args.size() != verb->second.args) {
@@ -367,7 +369,7 @@ wire::CtlReply answer(Market& market, const ReceiptBook& book, const FinishedJob
     auto json = verb->second.run({market, book, finished, usage, face, now, request.uid,
                                   request.args, request.after, reply.next});
     if (!json) {
-        reply.error = json.error().message;
+        reply.error = as_asked(json.error());
     } else if (json->size() > wire::json_bytes_max) {
         reply.error =
             "the answer is longer than " + std::to_string(wire::json_bytes_max >> 10) + " KiB";

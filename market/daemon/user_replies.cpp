@@ -113,7 +113,8 @@ Result<uint32_t> user_of(const Market& market, const std::string& who) {
         if (user.record.name == who) return number;
     for (const auto& [id, job] : market.jobs())
         if (job.record.report.user == who) return job.record.report.uid;
-    return fail("no such user: " + who + " (one who never had a job here is named by number)");
+    return fail(CauseCode::not_found,
+                "no such user: " + who + " (one who never had a job here is named by number)");
 }
 
 Result<std::string> users_reply(const Market& market, const std::string& who, uint32_t uid,
@@ -125,7 +126,8 @@ Result<std::string> users_reply(const Market& market, const std::string& who, ui
         if (who != "-") {
             TRY_ASSIGN(of, user_of(market, who));
         }
-        if (!market.may_look_at(of, uid)) return fail("only root may see the limits of others");
+        if (!market.may_look_at(of, uid))
+            return fail(CauseCode::not_allowed, "only root may see the limits of others");
         write_user(w, market, of, now);
         w.end_array();
         return w.take();
@@ -142,7 +144,8 @@ Result<std::string> users_reply(const Market& market, const std::string& who, ui
 
 Result<std::string> limit_reply(Market& market, const std::vector<std::string>& args, uint32_t uid,
                                 Nanos now) {
-    if (uid != root_uid) return fail("only root may set what a user may have at most");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may set what a user may have at most");
     if (args.empty()) return fail("user-limit: the user is missing");
     TRY_ASSIGN(const uint32_t of, user_of(market, args[0]));
     const auto known = market.users().find(of);
@@ -175,7 +178,8 @@ Result<std::string> project_reply(Market& market, const std::vector<std::string>
                                   uint32_t uid, Nanos now) {
     const std::string &what = args[0], &name = args[1], &who = args[2];
     if (what != "add" && what != "remove") return fail("project: add or remove is wanted");
-    if (uid != root_uid) return fail("only root may say who is of a project");
+    if (uid != root_uid)
+        return fail(CauseCode::not_allowed, "only root may say who is of a project");
     std::optional<uint32_t> member;
     if (who != "-") {
         TRY_ASSIGN(member, user_of(market, who));
@@ -183,7 +187,7 @@ Result<std::string> project_reply(Market& market, const std::vector<std::string>
         return fail("project remove: a user is missing");
     }
     if (const auto other = user_of(market, name); other && !market::is_project(*other))
-        return fail("project " + name + ": a user has that name");
+        return fail(CauseCode::not_possible, "project " + name + ": a user has that name");
     TRY_ASSIGN(const uint32_t number, market.set_member(name, member, what == "add", uid, now));
     JsonWriter w;
     write_user(w, market, number, now);

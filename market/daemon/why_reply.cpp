@@ -40,7 +40,7 @@ Result<std::string> why_reply(const Market& market, const FinishedJobs& finished
     if (const auto id = parse_job_id(name)) {
         if (const Job* job = market.find(*id)) return of_job(market, *job, uid, now);
         TRY_ASSIGN(auto record, finished.find(*id));
-        if (!record) return fail("no such job: " + id->text());
+        if (!record) return fail(CauseCode::not_found, "no such job: " + id->text());
         return of_job(market, finished_job(std::move(*record)), uid, now);
     }
     const Node* node = market.find_node(name);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/store/sha256.hpp"
@@ -26,8 +27,9 @@ std::string key_of(uint64_t seq) {
 }
 
 tl::unexpected<Error> bad(const std::string& key, const std::string& why) {
-    return fail("receipt " + key.substr(std::min(key.find_first_not_of('0'), key.size())) + ": " +
-                why);
+    return fail(
+        CauseCode::unsound,
+        "receipt " + key.substr(std::min(key.find_first_not_of('0'), key.size())) + ": " + why);
 }
 
 Result<ReceiptBook::Entry> parse_row(const StateDb::Row& row) {
@@ -127,9 +129,10 @@ Result<Receipt> ReceiptWalk::read(const StateDb::Row& row) {
 
 Status ReceiptWalk::reached() const {
     if (seen_.seq <= check_.receipts()) return {};
-    return fail("an agent has seen receipt " + std::to_string(seen_.seq) +
-                ", and the last here is " + std::to_string(check_.receipts()) +
-                ": this is an older state of the ledger");
+    return fail(CauseCode::unsound, "an agent has seen receipt " + std::to_string(seen_.seq) +
+                                        ", and the last here is " +
+                                        std::to_string(check_.receipts()) +
+                                        ": this is an older state of the ledger");
 }
 
 std::string ReceiptMark::text() const { return std::to_string(seq) + ":" + head; }
@@ -162,7 +165,8 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
     for (const auto& row : job_rows) {
         TRY_ASSIGN(const auto job, record_of<market::JobRecord>("the record of job ", row));
         if (job.report.id.text() != row.key)
-            return fail("the record of job " + row.key + " is that of " + job.report.id.text());
+            return fail(CauseCode::unsound,
+                        "the record of job " + row.key + " is that of " + job.report.id.text());
         jobs.emplace(job.report.id, std::pair{job.account.amount, job.tab});
     }
     for (std::string key;;) {
@@ -181,7 +185,8 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
         TRY_ASSIGN(auto account, record_of<market::AccountRecord>("the account of ", row));
         const market::Holder holder = account.holder;
         if (holder.text() != row.key)
-            return fail("the account of " + row.key + " is that of " + holder.text());
+            return fail(CauseCode::unsound,
+                        "the account of " + row.key + " is that of " + holder.text());
         accounts.emplace(holder, std::move(account));
     }
     ReceiptWalk walk(db, seen);
@@ -192,8 +197,9 @@ Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen) 
     for (const auto& row : meta_rows) {
         TRY_ASSIGN(const auto meta, record_of<market::MetaRecord>("the record of the ", row));
         if (meta.receipts != walk.check().receipts())
-            return fail("there are " + std::to_string(walk.check().receipts()) +
-                        " receipts, and there were " + std::to_string(meta.receipts));
+            return fail(CauseCode::unsound, "there are " + std::to_string(walk.check().receipts()) +
+                                                " receipts, and there were " +
+                                                std::to_string(meta.receipts));
     }
     TRY(walk.check().same_balances(accounts));
     TRY(walk.reached());

@@ -122,7 +122,7 @@ class Agentd:
         self.sock.close()
 
 
-def answer(agentd, process, reply=None, error=None, parts=None):
+def answer(agentd, process, reply=None, error=None, parts=None, code=0):
     """Serves one question; returns [verb, arguments]. parts: {after: (reply, next)}, of an answer
     that comes in several."""
     connection = agentd.accept()
@@ -134,7 +134,7 @@ def answer(agentd, process, reply=None, error=None, parts=None):
         if parts:
             reply, after = parts[after]
         if error:
-            connection.send("ctl_reply", {1: request[1][0], 3: error})
+            connection.send("ctl_reply", {1: request[1][0], 3: error, 7: code})
         else:
             connection.send("ctl_reply",
                             {1: request[1][0], 2: True, 4: json.dumps(reply), 5: after})

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from codes import CAUSES, IN_JSON, refused
 from conftest import BIN
 from fake import LIMIT, PROVIDER, Agentd, answer
 
@@ -112,6 +113,17 @@ def test_a_refusal_is_one_line_and_exit_1(start, agentd):
         assert process.communicate(timeout=LIMIT) == (b"",
                                                       f"{name}: only root may do that\n".encode())
         assert process.returncode == 1
+
+
+@pytest.mark.parametrize("number, code", [
+    (0, "failed"), (CAUSES.index("not_found"), "not_found"), (60_000, "unknown"),
+    (CAUSES.index("not_allowed"), "not_allowed"), (CAUSES.index("too_many"), "too_many")])
+def test_a_refusal_has_its_code_for_programs(start, agentd, number, code):
+    process = start("marketctl", "cancel", "n1.1", env={**os.environ, **IN_JSON}, text=True)
+    answer(agentd, process, error="it is \"so\"", code=number)
+    out, err = process.communicate(timeout=LIMIT)
+    done = subprocess.CompletedProcess([], process.returncode, out, err)
+    assert refused(done, code) == 'it is "so"'
 
 
 def test_an_answer_that_is_not_what_was_agreed_is_one_line(start, agentd):

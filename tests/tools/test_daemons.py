@@ -155,3 +155,54 @@ def test_a_market_without_a_certificate_does_not_start_and_says_how_to_make_one(
     assert f"no certificate in {tmp_path}/state/identity" in said.stderr
     assert "souk setup market" in said.stderr and "insecure = true" in said.stderr
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("lines,word", [
+    (["job_network = '10.79.64.0/18'"], "both or none"),
+    (["job_bridge = 'br0'"], "both or none"),
+    (["job_addresses = '10.79.64.64/26'"], "need job_network"),
+    (["job_network = '10.79.64.1/18'", "job_bridge = 'br0'"],
+     "job_network: '10.79.64.1/18' does not begin"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_gateway = '10.80.0.1'"],
+     "job_gateway: 10.80.0.1 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.0.0/16'"],
+     "job_addresses: 10.79.0.0/16 is not in"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'",
+      "job_addresses = '10.79.64.64/26'", "job_gateway = '10.79.64.65'"], "holds the gateway"),
+    (["job_network = '10.79.64.0/18'", "job_bridge = 'br0'", "job_addresses = '10.79.64.64/26'",
+      "job_gateway = '10.79.64.1'"], None),
+])
+def test_a_network_for_jobs_that_cannot_be_is_refused_in_one_line(tmp_path, lines, word):
+    path = tmp_path / "agentd.conf"
+    path.write_text("\n".join(["market = '10.79.0.1:7070'", *lines, ""]))
+    said = subprocess.run([f"{BIN}/agentd", "--config", path, "--check-config"],
+                          capture_output=True, text=True, timeout=20)
+    if word is None:
+        assert said.returncode == 0, said.stderr
+    else:
+        assert said.returncode == 2 and said.stderr.count("\n") == 1 and word in said.stderr, said
+
+
+@pytest.mark.parametrize("line, words", [
+    ('frames = "daily 8:00-12:00; mon 11:00-13:00"', ("frames", "overlap")),
+    ('frames = "mon 9:00-9:00"', ("frames", "ends when it begins")),
+    ('frames_zone = "Mars/Phobos"', ("frames_zone", "is no time zone")),
+    ('price_curve = "daily 8:00-9:00 = 4; mon 8:30-8:45 = 5"', ("price curve", "overlap")),
+    ('share = "here = 120%"', ("share", "more than 100%")),
+    ('share = "here = half"', ("share", "no share")),
+    ('share = "here = -1 cpus"', ("share", "no number of CPUs")),
+    ('price = "2000000000"', ("price", "1000000000")),
+    ('price = "-1"', ("price",)),
+    ('owner_cpu_percent = 101', ("owner_cpu_percent", "from 1 to 100")),
+    ('budget_warn_permille = 1001', ("budget_warn_permille", "from 0 to 1000")),
+    ('cpu_weight = 10001', ("cpu_weight", "from 1 to 10000")),
+    ('cpus = 0', ("cpus",)),
+    ('hidden = "private"', ("hidden", "private")),
+    ('hidden = "/"', ("hidden", "/")),
+], ids=lambda v: v.split()[0] if isinstance(v, str) else "")
+def test_what_an_owners_configuration_cannot_say_is_refused_by_its_key(tmp_path, line, words):
+    (tmp_path / "agentd.conf").write_text(f"market = '10.79.0.1:7070'\n{line}\n")
+    said = subprocess.run([f"{BIN}/agentd", "--check-config", "--config", tmp_path / "agentd.conf"],
+                          capture_output=True, text=True, timeout=20)
+    assert said.returncode == 2 and said.stderr.count("\n") == 1, said
+    assert all(word in said.stderr for word in words), said.stderr

@@ -28,6 +28,7 @@ struct Dice {
             text += static_cast<char>(rng.between(0x20, 0x7e));
         return text;
     }
+    Cause cause() { return {any(CauseCode::none, CauseCode::unsound), line()}; }
     std::string bytes(size_t n_max, char lo = '\0') {
         std::string text(rng.below(n_max + 1), '\0');
         for (char& c : text) c = static_cast<char>(lo + rng.below(255));
@@ -138,13 +139,13 @@ return {hello_magic, d.u32(),  role,     role == Role::tool ? d.node_or_none() :
 END SAMPLE(Welcome) return {d.u32(),    d.line(255), d.flag() ? d.address() : "",
                             d.flag(),   d.flag(),    {d.up_to(INT64_MAX / 4)},
                             d.line(255)};
-END SAMPLE(ErrorText) return {d.line()};
+END SAMPLE(ErrorText) return {d.cause()};
 END SAMPLE(Ok) return {};
 END SAMPLE(CtlRequest) CtlRequest v{r.next(), d.u32(), d.line(), {}, d.line()};
 v.args.resize(r.below(17));
 for (auto& arg : v.args) arg = d.line();
 return v;
-END SAMPLE(CtlReply) return {r.next(), d.flag(), d.line(), d.bytes(5000), d.line(), d.flag()};
+END SAMPLE(CtlReply) return {r.next(), d.flag(), d.cause(), d.bytes(5000), d.line(), d.flag()};
 END SAMPLE(Join) return {d.bytes(8), d.bytes(32), d.bytes(2000)};
 END SAMPLE(Renew) return {d.bytes(2000)};
 END SAMPLE(Certified) return {

@@ -193,18 +193,13 @@ int run_command(const CommandLine& line, int argc, char** argv) {
 }
 
 int wrong_usage(const char* tool, const std::string& why) {
-    complain(tool, why + " (see " + tool + " --help)");
+    complain_usage(tool, why);
     return 2;
 }
 
 void keep_standard_fds() {
     for (int fd = 0; fd <= 2; ++fd)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) _exit(1);
-}
-
-void complain(const char* tool, std::string_view text) {
-    const std::string all = std::string(tool) + ": " + std::string(text) + "\n";
-    if (write(STDERR_FILENO, all.data(), all.size()) < 0) return;  // nobody is there to be told
 }
 
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest) {

@@ -13,6 +13,7 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/base/time.hpp"
+#include "kernel/sys/host/complain.hpp"
 
 namespace souk::tools {
 
@@ -74,9 +75,7 @@ int run_command(const CommandLine& line, int argc, char** argv);
 // there fails.
 void keep_standard_fds();
 
-// One line on stderr: "tool: text".
-void complain(const char* tool, std::string_view text);
-// The same with the advice to read --help. The exit status of wrong usage.
+// Says why on stderr, with the advice to read --help. The exit status of wrong usage.
 int wrong_usage(const char* tool, const std::string& why);
 
 // A copy that lives as long as the program, for a row that is made while it runs.

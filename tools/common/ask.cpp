@@ -61,7 +61,8 @@ Result<Answer> ask_once(const std::string& socket, const std::string& verb,
         if (parts.size() == parts_max) return fail("the daemon's answer has no end");
         link.queue(request);
         TRY_ASSIGN(wire::CtlReply reply, hear(link, waiting));
-        if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+        if (!reply.ok)
+            return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
         // An answer that is not there yet is asked for again.
         if (!reply.json.empty() || reply.next.empty())
             parts.push_back(std::move(reply.json));
@@ -87,7 +88,8 @@ Result<Answer> ask_again(const std::function<Result<Answer>()>& once, const std:
         const Nanos left = until - monotonic_now();
         if (left.ns <= 0) {
             if (patience.ns == 0) return answer;
-            return fail(answer.error().message + "; it was tried again for " + span_text(patience));
+            return fail(CauseCode::away,
+                        answer.error().message + "; it was tried again for " + span_text(patience));
         }
         const Nanos wait = std::min(pause, left);
         const timespec span{wait.ns / 1'000'000'000, wait.ns % 1'000'000'000};
@@ -108,7 +110,7 @@ Result<Answer> ask(const FindSocket& find, const std::string& verb,
             // Where not even the directory is, nothing is being started again.
             const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
             if (!answer && access(directory.c_str(), F_OK) != 0)
-                return fail(answer.error().message);
+                return fail(CauseCode::away, answer.error().message);
             return answer;
         },
         verb, patience);
@@ -120,7 +122,8 @@ Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
     TRY_ASSIGN(Link link, Link::open(socket));
     link.queue(wire::CtlRequest{1, 0, verb, args, after});
     TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
-    if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+    if (!reply.ok)
+        return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
     return ListPart{std::move(reply.json), std::move(reply.next)};
 }
 

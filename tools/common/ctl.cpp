@@ -67,7 +67,8 @@ Result<Ask> way_of(const CtlTool& tool, const Way& way) {
                        waiting);
         });
     }
-    if (tool.of_node && way.machine.empty()) return fail("which node? --machine NAME");
+    if (tool.of_node && way.machine.empty())
+        return fail(CauseCode::invalid, "which node? --machine NAME");
     return Ask([&tool, &way, remote = *remote](const auto& verb, const auto& args, const auto&) {
         return tool.of_node ? ask_node_at(remote, way.machine, verb, args, way.patience)
                             : ask_market_at(remote, verb, args, way.patience);
@@ -158,7 +159,7 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     }
     const auto question = tool.parse(words);
     if (!question) {
-        complain(tool.line.tool, question.error().message + " (see " + tool.line.tool + " --help)");
+        complain_usage(tool.line.tool, question.error().message);
         return 2;
     }
     if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
@@ -168,7 +169,7 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
                          : question->every.ns > 0 ? watch(*question, *ask, way.json)
                                                   : ask_and_show(*question, *ask, way.json);
     if (!shown) {
-        complain(tool.line.tool, shown.error().message);
+        complain(tool.line.tool, shown.error());
         return 1;
     }
     return 0;

@@ -32,7 +32,8 @@ Result<Link> Link::open(const std::string& path) {
     const timeval patience{30, 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
-        return fail_errno("cannot reach the daemon at " + path, errno);
+        return tl::unexpected(caused_by(
+            CauseCode::away, fail_errno("cannot reach the daemon at " + path, errno).value()));
     if (fcntl(fd.get(), F_SETFL, O_NONBLOCK) < 0) return fail_errno("fcntl", errno);
     Link link(std::move(fd));
     link.queue(wire::Hello{});
@@ -111,7 +112,7 @@ Result<Link::Frame> Link::await(Nanos limit) {
         TRY_ASSIGN(const auto frame, next());
         if (frame && frame->type == wire::frame::error_text) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
-            return fail(error.text);
+            return fail(error.text.code, error.text);
         }
         if (frame) return *frame;
         TRY(wait(until_ms));
@@ -124,7 +125,7 @@ Result<std::string> Link::peer_name(Nanos limit) {
         TRY_ASSIGN(const auto frame, next());
         if (frame && frame->type == wire::frame::error_text) {
             TRY_ASSIGN(const auto error, wire::unpack<wire::ErrorText>(frame->body));
-            return fail(error.text);
+            return fail(error.text.code, error.text);
         }
         if (frame) return fail("an unexpected answer from the daemon");
         if (!name_) TRY(wait(until_ms));

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/fd.hpp"
 
@@ -35,18 +36,22 @@ Result<std::string> find_agentd(const std::string& socket, const std::string& no
     if (!socket.empty()) return socket;
     const std::string run = run_directory(), name = named_node(node);
     if (!name.empty()) {
-        if (!valid_node_name(name)) return fail("'" + name + "' is not a node name");
+        if (!valid_node_name(name))
+            return fail(CauseCode::invalid, "'" + name + "' is not a node name");
         if (exists(node_socket(run, name))) return node_socket(run, name);
-        return fail("no node '" + name + "' here: there is no " + node_socket(run, name));
+        return fail(CauseCode::not_found,
+                    "no node '" + name + "' here: there is no " + node_socket(run, name));
     }
     if (exists(run + "/agentd.sock")) return run + "/agentd.sock";
     if (exists(node_socket(run, "n1"))) return node_socket(run, "n1");
     if (const auto names = list_dir(AT_FDCWD, run))
         for (const std::string& other : *names)
             if (exists(node_socket(run, other))) return node_socket(run, other);
-    return fail("no agentd runs on this machine (nothing in " + run +
-                "): start one, or a market on this host with 'souk up', or name it with --node or "
-                "--socket");
+    return fail(
+        CauseCode::not_found,
+        "no agentd runs on this machine (nothing in " + run +
+            "): start one, or a market on this host with 'souk up', or name it with --node or "
+            "--socket");
 }
 
 Result<std::string> find_market(const std::string& socket, const std::string& node) {

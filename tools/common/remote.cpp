@@ -59,7 +59,8 @@ class Asking {
         if (f.type == wire::frame::welcome) return ask(channel);
         if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
-        if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+        if (!reply.ok)
+            return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
         if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
         if (reply.next.empty()) return true;
@@ -93,8 +94,8 @@ Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote) {
     auto identity = trust::load_identity(remote.dir);
     if (!identity) return wrap(remote.dir, identity.error());
     if (!*identity)
-        return fail("there is no certificate in " + remote.dir +
-                    " (souk operator add, on the market's machine)");
+        return fail(CauseCode::not_found, "there is no certificate in " + remote.dir +
+                                              " (souk operator add, on the market's machine)");
     TRY_ASSIGN(auto tls, wire::Tls::open(std::move(**identity), {}));
     return std::shared_ptr<wire::Tls>(std::move(tls));
 }
@@ -107,7 +108,8 @@ Result<std::optional<Remote>> remote_of(const Where& where, const std::function<
     const bool asked = is_remote_asked(where.market, where.cert);
     const bool here = !where.socket.empty() || !where.node.empty();
     if (here && !(where.market + where.cert).empty())
-        return fail("--node and --socket are of this host, --market and --cert of another one");
+        return fail(CauseCode::invalid,
+                    "--node and --socket are of this host, --market and --cert of another one");
     if (here || (!asked && is_here())) return std::optional<Remote>();
     return find_remote(where.market, where.cert);
 }
@@ -122,11 +124,13 @@ Result<std::optional<Remote>> find_remote(const std::string& market, const std::
     if (!asked && (remote.dir.empty() || access(remote.dir.c_str(), F_OK) != 0))
         return std::optional<Remote>();
     if (remote.dir.empty())
-        return fail("with which certificate? --cert DIR, or $SOUK_CERT (souk operator add)");
+        return fail(CauseCode::invalid,
+                    "with which certificate? --cert DIR, or $SOUK_CERT (souk operator add)");
     if (remote.market.empty()) remote.market = first_line(remote.dir + "/market");
     if (remote.market.empty())
-        return fail("where is the market? --market HOST:PORT, or $SOUK_MARKET, or the file " +
-                    remote.dir + "/market");
+        return fail(CauseCode::invalid,
+                    "where is the market? --market HOST:PORT, or $SOUK_MARKET, or the file " +
+                        remote.dir + "/market");
     TRY(Address::check_host_port(remote.market));
     return remote;
 }
@@ -147,7 +151,7 @@ Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const 
             const Place place{row.value("address", ""), trust::Role::provider, node};
             return ask_at(remote, place, verb, args, patience);
         }
-    return fail("the market at " + remote.market + " has no node " + node);
+    return fail(CauseCode::not_found, "the market at " + remote.market + " has no node " + node);
 }
 
 }  // namespace souk::tools

@@ -52,7 +52,7 @@ class Talking {
     Result<bool> frame(const wire::Frame& f) {
         if (f.type != wire::frame::error_text) return on_frame_(*channel_, f);
         TRY_ASSIGN(const auto text, wire::unpack<wire::ErrorText>(f.body));
-        return fail(what_.says + text.text);
+        return fail(text.text.code, what_.says + text.text);
     }
 
     void end(const Status& outcome) {

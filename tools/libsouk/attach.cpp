@@ -77,7 +77,7 @@ class Streams {
             }
             case wire::frame::error_text: {
                 TRY_ASSIGN(auto m, wire::unpack<wire::ErrorText>(frame.body));
-                if (!attached) return fail(std::move(m.text));
+                if (!attached) return fail(m.text.code, m.text);
                 return std::optional<int>();
             }
             case wire::frame::exit: {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/base/units.hpp"
 #include "tools/common/program.hpp"
@@ -130,7 +131,7 @@ Result<std::string> ledger_text(const Answer& answer) {
 
 Status ledger_verdict(const Answer& answer) {
     TRY_ASSIGN(const Json s, parse_object(answer));
-    if (s.contains("warning")) return fail(field(s, "warning"));
+    if (s.contains("warning")) return fail(CauseCode::unsound, field(s, "warning"));
     return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tools/marketctl/wait.hpp"
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/units.hpp"
 #include "tools/common/table.hpp"
 
@@ -32,7 +33,8 @@ std::string order_progress(const Answer& answer, Nanos after) {
 Status order_verdict(const Answer& answer) {
     TRY_ASSIGN(const Json o, parse_object(answer));
     if (o.value("done", false)) return {};
-    return fail("job " + field(o, "id") + ": " + field(o, "message"));
+    return fail(cause_named(field(o, "message_code")),
+                "job " + field(o, "id") + ": " + field(o, "message"));
 }
 
 }  // namespace

@@ -230,7 +230,7 @@ int run(int argc, char** argv) {
     }
     Monitor monitor(o);
     if (const Status fresh = monitor.refresh(); !fresh) {
-        complain(mmon, fresh.error().message);
+        complain(mmon, fresh.error());
         return 1;
     }
     if (!o.once) {
@@ -238,7 +238,7 @@ int run(int argc, char** argv) {
         return 0;
     }
     if (const Status printed = print(monitor.text()); !printed) {
-        complain(mmon, printed.error().message);
+        complain(mmon, printed.error());
         return 1;
     }
     return 0;

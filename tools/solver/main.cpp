@@ -69,7 +69,7 @@ int serve(const market::SolverOptions& options) {
             take(lines.rest());
         if (written) written = write_all(STDOUT_FILENO, out, writing);
         if (!written) {
-            complain(tool, written.error().message);
+            complain(tool, written.error());
             return 1;
         }
         out.clear();

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "tools/common/args.hpp"
@@ -56,7 +57,7 @@ Result<std::string> host_of(std::string_view component) {
         names.remove_prefix(std::min(names.size(), name.size() + 1));
     }
     if (number && *number < all) return "c" + std::to_string(*number);
-    return fail("this job has no component '" + std::string(component) + "'");
+    return fail(CauseCode::not_found, "this job has no component '" + std::string(component) + "'");
 }
 
 Result<Fd> connect_once(const std::string& host, uint16_t port) {
@@ -142,11 +143,11 @@ Result<int> stay(int peer, int signals) {
         for (Frame frame;;) {
             TRY_ASSIGN(const bool have, frames.next(frame));
             if (!have) break;
-            if (frame.say == Say::refused) return fail(frame.bytes);
+            if (frame.say == Say::refused) return fail(CauseCode::not_allowed, frame.bytes);
             if (frame.say == Say::ended) return whole_number<int>(frame.bytes).value_or(unreached);
             if (!put(frame.say == Say::out ? 1 : 2, frame.bytes)) return fail("nobody reads");
         }
-        if (!open) return fail("the connection has ended");
+        if (!open) return fail(CauseCode::away, "the connection has ended");
     }
 }
 
@@ -157,7 +158,7 @@ int run_here(const Options& o) {
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     ::execvp(argv[0], argv.data());
-    complain(me, words[0] + ": " + std::strerror(errno));
+    complain(me, fail_errno(words[0], errno).value());
     return 127;
 }
 
@@ -201,7 +202,7 @@ int run(int argc, char** argv) {
     if (o.serves) return serve_exec();
     if (o.words.size() < 2) return complain(me, "a component and a program are missing"), 2;
     const auto status = call(o);
-    if (!status) return complain(me, status.error().message), unreached;
+    if (!status) return complain(me, status.error()), unreached;
     return *status;
 }
 

@@ -99,7 +99,7 @@ class Relay {
             for (size_t i = 1; i < words.size(); ++i) argv.push_back(words[i].data());
             argv.push_back(nullptr);
             if (::chdir(words[0].c_str()) == 0) ::execvp(argv[0], argv.data());
-            complain(me, words[1] + ": " + std::strerror(errno));
+            complain(me, fail_errno(words[1], errno).value());
             ::_exit(127);
         }
         in_ = Fd(pipes[0][1]);
@@ -212,7 +212,7 @@ void reap(int& connections, const std::vector<pid_t>& ours) {
 int serve_exec() {
     const auto secret = exec_secret();
     const auto listening = secret ? listen_on(secret->port) : tl::unexpected(secret.error());
-    if (!listening) return complain(me, listening.error().message), 1;
+    if (!listening) return complain(me, listening.error()), 1;
     ::signal(SIGPIPE, SIG_IGN);
     int connections = 0;
     std::vector<pid_t> ours;

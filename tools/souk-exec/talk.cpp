@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/store/sha256.hpp"
 
@@ -22,7 +23,8 @@ Result<ExecSecret> exec_secret() {
     if (port && colon != std::string_view::npos)
         secret = {*port, std::string(text.substr(colon + 1))};
     if (secret.port > 0 && secret.text.size() == 64) return secret;
-    return fail("this is no component of a job that was begun with srun --exec or --mpi");
+    return fail(CauseCode::not_possible,
+                "this is no component of a job that was begun with srun --exec or --mpi");
 }
 
 // As HMAC does: the secret within and without.

@@ -61,7 +61,7 @@ int run(int argc, char** argv) {
                                        : restored(file, more.empty() ? usual_directory : more);
     const Status shown = json ? print(*json) : Status(tl::unexpected(json.error()));
     if (shown) return 0;
-    complain("souk-ledger", shown.error().message);
+    complain("souk-ledger", shown.error());
     return 1;
 }
 

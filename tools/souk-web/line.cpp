@@ -50,7 +50,8 @@ Result<ListPart> Line::ask(const std::string& verb, const std::vector<std::strin
     if (answer.wait_for(answer_limit) != std::future_status::ready)
         return fail("no answer from " + remote_.market);
     TRY_ASSIGN(wire::CtlReply reply, answer.get());
-    if (!reply.ok) return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error});
+    if (!reply.ok)
+        return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
     return ListPart{std::move(reply.json), std::move(reply.next)};
 }
 
@@ -121,7 +122,7 @@ void Line::frame(const wire::Frame& f) {
     }
     if (f.type == wire::frame::error_text) {
         const auto text = wire::unpack<wire::ErrorText>(f.body);
-        return broken(text ? Error{0, text->text} : text.error());
+        return broken(text ? Error{0, text->text, text->text.code} : text.error());
     }
     auto reply = f.type == wire::frame::ctl_reply
                      ? wire::unpack<wire::CtlReply>(f.body)

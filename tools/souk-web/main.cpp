@@ -36,12 +36,13 @@ Status set_listen(Options& o, const char* text) {
     if (!alone) {
         if (value.starts_with('[') && value.ends_with(']'))
             value = value.substr(1, value.size() - 2);
-        if (value.empty()) return fail("'" + std::string(text) + "' names no address");
+        if (value.empty())
+            return fail(CauseCode::invalid, "'" + std::string(text) + "' names no address");
         o.address = value;
     }
     if (port.empty()) return {};
     const auto number = whole_number<uint16_t>(port);
-    if (!number) return fail("'" + std::string(port) + "' is not a port");
+    if (!number) return fail(CauseCode::invalid, "'" + std::string(port) + "' is not a port");
     o.port = *number;
     return {};
 }
@@ -50,11 +51,12 @@ Result<std::string> key_of_file(const std::string& path) {
     std::ifstream file(path);
     std::string key;
     if (!std::getline(file, key))
-        return fail("key file " + path + ": it cannot be read, or is empty");
+        return fail(CauseCode::invalid, "key file " + path + ": it cannot be read, or is empty");
     if (key.size() < key_least || key.size() > key_most ||
         key.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") !=
             std::string::npos)
-        return fail("key file " + path + ": its first line must be 16 to 256 letters and digits");
+        return fail(CauseCode::invalid,
+                    "key file " + path + ": its first line must be 16 to 256 letters and digits");
     return key;
 }
 
@@ -62,11 +64,13 @@ Status serve(Options& o, const std::string& key_file) {
     const bool everywhere = o.address == "0.0.0.0" || o.address == "::";
     if (everywhere && o.hosts.empty())
         return fail(
+            CauseCode::invalid,
             "an address of all interfaces needs --host NAME: under which name it is called");
     const bool here =
         o.address == "localhost" || o.address == "::1" || o.address.starts_with("127.");
     if (o.actions && !here)
         return fail(
+            CauseCode::invalid,
             "--actions needs an address of this host alone, such as 127.0.0.1: for others put a "
             "web server before it that brings TLS (docs/web.md)");
     TRY_ASSIGN(o.remote, remote_of(o.where, [] { return wire::find_market("", "").has_value(); }));
@@ -138,7 +142,7 @@ int run(int argc, char** argv) {
           set_span(o.every, Nanos::from_s(1), Nanos::from_s(3'600))}}};
     if (const auto ended = parse_options(line, argc, argv)) return *ended;
     if (const Status served = serve(o, key_file); !served) {
-        complain(souk_web, served.error().message);
+        complain(souk_web, served.error());
         return 1;
     }
     return 0;

@@ -65,8 +65,9 @@ class Pages : public Server {
         else if (http_.bind_to_port(options_.address, port))
             port_ = options_.port;
         if (port_ == 0)
-            return fail("cannot listen on " + options_.address + " port " + std::to_string(port) +
-                        ": the port is taken, or the address is none of this machine");
+            return fail(CauseCode::not_possible,
+                        "cannot listen on " + options_.address + " port " + std::to_string(port) +
+                            ": the port is taken, or the address is none of this machine");
         guard_.emplace(options_, port_);
         if (!options_.actions) return {};
         logins_.emplace(port_);

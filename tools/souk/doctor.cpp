@@ -30,7 +30,7 @@ void try_load_programs(Need& need) {
         }
     }
     if (const Status removed = cgroups->remove("", Nanos::from_s(5)); !removed)
-        tools::complain("souk doctor", removed.error().message);
+        souk::complain("souk doctor", removed.error());
 }
 
 }  // namespace
@@ -59,8 +59,7 @@ int cmd_doctor(int argc, char** argv) {
         case tools::Parsed::go: break;
     }
     if (!rest.empty()) {
-        tools::complain("souk doctor",
-                        std::string("unexpected argument '") + rest[0] + "'; see --help");
+        complain_usage("souk doctor", "unexpected argument '" + std::string(rest[0]) + "'");
         return 2;
     }
     std::vector<Need> needs = examine(Examination::full, settled_criu_root(""));

@@ -66,8 +66,9 @@ Status no_job_lives(const Instance& i) {
         where += (where.empty() ? "" : ", ") + d.name + ": " + std::to_string(*n);
     }
     if (all == 0) return {};
-    return fail(std::to_string(all) + (all == 1 ? " job is" : " jobs are") + " not finished (" +
-                where + ")");
+    return fail(CauseCode::not_possible, std::to_string(all) +
+                                             (all == 1 ? " job is" : " jobs are") +
+                                             " not finished (" + where + ")");
 }
 
 // Every node leaves the market, and its guests, which have nowhere to go, are frozen. Takes down
@@ -93,7 +94,8 @@ Status put_to_rest(const Instance& i, MarketShape& shape) {
                 awake += " " + j.value("id", "?");
         if (awake.empty()) return {};
         if (monotonic_now() >= limit)
-            return fail("these jobs cannot be frozen:" + awake + " (marketctl job ID says why)");
+            return fail(CauseCode::not_possible,
+                        "these jobs cannot be frozen:" + awake + " (marketctl job ID says why)");
         const timespec pause = to_timespec(rest_pause);
         ::nanosleep(&pause, nullptr);
     }
@@ -131,11 +133,12 @@ Status end_all(const Instance& i) {
 int forget_kept(const std::string& run, bool force) {
     const std::string state = state_root(run);
     const auto kept = load_shape(state);
-    if (kept && !*kept) return complain("no market is up in " + run);
+    if (kept && !*kept) return complain(CauseCode::not_found, "no market is up in " + run);
     if (!force)
-        return complain("no market is up in " + run + "; one is kept in " + state +
-                        ": souk up takes it again, souk down --force removes it");
-    if (!kept) return complain(kept.error().message);
+        return complain(CauseCode::not_possible,
+                        "no market is up in " + run + "; one is kept in " + state +
+                            ": souk up takes it again, souk down --force removes it");
+    if (!kept) return complain(kept.error());
     Instance i;
     i.run = run;
     i.state = state;
@@ -156,31 +159,34 @@ int forget_kept(const std::string& run, bool force) {
 
 int cmd_down(const std::string& run, const DownOptions& options) {
     if (::geteuid() != 0)
-        return complain("down removes network namespaces and control groups: run it as root");
+        return complain(CauseCode::not_allowed,
+                        "down removes network namespaces and control groups: run it as root");
     const auto instance = load_instance(run);
-    if (!instance) return complain(instance.error().message);
+    if (!instance) return complain(instance.error());
     if (!*instance) return forget_kept(run, options.force);
     const Instance& i = **instance;
     MarketShape shape;
     if (options.keep) {
         const auto kept = load_shape(i.state);
-        if (!kept) return complain(kept.error().message);
+        if (!kept) return complain(kept.error());
         if (*kept) shape = **kept;
         if (!options.force) {
             if (auto rests = put_to_rest(i, shape); !rests) {
                 wake_up(i, shape);
-                return complain(rests.error().message +
-                                "; nothing was taken down (--keep --force ends what runs, and "
-                                "keeps the state)");
+                return complain(rests.error().cause,
+                                rests.error().message +
+                                    "; nothing was taken down (--keep --force ends what runs, and "
+                                    "keeps the state)");
             }
         }
     } else if (!options.force) {
         if (auto none = no_job_lives(i); !none)
-            return complain(none.error().message +
-                            ": souk down --keep freezes and keeps them for the next souk up, "
-                            "--force ends them and removes the ledger and all state");
+            return complain(none.error().cause,
+                            none.error().message +
+                                ": souk down --keep freezes and keeps them for the next souk up, "
+                                "--force ends them and removes the ledger and all state");
     }
-    if (auto ended = end_all(i); !ended) return complain(ended.error().message);
+    if (auto ended = end_all(i); !ended) return complain(ended.error());
     if (options.keep) {
         std::printf("the market is down; it is kept in %s: souk up takes it again\n",
                     i.state.c_str());

@@ -112,8 +112,7 @@ std::vector<tools::Option> up_rows(UpArguments& a) {
 int up(const UpArguments& a) {
     const auto options = up_options(a);
     if (options) return cmd_up(*options);
-    tools::complain("souk", options.error().message);
-    return 2;
+    return complain_usage(options.error().message);
 }
 
 int run(int argc, char** argv) {
@@ -171,7 +170,6 @@ int main(int argc, char** argv) {
     try {
         return souk::run(argc, argv);
     } catch (const std::exception& e) {  // of a library; our own code throws nothing
-        std::fprintf(stderr, "souk: %s\n", e.what());
-        return 1;
+        return souk::complain(e.what());
     }
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/ids.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/installation.hpp"
@@ -84,11 +85,12 @@ Status setup_market(const Words& w) {
         w.identity.empty() ? identity_dir(config_text(config), "marketd") : w.identity;
     TRY_ASSIGN(const auto there, trust::load_identity(dir));
     if (there)
-        return fail("this market has its certificates already, in " + dir + " (root " +
-                    there->root.digest() + ")");
+        return fail(CauseCode::not_possible, "this market has its certificates already, in " + dir +
+                                                 " (root " + there->root.digest() + ")");
     // Before anything else: a root whose key is lost certifies no successor.
     if (::access(w.root_key.c_str(), F_OK) == 0)
-        return fail(w.root_key + " is there already: it may be another market's root key");
+        return fail(CauseCode::not_possible,
+                    w.root_key + " is there already: it may be another market's root key");
     const std::string name = w.name.empty() ? "souk" : w.name;
     TRY(names_of(w.nodes));
     const std::string more =
@@ -124,13 +126,15 @@ Status setup_authority(const Words& w) {
     const std::string dir =
         w.identity.empty() ? identity_dir(config_text(config), "marketd") : w.identity;
     TRY_ASSIGN(const auto there, trust::load_identity(dir));
-    if (!there) return fail("there is no market in " + dir + " (souk setup market)");
+    if (!there)
+        return fail(CauseCode::not_found, "there is no market in " + dir + " (souk setup market)");
     TRY_ASSIGN(const trust::Authority before, trust::load_issuing(dir));
     auto key = trust::Key::load(w.root_key);
     if (!key) return wrap("the root's key", key.error());
     TRY_ASSIGN(const trust::Key of_root, there->root.key());
     if (key->digest() != of_root.digest())
-        return fail(w.root_key + " is the key of another root than this market's");
+        return fail(CauseCode::not_possible,
+                    w.root_key + " is the key of another root than this market's");
     const Nanos now = unix_now();
     TRY_ASSIGN(const auto next, trust::make_issuing({*key, there->root}, there->root.site(), now));
     TRY_ASSIGN(const trust::Subject itself, there->own().subject());
@@ -164,8 +168,9 @@ Result<std::string> market_place(const Words& w, const std::string& known) {
         return *found;
     }
     if (w.asked) return ask_person("Where is the market, HOST:PORT", "");
-    return fail("where is the market? --market HOST:PORT, or `market` in agentd's configuration (" +
-                found.error().message + ")");
+    return fail(CauseCode::invalid,
+                "where is the market? --market HOST:PORT, or `market` in agentd's configuration (" +
+                    found.error().message + ")");
 }
 
 // A node that was none before also gets what a new one is to have, and an older one may not expect:
@@ -182,7 +187,8 @@ Status setup_node(const Words& w) {
         TRY_ASSIGN(plan.name, ask_person("The name of this node in the market", plan.name));
     }
     if (!valid_node_name(plan.name))
-        return fail("'" + plan.name + "' is no node name: give one with --name");
+        return fail(CauseCode::invalid,
+                    "'" + plan.name + "' is no node name: give one with --name");
     TRY_ASSIGN(plan.market, market_place(w, known_market));
     TRY(Address::check_host_port(plan.market));
     if (!known_name.empty() && known_name != plan.name)
@@ -319,7 +325,7 @@ Status operator_add(const Words& w) {
     return {};
 }
 
-int done(const Status& status) { return status ? 0 : complain(status.error().message); }
+int done(const Status& status) { return status ? 0 : complain(status.error()); }
 
 using Rows = std::vector<tools::Option>;
 

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "kernel/base/cause.hpp"
+#include "tools/common/args.hpp"
 #include "tools/common/ask.hpp"
 #include "tools/souk/verbs.hpp"
 
@@ -52,30 +54,41 @@ Status back_to_market(const UpOptions& options) {
 
 }  // namespace
 
-int complain(const std::string& text) {
-    std::fprintf(stderr, "souk: %s\n", text.c_str());
+int complain(const Error& error) {
+    souk::complain("souk", error);
     return 1;
+}
+
+int complain(const std::string& text) { return complain(Error{0, text}); }
+
+int complain(CauseCode code, const std::string& text) { return complain(Error{0, text, code}); }
+
+int complain_usage(std::string_view text) {
+    souk::complain("souk", text, to_string(CauseCode::invalid));
+    return 2;
 }
 
 int cmd_up(const UpOptions& options) {
     if (::geteuid() != 0)
-        return complain("up makes network namespaces and control groups: run it as root");
+        return complain(CauseCode::not_allowed,
+                        "up makes network namespaces and control groups: run it as root");
     std::error_code error;
     std::filesystem::create_directories(options.run, error);
     if (error) return complain("cannot create " + options.run + ": " + error.message());
     auto lock = lock_instance(options.run);
-    if (!lock) return complain(lock.error().message);
+    if (!lock) return complain(lock.error());
     if (!*lock)
-        return complain("a market is up already in " + options.run +
-                        "; souk status shows it, souk down ends it");
+        return complain(CauseCode::not_possible, "a market is up already in " + options.run +
+                                                     "; souk status shows it, souk down ends it");
     auto old = load_instance(options.run);
-    if (!old) return complain(old.error().message);
+    if (!old) return complain(old.error());
     if (*old)
-        return complain("a market in " + options.run +
-                        " was left without its supervisor; run: souk down");
+        return complain(
+            CauseCode::not_possible,
+            "a market in " + options.run + " was left without its supervisor; run: souk down");
 
     auto pipe = make_pipe();
-    if (!pipe) return complain(pipe.error().message);
+    if (!pipe) return complain(pipe.error());
     const pid_t child = ::fork();
     if (child < 0) return complain("cannot fork");
     if (child == 0) {
@@ -104,16 +117,17 @@ int cmd_up(const UpOptions& options) {
 
 int cmd_status(const std::string& run, bool json) {
     const auto instance = load_instance(run);
-    if (!instance) return complain(instance.error().message);
+    if (!instance) return complain(instance.error());
     if (!*instance) {
         if (json) std::puts("{\"up\": false}");
         const auto kept = load_shape(state_root(run));
         const bool is_kept = kept && *kept;
         return json ? 1
-                    : complain("no market is up in " + run + "; " +
-                               (is_kept ? "the one that is kept in " + state_root(run) +
-                                              " is taken again with: souk up"
-                                        : "start one with: souk up"));
+                    : complain(CauseCode::not_found,
+                               "no market is up in " + run + "; " +
+                                   (is_kept ? "the one that is kept in " + state_root(run) +
+                                                  " is taken again with: souk up"
+                                            : "start one with: souk up"));
     }
     const Instance& i = **instance;
     if (!json) {

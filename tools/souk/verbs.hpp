@@ -19,6 +19,11 @@ int cmd_doctor(int argc, char** argv);
 int cmd_demo();
 // Measures the speed of this machine and prints it.
 int cmd_calibrate(bool json);
-int complain(const std::string& text);  // one line on stderr; returns 1
+// One line on stderr, as tools/common/args.hpp says; gives the exit status 1.
+int complain(const std::string& text);
+int complain(CauseCode code, const std::string& text);
+int complain(const Error& error);
+// The same of a mistake on the command line: 2.
+int complain_usage(std::string_view text);
 
 }  // namespace souk

@@ -31,7 +31,7 @@ namespace {
 constexpr Nanos answer_max = Nanos::from_s(30);
 
 int failed(const Error& error) {
-    say(error.message);
+    complain(srun, error);
     return 1;
 }
 
@@ -44,7 +44,7 @@ Result<JobId> resolve_job(Link& link, const std::string& text) {
 }
 
 int usage(const Error& error) {
-    complain(srun, error.message);
+    complain(srun, caused_by(CauseCode::invalid, error));
     return 2;
 }
 
@@ -85,7 +85,8 @@ Status take_after(Link& link, const std::string& after, wire::Submit& request) {
     if (!id) return wrap("--after", id.error());
     TRY_ASSIGN(const std::string node, link.peer_name(answer_max));
     if (id->home != node)
-        return fail("--after: job " + id->text() + " was submitted on another node than " + node);
+        return fail(CauseCode::invalid,
+                    "--after: job " + id->text() + " was submitted on another node than " + node);
     request.group.after = id->seq;
     return {};
 }
@@ -114,9 +115,10 @@ int print_id(const SrunOptions& options, const std::string& id, size_t jobs) {
 Status try_files(const SrunOptions& options, const JobId& id, std::optional<uint32_t> index) {
     for (const std::string& file : {options.out_file, options.err_file}) {
         if (file.empty()) continue;
-        if (const Status opened = try_output_file(file, id, index); !opened)
-            return fail(opened.error().message + "; job " + id.text() + " goes on: srun --attach " +
-                        id.text());
+        if (Status opened = try_output_file(file, id, index); !opened) {
+            opened.error().message += "; job " + id.text() + " goes on: srun --attach " + id.text();
+            return opened;
+        }
     }
     return {};
 }
@@ -197,9 +199,11 @@ Status can_take_snapshots() {
     if (none && errno != EOPNOTSUPP && errno != EISDIR)
         return fail_errno(option + "cannot write in this directory", errno);
     if (none || ::write(one.get(), "", 1) != 1 || ::ioctl(other.get(), FICLONE, one.get()) != 0)
-        return fail(option +
-                    "the file system of this directory cannot copy files by reference; btrfs can, "
-                    "and xfs");
+        return fail(
+            CauseCode::not_possible,
+            option +
+                "the file system of this directory cannot copy files by reference; btrfs can, "
+                "and xfs");
     return {};
 }
 
@@ -246,8 +250,10 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.local_paths = options.local_paths;
     for (const std::string& path : options.local_paths)
         if (struct stat st{}; ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
-            return failed({0, "--local-path " + path +
-                                  ": there is no such directory here, where a node's could lie"});
+            return failed({0,
+                           "--local-path " + path +
+                               ": there is no such directory here, where a node's could lie",
+                           CauseCode::not_found});
     request.spec.files_snapshot = options.files_snapshot;
     if (options.files_snapshot)
         if (const Status can = can_take_snapshots(); !can) return failed(can.error());

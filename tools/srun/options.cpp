@@ -438,7 +438,7 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
 }
 
 Parsed usage(const std::string& why) {
-    complain(srun, why + " (see srun --help)");
+    complain_usage(srun, why);
     return Parsed::failed;
 }
 

@@ -139,10 +139,12 @@ void Session::lost(const std::string& why) {
         backoff_ = backoff_min;
     }
     if (now - lost_at_ >= options_.patience)
-        return give_up(1, (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ +
-                              "; it was tried again for " +
-                              std::to_string(options_.patience.ns / 1'000'000'000) + " s" +
-                              (id_ ? ". The job goes on: srun --attach " + id_->text() : ""));
+        return give_up(1, {0,
+                           (id_ ? "job " + id_->text() + ": " : std::string()) + lost_why_ +
+                               "; it was tried again for " +
+                               std::to_string(options_.patience.ns / 1'000'000'000) + " s" +
+                               (id_ ? ". The job goes on: srun --attach " + id_->text() : ""),
+                           CauseCode::away});
     retry_at_ = std::min(now + backoff_, lost_at_ + options_.patience);
     backoff_ = std::min(Nanos{backoff_.ns * 2}, backoff_max);
 }
@@ -216,7 +218,7 @@ int Session::run() {
         if (ppoll(polled.data(), polled.size(), due == Nanos::never() ? nullptr : &limit, nullptr) <
                 0 &&
             errno != EINTR) {
-            give_up(1, std::string("poll: ") + std::strerror(errno));
+            give_up(1, fail_errno("poll", errno).value());
             break;
         }
         if (polled[from_link].revents & ~POLLOUT) read_link();
@@ -273,11 +275,11 @@ int Session::finish() {
     return status;
 }
 
-void Session::give_up(int status, const std::string& text) {
+void Session::give_up(int status, const Error& why) {
     status_line_.clear();
     terminal_.restore();
-    log_.line(text);
-    say(text);
+    log_.line(why.message);
+    complain(srun, why);
     status_ = status;
 }
 

@@ -48,7 +48,7 @@ class Session {
     void on_attached(const wire::Attached& message);
     void on_notice(const wire::Notice& message);
     void on_meter(const wire::Meter& message);
-    void on_error(const std::string& text);
+    void on_error(const Cause& why);
     void settle();  // the state is `attached` now: what waited for it goes out
 
     void read_stdin();
@@ -66,7 +66,8 @@ class Session {
 
     void waits(const std::string& comment);
     void says(bool important, const std::string& text) const;
-    void give_up(int status, const std::string& text);
+    void give_up(int status, const Error& why);
+    Error job_goes_on(Error why) const;
     int finish();
 
     const SrunOptions& options_;

@@ -25,7 +25,7 @@ void Session::read_link() {
     const Result<bool> open = link_->receive();
     for (;;) {
         auto frame = open ? link_->next() : Result<std::optional<Link::Frame>>(std::nullopt);
-        if (!frame) return give_up(1, frame.error().message);
+        if (!frame) return give_up(1, frame.error());
         if (!*frame) break;
         on_frame(**frame);
         if (!link_ || status_) return;
@@ -40,7 +40,7 @@ void Session::on_frame(const Link::Frame& frame) {
         if (message)
             (this->*handle)(*message);
         else
-            give_up(1, message.error().message);
+            give_up(1, message.error());
     };
     switch (frame.type) {
         case frame::submitted: return with(&Session::on_submitted);
@@ -73,9 +73,7 @@ void Session::on_submitted(const wire::Submitted& message) {
     id_ = message.id;
     says(false, "job " + id_->text());
     log_.line("job " + id_->text() + " submitted");
-    if (const Status opened = open_files(); !opened)
-        return give_up(1, opened.error().message + "; job " + id_->text() +
-                              " goes on: srun --attach " + id_->text());
+    if (const Status opened = open_files(); !opened) return give_up(1, job_goes_on(opened.error()));
     if (hung_up_) return hang_up();
     state_ = State::attaching;  // the agentd attaches us by itself
 }
@@ -83,7 +81,7 @@ void Session::on_submitted(const wire::Submitted& message) {
 void Session::on_attached(const wire::Attached& message) {
     const bool first = !submitted_here_ && !began_;
     if (first) {
-        if (const Status opened = open_files(); !opened) return give_up(1, opened.error().message);
+        if (const Status opened = open_files(); !opened) return give_up(1, opened.error());
         output_.begin(message.offset);
         acked_[0] = message.offset[0];
         acked_[1] = message.offset[1];
@@ -175,11 +173,18 @@ void Session::waits(const std::string& comment) {
     if (attention_at_ == Nanos::never()) attention_at_ = monotonic_now() + Nanos::from_s(1);
 }
 
-void Session::on_error(const std::string& text) {
-    if (state_ == State::attached) return says(true, text);
+void Session::on_error(const Cause& why) {
+    if (state_ == State::attached) return says(true, why);
     const bool submitted = submitted_here_ && id_;
-    give_up(1, submitted ? text + ". The job is submitted and goes on: srun --attach " + id_->text()
-                         : text);
+    give_up(1, {0,
+                submitted ? why + ". The job is submitted and goes on: srun --attach " + id_->text()
+                          : std::string(why),
+                why.code});
+}
+
+Error Session::job_goes_on(Error why) const {
+    if (id_) why.message += "; job " + id_->text() + " goes on: srun --attach " + id_->text();
+    return why;
 }
 
 // ---- output and input
@@ -195,8 +200,7 @@ void Session::write_output() {
         if (stream == wire::Stream::out) forward(SIGPIPE);
         return;
     }
-    give_up(1, status.error().message +
-                   (id_ ? "; job " + id_->text() + " goes on: srun --attach " + id_->text() : ""));
+    give_up(1, job_goes_on(status.error()));
 }
 
 void Session::acknowledge() {
@@ -268,9 +272,7 @@ void Session::on_signal(int number) {
 // job.
 void Session::hang_up() {
     hung_up_ = true;
-    if (!id_) return;
-    const std::string id = id_->text();
-    give_up(128 + SIGHUP, "the terminal is gone; job " + id + " goes on: srun --attach " + id);
+    if (id_) give_up(128 + SIGHUP, job_goes_on({0, "the terminal is gone"}));
 }
 
 void Session::forward(int number) {

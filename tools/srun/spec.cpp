@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "agentd/wire/types.hpp"
+#include "kernel/base/cause.hpp"
 
 namespace souk::tools {
 namespace {
@@ -32,7 +33,7 @@ std::string absolute(const std::string& path, const std::string& cwd) {
 }
 
 Result<std::string> find_program(const std::string& name, const std::string& cwd) {
-    if (name.empty()) return fail("the program's name is empty");
+    if (name.empty()) return fail(CauseCode::invalid, "the program's name is empty");
     if (name.find('/') != std::string::npos) {
         const std::string path = absolute(name, cwd);
         if (const int error = not_executable(path)) return fail_errno(name, error);
@@ -53,7 +54,7 @@ Result<std::string> find_program(const std::string& name, const std::string& cwd
         all.remove_prefix(colon + 1);
     }
     if (refused) return fail_errno(name, refused);
-    return fail(name + ": no such program in PATH");
+    return fail(CauseCode::not_found, name + ": no such program in PATH");
 }
 
 Result<std::string> working_directory(const std::string& wish) {
@@ -102,8 +103,9 @@ Result<LaunchSpec> capture_launch(const LaunchWish& wish) {
     for (const auto& text : spec.argv) bytes += text.size() + 1;
     for (const auto& text : spec.env) bytes += text.size() + 1;
     if (bytes > wire::spec_bytes_max)
-        return fail("arguments and environment take " + std::to_string(bytes / 1024) +
-                    " KiB; a job may have " + std::to_string(wire::spec_bytes_max / 1024));
+        return fail(CauseCode::invalid, "arguments and environment take " +
+                                            std::to_string(bytes / 1024) + " KiB; a job may have " +
+                                            std::to_string(wire::spec_bytes_max / 1024));
     spec.umask = umask(0);
     umask(spec.umask);
     for (int32_t resource = 0; resource < RLIM_NLIMITS; ++resource) {

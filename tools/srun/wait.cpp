@@ -29,7 +29,7 @@ struct Ended {
 // What one connection came to: the job's end, or why the agentd does not know it.
 struct Heard {
     std::optional<Ended> ended;
-    std::string unknown;
+    Cause unknown;
 };
 
 void pause_for(Nanos span) {
@@ -63,18 +63,18 @@ Result<Heard> listen_once(const std::string& socket, const JobId& id, bool& reac
                 return Heard{Ended{exit_status(exit, 0), exit.why, exit.summary}, {}};
             }
         }
-        if (!open) return fail("the agentd has gone away");
+        if (!open) return fail(CauseCode::away, "the agentd has gone away");
     }
 }
 
 // A job of another home, or one that ended long ago: the market tells. It is asked with a pause
 // that grows, as nobody tells us.
-Result<Ended> ask_market(const SrunOptions& options, const JobId& id, const std::string& unknown) {
+Result<Ended> ask_market(const SrunOptions& options, const JobId& id, const Cause& unknown) {
     const auto find = [&] { return wire::find_market(options.socket, options.node); };
     for (Nanos pause = Nanos::from_ms(50);;
          pause = std::min(Nanos{pause.ns * 2}, Nanos::from_s(2))) {
         const auto answer = ask(find, "job", {id.text()}, options.patience);
-        if (!answer) return fail(unknown);
+        if (!answer) return fail(unknown.code, unknown);
         TRY_ASSIGN(const Json job, parse_object(*answer));
         if (job.contains("exit"))
             return Ended{job["exit"].get<int>(), job.value("why", ""), job.dump()};
@@ -93,8 +93,9 @@ Result<Ended> wait_for(const SrunOptions& options, const std::string& socket, co
         const Nanos now = monotonic_now();
         if (reached || lost_at == Nanos::never()) lost_at = now, backoff = wait_backoff_min;
         if (now - lost_at >= options.patience)
-            return fail("job " + id.text() + ": " + heard.error().message + "; it was tried for " +
-                        human_span(options.patience) + ". The job goes on");
+            return fail(CauseCode::away, "job " + id.text() + ": " + heard.error().message +
+                                             "; it was tried for " + human_span(options.patience) +
+                                             ". The job goes on");
         pause_for(backoff);
         backoff = std::min(Nanos{backoff.ns * 2}, wait_backoff_max);
     }
@@ -151,11 +152,12 @@ Result<JobId> component_named(const SrunOptions& options, const std::string& tex
     const auto find = [&] { return wire::find_market(options.socket, options.node); };
     TRY_ASSIGN(const Answer answer, ask(find, "job", {id}, options.patience));
     TRY_ASSIGN(const Json first, parse_object(answer));
-    if (first.value("gang", "") != id) return fail("job " + id + " is not of several components");
+    if (first.value("gang", "") != id)
+        return fail(CauseCode::invalid, "job " + id + " is not of several components");
     TRY_ASSIGN(const Numbered found, listed(options, first, {}, "gang", "component"));
     for (const auto& [number, job] : found)
         if (std::to_string(number) == component) return job;
-    return fail("job " + id + " has no component " + component);
+    return fail(CauseCode::not_found, "job " + id + " has no component " + component);
 }
 
 Result<int> wait_for_jobs(const SrunOptions& options, const std::string& socket,

@@ -116,7 +116,7 @@ class Memory {
 
 bool print(const std::string& line, int fd = STDOUT_FILENO) {
     const Status printed = write_all(fd, line, fd == STDOUT_FILENO ? "stdout" : "trace");
-    if (!printed) complain(tool, printed.error().message);
+    if (!printed) complain(tool, printed.error());
     return printed.has_value();
 }
 

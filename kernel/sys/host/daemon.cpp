@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/host/daemon.hpp"
+#include "kernel/sys/host/complain.hpp"
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -106,8 +107,8 @@ std::optional<int> parse_daemon_arguments(const DaemonProgram& daemon, int argc,
         else if (arg.starts_with("--config="))
             into.config = arg.substr(9);
         else {
-            std::fprintf(stderr, "%s: %s: %s (see %s --help)\n", program, argv[i],
-                         config ? "needs a file" : "unknown argument", program);
+            complain_usage(program, std::string(argv[i]) + ": " +
+                                        (config ? "needs a file" : "unknown argument"));
             return 2;
         }
     }

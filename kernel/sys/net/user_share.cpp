@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "kernel/base/cause.hpp"
+
 namespace souk {
 
 struct UserShare::State {
@@ -21,8 +23,9 @@ Result<UserShare::Place> UserShare::take(uid_t uid) {
     const bool privileged = uid == 0 || uid == ::geteuid();
     const auto held = s.of.find(uid);
     if (!privileged && held != s.of.end() && held->second >= s.bounds.each)
-        return fail("too many connections of this user: " + std::to_string(held->second) +
-                    " are open, and one user may have " + std::to_string(s.bounds.each));
+        return fail(CauseCode::too_many,
+                    "too many connections of this user: " + std::to_string(held->second) +
+                        " are open, and one user may have " + std::to_string(s.bounds.each));
     if (s.all >= s.bounds.all - (privileged ? 0 : s.bounds.reserve))
         return fail("too many connections: try again later");
     ++s.all;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/store/statecopy.hpp"
+#include "kernel/base/cause.hpp"
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -71,7 +72,9 @@ Result<StateCopy> StateCopy::begin(const StateDb& from, const std::string& file)
     StateCopy copy;
     copy.file_ = file;
     copy.part_ = file + ".part";
-    if (copy_present(file)) return fail(file + " is there already: name another, or remove it");
+    if (copy_present(file))
+        return fail(CauseCode::not_possible,
+                    file + " is there already: name another, or remove it");
     { TRY_ASSIGN(const Fd made, open_at(AT_FDCWD, copy.part_, O_RDWR | O_CREAT | O_EXCL, 0600)); }
     sqlite3* db = nullptr;
     const int ret = sqlite3_open_v2(copy.part_.c_str(), &db,
@@ -122,7 +125,7 @@ Result<std::string> restore_state(const std::string& file, const std::string& di
     TRY_ASSIGN(const Fd lock, StateDb::lock_directory(dir));
     {
         TRY_ASSIGN(const StateDb good, StateDb::open_to_read(file, schema_version));
-        if (good.log_missing()) return fail(StateDb::log_missing_text(file));
+        if (good.log_missing()) return fail(CauseCode::unsound, StateDb::log_missing_text(file));
         TRY(check(good));
         // What its log holds goes along: a copy through SQLite, not of the file.
         unlink(part.c_str());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "kernel/sys/store/statedb.hpp"
+#include "kernel/base/cause.hpp"
 
 #include <sqlite3.h>
 #include <sys/file.h>
@@ -36,9 +37,10 @@ Result<bool> has_log(const std::string& file) {
     const ssize_t n = pread(there.get(), header, sizeof header, 0);
     if (n < 0) return fail_errno("read " + file, errno);
     if (n == 0)
-        return fail(file +
-                    " is empty (0 bytes), and a database never is: put a copy of it back, or "
-                    "remove it to begin anew");
+        return fail(CauseCode::unsound,
+                    file +
+                        " is empty (0 bytes), and a database never is: put a copy of it back, or "
+                        "remove it to begin anew");
     return header[18] == 2 || header[19] == 2;
 }
 
@@ -51,8 +53,9 @@ Result<Fd> StateDb::lock_directory(const std::string& dir) {
         if (errno != EWOULDBLOCK) return fail_errno("lock " + dir + "/lock", errno);
         std::string pid = read_file(AT_FDCWD, dir + "/lock", 64).value_or("");
         pid.erase(std::find(pid.begin(), pid.end(), '\n'), pid.end());
-        return fail("the state directory " + dir + " is in use by another process" +
-                    (pid.empty() ? "" : " (pid " + pid + ")"));
+        return fail(CauseCode::not_possible, "the state directory " + dir +
+                                                 " is in use by another process" +
+                                                 (pid.empty() ? "" : " (pid " + pid + ")"));
     }
     const std::string pid = std::to_string(getpid()) + "\n";
     // Only for the message above: without it the lock is as good.
@@ -84,7 +87,8 @@ StateDb::~StateDb() {
 }
 
 tl::unexpected<Error> StateDb::failed(std::string_view what) const {
-    const int code = db_ ? sqlite3_system_errno(db_.get()) : 0;
+    const bool busy = db_ && sqlite3_errcode(db_.get()) == SQLITE_BUSY;
+    const int code = busy ? EBUSY : db_ ? sqlite3_system_errno(db_.get()) : 0;
     return tl::unexpected(Error{code, std::string(what) + " " + path_ + ": " +
                                           (db_ ? sqlite3_errmsg(db_.get()) : "out of memory")});
 }
@@ -115,8 +119,9 @@ Result<StateDb> StateDb::open(const std::string& dir, int schema_version, int ol
     TRY_ASSIGN(state.lock_, lock_directory(dir));
     if (!present(state.path_)) {
         if (present(log_of(state.path_)))
-            return fail(state.path_ + " is not there, and its log " + log_of(state.path_) +
-                        " is: put the database back, or remove the log to begin anew");
+            return fail(CauseCode::unsound,
+                        state.path_ + " is not there, and its log " + log_of(state.path_) +
+                            " is: put the database back, or remove the log to begin anew");
         TRY(create(state.path_, schema_version));
         TRY(sync_directory(dir));
     }
@@ -200,12 +205,14 @@ Status StateDb::use_file(Use use) {
 Status StateDb::check_version(int schema_version, int oldest) {
     TRY_ASSIGN(const int64_t tables, ask("SELECT count(*) FROM sqlite_schema"));
     if (tables == 0)
-        return fail(path_ + " holds nothing, not even a table" +
-                    (no_log_ ? ": it was copied without its log " + log_of(path_) : "") +
-                    ": put a copy of it back, or remove it to begin anew");
+        return fail(CauseCode::unsound,
+                    path_ + " holds nothing, not even a table" +
+                        (no_log_ ? ": it was copied without its log " + log_of(path_) : "") +
+                        ": put a copy of it back, or remove it to begin anew");
     TRY_ASSIGN(const int64_t id, ask("PRAGMA application_id"));
     TRY_ASSIGN(const int64_t version, ask("PRAGMA user_version"));
-    if (id != application_id) return fail(path_ + " is a database of another program");
+    if (id != application_id)
+        return fail(CauseCode::unsound, path_ + " is a database of another program");
     if (version < schema_version && version >= oldest)
         return run(("PRAGMA user_version = " + std::to_string(schema_version)).c_str());
     if (version != schema_version)
