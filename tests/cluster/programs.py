@@ -4,9 +4,9 @@ import hashlib
 
 # Prints numbered hashes, each of the one before, until its stdin ends; then how many. A lost,
 # doubled or damaged line, or memory that changed, breaks the chain. With THREADS, as many threads
-# work at it in turns.
+# work at it in turns. They rest between two lines, as tests run beside each other.
 CHAIN = """
-import hashlib, sys, threading
+import hashlib, sys, threading, time
 threads, ended, turn, at = int(sys.argv[1]), threading.Event(), threading.Condition(), [0, b"souk"]
 def listen():
     sys.stdin.buffer.read()
@@ -27,6 +27,7 @@ def work(me):
             print(at[0], at[1].hex(), flush=True)
             at[0] += 1
             turn.notify_all()
+        time.sleep(0.003)
 threading.Thread(target=listen, daemon=True).start()
 workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
 for w in workers: w.start()

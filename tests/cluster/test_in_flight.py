@@ -3,6 +3,7 @@
 way, in the image, in memory that is sent before the copy runs, and in memory that follows it. The
 move fails and says so, the job goes on where it was, and moves when the way is clean. TLS finds it
 first; without certificates the digests of images and pages do."""
+import functools
 import os
 import random
 import selectors
@@ -148,13 +149,21 @@ def test_a_bit_that_flips_under_tls_ends_the_connection_and_not_the_job(market, 
 LINES = 120  # that the job prints; with the last of them its work is done
 
 
+def working(size):
+    return [f"{BIN}/testload", "--steps", str(50 * LINES), "--print-every", "50", "--digest",
+            "--memory", str(size)]
+
+
+@functools.cache
+def unmoved(size):
+    return subprocess.run(working(size), capture_output=True, timeout=120, check=True).stdout
+
+
 def flips(market, wire, enough, size, policy):
     """A job that one flipped bit after the other keeps from moving, and then moves; it has ended
     well."""
     r = random.Random(size)
-    work = [f"{BIN}/testload", "--steps", str(100 * LINES), "--print-every", "100", "--digest",
-            "--memory", str(size)]
-    wanted = subprocess.run(work, capture_output=True, timeout=120, check=True).stdout
+    work = working(size)
     job = market.srun("--node", "n1", "--move", policy, "-p", 50, *work, "--until", enough)
     job.printed(1)
     where = market.until_runs(job.id)["where"]
@@ -176,5 +185,5 @@ def flips(market, wire, enough, size, policy):
     market.tool("marketctl", "release", job.id)
     enough.touch()
     assert job.wait(90) == 0, job.told
-    assert bytes(job.out) == wanted
+    assert bytes(job.out) == unmoved(size)
     return job

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import Market, bring_up, until
 
-SPIN = ["sh", "-c", "while :; do :; done"]
+LONG = ["sleep", "100000"]
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,10 @@ def dear(fit):
 
 def test_a_job_takes_the_place_that_is_worth_most_less_its_price_and_moves_when_it_is_another(dear):
     m = dear
-    low = m.srun("-p", "40", *SPIN)  # 40 - 20 at n1, 32 - 1 at n2
+    low = m.srun("-p", "40", *LONG)  # 40 - 20 at n1, 32 - 1 at n2
     m.until_runs(low.id, "n2")
     # 100 - 20 against 80 - 1: n1 is worth more to it than n2 to the other.
-    high = m.srun("-p", "100", *SPIN)
+    high = m.srun("-p", "100", *LONG)
     m.until_runs(high.id, "n1")
     until("prices are told", lambda: m.job(low.id)["price"] == 1 and m.job(high.id)["price"] == 20)
     # Now n2 is worth more to the higher bid too.
@@ -37,7 +37,7 @@ def test_jobs_of_one_user_do_not_price_each_other(dear):
     m = dear
     m.clear()
     m.tool("pvdctl", "--node", "n1", "set", "price", "2")
-    jobs = [m.srun("-p", "40", *SPIN) for _ in range(4)]
+    jobs = [m.srun("-p", "40", *LONG) for _ in range(4)]
 
     def running():
         return [told for j in jobs if (told := m.job(j.id)).get("status") == "run"]
