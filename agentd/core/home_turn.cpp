@@ -89,7 +89,8 @@ HomeNext image_is_lost(const HomeJob& job) {
 }
 
 HomeNext image_is_refused(const HomeJob& job, const std::string& why) {
-    return home::Gone{"its image on " + job.at.node + " is refused and kept there: " + why};
+    return home::Gone{Cause(CauseCode::image_refused,
+                            "its image on " + job.at.node + " is refused and kept there: " + why)};
 }
 
 }  // namespace souk

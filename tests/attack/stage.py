@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Where attempts are made: a market of real daemons with an attacker in it. And what one is."""
 import functools
+import json
 import os
 import shutil
 import ssl
@@ -136,9 +137,10 @@ class Stage:
         return done
 
     def user_refused(self, *words):
+        """The code that a plain user is refused with."""
         done = self.somebody(*words)
         assert done.returncode != 0, done
-        return done.stderr.strip()
+        return json.loads(done.stderr)["error"]["code"]
 
     def in_a_job(self, script):
         """What a job of a plain user says."""

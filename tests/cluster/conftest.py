@@ -18,6 +18,8 @@ import time
 
 import pytest
 
+from codes import IN_JSON
+
 pytest.register_assert_rewrite("files_tree", "moving", "programs")
 
 # Faults by the dozen take minutes and are no part of every check: make chaos.
@@ -127,7 +129,7 @@ class Srun:
         for line in self.process.stderr:
             text = line.decode(errors="replace").rstrip("\n")
             with self._change:
-                (self.words if text.startswith("srun: ") else self.told).append(text)
+                (self.words if text.startswith(("srun: ", '{"error":')) else self.told).append(text)
                 self._change.notify_all()
 
     def _wait(self, what, probe, limit):
@@ -187,6 +189,7 @@ class Market:
         self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state",
                     "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
+        self.env |= IN_JSON
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         if AGENT_USER and "--agent-user" not in options:
             options += ("--agent-user", AGENT_USER)
@@ -317,7 +320,7 @@ class Market:
         return json.loads(self.tool("souk", "status", "--json").stdout)
 
     def nodes(self):
-        return [n["name"] for n in self.daemons()["nodes"]]
+        return [n["name"] for n in json.loads(read_text(self.run_dir + "/instance.json"))["nodes"]]
 
     def daemon(self, name):
         all_of_them = self.daemons()
@@ -339,6 +342,22 @@ class Market:
 
     def until_job(self, id, what, probe, limit=LIMIT):
         return until(f"{id} {what}", lambda: (j := self.job(id)) and probe(j) and j, limit)
+
+    def until_reason(self, id, code, limit=LIMIT):
+        """The market says why it is where it is, or waits, by that code."""
+        return self.until_job(id, f"says {code}", lambda j: j.get("reason", {}).get("code") == code,
+                              limit)
+
+    def story(self, id):
+        """The steps of its life, as its home tells them: with or without a market."""
+        done = self.tool("marketctl", "--node", id.split(".")[0], "--json", "job", id, "--story",
+                         check=False)
+        return json.loads(done.stdout)["steps"] if done.returncode == 0 else []
+
+    def until_step(self, id, after=0, limit=LIMIT, **wanted):
+        """The first step after that many with these values, waited for."""
+        return until(f"{id} has a step {wanted}", lambda: next(
+            (s for s in self.story(id)[after:] if wanted.items() <= s.items()), None), limit)
 
     def until_runs(self, id, where=None, limit=LIMIT):
         return self.until_job(id, f"runs on {where}", lambda j: j["status"] == "run" and

@@ -135,7 +135,7 @@ def test_a_move_asked_for_before_the_capsule_has_answered_its_new_agent_is_not_r
 
 def test_a_job_that_waits_is_started_after_the_market_died(market):
     job = market.srun("-p", 0.5, "echo", "at last")
-    job.said("reserv")
+    market.until_reason(job.id, "below_every_reserve")
     kill_now(market, "market")
     market.until_up()
     market.until_job(job.id, "waits", lambda j: j["status"] == "wait")

@@ -105,8 +105,7 @@ def test_a_file_that_was_swapped_while_the_job_was_frozen_is_refused(market, top
     os.rename(top / "data", top / "old")
     (top / "data").write_bytes((top / "old").read_bytes())
     market.tool("marketctl", "--hold", "thaw", job.id, "n2")
-    assert job.said("data .* is another file now")
-    assert market.job(job.id)["last_failed_code"] == "file_changed"
+    market.until_job(job.id, "is refused", lambda j: j.get("last_failed_code") == "file_changed")
     os.rename(top / "old", top / "data")
     market.until_runs(job.id)
     until_it_works(top)

@@ -46,12 +46,12 @@ def test_a_program_that_the_fastest_node_lacks_runs_on_the_next(market):
     assert market.tool("srun", "-p", 9, "--node", "n2", market.programs / "true").returncode == 0
     job = market.srun("-p", 50, "--node", "n2", market.programs / "sleep", 60)
     assert market.until_runs(job.id)["where"] == "n2"
-    assert job.said("n1 cannot execute its program")
+    market.until_step(job.id, why_code="program_lacks", node="n1")
     # Nor does it go there when it could: what it has open would not be there.
     market.tool("pvdctl", "--node", "n3", "market", "off")
     market.tool("pvdctl", "--node", "n2", "market", "off")
-    market.until_job(job.id, "waits for a node that has it",
-                     lambda j: j["status"] == "suspend" and "n1 cannot execute it" in j["comment"])
+    market.until_job(job.id, "waits for a node that has it", lambda j: j["status"] == "suspend" and
+                     j["reason"]["code"] == "program_lacking")
     market.tool("pvdctl", "--node", "n2", "market", "on")
     market.until_runs(job.id, "n2")
 
@@ -75,8 +75,7 @@ def test_it_waits_for_a_node_that_was_not_asked(market):
     for node in ("n2", "n3"):
         market.tool("pvdctl", "--node", node, "market", "off")
     job = market.srun("-p", 50, "--node", "n2", market.programs / "true")
-    market.until_job(job.id, "says what it waits for",
-                     lambda j: "n1 cannot execute it" in j.get("comment", ""))
+    market.until_reason(job.id, "program_lacking")
     market.tool("pvdctl", "--node", "n3", "market", "on")
     assert job.wait() == 0
     until("it ran there", lambda: market.job(job.id)["places"] == ["n3"])

@@ -63,7 +63,7 @@ def test_a_job_has_the_memory_that_it_asked_for_and_no_more_also_where_it_has_mo
     other.printed(1)
     ask(job, 200)
     assert job.wait() == 128 + 9 == market.job(job.id)["exit"]
-    job.said(r"killed: it may have 64 MB of memory \(srun -m\)")
+    assert market.job(job.id)["why_code"] == "memory_limit"
     assert bytes(job.out) == b"15\n15\n" and not job.told
     other.process.stdin.close()
     assert other.wait() == 0

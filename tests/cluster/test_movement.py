@@ -151,12 +151,13 @@ def test_what_keeps_a_job_from_moving_is_told_while_it_runs_and_when_it_is_gone(
     job.process.stdin.flush()
     until("it has an io_uring", lambda: b"open\n" in job.out)
     told = market.until_job(job.id, "it is known", lambda j: not j.get("can_move", True))
-    assert "has an io_uring open" in told["cannot_move"], told
-    # An order is refused with the same words, and the job goes on.
+    assert told["cannot_move_code"] == "holds_io_uring", told
+    # An order is refused for the same reason, and the job goes on.
     there = next(n for n in NODES if n != told["where"])
     market.tool("marketctl", "--hold", "move", job.id, there)
     market.until_job(job.id, "it is refused",
-                     lambda j: j["failed_moves"] >= 1 and "io_uring" in j["comment"])
+                     lambda j: j["failed_moves"] >= 1 and
+                     j["reason"].get("cause_code") == "holds_io_uring")
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     until("it is closed", lambda: b"closed\n" in job.out)
@@ -190,9 +191,10 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
 
     flip()
     for there in where, next(n for n in market.nodes() if n != where):
-        seen = len(job.words)
+        failed = market.job(job.id)["failed_moves"]
         market.tool("marketctl", "--hold", "thaw", job.id, there)
-        job.said("souk-pages: damaged", after=seen)
+        market.until_job(job.id, "is refused", lambda j: j["failed_moves"] > failed and
+                         j["last_failed_code"] == "image_refused")
         market.tool("marketctl", "--hold", "freeze", job.id)  # and it is not tried again
         assert market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend" and
                                 "going_to" not in j)["where"] == where
@@ -217,11 +219,8 @@ def test_a_frozen_job_whose_open_file_is_away_names_it_and_goes_on_when_it_is_ba
     market.tool("marketctl", "--hold", "freeze", job.id)
     market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
     kept.rename(tmp_path / "away")
-    seen = len(job.words)
     market.tool("marketctl", "release", job.id)
-    job.said(f"cannot open {kept}: No such file or directory", after=seen)
-    story = market.tool("marketctl", "--json", "job", job.id, "--story").stdout
-    assert "file_not_opened" in story
+    assert str(kept) in market.until_step(job.id, why_code="file_not_opened")["why"]
     (tmp_path / "away").rename(kept)
     market.until_runs(job.id)
     job.process.stdin.write(b"\n")

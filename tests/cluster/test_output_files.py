@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a detached job writes goes into the files that its user named, whatever becomes of its home,
 and srun --wait ends as the job did."""
+import json
 import os
 import pathlib
 import pwd
@@ -8,6 +9,7 @@ import tempfile
 
 import pytest
 
+from codes import refused
 from conftest import LIMIT, read_text, until
 
 NOBODY = pwd.getpwnam("nobody")
@@ -46,8 +48,7 @@ def test_wait_for_a_job_that_is_there_or_gone_or_of_another_home(market):
     assert market.tool("srun", f"--wait={job},{other}", check=False).returncode == 4
     # its output is still there for who attaches
     assert market.tool("srun", "--attach", job, check=False).stdout == "kept\n"
-    none = market.tool("srun", "--wait=n1.999", check=False)
-    assert none.returncode == 1 and "no job n1.999" in none.stderr
+    refused(market.tool("srun", "--wait=n1.999", check=False), "not_found")
 
 
 @pytest.fixture
@@ -71,11 +72,11 @@ def test_a_file_is_written_with_its_users_rights_and_what_is_refused_waits(marke
     until("it is written", lambda: text(out) == "done\n")
     assert out.stat().st_uid == NOBODY.pw_uid
     # root's directory: said at once, and no file of nobody's comes to be there
-    refused = market.tool("srun", "-p", "40", "-d", "-o", f"{open_dir}/mine", "sh", "-c",
-                          "echo kept", check=False, cwd=closed, **user)
-    assert refused.returncode == 1 and "mine: Permission denied" in refused.stderr
+    done = market.tool("srun", "-p", "40", "-d", "-o", f"{open_dir}/mine", "sh", "-c", "echo kept",
+                       check=False, cwd=closed, **user)
     second = f"n1.{int(job.split('.')[1]) + 1}"
-    assert f"job {second} goes on: srun --attach {second}" in refused.stderr
+    assert done.stdout == second + "\n"
+    assert json.loads(done.stderr)["error"]["code"] == "EACCES", done
     assert not (open_dir / "mine").exists()
     again = market.tool("srun", "--attach", second, cwd=closed, limit=LIMIT, **user)
     assert again.stdout == "kept\n"

@@ -195,12 +195,11 @@ def test_who_watches_hears_that_its_files_are_out_of_reach(market, top):
     port = ["ip", "-n", f"{market.tag}-fabric", "link", "set", "p1"]  # n2's
     subprocess.run([*port, "down"], check=True)
     try:
-        assert job.said("its files are not reached from n2 .*: what asks for them waits")
         market.until_job(job.id, "says so", lambda j: j.get("files_wait"))
     finally:
         subprocess.run([*port, "up"], check=True)
-    assert job.said("its files are reached again")
     market.until_up()
+    market.until_job(job.id, "reaches them again", lambda j: not j.get("files_wait"))
     until_it_works(top)
     check_end(market, job, top)
 
@@ -216,7 +215,7 @@ def test_a_job_in_a_shared_directory_goes_only_where_that_is_the_same(market, to
     until("it has read that", lambda: "shared_files" in read_text(log))
     try:
         job = market.srun("-p", 50, "--node", "n1", "/bin/sh", "-c", LOOKS, cwd=top)
-        assert job.said("the shared directories of the job's home n1 are other file systems here")
+        market.until_step(job.id, why_code="other_files")
         market.until_runs(job.id, "n1")
         assert "files" not in market.job(job.id)
         (top / "enough").touch()

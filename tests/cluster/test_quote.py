@@ -4,9 +4,10 @@ import json
 import os
 import signal
 
+from codes import refused
 from conftest import until
 
-SPIN = ["sh", "-c", "while :; do :; done"]
+LONG = ["sleep", "100000"]
 
 
 def quote(m, *args):
@@ -18,17 +19,17 @@ def test_a_quote_is_what_the_job_then_gets_and_submits_nothing(market):
     q = quote(market, "-p", "40", "--runtime", "30m", "-b", "100")
     assert q["runs"] and q["price"] <= 40 and q["cost_now"] <= 40 and q["winning_bid"] <= 40, q
     assert abs(q["span_now_s"] - 1800 * 100 / q["speed"]) < 1, q
-    job = market.srun("-p", "40", *SPIN)
+    job = market.srun("-p", "40", *LONG)
     market.until_runs(job.id, q["node"])
     assert market.job(job.id)["price"] == q["price"]
-    jobs = [market.srun("-p", "41", *SPIN) for _ in range(len(market.nodes()))]
+    jobs = [market.srun("-p", "41", *LONG) for _ in range(len(market.nodes()))]
     for other in jobs:  # the last of them in the place of the first job
         market.until_runs(other.id)
     until("every place is taken", lambda: all(p["guests"] >= p["cpus"] for p in market.providers()))
     q = quote(market, "-p", "30")
-    assert not q["runs"] and q["why"].startswith("outbid; ") and 40 < q["winning_bid"] <= 42, q
+    assert not q["runs"] and q["why"] and 40 < q["winning_bid"] <= 42, q
     text = market.tool("srun", "--quote", "-p", "30", "--runtime", "1h", "true").stdout
-    assert "waits: outbid" in text and "a bid of " in text, text
+    assert q["why"].split(";")[0] in text, text
     assert quote(market, "-p", str(q["winning_bid"]))["runs"]
     assert len(market.list_jobs()) == before + 1 + len(jobs)
 
@@ -43,7 +44,7 @@ def test_a_quote_for_several_jobs_is_what_they_then_get(market):
     assert "2 of 2 jobs run" in text and "All an hour" in text, text
     q = quote(market, "-p", "43", "-n", "2")
     assert q["runs"], q
-    jobs = [market.srun("-p", "43", *SPIN) for _ in range(2)]
+    jobs = [market.srun("-p", "43", *LONG) for _ in range(2)]
     said = sorted((p["node"], p["price"]) for p in q["places"] for _ in range(p["jobs"]))
     for job in jobs:
         market.until_runs(job.id)
@@ -59,8 +60,7 @@ def test_a_quote_says_when_the_market_is_away(market):
         said = market.tool("srun", "--quote", "-p", "30", "true", check=False)
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert said.returncode == 1 and said.stdout == "" and said.stderr.count("\n") == 1, said.stderr
-    assert said.stderr.startswith("srun: ") and "market" in said.stderr, said.stderr
+    refused(said, "away")
     until("there are quotes again",
           lambda: market.tool("srun", "--quote", "-p", "30", "true", check=False).returncode == 0)
 

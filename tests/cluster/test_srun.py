@@ -261,8 +261,8 @@ def test_a_stdout_that_takes_nothing_is_a_failure(market):
         done = subprocess.run([f"{BIN}/srun", "-p", "5", "echo", "hi"], env=market.env,
                               stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE,
                               text=True, timeout=LIMIT)
-    assert done.returncode == 1 and "stdout: No space left on device" in done.stderr
+    assert done.returncode == 1 and '"code":"ENOSPC"' in done.stderr, done
     done = subprocess.run(f"{BIN}/srun -p 5 echo hi >&-", shell=True, env=market.env,
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                           timeout=LIMIT)
-    assert done.returncode == 1 and "stdout: Bad file descriptor" in done.stderr
+    assert done.returncode == 1 and '"code":"EBADF"' in done.stderr, done

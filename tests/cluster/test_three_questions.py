@@ -56,7 +56,7 @@ def node_off(market):
 def waits_for_another(market):
     first = market.srun("-p", 40, *SLEEP)
     return (market.srun("-p", 40, "--after", first.id, *SLEEP), "waits_for_job",
-            lambda r: r["text"] == f"waits for job {first.id} to end")
+            lambda r: first.id in r["cause"])
 
 
 def budget_used(market):
