@@ -141,7 +141,7 @@ START_TEST(who_waits_for_a_job_to_end_well_ends_with_it_and_so_does_who_waits_fo
         for (const auto& o : out)
             if (const auto* m = std::get_if<home::ToMarketMsg>(&o))
                 if (const auto* r = std::get_if<JobReport>(&m->message); r && r->id == id)
-                    text = std::string(to_string(r->phase)) + " " + r->waits_for + r->why;
+                    text = std::string(to_string(r->phase)) + " " + *r->waits_for + *r->why;
         return text;
     };
     ck_assert_text(told(first), "waiting ");

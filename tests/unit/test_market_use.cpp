@@ -240,7 +240,7 @@ START_TEST(how_far_a_source_is_with_a_move_is_kept_until_that_is_over_and_from_n
         UseReport report;
         report.sends = {{a, epoch, to, 10, 100, s(1)}};
         w.market->use_report(node, report, w.now);
-        return w.market->find(a)->sending != nullptr;
+        return w.market->find(a)->sending.has_value();
     };
     const Epoch epoch = job.report.epoch;
     ck_assert(!hears(from, epoch));  // it runs
@@ -251,7 +251,7 @@ START_TEST(how_far_a_source_is_with_a_move_is_kept_until_that_is_over_and_from_n
     ck_assert_uint_eq(w.market->find(a)->sending->sent_bytes, 10);
     job.report.phase = JobPhase::running;
     w.tell(job);
-    ck_assert(w.market->find(a)->sending == nullptr);
+    ck_assert(!w.market->find(a)->sending);
 }
 END_TEST
 
