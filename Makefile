@@ -44,13 +44,13 @@ define newline
 
 endef
 
-# Files of a directory are compiled eight at a time, as one unit: headers are read once for all of
+# Files of a directory are compiled sixteen at a time, as one unit: headers are read once for all of
 # them. When six files or more begin with the same word (home.cpp, home_move.cpp), they have units
 # of their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a main.cpp is alone, so that tests
 # can leave it out. A file that has changed since BUILD/unity/since was written is compiled alone
 # until `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a
 # branch), all go back to their units.
-UNIT_SIZE  := 8
+UNIT_SIZE  := 16
 SINCE      := $(BUILD)/unity/since
 ALONE      := $(if $(wildcard $(SINCE)),$(patsubst ./%,%,$(shell find $(wildcard agentd bpf \
                 checkpoint kernel market tools tests) -name '*.cpp' -newer $(SINCE))))
