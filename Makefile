@@ -50,7 +50,8 @@ endef
 # can leave it out. A file that has changed since BUILD/unity/since was written is compiled alone
 # until `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a
 # branch), all go back to their units.
-UNIT_SIZE  := 16
+# $(1): NAME of unit_objects. What headers of tests bring in would meet in more files.
+UNIT_SIZE   = $(if $(filter tests/unit,$(1)),8,16)
 SINCE      := $(BUILD)/unity/since
 ALONE      := $(if $(wildcard $(SINCE)),$(patsubst ./%,%,$(shell find $(wildcard agentd bpf \
                 checkpoint kernel market tools tests) -name '*.cpp' -newer $(SINCE))))

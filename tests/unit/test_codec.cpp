@@ -213,13 +213,13 @@ START_TEST(the_places_that_a_job_saw_last_are_kept) {
 END_TEST
 
 START_TEST(a_change_replaces_what_it_names_alone) {
-    JobTerms terms{Money::units(5), Money::units(9), 100, 2, {}, "x", false};
+    JobTerms terms{Money::units(5), Money::units(9), 100, 2, {}, "x", false, false, {}, {}};
     Change change{{"n1", 1}, Change::max_price | Change::memory_mb, {}};
     change.terms.max_price = Money::units(7);
     change.terms.memory_mb = 50;
     const auto back = unpack<Change>(pack(change));
     ck_assert(back.has_value());
-    const JobTerms wanted{Money::units(7), Money::units(9), 50, 2, {}, "x", false};
+    const JobTerms wanted{Money::units(7), Money::units(9), 50, 2, {}, "x", false, false, {}, {}};
     ck_assert(changed(terms, *back) == wanted);
 }
 END_TEST
