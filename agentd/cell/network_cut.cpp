@@ -142,7 +142,7 @@ Result<size_t> NetworkCut::unfinished_left(pid_t inside) const {
 void NetworkCut::look_for_unaccepted(pid_t inside, Nanos pause, Nanos until,
                                      std::function<void(size_t unaccepted)> then) {
     const Nanos began = Loop::now();
-    // What the gates have kept is no longer on its way.
+    // Frames that the gates have kept are no longer on their way.
     take_kept();
     const auto left = unfinished_left(inside);
     if (!left) log_.limited("unaccepted", "connections may break when it moves", left.error());

@@ -209,6 +209,12 @@ void Marketd::send(uint64_t number, const T& message) {
     const Status sent = it->second.channel->send(wire::frame_type<T>, wire::pack(message));
     if (!sent) drop(number, sent.error());
 }
+// Other files send these.
+template void Marketd::send(uint64_t number, const JobNote& message);
+template void Marketd::send(uint64_t number, const wire::CtlReply& message);
+template void Marketd::send(uint64_t number, const wire::Certified& message);
+template void Marketd::send(uint64_t number, const wire::TicketKeys& message);
+template void Marketd::send(uint64_t number, const wire::Revoked& message);
 
 void Marketd::frame(uint64_t number, const wire::Frame& f) {
     Connection& c = connections_.at(number);
@@ -364,14 +370,14 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
     }
     if (request.verb == "await") {
         if (const Status taken = await_order(number, request); !taken) {
-            replies_.push_back({number, {request.request, false, taken.error().message, {}, {}}});
+            replies_.push_back({number, {request.request, false, as_asked(taken.error()), {}, {}}});
         }
         wake();
         return {};
     }
     if (request.verb == "story" || request.verb == "load") {
         if (const Status asked = ask_node(number, request); !asked)
-            replies_.push_back({number, {request.request, false, asked.error().message, {}, {}}});
+            replies_.push_back({number, {request.request, false, as_asked(asked.error()), {}, {}}});
         wake();
         return {};
     }

@@ -97,9 +97,9 @@ def test_a_projects_allowance_pays_for_its_members_jobs_and_no_others(market, me
     until("he is no member", lambda: code(market, job) == "no_project")
     why = market.ctl("marketctl", "why", job.id)["reasons"][0]
     assert why["code"] == "no_project" and why["cause"] == "physics", why
-    for code, *words in (("not_possible", "add", "root"), ("invalid", "add", "9lives"),
-                         ("not_found", "remove", "chemistry", "root")):
-        refused(market.tool("marketctl", "project", *words, check=False), code)
+    for why_not, *words in (("not_possible", "add", "root"), ("invalid", "add", "9lives"),
+                            ("not_found", "remove", "chemistry", "root")):
+        refused(market.tool("marketctl", "project", *words, check=False), why_not)
     market.tool("marketctl", "project", "add", "physics", "65534")
     market.until_runs(job.id)
     assert market.job(job.id)["project"] == "physics"

@@ -106,8 +106,8 @@ def test_a_file_says_the_node_of_a_component(wide, tmp_path):
 
 
 @pytest.mark.parametrize("args,code,figures", [
-    (["-N", "4", "--spread"], "components_few_nodes", {"count": 4, "most": 3}),
-    (["--ordered=n1:1,n77:1"], "component_node_unknown", {"count": 1, "node": "n77"}),
+    (["-N", "4", "--spread"], "components_few_nodes", {"count": "4", "most": 3}),
+    (["--ordered=n1:1,n77:1"], "component_node_unknown", {"count": "1", "node": "n77"}),
     (["--ordered=n1:2,n1:2"], "component_node_small", {"node": "n1", "cpus": 4})])
 def test_components_that_never_fit_say_so(wide, args, code, figures):
     first = submit(wide, *args)

@@ -25,7 +25,7 @@ def test_a_user_runs_no_more_jobs_than_an_operator_lets_him_and_sees_why(unlimit
     low, high = m.srun("-p", "30", *LONG), m.srun("-p", "40", *LONG)
     m.until_runs(high.id)
     held = m.until_reason(low.id, "user_jobs")
-    assert held["status"] in ("wait", "suspend") and held["reason"]["count"] == 1, held
+    assert held["status"] in ("wait", "suspend") and held["reason"]["count"] == "1 job", held
     assert held["comment"] in m.tool("marketctl", "job", low.id).stdout
     assert users(m)[0]["running_jobs"] == 1 and users(m)[0]["held_jobs"] == 1
     m.kill_daemon("market")

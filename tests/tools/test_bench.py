@@ -31,7 +31,8 @@ def program(directory, *says):
 
 def bench(build, *arguments):
     done = subprocess.run([BENCH, build, *arguments], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "BENCH_PARTS": "seeds"})
+                          env={**os.environ, "BENCH_PARTS": "seeds",
+                               "SOUK_BIN": str(build / "bin")})
     return done.returncode, done.stdout, done.stderr
 
 

@@ -32,9 +32,11 @@ def test_the_page_of_security_says_what_the_code_and_the_attempts_say(tmp_path):
                           text=True)
     assert done.returncode == 0, done.stderr
     # it would notice: a copy in which one word is a row's no more
-    for part in ("docs", "kernel/wire", "market/wire", "agentd/wire", "tests/attack", "scripts"):
+    for part in ("docs", "kernel/base", "kernel/wire", "market/wire", "agentd/wire", "tests/attack",
+                 "scripts"):
         shutil.copytree(ROOT / part, tmp_path / part, dirs_exist_ok=True)
-    shutil.copy(ROOT / "tests/protobuf.py", tmp_path / "tests")
+    for name in ("protobuf.py", "codes.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     header = tmp_path / "agentd/wire/codec.hpp"
     header.write_text(header.read_text().replace("X(home, stdio_winch) ", ""))
     done = subprocess.run([tmp_path / "scripts/authority-table", "--check"], capture_output=True,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <check.h>
+#undef fail  // an old name of Check's; ours is a function (kernel/base/result.hpp)
 
 #include <cstdio>
 #include <initializer_list>

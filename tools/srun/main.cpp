@@ -146,7 +146,8 @@ int wait_for_known(const SrunOptions& options, const std::string& socket) {
         if (!id) return failed(id.error());
         auto all = jobs_of_array(options, *id);
         if (!all) {
-            say("whether " + id->text() + " is an array is not known: " + all.error().message);
+            if (all.error().cause != CauseCode::not_found)  // its home says that anyway
+                say("whether " + id->text() + " is an array is not known: " + all.error().message);
             all = std::vector{*id};
         }
         jobs.insert(jobs.end(), all->begin(), all->end());
