@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from codes import refused
+from codes import IN_JSON, refused
 from conftest import (BIN, HERE, LIMIT, Market, alive, bring_up, kill, mount_points, read_text,
                       until)
 
@@ -235,7 +235,7 @@ def test_one_user_s_idle_connections_lock_nobody_else_out(fit, daemon):
             # And he is told why not, by the tools too.
             same = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65001,
                                   group=65534, extra_groups=[], capture_output=True, text=True,
-                                  timeout=LIMIT)
+                                  timeout=LIMIT, env={**os.environ, **IN_JSON})
             refused(same, "too_many")
         finally:
             for holder in holders:
@@ -253,7 +253,8 @@ os.kill(os.getpid(), signal.SIGKILL)"""
 
 def test_a_market_of_a_test_that_is_killed_goes():
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=HERE, stdout=subprocess.PIPE,
-                          text=True, timeout=LIMIT, env={**os.environ, "SOUK_BIN": BIN})
+                          text=True, timeout=LIMIT, env={**os.environ, "SOUK_BIN": BIN,
+                                                         "PYTHONPATH": os.path.dirname(HERE)})
     run_dir, pid = done.stdout.split()
     assert done.returncode == -signal.SIGKILL
     until("it is taken down", lambda: not alive(int(pid)) and not os.path.exists(run_dir))
