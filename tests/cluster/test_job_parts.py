@@ -253,24 +253,20 @@ def test_daemons_that_forked_twice_go_along(market, tmp_path, form):
 
 # What cannot move
 
-def refusals(market, job, code):
-    """How often an order for it has failed for that."""
-    return sum(s.get("count", 1) for s in market.story(job.id)
-               if s["step"] == "failed" and s.get("why_code") == code)
-
-
-def check_refused(market, job, code):
-    """A move is refused for that, a freeze too, and the job goes on where it is."""
+def check_refused(market, job, reason):
+    """A move is refused with that reason, a freeze too, and the job goes on where it is."""
     here = market.until_runs(job.id)["where"]
+    failed = market.job(job.id)["failed_moves"]
     for verb in ("move", "freeze"):
-        failed = refusals(market, job, code)
+        said = len(job.words)
         args = [job.id] + ([next(n for n in ("n1", "n2", "n3") if n != here)] if verb == "move"
                            else [])
         market.tool("marketctl", "--hold", verb, *args)
-        until("it is refused", lambda: refusals(market, job, code) > failed)
+        job.said(reason, after=said)
         market.tool("marketctl", "release", job.id)
         assert market.until_runs(job.id)["where"] == here
         job.printed(job.lines() + 3)
+    assert market.job(job.id)["failed_moves"] > failed
 
 
 URING = """
@@ -290,4 +286,4 @@ def test_a_program_with_io_uring_is_refused_and_goes_on(market, tmp_path):
     program = compiled(tmp_path, URING)
     job = market.srun("-p", 50, program)
     job.printed(3)
-    check_refused(market, job, "holds_io_uring")
+    check_refused(market, job, "io_uring")
