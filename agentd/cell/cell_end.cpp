@@ -13,6 +13,18 @@ namespace souk {
 namespace {
 
 constexpr Nanos group_limit = Nanos::from_s(5);
+// For the record of a job whose process is gone: 100 ms in all.
+constexpr int ended_looks = 20;
+constexpr unsigned ended_pause_us = 5'000;
+
+void find_exit(int directory, Guest::Found& found) {
+    const auto record = read_exit_record(directory);
+    if (!record) return;
+    const auto exit = decode_exit(*record);
+    if (!exit) return;
+    found.exited = true;
+    found.wait_status = exit->wait_status;
+}
 
 }  // namespace
 
@@ -150,11 +162,7 @@ Guest::Found Cell::adopt() {
     auto dir = open_at(AT_FDCWD, dir_, O_RDONLY | O_DIRECTORY);
     if (dir) {
         dir_fd_ = std::move(*dir);
-        if (const auto record = read_exit_record(dir_fd_.get()))
-            if (const auto exit = decode_exit(*record)) {
-                found.exited = true;
-                found.wait_status = exit->wait_status;
-            }
+        find_exit(dir_fd_.get(), found);
         find_capsule();
     }
     if (const auto sealed = open_sealed()) {
@@ -172,6 +180,13 @@ Guest::Found Cell::adopt() {
         !found.exited && processes &&
         std::any_of(processes->begin(), processes->end(),
                     [](const CapsuleProcess& p) { return p.parent == 1 && p.state != 'Z'; });
+    // It may have ended since its record was looked for. PID 1 writes that down a moment after it
+    // has ended; without it, a job that has run to its end would be started again.
+    if (job_.state == GuestState::running)
+        for (int look = 0; !found.job_alive && !found.exited && look < ended_looks; ++look) {
+            if (look > 0) ::usleep(ended_pause_us);
+            find_exit(dir_fd_.get(), found);
+        }
     if (job_group_ && found.job_alive) {
         const auto frozen = read_file(job_group_->entry().v2, "cgroup.freeze");
         found.held_by_dump = frozen && frozen->starts_with("1");
