@@ -210,7 +210,10 @@ pid_t fork_into(int cgroup) {
 
 void write_exit_record() {
     const int fd = create_at(g.dir, SOUK_EXIT_NAME ".tmp", O_TRUNC);
-    bool good = fd >= 0 && write_all(fd, &g.exit, sizeof g.exit) && (!g.durable || fsync(fd) == 0);
+    // Agentd reads it, which may run as a user of its own. The directory is open to that user
+    // alone.
+    bool good = fd >= 0 && fchmod(fd, 0644) == 0 && write_all(fd, &g.exit, sizeof g.exit) &&
+                (!g.durable || fsync(fd) == 0);
     if (fd >= 0) close(fd);
     good = good && renameat(g.dir, SOUK_EXIT_NAME ".tmp", g.dir, SOUK_EXIT_NAME) == 0 &&
            (!g.durable || fsync(g.dir) == 0);
