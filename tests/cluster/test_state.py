@@ -170,7 +170,7 @@ while True:
 def test_a_posix_message_queue_keeps_a_job_where_it_is(market, how):
     job = market.srun("-p", 50, "/usr/bin/python3", "-c", QUEUE, how)
     job.printed(3)
-    check_refused(market, job, "holds_message_queue")
+    check_refused(market, job, "has a POSIX message queue")
 
 
 POLICY = """
