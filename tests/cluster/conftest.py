@@ -18,8 +18,6 @@ import time
 
 import pytest
 
-from codes import IN_JSON
-
 pytest.register_assert_rewrite("files_tree", "moving", "programs")
 
 # Faults by the dozen take minutes and are no part of every check: make chaos.
@@ -189,7 +187,7 @@ class Market:
         self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state",
                     "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
-        self.env |= IN_JSON
+        self.env["SOUK_ERRORS"] = "json"  # as codes.refused() reads them
         self.env["SHELL"] = "/bin/sh"  # what a program starts by it is the same for whoever tests
         if AGENT_USER and "--agent-user" not in options:
             options += ("--agent-user", AGENT_USER)
