@@ -102,6 +102,7 @@ def test_an_empty_database_begins_no_new_market_and_says_what_to_do(fit, tmp_pat
                         f'state = "{os.path.dirname(file)}"\n')
             refused = subprocess.run(["marketd", "--config", f"{tmp_path}/conf"], env=m.env,
                                      capture_output=True, text=True, timeout=20)
+            assert json.loads(refused.stderr)["error"]["code"] == "unsound", refused
             assert (refused.returncode == 1 and "is empty (0 bytes)" in refused.stderr and
                     "put a copy of it back" in refused.stderr), refused
             assert os.path.getsize(file) == 0
