@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "kernel/base/fnv.hpp"
 #include "kernel/base/rare.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/rank.hpp"
@@ -56,9 +55,9 @@ struct Job {
     Rare<JobSend> sending;  // how far its source was with that when it last said so
     // its run time is run_base, plus what passed since run_since
     Nanos run_base, run_since = Nanos::never();
-    Reason reason;                          // why it waits, or why it is where it is
-    Reason order_reason;                    // of its newest order of this life of the market
-    uint64_t noted_comment = fnv1a_64("");  // the hash of what its home was told last
+    Reason reason;        // why it waits, or why it is where it is
+    Reason order_reason;  // of its newest order of this life of the market
+    std::string noted_comment;
     Money noted_price;
     // the cost to which its user's limit of the day lets it run; below 0: no limit
     Money noted_day{-1};

@@ -17,12 +17,11 @@ void Notes::send(const Texts& texts, Job& job, Nanos now, Outputs& out) {
     const bool settled = job.phase() == JobPhase::finished;
     const Reason why = settled ? Reason() : texts.reason(job);
     std::string text = why.text();
-    const uint64_t comment = fnv1a_64(text);
-    if (!job.note_due && !settled && comment == job.noted_comment &&
+    if (!job.note_due && !settled && text == job.noted_comment &&
         job.record.price == job.noted_price)
         return;
     job.note_due = false;
-    job.noted_comment = comment;
+    job.noted_comment = text;
     job.noted_price = job.record.price;
     JobNote note{job.id(), job.record.price, bill::cost(job, now), std::move(text), settled};
     if (const User& user = *job.user; user.is_counted() && job.noted_day.micro >= 0) {

@@ -86,22 +86,15 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
 }
 
 namespace {
-// All records of one kind, into the machine: how many there are. They are read in parts: the rows
-// of all jobs would lie below the jobs in the heap, and their pages would never be given back.
+// All records of one kind, into the machine: how many there are.
 template <class Record>
 Result<size_t> load_all(const StateDb& db, std::string_view kind, market::Market& market) {
-    constexpr size_t part = 256;
-    size_t count = 0;
-    for (std::string key;;) {
-        TRY_ASSIGN(const auto rows, db.after(kind, key, part));
-        if (rows.empty()) return count;
-        for (const auto& row : rows) {
-            TRY_ASSIGN(auto record, wire::unpack<Record>(row.value));
-            market.load(std::move(record));
-        }
-        count += rows.size();
-        key = rows.back().key;
+    TRY_ASSIGN(const auto rows, db.load(kind));
+    for (const auto& row : rows) {
+        TRY_ASSIGN(auto record, wire::unpack<Record>(row.value));
+        market.load(std::move(record));
     }
+    return rows.size();
 }
 }  // namespace
 
