@@ -253,8 +253,7 @@ os.kill(os.getpid(), signal.SIGKILL)"""
 
 def test_a_market_of_a_test_that_is_killed_goes():
     done = subprocess.run([sys.executable, "-c", KILLED], cwd=HERE, stdout=subprocess.PIPE,
-                          text=True, timeout=LIMIT, env={**os.environ, "SOUK_BIN": BIN,
-                                                         "PYTHONPATH": os.path.dirname(HERE)})
+                          text=True, timeout=LIMIT, env={**os.environ, "SOUK_BIN": BIN})
     run_dir, pid = done.stdout.split()
     assert done.returncode == -signal.SIGKILL
     until("it is taken down", lambda: not alive(int(pid)) and not os.path.exists(run_dir))

@@ -57,8 +57,8 @@ class LeaveWatch {
     }
     void to_stay(const JobId& id, const NodeName& node, Nanos now) { to_stay_[{id, node}] = now; }
 
-    // So much of it has left; and how it is there now. What is wrong; empty: nothing. If nothing
-    // changes there, look() need not be asked before `again`, which is set where it is later.
+    // left() notes how much of a guest has left. Both say what is wrong, or nothing. If nothing
+    // changes there, look() need not be asked until `again`, which it brings forward.
     std::string left(const World& world, const NodeName& node, const GuestKey& key, uint64_t bytes,
                      Nanos now);
     std::string look(const World& world, const NodeName& node, Nanos now, Nanos& again);

@@ -200,7 +200,8 @@ void Cluster::check_owner(Node& n) {
     if (r)
         said = {r->free_cpu.ns >= 0, r->stopped.ns >= 0, r->free_memory.ns >= 0, r->empty.ns >= 0,
                 r->cpu_missed,       r->memory_missed,   r->empty_missed};
-    // Who leaves guests a share is not promised an empty machine, unless they are to leave.
+    // An owner who leaves guests a share is not promised an empty machine, unless they are to
+    // leave.
     const bool stays = presence_.on_return != OwnerUsePolicy::Return::leave;
     if (r && !r->share.empty() && (!stays || !n.shared_ever))
         world_.failure = name + " says that its owner lends to guests that leave";

@@ -45,8 +45,8 @@ class PromiseWatch {
         return since == since_.end() ? Nanos{-1} : now - since->second;
     }
     bool holds(const NodeName& node) const { return since_.contains(node); }
-    // What is wrong there; empty: nothing. `lowered`: the kernel lets the owner go first. If
-    // nothing changes there, the answer is the same before `again`, which is set where it is later.
+    // Says what is wrong there, or nothing. `lowered`: the kernel lets the owner go first. If
+    // nothing changes there, the answer stays the same until `again`, which this brings forward.
     std::string look(const World& world, const NodeName& node, Nanos now, bool lowered,
                      const Promised& promised, const Said& said, Nanos& again) const;
 

@@ -526,6 +526,34 @@ START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_th
 }
 END_TEST
 
+// A daemon that has just been started looks for the record before PID 1 has written it.
+START_TEST(how_a_job_ended_is_found_though_it_is_written_while_a_new_daemon_looks) {
+    Node n;
+    Cell& before = n.running();
+    GuestJob job;
+    job.key = before.key();
+    job.state = GuestState::running;
+    before.input(2, "", true);
+    n.await(before, Kind::exited);
+    const std::string record = n.directory(before) + "/" SOUK_EXIT_NAME, aside = record + ".aside";
+    struct stat st;
+    ck_assert_int_eq(::stat(record.c_str(), &st), 0);
+    ck_assert_int_eq(st.st_mode & 0777, 0644);  // the daemon may run as a user of its own
+    ck_assert_int_eq(::rename(record.c_str(), aside.c_str()), 0);
+    n.cells.pop_back();
+    Cell& after = n.cells.emplace_back(n.site, job);
+    std::thread init([&] {
+        ::usleep(20'000);
+        MUST(::rename(aside.c_str(), record.c_str()) == 0);
+    });
+    const Guest::Found found = after.adopt();
+    init.join();
+    ck_assert(found.capsule_alive && !found.job_alive && found.exited);
+    ck_assert_int_eq(found.wait_status, 0);
+    n.await(after, Kind::exited);
+}
+END_TEST
+
 // No number of processes is so large: the kernel refuses it.
 START_TEST(
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own) {
@@ -557,7 +585,7 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE_LONG(
-    cell, 120,
+    cell, 120, how_a_job_ended_is_found_though_it_is_written_while_a_new_daemon_looks,
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own,
     what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept,
     criu_is_started_when_the_one_before_has_ended,

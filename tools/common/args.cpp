@@ -176,7 +176,7 @@ std::optional<int> parse_options(const CommandLine& line, int argc, char** argv)
     }
     const Status taken = take_arguments(line, words);
     if (taken) return std::nullopt;
-    return wrong_usage(line.tool, taken.error().message);
+    return complain_usage(line.tool, taken.error().message);
 }
 
 int run_command(const CommandLine& line, int argc, char** argv) {
@@ -184,17 +184,12 @@ int run_command(const CommandLine& line, int argc, char** argv) {
         for (const CommandLine& c : line.commands)
             if (std::strcmp(last_word(c.tool), argv[1]) == 0)
                 return run_command(c, argc - 1, argv + 1);
-        return wrong_usage(
+        return complain_usage(
             line.tool, "'" + std::string(argv[1]) + "' is not a verb: " + names_of(line.commands));
     }
     if (const auto status = parse_options(line, argc, argv)) return *status;
     if (line.run) return line.run();
-    return wrong_usage(line.tool, "a verb is needed: " + names_of(line.commands));
-}
-
-int wrong_usage(const char* tool, const std::string& why) {
-    complain_usage(tool, why);
-    return 2;
+    return complain_usage(line.tool, "a verb is needed: " + names_of(line.commands));
 }
 
 void keep_standard_fds() {
@@ -207,7 +202,7 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
     const std::string letters = short_options(line);
     std::vector<bool> seen(line.options.size());
     const auto failed = [&](const std::string& why) {
-        wrong_usage(line.tool, why);
+        complain_usage(line.tool, why);
         return Parsed::failed;
     };
 

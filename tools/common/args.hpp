@@ -75,9 +75,6 @@ int run_command(const CommandLine& line, int argc, char** argv);
 // there fails.
 void keep_standard_fds();
 
-// Says why on stderr, with the advice to read --help. The exit status of wrong usage.
-int wrong_usage(const char* tool, const std::string& why);
-
 // A copy that lives as long as the program, for a row that is made while it runs.
 const char* lasting(std::string text);
 

@@ -61,8 +61,7 @@ Result<Answer> ask_once(const std::string& socket, const std::string& verb,
         if (parts.size() == parts_max) return fail("the daemon's answer has no end");
         link.queue(request);
         TRY_ASSIGN(wire::CtlReply reply, hear(link, waiting));
-        if (!reply.ok)
-            return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
+        if (!reply.ok) return tl::unexpected(refusal(reply));
         // An answer that is not there yet is asked for again.
         if (!reply.json.empty() || reply.next.empty())
             parts.push_back(std::move(reply.json));
@@ -122,8 +121,7 @@ Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
     TRY_ASSIGN(Link link, Link::open(socket));
     link.queue(wire::CtlRequest{1, 0, verb, args, after});
     TRY_ASSIGN(wire::CtlReply reply, link.expect<wire::CtlReply>(part_max));
-    if (!reply.ok)
-        return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
+    if (!reply.ok) return tl::unexpected(refusal(reply));
     return ListPart{std::move(reply.json), std::move(reply.next)};
 }
 

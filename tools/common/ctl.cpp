@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
@@ -158,10 +159,7 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
         case Parsed::go: break;
     }
     const auto question = tool.parse(words);
-    if (!question) {
-        complain_usage(tool.line.tool, question.error().message);
-        return 2;
-    }
+    if (!question) return complain_usage(tool.line.tool, question.error().message);
     if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
         way.node = std::exchange(way.machine, {});
     const auto ask = way_of(tool, way);

@@ -14,6 +14,11 @@
 
 namespace souk::tools {
 
+// The error of an answer that is a refusal: EHOSTDOWN where the daemon it needs is away.
+inline Error refusal(const wire::CtlReply& reply) {
+    return {reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code};
+}
+
 class Link {
   public:
     using Frame = wire::Frame;  // its body is valid until the next call of next() or receive()

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 
+#include "kernel/base/cause.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/host/installation.hpp"
+#include "tools/common/table.hpp"
 
 namespace souk::tools {
 namespace {
@@ -18,6 +21,24 @@ constexpr size_t output_bytes_max = 16 << 20;
 
 Result<std::string> text_in(int fd) {
     return read_file(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd), output_bytes_max);
+}
+
+// The environment, with which a program says its errors as complain() does in JSON.
+std::vector<char*> errors_in_json() {
+    static char form[] = "SOUK_ERRORS=json";
+    std::vector<char*> all;
+    for (char** one = environ; *one; ++one)
+        if (!std::string_view(*one).starts_with("SOUK_ERRORS=")) all.push_back(*one);
+    all.push_back(form);
+    all.push_back(nullptr);
+    return all;
+}
+
+// Words that a program says otherwise, as when it is killed or the loader fails, have no code.
+Error error_in(const std::string& line) {
+    const Json said = parse_json(line);
+    if (!said.is_object() || !said.contains("error")) return Error{0, line};
+    return Error{0, field(said["error"], "message"), cause_named(field(said["error"], "code"))};
 }
 
 }  // namespace
@@ -35,7 +56,8 @@ Result<std::string> output_of_sibling(const std::string& name, std::vector<std::
     posix_spawn_file_actions_adddup2(&files, out.get(), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, trouble.get(), STDERR_FILENO);
     pid_t pid = 0;
-    const int error = posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), environ);
+    const int error =
+        posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), errors_in_json().data());
     posix_spawn_file_actions_destroy(&files);
     if (error != 0) return fail_errno(arguments[0], error);
     int status = 0;
@@ -44,8 +66,7 @@ Result<std::string> output_of_sibling(const std::string& name, std::vector<std::
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text_in(out.get());
     TRY_ASSIGN(std::string why, text_in(trouble.get()));
     why = why.substr(0, why.find('\n'));
-    if (why.starts_with(name + ": ")) why = why.substr(name.size() + 2);
-    return fail(why.empty() ? name + " failed" : why);
+    return why.empty() ? fail(name + " failed") : tl::unexpected(error_in(why));
 }
 
 }  // namespace souk::tools

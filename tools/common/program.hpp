@@ -10,7 +10,7 @@
 namespace souk::tools {
 
 // What `name` (kernel/sys/host/installation.hpp says where it lies) writes to its stdout. Errors:
-// it cannot be started, or it failed: then the first line of its stderr, without its name.
+// it cannot be started, or it failed: then its own error, with the code.
 Result<std::string> output_of_sibling(const std::string& name, std::vector<std::string> arguments);
 
 }  // namespace souk::tools

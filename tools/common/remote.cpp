@@ -10,6 +10,7 @@
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/fd.hpp"
 #include "kernel/sys/net/socket.hpp"
+#include "tools/common/link.hpp"
 #include "tools/common/table.hpp"
 #include "tools/common/talk.hpp"
 
@@ -59,8 +60,7 @@ class Asking {
         if (f.type == wire::frame::welcome) return ask(channel);
         if (f.type != wire::frame::ctl_reply) return fail("an unexpected answer from the daemon");
         TRY_ASSIGN(wire::CtlReply reply, wire::unpack<wire::CtlReply>(f.body));
-        if (!reply.ok)
-            return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
+        if (!reply.ok) return tl::unexpected(refusal(reply));
         if (!reply.json.empty() || reply.next.empty()) parts_.push_back(std::move(reply.json));
         if (parts_.size() == parts_max) return fail("the daemon's answer has no end");
         if (reply.next.empty()) return true;

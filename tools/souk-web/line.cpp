@@ -10,6 +10,7 @@
 
 #include "kernel/sys/net/socket.hpp"
 #include "kernel/wire/tls.hpp"
+#include "tools/common/link.hpp"
 
 namespace souk::tools::web {
 namespace {
@@ -50,8 +51,7 @@ Result<ListPart> Line::ask(const std::string& verb, const std::vector<std::strin
     if (answer.wait_for(answer_limit) != std::future_status::ready)
         return fail("no answer from " + remote_.market);
     TRY_ASSIGN(wire::CtlReply reply, answer.get());
-    if (!reply.ok)
-        return tl::unexpected(Error{reply.away ? EHOSTDOWN : 0, reply.error, reply.error.code});
+    if (!reply.ok) return tl::unexpected(refusal(reply));
     return ListPart{std::move(reply.json), std::move(reply.next)};
 }
 

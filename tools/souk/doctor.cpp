@@ -58,10 +58,8 @@ int cmd_doctor(int argc, char** argv) {
         case tools::Parsed::failed: return 2;
         case tools::Parsed::go: break;
     }
-    if (!rest.empty()) {
-        complain_usage("souk doctor", "unexpected argument '" + std::string(rest[0]) + "'");
-        return 2;
-    }
+    if (!rest.empty())
+        return complain_usage("souk doctor", "unexpected argument '" + std::string(rest[0]) + "'");
     std::vector<Need> needs = examine(Examination::full, settled_criu_root(""));
     for (Need& need : needs)
         if (need.name == "BTF" && need.met) try_load_programs(need);

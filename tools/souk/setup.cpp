@@ -337,7 +337,7 @@ tools::Option flag_row(const char* name, bool& to, const char* help) {
     return {0, name, nullptr, help, tools::set_flag(to)};
 }
 
-// What each form of setup takes after its own options.
+// Each form of setup takes these after its own options.
 Rows with_daemon(Rows rows, Words& w, const char* name_help) {
     if (name_help) rows.push_back(text_row("name", w.name, name_help));
     rows.push_back(
@@ -354,7 +354,7 @@ tools::CommandLine joining(const char* tool, const char* summary, Words& w, cons
                           "HOST:PORT; default: that of agentd's configuration, or as DNS says")};
     const auto run = [&w, tool, kind] {
         if (w.token.empty() && !somebody_is_there())
-            return tools::wrong_usage(tool, "--join is required");
+            return complain_usage(tool, "--join is required");
         return done(ask_and_set_up(w, kind));
     };
     return {.tool = tool,
@@ -389,9 +389,9 @@ tools::CommandLine setup_line(Words& w) {
                                  "client")},
             .run = [&w] {
                 if (somebody_is_there()) return done(ask_and_set_up(w, ""));
-                return tools::wrong_usage("souk setup",
-                                          "setup needs market, node or client: there "
-                                          "is no terminal to ask");
+                return complain_usage("souk setup",
+                                      "setup needs market, node or client: there "
+                                      "is no terminal to ask");
             }};
 }
 

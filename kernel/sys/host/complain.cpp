@@ -27,9 +27,10 @@ void complain(const char* program, const Error& error) {
     complain(program, error.message, code_of(error));
 }
 
-void complain_usage(const char* program, std::string_view why) {
+int complain_usage(const char* program, std::string_view why) {
     complain(program, std::string(why) + " (see " + program + " --help)",
              to_string(CauseCode::invalid));
+    return 2;
 }
 
 }  // namespace souk

@@ -11,7 +11,8 @@ namespace souk {
 
 void complain(const char* program, std::string_view text, std::string_view code = "failed");
 void complain(const char* program, const Error& error);
-// Says a mistake on the command line; `why` tells which.
-void complain_usage(const char* program, std::string_view why);
+// Says a mistake on the command line, with the advice to read --help; `why` tells which. Gives the
+// exit status of wrong usage, 2.
+int complain_usage(const char* program, std::string_view why);
 
 }  // namespace souk

@@ -106,11 +106,9 @@ std::optional<int> parse_daemon_arguments(const DaemonProgram& daemon, int argc,
             into.config = argv[++i];
         else if (arg.starts_with("--config="))
             into.config = arg.substr(9);
-        else {
-            complain_usage(program, std::string(argv[i]) + ": " +
-                                        (config ? "needs a file" : "unknown argument"));
-            return 2;
-        }
+        else
+            return complain_usage(program, std::string(argv[i]) + ": " +
+                                               (config ? "needs a file" : "unknown argument"));
     }
     // One that is there and cannot be read is an error of its reading.
     const std::string usual = usual_config(program);

@@ -54,6 +54,7 @@ Result<UnfinishedTcp> unfinished_of(pid_t pid) {
         const UnfinishedTcp more = unfinished_in(*table);
         found.unaccepted += more.unaccepted;
         found.begun_within += more.begun_within;
+        if (found.unaccepted > 0) break;
     }
     return found;
 }

@@ -173,8 +173,8 @@ int run_main(int argc, char** argv) {
              tools::set_flag(fault_rows)}}};
     if (const auto status = tools::parse_options(line, argc, argv)) return *status;
     if (seed && (seeds || from))
-        return tools::wrong_usage(line.tool, "--seed excludes --seeds and --from");
-    if (trace && !seed) return tools::wrong_usage(line.tool, "--trace needs --seed");
+        return complain_usage(line.tool, "--seed excludes --seeds and --from");
+    if (trace && !seed) return complain_usage(line.tool, "--trace needs --seed");
     if (fault_rows) return std::fputs(fault_table().c_str(), stdout) < 0 ? 1 : 0;
     uint8_t mutation = 0;
     std::string known;
@@ -183,8 +183,7 @@ int run_main(int argc, char** argv) {
         known += std::string(known.empty() ? "" : ", ") + mutation_name(Mutation{m});
     }
     if (!bug.empty() && mutation == 0)
-        return tools::wrong_usage(line.tool,
-                                  "--bug: there is no '" + bug + "'; there are " + known);
+        return complain_usage(line.tool, "--bug: there is no '" + bug + "'; there are " + known);
     if (seed && trace) return tell(*seed, Mutation{mutation}, size);
     return seed ? simulate(*seed, 1, Mutation{mutation}, size, json)
                 : simulate(from.value_or(1), seeds.value_or(2000), Mutation{mutation}, size, json);
