@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 namespace souk::sim {
@@ -38,6 +39,8 @@ constexpr const char* field_names[field_count] = {"job number",
 // The fields that a SwfJob keeps as 32 bits (bit = index of the field); 0 and 1 are kept as 64.
 constexpr uint32_t kept32 = 1u << 3 | 1u << 4 | 1u << 6 | 1u << 7 | 1u << 8 | 1u << 9 | 1u << 11;
 constexpr uint32_t kept = kept32 | 1u << 0 | 1u << 1;
+// Seconds and kilobytes: the average of several processors may have a fraction.
+constexpr uint32_t rounded = 1u << 1 | 1u << 3 | 1u << 6 | 1u << 8 | 1u << 9;
 
 bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -124,9 +127,12 @@ Status SwfParser::job_line(const char*& p) {
                     : negative              ? -static_cast<int64_t>(v)
                                             : static_cast<int64_t>(v);
         if (*p == '.' && (any || (p[1] >= '0' && p[1] <= '9'))) {
+            const bool up = !negative && p[1] >= '5' && p[1] <= '9';
             do ++p;
             while (*p >= '0' && *p <= '9');
-            if ((blank(*p) || *p == '\n') && (kept >> i & 1))
+            if (rounded >> i & 1)
+                fields[i] += up && fields[i] != out_of_range;
+            else if ((blank(*p) || *p == '\n') && (kept >> i & 1))
                 return bad(i, quoted_word(word) + " has a fraction, an integer is needed");
         } else if (!any) {
             return bad(i, quoted_word(word) + " is not a number");
@@ -156,19 +162,23 @@ Status SwfParser::keep(const int64_t* f, const char* text) {
         return bad(i, quoted_word(word) + (i == 0 ? " is negative, every job needs one"
                                                   : " is negative, only -1 (unknown) may be"));
     }
-    ids_ascend_ &= f[0] > id_max_;
-    id_max_ = std::max(id_max_, f[0]);
+    const bool is_part = f[10] >= 2 && f[10] <= 4;
+    if (!is_part) {
+        ids_ascend_ &= f[0] > id_max_;
+        id_max_ = std::max(id_max_, f[0]);
+    }
     const auto narrow = [](int64_t v) { return static_cast<int32_t>(v); };
-    trace_.jobs.push_back({.id = f[0],
-                           .submit_s = f[1],
-                           .run_s = narrow(f[3]),
-                           .allocated = narrow(f[4]),
-                           .requested = narrow(f[7]),
-                           .requested_s = narrow(f[8]),
-                           .used_kb = narrow(f[6]),
-                           .requested_kb = narrow(f[9]),
-                           .user = narrow(f[11]),
-                           .line = static_cast<uint32_t>(line_)});
+    (is_part ? parts_ : trace_.jobs)
+        .push_back({.id = f[0],
+                    .submit_s = f[1],
+                    .run_s = narrow(f[3]),
+                    .allocated = narrow(f[4]),
+                    .requested = narrow(f[7]),
+                    .requested_s = narrow(f[8]),
+                    .used_kb = narrow(f[6]),
+                    .requested_kb = narrow(f[9]),
+                    .user = narrow(f[11]),
+                    .line = static_cast<uint32_t>(line_)});
     return {};
 }
 
@@ -202,16 +212,39 @@ Status SwfParser::no_duplicates() const {
                 std::to_string(first[-1].second) + " again");
 }
 
+// Parts that no line has as a whole make one job.
+void SwfParser::join_parts() {
+    std::vector<int64_t> whole;
+    whole.reserve(trace_.jobs.size());
+    for (const SwfJob& job : trace_.jobs) whole.push_back(job.id);
+    std::sort(whole.begin(), whole.end());
+    std::map<int64_t, size_t> joined;  // where its job is
+    for (const SwfJob& part : parts_) {
+        if (std::binary_search(whole.begin(), whole.end(), part.id)) continue;
+        const auto [it, first] = joined.try_emplace(part.id, trace_.jobs.size());
+        if (first) {
+            trace_.jobs.push_back(part);
+            continue;
+        }
+        SwfJob& job = trace_.jobs[it->second];
+        const int64_t run = int64_t{std::max(job.run_s, 0)} + std::max(part.run_s, 0);
+        if (part.run_s >= 0) job.run_s = static_cast<int32_t>(std::min<int64_t>(run, INT32_MAX));
+        if (part.submit_s >= 0 && (job.submit_s < 0 || part.submit_s < job.submit_s))
+            job.submit_s = part.submit_s;
+    }
+}
+
 Result<SwfTrace> SwfParser::finish() {
     if (!tail_.empty()) {
         tail_ += '\n';
         TRY(lines_of(tail_.data(), tail_.data() + tail_.size()));
         tail_.clear();
     }
+    if (!ids_ascend_) TRY(no_duplicates());
+    if (!parts_.empty()) join_parts();
     if (trace_.jobs.empty())
         return fail(line_ == 0 ? "is empty"
                                : "has no job in its " + std::to_string(line_) + " lines");
-    if (!ids_ascend_) TRY(no_duplicates());
     return std::move(trace_);
 }
 

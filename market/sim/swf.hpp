@@ -5,10 +5,13 @@
 // feeds it and takes the trace from finish().
 //
 // A job line has exactly 18 numbers between blanks; `;` starts a header line; CRLF ends and empty
-// lines are taken. Fails on, naming line, field and why: a missing or a 19th field, text that is no
-// number, a fraction or a number out of range where an integer is kept, a negative number other
-// than -1 ("unknown"), an unknown id, an id that an earlier line has, a line of more than 64 KiB, a
-// text without any job.
+// lines are taken. Times and memory may have a fraction, and are rounded. A job that was swapped
+// out has a line for each part (status 2, 3, 4) and one as a whole, which counts; without that one
+// its parts make one job: submitted as the first was, as long as all together.
+// Fails on, naming line, field and why: a missing or a 19th field, text that is no number, a
+// fraction or a number out of range where a count is kept, a negative number other than -1
+// ("unknown"), an unknown id, an id that an earlier line has, a line of more than 64 KiB, a text
+// without any job.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +55,11 @@ class SwfParser {
     void header_line(std::string_view line);
     tl::unexpected<Error> bad(int field, std::string_view why) const;
     Status no_duplicates() const;
+    void join_parts();
 
     SwfTrace trace_;
-    std::string tail_;  // the beginning of a line whose end has not come yet
+    std::vector<SwfJob> parts_;  // in the order of the text
+    std::string tail_;           // the beginning of a line whose end has not come yet
     uint64_t line_ = 0;
     int64_t id_max_ = -1;
     bool ids_ascend_ = true;

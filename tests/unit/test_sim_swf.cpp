@@ -134,8 +134,9 @@ START_TEST(an_error_names_line_field_and_why) {
                    "line 1: field 8 (requested processors): '-' is not a number");
     ck_assert_text(error_of(line_with(17, "0x1")),
                    "line 1: field 17 (preceding job): '0x1' is not a number");
-    ck_assert_text(error_of(line_with(4, "1.5")),
-                   "line 1: field 4 (run time): '1.5' has a fraction, an integer is needed");
+    ck_assert_text(
+        error_of(line_with(8, "1.5")),
+        "line 1: field 8 (requested processors): '1.5' has a fraction, an integer is needed");
     ck_assert_text(error_of(line_with(5, "2147483648")),
                    "line 1: field 5 (allocated processors): '2147483648' is out of range (at most "
                    "2147483647)");
@@ -147,6 +148,40 @@ START_TEST(an_error_names_line_field_and_why) {
         "line 1: field 4 (run time): '-99999999999999999999' is out of range (at most 2147483647)");
     ck_assert_text(error_of(line_with(4, std::string("1\0", 2))),
                    "line 1: field 4 (run time): '1?' is not a number");
+}
+END_TEST
+
+START_TEST(seconds_and_kilobytes_with_a_fraction_are_rounded) {
+    const auto run = [](const char* text) { return parse_swf(line_with(4, text))->jobs[0].run_s; };
+    ck_assert_int_eq(run("10.25"), 10);
+    ck_assert_int_eq(run("10.5"), 11);
+    ck_assert_int_eq(run("0.49"), 0);
+    ck_assert_int_eq(run("-1.0"), -1);
+    ck_assert_int_eq(parse_swf(line_with(2, "7.75"))->jobs[0].submit_s, 8);
+    ck_assert_int_eq(parse_swf(line_with(7, "99.9"))->jobs[0].used_kb, 100);
+    ck_assert_text(error_of(line_with(4, "99999999999999999999.9")),
+                   "line 1: field 4 (run time): '99999999999999999999.9' is out of range (at most "
+                   "2147483647)");
+}
+END_TEST
+
+START_TEST(a_job_in_parts_counts_once_as_the_line_of_all_or_else_as_its_parts_together) {
+    const char* const parts =
+        "1 0 10 300 8 -1 -1 8 600 -1 1 1 1 -1 1 -1 -1 -1\n"
+        "1 0 10 100 8 -1 -1 8 600 -1 2 1 1 -1 1 -1 -1 -1\n"
+        "1 -1 50 200 8 -1 -1 8 600 -1 3 1 1 -1 1 -1 -1 -1\n"
+        "3 40 0 70 4 -1 -1 4 600 -1 2 1 1 -1 1 -1 -1 -1\n"
+        "2 5 0 100 8 -1 -1 8 600 -1 1 1 1 -1 1 -1 -1 -1\n"
+        "3 -1 9 30 4 -1 -1 4 600 -1 4 1 1 -1 1 -1 -1 -1\n";
+    const auto trace = parse_swf(parts);
+    ck_assert(trace.has_value());
+    ck_assert_uint_eq(trace->jobs.size(), 3);
+    ck_assert_int_eq(trace->jobs[0].run_s, 300);
+    ck_assert_int_eq(trace->jobs[1].id, 2);
+    ck_assert_int_eq(trace->jobs[2].id, 3);
+    ck_assert_int_eq(trace->jobs[2].run_s, 100);
+    ck_assert_int_eq(trace->jobs[2].submit_s, 40);
+    ck_assert_int_eq(trace->jobs[2].allocated, 4);
 }
 END_TEST
 
@@ -265,7 +300,9 @@ START_TEST(every_recorded_trace_reads_with_the_published_number_of_jobs) {
 }
 END_TEST
 
-UNIT_SUITE(sim_swf, a_job_line_keeps_its_fields_and_unknown_stays_minus_one,
+UNIT_SUITE(sim_swf, seconds_and_kilobytes_with_a_fraction_are_rounded,
+           a_job_in_parts_counts_once_as_the_line_of_all_or_else_as_its_parts_together,
+           a_job_line_keeps_its_fields_and_unknown_stays_minus_one,
            an_unknown_submit_time_is_kept_as_unknown,
            crlf_lines_and_a_missing_last_newline_read_the_same,
            pieces_of_any_size_read_the_same_as_the_whole, an_error_names_line_field_and_why,
