@@ -266,3 +266,13 @@ def test_a_stdout_that_takes_nothing_is_a_failure(market):
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                           timeout=LIMIT)
     assert done.returncode == 1 and '"code":"EBADF"' in done.stderr, done
+
+
+def test_a_stdin_that_cannot_be_read_is_refused_as_its_program_would_have_failed(market, tmp_path):
+    (tmp_path / "out").write_text("")
+    for path, flags, status in ((tmp_path, os.O_RDONLY, 1), (tmp_path / "out", os.O_WRONLY, 1),
+                                ("/dev/null", os.O_WRONLY, 0)):  # nohup gives that
+        stdin = os.open(path, flags)
+        job = market.srun("-p", 50, "cat", stdin=stdin)
+        os.close(stdin)
+        assert job.wait() == status and not job.out, path

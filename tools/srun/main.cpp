@@ -228,6 +228,21 @@ int submit_gang(const SrunOptions& options, const std::string& socket, Link& lin
     return gang_status(statuses);
 }
 
+// Nothing can be read from it, which its program would be told, and a job would take for an end of
+// its input. A device may be so: nohup(1) gives one that cannot be read.
+Status readable_stdin() {
+    struct stat st {};
+    if (::fstat(STDIN_FILENO, &st) != 0) return {};
+    const int how = ::fcntl(STDIN_FILENO, F_GETFL);
+    if (S_ISDIR(st.st_mode))
+        return fail(CauseCode::invalid,
+                    "stdin is a directory, which cannot be read: give it a file");
+    if (S_ISREG(st.st_mode) && how >= 0 && (how & O_ACCMODE) == O_WRONLY)
+        return fail(CauseCode::invalid,
+                    "stdin is open for writing alone, and cannot be read: give it a file with <");
+    return {};
+}
+
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
     if (options.components == 0) {
@@ -265,6 +280,8 @@ int submit(const SrunOptions& options, const std::string& socket) {
         request.out_file = options.out_file;
         request.err_file = options.err_file;
     }
+    if (!leaves)
+        if (const Status can = readable_stdin(); !can) return failed(can.error());
     if (many || leaves || !options.after.empty()) {
         auto link = Link::open(socket);
         if (!link) return failed(link.error());
