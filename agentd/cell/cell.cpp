@@ -378,8 +378,8 @@ void Cell::start_job(bool hold) {
         tell(guest::JobNotStarted{0, false, sent.error()});
 }
 
-void Cell::signal(int number) {
-    (void)link_.tell(&CapsuleClient::signal, number, SOUK_TO_FOREGROUND);
+void Cell::signal(int number, bool to_all) {
+    (void)link_.tell(&CapsuleClient::signal, number, to_all ? SOUK_TO_ALL : SOUK_TO_FOREGROUND);
 }
 
 void Cell::winch(uint16_t rows, uint16_t cols) {

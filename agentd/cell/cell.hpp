@@ -82,7 +82,8 @@ class Cell {
     // Its job has ended by itself, and its home does not want that end.
     void silence();
     void remove();
-    void signal(int number);
+    // `to_all`: to each of its processes, not to its foreground process group or root alone.
+    void signal(int number, bool to_all);
     // Until then, by the loop's clock, it may run; PID 1 of its capsule keeps that too. stands:
     // what the last deadline stopped stays so.
     void keep_lease(Nanos until, bool stands) { lease_.keep(until, stands); }

@@ -218,7 +218,9 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         case GuestVerb::drop: return on_drop(*e, out);
         case GuestVerb::kill: return on_kill(*e, out);
         case GuestVerb::signal:
-            if (takes_signals(*e)) out.push_back(Do{What::signal, key, {}, {}, c.signal, false});
+            if (!takes_signals(*e)) return;
+            out.push_back(Do{What::signal, key, {}, {}, c.signal});
+            std::get<Do>(out.back()).to_all = c.to_all;
             return;
         case GuestVerb::checkpoint: return on_checkpoint(*e, c, out);
         case GuestVerb::start:

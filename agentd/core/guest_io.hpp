@@ -110,6 +110,7 @@ struct Do {
     // dump_to_disk, ship: nothing of the job would run sooner if that was done sooner. While the
     // owner of the node uses it, it may take its time, so that his disk and link stay his.
     bool no_hurry = false;
+    bool to_all = false;  // signal: to each of its processes, not to its foreground alone
 };
 // The number up to which tickets are refused after a restart (guest_tickets.hpp).
 struct KeepMark {

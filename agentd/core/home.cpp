@@ -98,6 +98,7 @@ Result<JobId> Home::submit(Submission s, Nanos now_unix, Outputs& out) {
     HomeJob record;
     record.spec = std::move(s.spec);
     record.spec.lease = limits_.lease;
+    if (record.spec.grace.ns == 0) record.spec.grace = limits_.grace;
     if (record.spec.checkpoint_every.ns == 0)
         record.spec.checkpoint_every = limits_.checkpoint_every;  // its nodes are to know
     record.terms = std::move(s.terms);

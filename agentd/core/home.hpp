@@ -36,6 +36,7 @@
 //   HomeExpels       when it is frozen for the owner of its node
 //   HomeWakes        how many frozen jobs wake at one time, and whose turn it is
 //   HomeSignals      signals that wait until it can take them
+//   HomeEnds         how long one that is cancelled may take to end
 //   HomeGroups       jobs that wait for others of this home
 //   HomeGangs        jobs of several components: started, cancelled and ended as one
 //   HomeCuts         and frozen at one cut
@@ -54,6 +55,7 @@
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_doubts.hpp"
+#include "agentd/core/home_ends.hpp"
 #include "agentd/core/home_evacuations.hpp"
 #include "agentd/core/home_expels.hpp"
 #include "agentd/core/home_gangs.hpp"
@@ -100,6 +102,7 @@ class Home {
         int64_t memory_default_mb = 0;  // of jobs that do not say; 0: none
         // of jobs from now on, on other nodes (lease.hpp); 0: none
         Nanos lease = Nanos::from_s(600);
+        Nanos grace = {};  // of jobs that do not say (JobSpec); 0: a cancel ends them at once
         WakeRule wake = WakeRule::all;
     };
     Home(const NodeName& node, Limits limits);
@@ -310,6 +313,7 @@ class Home {
     HomeExpels expels_;
     HomeWakes wakes_;
     HomeSignals signals_;
+    HomeEnds ends_;
     HomeGroups groups_;
     HomeGangs gangs_;
     HomeCuts cuts_;

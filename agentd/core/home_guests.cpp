@@ -77,6 +77,7 @@ void Home::expel(const NodeName& node, const Expel& expel, Nanos now, Outputs&) 
         return;
     const Reindex indexed(*this, job->id.seq);
     expels_.wanted(*job, now);
+    ends_.hurry(*job, now);
 }
 
 void Home::files_used(const JobId& id, const FilesUse& use, Nanos now, Outputs& out) {
@@ -180,7 +181,7 @@ Nanos Home::due_of(const HomeJob& job) const {
     if (job.phase == JobPhase::finished) return Nanos::never();
     return std::min({expels_.due(job), moves_.due(job), runs_.due(job), checkpoints_.due(job),
                      budget_.due(job), leases_.due(job), gangs_.due(job), cuts_.due(job),
-                     sets_.due(job), doubts_.due(job), evacuations_.due(job)});
+                     sets_.due(job), doubts_.due(job), evacuations_.due(job), ends_.due(job)});
 }
 
 void Home::reindex(uint64_t seq) {
@@ -244,6 +245,7 @@ void Home::tick(HomeJob& job, const HomeTurn& turn) {
     if (cuts_.due(job) <= turn.now) cut_overdue(job, turn);
     if (doubts_.due(job) <= turn.now) doubt_due(job, turn);
     if (evacuations_.due(job) <= turn.now) evacuations_.tick(job, turn);
+    if (ends_.due(job) <= turn.now) end_by_cancel(job, turn);
 }
 
 }  // namespace souk

@@ -89,12 +89,14 @@ void Home::cancel(HomeJob& job, const HomeTurn& turn) {
         end_by_cancel(job, turn);
 }
 
-// In a steady phase: ends the job. In a step: that step's end comes back here through steady().
+// In a steady phase: ends the job, once it has had its time. In a step: that step's end comes back
+// here through steady().
 void Home::end_by_cancel(HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::starting && job.spec.hold)
         HomeRuns::take_back(job, because(CauseCode::cancelled), turn);
     if (job.phase == JobPhase::waiting) return finish(job, 9, because(CauseCode::cancelled), turn);
     if (job.step != MoveStep::none) return;
+    if (ends_.has_time(job, runs_.paused(job).empty(), turn)) return;
     turn.send(job.at, job.id, job.epoch, GuestVerb::kill);
 }
 
@@ -190,7 +192,12 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     if (!HomeCheckpoints::is_whole(job, job.at.node, job.epoch)) HomeCheckpoints::drop(job, turn);
     job.checkpoint = {};
     const Trouble others = job.cancelled ? gangs_.why_ended(job, records_.all()) : Trouble();
-    HomeRuns::finish(job, wait_status, others.empty() ? why : others, turn);
+    const bool obeyed = job.cancelled && why.empty();  // it ended by itself, when it was asked to
+    HomeRuns::finish(job, wait_status,
+                     !others.empty() ? others
+                     : obeyed        ? Trouble(because(CauseCode::cancelled))
+                                     : why,
+                     turn);
     steady(job, turn);
     free_others(job, turn);
     end_others(job, turn);
@@ -282,6 +289,7 @@ void Home::forget(uint64_t seq) {
     expels_.forget(seq);
     wakes_.forget(seq);
     signals_.forget(seq);
+    ends_.forget(seq);
     gangs_.forget(seq);
     cuts_.forget(seq);
     doubts_.forget(seq);

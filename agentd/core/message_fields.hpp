@@ -38,7 +38,8 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("local_paths", &JobSpec::local_paths,
                   rule::at_most(local_paths_max, rule::text(TextRule::line, 255))),
             field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::own)),
-            field("files_snapshot", &JobSpec::files_snapshot), field("hold", &JobSpec::hold));
+            field("files_snapshot", &JobSpec::files_snapshot), field("hold", &JobSpec::hold),
+            field("grace", &JobSpec::grace, rule::span));
 
 SOUK_FIELDS(GuestCommand,  //
             field("id", &GuestCommand::id), field("epoch", &GuestCommand::epoch, rule::count),
@@ -51,7 +52,8 @@ SOUK_FIELDS(GuestCommand,  //
             field("memory_mb", &GuestCommand::memory_mb, rule::megabytes),
             field("cpus", &GuestCommand::cpus, rule::cpus),
             field("signal", &GuestCommand::signal, rule::between(0, 64)),
-            field("or_stand", &GuestCommand::or_stand), field("stand", &GuestCommand::stand),
+            field("to_all", &GuestCommand::to_all), field("or_stand", &GuestCommand::or_stand),
+            field("stand", &GuestCommand::stand),
             field("source", &GuestCommand::source, rule::node_or_none),
             field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
             field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),

@@ -52,6 +52,9 @@ struct JobSpec {
     bool files_snapshot = false;
     // Of a component: it is started, and runs no byte of its program before its home releases it.
     bool hold = false;
+    // A cancel asks it to end (SIGTERM), and ends it when so much time has passed. 0: as its home's
+    // node is configured, until it is submitted; then: at once.
+    Nanos grace;
     bool operator==(const JobSpec&) const = default;
 };
 
@@ -108,7 +111,7 @@ enum class GuestVerb : uint8_t {
     restore_here,  // like ship with this node as destination: thaw from the image that lies here
     drop,          // forget (job, epoch) and remove its image; never while it runs
     kill,          // end the job: every process of the capsule
-    signal,        // to the job's foreground process group, or its root
+    signal,        // to the job's foreground process group or its root, or to all of it
     // a place for a checkpoint that is to come, `prepared` when it is there; needs spec
     keep,
     // of what runs: dump, let it go on, send the image to (dest, new_epoch), which keeps it; of
@@ -146,6 +149,7 @@ struct GuestCommand {
     // then (`shipped`, held_for) until its home says commit, checkpoint (without this) or resume.
     // An older version does each by itself.
     Cut cut = Cut::none;
+    bool to_all = false;  // signal: to each of its processes
     bool operator==(const GuestCommand&) const = default;
 };
 

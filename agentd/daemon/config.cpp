@@ -357,6 +357,10 @@ void Reading::add_jobs(Settings& all) {
          "How long a job of this home runs on a node that the home does not hear from; 0: without "
          "an end. After that it stands still there, and may go on from its checkpoint.",
          "\"20m\""},
+        {"cancel_grace_s", seconds(c.home.grace, 0, 3'600),
+         "A cancel asks a job that does not say (srun --grace) to end, by SIGTERM, and ends it "
+         "when so much time has passed; 0: at once.",
+         "\"1m\""},
         {"wake", one_of(wake, wakes),
          "How many frozen jobs of this home wake at one time. all: as many as the market orders. "
          "fit: of those whose images lie on this node, only as many as fit its free memory "

@@ -244,7 +244,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::kill_capsule: transfers_->cancel_sending(effect.key); return c->kill_capsule();
         case What::silence: return c->silence();
         case What::remove: transfers_->cancel_sending(effect.key); return c->remove();
-        case What::signal: return c->signal(effect.signal);
+        case What::signal: return c->signal(effect.signal, effect.to_all);
         case What::keep_lease: return c->keep_lease(effect.until, effect.stands);
         case What::stand: return c->stand();
         case What::pause: return c->pause(effect.on);

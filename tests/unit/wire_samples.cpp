@@ -104,6 +104,7 @@ struct Dice {
         if (flag()) s.local_paths = {"/scratch", "/data/" + node()};
         s.tmp = any(FilesTmp::home, FilesTmp::own);
         s.hold = flag();
+        s.grace = {up_to(INT64_MAX / 10)};
         s.launch.path = "/bin/" + bytes(20, 1);
         s.launch.cwd = "/" + bytes(20, 1);
         s.launch.umask = static_cast<uint32_t>(rng.below(01000));
@@ -276,6 +277,7 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
                                         d.flag() ? std::string(64, 'b') : ""};
 v.new_epoch = {v.epoch.n + 1 + r.below(9)};
 v.cut = d.any(Cut::none, Cut::checkpoint);
+v.to_all = d.flag();
 if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep ||
     d.flag())
     v.spec = d.spec();

@@ -256,6 +256,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
     request.spec.tcp = options.tcp;
     request.spec.checkpoint_every = options.checkpoint_every;
     request.spec.restart = options.restart;
+    request.spec.grace = options.grace;
     request.spec.must_migrate = options.must_migrate;
     request.spec.net = options.net;
     request.files_said = options.files.has_value();

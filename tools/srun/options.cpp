@@ -237,6 +237,15 @@ std::vector<Option> loss_options(SrunOptions& o) {
              o.form_given = o.must_migrate = true;
              return {};
          }},
+        {0, "grace", "TIME",
+         "a cancel asks it to end (SIGTERM), and ends it after so long (default: as its node is\n"
+         "                              configured; 0: at once; a number alone: seconds)",
+         [&o](const char* t) -> Status {
+             o.form_given = true;
+             TRY_ASSIGN(const Nanos grace, parse_span(t, Nanos::from_s(1), Nanos{}, hour));
+             o.grace = std::max(grace, Nanos::from_ms(1));  // 0 on the wire: not said
+             return {};
+         }},
         {0, "restart", nullptr, "if its node is lost and there is no checkpoint, begin anew",
          [&o](const char*) -> Status {
              o.form_given = o.restart = true;

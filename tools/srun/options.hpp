@@ -29,6 +29,7 @@ struct SrunOptions {
     std::vector<std::string> local_paths;
     bool files_snapshot = false;
     Nanos checkpoint_every;  // 0: as the node is configured
+    Nanos grace;             // likewise; 1 ms: none
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;
