@@ -45,11 +45,11 @@ define newline
 endef
 
 # Files of a directory are compiled sixteen at a time, as one unit: headers are read once for all of
-# them. When six files or more begin with the same word (home.cpp, home_move.cpp), they have units
-# of their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a main.cpp is alone, so that tests
-# can leave it out. A file that has changed since BUILD/unity/since was written is compiled alone
-# until `make clean`, so that an edit costs one file; when more than 24 have changed (a merge, a
-# branch), all go back to their units.
+# them. When six files or more begin with the same word (home.cpp, home_move.cpp; test_home.cpp of
+# the tests), they have units of their own. UNIT_MEMBERS.DIR/WORDn holds the files of a unit; a
+# main.cpp is alone, so that tests can leave it out. A file that has changed since BUILD/unity/since
+# was written is compiled alone until `make clean`, so that an edit costs one file; when more than
+# 24 have changed (a merge, a branch), all go back to their units.
 # $(1): NAME of unit_objects. What headers of tests bring in would meet in more files.
 UNIT_SIZE   = $(if $(filter tests/unit,$(1)),8,16)
 SINCE      := $(BUILD)/unity/since
@@ -59,7 +59,8 @@ ifneq ($(wordlist 25,25,$(ALONE)),)
 ALONE      :=
 endif
 $(if $(ALONE),,$(shell mkdir -p $(BUILD)/unity && touch $(SINCE)))
-words_of    = $(sort $(foreach f,$(1),$(firstword $(subst _, ,$(basename $(notdir $(f)))))))
+words_of    = $(sort $(subst test-,test_,$(foreach f,$(1),$(firstword $(subst _, ,$(patsubst \
+                test_%,test-%,$(basename $(notdir $(f)))))))))
 files_of    = $(filter %/$(1).cpp,$(2)) $(foreach f,$(2),$(if $(findstring /$(1)_,$(f)),$(f)))
 # $(call cut_unit,NAME,WORD,FILES): the next unit of these files, then the rest.
 cut_unit    = $(if $(3),$(eval UNITS.$(1) += $(1)/$(2)$(words x $(UNITS.$(1))))$(eval \
@@ -68,8 +69,11 @@ cut_unit    = $(if $(3),$(eval UNITS.$(1) += $(1)/$(2)$(words x $(UNITS.$(1))))$
                 1,$(UNIT_SIZE),$(3))),9999,$(3))))
 many        = $(foreach w,$(call words_of,$(1)),$(if $(word 6,$(call files_of,$(w),$(1))),$(w)))
 cut_units   = $(foreach w,$(call many,$(2)),$(call cut_unit,$(1),$(w),$(sort $(call \
-                files_of,$(w),$(2)))))$(call cut_unit,$(1),unit,$(filter-out $(foreach w,$(call \
+                files_of,$(w),$(2)))))$(call cut_rest,$(1),$(filter-out $(foreach w,$(call \
                 many,$(2)),$(call files_of,$(w),$(2))),$(2)))
+cut_rest    = $(call cut_unit,$(1),test,$(foreach f,$(2),$(if $(findstring \
+                /test_,$(f)),$(f))))$(call cut_unit,$(1),unit,$(foreach f,$(2),$(if $(findstring \
+                /test_,$(f)),,$(f))))
 # $(call unit_objects,NAME,FILES,PREFIX): the objects of these files, below BUILD/obj/PREFIX; their
 # units are called NAME/WORDn.
 unit_objects = $(if $(filter undefined,$(origin UNITS.$(1))),$(eval UNITS.$(1) :=)$(call \
@@ -363,12 +367,14 @@ $(BUILD)/obj-init/%.o: %.cpp | $(GEN_HDRS)
 	  -fno-threadsafe-statics -MMD -MP -c -o $@ $<
 endif
 # srun, testload and marketctl are started for every job or order: static, they come up in half the
-# time.
-LDFLAGS_srun      := $(if $(SAN),,-static)
+# time. The linker's warnings say that they need this machine's C library to look up names, which
+# they have.
+STATIC            := $(if $(SAN),,-static -Wl,--no-warnings)
+LDFLAGS_srun      := $(STATIC)
 LDLIBS_srun       := -lprotobuf-c
-LDFLAGS_testload  := $(if $(SAN),,-static)
+LDFLAGS_testload  := $(STATIC)
 LDLIBS_testload   := -lxxhash
-LDFLAGS_marketctl := $(if $(SAN),,-static)
+LDFLAGS_marketctl := $(STATIC)
 # What OpenSSL's archive needs in its turn from version 3.4 on, where it is there.
 CRYPTO_NEEDS      := $(foreach l,zstd z,$(if $(findstring /,$(shell $(CXX) \
                        -print-file-name=lib$(l).a)),-l$(l)))

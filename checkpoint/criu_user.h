@@ -17,5 +17,9 @@ uid_t user_id(void);
 bool is_users_group(gid_t group);
 /* criu_let_go.c: before this ptrace(2), whose `data` it may change; -1: it must not be (errno). */
 long before_ptrace(int request, pid_t thread, void** data);
+/* criu_attributes.c: before a restore lets the first thread go. */
+void before_all_go(void);
+/* criu_inject.c: what that system call says (-errno) in a thread that is held. */
+long call_in(pid_t thread, long number, long first, long second);
 /* As unlinkat(2): of the job's path, or of the copy that stands in for it. */
 int unlink_of_job(int directory, const char* path, int flags);

@@ -177,6 +177,7 @@ void undrain();
 void prepare(bool tty);
 void load(int image_dir);
 void restored();
+void begin_pids();  // before the first process of a fresh job
 void helpers_enter(bool restore);
 void helpers_leave();
 
@@ -197,6 +198,9 @@ void set_ping_groups(const char* groups);
 // affinity.cpp
 const char* affinity_save(int image_dir);  // null, or what failed (errno set)
 void affinity_restore(int file);
+
+// attributes.cpp
+const char* attributes_save(int image_dir);  // null, or what failed (errno set)
 
 // serve.cpp
 void on_connect();

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -132,6 +133,7 @@ void drain(int image_dir) {
     if (!failed) failed = write_residue(image_dir, unread, typed, canonical);
     if (!failed) failed = shm_save(image_dir);
     if (!failed) failed = affinity_save(image_dir);
+    if (!failed) failed = attributes_save(image_dir);
     if (!failed) failed = network_save(image_dir);
     if (!failed) failed = find_message_queue();
     if (!failed) g.state = SOUK_DRAINED_STATE;
@@ -188,6 +190,17 @@ void restored() {
     g.state = SOUK_RUNNING;
     g.children_left = true;
     if (g.root_dead) finish_root();
+}
+
+// Programs name files by their pid, in directories that they share with other jobs: the pids of
+// each job begin at a number of its own, below those of helpers.
+void begin_pids() {
+    constexpr long first = 1'000;
+    const long end = read_number("/proc/sys/kernel/pid_max") / 100 * 60;
+    uint32_t random;
+    if (end <= first || getrandom(&random, sizeof random, 0) != sizeof random) return;
+    const int code = write_number(ns_last_pid, first + static_cast<long>(random) % (end - first));
+    if (code) say("write ns_last_pid", code);
 }
 
 // Whoever enters from outside must not take a pid that a restore will need. A job that forks while

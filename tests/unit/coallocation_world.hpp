@@ -15,8 +15,9 @@ namespace souk::unit::coallocation {
 
 using namespace sim::coallocation;
 
-inline Job unordered(std::vector<int64_t> sizes) {
+inline Job unordered(const std::vector<int64_t>& sizes) {
     Job job;
+    job.components.reserve(sizes.size());
     for (const int64_t n : sizes) job.components.push_back({n}), job.cpus += n;
     return job;
 }
@@ -28,8 +29,9 @@ inline Job flexible(int64_t cpus, int64_t least = 1, int64_t most = INT64_MAX) {
     return job;
 }
 
-inline std::vector<Cluster> clusters_of(std::vector<int64_t> sizes) {
+inline std::vector<Cluster> clusters_of(const std::vector<int64_t>& sizes) {
     std::vector<Cluster> out;
+    out.reserve(sizes.size());
     for (const int64_t n : sizes) out.push_back({"c" + std::to_string(out.size()), n});
     return out;
 }

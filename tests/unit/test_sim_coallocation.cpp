@@ -9,9 +9,9 @@ using namespace souk::unit::coallocation;
 namespace {
 
 // "cluster:cpus ...", or "none".
-std::string placed(std::string_view placement, const Job& job, std::vector<int64_t> sizes,
+std::string placed(std::string_view placement, const Job& job, const std::vector<int64_t>& sizes,
                    const Idle& idle) {
-    const std::vector<Cluster> clusters = clusters_of(std::move(sizes));
+    const std::vector<Cluster> clusters = clusters_of(sizes);
     const auto where = make_placement(placement, clusters)->place(job, idle);
     if (!where) return "none";
     std::string out;
@@ -71,10 +71,10 @@ std::vector<int64_t> naive(const World& world, const Placement& placement, size_
 class Watch : public Policy {
   public:
     Watch(Policy& inner, const Placement& placement) : inner_(inner), placement_(placement) {}
-    std::vector<Order> act(const View& view) override {
-        std::vector<Order> orders = inner_.act(view);
+    std::vector<sim::coallocation::Order> act(const View& view) override {
+        std::vector<sim::coallocation::Order> orders = inner_.act(view);
         std::map<uint32_t, Allocation> started;
-        for (const Order& o : orders) started[o.job] = o.where;
+        for (const sim::coallocation::Order& o : orders) started[o.job] = o.where;
         Idle idle(view.idle.begin(), view.idle.end());
         std::vector<std::pair<int64_t, Allocation>> ends;
         for (const uint32_t r : view.running)
@@ -114,8 +114,8 @@ class Promises : public Policy {
   public:
     explicit Promises(Policy& inner) : inner_(inner) {}
     std::optional<int64_t> wake_ms() const override { return inner_.wake_ms(); }
-    std::vector<Order> act(const View& view) override {
-        std::vector<Order> orders = inner_.act(view);
+    std::vector<sim::coallocation::Order> act(const View& view) override {
+        std::vector<sim::coallocation::Order> orders = inner_.act(view);
         for (const uint32_t job : view.queue)
             if (const auto at = inner_.promised_ms(job)) promised.try_emplace(job, *at);
         return orders;

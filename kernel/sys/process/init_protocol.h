@@ -37,6 +37,7 @@ enum {
 #define SOUK_TMP_NAME "souk-tmp"  // there: the job has a /tmp of its own
 #define SOUK_AFFINITY_NAME "souk-affinity"
 #define SOUK_NETWORK_NAME "souk-network"
+#define SOUK_ATTRIBUTES_NAME "souk-attributes"
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
 #define SOUK_LOG_NAME "init.log"
@@ -111,6 +112,19 @@ enum souk_type {
 #define SOUK_NETWORK_SETTINGS \
     { "/proc/sys/net/ipv4/ping_group_range", "/proc/sys/net/ipv4/ip_unprivileged_port_start" }
 enum { SOUK_NETWORK_VALUES = 2, SOUK_NETWORK_VALUE_MAX = 64 };
+
+// SOUK_ATTRIBUTES_NAME: one for each process that has other attributes than a new one. 0: as a new
+// one has it.
+struct souk_attributes {
+    int32_t pid;
+    uint32_t personality;  // personality(2)
+    int32_t io_priority;   // ioprio_set(2)
+    uint32_t has_core_filter;
+    uint64_t core_filter;  // /proc/PID/coredump_filter
+    uint64_t timer_slack;  // ns
+    // RLIMIT_CPU less what it has used, in seconds; its counter begins anew. Soft 0: it has none.
+    uint64_t cpu_soft, cpu_hard;
+};
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Attributes of processes that CRIU does not carry, of each process of the job that has others than
+// a new one, as records (souk_attributes). A CRIU that restores sets them
+// (checkpoint/criu_attributes.c). Those of a process's first thread count for all its threads.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agentd/init/init.hpp"
+
+namespace souk::init {
+namespace {
+
+constexpr unsigned long usual_slack = 50'000, usual_filter = 0x33;
+
+// Reads a file of /proc/PID that says one number; false: the process has just ended, or the kernel
+// has no such file.
+bool value_of(int pid, const char* name, int base, unsigned long* value) {
+    char path[48], text[32] = {};
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    *value = strtoul(text, nullptr, base);
+    return n > 0;
+}
+
+// The kernel says a priority also for who has none of its own: that of its nice value.
+int own_io_priority(int pid) {
+    enum { of_process = 1, best_effort = 2 << 13 };
+    const long priority = syscall(SYS_ioprio_get, of_process, pid);
+    errno = 0;
+    const int nice = getpriority(PRIO_PROCESS, static_cast<id_t>(pid));
+    const long usual = best_effort | (nice + 20) / 5;
+    constexpr long own_class = ~0L << 13;
+    return priority < 0 || (priority & own_class) == 0 || priority == usual
+               ? 0
+               : static_cast<int>(priority);
+}
+
+// To the nearest second: what is lost by it is as often more as less.
+uint64_t left_of(rlim_t limit, uint64_t used) {
+    if (limit == RLIM_INFINITY) return limit;
+    return limit > used + 1 ? limit - used : 1;
+}
+
+void cpu_limit(int pid, souk_attributes* a) {
+    struct rlimit limit;
+    if (prlimit(pid, RLIMIT_CPU, nullptr, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    // The clock of the process that RLIMIT_CPU goes by: of user and system time
+    // (include/linux/posix-timers.h, CPUCLOCK_PROF).
+    const clockid_t clock = static_cast<clockid_t>(~static_cast<unsigned>(pid) << 3);
+    struct timespec used;
+    if (clock_gettime(clock, &used) != 0) return;
+    const auto seconds = static_cast<uint64_t>(used.tv_sec) + (used.tv_nsec >= 500'000'000 ? 1 : 0);
+    a->cpu_soft = left_of(limit.rlim_cur, seconds);
+    a->cpu_hard = left_of(limit.rlim_max, seconds);
+}
+
+souk_attributes attributes_of(int pid) {
+    souk_attributes a = {};
+    a.pid = pid;
+    unsigned long value;
+    if (value_of(pid, "personality", 16, &value)) a.personality = static_cast<uint32_t>(value);
+    if (value_of(pid, "timerslack_ns", 10, &value) && value != usual_slack) a.timer_slack = value;
+    if (value_of(pid, "coredump_filter", 16, &value) && value != usual_filter) {
+        a.has_core_filter = 1;
+        a.core_filter = value;
+    }
+    a.io_priority = own_io_priority(pid);
+    cpu_limit(pid, &a);
+    return a;
+}
+
+}  // namespace
+
+const char* attributes_save(int image_dir) {
+    DIR* const proc = opendir("/proc");
+    if (!proc) return "open /proc";
+    int out = -1;
+    bool good = true;
+    while (struct dirent* entry = good ? readdir(proc) : nullptr) {
+        const int pid = atoi(entry->d_name);
+        if (pid <= 1 || !of_the_job(pid)) continue;
+        const souk_attributes a = attributes_of(pid);
+        if (a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter && a.io_priority == 0 &&
+            a.cpu_soft == 0)
+            continue;
+        if (out < 0) out = create_at(image_dir, SOUK_ATTRIBUTES_NAME, O_TRUNC);
+        good = out >= 0 && write_all(out, &a, sizeof a);
+    }
+    closedir(proc);
+    const int code = errno;
+    if (out >= 0) close(out);
+    errno = code;
+    return good ? nullptr : "write the attributes of its processes";
+}
+
+}  // namespace souk::init
