@@ -518,12 +518,12 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
 PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user \
-                  served asked let_go)
+                  served asked let_go inject attributes)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h \
     checkpoint/criu_user.h
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s \
-	  -o $(@:.h=) $(PRELOAD_SRCS)
+	  -Wl,-z,defs -o $(@:.h=) $(PRELOAD_SRCS)
 	@{ echo 'static const unsigned char criu_preload_so[] = {'; \
 	   od -An -v -tx1 $(@:.h=) | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@
 

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Preloaded into a CRIU that restores: attributes of processes that CRIU does not carry are set
-// while it still holds all threads, so that the job never runs without them. souk-init has written
-// them beside the image (agentd/init/attributes.cpp).
+// before the first thread goes on. souk-init has written them beside the image
+// (agentd/init/attributes.cpp).
+//
+// A process sets its personality itself, as soon as it is born: what it does then is CRIU's code.
+// The bits of a personality that would change the mappings which CRIU is about to make stay unset.
 //
 // Also, the signal that a process gets when its parent ends: the parent of a job's root is CRIU,
 // which ends, and then souk-init, as it was before. The root loses that signal here, since its
 // parent never ends before it (CRIU would send it at once).
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,6 +28,49 @@
 #include "kernel/sys/process/init_protocol.h"
 
 enum { images_fd = 200 };  // checkpoint/launch.hpp
+
+static int open_image(const char* name) {
+    return (int)syscall(SYS_openat, images_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+// -------------------------------------------------------------------------------------------------
+// by the process itself
+
+static pid_t criu;
+static bool restores;
+
+__attribute__((constructor)) static void loaded(void) {
+    criu = (pid_t)syscall(SYS_getpid);
+    restores = getenv("SOUK_DUMP") == NULL;
+}
+
+static void take_personality(pid_t own) {
+    const int error = errno;
+    const int fd = open_image(SOUK_ATTRIBUTES_NAME);
+    struct souk_attributes one;
+    unsigned long wanted = 0;
+    while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
+        if (one.pid == own) wanted = one.personality;
+    wanted &= ~(unsigned long)(READ_IMPLIES_EXEC | ADDR_LIMIT_32BIT | ADDR_LIMIT_3GB);
+    // It has that of its parent until now.
+    if (fd >= 0) {
+        personality(wanted);
+        close(fd);
+    }
+    errno = error;
+}
+
+// CRIU's first call in each process that it has made (criu/cr-restore.c,
+// restore_task_with_children).
+pid_t getpid(void) {
+    static pid_t known;
+    const pid_t own = (pid_t)syscall(SYS_getpid);
+    if (restores && own != criu && own != known) take_personality(known = own);
+    return own;
+}
+
+// -------------------------------------------------------------------------------------------------
+// from outside, while all threads stand
 
 static void write_text(pid_t process, const char* name, const char* format, unsigned long value) {
     char path[48], text[24];
@@ -47,7 +95,6 @@ static void each_thread(pid_t process, void (*visit)(pid_t, const struct souk_at
 
 static void set_of_thread(pid_t thread, const struct souk_attributes* a) {
     enum { of_process = 1 };  // IOPRIO_WHO_PROCESS: of a thread, in fact
-    if (a->personality != 0) call_in(thread, SYS_personality, (long)a->personality, 0);
     if (a->io_priority != 0) syscall(SYS_ioprio_set, of_process, thread, a->io_priority);
     if (a->timer_slack != 0) write_text(thread, "timerslack_ns", "%lu", a->timer_slack);
 }
@@ -59,6 +106,52 @@ static void set_of_process(const struct souk_attributes* a) {
     if (a->cpu_soft != 0) prlimit(a->pid, RLIMIT_CPU, &limit, NULL);
 }
 
+// A field of a message in the wire format of protocol buffers: its number if it is one, where it
+// lies if it is a message. False: it is not there.
+struct field {
+    const unsigned char *at, *end;
+    uint64_t number;
+};
+
+static bool take_number(const unsigned char** at, const unsigned char* end, uint64_t* number) {
+    *number = 0;
+    for (int shift = 0; shift < 64 && *at < end; shift += 7) {
+        const unsigned char byte = *(*at)++;
+        *number |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) return true;
+    }
+    return false;
+}
+
+static bool find_field(const unsigned char* at, const unsigned char* end, uint64_t tag,
+                       struct field* found) {
+    uint64_t key, value;
+    while (take_number(&at, end, &key)) {
+        const unsigned kind = key & 7;
+        if (kind != 0 && kind != 2) return false;
+        if (!take_number(&at, end, &value)) return false;
+        if (kind == 2 && value > (uint64_t)(end - at)) return false;
+        *found = (struct field){at, kind == 2 ? at + value : at, value};
+        if (key >> 3 == tag) return true;
+        at = found->end;
+    }
+    return false;
+}
+
+// Whether its image has such a signal (images/core.proto: thread_core 5, in it pdeath_sig 8).
+static bool has_signal_of_parent(pid_t process) {
+    enum { head = 12, thread_core = 5, pdeath_sig = 8 };  // two magic numbers and its size
+    static unsigned char image[64 * 1024];
+    char name[32];
+    struct field core, signal;
+    snprintf(name, sizeof name, "core-%d.img", process);
+    const int fd = open_image(name);
+    const ssize_t n = fd < 0 ? -1 : read(fd, image, sizeof image);
+    if (fd >= 0) close(fd);
+    return n > head && find_field(image + head, image + n, thread_core, &core) &&
+           find_field(core.at, core.end, pdeath_sig, &signal) && signal.number != 0;
+}
+
 static void no_signal_of_parent(pid_t thread, const struct souk_attributes* none) {
     (void)none;
     call_in(thread, SYS_prctl, PR_SET_PDEATHSIG, 0);
@@ -66,7 +159,7 @@ static void no_signal_of_parent(pid_t thread, const struct souk_attributes* none
 
 static void spare_roots(void) {
     char path[48], text[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", criu);
     const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
@@ -75,17 +168,17 @@ static void spare_roots(void) {
     for (const char* at = text;; at = end) {
         const long child = strtol(at, &end, 10);
         if (end == at) return;
-        each_thread((pid_t)child, no_signal_of_parent, NULL);
+        if (has_signal_of_parent((pid_t)child))
+            each_thread((pid_t)child, no_signal_of_parent, NULL);
     }
 }
 
 void before_all_go(void) {
     static bool done;
-    if (done || getenv("SOUK_DUMP") != NULL) return;
+    if (done || !restores) return;
     done = true;
     spare_roots();
-    const int fd = (int)syscall(SYS_openat, images_fd, SOUK_ATTRIBUTES_NAME,
-                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = open_image(SOUK_ATTRIBUTES_NAME);
     struct souk_attributes one;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
     if (fd >= 0) close(fd);

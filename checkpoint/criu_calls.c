@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that dumps, so that a move interrupts no poll(2) and no sleep(3); and into
-// one that restores, so that a process may end at once.
+// Preloaded into a CRIU that dumps, so that a move interrupts no call; and into one that restores,
+// so that a process may end at once.
 //
-// The kernel keeps what such a call waits for (its restart block), and CRIU cannot save that: a
-// moved job would get EINTR without any signal (compel/arch/x86, get_task_regs), at which many
-// programs end. A poll begins anew with its whole time limit instead. So does a sleep whose
-// argument is where the kernel has written what is left of it, as sleep(3)'s is. Where the job goes
-// on here its registers are put back as they were, and the kernel goes on with its restart block.
+// CRIU stops a thread, at which the call that it waits in comes back. Of most calls the kernel says
+// that they are to begin anew, and CRIU has them do so; of two kinds it does not:
+// - What waits for a time has a restart block in the kernel, which CRIU cannot save: a moved job
+//   would get EINTR without any signal (compel/arch/x86, get_task_regs), at which many programs
+//   end. It begins anew instead: until the same moment if that is what it waits for, with what is
+//   left of a sleep whose argument is where the kernel has written that (as sleep(3)'s is), else
+//   with its whole time limit. Where the job goes on here its registers are put back as they were,
+//   and the kernel goes on with its restart block.
+// - Others just say EINTR (signal(7) lists them). Unless a signal with a handler waits for the
+//   thread, they begin anew, with their whole time limit, also where the job goes on here.
 //
 // A CRIU that restores lets go of one thread after another (criu/cr-restore.c,
 // finalize_restore_detach). What it has let go of runs, and may end what it has not let go of yet:
@@ -14,9 +19,12 @@
 // kills all, though some of it has run, and has been heard.
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -29,39 +37,96 @@
 // include/linux/errno.h: with a restart block, and: begin anew unless there is a handler.
 enum { with_block = -516, anew = -514 };
 
-static bool can_begin_anew(const struct user_regs_struct* r) {
+static bool has_block(const struct user_regs_struct* r) {
+    enum { wait = 0, wait_bitset = 9, command = 0x7f };  // linux/futex.h
     switch (r->orig_rax) {
-        case SYS_poll: return true;
-        case SYS_nanosleep: return r->rdi == r->rsi;
-        case SYS_clock_nanosleep: return r->rdx == r->r10 && !(r->rsi & 1);  // TIMER_ABSTIME
+        case SYS_poll:
+        case SYS_nanosleep: return true;
+        case SYS_clock_nanosleep: return !(r->rsi & 1);  // TIMER_ABSTIME
+        case SYS_futex: return (r->rsi & command) == wait || (r->rsi & command) == wait_bitset;
         default: return false;
     }
 }
 
-static bool change(struct user_regs_struct* r, long from, long to) {
-    if ((long)r->rax != from || !can_begin_anew(r)) return false;
-    r->rax = (unsigned long)to;
-    return true;
+// They say EINTR of themselves, having done nothing.
+static bool says_interrupted(const struct user_regs_struct* r) {
+    enum { epoll_pwait2 = 441 };
+    switch (r->orig_rax) {
+        case SYS_epoll_wait:
+        case SYS_epoll_pwait:
+        case epoll_pwait2:
+        case SYS_semop:
+        case SYS_semtimedop:
+        case SYS_rt_sigtimedwait:
+        case SYS_io_getevents:
+        // of a socket with a time limit (SO_RCVTIMEO, SO_SNDTIMEO)
+        case SYS_read:
+        case SYS_readv:
+        case SYS_recvfrom:
+        case SYS_recvmsg:
+        case SYS_recvmmsg:
+        case SYS_accept:
+        case SYS_accept4:
+        case SYS_write:
+        case SYS_writev:
+        case SYS_sendto:
+        case SYS_sendmsg: return true;
+        default: return false;
+    }
 }
 
-static void after_read(const struct iovec* registers) {
-    if (registers->iov_len == sizeof(struct user_regs_struct))
-        change(registers->iov_base, with_block, anew);
+static unsigned long mask_in(const char* status, const char* name) {
+    const char* const at = strstr(status, name);
+    return at == NULL ? 0 : strtoul(at + strlen(name), NULL, 16);
 }
 
-// None of these calls ends with `anew` by itself, so that what was changed is known again. CRIU's
-// copy stays as it is.
+// Whether a handler is to run before it goes on: to its program the call was interrupted.
+static bool handler_waits(pid_t thread) {
+    char path[40], status[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", thread);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return true;
+    status[n] = 0;
+    return ((mask_in(status, "\nSigPnd:") | mask_in(status, "\nShdPnd:")) &
+            ~mask_in(status, "\nSigBlk:") & mask_in(status, "\nSigCgt:")) != 0;
+}
+
+static bool dumps(void) {
+    static int known;  // 1: yes, 2: no
+    if (known == 0) known = getenv("SOUK_DUMP") != NULL ? 1 : 2;
+    return known == 1;
+}
+
+static void after_read(pid_t thread, const struct iovec* registers) {
+    struct user_regs_struct* const r = registers->iov_base;
+    if (registers->iov_len != sizeof *r || !dumps()) return;
+    const bool begins_anew = (long)r->rax == with_block ? has_block(r)
+                             : (long)r->rax == -EINTR && says_interrupted(r)
+                                 ? !handler_waits(thread)
+                                 : false;
+    if (begins_anew) r->rax = (unsigned long)anew;
+}
+
+// No call with a restart block ends with `anew` by itself, so that what was changed is known again.
+// CRIU's copy stays as it is.
 static long write_back(pid_t pid, struct iovec* registers) {
     struct user_regs_struct copy;
     struct iovec area = {&copy, sizeof copy};
     if (registers->iov_len == sizeof copy) {
         copy = *(const struct user_regs_struct*)registers->iov_base;
-        if (change(&copy, anew, with_block)) registers = &area;
+        if ((long)copy.rax == anew && has_block(&copy)) {
+            copy.rax = (unsigned long)with_block;
+            registers = &area;
+        }
     }
     return syscall(SYS_ptrace, PTRACE_SETREGSET, pid, NT_PRSTATUS, registers);
 }
 #else
-static void after_read(const struct iovec* registers) { (void)registers; }
+static void after_read(pid_t thread, const struct iovec* registers) {
+    (void)thread, (void)registers;
+}
 static long write_back(pid_t pid, struct iovec* registers) {
     return syscall(SYS_ptrace, PTRACE_SETREGSET, pid, NT_PRSTATUS, registers);
 }
@@ -84,7 +149,7 @@ long ptrace(enum __ptrace_request request, ...) {
     const long done = syscall(SYS_ptrace, request, pid, address, peeks ? (void*)&word : data);
     if (done < 0 && request == PTRACE_DETACH && errno == ESRCH && !getenv("SOUK_DUMP")) return 0;
     if (done < 0) return done;
-    if (registers && request == PTRACE_GETREGSET) after_read(data);
+    if (registers && request == PTRACE_GETREGSET) after_read(pid, data);
     if (!peeks) return done;
     errno = 0;
     return word;

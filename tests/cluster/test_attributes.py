@@ -37,11 +37,12 @@ def test_what_was_set_of_a_process_is_as_before(market, form):
                                 "0000007f", "77777", "my", "name"]
 
 
-def test_a_signal_for_the_end_of_its_parent_does_not_come_with_a_move(market):
-    job = market.srun("-p", 50, "setpriv", "--pdeathsig", "TERM", "bash", "-c", LOOP,
+@pytest.mark.parametrize("form", FORMS)
+def test_a_signal_for_the_end_of_its_parent_does_not_come_with_a_move(market, form):
+    job = market.srun("--move", form, "-p", 50, "setpriv", "--pdeathsig", "TERM", "bash", "-c", LOOP,
                       stdin=subprocess.PIPE)
     job.printed(1)
-    move_about(market, job, "auto")
+    move_about(market, job, form)
     job.printed(job.lines() + 2)
     *lines, end = check_ended(market, job)
     assert lines == [str(n) for n in range(len(lines))] and end == "end"
