@@ -183,7 +183,7 @@ ends = False
 while not ends:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:
         s.send(struct.pack("=IHHIIB3xHHII", 32, 18, 0x301, 1, 0, 0, 0, 0, 0, 0))  # RTM_GETLINK
-        ends = libc.epoll_wait(e, buffer, 1, -1) > 0  # or this process was stopped
+        ends = libc.epoll_wait(e, buffer, 1, 100) > 0
         s.recv(1 << 16)
     time.sleep(0.15)
 print("end")
