@@ -57,7 +57,8 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
     JobOutput output;
     CapsuleRig rig(output);
     LaunchSpec spec = unit::shell(
-        "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $$\"; all=(/proc/[0-9]*); echo "
+        "pwd; umask; ulimit -n; id -u; id -G; echo \"$0 $1 $WORD $(($$ > 1000))\"; "
+        "all=(/proc/[0-9]*); echo "
         "${#all[@]}; "
         "ls /proc/self/fd | wc -l; echo err >&2; exit 7");
     spec.argv.insert(spec.argv.end(), {"zero", "one two"});
@@ -70,7 +71,7 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
     rig.start(spec);
     ck_assert(rig.until([&] { return rig.ended(); }));
     ck_assert_text(output.text[0],
-                   "/usr\n0027\n333\n1234\n1234 4321\nzero one two three 2\n2\n4\n");
+                   "/usr\n0027\n333\n1234\n1234 4321\nzero one two three 1\n2\n4\n");
     ck_assert_text(output.text[1], "err\n");
     ck_assert_int_eq(WEXITSTATUS(rig.exit->wait_status), 7);
     const auto record = read_exit_record(rig.dir.fd.get());
