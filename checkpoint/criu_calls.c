@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that dumps, so that a move interrupts no call; and into one that restores,
-// so that a process may end at once.
+// Preloaded into a CRIU that dumps, so that a move interrupts few calls; and into one that
+// restores, so that a process may end at once.
 //
 // CRIU stops a thread, at which the call that it waits in comes back. Of most calls the kernel says
 // that they are to begin anew, and CRIU has them do so; of two kinds it does not:
 // - What waits for a time has a restart block in the kernel, which CRIU cannot save: a moved job
 //   would get EINTR without any signal (compel/arch/x86, get_task_regs), at which many programs
-//   end. It begins anew instead: until the same moment if that is what it waits for, with what is
-//   left of a sleep whose argument is where the kernel has written that (as sleep(3)'s is), else
-//   with its whole time limit. Where the job goes on here its registers are put back as they were,
-//   and the kernel goes on with its restart block.
-// - Others just say EINTR (signal(7) lists them). Unless a signal with a handler waits for the
-//   thread, they begin anew, with their whole time limit, also where the job goes on here.
+//   end. A futex begins anew, until the same moment; a sleep whose argument is where the kernel has
+//   written what is left of it, as sleep(3)'s is; a poll, with its whole time limit. Where the job
+//   goes on here its registers are put back as they were, and the kernel goes on with its restart
+//   block.
+// - Others just say EINTR (signal(7) lists them). Those without a time limit begin anew, also where
+//   the job goes on here, unless a signal with a handler waits for the thread.
 //
 // A CRIU that restores lets go of one thread after another (criu/cr-restore.c,
 // finalize_restore_detach). What it has let go of runs, and may end what it has not let go of yet:
@@ -38,39 +38,26 @@
 enum { with_block = -516, anew = -514 };
 
 static bool has_block(const struct user_regs_struct* r) {
-    enum { wait = 0, wait_bitset = 9, command = 0x7f };  // linux/futex.h
+    enum { wait_bitset = 9, command = 0x7f };  // linux/futex.h
     switch (r->orig_rax) {
-        case SYS_poll:
-        case SYS_nanosleep: return true;
-        case SYS_clock_nanosleep: return !(r->rsi & 1);  // TIMER_ABSTIME
-        case SYS_futex: return (r->rsi & command) == wait || (r->rsi & command) == wait_bitset;
+        case SYS_poll: return true;
+        case SYS_nanosleep: return r->rdi == r->rsi;
+        case SYS_clock_nanosleep: return r->rdx == r->r10 && !(r->rsi & 1);  // TIMER_ABSTIME
+        case SYS_futex: return (r->rsi & command) == wait_bitset;            // until a moment
         default: return false;
     }
 }
 
-// They say EINTR of themselves, having done nothing.
+// They say EINTR of themselves, having done nothing, and wait without a limit: with one, a job that
+// is written down again and again would wait for ever.
 static bool says_interrupted(const struct user_regs_struct* r) {
-    enum { epoll_pwait2 = 441 };
     switch (r->orig_rax) {
         case SYS_epoll_wait:
-        case SYS_epoll_pwait:
-        case epoll_pwait2:
-        case SYS_semop:
-        case SYS_semtimedop:
-        case SYS_rt_sigtimedwait:
-        case SYS_io_getevents:
-        // of a socket with a time limit (SO_RCVTIMEO, SO_SNDTIMEO)
-        case SYS_read:
-        case SYS_readv:
-        case SYS_recvfrom:
-        case SYS_recvmsg:
-        case SYS_recvmmsg:
-        case SYS_accept:
-        case SYS_accept4:
-        case SYS_write:
-        case SYS_writev:
-        case SYS_sendto:
-        case SYS_sendmsg: return true;
+        case SYS_epoll_pwait: return (int)r->r10 < 0;
+        case SYS_semop: return true;
+        case SYS_semtimedop: return r->r10 == 0;
+        case SYS_rt_sigtimedwait: return r->rdx == 0;
+        case SYS_io_getevents: return r->r8 == 0;
         default: return false;
     }
 }
