@@ -94,13 +94,14 @@ CPPFLAGS  += -I. -I$(BUILD)/gen -D_GNU_SOURCE -DSOUK_CRIU_ROOT='"$(CRIU_ROOT)"'
 OPTIMIZE  := $(if $(SAN),-O1,-O2) -g1
 CXXFLAGS  ?= $(OPTIMIZE)
 # Rooms that carry out what the cores decide wait for the kernel and for others most of their time:
-# small code takes a quarter less time to compile there, and its pages a third less memory.
+# small code takes up to a quarter less time to compile there, and up to a third less room.
 SMALL     := $(if $(SAN),,$(addprefix $(BUILD)/obj/,$(patsubst %,%/%,$(filter-out \
                tools/marketsim tools/solver tools/testload,$(wildcard tools/*)) \
                $(addprefix agentd/,cell daemon handshake inspect root wire who) \
                $(addprefix market/,daemon store wire))))
 CXXFLAGS  += -std=c++20 -fno-plt -fstack-protector-strong $(WARN) $(SANFLAGS) \
              -ffunction-sections -fdata-sections -fPIC -fvisibility=hidden
+COMPILE    = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(filter $(SMALL),$@),-Os) -MMD -MP -c -o $@
 CFLAGS    ?= $(OPTIMIZE)
 CFLAGS    += -std=gnu11 -Wall -fPIC -fvisibility=hidden $(SANFLAGS)
 LDFLAGS   += -Wl,--as-needed $(SANFLAGS) \
@@ -139,8 +140,8 @@ UNIT_OBJS := $(call unit_objects,tests/unit,$(wildcard tests/unit/*.cpp tests/si
              $(SIM_ROOM) $(call room_objects,agentd/daemon)
 UNIT      := $(BUILD)/tests/unit
 # Fuzz targets: clang's libFuzzer with ASan and UBSan. Which files they reach is looked up when they
-# are built; what they call beyond that comes from the plain archives. Two targets run the market,
-# whose optimizer takes as long as all the rest: it is not optimized.
+# are built; what they call beyond that comes from the plain archives. Five targets run the market,
+# whose optimization takes as long as all the rest: it is not optimized.
 FUZZERS   := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.cpp))
 FUZZ_FILES := $(if $(filter fuzzers check-fuzz $(BUILD)/fuzz/%,$(MAKECMDGOALS)),$(shell \
                scripts/fuzz-sources))
@@ -461,8 +462,7 @@ $(BUILD)/obj/fuzz/%.o: %.cpp | $(GEN_HDRS)
 
 $(BUILD)/obj/%.o: %.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(call say,CXX,$<)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(filter $(SMALL),$@),-Os) \
-	  -MMD -MP -c -o $@ $<
+	$(call say,CXX,$<)$(COMPILE) $<
 
 # Written as make starts, where the list of files is not the one of before.
 UNITS      := $(foreach v,$(filter UNITS.%,$(.VARIABLES)),$($(v)))
@@ -478,8 +478,7 @@ TEST_UNITS := $(filter tests/unit/test%,$(UNITS))
 ROOM_UNITS := $(filter-out $(TEST_UNITS) fuzz/%,$(UNITS))
 $(ROOM_UNITS:%=$(BUILD)/obj/%.o): $(BUILD)/obj/%.o: $(BUILD)/unity/%.cpp | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(call say,CXX,$*)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(filter $(SMALL),$@),-Os) \
-	  -MMD -MP -c -o $@ $<
+	$(call say,CXX,$*)$(COMPILE) $<
 # Files of tests may use the same names as others: each has a namespace in the unit. Less is
 # optimized, since they run once.
 $(TEST_UNITS:%=$(BUILD)/obj/%.o): scripts/test-unit

@@ -18,13 +18,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_user.h"
+
 enum { asks_fd = 3 };  // checkpoint/launch.hpp, as all numbers and names below
 
-struct bytes {
-    const unsigned char *at, *end;
-};
-
-static bool number(struct bytes* b, uint64_t* value) {
+bool take_number(struct bytes* b, uint64_t* value) {
     *value = 0;
     for (int shift = 0; shift < 64 && b->at < b->end; shift += 7) {
         const unsigned char byte = *b->at++;
@@ -55,7 +53,7 @@ static bool fits(struct bytes b, const struct field* list);
 
 static bool field_fits(struct bytes* b, uint32_t tag, uint32_t kind, const struct field* list) {
     uint64_t value;
-    if ((kind != 0 && kind != 2) || !number(b, &value)) return false;
+    if ((kind != 0 && kind != 2) || !take_number(b, &value)) return false;
     struct bytes inner = {b->at, b->at};
     if (kind == 2) {
         if (value > (uint64_t)(b->end - b->at)) return false;
@@ -76,7 +74,7 @@ static bool field_fits(struct bytes* b, uint32_t tag, uint32_t kind, const struc
 static bool fits(struct bytes b, const struct field* list) {
     while (b.at < b.end) {
         uint64_t tag;
-        if (!number(&b, &tag) || tag >> 3 > UINT32_MAX) return false;
+        if (!take_number(&b, &tag) || tag >> 3 > UINT32_MAX) return false;
         if (!field_fits(&b, (uint32_t)(tag >> 3), tag & 7, list)) return false;
     }
     return true;

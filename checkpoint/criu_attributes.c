@@ -27,8 +27,6 @@
 #include "checkpoint/criu_user.h"
 #include "kernel/sys/process/init_protocol.h"
 
-enum { images_fd = 200 };  // checkpoint/launch.hpp
-
 static int open_image(const char* name) {
     return (int)syscall(SYS_openat, images_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
@@ -106,34 +104,17 @@ static void set_of_process(const struct souk_attributes* a) {
     if (a->cpu_soft != 0) prlimit(a->pid, RLIMIT_CPU, &limit, NULL);
 }
 
-// A field of a message in the wire format of protocol buffers: its number if it is one, where it
-// lies if it is a message. False: it is not there.
-struct field {
-    const unsigned char *at, *end;
-    uint64_t number;
-};
-
-static bool take_number(const unsigned char** at, const unsigned char* end, uint64_t* number) {
-    *number = 0;
-    for (int shift = 0; shift < 64 && *at < end; shift += 7) {
-        const unsigned char byte = *(*at)++;
-        *number |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) return true;
-    }
-    return false;
-}
-
-static bool find_field(const unsigned char* at, const unsigned char* end, uint64_t tag,
-                       struct field* found) {
-    uint64_t key, value;
-    while (take_number(&at, end, &key)) {
+// A field of a message: its number if it is one, its bytes if it is a message. False: it is not
+// there.
+static bool find_field(struct bytes b, uint64_t tag, struct bytes* inner, uint64_t* value) {
+    uint64_t key;
+    while (take_number(&b, &key)) {
         const unsigned kind = key & 7;
-        if (kind != 0 && kind != 2) return false;
-        if (!take_number(&at, end, &value)) return false;
-        if (kind == 2 && value > (uint64_t)(end - at)) return false;
-        *found = (struct field){at, kind == 2 ? at + value : at, value};
+        if ((kind != 0 && kind != 2) || !take_number(&b, value)) return false;
+        if (kind == 2 && *value > (uint64_t)(b.end - b.at)) return false;
+        *inner = (struct bytes){b.at, kind == 2 ? b.at + *value : b.at};
         if (key >> 3 == tag) return true;
-        at = found->end;
+        b.at = inner->end;
     }
     return false;
 }
@@ -143,13 +124,15 @@ static bool has_signal_of_parent(pid_t process) {
     enum { head = 12, thread_core = 5, pdeath_sig = 8 };  // two magic numbers and its size
     static unsigned char image[64 * 1024];
     char name[32];
-    struct field core, signal;
+    struct bytes core, none;
+    uint64_t value;
     snprintf(name, sizeof name, "core-%d.img", process);
     const int fd = open_image(name);
     const ssize_t n = fd < 0 ? -1 : read(fd, image, sizeof image);
     if (fd >= 0) close(fd);
-    return n > head && find_field(image + head, image + n, thread_core, &core) &&
-           find_field(core.at, core.end, pdeath_sig, &signal) && signal.number != 0;
+    return n > head &&
+           find_field((struct bytes){image + head, image + n}, thread_core, &core, &value) &&
+           find_field(core, pdeath_sig, &none, &value) && value != 0;
 }
 
 static void no_signal_of_parent(pid_t thread, const struct souk_attributes* none) {

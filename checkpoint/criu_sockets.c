@@ -22,8 +22,7 @@
 #include "checkpoint/criu_user.h"
 #include "kernel/sys/process/init_protocol.h"
 
-enum { images_fd = 200 };  // checkpoint/criu.cpp
-static bool bound;         // what is removed now, CRIU has made itself
+static bool bound;  // what is removed now, CRIU has made itself
 
 // Only one who sees the file system as the agent does.
 static bool has_nodes_root(void) {

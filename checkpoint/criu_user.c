@@ -32,7 +32,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { groups_max = 1024, images_fd = 200 };  // images_fd: checkpoint/criu.cpp
+enum { groups_max = 1024 };
 #define COPIES "/run/souk-deleted"
 
 static bool known;      // there is a user to act as

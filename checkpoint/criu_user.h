@@ -3,7 +3,10 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+enum { images_fd = 200 }; /* checkpoint/launch.hpp */
 
 /* From here on a path is looked up, made or removed as the job's user; the calls nest. Nothing
  * changes in a dump, and for a job of root. */
@@ -21,5 +24,10 @@ long before_ptrace(int request, pid_t thread, void** data);
 void before_all_go(void);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held. */
 long call_in(pid_t thread, long number, long first, long second);
+/* criu_asked.c: a number in the wire format of protocol buffers; false: there is none. */
+struct bytes {
+    const unsigned char *at, *end;
+};
+bool take_number(struct bytes* b, uint64_t* value);
 /* As unlinkat(2): of the job's path, or of the copy that stands in for it. */
 int unlink_of_job(int directory, const char* path, int flags);

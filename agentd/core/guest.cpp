@@ -218,9 +218,10 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         case GuestVerb::drop: return on_drop(*e, out);
         case GuestVerb::kill: return on_kill(*e, out);
         case GuestVerb::signal:
-            if (!takes_signals(*e)) return;
-            out.push_back(Do{What::signal, key, {}, {}, c.signal});
-            std::get<Do>(out.back()).to_all = c.to_all;
+            if (Do effect{What::signal, key, {}, {}, c.signal}; takes_signals(*e)) {
+                effect.to_all = c.to_all;
+                out.push_back(std::move(effect));
+            }
             return;
         case GuestVerb::checkpoint: return on_checkpoint(*e, c, out);
         case GuestVerb::start:

@@ -7,20 +7,6 @@
 
 namespace souk {
 
-namespace {
-
-void send(const HomeJob& job, int32_t signal, const HomeTurn& turn) {
-    GuestCommand c;
-    c.id = job.id;
-    c.epoch = job.epoch;
-    c.verb = GuestVerb::signal;
-    c.signal = signal;
-    c.to_all = true;
-    turn.send(job.at, std::move(c));
-}
-
-}  // namespace
-
 bool HomeEnds::has_time(const HomeJob& job, bool can_run, const HomeTurn& turn) {
     if (job.phase != JobPhase::running || job.spec.grace.ns <= 0 || !can_run) return false;
     State& s = jobs_.try_emplace(job.id.seq, State{turn.now + job.spec.grace}).first->second;
@@ -31,8 +17,8 @@ bool HomeEnds::has_time(const HomeJob& job, bool can_run, const HomeTurn& turn) 
     }
     if (job.saving.epoch.n > 0 || std::exchange(s.asked, true)) return true;
     turn.tell(job, home::Tell::What::comment, "is asked to end, and has time to");
-    send(job, SIGTERM, turn);
-    send(job, SIGCONT, turn);  // one that is stopped would not hear it
+    turn.send_signal(job, SIGTERM, true);
+    turn.send_signal(job, SIGCONT, true);  // one that is stopped would not hear it
     return true;
 }
 

@@ -31,14 +31,7 @@ void HomeSignals::send(const HomeJob& job, const HomeTurn& turn) {
     if (job.phase == JobPhase::thawing) return;
     const auto signals = jobs_.extract(job.id.seq);
     if (!signals) return;
-    for (const int32_t signal : signals.mapped()) {
-        GuestCommand c;
-        c.id = job.id;
-        c.epoch = job.epoch;
-        c.verb = GuestVerb::signal;
-        c.signal = signal;
-        turn.send(job.at, std::move(c));
-    }
+    for (const int32_t signal : signals.mapped()) turn.send_signal(job, signal, false);
 }
 
 size_t HomeSignals::waiting(const HomeJob& job) const {

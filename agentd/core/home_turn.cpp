@@ -16,6 +16,16 @@ void HomeTurn::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb ve
     send(peer, std::move(c));
 }
 
+void HomeTurn::send_signal(const HomeJob& job, int32_t signal, bool to_all) const {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = GuestVerb::signal;
+    c.signal = signal;
+    c.to_all = to_all;
+    send(job.at, std::move(c));
+}
+
 void HomeTurn::send_freeze(const HomeJob& job, bool stands) const {
     GuestCommand c;
     c.id = job.id;

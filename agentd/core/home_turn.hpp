@@ -43,6 +43,8 @@ struct HomeTurn {
     }
     void send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const;
     // To its owner. stands: it only stops there.
+    // To its foreground or root, or to each of its processes.
+    void send_signal(const HomeJob& job, int32_t signal, bool to_all) const;
     void send_freeze(const HomeJob& job, bool stands) const;
     // To its owner: what is there goes to that place, under that place's epoch.
     void send_checkpoint(const HomeJob& job, const Orphan& to) const;

@@ -119,7 +119,7 @@ struct Config {
     // also memory_default_mb: of jobs that do not say (srun -m), 0: no limit, default: half of what
     // is offered for each CPU, 1024 at most; checkpoint_every_s: of jobs that do not say, 0: never;
     // lease_s (agentd/core/lease.hpp), 0: none; wake (agentd/core/home_wakes.hpp);
-    // budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end
+    // budget_warn_permille, budget_warn_s: when a job's terminal hears of its budget's end;
     // cancel_grace_s (agentd/core/home_ends.hpp): of jobs that do not say
     Home::Limits home{.grace = Nanos::from_s(30)};
     OwnerPromise promise;  // when the owner comes back

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Attributes of processes that CRIU does not carry, of each process of the job that has others than
-// a new one, as records (souk_attributes). A CRIU that restores sets them
-// (checkpoint/criu_attributes.c). Those of a process's first thread count for all its threads.
+// Attributes of processes that CRIU does not carry, as records beside the image: the CPU affinity
+// of each thread that has one of its own ({tid, mask}; set here again), and what else a process has
+// that a new one has not (souk_attributes; a CRIU that restores sets it,
+// checkpoint/criu_attributes.c). There a process's first thread counts for all its threads.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,23 @@
 
 namespace souk::init {
 namespace {
+
+struct Record {
+    int32_t tid;
+    cpu_set_t cpus;
+};
+
+// Calls `visit` for each number that names an entry of the directory; stops when it returns false.
+template <class Visit>
+bool each_number(const char* path, Visit visit) {
+    DIR* dir = opendir(path);
+    if (!dir) return true;  // the process has just ended
+    bool good = true;
+    while (struct dirent* entry = good ? readdir(dir) : nullptr)
+        if (const int number = atoi(entry->d_name); number > 0) good = visit(number);
+    closedir(dir);
+    return good;
+}
 
 constexpr unsigned long usual_slack = 50'000, usual_filter = 0x33;
 
@@ -80,28 +99,61 @@ souk_attributes attributes_of(int pid) {
     return a;
 }
 
+// A file of the image that is made when the first record comes.
+struct Records {
+    int image_dir;
+    const char* name;
+    int fd = -1;
+
+    bool add(const void* record, size_t n) {
+        if (fd < 0) fd = create_at(image_dir, name, O_TRUNC);
+        return fd >= 0 && write_all(fd, record, n);
+    }
+    ~Records() {
+        const int code = errno;
+        if (fd >= 0) close(fd);
+        errno = code;
+    }
+};
+
+bool save_affinity(int pid, const cpu_set_t& own, Records* out) {
+    char tasks[32];
+    snprintf(tasks, sizeof tasks, "/proc/%d/task", pid);
+    return each_number(tasks, [&](int tid) {
+        Record r = {tid, {}};
+        if (sched_getaffinity(tid, sizeof r.cpus, &r.cpus) != 0 || CPU_EQUAL(&r.cpus, &own))
+            return true;
+        return out->add(&r, sizeof r);
+    });
+}
+
+bool save_attributes(int pid, Records* out) {
+    const souk_attributes a = attributes_of(pid);
+    const bool usual = a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter &&
+                       a.io_priority == 0 && a.cpu_soft == 0;
+    return usual || out->add(&a, sizeof a);
+}
+
 }  // namespace
 
 const char* attributes_save(int image_dir) {
-    DIR* const proc = opendir("/proc");
-    if (!proc) return "open /proc";
-    int out = -1;
-    bool good = true;
-    while (struct dirent* entry = good ? readdir(proc) : nullptr) {
-        const int pid = atoi(entry->d_name);
-        if (pid <= 1 || !of_the_job(pid)) continue;
-        const souk_attributes a = attributes_of(pid);
-        if (a.personality == 0 && a.timer_slack == 0 && !a.has_core_filter && a.io_priority == 0 &&
-            a.cpu_soft == 0)
-            continue;
-        if (out < 0) out = create_at(image_dir, SOUK_ATTRIBUTES_NAME, O_TRUNC);
-        good = out >= 0 && write_all(out, &a, sizeof a);
-    }
-    closedir(proc);
-    const int code = errno;
-    if (out >= 0) close(out);
-    errno = code;
+    cpu_set_t own;
+    if (sched_getaffinity(0, sizeof own, &own) != 0) return "ask for the CPU affinity";
+    Records affinities = {image_dir, SOUK_AFFINITY_NAME},
+            attributes = {image_dir, SOUK_ATTRIBUTES_NAME};
+    const bool good = each_number("/proc", [&](int pid) {
+        return pid == 1 || !of_the_job(pid) ||
+               (save_affinity(pid, own, &affinities) && save_attributes(pid, &attributes));
+    });
     return good ? nullptr : "write the attributes of its processes";
+}
+
+// A machine with other CPUs may have none of them: then the thread stays free to run anywhere.
+void affinity_restore(int file) {
+    Record r;
+    while (read_all(file, &r, sizeof r))
+        if (sched_setaffinity(r.tid, sizeof r.cpus, &r.cpus) != 0 && errno != EINVAL)
+            say("set the CPU affinity", errno);
 }
 
 }  // namespace souk::init

@@ -195,12 +195,9 @@ const char* find_message_queue();
 const char* network_save(int image_dir);  // CRIU puts them back: checkpoint/criu_sockets.c
 void set_ping_groups(const char* groups);
 
-// affinity.cpp
-const char* affinity_save(int image_dir);  // null, or what failed (errno set)
-void affinity_restore(int file);
-
-// attributes.cpp
+// attributes.cpp, with the CPU affinity
 const char* attributes_save(int image_dir);  // null, or what failed (errno set)
+void affinity_restore(int file);
 
 // serve.cpp
 void on_connect();

@@ -132,7 +132,6 @@ void drain(int image_dir) {
         failed = "copy unread input";
     if (!failed) failed = write_residue(image_dir, unread, typed, canonical);
     if (!failed) failed = shm_save(image_dir);
-    if (!failed) failed = affinity_save(image_dir);
     if (!failed) failed = attributes_save(image_dir);
     if (!failed) failed = network_save(image_dir);
     if (!failed) failed = find_message_queue();

@@ -23,8 +23,9 @@ struct UnfinishedTcp {
 // In a table as /proc/PID/net/tcp has it (Linux, Documentation/networking/proc_net_tcp.rst). Pure.
 UnfinishedTcp unfinished_in(std::string_view table);
 
-// In the network namespace of that process, over IPv4, and if all is accepted there, over IPv6.
-// What fails: the process is gone; a table of more than 1 MiB (some 6,900 connections).
+// Counts them in the network namespace of that process, over IPv4, and if all is accepted there,
+// over IPv6. It fails if the process is gone, or a table has more than 1 MiB (some 6,900
+// connections).
 Result<UnfinishedTcp> unfinished_of(pid_t pid);
 
 }  // namespace souk
