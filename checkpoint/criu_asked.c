@@ -125,9 +125,25 @@ static bool may_be_asked(const void* request, size_t size) {
     return getenv("SOUK_AS") == NULL || fits(all, restores);
 }
 
+// The answer that a dump waits for at its end: its processes are to die. A notify's answer of any
+// other moment says nothing of it.
+static bool ends_processes(const void* request, size_t size) {
+    struct bytes all = {request, (const unsigned char*)request + size};
+    uint64_t tag, value, type = 0, success = 0;
+    while (take_number(&all, &tag) && (tag & 7) == 0 && take_number(&all, &value)) {
+        if (tag >> 3 == 1) type = value;
+        if (tag >> 3 == 3) success = value;
+    }
+    return type == 6 && success == 1;
+}
+
 ssize_t recv(int socket, void* buffer, size_t size, int flags) {
     const ssize_t got = syscall(SYS_recvfrom, socket, buffer, size, flags, NULL, NULL);
-    if (socket != asks_fd || got <= 0 || buffer == NULL || (flags & MSG_PEEK) != 0) return got;
+    if (got <= 0 || buffer == NULL || (flags & MSG_PEEK) != 0) return got;
+    if (socket != asks_fd) {  // a copy of it, for answers
+        if (ends_processes(buffer, (size_t)got)) before_end();
+        return got;
+    }
     if ((size_t)got <= size && may_be_asked(buffer, (size_t)got)) return got;
     errno = EPERM;
     return -1;

@@ -63,7 +63,10 @@ static void take_personality(pid_t own) {
 pid_t getpid(void) {
     static pid_t known;
     const pid_t own = (pid_t)syscall(SYS_getpid);
-    if (restores && own != criu && own != known) take_personality(known = own);
+    if (restores && own != criu && own != known) {
+        take_personality(known = own);
+        locks_of_process();
+    }
     return own;
 }
 
@@ -137,7 +140,7 @@ static bool has_signal_of_parent(pid_t process) {
 
 static void no_signal_of_parent(pid_t thread, const struct souk_attributes* none) {
     (void)none;
-    call_in(thread, SYS_prctl, PR_SET_PDEATHSIG, 0);
+    call_in(thread, SYS_prctl, PR_SET_PDEATHSIG, 0, 0);
 }
 
 static void spare_roots(void) {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/criu.hpp"
 #include "checkpoint/criu_fields.hpp"
+#include "checkpoint/kept_locks.h"
 #include "kernel/base/text.hpp"
 
 namespace souk {
@@ -59,7 +60,8 @@ Result<std::vector<size_t>> expired_timerfds(std::string_view image) {
 bool image_has_locks(int images) {
     constexpr off_t header_bytes = 8;
     struct stat st {};
-    return ::fstatat(images, "filelocks.img", &st, 0) == 0 && st.st_size > header_bytes;
+    return ::faccessat(images, SOUK_LOCKS_NAME, F_OK, 0) == 0 ||
+           (::fstatat(images, "filelocks.img", &st, 0) == 0 && st.st_size > header_bytes);
 }
 
 // CRIU images/core.proto: core_entry, thread_core_entry.

@@ -28,16 +28,16 @@ static long traces(int request, pid_t thread, unsigned long address, void* data)
     return syscall(SYS_ptrace, request, thread, address, data);
 }
 
-static int open_of(pid_t thread, const char* name) {
+static int open_of(pid_t thread, const char* name, int flags) {
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/%s", thread, name);
-    return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
 }
 
 // Finds where its vDSO begins; 0: nowhere.
 static unsigned long vdso_of(pid_t thread) {
     uint64_t pairs[128];
-    const int fd = open_of(thread, "auxv");
+    const int fd = open_of(thread, "auxv", O_RDONLY);
     const ssize_t got = fd < 0 ? -1 : read(fd, pairs, sizeof pairs);
     if (fd >= 0) close(fd);
     for (ssize_t i = 0; i + 1 < got / (ssize_t)sizeof *pairs; i += 2)
@@ -45,15 +45,21 @@ static unsigned long vdso_of(pid_t thread) {
     return 0;
 }
 
+// The last thread is known: most calls follow another one of the same.
 static unsigned long place_of_call(pid_t thread) {
     static unsigned char code[8192];
+    static pid_t known;
+    static unsigned long place;
+    if (thread == known) return place;
     const unsigned long begin = vdso_of(thread);
-    const int fd = begin == 0 ? -1 : open_of(thread, "mem");
+    const int fd = begin == 0 ? -1 : open_of(thread, "mem", O_RDONLY);
     const ssize_t got = fd < 0 ? -1 : pread(fd, code, sizeof code, (off_t)begin);
     if (fd >= 0) close(fd);
-    for (ssize_t i = 0; i + 1 < got; ++i)
-        if (code[i] == 0x0f && code[i + 1] == 0x05) return begin + (unsigned long)i;
-    return 0;
+    known = thread;
+    place = 0;
+    for (ssize_t i = 0; i + 1 < got && place == 0; ++i)
+        if (code[i] == 0x0f && code[i + 1] == 0x05) place = begin + (unsigned long)i;
+    return place;
 }
 
 static long registers(int request, pid_t thread, struct user_regs_struct* r) {
@@ -73,7 +79,7 @@ static long step(pid_t thread) {
     return -EAGAIN;
 }
 
-long call_in(pid_t thread, long number, long first, long second) {
+long call_in(pid_t thread, long number, long first, long second, long third) {
     struct user_regs_struct before, during;
     uint64_t mask, all = ~UINT64_C(0);
     long done = registers(PTRACE_GETREGSET, thread, &before);
@@ -89,7 +95,8 @@ long call_in(pid_t thread, long number, long first, long second) {
     during.orig_rax = (unsigned long)-1;
     during.rdi = (unsigned long)first;
     during.rsi = (unsigned long)second;
-    during.rdx = during.r10 = during.r8 = during.r9 = 0;
+    during.rdx = (unsigned long)third;
+    during.r10 = during.r8 = during.r9 = 0;
     done = registers(PTRACE_SETREGSET, thread, &during);
     if (done == 0) done = step(thread);
     if (done == 0) done = registers(PTRACE_GETREGSET, thread, &during);
@@ -99,9 +106,45 @@ long call_in(pid_t thread, long number, long first, long second) {
     return done;
 }
 
+bool can_call(pid_t thread) {
+    struct user_regs_struct r;
+    return registers(PTRACE_GETREGSET, thread, &r) == 0 && place_of_call(thread) != 0;
+}
+
+// They stand on its stack, below what a function may use without saying so.
+long call_with(pid_t thread, long number, long first, long second, long third, int at,
+               const void* bytes, size_t size) {
+    enum { red_zone = 256, room = 256 };
+    char before[room];
+    struct user_regs_struct r;
+    long done = size > room ? -E2BIG : registers(PTRACE_GETREGSET, thread, &r);
+    if (done != 0) return done;
+    const off_t place = (off_t)((r.rsp - red_zone - room) & ~15UL);
+    const int memory = open_of(thread, "mem", O_RDWR);
+    if (memory < 0) return -errno;
+    if (pread(memory, before, size, place) != (ssize_t)size ||
+        pwrite(memory, bytes, size, place) != (ssize_t)size) {
+        close(memory);
+        return -EFAULT;
+    }
+    done = call_in(thread, number, first, at == 2 ? place : second, at == 3 ? place : third);
+    (void)!pwrite(memory, before, size, place);
+    close(memory);
+    return done;
+}
+
 #else
-long call_in(pid_t thread, long number, long first, long second) {
-    (void)thread, (void)number, (void)first, (void)second;
+long call_in(pid_t thread, long number, long first, long second, long third) {
+    (void)thread, (void)number, (void)first, (void)second, (void)third;
     return -ENOSYS;
+}
+bool can_call(pid_t thread) {
+    (void)thread;
+    return false;
+}
+long call_with(pid_t thread, long number, long first, long second, long third, int at,
+               const void* bytes, size_t size) {
+    (void)at, (void)bytes, (void)size;
+    return call_in(thread, number, first, second, third);
 }
 #endif

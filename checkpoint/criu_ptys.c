@@ -25,6 +25,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_user.h"
+
 // What a line discipline holds (drivers/tty/n_tty.c, N_TTY_BUF_SIZE less one). More waits before
 // it.
 enum { held_max = 4095, nothing = 0 };
@@ -228,6 +230,9 @@ int fcntl64(int fd, int command, ...) {
     va_start(rest, command);
     const long argument = va_arg(rest, long);
     va_end(rest);
+    enum { ofd_setlk = 37 };  // F_OFD_SETLK
+    if (command == F_SETLKW || command == ofd_setlk)
+        return set_by_criu(fd, command, (struct flock*)argument);
     if (met && dumps && command == F_SETFL && argument == (O_RDWR | O_NONBLOCK) &&
         end_of(fd) != no_pty)
         return 0;
@@ -249,6 +254,7 @@ ssize_t read(int fd, void* to, size_t room) {
 }
 
 ssize_t write(int fd, const void* bytes, size_t n) {
+    if (dumps) before_word(bytes, n);
     const enum end end = met && n > 0 ? end_of(fd) : no_pty;
     if (end == no_pty) return syscall(SYS_write, fd, bytes, n);
     if (dumps) return (ssize_t)n;  // a dump that has failed would put back what is there

@@ -2,7 +2,9 @@
 /* The credentials with which a restoring CRIU uses the job's paths: criu_user.c. */
 #pragma once
 
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -22,8 +24,21 @@ bool is_users_group(gid_t group);
 long before_ptrace(int request, pid_t thread, void** data);
 /* criu_attributes.c: before a restore lets the first thread go. */
 void before_all_go(void);
-/* criu_inject.c: what that system call says (-errno) in a thread that is held. */
-long call_in(pid_t thread, long number, long first, long second);
+/* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
+ * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
+ * place for calls, as can_call says. */
+long call_in(pid_t thread, long number, long first, long second, long third);
+long call_with(pid_t thread, long number, long first, long second, long third, int at,
+               const void* bytes, size_t size);
+bool can_call(pid_t thread);
+/* criu_locks.c: before CRIU says a word, and before it hears the one that ends what it has dumped;
+ * in a process that it has made, before the image is closed there; fcntl(2) for a lock; before the
+ * first thread goes on (false: none may, errno). */
+void before_word(const void* word, size_t n);
+void before_end(void);
+void locks_of_process(void);
+int set_by_criu(int fd, int command, struct flock* range);
+bool before_first_goes(void);
 /* criu_asked.c: a number in the wire format of protocol buffers; false: there is none. */
 struct bytes {
     const unsigned char *at, *end;

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "checkpoint/kept_locks.h"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/process/capsule.hpp"
 
@@ -24,7 +25,7 @@ constexpr size_t facts_bytes_max = 64 << 10;
 // or it would never notice that agentd is gone.
 struct CriuExec {
     int capsule, socket, images;
-    int preload;
+    int preload, locks;
     int ended;  // -1 for a restore
     const int* ends;
     size_t end_count;
@@ -41,18 +42,20 @@ void become_criu(const CriuExec& e) {
     constexpr int high = 400;  // out of the way of the final numbers
     const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
     const int preload = ::fcntl(e.preload, F_DUPFD, high),
+              locks = e.locks < 0 ? -1 : ::fcntl(e.locks, F_DUPFD, high),
               ended = e.ended < 0 ? -1 : ::fcntl(e.ended, F_DUPFD, high);
     int ends[criu_ends_max];
     for (size_t i = 0; i < e.end_count; ++i) ends[i] = ::fcntl(e.ends[i], F_DUPFD, high);
     const int null = ::open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
     if (::dup2(socket, criu_fds::socket) < 0 || ::dup2(images, criu_fds::images) < 0) ::_exit(126);
-    if (::dup2(preload < 0 ? null : preload, criu_fds::preload) < 0 ||
+    if (::dup2(locks < 0 ? null : locks, criu_fds::locks) < 0 ||
+        ::dup2(preload < 0 ? null : preload, criu_fds::preload) < 0 ||
         ::dup2(ended < 0 ? null : ended, criu_fds::ended) < 0)
         ::_exit(126);
     for (size_t i = 0; i < e.end_count; ++i)
         if (::dup2(ends[i], criu_fds::first_end + static_cast<int>(i)) < 0) ::_exit(126);
-    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(criu_fds::preload - 1), 0U);
+    ::syscall(SYS_close_range, 4U, static_cast<unsigned>(criu_fds::locks - 1), 0U);
     ::syscall(SYS_close_range,
               static_cast<unsigned>(criu_fds::first_end) + static_cast<unsigned>(e.end_count), ~0U,
               0U);
@@ -63,7 +66,7 @@ void become_criu(const CriuExec& e) {
     for (const int ignored : {SIGPIPE, SIGHUP}) ::signal(ignored, SIG_DFL);
     // a sixth of its start, and it never speaks TLS here
     char no_tls[] = "GNUTLS_NO_IMPLICIT_INIT=1";
-    static_assert(criu_fds::preload == 198);
+    static_assert(criu_fds::preload == 198 && criu_fds::locks == int{souk_locks_fd});
     char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
     char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
     char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps, nullptr};
@@ -130,6 +133,7 @@ Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
                         how.socket,
                         how.images,
                         preload,
+                        how.locks,
                         how.ended,
                         how.job_ends.data(),
                         how.job_ends.size(),

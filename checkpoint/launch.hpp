@@ -25,7 +25,8 @@ inline constexpr size_t criu_ends_max = 8;
 
 // The numbers that it has them under.
 struct criu_fds {
-    static constexpr int socket = 3, preload = 198, ended = 199, images = 200, first_end = 201;
+    static constexpr int socket = 3, locks = 197, preload = 198, ended = 199, images = 200,
+                         first_end = 201;
 };
 
 // For a dump, in its capsule: how a lazy one ends (ended).
@@ -42,6 +43,7 @@ struct CriuLaunch {
     int capsule = -1;  // a pidfd of souk-init
     int socket = -1;   // of packets: its end of the RPC
     int images = -1;   // directory
+    int locks = -1;    // of packets, to souk-root (kept_locks.h); -1: none
     int ended = -1;    // a closed stream (CriuSession::start); -1: it restores
     // As in CapsuleOptions: a restored job is born in CRIU's groups.
     int cgroup = -1;

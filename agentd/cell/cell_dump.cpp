@@ -346,7 +346,9 @@ void Cell::finish_dump() {
     // What is frozen on v2 dies with its capsule without running once more, sooner than by CRIU,
     // which, if its memory is not in the image, would serve that itself. (Without CRIU: its agentd
     // died while it was held.)
-    if (!criu_ || dump_.live() || group_holds() || !criu_.answer(true)) kill_capsule();
+    // Locks of files are taken over by CRIU, as it ends who has them, and nobody frozen can help.
+    const bool stuck = criu_ && image_has_locks(image_.fd()) && !lease_.let_run();
+    if (!criu_ || dump_.live() || stuck || group_holds() || !criu_.answer(true)) kill_capsule();
     if (image_.on_disk()) keep_frames(network_.frames_held());
 }
 

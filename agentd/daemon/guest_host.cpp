@@ -3,6 +3,7 @@
 
 #include "agentd/store/records.hpp"
 #include "agentd/wire/codec.hpp"
+#include "checkpoint/criu.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/log.hpp"
 
@@ -307,11 +308,14 @@ Result<Transfers::Cargo> GuestHost::cargo(const Cell& c, const guest::Do& effect
     return cargo;
 }
 
-// Whole and sealed, while the job goes on.
+// Whole and sealed, while the job goes on; or of one that is frozen here, which leaves with it.
 void GuestHost::send_checkpoint(const guest::Do& effect, const Cell& c) {
     const auto take = [&]() -> Result<Transfers::Cargo> {
         Transfers::Cargo cargo;
         TRY_ASSIGN(cargo.image, c.open_sealed());
+        const GuestJob* const job = guest_.find(c.key());
+        if (job && job->state == GuestState::frozen && image_has_locks(cargo.image.get()))
+            return fail("it holds locks of files, which are kept here");
         cargo.seal = seal(c.key(), effect.other_epoch);
         cargo.seal.destination = effect.dest.node;
         cargo.needs = c.needs();

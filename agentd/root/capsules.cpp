@@ -83,8 +83,22 @@ Status Capsules::made(const Pidfd& init) {
     TRY_ASSIGN(const bool ended, init.exited_within({}));
     if (ended) return fail_errno("PID 1 of a capsule", ESRCH);
     if (!known_.contains(its)) forget_ended();
-    known_.insert_or_assign(its, Pidfd(std::move(kept), init.pid()));
+    Known& one = known_[its];
+    if (one.init.pid() != init.pid()) one.directory.reset();  // a number that is used again
+    one.init = Pidfd(std::move(kept), init.pid());
     return {};
+}
+
+Status Capsules::lies_in(const Pidfd& init, int directory) {
+    TRY_ASSIGN(const ino_t its, namespace_of(init.pid(), "pid"));
+    TRY_ASSIGN(known_[its].directory, duplicate(directory));
+    return {};
+}
+
+int Capsules::directory(const Pidfd& init) const {
+    const auto its = namespace_of(init.pid(), "pid");
+    const auto known = its ? known_.find(*its) : known_.end();
+    return known == known_.end() ? -1 : known->second.directory.get();
 }
 
 Result<Inside> Capsules::process(int pidfd) const {
@@ -93,7 +107,8 @@ Result<Inside> Capsules::process(int pidfd) const {
     TRY_ASSIGN(const ino_t its, namespace_of(process.here, "pid"));
     // A number that is used again is of a namespace whose PID 1 is another one.
     const auto known = known_.find(its);
-    const bool lives = known != known_.end() && !known->second.exited_within({}).value_or(true);
+    const bool lives =
+        known != known_.end() && !known->second.init.exited_within({}).value_or(true);
     return lives ? Result<Inside>(process) : Result<Inside>(fail("no process of a capsule"));
 }
 
@@ -161,7 +176,7 @@ Status Capsules::started(int pidfd) {
 
 void Capsules::forget_ended() {
     std::erase_if(known_,
-                  [](const auto& one) { return one.second.exited_within({}).value_or(true); });
+                  [](const auto& one) { return one.second.init.exited_within({}).value_or(true); });
     std::erase_if(
         criu_, [](const auto& one) { return one.second.process.exited_within({}).value_or(true); });
 }

@@ -28,6 +28,9 @@ class Capsules {
     Result<Pidfd> init(int pidfd);
     // Likewise one that was just made here.
     Status made(const Pidfd& init);
+    // Its directory, once it has been told (lies_in); -1: it has not.
+    Status lies_in(const Pidfd& init, int directory);
+    int directory(const Pidfd& init) const;
     // One of a capsule that is known.
     Result<Inside> process(int pidfd) const;
     // Likewise, and not CRIU's.
@@ -53,7 +56,11 @@ class Capsules {
     };
     const Criu* criu_in(ino_t capsule) const;  // that has not ended
     void forget_ended();
-    std::map<ino_t, Pidfd> known_;  // by their namespace, with their PID 1
+    struct Known {
+        Pidfd init;
+        Fd directory;
+    };
+    std::map<ino_t, Known> known_;  // by their namespace
     std::map<ino_t, Criu> criu_;
 };
 

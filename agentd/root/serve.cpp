@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// souk-root's loop: what agentd asks, who connects to the socket of the tools, and frames that
-// jobs' interfaces hold.
+// souk-root's loop: what agentd asks, who connects to the socket of the tools, frames that jobs'
+// interfaces hold, and CRIU's words about locks.
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -84,18 +84,22 @@ Status serve(Starter& starter, int socket, Door door) {
     if (!ended) return fail_errno("signalfd", errno);
     std::string room(packet_bytes_max, '\0');
     DoorKeeper keeper(starter, door);
+    std::vector<pollfd> ready;
     for (;;) {
-        pollfd ready[] = {{socket, POLLIN, 0},
-                          {ended.get(), POLLIN, 0},
-                          keeper.waits(),
-                          {starter.ports().fd(), POLLIN, 0}};
-        if (::poll(ready, std::size(ready), keeper.rest_ms()) < 0 && errno != EINTR)
+        ready = {{socket, POLLIN, 0},
+                 {ended.get(), POLLIN, 0},
+                 keeper.waits(),
+                 {starter.ports().fd(), POLLIN, 0}};
+        const size_t locks = ready.size();
+        starter.locks().wait_for(ready);
+        if (::poll(ready.data(), ready.size(), keeper.rest_ms()) < 0 && errno != EINTR)
             return fail_errno("poll", errno);
         signalfd_siginfo info{};
         while (::read(ended.get(), &info, sizeof info) > 0) {
         }
         while (::waitpid(-1, nullptr, WNOHANG) > 0) {
         }  // pidfds tell agentd what matters
+        starter.locks().look(ready.data() + locks, ready.size() - locks);
         if (ready[0].revents != 0) {
             const Status answered = answer(starter, socket, room);
             if (!answered) return answered.error().code == EPIPE ? Status{} : answered;

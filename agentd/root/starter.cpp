@@ -92,6 +92,7 @@ Result<Starter::Answer> Starter::start(const MakeCapsule& asked, const std::vect
     TRY_ASSIGN(Capsule capsule, Capsule::spawn(options));
     who_.is_here(asked.user);
     TRY(capsules_.made(capsule.pidfd()));
+    TRY(capsules_.lies_in(capsule.pidfd(), options.dir));
     TRY_ASSIGN(Fd pidfd, duplicate(capsule.pidfd().get()));
     Answer done{Started{capsule.id().pid, capsule.id().start_ticks}, {}};
     done.descriptors.push_back(std::move(pidfd));
@@ -128,6 +129,8 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     how.user = {as.uid, as.gid, as.groups};
     if (!criu_) return tl::unexpected(criu_.error());
     TRY(lay_out_run(init, asked.restores, criu_facts_));
+    TRY_ASSIGN(const Fd locks, locks_.open(capsules_.directory(init), as.uid));
+    how.locks = locks.get();
     TRY_ASSIGN(const Pidfd process, launch_criu(criu_->command, criu_->preload.get(), how));
     if (auto known = capsules_.has_criu(init, process, asked.restores); !known) {
         (void)process.signal(SIGKILL);
@@ -243,6 +246,7 @@ Result<Starter::Answer> Starter::start(const ConnectInit&, const std::vector<int
     TRY_ASSIGN(const Pidfd init, capsules_.init(fds[0]));
     TRY(check_own(fds[1], "the directory of a capsule", user_));
     TRY_ASSIGN(Fd connection, connect_to_init(init, fds[1]));
+    TRY(capsules_.lies_in(init, fds[1]));
     TRY_ASSIGN(const RunsAs as, capsule_user(init));
     who_.is_here(as);
     return answer_with(std::move(connection));

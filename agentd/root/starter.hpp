@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agentd/root/capsules.hpp"
+#include "agentd/root/locks.hpp"
 #include "agentd/root/own_user.hpp"
 #include "agentd/root/ports.hpp"
 #include "agentd/root/requests.hpp"
@@ -40,6 +41,7 @@ class Starter {
         std::vector<Fd> descriptors;
     };
     Ports& ports() { return ports_; }
+    Locks& locks() { return locks_; }
     Answer take(std::string_view packet, const std::vector<Fd>& descriptors);
     // Somebody has connected to the socket of the tools, by the kernel's word.
     Status connected(const RunsAs& user) {
@@ -87,6 +89,7 @@ class Starter {
     const AgentUser user_;
     who::Who who_;
     Capsules capsules_;
+    Locks locks_;
     const std::optional<JobNetwork> network_;
     Ports ports_;
     std::optional<std::vector<Fd>> packets_;  // programs

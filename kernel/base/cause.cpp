@@ -183,6 +183,10 @@ constexpr auto words = std::to_array<CauseWords>({
      "cannot move: {process} has a file of this node's {path} open (file {file})",
      "/tmp is each node's own (`files_tmp` of the home's agentd.conf); it can move when the file "
      "is closed"},
+    {holds_server_lock, "holds_server_lock",
+     "cannot move: {process} holds a lock of a file on a server (file {file})",
+     "the server would give it to others while nothing of the job runs; it can move when the lock "
+     "is let go, and be stopped in memory meanwhile"},
     {components_taken_back, "components_taken_back",
      "component {component} could not start: the start of the others is taken back",
      "a job of several components starts with all of them, or not yet; it is tried again"},

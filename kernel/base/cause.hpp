@@ -103,6 +103,7 @@ enum class CauseCode : uint16_t {
     owner_uses,
     path_not_offered,
     holds_node_file,
+    holds_server_lock,
     // jobs of several components, said by their home
     components_taken_back,
     components_late,

@@ -395,6 +395,34 @@ print(q >= 0); input())"));
 }
 END_TEST
 
+START_TEST(a_lock_that_a_server_would_give_away_keeps_a_job_where_it_is) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python(R"(
+import fcntl, tempfile
+f = tempfile.TemporaryFile()
+print('up'); input()
+fcntl.flock(f, fcntl.LOCK_EX)
+print('locked'); input())"));
+    ck_assert(rig.until([&] { return output.text[0] == "up\n"; }));
+    const auto check = [&](bool (*is_server)(std::string_view)) {
+        return check_movable(rig.capsule, rig.root, TcpPolicy::close, movable_files_max, {}, {},
+                             is_server);
+    };
+    const auto each = [](std::string_view) { return true; };
+    ck_assert(check(each));
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return output.text[0] == "up\nlocked\n"; }));
+    const Status locked = check(each);
+    ck_assert(!locked && Trouble(locked.error()).code == CauseCode::holds_server_lock);
+    ck_assert(check(is_locked_by_server));
+    ck_assert(is_locked_by_server("nfs4") && !is_locked_by_server("fuse.souk"));
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+}
+END_TEST
+
 START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
     // pid, parent, state, name, threads, bytes, pages, session
     const std::vector<CapsuleProcess> below_root = {
@@ -551,6 +579,7 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            a_daemon_stays_below_the_root_and_what_does_not_is_named,
            a_daemon_that_another_than_the_root_has_adopted_is_named,
            a_connection_and_a_message_queue_have_a_code_if_they_keep_the_job,
+           a_lock_that_a_server_would_give_away_keeps_a_job_where_it_is,
            a_process_whose_first_thread_has_ended_is_named,
            freezing_the_job_s_own_group_leaves_souk_init_awake,
            a_process_inside_cannot_command_souk_init,

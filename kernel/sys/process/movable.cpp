@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <map>
+#include <set>
 
 #include "kernel/base/cause.hpp"
 #include "kernel/base/number.hpp"
@@ -129,7 +130,8 @@ namespace {
 struct Looker {
     int proc;
     TcpPolicy tcp;
-    std::string_view stays = {};  // it does not move with a file of that directory
+    std::string_view stays = {};   // it does not move with a file of that directory
+    std::set<dev_t> servers = {};  // nor with a lock on one of these devices
     TcpTables connections = {};
 
     Status look_at_file(const CapsuleProcess& p, const SeenFile& seen) {
@@ -139,6 +141,9 @@ struct Looker {
         if (seen.queue) what = CauseCode::holds_message_queue;
         if (what != CauseCode::none)
             return fail_because(what, {{"process", named(p)}, {"file", name}});
+        if (seen.locked && servers.contains(static_cast<dev_t>(seen.device)))
+            return fail_because(CauseCode::holds_server_lock,
+                                {{"process", named(p)}, {"file", name}});
         TRY(look_whether_it_stays(p, seen, name));
         if (tcp != TcpPolicy::refuse || !file.starts_with("socket:[")) return {};
         const auto peer = connections.peer(proc, p.pid, file.substr(8, file.size() - 9));
@@ -190,7 +195,9 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
         TRY_ASSIGN(const bool wanted, looker.look(p));
         if (wanted) pids[p.pid] = p.pid;
     }
-    const LookFor what{.states = !looker.stays.empty(),
+    const bool locks = !looker.servers.empty();
+    const LookFor what{.states = locks || !looker.stays.empty(),
+                       .infos = locks,
                        .files_max = static_cast<uint32_t>(files_max)};
     TRY_ASSIGN(const auto seen, look(pids, what));
     for (const CapsuleProcess& p : processes) {
@@ -212,15 +219,24 @@ LookAt look_in(int proc) {
 // souk-init, and who came from outside.
 bool of_job(const CapsuleProcess& p) { return p.pid != 1 && p.parent != 0; }
 
+// The devices of servers, if a process that this /proc has holds a lock at all.
+std::set<dev_t> servers_with_locks(int proc, pid_t of, bool (*is_server)(std::string_view)) {
+    const auto locks = read_file(proc, "locks");
+    if (!locks || locks->empty()) return {};
+    const auto mounts = read_file(proc, std::to_string(of) + "/mountinfo");
+    return mounts ? network_devices(*mounts, is_server) : std::set<dev_t>();
+}
+
 }  // namespace
 
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp, size_t files_max,
-                     std::string_view stays, const LookAt& look) {
+                     std::string_view stays, const LookAt& look,
+                     bool (*is_server)(std::string_view)) {
     TRY_ASSIGN(const Fd proc, capsule.directory(CapsuleDirectory::proc));
     TRY_ASSIGN(auto processes, capsule_processes(proc.get()));
     TRY(check_movable(processes, root));
     std::erase_if(processes, [](const CapsuleProcess& p) { return !of_job(p); });
-    Looker looker{proc.get(), tcp, stays};
+    Looker looker{proc.get(), tcp, stays, servers_with_locks(proc.get(), root, is_server)};
     return look_at_all(looker, processes, files_max, look ? look : look_in(proc.get()));
 }
 
@@ -246,7 +262,7 @@ Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max) {
         return tl::unexpected(Error{ESRCH, "there is no process " + std::to_string(root)});
     for (size_t i = 0; i < tree.size(); ++i)
         for (const CapsuleProcess& p : children[tree[i].pid]) tree.push_back(p);
-    Looker looker{proc.get(), tcp};
+    Looker looker{proc.get(), tcp, {}, servers_with_locks(proc.get(), root, is_locked_by_server)};
     return look_at_all(looker, tree, files_max, look_in(proc.get()));
 }
 

@@ -12,6 +12,7 @@
 #include "kernel/base/move.hpp"
 #include "kernel/sys/process/capsule.hpp"
 #include "kernel/sys/process/process_files.hpp"
+#include "kernel/sys/store/network_files.hpp"
 
 namespace souk {
 
@@ -28,10 +29,13 @@ inline constexpr size_t movable_files_max = 4096;
 // Looks at the tree (check_movable), at each process's tracer and at its files, the first
 // `files_max` of all; with TcpPolicy::refuse also for TCP connections. `stays`: a directory, as
 // this process names it, of which a job may hold nothing, as other nodes have another; empty: none.
-// The error names process and reason. About a microsecond a file. `look`: with numbers inside.
+// `is_server`: of the type of a file
+// system, whether a server gives its locks to others. The error names process and reason. About a
+// microsecond a file. `look`: with numbers inside.
 Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp,
                      size_t files_max = movable_files_max, std::string_view stays = {},
-                     const LookAt& look = {});
+                     const LookAt& look = {},
+                     bool (*is_server)(std::string_view) = is_locked_by_server);
 
 // The same of a process that no capsule holds, and of all that have come of it. The error has ESRCH
 // if there is none.

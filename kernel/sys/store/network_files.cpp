@@ -28,6 +28,10 @@ bool is_network_filesystem(std::string_view type) {
            type.starts_with("fuse.");
 }
 
+bool is_locked_by_server(std::string_view type) {
+    return is_network_filesystem(type) && !type.starts_with("fuse");
+}
+
 std::set<dev_t> network_devices(const std::string& mountinfo,
                                 bool (*is_network)(std::string_view)) {
     std::set<dev_t> devices;

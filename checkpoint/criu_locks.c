@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into each CRIU of a job: a lock of a file that the job holds is let go at no moment
+// between the end of its processes and the first instruction of the restored ones, as long as the
+// kernel stays the same. In between souk-root has a process that keeps it (agentd/root/locks.hpp).
+//
+// No call hands a lock to another holder. So it goes over in steps, between which somebody always
+// holds some of it:
+// - Where it can be shared, the old holder shares it, the new one takes its share, the old one lets
+//   go, the new one has it alone. Who waits to have it alone never gets it.
+// - A range of bytes goes over in two parts. Who wants all of it never gets it, alone or shared.
+// Who wants to share what has no parts, or wants a part alone that only a descriptor for writing
+// holds, may get it in these microseconds. The last step waits until he lets go.
+//
+// - A dump writes beside the image which locks there are, as soon as it is complete, and takes them
+//   over when it is told that the processes are to end. A lock of flock(2) or of an open file
+//   description is had by a copy of the descriptor; a POSIX lock, which is the process's, is
+//   handed to such a copy (as a lock of the description) by calls in the process's name.
+// - A restore hands them over before the first thread goes on, and fails if one is not to be had.
+//   CRIU sets POSIX locks too early: they are lost again when it closes files that are mapped. What
+//   CRIU sets is only tried, as what is kept is in its way.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+#include "checkpoint/kept_locks.h"
+
+static struct souk_locks_head head;
+static struct souk_lock locks[souk_locks_max];
+static int kept[souk_locks_max];  // by its lock; 0: not kept
+static pid_t criu;
+
+__attribute__((constructor)) static void loaded(void) { criu = (pid_t)syscall(SYS_getpid); }
+
+static bool restores(void) { return getenv("SOUK_DUMP") == NULL; }
+
+static int open_image(const char* name, int flags) {
+    return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static void sleep_briefly(void) {
+    const struct timespec moment = {0, 200 * 1000};
+    nanosleep(&moment, NULL);
+}
+
+// -------------------------------------------------------------------------------------------------
+// what a lock is, and how one is set
+
+static long set_flock(int fd, int operation) { return syscall(SYS_flock, fd, operation); }
+
+static long set_of_description(int fd, const struct souk_lock* lock, short type) {
+    struct flock range = {
+        .l_type = type, .l_start = (off_t)lock->start, .l_len = (off_t)lock->length};
+    return syscall(SYS_fcntl, fd, F_OFD_SETLK, &range);
+}
+
+static short own_type(const struct souk_lock* lock) { return lock->writes ? F_WRLCK : F_RDLCK; }
+
+// A copy that is kept is set at once or not at all.
+static bool set_kept(const struct souk_lock* lock, int fd, short type) {
+    if (lock->kind != souk_lock_flock) return set_of_description(fd, lock, type) == 0;
+    const int operation = type == F_UNLCK ? LOCK_UN : type == F_WRLCK ? LOCK_EX : LOCK_SH;
+    return set_flock(fd, operation | LOCK_NB) == 0;
+}
+
+// CRIU holds its process, in whose name it is set, at once or not at all. -errno if not.
+static long set_in(const struct souk_lock* lock, short type) {
+    if (lock->kind == souk_lock_flock) {
+        const int operation = type == F_UNLCK ? LOCK_UN : type == F_WRLCK ? LOCK_EX : LOCK_SH;
+        return call_in(lock->pid, SYS_flock, lock->fd, operation | LOCK_NB, 0);
+    }
+    struct flock range = {
+        .l_type = type, .l_start = (off_t)lock->start, .l_len = (off_t)lock->length};
+    const int command = lock->kind == souk_lock_posix ? F_SETLK : F_OFD_SETLK;
+    return call_with(lock->pid, SYS_fcntl, lock->fd, command, 0, 3, &range, sizeof range);
+}
+
+// Others who share it for a moment are waited for, for as long as a reader may take.
+enum { patience_s = 2 };
+
+static bool set_kept_at_last(const struct souk_lock* lock, int fd) {
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    do {
+        if (set_kept(lock, fd, own_type(lock))) return true;
+        sleep_briefly();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < begun.tv_sec + patience_s);
+    return false;
+}
+
+static long set_in_at_last(const struct souk_lock* lock) {
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (;;) {
+        const long done = set_in(lock, own_type(lock));
+        if (done != -EAGAIN && done != -EACCES) return done;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec >= begun.tv_sec + patience_s) return done;
+        sleep_briefly();
+    }
+}
+
+// -------------------------------------------------------------------------------------------------
+// which there are: written beside the image
+
+static bool read_locks(void) {
+    const int fd = open_image(SOUK_LOCKS_NAME, O_RDONLY);
+    if (fd < 0) return false;
+    const bool whole =
+        read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.count <= souk_locks_max &&
+        pread(fd, locks, sizeof locks, sizeof head) == (ssize_t)(head.count * sizeof *locks);
+    if (!whole) head.count = 0;
+    close(fd);
+    return whole;
+}
+
+static void read_boot(char boot[sizeof head.boot]) {
+    memset(boot, 0, sizeof head.boot);
+    const int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) (void)!read(fd, boot, sizeof head.boot - 1);
+    if (fd >= 0) close(fd);
+}
+
+static bool stat_of(pid_t pid, int fd, struct statx* st) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    return syscall(SYS_statx, AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_NLINK, st) == 0;
+}
+
+static bool same_file(const struct statx* a, const struct statx* b) {
+    return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+           a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static bool same_lock(const struct souk_lock* a, const struct souk_lock* b) {
+    struct statx one, other;
+    if (a->kind != b->kind || a->start != b->start || a->length != b->length) return false;
+    if (a->kind != souk_lock_posix)
+        return syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, a->fd, b->fd) == 0;
+    return a->pid == b->pid && stat_of(a->pid, a->fd, &one) && stat_of(b->pid, b->fd, &other) &&
+           same_file(&one, &other);
+}
+
+// Others see a file that has a name, outside of what is the capsule's own. What a server of files
+// serves for this capsule alone is in its hands.
+static bool others_see(const struct souk_lock* lock) {
+    enum { fuse_magic = 0x65735546 };
+    static const char* const own[] = {"/run", "/dev/shm"};
+    char path[48];
+    struct statx its, of_own;
+    struct statfs fs;
+    if (!stat_of(lock->pid, lock->fd, &its) || its.stx_nlink == 0) return false;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", lock->pid, lock->fd);
+    if (statfs(path, &fs) != 0 || fs.f_type == fuse_magic) return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
+        if (syscall(SYS_statx, AT_FDCWD, own[i], AT_STATX_DONT_SYNC, STATX_INO, &of_own) == 0 &&
+            of_own.stx_dev_major == its.stx_dev_major && of_own.stx_dev_minor == its.stx_dev_minor)
+            return false;
+    return true;
+}
+
+static bool is_write_only(const struct souk_lock* lock) {
+    char path[48], text[256];
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", lock->pid, lock->fd);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return false;
+    text[n] = 0;
+    const char* const flags = strstr(text, "flags:\t");
+    return flags != NULL && (strtoul(flags + 7, NULL, 8) & O_ACCMODE) == O_WRONLY;
+}
+
+// An entry of CRIU's (images/file-lock.proto): each of its fields is a number.
+static bool parse_entry(struct bytes b, struct souk_lock* lock) {
+    enum { flag = 1, type, pid, fd, start, length };
+    uint64_t key, value, of[length + 1] = {0};
+    while (take_number(&b, &key)) {
+        if ((key & 7) != 0 || !take_number(&b, &value)) return false;
+        if (key >> 3 <= length) of[key >> 3] = value;
+    }
+    *lock = (struct souk_lock){.pid = (int32_t)of[pid],
+                               .fd = (int32_t)of[fd],
+                               .kind = (uint8_t)of[flag],
+                               .writes = of[type] == F_WRLCK,
+                               .start = of[start],
+                               .length = of[length]};
+    return of[type] == F_WRLCK || of[type] == F_RDLCK;
+}
+
+static void add(struct souk_lock lock) {
+    if (head.count == souk_locks_max) return;
+    for (uint32_t i = 0; i < head.count; ++i)
+        if (same_lock(&locks[i], &lock)) return;
+    lock.kept = others_see(&lock) && can_call(lock.pid);
+    lock.write_only = lock.kind != souk_lock_flock && is_write_only(&lock);
+    head.kept += lock.kept;
+    locks[head.count++] = lock;
+}
+
+// "lock: 1: POSIX ADVISORY WRITE PID FILE START END" of the descriptors by which it was set.
+static void add_posix_of(pid_t pid) {
+    char path[64], line[256], type[8], end[24];
+    snprintf(path, sizeof path, "/proc/%d/fdinfo", pid);
+    DIR* const all = opendir(path);
+    for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/%d/fdinfo/%.11s", pid, one->d_name);
+        FILE* const info = one->d_name[0] == '.' ? NULL : fopen(path, "re");
+        while (info != NULL && fgets(line, sizeof line, info) != NULL) {
+            unsigned long long start;
+            if (sscanf(line, "lock: %*d: POSIX %*s %7s %*d %*s %llu %23s", type, &start, end) != 3)
+                continue;
+            add((struct souk_lock){
+                .pid = pid,
+                .fd = atoi(one->d_name),
+                .kind = souk_lock_posix,
+                .writes = strcmp(type, "WRITE") == 0,
+                .start = start,
+                .length = strcmp(end, "EOF") == 0 ? 0 : strtoull(end, NULL, 10) + 1 - start});
+        }
+        if (info != NULL) fclose(info);
+    }
+    if (all != NULL) closedir(all);
+}
+
+// CRIU takes one process for the holder of all that is set by a description, and overlooks what
+// other processes have set by the same one (criu/file-lock.c, discard_dup_locks_tail). The kernel
+// says whose each is: "1: POSIX ADVISORY WRITE PID FILE START END", here with those of the job.
+static void add_posix(void) {
+    char line[256];
+    pid_t last = 0;
+    FILE* const all = fopen("/proc/locks", "re");
+    while (all != NULL && fgets(line, sizeof line, all) != NULL) {
+        pid_t owner;
+        if (sscanf(line, "%*d: POSIX %*s %*s %d", &owner) != 1 || owner <= 0 || owner == last)
+            continue;
+        add_posix_of(last = owner);
+    }
+    if (all != NULL) fclose(all);
+}
+
+static void add_entry(struct bytes entry) {
+    struct souk_lock lock;
+    if (!parse_entry(entry, &lock)) return;
+    if (lock.kind == souk_lock_flock || lock.kind == souk_lock_ofd) add(lock);
+}
+
+static bool noted;
+
+// CRIU's word that its dump is complete, as a criu_resp: a notify, success, and what it tells.
+static bool is_complete(const void* word, size_t n) {
+    static const char begins[] = {8, 6, 16, 1}, name[] = "post-dump";
+    return n < 64 && n > sizeof begins && memcmp(word, begins, sizeof begins) == 0 &&
+           memmem(word, n, name, sizeof name - 1) != NULL;
+}
+
+void before_word(const void* word, size_t n) {
+    enum { magics = 8, entry_max = 128 };
+    unsigned char entry[entry_max];
+    uint32_t size;
+    if (!is_complete(word, n) || noted) return;
+    add_posix();
+    const int image = open_image("filelocks.img", O_RDONLY);
+    if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
+        while (read(image, &size, sizeof size) == (ssize_t)sizeof size && size <= entry_max &&
+               read(image, entry, size) == (ssize_t)size)
+            add_entry((struct bytes){entry, entry + size});
+    if (image >= 0) close(image);
+    if (head.count == 0) return;
+    noted = true;
+    read_boot(head.boot);
+    const int out = open_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
+    const ssize_t bytes = (ssize_t)(head.count * sizeof *locks);
+    if (getrandom(head.token, sizeof head.token, 0) != (ssize_t)sizeof head.token || out < 0 ||
+        write(out, &head, sizeof head) != (ssize_t)sizeof head ||
+        write(out, locks, (size_t)bytes) != bytes)
+        head.count = head.kept = 0;
+    if (out >= 0) close(out);
+}
+
+// -------------------------------------------------------------------------------------------------
+// with souk-root
+
+static bool send_packet(int socket, uint8_t what, bool more, const int* fds, size_t count) {
+    struct souk_locks_packet packet = {.what = what, .more = more};
+    memcpy(packet.token, head.token, sizeof packet.token);
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(souk_lock_descriptors * sizeof(int))];
+    } control = {0};
+    struct iovec bytes = {&packet, sizeof packet};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (count > 0) {
+        message.msg_control = control.room;
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(count * sizeof(int)),
+                                        .cmsg_level = SOL_SOCKET,
+                                        .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+    }
+    return syscall(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == (long)sizeof packet;
+}
+
+// How many descriptors came; -1: nothing that was expected did.
+static int receive_packet(int socket, struct souk_locks_packet* packet,
+                          int fds[souk_lock_descriptors]) {
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(souk_lock_descriptors * sizeof(int))];
+    } control;
+    struct iovec bytes = {packet, sizeof *packet};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    if (syscall(SYS_recvmsg, socket, &message, MSG_CMSG_CLOEXEC) != (long)sizeof *packet) return -1;
+    const struct cmsghdr* const c = CMSG_FIRSTHDR(&message);
+    if (c == NULL || c->cmsg_type != SCM_RIGHTS) return 0;
+    const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+    return (int)count;
+}
+
+// souk-root may be busy with another request.
+static void wait_at_most(int socket) {
+    const struct timeval limit = {10, 0};
+    setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+static bool give_to_keeper(void) {
+    int fds[souk_lock_descriptors];
+    struct souk_locks_packet told;
+    size_t count = 0;
+    uint32_t left = head.kept;
+    wait_at_most(souk_locks_fd);
+    for (uint32_t i = 0; i < head.count; ++i) {
+        if (!locks[i].kept) continue;
+        fds[count++] = kept[i];
+        --left;
+        if (count < souk_lock_descriptors && left > 0) continue;
+        if (!send_packet(souk_locks_fd, souk_locks_keep, left > 0, fds, count)) return false;
+        count = 0;
+    }
+    return receive_packet(souk_locks_fd, &told, fds) >= 0 && told.what == souk_locks_done;
+}
+
+static void ask_keeper(void) {
+    char boot[sizeof head.boot];
+    int fds[souk_lock_descriptors];
+    struct souk_locks_packet told;
+    uint32_t next = 0;
+    read_boot(boot);
+    if (head.kept == 0 || memcmp(boot, head.boot, sizeof boot) != 0) return;
+    wait_at_most(souk_locks_fd);
+    if (!send_packet(souk_locks_fd, souk_locks_take, false, NULL, 0)) return;
+    do {
+        const int count = receive_packet(souk_locks_fd, &told, fds);
+        if (count < 0 || told.what != souk_locks_keep) return;
+        for (int i = 0; i < count; ++i) {
+            while (next < head.count && !locks[next].kept) ++next;
+            if (next < head.count)
+                kept[next++] = fds[i];
+            else
+                close(fds[i]);
+        }
+    } while (told.more);
+}
+
+// -------------------------------------------------------------------------------------------------
+// a dump, when the processes are to end
+
+static int copy_of(pid_t pid, int fd) {
+    const int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    const int copy = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    if (process >= 0) close(process);
+    return copy;
+}
+
+// A range in two parts; of flock(2) there is one.
+static int parts_of(const struct souk_lock* lock, struct souk_lock parts[2]) {
+    parts[0] = parts[1] = *lock;
+    if (lock->kind == souk_lock_flock || lock->length == 1) return 1;
+    parts[0].length = 1;
+    parts[1].start = lock->start + 1;
+    parts[1].length = lock->length == 0 ? 0 : lock->length - 1;
+    return 2;
+}
+
+static bool can_be_shared(const struct souk_lock* lock) { return !lock->write_only; }
+
+static void take_part(const struct souk_lock* part, int fd) {
+    const bool shared =
+        can_be_shared(part) && set_in(part, F_RDLCK) == 0 && set_kept(part, fd, F_RDLCK);
+    if (set_in(part, F_UNLCK) == 0 && (part->writes || !shared)) (void)set_kept_at_last(part, fd);
+}
+
+static void take_over(const struct souk_lock* lock, int fd) {
+    struct souk_lock parts[2];
+    if (lock->kind != souk_lock_posix) return;  // it is the description's
+    const int count = parts_of(lock, parts);
+    for (int i = 0; i < count; ++i) take_part(&parts[i], fd);
+}
+
+// Before CRIU hears the word that ends the processes.
+void before_end(void) {
+    if (!noted || head.kept == 0) return;
+    noted = false;
+    uint32_t had = 0;
+    for (uint32_t i = 0; i < head.count; ++i) {
+        if (!locks[i].kept) continue;
+        kept[i] = copy_of(locks[i].pid, locks[i].fd);
+        had += kept[i] > 0;
+    }
+    if (had < head.kept || !give_to_keeper()) return;  // it dies as those of a killed process do
+    for (uint32_t i = 0; i < head.count; ++i)
+        if (locks[i].kept) take_over(&locks[i], kept[i]);
+}
+
+// -------------------------------------------------------------------------------------------------
+// a restore
+
+// In a process that CRIU has made, while it has the image open.
+void locks_of_process(void) {
+    if (restores()) (void)read_locks();
+}
+
+// fcntl(2) by CRIU. It would wait for a lock that is kept, and set it for each process that has the
+// description of its file (criu/file-lock.c, restore_file_lock).
+int set_by_criu(int fd, int command, struct flock* range) {
+    const pid_t own = (pid_t)syscall(SYS_getpid);
+    if (!restores() || own == criu || head.count == 0) {
+        return (int)syscall(SYS_fcntl, fd, command, range);
+    }
+    const uint8_t kind = command == F_OFD_SETLK ? souk_lock_ofd : souk_lock_posix;
+    if (command == F_SETLKW) command = F_SETLK;
+    for (uint32_t i = 0; i < head.count; ++i) {
+        const struct souk_lock* const lock = &locks[i];
+        if (lock->pid != own || lock->fd != fd || lock->kind != kind ||
+            lock->start != (uint64_t)range->l_start || lock->length != (uint64_t)range->l_len)
+            continue;
+        (void)syscall(SYS_fcntl, fd, command, range);
+        break;
+    }
+    return 0;  // it is set before the process runs
+}
+
+int flock(int fd, int operation) {
+    if (!restores() || syscall(SYS_getpid) == criu || head.count == 0)
+        return (int)set_flock(fd, operation);
+    (void)set_flock(fd, operation | LOCK_NB);
+    return 0;
+}
+
+static void say(const struct souk_lock* lock, long error) {
+    char path[48], name[512], line[700];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", lock->pid, lock->fd);
+    const ssize_t n = readlink(path, name, sizeof name - 1);
+    name[n < 0 ? 0 : n] = 0;
+    const int size = snprintf(
+        line, sizeof line, "(00.000000) Error (criu_locks.c): process %d held a lock of %s: %s\n",
+        lock->pid, name,
+        error == -EAGAIN || error == -EACCES ? "another program has it now"
+                                             : strerror((int)-error));
+    const int log = open_image("restore.log", O_WRONLY | O_APPEND);
+    if (log < 0) return;
+    (void)!write(log, line, (size_t)size);
+    close(log);
+}
+
+static long hand_part(const struct souk_lock* part, int fd) {
+    long done = 0;
+    if (part->writes && can_be_shared(part) && set_kept(part, fd, F_RDLCK)) {
+        done = set_in(part, F_RDLCK);
+        if (done != 0) (void)set_kept_at_last(part, fd);
+    } else if (!part->writes) {
+        done = set_in(part, F_RDLCK);
+    }
+    if (done != 0) return done;
+    (void)set_kept(part, fd, F_UNLCK);
+    return set_in_at_last(part);
+}
+
+static long hand_over(const struct souk_lock* lock, int fd) {
+    struct souk_lock parts[2];
+    if (fd <= 0) return set_in_at_last(lock);
+    const int count = parts_of(lock, parts);
+    long done = 0;
+    for (int i = 0; i < count && done == 0; ++i) done = hand_part(&parts[i], fd);
+    return done;
+}
+
+// As far as it can be: the process is about to die.
+static void take_back(const struct souk_lock* lock, int fd) {
+    (void)set_in(lock, F_UNLCK);
+    (void)set_kept_at_last(lock, fd);
+}
+
+// Before the first thread goes on. False: a lock is not to be had, and nothing may run.
+bool before_first_goes(void) {
+    static bool done;
+    if (done || !restores()) return true;
+    done = true;
+    if (!read_locks()) return true;
+    ask_keeper();
+    for (uint32_t i = 0; i < head.count; ++i) {
+        const long error = hand_over(&locks[i], kept[i]);
+        if (error == 0 || error == -ENOSYS) continue;  // or CRIU has set it as it could
+        say(&locks[i], error);
+        for (uint32_t k = 0; k <= i; ++k)
+            if (kept[k] > 0) take_back(&locks[k], kept[k]);
+        errno = EPERM;
+        return false;
+    }
+    return true;
+}
