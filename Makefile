@@ -517,9 +517,9 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
 PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user \
-                  served asked let_go inject attributes locks)
-$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) kernel/sys/process/init_protocol.h \
-    checkpoint/criu_user.h checkpoint/kept_locks.h
+                  served asked let_go inject attributes locks descriptors)
+$(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) $(wildcard checkpoint/*.h) \
+    kernel/sys/process/init_protocol.h kernel/sys/process/socket_options.h
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s \
 	  -Wl,-z,defs -o $(@:.h=) $(PRELOAD_SRCS)

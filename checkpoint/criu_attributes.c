@@ -27,7 +27,7 @@
 #include "checkpoint/criu_user.h"
 #include "kernel/sys/process/init_protocol.h"
 
-static int open_image(const char* name) {
+int open_image(const char* name) {
     return (int)syscall(SYS_openat, images_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
@@ -168,4 +168,5 @@ void before_all_go(void) {
     struct souk_attributes one;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
     if (fd >= 0) close(fd);
+    set_sockets();
 }

@@ -22,8 +22,14 @@ uid_t user_id(void);
 bool is_users_group(gid_t group);
 /* criu_let_go.c: before this ptrace(2), whose `data` it may change; -1: it must not be (errno). */
 long before_ptrace(int request, pid_t thread, void** data);
-/* criu_attributes.c: before a restore lets the first thread go. */
+/* criu_attributes.c: before a restore lets the first thread go; a file of the image, to be read. */
 void before_all_go(void);
+int open_image(const char* name);
+/* criu_descriptors.c: likewise before the first thread goes; whether this CRIU holds a process; a
+ * descriptor of CRIU's own for an open file of one; -1: it does not hold it, or that has none. */
+void set_sockets(void);
+bool is_held(pid_t process);
+int file_of(pid_t process, int fd);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

@@ -3,7 +3,6 @@
 // of each thread that has one of its own ({tid, mask}; set here again), and what else a process has
 // that a new one has not (souk_attributes; a CRIU that restores sets it,
 // checkpoint/criu_attributes.c). There a process's first thread counts for all its threads.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "agentd/init/init.hpp"
+#include "agentd/init/records.hpp"
 
 namespace souk::init {
 namespace {
@@ -24,18 +24,6 @@ struct Record {
     int32_t tid;
     cpu_set_t cpus;
 };
-
-// Calls `visit` for each number that names an entry of the directory; stops when it returns false.
-template <class Visit>
-bool each_number(const char* path, Visit visit) {
-    DIR* dir = opendir(path);
-    if (!dir) return true;  // the process has just ended
-    bool good = true;
-    while (struct dirent* entry = good ? readdir(dir) : nullptr)
-        if (const int number = atoi(entry->d_name); number > 0) good = visit(number);
-    closedir(dir);
-    return good;
-}
 
 constexpr unsigned long usual_slack = 50'000, usual_filter = 0x33;
 
@@ -99,23 +87,6 @@ souk_attributes attributes_of(int pid) {
     return a;
 }
 
-// A file of the image that is made when the first record comes.
-struct Records {
-    int image_dir;
-    const char* name;
-    int fd = -1;
-
-    bool add(const void* record, size_t n) {
-        if (fd < 0) fd = create_at(image_dir, name, O_TRUNC);
-        return fd >= 0 && write_all(fd, record, n);
-    }
-    ~Records() {
-        const int code = errno;
-        if (fd >= 0) close(fd);
-        errno = code;
-    }
-};
-
 bool save_affinity(int pid, const cpu_set_t& own, Records* out) {
     char tasks[32];
     snprintf(tasks, sizeof tasks, "/proc/%d/task", pid);
@@ -141,9 +112,11 @@ const char* attributes_save(int image_dir) {
     if (sched_getaffinity(0, sizeof own, &own) != 0) return "ask for the CPU affinity";
     Records affinities = {image_dir, SOUK_AFFINITY_NAME},
             attributes = {image_dir, SOUK_ATTRIBUTES_NAME};
+    Descriptors open(image_dir);
     const bool good = each_number("/proc", [&](int pid) {
         return pid == 1 || !of_the_job(pid) ||
-               (save_affinity(pid, own, &affinities) && save_attributes(pid, &attributes));
+               (save_affinity(pid, own, &affinities) && save_attributes(pid, &attributes) &&
+                open.save(pid));
     });
     return good ? nullptr : "write the attributes of its processes";
 }

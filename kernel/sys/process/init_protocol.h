@@ -38,6 +38,7 @@ enum {
 #define SOUK_AFFINITY_NAME "souk-affinity"
 #define SOUK_NETWORK_NAME "souk-network"
 #define SOUK_ATTRIBUTES_NAME "souk-attributes"
+#define SOUK_OPTIONS_NAME "souk-options"  // socket_options.h
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
 #define SOUK_LOG_NAME "init.log"

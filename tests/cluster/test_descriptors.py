@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sockets and other descriptors are as their program has set them, wherever it runs."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import read_text
+from moving import check_ended, move_about
+
+HEADER = os.path.join(os.path.dirname(__file__), "../../kernel/sys/process/socket_options.h")
+
+# On sockets of each kind each option of the table (argument 1) gets a value that it has not in a
+# new one. Each line: what differs from how it was then.
+OPTIONS = """
+import ctypes, json, select, socket, struct, sys
+I = lambda *v: struct.pack("i" * len(v), *v)
+S, D, R = socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW
+kinds = [(f, t, 0) for f in (2, 10) for t in (S, D)] + [(1, S, 0), (1, D, 0), (16, R, 0),
+         (2, D, 136), (10, D, 136), (2, R, 1), (10, R, 58), (17, R, 0)]
+all_ = {}
+for kind in kinds:
+    try: all_[str(kind)] = socket.socket(*kind)
+    except OSError: pass
+l = all_["listener"] = socket.create_server(("127.0.0.1", 0))
+if "connected" in sys.argv:
+    all_["client"] = socket.create_connection(l.getsockname()); all_["server"] = l.accept()[0]
+rows = json.loads(sys.argv[1])
+values = [I(n) for n in (1, 0, 2, 3, 5, 7, 40, 900, 1500, 4096, 70000)] + [
+    b"reno", I(1, 1), I(1, 0), I(20000 | 30000 << 16), b"\\1" * 4, b"k" * 16, bytes((127, 0, 0, 1)),
+    struct.pack("!I", 1), struct.pack("L", 99999)]
+def of(s, row):
+    try: return s.getsockopt(row[0], row[1], 256).hex()
+    except OSError: return None
+touched = set()
+for kind, s in all_.items():
+    for row in rows:
+        was = of(s, row)
+        for value in values if was is not None else []:
+            try: s.setsockopt(row[0], row[1], value)
+            except OSError: continue
+            if of(s, row) != was:
+                touched.add((kind, *row))
+                break
+groups = []
+def join(s, level, group, name=42, more=b""):
+    device = socket.if_nameindex()[-1][0]
+    request = struct.pack("I4x", device) + group.ljust(128, b"\\0")
+    try: s.setsockopt(level, name, request + more)
+    except OSError as e: return print("cannot join", e, file=sys.stderr)
+    groups.append((s, level, group))
+v4 = lambda text: struct.pack("HH", 2, 0) + socket.inet_aton(text)
+v6 = lambda text: struct.pack("HHI", 10, 0, 0) + socket.inet_pton(10, text)
+join(all_[str((2, D, 0))], 0, v4("239.1.2.3"))
+join(all_[str((2, D, 0))], 0, v4("239.1.2.4"), 46, v4("10.9.8.7").ljust(128, b"\\0"))
+join(all_[str((10, D, 0))], 41, v6("ff02::1:2345"))
+libc = ctypes.CDLL(None)
+def member(s, level, group):
+    for device, name in socket.if_nameindex():
+        b = ctypes.create_string_buffer(struct.pack("I4x", device) + group.ljust(128, b"\\0") +
+                                        I(0, 5) + bytes(640))
+        n = ctypes.c_uint(len(b) - 1)
+        if libc.getsockopt(s.fileno(), level, 48, b, ctypes.byref(n)) == 0:
+            return b.raw[136:n.value].hex()
+def look():
+    found = {f"{kind} {name}": of(all_[kind], (level, row)) for kind, level, row, name in touched}
+    return found | {f"group {i}": member(*g) for i, g in enumerate(groups)}
+first = look()
+print(len(groups), *sorted({name for *_, name in touched}), flush=True)
+while not select.select([0], [], [], 0.05)[0]:
+    now = look()
+    print({k: (first[k], now[k]) for k in first if now[k] != first[k]} or "same", flush=True)
+print("end", flush=True)
+"""
+
+
+def table():
+    levels = dict(re.findall(r"(souk_\w+) = (\d+)", read_text(HEADER)))
+    return [(int(levels[level]), int(name), word) for level, name, word in
+            re.findall(r"^    ROW\((\w+), (\d+), (\w+), ", read_text(HEADER), re.M)]
+
+
+@pytest.mark.parametrize("net", ["host", "own"])
+def test_each_option_of_a_socket_is_as_before(market, net):
+    rows = table()
+    assert len(rows) > 100
+    job = market.srun("-p", 50, f"--net={net}", "/usr/bin/python3", "-c", OPTIONS,
+                      json.dumps(rows), *(["connected"] if net == "own" else []),
+                      stdin=subprocess.PIPE)
+    job.printed(2)
+    move_about(market, job, "auto")
+    job.printed(job.lines() + 2)
+    first, *lines, end = check_ended(market, job)
+    groups, *touched = first.split()
+    # Some need rights, or a device that can do it, or a newer kernel.
+    assert groups == "3" and len(touched) > 80, first
+    assert end == "end" and set(lines) == {"same"}, set(lines)
