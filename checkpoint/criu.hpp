@@ -174,7 +174,7 @@ class CriuSession {
     bool needs_preload_ = false;
 };
 
-// CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 200
+// CRIU's own error lines of a log: the first `lines_max`, without times, each cut to 240
 // characters. Pure.
 std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
 
@@ -183,6 +183,8 @@ CauseCode criu_cause(std::string_view lines);
 // What CRIU's lines say of a file that it could not open for the job: "cannot open PATH: REASON";
 // empty: nothing.
 std::string criu_unopened_file(std::string_view lines);
+// Why what is loaded into CRIU has refused a dump; empty: it has not.
+std::string criu_refusal(std::string_view lines);
 
 // Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
 // just ending, an answer of the kernel that a process was about to read. Pure.

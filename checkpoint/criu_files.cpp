@@ -115,6 +115,14 @@ std::string criu_unopened_file(std::string_view lines) {
            std::string(line.substr(to + between.size()));
 }
 
+std::string criu_refusal(std::string_view lines) {
+    constexpr std::string_view before = "Error (souk): ";  // criu_user.c, refuse
+    const size_t from = lines.find(before);
+    if (from == lines.npos) return {};
+    const std::string_view line = lines.substr(from + before.size());
+    return std::string(line.substr(0, std::min(line.find('\n'), line.find("; Error "))));
+}
+
 bool criu_trouble_passes(std::string_view error) {
     // criu/seize.c, collect_threads. Of a process whose first thread has ended for good,
     // kernel/sys/process/movable tells before. criu/sk-netlink.c: an answer that is not read yet
@@ -125,7 +133,7 @@ bool criu_trouble_passes(std::string_view error) {
 }
 
 std::string criu_error_lines(std::string_view log, size_t lines_max) {
-    constexpr size_t line_bytes_max = 200;
+    constexpr size_t line_bytes_max = 240;
     std::string out;
     for (size_t at = 0, lines = 0; at < log.size() && lines < lines_max;) {
         const size_t end = std::min(log.find('\n', at), log.size());

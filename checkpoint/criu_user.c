@@ -70,6 +70,19 @@ __attribute__((constructor)) static void loaded(void) {
     known = uid != 0;
 }
 
+void refuse(const char* why, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, why);
+    const int n = vsnprintf(text, sizeof text, why, values);
+    va_end(values);
+    const int log = (int)syscall(SYS_openat, images_fd, "dump.log",
+                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log < 0) return;
+    dprintf(log, "Error (souk): %.*s\n", n, text);
+    close(log);
+}
+
 // Of this thread alone: the C library would set those of all, and CRIU's processes have one each.
 static void become(uid_t user, gid_t group, int count, const gid_t* list) {
     const int error = errno;

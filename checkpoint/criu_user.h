@@ -30,6 +30,8 @@ int open_image(const char* name);
 void set_sockets(void);
 bool is_held(pid_t process);
 int file_of(pid_t process, int fd);
+/* Into CRIU's log, from which agentd takes why a dump is refused. */
+__attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

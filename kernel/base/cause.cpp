@@ -31,7 +31,8 @@ constexpr auto words = std::to_array<CauseWords>({
      "cannot move: {process} has a FUSE server's device open (file {file})",
      "CRIU dumps no server of a file system"},
     {holds_secret_memory, "holds_secret_memory",
-     "cannot move: {process} has secret memory open (file {file})",
+     "cannot move: {process} has secret memory ({file}); it can move when that is closed and "
+     "unmapped",
      "the kernel lets nobody read it (memfd_secret)"},
     {holds_gpu, "holds_gpu", "cannot move: {process} has a GPU open (file {file})",
      "the state of a GPU is not dumped"},
@@ -217,6 +218,20 @@ constexpr auto words = std::to_array<CauseWords>({
     {away, "away", "{text}", "the daemon or the market is not reached, or does not answer"},
     {unsound, "unsound", "{text}",
      "a database, its copy or the ledger is damaged, incomplete or older than it has to be"},
+
+    {holds_mptcp, "holds_mptcp",
+     "cannot move: {process} has an MPTCP socket open (file {file}); it can move with plain TCP",
+     "CRIU dumps no MPTCP; a program of Go uses TCP with GODEBUG=multipathtcp=0 in its "
+     "environment"},
+    {holds_packet_pipe, "holds_packet_pipe",
+     "cannot move: {process} has a pipe of packets open (file {file}); it can move with one that "
+     "is made without O_DIRECT",
+     "CRIU does not dump where the packets end that wait in such a pipe"},
+    {holds_unsupported, "holds_unsupported",
+     "cannot move: {process} has {kind} open (file {file}); it can move when that is closed",
+     "CRIU dumps nothing of that kind"},
+    {dump_refused, "dump_refused", "{text}",
+     "what it has shows only when it is looked at closely, while it stands for a dump"},
 });
 
 constexpr bool in_order() {
@@ -224,7 +239,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == unsound, "a code has no line");
+static_assert(in_order() && words.back().code == dump_refused, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -120,6 +120,11 @@ enum class CauseCode : uint16_t {
     too_many,
     away,
     unsound,
+    // what a process of the job has, once more
+    holds_mptcp,
+    holds_packet_pipe,
+    holds_unsupported,
+    dump_refused,
 };
 
 struct CauseWords {

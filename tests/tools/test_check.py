@@ -64,6 +64,30 @@ def test_what_a_program_or_a_process_holds_is_named_with_its_code():
     assert status == 1 and said.endswith("[holds_io_uring]\n")
 
 
+@pytest.mark.parametrize("makes, code, named", [
+    ("h = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); at = h.fileno()", "holds_mptcp",
+     "has an MPTCP socket open (file {}); it can move with plain TCP"),
+    ("at, w = os.pipe2(os.O_DIRECT)", "holds_packet_pipe", "has a pipe of packets open (file {});"),
+    ("h = socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0); at = h.fileno()",
+     "holds_unsupported", "has a socket of the kind ALG open (file {});"),
+    ("at = ctypes.CDLL(None).syscall(447, 0); os.ftruncate(at, 4096); m = mmap.mmap(at, 4096); "
+     "os.close(at)", "holds_secret_memory", "has secret memory (mapped at ")])
+def test_what_a_program_holds_is_named_with_what_would_help(makes, code, named):
+    program = ("import ctypes, mmap, os, socket, sys\ntry:\n    " + makes +
+               "\nexcept OSError: at = 'none'\nprint(at, flush=True)\nsys.stdin.read()")
+    held = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+    with held:
+        at = held.stdout.readline().strip()
+        if at != "none":
+            status, said, told = check(held.pid)
+        held.stdin.close()
+    if at == "none":
+        pytest.skip("this kernel has none")
+    assert (status, told) == (1, "") and said.endswith(f"[{code}]\n"), said
+    assert said.startswith(f"cannot move: process {held.pid} (python") and named.format(at) in said
+
+
 @pytest.mark.parametrize("words, status, why", [
     (["no-such-program"], 1, "srun: no-such-program: No such file or directory\n"),
     ([4194303], 1, "srun: there is no process 4194303\n"),

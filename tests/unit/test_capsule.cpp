@@ -423,6 +423,46 @@ print('locked'); input())"));
 }
 END_TEST
 
+START_TEST(a_socket_a_pipe_and_memory_that_keep_the_job_are_named) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output, true);
+    rig.start(unit::python(R"(
+import ctypes, mmap, os, socket
+def say(made): print(made); input()
+try: s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); say('mptcp'); s.close()
+except OSError: say('none')
+r, w = os.pipe2(os.O_DIRECT); say('packets'); os.close(r); os.close(w)
+try: s = socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0); say('ALG'); s.close()
+except OSError: say('none')
+fd = ctypes.CDLL(None).syscall(447, 0)
+if fd < 0: say('none')
+else:
+    os.ftruncate(fd, 4096); m = mmap.mmap(fd, 4096); os.close(fd); say('secret'); m.close()
+say('end'))"));
+    const std::pair<const char*, CauseCode> all[] = {{"mptcp", CauseCode::holds_mptcp},
+                                                     {"packets", CauseCode::holds_packet_pipe},
+                                                     {"ALG", CauseCode::holds_unsupported},
+                                                     {"secret", CauseCode::holds_secret_memory},
+                                                     {"end", CauseCode::none}};
+    std::string said;
+    for (const auto& [kind, code] : all) {
+        const std::string with = said + kind + "\n", without = said + "none\n";
+        ck_assert_msg(
+            rig.until([&] { return output.text[0] == with || output.text[0] == without; }), "%s",
+            output.text[1].c_str());
+        said = output.text[0];
+        const Status can = check_movable(rig.capsule, rig.root, TcpPolicy::close);
+        const CauseCode why = can ? CauseCode::none : Trouble(can.error()).code;
+        ck_assert_msg(why == (said == with ? code : CauseCode::none), "%s: %s", kind,
+                      can ? "" : can.error().message.c_str());
+        if (!can) ck_assert(can.error().message.find("process ") != std::string::npos);
+        rig.send_input("\n");
+    }
+    ck_assert(rig.until([&] { return rig.ended(); }));
+}
+END_TEST
+
 START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
     // pid, parent, state, name, threads, bytes, pages, session
     const std::vector<CapsuleProcess> below_root = {
@@ -577,6 +617,7 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            a_terminal_has_a_size_echo_signals_and_job_control,
            signals_reach_the_root_the_foreground_or_the_whole_job,
            a_daemon_stays_below_the_root_and_what_does_not_is_named,
+           a_socket_a_pipe_and_memory_that_keep_the_job_are_named,
            a_daemon_that_another_than_the_root_has_adopted_is_named,
            a_connection_and_a_message_queue_have_a_code_if_they_keep_the_job,
            a_lock_that_a_server_would_give_away_keeps_a_job_where_it_is,

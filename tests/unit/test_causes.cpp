@@ -94,8 +94,15 @@ START_TEST(what_a_process_has_open_gives_the_code_of_what_keeps_it) {
         {"/dev/fuse", holds_fuse_device},
         {"/secretmem (deleted)", holds_secret_memory},
         {"/dev/nvidia0", holds_gpu},
-        {"/dev/dri/renderD128", holds_gpu}};
+        {"/dev/dri/renderD128", holds_gpu},
+        {"anon_inode:[landlock-ruleset]", holds_unsupported},
+        {"anon_inode:seccomp notify", holds_unsupported}};
     for (const auto& [target, code] : known) ck_assert(unmovable_file(target) == code);
+    for (const char* name : {"MPTCP", "MPTCPv6"}) ck_assert(unmovable_socket(name) == holds_mptcp);
+    for (const char* name : {"AF_VSOCK", "ALG", "SCTP", "XDP"})
+        ck_assert(unmovable_socket(name) == holds_unsupported);
+    for (const char* name : {"", "TCP", "UDPv6", "UNIX", "UNIX-STREAM", "NETLINK", "PACKET"})
+        ck_assert(unmovable_socket(name) == none);
 }
 END_TEST
 
@@ -126,6 +133,10 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
                    "cannot open /home/a: No such file or directory");
     ck_assert_text(criu_unopened_file("Can't open file a on restore: b on restore: c"),
                    "cannot open /a on restore: b: c");
+    const std::string refusal =
+        criu_refusal("Error (souk): cannot move: x; it can move y; Error (criu/a.c:1): z");
+    ck_assert(because(dump_refused, {{"text", refusal}}) == "cannot move: x; it can move y");
+    ck_assert(criu_refusal("Error (criu/a.c:1): z").empty());
     for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})
         ck_assert_text(criu_unopened_file(none_of_these), "");
     // the example of everybody who runs agentd in a container

@@ -38,15 +38,25 @@ constexpr std::array kinds = {
     Kind{"/dev/kfd", CauseCode::holds_gpu},
 };
 
+// The kinds of files without a name, and of sockets, that CRIU 4.2 knows.
+constexpr std::string_view anonymous = "anon_inode:";
+constexpr std::string_view known_kinds[] = {"[eventfd]",  "[eventpoll]", "inotify", "[fanotify]",
+                                            "[signalfd]", "[timerfd]",   "[pidfd]"};
+constexpr std::string_view known_protocols[] = {
+    "UNIX",      "UNIX-STREAM", "TCP",   "TCPv6", "UDP",    "UDPv6",   "UDP-Lite",
+    "UDPLITEv6", "RAW",         "RAWv6", "PING",  "PINGv6", "NETLINK", "PACKET"};
+
 std::string named(const CapsuleProcess& p) {
     return "process " + std::to_string(p.pid) + " (" + p.name + ")";
 }
 
-bool traced(int proc, pid_t pid) {
-    const auto status = read_file(proc, std::to_string(pid) + "/status");
-    if (!status) return false;
-    const size_t line = status->find("\nTracerPid:\t");
-    return line != std::string::npos && status->compare(line + 12, 2, "0\n") != 0;
+// The number of a line of /proc/PID/status; 0: there is none.
+uint64_t status_number(std::string_view status, std::string_view key) {
+    const size_t line = status.find(key);
+    if (line == status.npos) return 0;
+    status.remove_prefix(line + key.size());
+    status.remove_prefix(std::min(status.find_first_not_of(" \t"), status.size()));
+    return leading_number<uint64_t>(status).value_or(0);
 }
 
 // A thread that is not about to end: no SIGKILL waits for it, and the kernel has not begun to end
@@ -121,7 +131,20 @@ std::string tcp_peer(std::string_view table, std::string_view inode) {
 CauseCode unmovable_file(std::string_view target) {
     for (const Kind& kind : kinds)
         if (target.starts_with(kind.prefix)) return kind.code;
-    return CauseCode::none;
+    if (!target.starts_with(anonymous)) return CauseCode::none;
+    target.remove_prefix(anonymous.size());
+    return std::ranges::find(known_kinds, target) == std::end(known_kinds)
+               ? CauseCode::holds_unsupported
+               : CauseCode::none;
+}
+
+CauseCode unmovable_socket(std::string_view protocol) {
+    if (protocol.starts_with("MPTCP")) return CauseCode::holds_mptcp;
+    // A kernel may not tell.
+    return protocol.empty() ||
+                   std::ranges::find(known_protocols, protocol) != std::end(known_protocols)
+               ? CauseCode::none
+               : CauseCode::holds_unsupported;
 }
 
 namespace {
@@ -138,9 +161,18 @@ struct Looker {
         const std::string_view file = seen.target;
         const std::string name = seen.place.substr(seen.place.rfind(' ') + 1);
         CauseCode what = unmovable_file(file);
+        std::string kind(file);
         if (seen.queue) what = CauseCode::holds_message_queue;
+        if (seen.packets) what = CauseCode::holds_packet_pipe;
+        if (!seen.protocol.empty()) {
+            what = unmovable_socket(seen.protocol);
+            kind = "a socket of the kind " + seen.protocol;
+        }
         if (what != CauseCode::none)
-            return fail_because(what, {{"process", named(p)}, {"file", name}});
+            return fail_because(
+                what, {{"process", named(p)},
+                       {"kind", kind},
+                       {"file", what == CauseCode::holds_secret_memory ? "file " + name : name}});
         if (seen.locked && servers.contains(static_cast<dev_t>(seen.device)))
             return fail_because(CauseCode::holds_server_lock,
                                 {{"process", named(p)}, {"file", name}});
@@ -165,12 +197,28 @@ struct Looker {
                             {{"process", named(p)}, {"path", std::string(inside)}, {"file", name}});
     }
 
-    // Whether what it has open is to be looked at.
-    Result<bool> look(const CapsuleProcess& p) const {
+    // Memory that is mapped is as secret without a file that is open. All of it counts as locked,
+    // and few processes lock any.
+    Status look_at_memory(const CapsuleProcess& p, std::string_view maps) const {
+        const size_t at = maps.find(" /secretmem");
+        if (at == maps.npos) return {};
+        const size_t line = maps.rfind('\n', at) + 1;
+        return fail_because(
+            CauseCode::holds_secret_memory,
+            {{"process", named(p)},
+             {"file", "mapped at " + std::string(maps.substr(line, maps.find(' ', line) - line))}});
+    }
+
+    // Whether what it has open is to be looked at; whether it has locked memory.
+    Result<bool> look(const CapsuleProcess& p, bool& locked) const {
         if (goes_on_headless(proc, p))
             return fail_because(CauseCode::first_thread_ended, {{"process", named(p)}});
         if (p.state == 'Z') return false;
-        if (traced(proc, p.pid)) return fail_because(CauseCode::is_traced, {{"process", named(p)}});
+        const auto status = read_file(proc, std::to_string(p.pid) + "/status");
+        if (!status) return true;
+        if (status_number(*status, "\nTracerPid:") != 0)
+            return fail_because(CauseCode::is_traced, {{"process", named(p)}});
+        locked = status_number(*status, "\nVmLck:") != 0;
         return true;
     }
 
@@ -190,10 +238,12 @@ struct Looker {
 
 Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes, size_t files_max,
                    const LookAt& look) {
-    PidsInside pids;
+    PidsInside pids, locked;
     for (const CapsuleProcess& p : processes) {
-        TRY_ASSIGN(const bool wanted, looker.look(p));
+        bool locks = false;
+        TRY_ASSIGN(const bool wanted, looker.look(p, locks));
         if (wanted) pids[p.pid] = p.pid;
+        if (wanted && locks) locked[p.pid] = p.pid;
     }
     const bool locks = !looker.servers.empty();
     const LookFor what{.states = locks || !looker.stays.empty(),
@@ -203,6 +253,13 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
     for (const CapsuleProcess& p : processes) {
         const auto found = std::ranges::find(seen, p.pid, &SeenProcess::pid);
         if (found != seen.end()) TRY(looker.look_at_files(p, *found));
+    }
+    if (locked.empty()) return {};
+    const auto mapped = look(locked, {.maps = true, .runs = true, .files_max = 0});
+    for (const CapsuleProcess& p : processes) {
+        if (!mapped) break;  // it changes its mappings just now
+        const auto found = std::ranges::find(*mapped, p.pid, &SeenProcess::pid);
+        if (found != mapped->end()) TRY(looker.look_at_memory(p, found->maps));
     }
     return {};
 }

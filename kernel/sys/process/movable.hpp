@@ -19,6 +19,8 @@ namespace souk {
 // What an open file is, by what /proc/PID/fd says of it, if no dump takes it along:
 // holds_io_uring; else none. Pure.
 CauseCode unmovable_file(std::string_view target);
+// The same of a socket, by the kernel's name of its protocol.
+CauseCode unmovable_socket(std::string_view protocol);
 
 // The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a
 // connection that a dump would have to keep: not listening, not over. Else empty. Pure.

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@
 namespace souk {
 namespace {
 
-constexpr size_t place_bytes_max = 32, sums_bytes_max = 4096;
+constexpr size_t place_bytes_max = 32, sums_bytes_max = 4096, protocol_bytes_max = 32;
 
 bool is_queue(int process, const std::string& link, std::string_view target) {
     constexpr long mqueue_magic = 0x19800202;  // linux/magic.h has it from 6.6 on
@@ -54,6 +55,14 @@ void add_info(int process, const std::string& number, SeenFile& file) {
     file.locked = info->find("\nlock:\t") != std::string::npos;
 }
 
+// Nothing of the socket is needed for that but its name in /proc.
+std::string protocol_of(int process, const std::string& link) {
+    const std::string path = "/proc/self/fd/" + std::to_string(process) + "/" + link;
+    char name[protocol_bytes_max] = {};
+    const ssize_t n = ::getxattr(path.c_str(), "system.sockprotoname", name, sizeof name - 1);
+    return n > 0 ? name : "";
+}
+
 // One process, by its directory in /proc.
 struct Look {
     int process;
@@ -77,7 +86,10 @@ struct Look {
         file.target.assign(target, static_cast<size_t>(length));
         file.queue = !number.empty() && is_queue(process, link, file.target);
         if (what.states && target[0] == '/') add_state(process, link, file);
-        if (what.infos && !number.empty()) add_info(process, number, file);
+        const bool pipe = file.target.starts_with("pipe:[");
+        if (file.target.starts_with("socket:[")) file.protocol = protocol_of(process, link);
+        if ((what.infos || pipe) && !number.empty()) add_info(process, number, file);
+        file.packets = pipe && (file.flags & O_DIRECT) != 0;
         seen.files.push_back(std::move(file));
     }
 
@@ -206,7 +218,8 @@ std::string encode_look(const std::vector<SeenProcess>& look) {
         for (const SeenFile& f : p.files) {
             w.text(f.place);
             w.text(f.target);
-            w.number(f.queue | f.known << 1 | f.locked << 2, 1);
+            w.text(f.protocol);
+            w.number(f.queue | f.known << 1 | f.locked << 2 | f.packets << 3, 1);
             for (const uint32_t n : {f.mode, f.links, f.flags}) w.number(n, 4);
             for (const uint64_t n : {f.device, f.inode, f.rdev, f.mount}) w.number(n, 8);
         }
@@ -229,11 +242,13 @@ Result<std::vector<SeenProcess>> decode_look(std::string_view text) {
             SeenFile& f = p.files.emplace_back();
             f.place = r.text(place_bytes_max);
             f.target = r.text(PATH_MAX);
+            f.protocol = r.text(protocol_bytes_max);
             const uint64_t is = r.number(1);
-            if (is > 7) r.whole = false;
+            if (is > 15) r.whole = false;
             f.queue = (is & 1) != 0;
             f.known = (is & 2) != 0;
             f.locked = (is & 4) != 0;
+            f.packets = (is & 8) != 0;
             for (uint32_t* to : {&f.mode, &f.links, &f.flags})
                 *to = static_cast<uint32_t>(r.number(4));
             for (uint64_t* to : {&f.device, &f.inode, &f.rdev, &f.mount}) *to = r.number(8);

@@ -35,9 +35,11 @@ struct LookFor {
 };
 
 struct SeenFile {
-    std::string place;   // "fd 3", "exe", "cwd", "root"; of a mapping "map"
-    std::string target;  // as /proc/PID/fd has it
-    bool queue = false;  // a POSIX message queue, which looks like a file in /
+    std::string place;     // "fd 3", "exe", "cwd", "root"; of a mapping "map"
+    std::string target;    // as /proc/PID/fd has it
+    bool queue = false;    // a POSIX message queue, which looks like a file in /
+    bool packets = false;  // a pipe that keeps each write apart (O_DIRECT)
+    std::string protocol;  // of a socket: the kernel's name of it ("TCP", "UNIX-STREAM", "MPTCP")
     // With `states`, where it has a name that begins with '/'.
     bool known = false;
     uint32_t mode = 0, links = 0;
