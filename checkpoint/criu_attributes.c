@@ -169,4 +169,5 @@ void before_all_go(void) {
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
     if (fd >= 0) close(fd);
     set_sockets();
+    watch_again();
 }

@@ -252,6 +252,8 @@ int openat64(int directory, const char* path, int flags, ...) {
     va_start(rest, flags);
     const mode_t mode = mode_of(flags, rest);
     va_end(rest);
+    if (begins(path, "fdinfo/"))
+        return shown_fdinfo(directory, path, plain_open(directory, path, flags, mode));
     if (!known || path[0] == '/' || directory == AT_FDCWD || !is_top(directory)) {
         if (known && is_of_namespaces(path)) {
             errno = ENOENT;

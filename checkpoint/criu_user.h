@@ -32,6 +32,11 @@ bool is_held(pid_t process);
 int file_of(pid_t process, int fd);
 /* Into CRIU's log, from which agentd takes why a dump is refused. */
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
+/* criu_epolls.c: a list beside the image, which this dump begins anew. */
+int append_to_image(const char* name);
+/* Likewise: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
+int shown_fdinfo(int directory, const char* path, int info);
+void watch_again(void);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

@@ -97,3 +97,38 @@ def test_each_option_of_a_socket_is_as_before(market, net):
     # Some need rights, or a device that can do it, or a newer kernel.
     assert groups == "3" and len(touched) > 80, first
     assert end == "end" and set(lines) == {"same"}, set(lines)
+
+
+# A process that forks and closes what its child serves; the number is another file's then. Each
+# line: what the epoll tells, of both.
+EPOLL = """
+import os, select, socket
+e = select.epoll()
+a, b = socket.socketpair()
+c, d = socket.socketpair()
+number = a.fileno()
+e.register(number, select.EPOLLIN)
+go, gone = os.pipe()
+if os.fork() == 0:
+    c.close(); os.close(gone)
+    os.read(go, 1)
+    os._exit(0)
+os.close(go)
+a.close()
+os.dup2(c.fileno(), number)
+e.register(number, select.EPOLLOUT)
+b.send(b"x")
+print(number, flush=True)
+while not select.select([0], [], [], 0.05)[0]:
+    print(sorted(e.poll(0)), flush=True)
+print("end", flush=True)
+"""
+
+
+def test_an_epoll_tells_of_a_file_that_another_process_has_open(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", EPOLL, stdin=subprocess.PIPE)
+    job.printed(2)
+    move_about(market, job, "auto")
+    job.printed(job.lines() + 2)
+    number, *lines, end = check_ended(market, job)
+    assert end == "end" and set(lines) == {f"[({number}, 1), ({number}, 4)]"}, lines
