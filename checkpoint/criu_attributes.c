@@ -170,4 +170,5 @@ void before_all_go(void) {
     if (fd >= 0) close(fd);
     set_sockets();
     watch_again();
+    tell_of_lost_notices();
 }

@@ -37,6 +37,8 @@ int append_to_image(const char* name);
 /* Likewise: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
 int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
+/* criu_inotify.c: before the first thread goes. */
+void tell_of_lost_notices(void);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

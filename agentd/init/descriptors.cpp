@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The kernel keeps more of the job's sockets than CRIU carries: as records beside the image go
 // options that are not as in a new socket of the kind, and the multicast groups that a socket is in
-// (souk_option). A CRIU that restores sets them (checkpoint/criu_descriptors.c).
+// (souk_option). A CRIU that restores sets them (checkpoint/criu_descriptors.c). Also which
+// descriptors are of an inotify, since notices are lost there (checkpoint/criu_inotify.c).
 //
 // The job is frozen, and its sockets are asked through descriptors that the kernel makes of its own
 // (pidfd_getfd): nothing of them changes.
@@ -177,7 +178,8 @@ bool is_known(unsigned long inode) {
 
 }  // namespace
 
-Descriptors::Descriptors(int image_dir) : options{image_dir, SOUK_OPTIONS_NAME} {
+Descriptors::Descriptors(int image_dir)
+    : options{image_dir, SOUK_OPTIONS_NAME}, notified{image_dir, SOUK_NOTIFIED_NAME} {
     memset(known, 0, sizeof known);
 }
 
@@ -194,6 +196,10 @@ bool Descriptors::save(int pid) {
         snprintf(name, sizeof name, "%s/%d", directory, fd);
         const ssize_t n = readlink(name, target, sizeof target - 1);
         target[n < 0 ? 0 : n] = 0;
+        if (strcmp(target, "anon_inode:inotify") == 0) {
+            const souk_notified one = {pid, fd};
+            return notified.add(&one, sizeof one);
+        }
         if (sscanf(target, "socket:[%lu]", &inode) != 1 || is_known(inode)) return true;
         if (process < 0) process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
         const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, process, fd, 0));

@@ -47,7 +47,7 @@ struct Descriptors {
         int family, type, protocol;
         int fresh;  // a new socket of it
     };
-    Records options;
+    Records options, notified;
     Kind kinds[16] = {};
     int kind_count = 0;
     int groups = -1;  // how many the devices are in; -1: nobody has looked

@@ -38,6 +38,7 @@ enum {
 #define SOUK_AFFINITY_NAME "souk-affinity"
 #define SOUK_NETWORK_NAME "souk-network"
 #define SOUK_ATTRIBUTES_NAME "souk-attributes"
+#define SOUK_NOTIFIED_NAME "souk-notified"
 #define SOUK_OPTIONS_NAME "souk-options"  // socket_options.h
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
@@ -125,6 +126,11 @@ struct souk_attributes {
     uint64_t timer_slack;  // ns
     // RLIMIT_CPU less what it has used, in seconds; its counter begins anew. Soft 0: it has none.
     uint64_t cpu_soft, cpu_hard;
+};
+
+// SOUK_NOTIFIED_NAME: one for each descriptor of an inotify.
+struct souk_notified {
+    int32_t pid, fd;
 };
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
