@@ -171,4 +171,5 @@ void before_all_go(void) {
     set_sockets();
     watch_again();
     tell_of_lost_notices();
+    cut_off();
 }

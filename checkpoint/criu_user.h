@@ -39,6 +39,8 @@ int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */
 void tell_of_lost_notices(void);
+/* criu_cut_off.c: likewise. */
+void cut_off(void);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the kernel keeps for the job outside of its processes, and CRIU, which takes the processes
 // alone, leaves behind. POSIX message queues cannot be carried: a job that has one does not move.
-// Settings of a network of its own can.
+// Settings of a network of its own can. A connection that no process has open cannot: who is at its
+// other end hears that it is gone (checkpoint/criu_cut_off.c).
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "agentd/init/init.hpp"
+#include "agentd/init/records.hpp"
 
 namespace souk::init {
 namespace {
@@ -31,6 +33,48 @@ void write_value(const char* path, const char* value) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, value, strlen(value)) < 0) say(path, errno);
     if (fd >= 0) close(fd);
+}
+
+// Whoever waits at the other end hears nothing without them. (include/net/tcp_states.h)
+bool has_words_to_come(unsigned state) {
+    enum {
+        established = 1,
+        syn_received = 3,
+        fin_wait1 = 4,
+        close_wait = 8,
+        last_ack,
+        closing = 11
+    };
+    return state == established || state == syn_received || state == fin_wait1 ||
+           state == close_wait || state == last_ack || state == closing;
+}
+
+// A connection that a program has not accepted, or has closed before all was delivered, has no
+// inode. Format: proc_net_tcp.rst of the kernel; addresses are words as they lie in memory.
+bool save_cut_off(const char* table, int family, Records* out) {
+    FILE* const file = fopen(table, "re");
+    char line[256], local[33], remote[33];
+    bool good = true;
+    while (file && good && fgets(line, sizeof line, file)) {
+        unsigned local_port, remote_port, state;
+        unsigned long inode;
+        if (sscanf(line, "%*d: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*x:%*x %*x:%*x %*x %*u %*u %lu",
+                   local, &local_port, remote, &remote_port, &state, &inode) != 6 ||
+            inode != 0 || !has_words_to_come(state))
+            continue;
+        souk_cut_off one = {};
+        one.family = static_cast<uint16_t>(family);
+        one.local_port = static_cast<uint16_t>(local_port);
+        one.remote_port = static_cast<uint16_t>(remote_port);
+        for (int i = 0; i < (family == AF_INET ? 1 : 4); ++i) {
+            uint32_t word;
+            if (sscanf(local + 8 * i, "%8x", &word) == 1) memcpy(one.local + 4 * i, &word, 4);
+            if (sscanf(remote + 8 * i, "%8x", &word) == 1) memcpy(one.remote + 4 * i, &word, 4);
+        }
+        good = out->add(&one, sizeof one);
+    }
+    if (file) fclose(file);
+    return good;
 }
 
 // Their file system, mounted where nobody sees it.
@@ -72,6 +116,10 @@ void set_ping_groups(const char* groups) { write_value(settings[0], groups); }
 
 const char* network_save(int image_dir) {
     if (!g.own_net) return nullptr;
+    Records cut_off = {image_dir, SOUK_CUT_OFF_NAME};
+    if (!save_cut_off("/proc/net/tcp", AF_INET, &cut_off) ||
+        !save_cut_off("/proc/net/tcp6", AF_INET6, &cut_off))
+        return "write which connections are cut off";
     char values[SOUK_NETWORK_VALUES][value_max];
     size_t i = 0;
     for (const char* path : settings)

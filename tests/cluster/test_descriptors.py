@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 
 import pytest
@@ -161,3 +162,37 @@ def test_who_watches_a_directory_hears_that_notices_are_lost(market, tmp_path):
     job.process.stdin.flush()
     assert job.wait() == 0, job.told
     assert bytes(job.out) == b"watches\nend\n"
+
+
+# A server that is busy with one connection while others wait for it to accept them.
+SERVER = """
+import socket, sys
+s = socket.create_server(("0.0.0.0", 7200))
+print("listens", flush=True)
+c, _ = s.accept()
+print("accepted", flush=True)
+sys.stdin.readline()
+c.send(c.recv(10))
+c.close()
+print("end", flush=True)
+"""
+
+
+def test_who_waits_to_be_accepted_hears_that_the_connection_is_gone(market):
+    job = market.srun("-p", 50, "--net=own", "/usr/bin/python3", "-c", SERVER,
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    at = market.until_job(job.id, "runs", lambda j: j["status"] == "run" and j.get("address"))
+    clients = [market.in_netns("n3", lambda: socket.create_connection((at["address"], 7200), 10))
+               for _ in range(3)]
+    for client in clients:
+        client.sendall(b"asks")
+    job.printed(2)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    for client in clients[1:]:
+        with pytest.raises(ConnectionResetError):
+            client.recv(10)
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert clients[0].recv(10) == b"asks"
+    assert job.wait() == 0

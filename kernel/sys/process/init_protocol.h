@@ -39,6 +39,7 @@ enum {
 #define SOUK_NETWORK_NAME "souk-network"
 #define SOUK_ATTRIBUTES_NAME "souk-attributes"
 #define SOUK_NOTIFIED_NAME "souk-notified"
+#define SOUK_CUT_OFF_NAME "souk-cut-off"
 #define SOUK_OPTIONS_NAME "souk-options"  // socket_options.h
 #define SOUK_CTL_NAME "ctl.sock"
 #define SOUK_EXIT_NAME "exit"
@@ -131,6 +132,13 @@ struct souk_attributes {
 // SOUK_NOTIFIED_NAME: one for each descriptor of an inotify.
 struct souk_notified {
     int32_t pid, fd;
+};
+
+// SOUK_CUT_OFF_NAME, of a job with a network of its own: one for each connection over TCP that no
+// process has open. An address of IPv4 is in its first four bytes; ports are numbers.
+struct souk_cut_off {
+    uint16_t family, local_port, remote_port, pad;
+    unsigned char local[16], remote[16];
 };
 
 enum souk_target { SOUK_TO_FOREGROUND = 0, SOUK_TO_ROOT = 1, SOUK_TO_ALL = 2 };
