@@ -335,6 +335,16 @@ int fchmodat(int directory, const char* path, mode_t mode, int flags) {
 
 int chmod(const char* path, mode_t mode) { return fchmodat(AT_FDCWD, path, mode, 0); }
 
+// To a descriptor of O_PATH a FIFO is no pipe, and a socket none: as a file that has a name it goes
+// along (criu/files.c, dump_one_file), and a restore compares what it finds with that.
+int fstat64(int fd, struct stat64* st) {
+    const int done = (int)syscall(SYS_fstat, fd, st);
+    if (done == 0 && (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode)) &&
+        (syscall(SYS_fcntl, fd, F_GETFL) & O_PATH) != 0)
+        st->st_mode = (st->st_mode & ~(mode_t)S_IFMT) | S_IFREG;
+    return done;
+}
+
 int fstatat64(int directory, const char* path, struct stat64* st, int flags) {
     if (has_copy(path)) path = copy_of(path), directory = AT_FDCWD;
     return (int)syscall(SYS_newfstatat, directory, path, st, flags);

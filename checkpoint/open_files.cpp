@@ -158,6 +158,8 @@ bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel,
                const std::string& put_back) {
     if (was.kind != is.kind) return false;
     if (is_device(was)) return was.rdev == is.rdev;
+    // It is open by O_PATH. If the job listens there, its restore has made it anew.
+    if (S_ISSOCK(was.kind)) return was.path == is.path;
     if (was.capsules) {
         if (!is.capsules || is_deleted(was)) return is.capsules;
         // Of the job's home, wherever the job is: each of its inodes has one number.
