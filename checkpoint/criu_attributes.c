@@ -172,4 +172,5 @@ void before_all_go(void) {
     watch_again();
     tell_of_lost_notices();
     cut_off();
+    say_urgent_again();
 }

@@ -66,6 +66,16 @@ static bool is_target(pid_t process, int fd, int epoll, const struct line* l) {
     return same == 0 || (same < 0 && errno != EBADF);
 }
 
+void looked_at(pid_t* process, int* fd) {
+    *process = looked_pid;
+    *fd = looked_fd;
+}
+
+void refuse_of(const char* what, const char* when) {
+    refuse("cannot move: %s of process %d (file %d); it can move %s", what, looked_pid, looked_fd,
+           when);
+}
+
 static char* read_all(int fd) {
     size_t room = 4096, size = 0;
     char* text = malloc(room);

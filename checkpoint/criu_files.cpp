@@ -129,7 +129,8 @@ bool criu_trouble_passes(std::string_view error) {
     // (getifaddrs).
     return error.find("Zombies with threads are not supported") != error.npos ||
            error.find("Zombie thread not supported") != error.npos ||
-           error.find("netlink: The socket has data to read") != error.npos;
+           error.find("netlink: The socket has data to read") != error.npos ||
+           error.find("urgent data waits") != error.npos;
 }
 
 std::string criu_error_lines(std::string_view log, size_t lines_max) {

@@ -222,7 +222,8 @@ int ioctl(int fd, unsigned long request, ...) {
     void* const argument = va_arg(rest, void*);
     va_end(rest);
     if (request == TCGETS || request == TIOCSPTLCK) met = true;
-    return (int)control(fd, request, argument);
+    const int done = (int)control(fd, request, argument);
+    return done == 0 && dumps && request == FIONREAD ? waiting_before_mark(fd, argument) : done;
 }
 
 int fcntl64(int fd, int command, ...) {

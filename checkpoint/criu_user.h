@@ -41,6 +41,13 @@ void watch_again(void);
 void tell_of_lost_notices(void);
 /* criu_cut_off.c: likewise. */
 void cut_off(void);
+/* criu_epolls.c: what CRIU looks at now; refuses it: what there is, and when it can move. */
+void looked_at(pid_t* process, int* fd);
+void refuse_of(const char* what, const char* when);
+/* criu_urgent.c: of a connection, how many bytes wait that CRIU is to take (-1: errno); before the
+ * first thread goes. */
+int waiting_before_mark(int fd, int* waiting);
+void say_urgent_again(void);
 /* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
  * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
  * place for calls, as can_call says. */

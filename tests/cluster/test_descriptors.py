@@ -196,3 +196,48 @@ def test_who_waits_to_be_accepted_hears_that_the_connection_is_gone(market):
     job.process.stdin.flush()
     assert clients[0].recv(10) == b"asks"
     assert job.wait() == 0
+
+
+# Urgent data that has come, in connections of the job with itself: unread; read, with more behind
+# it; in line; the first byte of all. Each line: the urgent byte, what is before it and behind it.
+URGENT = """
+import select, socket, sys
+l = socket.create_server(("127.0.0.1", 0))
+def pair(before, behind, in_line=0):
+    a = socket.create_connection(l.getsockname()); b = l.accept()[0]
+    b.setsockopt(1, 10, in_line)
+    a.sendall(before); a.send(b"!", socket.MSG_OOB); a.sendall(behind)
+    select.select([], [], [b], 10)
+    return a, b
+long = b"x" * 50000
+ends = [pair(b"abc", b"def"), pair(b"abc", b"def"), pair(b"abc", b"def", 1), pair(b"", long),
+        pair(b"abc", b"")]
+assert ends[1][1].recv(1, socket.MSG_OOB) == b"!"
+assert ends[4][1].recv(1, socket.MSG_OOB) == b"!"
+print("ready", flush=True)
+sys.stdin.readline()
+for i, (a, b) in enumerate(ends):
+    b.settimeout(5)
+    oob = b.recv(1, socket.MSG_OOB) if i in (0, 3) else b""
+    wanted = (b"abc", b"abc", b"abc!", long, b"abc")[i] + (b"def" if i < 3 else b"")
+    got = []
+    while len(b"".join(got)) < len(wanted): got.append(b.recv(100000))
+    assert b"".join(got) == wanted, (i, got)
+    a.sendall(b"more")
+    print(i, oob, got[0][:9], b.recv(10), flush=True)
+"""
+
+
+def test_urgent_data_that_waits_is_as_it_was(market):
+    job = market.srun("-p", 50, "--net=own", "/usr/bin/python3", "-c", URGENT,
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.tool("marketctl", "--hold", "thaw", job.id, "n3")
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert job.wait() == 0, job.told
+    assert bytes(job.out).decode().splitlines()[1:] == [
+        "0 b'!' b'abc' b'more'", "1 b'' b'abc' b'more'", "2 b'' b'abc' b'more'",
+        "3 b'!' b'xxxxxxxxx' b'more'", "4 b'' b'abc' b'more'"]
