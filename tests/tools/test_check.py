@@ -67,13 +67,14 @@ def test_what_a_program_or_a_process_holds_is_named_with_its_code():
 @pytest.mark.parametrize("makes, code, named", [
     ("h = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); at = h.fileno()", "holds_mptcp",
      "has an MPTCP socket open (file {}); it can move with plain TCP"),
-    ("at, w = os.pipe2(os.O_DIRECT)", "holds_packet_pipe", "has a pipe of packets open (file {});"),
+    ("r, at = os.pipe2(os.O_DIRECT)", "holds_packet_pipe", "has a pipe of packets open (file {});"),
     ("h = socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0); at = h.fileno()",
      "holds_unsupported", "has a socket of the kind ALG open (file {});"),
-    ("at = ctypes.CDLL(None).syscall(447, 0); os.ftruncate(at, 4096); m = mmap.mmap(at, 4096); "
-     "os.close(at)", "holds_secret_memory", "has secret memory (mapped at ")])
+    ("c = ctypes.CDLL(None); at = c.syscall(447, 0); os.ftruncate(at, 4096); "
+     "c.mmap(None, ctypes.c_size_t(4096), 3, 1, at, ctypes.c_long(0)); os.close(at)",
+     "holds_secret_memory", "has secret memory (mapped at ")])
 def test_what_a_program_holds_is_named_with_what_would_help(makes, code, named):
-    program = ("import ctypes, mmap, os, socket, sys\ntry:\n    " + makes +
+    program = ("import ctypes, os, socket, sys\ntry:\n    " + makes +
                "\nexcept OSError: at = 'none'\nprint(at, flush=True)\nsys.stdin.read()")
     held = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True)
