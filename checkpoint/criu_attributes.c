@@ -140,10 +140,12 @@ static bool has_signal_of_parent(pid_t process) {
 
 static void no_signal_of_parent(pid_t thread, const struct souk_attributes* none) {
     (void)none;
-    call_in(thread, SYS_prctl, PR_SET_PDEATHSIG, 0, 0);
+    call_in(thread, (const long[7]){SYS_prctl, PR_SET_PDEATHSIG});
 }
 
-static void spare_roots(void) {
+// Returns the first one.
+static pid_t spare_roots(void) {
+    pid_t first = 0;
     char path[48], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", criu);
     const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -153,17 +155,18 @@ static void spare_roots(void) {
     char* end;
     for (const char* at = text;; at = end) {
         const long child = strtol(at, &end, 10);
-        if (end == at) return;
+        if (end == at) return first;
+        if (first == 0) first = (pid_t)child;
         if (has_signal_of_parent((pid_t)child))
             each_thread((pid_t)child, no_signal_of_parent, NULL);
     }
 }
 
-void before_all_go(void) {
+bool before_all_go(void) {
     static bool done;
-    if (done || !restores) return;
+    if (done || !restores) return true;
     done = true;
-    spare_roots();
+    const pid_t root = spare_roots();
     const int fd = open_image(SOUK_ATTRIBUTES_NAME);
     struct souk_attributes one;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
@@ -173,4 +176,5 @@ void before_all_go(void) {
     tell_of_lost_notices();
     cut_off();
     say_urgent_again();
+    return restore_semaphores(root);
 }

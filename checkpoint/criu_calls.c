@@ -126,9 +126,10 @@ long ptrace(enum __ptrace_request request, ...) {
     void* const address = va_arg(rest, void*);
     void* data = va_arg(rest, void*);
     va_end(rest);
-    if (request == PTRACE_DETACH) before_all_go();
-    if (before_ptrace((int)request, pid, &data) != 0) return -1;
-    if (request == PTRACE_DETACH && !before_first_goes()) return -1;
+    if ((request == PTRACE_DETACH && !before_all_go()) ||
+        before_ptrace((int)request, pid, &data) != 0 ||
+        (request == PTRACE_DETACH && !before_first_goes()))
+        return -1;
     const bool registers = (long)address == NT_PRSTATUS;
     if (registers && request == PTRACE_SETREGSET) return write_back(pid, data);
     long word;

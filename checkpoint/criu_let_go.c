@@ -79,6 +79,11 @@ static bool all_pass(const char* name, bool (*passes)(unsigned long), int base, 
     }
 }
 
+pid_t process_of(pid_t thread) {
+    const char* const line = read_status(thread) ? line_of("Tgid") : NULL;
+    return line == NULL ? 0 : (pid_t)strtol(line, NULL, 10);
+}
+
 static bool is_uid(unsigned long number) { return number == user_id(); }
 static bool is_none(unsigned long number) { return number == 0; }
 static bool is_one(unsigned long number) { return number == 1; }
@@ -118,7 +123,21 @@ static long let_go(void) {
     return 0;
 }
 
+// CRIU's first question of the kind comes when all threads stand, and it has changed nothing of
+// them yet (criu/cr-dump.c, dump_one_task).
+static long before_dump(void) {
+    static bool asked;
+    if (asked) return 0;
+    asked = true;
+    if (dump_semaphores(seized, seized_count)) return 0;
+    errno = EPERM;
+    return -1;
+}
+
 long before_ptrace(int request, pid_t thread, void** data) {
+    const bool dumps = getenv("SOUK_DUMP") != NULL;
+    if (dumps && request == PTRACE_PEEKSIGINFO) return before_dump();
+    if (dumps && request == PTRACE_SEIZE) (void)remember(thread);
     if (!must_be_users() || gone) return 0;
     if (request == PTRACE_SETOPTIONS || request == PTRACE_SEIZE)
         *data = (void*)((long)*data | PTRACE_O_EXITKILL);

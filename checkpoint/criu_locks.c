@@ -84,12 +84,13 @@ static bool set_kept(const struct souk_lock* lock, int fd, short type) {
 static long set_in(const struct souk_lock* lock, short type) {
     if (lock->kind == souk_lock_flock) {
         const int operation = type == F_UNLCK ? LOCK_UN : type == F_WRLCK ? LOCK_EX : LOCK_SH;
-        return call_in(lock->pid, SYS_flock, lock->fd, operation | LOCK_NB, 0);
+        return call_in(lock->pid, (const long[7]){SYS_flock, lock->fd, operation | LOCK_NB});
     }
     struct flock range = {
         .l_type = type, .l_start = (off_t)lock->start, .l_len = (off_t)lock->length};
     const int command = lock->kind == souk_lock_posix ? F_SETLK : F_OFD_SETLK;
-    return call_with(lock->pid, SYS_fcntl, lock->fd, command, 0, 3, &range, sizeof range);
+    return call_with(lock->pid, (const long[7]){SYS_fcntl, lock->fd, command}, 3, &range,
+                     sizeof range);
 }
 
 // Others who share it for a moment are waited for, for as long as a reader may take.

@@ -22,15 +22,28 @@ uid_t user_id(void);
 bool is_users_group(gid_t group);
 /* criu_let_go.c: before this ptrace(2), whose `data` it may change; -1: it must not be (errno). */
 long before_ptrace(int request, pid_t thread, void** data);
-/* criu_attributes.c: before a restore lets the first thread go; a file of the image, to be read. */
-void before_all_go(void);
+/* ... the process of that thread; 0: it has ended. */
+pid_t process_of(pid_t thread);
+/* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
+bool before_all_go(void);
+/* criu_inject.c: what that system call, its number first, says (-errno) in a thread that is held.
+ */
+long call_in(pid_t thread, const long words[7]);
+/* ... with these bytes in its memory, to which argument `at` points; whether it has a place for
+ * calls: if not, they say -ENOSYS. */
+long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size);
+bool can_call(pid_t thread);
+/* criu_semaphores.c. False: it was told why not. */
+bool dump_semaphores(const pid_t* threads, size_t count);
+bool restore_semaphores(pid_t root);
+/* criu_attributes.c: a file of the image, to be read. */
 int open_image(const char* name);
-/* criu_descriptors.c: likewise before the first thread goes; whether this CRIU holds a process; a
+/* criu_descriptors.c: before the first thread goes; whether this CRIU holds a process; a
  * descriptor of CRIU's own for an open file of one; -1: it does not hold it, or that has none. */
 void set_sockets(void);
 bool is_held(pid_t process);
 int file_of(pid_t process, int fd);
-/* Into CRIU's log, from which agentd takes why a dump is refused. */
+/* criu_user.c: a line of CRIU's log, from which agentd takes why a dump or a restore is refused. */
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_epolls.c: a list beside the image, which this dump begins anew. */
 int append_to_image(const char* name);
@@ -48,13 +61,6 @@ void refuse_of(const char* what, const char* when);
  * first thread goes. */
 int waiting_before_mark(int fd, int* waiting);
 void say_urgent_again(void);
-/* criu_inject.c: what that system call says (-errno) in a thread that is held; call_with: these
- * bytes are in its memory meanwhile, and argument `at` (2 or 3) points to them. -ENOSYS: it has no
- * place for calls, as can_call says. */
-long call_in(pid_t thread, long number, long first, long second, long third);
-long call_with(pid_t thread, long number, long first, long second, long third, int at,
-               const void* bytes, size_t size);
-bool can_call(pid_t thread);
 /* criu_locks.c: before CRIU says a word, and before it hears the one that ends what it has dumped;
  * in a process that it has made, before the image is closed there; fcntl(2) for a lock; before the
  * first thread goes on (false: none may, errno). */

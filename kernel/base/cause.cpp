@@ -184,10 +184,6 @@ constexpr auto words = std::to_array<CauseWords>({
      "cannot move: {process} has a file of this node's {path} open (file {file})",
      "/tmp is each node's own (`files_tmp` of the home's agentd.conf); it can move when the file "
      "is closed"},
-    {holds_server_lock, "holds_server_lock",
-     "cannot move: {process} holds a lock of a file on a server (file {file})",
-     "the server would give it to others while nothing of the job runs; it can move when the lock "
-     "is let go, and be stopped in memory meanwhile"},
     {components_taken_back, "components_taken_back",
      "component {component} could not start: the start of the others is taken back",
      "a job of several components starts with all of them, or not yet; it is tried again"},
@@ -232,6 +228,10 @@ constexpr auto words = std::to_array<CauseWords>({
      "CRIU dumps nothing of that kind"},
     {dump_refused, "dump_refused", "{text}",
      "what it has shows only when it is looked at closely, while it stands for a dump"},
+    {holds_server_lock, "holds_server_lock",
+     "cannot move: {process} holds a lock of a file on a server (file {file})",
+     "the server would give it to others while nothing of the job runs; it can move when the lock "
+     "is let go, and be stopped in memory meanwhile"},
 });
 
 constexpr bool in_order() {
@@ -239,7 +239,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == dump_refused, "a code has no line");
+static_assert(in_order() && words.back().code == holds_server_lock, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

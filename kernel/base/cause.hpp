@@ -103,7 +103,6 @@ enum class CauseCode : uint16_t {
     owner_uses,
     path_not_offered,
     holds_node_file,
-    holds_server_lock,
     // jobs of several components, said by their home
     components_taken_back,
     components_late,
@@ -125,6 +124,7 @@ enum class CauseCode : uint16_t {
     holds_packet_pipe,
     holds_unsupported,
     dump_refused,
+    holds_server_lock,
 };
 
 struct CauseWords {

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Semaphores, names in /dev/shm and seals of memory are as before wherever the job runs, or it
+stays where it is."""
+import subprocess
+
+from moving import check_lines, compiled, forms, need
+
+# A line tells the values of a set, whether their last processes are as they should be, and whether
+# two sets count as used. When its input ends its processes do, and what they have done must be
+# undone, by each as much as it has done; then what waited for a value gets it.
+SEMAPHORES = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/sem.h>
+#include <sys/wait.h>
+#include <unistd.h>
+enum { COUNT = 70, HOLDERS = 3 };
+static int s, unused, from[2], to[2];
+static void add(int n, int by, int how) {
+    struct sembuf one = {n, by, how};
+    if (semop(s, &one, 1) != 0) perror("semop"), _exit(9);
+}
+static void *part(void *none) {
+    if (unshare(CLONE_SYSVSEM) != 0) perror("unshare");
+    add(0, -3, SEM_UNDO);
+    add(69, 7, SEM_UNDO);
+    write(to[1], "x", 1);
+    pause();
+    return none;
+}
+static void *stay(void *none) {
+    add(2, -1, SEM_UNDO);
+    write(to[1], "x", 1);
+    pause();
+    return none;
+}
+static pid_t hold(int which) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    pthread_t t;
+    if (which == 0) {
+        add(0, -2, SEM_UNDO);
+        add(1, 100, SEM_UNDO);
+        add(3, -32767, SEM_UNDO);
+    } else if (which == 1) {
+        add(2, -4, SEM_UNDO);
+        pthread_create(&t, 0, part, 0);
+        pthread_create(&t, 0, stay, 0);
+    } else {
+        add(0, 1, SEM_UNDO);
+        add(0, -1, SEM_UNDO);
+        add(4, 32767, SEM_UNDO);
+    }
+    write(to[1], "x", 1);
+    for (;;) pause();
+}
+static void have(int number, int value) {
+    const int is = semctl(s, number, GETVAL);
+    if (is == value) return;
+    fprintf(stderr, "%d: %d, not %d\\n", number, is, value);
+    _exit(8);
+}
+int main(void) {
+    pid_t pids[HOLDERS];
+    char c;
+    struct semid_ds state;
+    struct pollfd in = {0, POLLIN};
+    setvbuf(stdout, 0, _IOLBF, 0);
+    pipe(to);
+    s = semget(IPC_PRIVATE, COUNT, 0600);
+    unused = semget(IPC_PRIVATE, 2, 0600);
+    semctl(s, 0, SETVAL, 10), semctl(s, 2, SETVAL, 16384), semctl(s, 3, SETVAL, 32767);
+    const pid_t waits = fork();
+    if (waits == 0) {
+        add(5, -1, SEM_UNDO);
+        _exit(4);
+    }
+    for (int i = 0; i < HOLDERS; ++i) pids[i] = hold(i);
+    for (int i = 0; i < HOLDERS + 2; ++i) read(to[0], &c, 1);
+    while (semctl(s, 5, GETNCNT) != 1) sched_yield();
+    while (poll(&in, 1, 20) == 0) {
+        for (int i = 0; i < 6; ++i) printf("%d ", semctl(s, i, GETVAL));
+        printf("%d", semctl(s, 69, GETVAL));
+        printf(" last %d %d %d", semctl(s, 1, GETPID) == pids[0], semctl(s, 2, GETPID) == pids[1],
+               semctl(s, 4, GETPID) == pids[2]);
+        semctl(s, 0, IPC_STAT, &state);
+        printf(" used %d", state.sem_otime != 0);
+        semctl(unused, 0, IPC_STAT, &state);
+        printf(" %d\\n", state.sem_otime != 0);
+    }
+    kill(pids[0], SIGKILL);
+    waitpid(pids[0], 0, 0);
+    have(0, 7), have(1, 0), have(2, 16379), have(3, 32767), have(4, 32767);
+    kill(pids[1], SIGKILL);
+    waitpid(pids[1], 0, 0);
+    have(0, 10), have(2, 16384), have(69, 0), have(4, 32767);
+    kill(pids[2], SIGKILL);
+    waitpid(pids[2], 0, 0);
+    have(0, 10), have(4, 0), have(5, 0);
+    if (waitpid(waits, 0, WNOHANG) != 0) return 5;
+    add(5, 1, 0);
+    int status;
+    waitpid(waits, &status, 0);
+    semctl(s, 0, IPC_RMID), semctl(unused, 0, IPC_RMID);
+    return status == 4 << 8 ? 0 : 6;
+}
+"""
+
+
+@forms(0)
+def test_what_a_process_has_done_to_semaphores_is_undone_at_its_end(market, tmp_path, form):
+    need("gcc")
+    check_lines(market, form, compiled(tmp_path, SEMAPHORES, "-pthread", "-w"))
+
+
+SHARING = """
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/sem.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void) {
+    struct sembuf add = {0, 2, SEM_UNDO};
+    struct pollfd in = {0, POLLIN};
+    const int s = semget(IPC_PRIVATE, 1, 0600);
+    semop(s, &add, 1);
+    const pid_t child = syscall(SYS_clone, CLONE_SYSVSEM | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) for (;;) pause();
+    setvbuf(stdout, 0, _IOLBF, 0);
+    while (poll(&in, 1, 20) == 0) printf("%d\\n", semctl(s, 0, GETVAL));
+    kill(child, SIGKILL);
+    semctl(s, 0, IPC_RMID);
+}
+"""
+
+
+def check_refused(market, program, *words):
+    """It is neither moved nor frozen to disk, in words, and goes on where it is."""
+    job = market.srun("-p", 50, program, stdin=subprocess.PIPE)
+    job.printed(1)
+    where = market.job(job.id)["where"]
+    done = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id,
+                       "n3" if where != "n3" else "n2", check=False, limit=70)
+    assert done.returncode == 1 and all(word in done.stderr for word in words), done
+    job.printed(job.lines() + 2)
+    job.process.stdin.close()
+    assert job.wait(20) == 0 and not job.told, job.told
+    return set(bytes(job.out).decode().splitlines())
+
+
+def test_processes_that_share_what_is_to_be_undone_stay(market, tmp_path):
+    need("gcc")
+    program = compiled(tmp_path, SHARING, "-w")
+    assert check_refused(market, program, "cannot move: processes", "CLONE_SYSVSEM") == {"2"}
