@@ -153,8 +153,11 @@ bool is_device(const OpenFile& f) { return f.kind == S_IFCHR || f.kind == S_IFBL
 
 bool is_deleted(const OpenFile& f) { return f.path.ends_with(" (deleted)"); }
 
+using Names = std::set<std::tuple<uint64_t, uint64_t, std::string>>;
+
+// `names` of the files that were there: one that has several is restored by any of them.
 // `put_back`: what lies below it is as it was, whichever inode it has; empty: nothing.
-bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel,
+bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel, const Names& names,
                const std::string& put_back) {
     if (was.kind != is.kind) return false;
     if (is_device(was)) return was.rdev == is.rdev;
@@ -162,6 +165,7 @@ bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel,
     if (S_ISSOCK(was.kind)) return was.path == is.path;
     if (was.capsules) {
         if (!is.capsules || is_deleted(was)) return is.capsules;
+        if (was.type != home_type && names.contains({was.device, was.inode, is.path})) return true;
         // Of the job's home, wherever the job is: each of its inodes has one number.
         const bool by_name = !put_back.empty() && was.path.starts_with(put_back + "/");
         return was.path == is.path && (was.type != home_type || by_name || was.inode == is.inode);
@@ -284,6 +288,8 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored, const std:
     const bool one_kernel = dumped.boot == restored.boot;
     std::map<std::pair<pid_t, std::string>, const OpenFile*> places;
     std::map<pid_t, std::vector<const OpenFile*>> maps, mapped;
+    Names names;
+    for (const OpenFile& was : dumped.files) names.insert({was.device, was.inode, was.path});
     for (const OpenFile& f : restored.files) {
         if (f.place == map_place)
             mapped[f.pid].push_back(&f);
@@ -297,12 +303,13 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored, const std:
         }
         const auto is = places.find({was.pid, was.place});
         if (is == places.end()) return is_another(was, nullptr);
-        if (!same_file(was, *is->second, one_kernel, put_back)) return is_another(was, is->second);
+        if (!same_file(was, *is->second, one_kernel, names, put_back))
+            return is_another(was, is->second);
     }
     for (const auto& [pid, list] : maps)
         for (const OpenFile* was : list)
             if (std::ranges::none_of(mapped[pid], [&](const OpenFile* is) {
-                    return same_file(*was, *is, one_kernel, put_back);
+                    return same_file(*was, *is, one_kernel, names, put_back);
                 }))
                 return is_another(*was, nullptr);
     if (!one_kernel) return {};  // almost any file could be one of them
@@ -310,7 +317,7 @@ Status same_files(const OpenFiles& dumped, const OpenFiles& restored, const std:
         for (const OpenFile* is : mapped[pid])
             if (!is_deleted(*is) &&  // it came out of the image, and CRIU has not cleaned up yet
                 std::ranges::none_of(list, [&](const OpenFile* was) {
-                    return same_file(*was, *is, true, put_back);
+                    return same_file(*was, *is, true, names, put_back);
                 }))
                 return fail("process " + std::to_string(pid) + " maps " + told(*is) +
                             ", which is another file than any that it had mapped");

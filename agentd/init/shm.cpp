@@ -2,10 +2,15 @@
 // The private /dev/shm, and a private /tmp, to and from a file each: CRIU takes what is open or
 // mapped there as files that exist on both sides. Format: records {ShmEntry, name, then for a file
 // pieces {offset, length, bytes} ended by a piece of length 0}; a directory's entries follow it and
-// end with kind 0. Holes stay holes. Sockets are left to CRIU.
+// end with kind 0. Holes stay holes, and a file with several names is one file: CRIU gives one
+// whose first name is gone, as that of sem_open(3) is, another one for the time of its dump.
+// Sockets are left to CRIU.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -16,9 +21,9 @@
 namespace souk::init {
 namespace {
 struct ShmEntry {
-    uint32_t kind;  // 0 end of directory, else S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO
+    uint32_t kind;  // 0 end of directory, else S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO, or another_name
     uint32_t mode, uid, gid;
-    uint64_t size;  // of a link: length of the target, which follows the name
+    uint64_t size;  // of a link, or another name: length of its target, which follows the name
     int64_t mtime_s, mtime_ns;
     uint32_t name_len, pad;
 };
@@ -26,6 +31,55 @@ struct ShmPiece {
     uint64_t offset, length;
 };
 constexpr int depth_max = 64;
+constexpr uint32_t another_name = 1;  // its target is the first one, below the top directory
+constexpr size_t target_max = 4096, path_max = (depth_max + 1) * 256;
+
+// A file that has several names, and the first of them.
+struct Named {
+    ino_t inode;
+    char path[];
+};
+
+int by_inode(const void* a, const void* b) {
+    const ino_t one = static_cast<const Named*>(a)->inode,
+                other = static_cast<const Named*>(b)->inode;
+    return one < other ? -1 : one > other;
+}
+
+struct Names {
+    void* known = nullptr;  // tsearch(3)
+    char path[path_max] = {};
+    size_t length = 0;  // of the directory's
+
+    // Its first name if it has come before, "" if this is the first; null: errno.
+    const char* first_of(ino_t inode, const char* name) {
+        const size_t bytes = sizeof(Named) + length + strlen(name) + 1;
+        auto* const one = static_cast<Named*>(malloc(bytes));
+        if (!one) return nullptr;
+        one->inode = inode;
+        memcpy(one->path, path, length);
+        memcpy(one->path + length, name, strlen(name) + 1);
+        Named** const found = static_cast<Named**>(tsearch(one, &known, by_inode));
+        if (!found) return free(one), nullptr;
+        if (*found == one) return "";
+        free(one);
+        if (strlen((*found)->path) >= target_max) return errno = ENAMETOOLONG, nullptr;
+        return (*found)->path;
+    }
+    void enter(const char* name) {
+        const size_t n = strlen(name);
+        memcpy(path + length, name, n);
+        path[length + n] = '/';
+        length += n + 1;
+    }
+    ~Names() {
+        while (known) {
+            Named* const one = *static_cast<Named**>(known);
+            tdelete(one, &known, by_inode);
+            free(one);
+        }
+    }
+};
 
 bool copy_bytes(int out, int in, off_t* in_offset, uint64_t n) {
     while (n > 0) {
@@ -61,14 +115,14 @@ bool save_pieces(int out, int file, off_t size) {
     return write_all(out, &piece, sizeof piece);
 }
 
-bool save_dir(int out, int dir_fd, int depth, bool* any);
+bool save_dir(int out, int dir_fd, int depth, Names* names, bool* any);
 
-bool save_entry(int out, int dir, const char* name, int depth, bool* any) {
+bool save_entry(int out, int dir, const char* name, int depth, Names* names, bool* any) {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return false;
     const uint32_t kind = st.st_mode & S_IFMT;
     if (kind != S_IFREG && kind != S_IFDIR && kind != S_IFLNK && kind != S_IFIFO) return true;
-    char target[4096];
+    char target[target_max];
     ssize_t target_len = 0;
     if (kind == S_IFLNK && (target_len = readlinkat(dir, name, target, sizeof target)) < 0)
         return false;
@@ -83,20 +137,38 @@ bool save_entry(int out, int dir, const char* name, int depth, bool* any) {
     e.mtime_ns = st.st_mtim.tv_nsec;
     e.name_len = static_cast<uint32_t>(strlen(name));
     *any = true;
+    if (kind != S_IFDIR && st.st_nlink > 1) {
+        const char* const first = names->first_of(st.st_ino, name);
+        if (!first) return false;
+        e.size = strlen(first);
+        if (*first) {
+            e.kind = another_name;
+            return write_all(out, &e, sizeof e) && write_all(out, name, e.name_len) &&
+                   write_all(out, first, e.size);
+        }
+        e.size =
+            kind == S_IFLNK ? static_cast<uint64_t>(target_len) : static_cast<uint64_t>(st.st_size);
+    }
     if (!write_all(out, &e, sizeof e) || !write_all(out, name, e.name_len)) return false;
     if (kind == S_IFLNK) return write_all(out, target, static_cast<size_t>(target_len));
     if (kind == S_IFIFO) return true;
     const int fd =
         openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | (kind == S_IFDIR ? O_DIRECTORY : 0));
     if (fd < 0) return false;
-    if (kind == S_IFDIR) return save_dir(out, fd, depth + 1, any);
+    if (kind == S_IFDIR) {
+        const size_t before = names->length;
+        names->enter(name);
+        const bool saved = save_dir(out, fd, depth + 1, names, any);
+        names->length = before;
+        return saved;
+    }
     const bool good = save_pieces(out, fd, st.st_size);
     close(fd);
     return good;
 }
 
 // Closes `dir_fd`.
-bool save_dir(int out, int dir_fd, int depth, bool* any) {
+bool save_dir(int out, int dir_fd, int depth, Names* names, bool* any) {
     DIR* dir = depth < depth_max ? fdopendir(dir_fd) : nullptr;
     if (!dir) {
         close(dir_fd);
@@ -106,7 +178,7 @@ bool save_dir(int out, int dir_fd, int depth, bool* any) {
     bool good = true;
     while (struct dirent* entry = good ? readdir(dir) : nullptr) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        good = save_entry(out, dirfd(dir), entry->d_name, depth, any);
+        good = save_entry(out, dirfd(dir), entry->d_name, depth, names, any);
     }
     closedir(dir);
     const ShmEntry end = {};
@@ -126,16 +198,19 @@ bool load_pieces(int in, int file, uint64_t size) {
     }
 }
 
-bool load_dir(int in, int dir, int depth);
+bool load_dir(int in, int top, int dir, int depth);
 
-bool load_entry(int in, int dir, const ShmEntry& e, int depth) {
-    char name[256] = {}, target[4097] = {};
+bool load_entry(int in, int top, int dir, const ShmEntry& e, int depth) {
+    char name[256] = {}, target[target_max + 1] = {};
     errno = EINVAL;
     if (e.name_len == 0 || e.name_len > 255 || !read_all(in, name, e.name_len)) return false;
     errno = EINVAL;
     if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return false;
     bool good = false;
     int fd = -1;
+    if (e.kind == another_name)
+        return e.size < sizeof target && read_all(in, target, e.size) &&
+               linkat(top, target, dir, name, 0) == 0;
     if (e.kind == S_IFLNK) {
         good = e.size < sizeof target && read_all(in, target, e.size) &&
                symlinkat(target, dir, name) == 0;
@@ -144,7 +219,7 @@ bool load_entry(int in, int dir, const ShmEntry& e, int depth) {
     } else if (e.kind == S_IFDIR) {
         good = depth < depth_max && mkdirat(dir, name, 0700) == 0 &&
                (fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) >= 0 &&
-               load_dir(in, fd, depth + 1);
+               load_dir(in, top, fd, depth + 1);
     } else if (e.kind == S_IFREG) {
         fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         good = fd >= 0 && load_pieces(in, fd, e.size);
@@ -156,12 +231,12 @@ bool load_entry(int in, int dir, const ShmEntry& e, int depth) {
     return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-bool load_dir(int in, int dir, int depth) {
+bool load_dir(int in, int top, int dir, int depth) {
     for (;;) {
         ShmEntry e;
         if (!read_all(in, &e, sizeof e)) return false;
         if (e.kind == 0) return true;
-        if (!load_entry(in, dir, e, depth)) return false;
+        if (!load_entry(in, top, dir, e, depth)) return false;
     }
 }
 
@@ -175,7 +250,8 @@ bool save_tree(int image_dir, const char* path, const char* name, bool always) {
         return false;
     }
     bool any = false;
-    const bool good = save_dir(out, dir, 0, &any);
+    Names names;
+    const bool good = save_dir(out, dir, 0, &names, &any);
     const int code = errno;
     close(out);
     if ((!any && !always) || !good) unlinkat(image_dir, name, 0);
@@ -185,7 +261,7 @@ bool save_tree(int image_dir, const char* path, const char* name, bool always) {
 
 bool load_tree(int in, const char* path) {
     const int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool good = dir >= 0 && load_dir(in, dir, 0);
+    const bool good = dir >= 0 && load_dir(in, dir, dir, 0);
     const int code = errno;
     close(in);
     if (dir >= 0) close(dir);

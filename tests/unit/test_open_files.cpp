@@ -106,6 +106,21 @@ START_TEST(a_file_of_the_capsules_own_stays_one_and_no_other_becomes_one) {
 }
 END_TEST
 
+// As the file of sem_open(3) has, whose first name is gone.
+START_TEST(a_file_of_the_capsules_own_with_several_names_is_restored_by_any_of_them) {
+    OpenFile was[] = {file("map", "/dev/shm/sem.x (deleted)", 8, 100, "tmpfs"),
+                      file("map", "/dev/shm/sem.a", 8, 100, "tmpfs"),
+                      file("map", "/dev/shm/sem.b", 8, 101, "tmpfs")};
+    for (OpenFile& f : was) f.capsules = true;
+    was[0].pid = 9;
+    OpenFile is[] = {was[0], was[1], was[2]};
+    is[1].path = was[0].path;
+    ck_assert(same_files(list({was[0], was[1]}), list({is[0], is[1]}, "other")));
+    is[2].path = was[0].path;
+    ck_assert(!same_files(list({was[0], was[2]}), list({is[0], is[2]}, "other")));
+}
+END_TEST
+
 START_TEST(a_device_is_its_number_and_a_kind_never_changes) {
     OpenFile was = file("fd 3", "/dev/null", 8, 100), is = was;
     was.kind = is.kind = S_IFCHR;
@@ -232,6 +247,7 @@ UNIT_SUITE(open_files, on_one_kernel_a_file_is_its_device_and_inode,
            on_another_kernel_only_a_server_that_both_see_has_the_same_inodes,
            a_file_of_the_home_is_its_inode_there_wherever_the_job_is,
            a_file_of_the_capsules_own_stays_one_and_no_other_becomes_one,
+           a_file_of_the_capsules_own_with_several_names_is_restored_by_any_of_them,
            a_device_is_its_number_and_a_kind_never_changes, every_mapped_file_was_mapped_and_is,
            a_list_reads_as_it_was_written_and_a_damaged_one_is_refused,
            the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out,
