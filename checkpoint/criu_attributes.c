@@ -64,6 +64,7 @@ pid_t getpid(void) {
     static pid_t known;
     const pid_t own = (pid_t)syscall(SYS_getpid);
     if (restores && own != criu && own != known) {
+        if (!can_seal()) _exit(1);
         take_personality(known = own);
         locks_of_process();
     }
@@ -176,5 +177,5 @@ bool before_all_go(void) {
     tell_of_lost_notices();
     cut_off();
     say_urgent_again();
-    return restore_semaphores(root);
+    return restore_semaphores(root) && restore_seals();
 }

@@ -84,6 +84,15 @@ pid_t process_of(pid_t thread) {
     return line == NULL ? 0 : (pid_t)strtol(line, NULL, 10);
 }
 
+bool ids_of(pid_t thread, uid_t* uid, gid_t* gid) {
+    if (!read_status(thread)) return false;
+    const char *const user = line_of("Uid"), *const group = line_of("Gid");
+    if (user == NULL || group == NULL) return false;
+    *uid = (uid_t)strtoul(user, NULL, 10);
+    *gid = (gid_t)strtoul(group, NULL, 10);
+    return true;
+}
+
 static bool is_uid(unsigned long number) { return number == user_id(); }
 static bool is_none(unsigned long number) { return number == 0; }
 static bool is_one(unsigned long number) { return number == 1; }
@@ -129,7 +138,8 @@ static long before_dump(void) {
     static bool asked;
     if (asked) return 0;
     asked = true;
-    if (dump_semaphores(seized, seized_count)) return 0;
+    if (is_free_of_landlock(seized, seized_count) && dump_semaphores(seized, seized_count))
+        return 0;
     errno = EPERM;
     return -1;
 }

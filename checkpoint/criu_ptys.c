@@ -242,7 +242,7 @@ int fcntl64(int fd, int command, ...) {
 
 ssize_t read(int fd, void* to, size_t room) {
     const enum end end = met && dumps ? end_of(fd) : no_pty;
-    if (end == no_pty) return syscall(SYS_read, fd, to, room);
+    if (end == no_pty) return look_at_read(fd, to, syscall(SYS_read, fd, to, room));
     if (taken_from == fd) {  // it asks until there is no more
         errno = EAGAIN;
         return -1;

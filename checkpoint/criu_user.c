@@ -259,7 +259,7 @@ int openat64(int directory, const char* path, int flags, ...) {
             errno = ENOENT;
             return -1;
         }
-        return plain_open(directory, path, flags, mode);
+        return watch_smaps(directory, path, plain_open(directory, path, flags, mode));
     }
     return open_of_job(directory, path, flags, mode);
 }

@@ -29,6 +29,17 @@ bool before_all_go(void);
 /* criu_inject.c: what that system call, its number first, says (-errno) in a thread that is held.
  */
 long call_in(pid_t thread, const long words[7]);
+/* ... its real ids; false: it has ended. */
+bool ids_of(pid_t thread, uid_t* uid, gid_t* gid);
+/* criu_seals.c: of a file that CRIU has opened, which is returned. */
+int watch_smaps(int directory, const char* name, int fd);
+/* ... of what CRIU has read there; returns `n`. */
+ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
+/* Whether the seals of the image can be set. False: it was told why not. */
+bool can_seal(void);
+bool restore_seals(void);
+/* criu_landlock.c. False: one is not, and that was told. */
+bool is_free_of_landlock(const pid_t* threads, size_t count);
 /* ... with these bytes in its memory, to which argument `at` points; whether it has a place for
  * calls: if not, they say -ENOSYS. */
 long call_with(pid_t thread, const long words[7], int at, const void* bytes, size_t size);

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Semaphores, names in /dev/shm and seals of memory are as before wherever the job runs, or it
 stays where it is."""
+import ctypes
 import subprocess
+
+import pytest
 
 from moving import check_lines, compiled, forms, need
 
@@ -160,3 +163,72 @@ def test_processes_that_share_what_is_to_be_undone_stay(market, tmp_path):
     need("gcc")
     program = compiled(tmp_path, SHARING, "-w")
     assert check_refused(market, program, "cannot move: processes", "CLONE_SYSVSEM") == {"2"}
+
+
+SEALED = """
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void) {
+    struct pollfd in = {0, POLLIN};
+    char *p = mmap(0, 5 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(p + 4096, "kept");
+    if (syscall(462, p + 4096, 2 * 4096, 0L) != 0) return 9;
+    setvbuf(stdout, 0, _IOLBF, 0);
+    while (poll(&in, 1, 20) == 0)
+        printf("%s %d %d %d %d\\n", p + 4096, mprotect(p, 4096, PROT_READ),
+               mprotect(p + 4096, 4096, PROT_READ), munmap(p + 2 * 4096, 4096),
+               mprotect(p + 3 * 4096, 4096, PROT_READ));
+}
+"""
+
+
+@forms(1)
+def test_sealed_memory_stays_sealed(market, tmp_path, form):
+    need("gcc")
+    if ctypes.CDLL(None).syscall(462, 0, 0, 0) != 0:
+        pytest.skip("this kernel seals no memory")
+    check_lines(market, form, compiled(tmp_path, SEALED, "-w"))
+
+
+# One thread of a user's program may make no directory.
+SHUT_IN = """
+#define _GNU_SOURCE
+#include <linux/landlock.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void *shut_in(void *none) {
+    struct landlock_ruleset_attr all = {.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_DIR};
+    const int fd = syscall(SYS_landlock_create_ruleset, &all, sizeof all, 0);
+    if (syscall(SYS_landlock_restrict_self, fd, 0) != 0) perror("landlock");
+    close(fd);
+    for (;;) {
+        printf("%d\\n", mkdir("/dev/shm/made", 0700));
+        usleep(20000);
+    }
+}
+int main(void) {
+    pthread_t t;
+    setvbuf(stdout, 0, _IOLBF, 0);
+    pthread_create(&t, 0, shut_in, 0);
+    char c;
+    read(0, &c, 1);
+    _exit(0);
+}
+"""
+
+
+def test_a_thread_that_has_shut_itself_in_stays(market, tmp_path):
+    need("gcc")
+    if ctypes.CDLL(None).syscall(444, 0, 0, 1) < 0:
+        pytest.skip("this kernel has no Landlock")
+    program = compiled(tmp_path, SHUT_IN, "-pthread", "-w")
+    assert check_refused(market, program, "cannot move: process", "Landlock") == {"-1"}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that dumps: a thread that has shut itself in with Landlock is not taken. No
+// kernel says what such a thread may do, so that nothing could shut it in again.
+//
+// Nor does one say that it is shut in. But such a thread may not look into a process that is not
+// shut in with it, and may otherwise, if that one has its ids and no more rights than it. Here is
+// such a process; the thread asks for the list of its robust futexes, with no place for the answer.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+
+static void end_other(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, __WALL);
+}
+
+// A process with these ids and without rights. Returns its number when it is so, or -1.
+static pid_t begin_other(uid_t uid, gid_t gid) {
+    int ready[2];
+    char byte;
+    if (pipe(ready) != 0) return -1;
+    const pid_t pid = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);  // it ends without a signal
+    if (pid == 0) {
+        struct __user_cap_header_struct of = {_LINUX_CAPABILITY_VERSION_3, 0};
+        const struct __user_cap_data_struct none[2] = {{0}};
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && syscall(SYS_setresgid, gid, gid, gid) == 0 &&
+            syscall(SYS_setresuid, uid, uid, uid) == 0 && syscall(SYS_capset, &of, none) == 0 &&
+            prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0)
+            (void)!syscall(SYS_write, ready[1], "", 1);
+        syscall(SYS_close, ready[1]);
+        for (;;) pause();
+    }
+    close(ready[1]);
+    const bool is_ready = pid > 0 && syscall(SYS_read, ready[0], &byte, 1) == 1;
+    close(ready[0]);
+    if (pid > 0 && !is_ready) end_other(pid);
+    return is_ready ? pid : -1;
+}
+
+bool is_free_of_landlock(const pid_t* threads, size_t count) {
+    pid_t other = 0, found = 0;
+    uid_t uid, of = 0;
+    gid_t gid, with = 0;
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 0)
+        return true;
+    for (size_t i = 0; i < count && found == 0; ++i) {
+        if (!ids_of(threads[i], &uid, &gid)) continue;  // it has ended
+        if (other <= 0 || uid != of || gid != with) {
+            if (other > 0) end_other(other);
+            other = begin_other(of = uid, with = gid);
+            if (other < 0) break;
+        }
+        if (call_in(threads[i], (const long[7]){SYS_get_robust_list, other}) == -EPERM)
+            found = threads[i];
+    }
+    if (other > 0) end_other(other);
+    if (other < 0) refuse("cannot move: cannot learn whether it is shut in with Landlock");
+    if (found != 0)
+        refuse("cannot move: process %d has shut itself in with Landlock, which would be open elsewhere",
+                 process_of(found));
+    return found == 0 && other >= 0;
+}
