@@ -51,7 +51,7 @@ __attribute__((constructor)) static void loaded(void) { criu = (pid_t)syscall(SY
 
 static bool restores(void) { return getenv("SOUK_DUMP") == NULL; }
 
-static int open_image(const char* name, int flags) {
+static int open_in_image(const char* name, int flags) {
     return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
@@ -123,7 +123,7 @@ static long set_in_at_last(const struct souk_lock* lock) {
 // which there are: written beside the image
 
 static bool read_locks(void) {
-    const int fd = open_image(SOUK_LOCKS_NAME, O_RDONLY);
+    const int fd = open_image(SOUK_LOCKS_NAME);
     if (fd < 0) return false;
     const bool whole =
         read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.count <= souk_locks_max &&
@@ -279,8 +279,9 @@ void before_word(const void* word, size_t n) {
     unsigned char entry[entry_max];
     uint32_t size;
     if (!is_complete(word, n) || noted) return;
+    keep_files();
     add_posix();
-    const int image = open_image("filelocks.img", O_RDONLY);
+    const int image = open_image("filelocks.img");
     if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
         while (read(image, &size, sizeof size) == (ssize_t)sizeof size && size <= entry_max &&
                read(image, entry, size) == (ssize_t)size)
@@ -289,7 +290,7 @@ void before_word(const void* word, size_t n) {
     if (head.count == 0) return;
     noted = true;
     read_boot(head.boot);
-    const int out = open_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
+    const int out = open_in_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
     const ssize_t bytes = (ssize_t)(head.count * sizeof *locks);
     if (getrandom(head.token, sizeof head.token, 0) != (ssize_t)sizeof head.token || out < 0 ||
         write(out, &head, sizeof head) != (ssize_t)sizeof head ||
@@ -473,19 +474,13 @@ int flock(int fd, int operation) {
 }
 
 static void say(const struct souk_lock* lock, long error) {
-    char path[48], name[512], line[700];
+    char path[48], name[256];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", lock->pid, lock->fd);
     const ssize_t n = readlink(path, name, sizeof name - 1);
     name[n < 0 ? 0 : n] = 0;
-    const int size = snprintf(
-        line, sizeof line, "(00.000000) Error (criu_locks.c): process %d held a lock of %s: %s\n",
-        lock->pid, name,
-        error == -EAGAIN || error == -EACCES ? "another program has it now"
-                                             : strerror((int)-error));
-    const int log = open_image("restore.log", O_WRONLY | O_APPEND);
-    if (log < 0) return;
-    (void)!write(log, line, (size_t)size);
-    close(log);
+    refuse("process %d held a lock of %s: %s", lock->pid, name,
+           error == -EAGAIN || error == -EACCES ? "another program has it now"
+                                                : strerror((int)-error));
 }
 
 static long hand_part(const struct souk_lock* part, int fd) {

@@ -80,6 +80,9 @@ void before_end(void);
 void locks_of_process(void);
 int set_by_criu(int fd, int command, struct flock* range);
 bool before_first_goes(void);
+/* criu_kept_files.c: when a dump is complete; in a restore, before files are opened. */
+void keep_files(void);
+void make_files_again(void);
 /* criu_asked.c: a number in the wire format of protocol buffers; false: there is none. */
 struct bytes {
     const unsigned char *at, *end;

@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "checkpoint/kept_files.h"
 #include "kernel/base/home_inode.hpp"
 #include "kernel/base/number.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -332,16 +333,33 @@ Status save_put_back(int image, const std::string& directory) {
     return create_file(image, put_back_name, SOUK_FILES_ROOT + directory);
 }
 
+namespace {
+constexpr size_t made_again_bytes_max = 2 << 20;
+
+// Files that the restore has made again are what they were, with other inodes.
+void know_again(OpenFiles& dumped, const OpenFiles& restored, const Result<std::string>& made) {
+    std::set<std::string> paths;
+    for (size_t at = 0; made && at < made->size(); at = made->find('\0', at) + 1)
+        paths.insert(made->c_str() + at);
+    for (OpenFile& was : dumped.files) {
+        if (!paths.contains(was.path)) continue;
+        const auto is = std::ranges::find(restored.files, was.path, &OpenFile::path);
+        if (is != restored.files.end()) was.device = is->device, was.inode = is->inode;
+    }
+}
+}  // namespace
+
 Status check_open_files(int image, PidsInside pids, const std::vector<std::string>& laid,
                         const LookAt& look) {
     const auto text = read_file(image, open_files_name, record_bytes_max);
     if (!text && text.error().code == ENOENT) return {};
     if (!text) return wrap("what files it had", text.error());
-    TRY_ASSIGN(const OpenFiles dumped, OpenFiles::decode(*text));
+    TRY_ASSIGN(OpenFiles dumped, OpenFiles::decode(*text));
     std::set<pid_t> of_job;
     for (const OpenFile& f : dumped.files) of_job.insert(f.pid);
     std::erase_if(pids, [&of_job](const auto& one) { return !of_job.contains(one.first); });
     TRY_ASSIGN(const OpenFiles restored, open_files_of(pids, laid, look));
+    know_again(dumped, restored, read_file(image, SOUK_MADE_AGAIN_NAME, made_again_bytes_max));
     const auto put_back = read_file(image, put_back_name, PATH_MAX);
     if (!put_back && put_back.error().code != ENOENT)
         return wrap("what was put back", put_back.error());

@@ -12,6 +12,7 @@
 #include "agentd/core/gang_hosts.hpp"
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/expected_files.hpp"
+#include "checkpoint/kept_files.h"
 #include "checkpoint/resident.hpp"
 #include "kernel/sys/process/movable.hpp"
 
@@ -139,6 +140,10 @@ void Cell::begin_dump(size_t unaccepted) {
     options.terminal = root_.terminal();
     options.tcp = job_.spec.tcp;
     options.lazy = dump_.live();
+    // Others may take them away before it thaws.
+    if (image_.on_disk() || dump_.for_checkpoint())
+        if (auto asked = create_file(image_.fd(), SOUK_KEPT_FILES_NAME, ""); !asked)
+            return criu_failed(asked.error());
     // What its connections say after CRIU has read their clocks would be later than what they say
     // when it goes on, and TCP drops what is older than it should be (PAWS, RFC 7323).
     if (network_.own())

@@ -212,7 +212,9 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         case GuestVerb::ship: return on_ship(*e, c, out);
         case GuestVerb::freeze: return on_freeze(*e, c, out);
         case GuestVerb::commit: return on_commit(*e, out);
-        case GuestVerb::resume: return on_resume(*e, out);
+        case GuestVerb::resume:
+            if (c.not_restored) note_not_restored(*e);
+            return on_resume(*e, out);
         case GuestVerb::release: return on_release(*e, out);
         case GuestVerb::restore_here: return on_restore_here(*e, c, out);
         case GuestVerb::drop: return on_drop(*e, out);

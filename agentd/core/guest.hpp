@@ -319,6 +319,7 @@ class Guest {
         return e.leaving.looked.empty() ? e.leaving.troubles.why : e.leaving.looked;
     }
     void note_trouble(Entry& e, const Trouble& why) const;
+    void note_not_restored(Entry& e) const;
     void on_freeze(Entry& e, const GuestCommand& c, guest::Outputs& out) const;
     void begin_stand(Entry& e, Running& r, guest::Outputs& out) const;
     void stands_in_place(Entry& e, Running& r) const;

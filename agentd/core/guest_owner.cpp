@@ -55,6 +55,13 @@ void Guest::note_trouble(Entry& e, const Trouble& why) const {
     owner_due_ = {};
 }
 
+// For a while it counts as what cannot move; a freeze to disk would end what nothing brings back.
+void Guest::note_not_restored(Entry& e) const {
+    e.leaving.not_restored = because(CauseCode::criu_cannot_restore);
+    do note_trouble(e, e.leaving.not_restored);
+    while (!immovable(e));
+}
+
 bool Guest::in_place(const Entry& e) {
     const auto* held = e.moves<motion::Held>();
     return held && held->in_place();

@@ -96,7 +96,7 @@ HomeNext HomeMoves::abort(HomeJob& job, const NodeName& blame, const Trouble& wh
     job.to = {};  // not before: `blame` may be its name
     turn.persist(job);
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
-    turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
+    turn.send_resume(job, why);
     return Steady{};
 }
 
@@ -214,7 +214,7 @@ HomeNext HomeMoves::roll_back(HomeJob& job, const Trouble& why, bool source_dead
     turn.persist(job);
     turn.send(peer, job.id, job.to_epoch, GuestVerb::kill);
     // an image takes no notice; what is retained runs again
-    turn.send(job.at, job.id, job.epoch, GuestVerb::resume);
+    turn.send_resume(job, why);
     return Steady{};
 }
 

@@ -26,6 +26,15 @@ void HomeTurn::send_signal(const HomeJob& job, int32_t signal, bool to_all) cons
     send(job.at, std::move(c));
 }
 
+void HomeTurn::send_resume(const HomeJob& job, const Trouble& why) const {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = GuestVerb::resume;
+    c.not_restored = why.code == CauseCode::criu_cannot_restore;
+    send(job.at, std::move(c));
+}
+
 void HomeTurn::send_freeze(const HomeJob& job, bool stands) const {
     GuestCommand c;
     c.id = job.id;

@@ -46,6 +46,8 @@ struct HomeTurn {
     // To its foreground or root, or to each of its processes.
     void send_signal(const HomeJob& job, int32_t signal, bool to_all) const;
     void send_freeze(const HomeJob& job, bool stands) const;
+    // After a move that has failed for that.
+    void send_resume(const HomeJob& job, const Trouble& why) const;
     // To its owner: what is there goes to that place, under that place's epoch.
     void send_checkpoint(const HomeJob& job, const Orphan& to) const;
     // With all that a node needs to know of a job that comes to it.

@@ -54,6 +54,7 @@ SOUK_FIELDS(GuestCommand,  //
             field("signal", &GuestCommand::signal, rule::between(0, 64)),
             field("to_all", &GuestCommand::to_all), field("or_stand", &GuestCommand::or_stand),
             field("stand", &GuestCommand::stand),
+            field("not_restored", &GuestCommand::not_restored),
             field("source", &GuestCommand::source, rule::node_or_none),
             field("ticket", &GuestCommand::ticket, sealed_ticket_rule),
             field("image_key", &GuestCommand::image_key, rule::text(TextRule::line, 64)),

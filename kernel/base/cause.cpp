@@ -232,6 +232,9 @@ constexpr auto words = std::to_array<CauseWords>({
      "cannot move: {process} holds a lock of a file on a server (file {file})",
      "the server would give it to others while nothing of the job runs; it can move when the lock "
      "is let go, and be stopped in memory meanwhile"},
+    {reserves_too_much, "reserves_too_much",
+     "cannot move: {process} reserves {text} TB of addresses, more than CRIU can restore",
+     "programs built with the thread sanitizer do; it can be stopped in memory"},
 });
 
 constexpr bool in_order() {
@@ -239,7 +242,7 @@ constexpr bool in_order() {
         if (words[i].code != static_cast<CauseCode>(i)) return false;
     return true;
 }
-static_assert(in_order() && words.back().code == holds_server_lock, "a code has no line");
+static_assert(in_order() && words.back().code == reserves_too_much, "a code has no line");
 
 // With the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {

@@ -125,6 +125,7 @@ enum class CauseCode : uint16_t {
     holds_unsupported,
     dump_refused,
     holds_server_lock,
+    reserves_too_much,
 };
 
 struct CauseWords {

@@ -463,6 +463,29 @@ say('end'))"));
 }
 END_TEST
 
+START_TEST(more_addresses_than_can_be_restored_keep_a_job_where_it_is) {
+    UNIT_SKIP_IF(unit::capsules_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python(R"(
+import ctypes
+m = ctypes.CDLL(None).mmap
+m.restype = ctypes.c_void_p
+m.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+map_all = lambda: m(None, 46 << 40, 0, 0x4022, -1, 0) not in (None, 2**64 - 1)
+print(map_all()); input()
+print(map_all()); input())"));
+    ck_assert(rig.until([&] { return output.text[0] == "True\n"; }));
+    ck_assert(check_movable(rig.capsule, rig.root, TcpPolicy::close));
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return output.text[0] == "True\nTrue\n"; }));
+    const Status much = check_movable(rig.capsule, rig.root, TcpPolicy::close);
+    ck_assert(!much && Trouble(much.error()).code == CauseCode::reserves_too_much);
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+}
+END_TEST
+
 START_TEST(a_daemon_that_another_than_the_root_has_adopted_is_named) {
     // pid, parent, state, name, threads, bytes, pages, session
     const std::vector<CapsuleProcess> below_root = {
@@ -621,6 +644,7 @@ UNIT_SUITE(capsule, what_no_dump_takes_along_is_known_by_its_name,
            a_daemon_that_another_than_the_root_has_adopted_is_named,
            a_connection_and_a_message_queue_have_a_code_if_they_keep_the_job,
            a_lock_that_a_server_would_give_away_keeps_a_job_where_it_is,
+           more_addresses_than_can_be_restored_keep_a_job_where_it_is,
            a_process_whose_first_thread_has_ended_is_named,
            freezing_the_job_s_own_group_leaves_souk_init_awake,
            a_process_inside_cannot_command_souk_init,

@@ -201,6 +201,22 @@ START_TEST(a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_d
 }
 END_TEST
 
+START_TEST(what_could_not_be_restored_is_not_frozen_to_disk) {
+    Bench b;
+    b.running().command(GuestVerb::prepare_dump);
+    b.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
+    b.dump_held(true);
+    GuestCommand goes_on;
+    goes_on.id = b.job;
+    goes_on.epoch = {1};
+    goes_on.verb = GuestVerb::resume;
+    goes_on.not_restored = true;
+    b.g.command("n1", goes_on, b.out);
+    ck_assert_text(b.undone().text(), ">running");
+    ck_assert_text(b.command(GuestVerb::freeze).text(), ">running(CRIU cannot restore it)");
+}
+END_TEST
+
 START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
@@ -585,6 +601,7 @@ UNIT_SUITE(
     a_refusal_by_the_owner_is_remembered_until_dropped, refusals_are_bounded,
     only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
     a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_dropped,
+    what_could_not_be_restored_is_not_frozen_to_disk,
     a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
     a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
     a_shipped_job_that_is_dead_after_a_restart_is_its_image,

@@ -278,6 +278,7 @@ END SAMPLE(GuestCommand) GuestCommand v{d.id(),
 v.new_epoch = {v.epoch.n + 1 + r.below(9)};
 v.cut = d.any(Cut::none, Cut::checkpoint);
 v.to_all = d.flag();
+v.not_restored = d.flag();
 if (v.verb == GuestVerb::start || v.verb == GuestVerb::prepare || v.verb == GuestVerb::keep ||
     d.flag())
     v.spec = d.spec();

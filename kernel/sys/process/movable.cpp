@@ -46,6 +46,10 @@ constexpr std::string_view known_protocols[] = {
     "UNIX",      "UNIX-STREAM", "TCP",   "TCPv6", "UDP",    "UDPv6",   "UDP-Lite",
     "UDPLITEv6", "RAW",         "RAWv6", "PING",  "PINGv6", "NETLINK", "PACKET"};
 
+// CRIU puts all private mappings of a process behind each other before it moves them to where they
+// belong (criu/mem.c, premap_priv_vmas): into the largest gap beside its own program, of 93 TB.
+constexpr uint64_t reserved_bytes_max = uint64_t{90} << 40;
+
 std::string named(const CapsuleProcess& p) {
     return "process " + std::to_string(p.pid) + " (" + p.name + ")";
 }
@@ -214,6 +218,10 @@ struct Looker {
         if (goes_on_headless(proc, p))
             return fail_because(CauseCode::first_thread_ended, {{"process", named(p)}});
         if (p.state == 'Z') return false;
+        if (p.reserved_bytes > reserved_bytes_max)
+            return fail_because(
+                CauseCode::reserves_too_much,
+                {{"process", named(p)}, {"text", std::to_string(p.reserved_bytes >> 40)}});
         const auto status = read_file(proc, std::to_string(p.pid) + "/status");
         if (!status) return true;
         if (status_number(*status, "\nTracerPid:") != 0)

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into each CRIU of a job: files of a frozen job that others take away. A job that moves
+// is away for a moment; one that lies on a disk may lie there for days, and what it has open by a
+// name must be there when it thaws. In /tmp others clean up: a Java program removes the
+// /tmp/hsperfdata file of each of its user's that does not run.
+//
+// If the image is to stay (it has the file below), a dump puts small files that the job has open or
+// mapped there into it. A restore makes those that are gone again, as the job's user, before
+// anything opens them, and lists them for who compares the files (checkpoint/open_files.cpp).
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+#include "checkpoint/kept_files.h"
+
+enum { file_bytes_max = 1 << 20, all_bytes_max = 16 << 20, files_max = 256 };
+
+// Its path and its bytes follow.
+struct kept_file {
+    uint32_t path_bytes, bytes;
+    uint32_t mode, uid, gid, directory_mode;
+    int64_t modified_s, modified_ns;
+};
+
+static int open_in_image(const char* name, int flags, mode_t mode) {
+    return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+}
+
+static bool is_cleaned(const char* path) {
+    static const char* const places[] = {"/tmp/", "/var/tmp/"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; ++i)
+        if (strncmp(path, places[i], strlen(places[i])) == 0) return true;
+    return false;
+}
+
+// -------------------------------------------------------------------------------------------------
+// a dump
+
+static struct {
+    dev_t device;
+    ino_t inode;
+} seen[files_max];
+static size_t seen_count, bytes_left = all_bytes_max;
+static char content[file_bytes_max];
+
+static bool is_new(const struct stat* st) {
+    for (size_t i = 0; i < seen_count; ++i)
+        if (seen[i].device == st->st_dev && seen[i].inode == st->st_ino) return false;
+    if (seen_count == files_max) return false;
+    seen[seen_count].device = st->st_dev;
+    seen[seen_count++].inode = st->st_ino;
+    return true;
+}
+
+static mode_t mode_of_directory(const char* path) {
+    char directory[PATH_MAX];
+    struct stat st;
+    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return lstat(directory, &st) == 0 ? st.st_mode & 07777 : 0700;
+}
+
+static void keep(const char* path, int out) {
+    struct stat st;
+    if (!is_cleaned(path) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+        st.st_size > file_bytes_max || (size_t)st.st_size > bytes_left || !is_new(&st))
+        return;
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path,
+                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const ssize_t n = fd < 0 ? -1 : pread(fd, content, (size_t)st.st_size, 0);
+    if (fd >= 0) close(fd);
+    if (n != st.st_size) return;
+    const struct kept_file head = {.path_bytes = (uint32_t)strlen(path),
+                                   .bytes = (uint32_t)n,
+                                   .mode = st.st_mode & 07777,
+                                   .uid = st.st_uid,
+                                   .gid = st.st_gid,
+                                   .directory_mode = mode_of_directory(path),
+                                   .modified_s = st.st_mtim.tv_sec,
+                                   .modified_ns = st.st_mtim.tv_nsec};
+    bytes_left -= (size_t)n;
+    (void)!write(out, &head, sizeof head);
+    (void)!write(out, path, head.path_bytes);
+    (void)!write(out, content, (size_t)n);
+}
+
+static void keep_mapped(const char* process, int out) {
+    char path[64], line[PATH_MAX + 128];
+    snprintf(path, sizeof path, "/proc/%s/maps", process);
+    FILE* const maps = fopen(path, "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        char* const file = strchr(line, '/');
+        if (file == NULL) continue;
+        file[strcspn(file, "\n")] = 0;
+        keep(file, out);
+    }
+    if (maps != NULL) fclose(maps);
+}
+
+static void keep_open(const char* process, int out) {
+    char path[64], file[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%s/fd", process);
+    DIR* const all = opendir(path);
+    for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
+        const ssize_t n = readlinkat(dirfd(all), one->d_name, file, sizeof file - 1);
+        if (n <= 0) continue;
+        file[n] = 0;
+        keep(file, out);
+    }
+    if (all != NULL) closedir(all);
+}
+
+void keep_files(void) {
+    const int out = open_in_image(SOUK_KEPT_FILES_NAME, O_WRONLY | O_APPEND, 0);
+    DIR* const all = out < 0 ? NULL : opendir("/proc");
+    for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
+        if (atoi(one->d_name) <= 1 || atoi(one->d_name) == (int)syscall(SYS_getpid)) continue;
+        keep_mapped(one->d_name, out);
+        keep_open(one->d_name, out);
+    }
+    if (all != NULL) closedir(all);
+    if (out >= 0) close(out);
+}
+
+// -------------------------------------------------------------------------------------------------
+// a restore
+
+static int open_new(const char* path, int flags, mode_t mode) {
+    struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
+                           .mode = mode,
+                           .resolve = RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+// Its directory may be gone with it.
+static int make(const char* path, const struct kept_file* head) {
+    char directory[PATH_MAX];
+    const int fd = open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
+    if (fd >= 0 || errno != ENOENT) return fd;
+    snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (!is_cleaned(directory) || syscall(SYS_mkdirat, AT_FDCWD, directory,
+                                          head->directory_mode & 0777) != 0)
+        return -1;
+    return open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
+}
+
+static void make_again(const char* path, const struct kept_file* head) {
+    struct stat st;
+    if (lstat(path, &st) == 0 || errno != ENOENT) return;
+    const struct timespec times[2] = {{0, UTIME_NOW},
+                                      {(time_t)head->modified_s, (long)head->modified_ns}};
+    as_user();
+    const int fd = make(path, head);
+    const bool whole =
+        fd >= 0 && write(fd, content, head->bytes) == (ssize_t)head->bytes && fstat(fd, &st) == 0;
+    if (whole) {
+        (void)!fchown(fd, head->uid, head->gid);
+        (void)!fchmod(fd, head->mode & 0777);
+        (void)!futimens(fd, times);
+    }
+    as_agent();
+    if (fd >= 0) close(fd);
+    const int list = whole ? open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND, 0644)
+                           : -1;
+    if (list < 0) return;
+    (void)!write(list, path, strlen(path) + 1);
+    close(list);
+}
+
+void make_files_again(void) {
+    struct kept_file head;
+    char path[PATH_MAX];
+    const int fd = open_in_image(SOUK_KEPT_FILES_NAME, O_RDONLY, 0);
+    if (fd < 0) return;
+    while (read(fd, &head, sizeof head) == (ssize_t)sizeof head &&
+           head.path_bytes < sizeof path && head.bytes <= file_bytes_max &&
+           read(fd, path, head.path_bytes) == (ssize_t)head.path_bytes &&
+           read(fd, content, head.bytes) == (ssize_t)head.bytes) {
+        path[head.path_bytes] = 0;
+        if (is_cleaned(path)) make_again(path, &head);
+    }
+    close(fd);
+}
