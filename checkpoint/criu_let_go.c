@@ -138,7 +138,8 @@ static long before_dump(void) {
     static bool asked;
     if (asked) return 0;
     asked = true;
-    if (is_free_of_landlock(seized, seized_count) && dump_semaphores(seized, seized_count))
+    if (lift_limits(seized, seized_count) && is_free_of_landlock(seized, seized_count) &&
+        dump_semaphores(seized, seized_count))
         return 0;
     errno = EPERM;
     return -1;
@@ -147,6 +148,7 @@ static long before_dump(void) {
 long before_ptrace(int request, pid_t thread, void** data) {
     const bool dumps = getenv("SOUK_DUMP") != NULL;
     if (dumps && request == PTRACE_PEEKSIGINFO) return before_dump();
+    if (dumps && request == PTRACE_DETACH) put_limits_back(0);
     if (dumps && request == PTRACE_SEIZE) (void)remember(thread);
     if (!must_be_users() || gone) return 0;
     if (request == PTRACE_SETOPTIONS || request == PTRACE_SEIZE)

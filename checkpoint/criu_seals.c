@@ -35,14 +35,21 @@ static struct {
     size_t length;
 } smaps = {.fd = -1};
 
-int watch_smaps(int directory, const char* name, int fd) {
+// The number in the link of a directory /proc/PID, 0 of any other.
+pid_t process_at(int directory) {
     char link[32], path[32];
-    if (fd < 0 || strcmp(name, "smaps") != 0 || getenv("SOUK_DUMP") == NULL) return fd;
-    const int error = errno;
+    int pid = 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", directory);
     const ssize_t n = readlink(link, path, sizeof path - 1);
     path[n < 0 ? 0 : n] = 0;
-    smaps.fd = sscanf(path, "/proc/%ld", &smaps.mapping.pid) == 1 ? fd : -1;
+    return sscanf(path, "/proc/%d", &pid) == 1 ? pid : 0;
+}
+
+int watch_smaps(int directory, const char* name, int fd) {
+    if (fd < 0 || strcmp(name, "smaps") != 0 || getenv("SOUK_DUMP") == NULL) return fd;
+    const int error = errno;
+    smaps.mapping.pid = process_at(directory);
+    smaps.fd = smaps.mapping.pid > 0 ? fd : -1;
     smaps.length = 0;
     errno = error;
     return fd;

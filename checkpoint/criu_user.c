@@ -259,7 +259,8 @@ int openat64(int directory, const char* path, int flags, ...) {
             errno = ENOENT;
             return -1;
         }
-        return watch_smaps(directory, path, plain_open(directory, path, flags, mode));
+        const int fd = before_limits(directory, path, plain_open(directory, path, flags, mode));
+        return program_with_path(directory, path, watch_smaps(directory, path, fd));
     }
     return open_of_job(directory, path, flags, mode);
 }

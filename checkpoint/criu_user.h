@@ -31,13 +31,20 @@ bool before_all_go(void);
 long call_in(pid_t thread, const long words[7]);
 /* ... its real ids; false: it has ended. */
 bool ids_of(pid_t thread, uid_t* uid, gid_t* gid);
-/* criu_seals.c: of a file that CRIU has opened, which is returned. */
+/* criu_program.c, criu_seals.c: of a file that CRIU has opened, which is returned. */
+int program_with_path(int directory, const char* name, int fd);
 int watch_smaps(int directory, const char* name, int fd);
+/* ... which process that directory is of; 0: of none. */
+pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */
 ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
 /* Whether the seals of the image can be set. False: it was told why not. */
 bool can_seal(void);
 bool restore_seals(void);
+/* criu_limits.c. False: one has reached a limit, and that was told. */
+bool lift_limits(const pid_t* threads, size_t count);
+void put_limits_back(pid_t process); /* 0: of all */
+int before_limits(int directory, const char* name, int fd);
 /* criu_landlock.c. False: one is not, and that was told. */
 bool is_free_of_landlock(const pid_t* threads, size_t count);
 /* ... with these bytes in its memory, to which argument `at` points; whether it has a place for

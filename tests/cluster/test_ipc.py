@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from moving import check_lines, compiled, forms, need
+from moving import check_ended, check_lines, compiled, forms, move_about, need
 
 # A line tells the values of a set, whether their last processes are as they should be, and whether
 # two sets count as used. When its input ends its processes do, and what they have done must be
@@ -232,3 +232,71 @@ def test_a_thread_that_has_shut_itself_in_stays(market, tmp_path):
         pytest.skip("this kernel has no Landlock")
     program = compiled(tmp_path, SHUT_IN, "-pthread", "-w")
     assert check_refused(market, program, "cannot move: process", "Landlock") == {"-1"}
+
+
+@forms(2)
+def test_a_tmp_of_its_own_is_empty_at_first_and_goes_along(market, form):
+    work = """import os, sys
+assert os.listdir('/tmp') == [], os.listdir('/tmp')
+open('/tmp/x', 'w').write('one')
+os.link('/tmp/x', '/tmp/y')
+os.symlink('x', '/tmp/z')
+os.mkfifo('/tmp/fifo')
+f = open('/tmp/y', 'r+')
+while True:
+    print(sorted(os.listdir('/tmp')), f.read(), os.path.samefile('/tmp/x', '/tmp/y'), flush=True)
+    if not sys.stdin.readline():
+        break
+    f.write('.')
+    f.flush()
+    f.seek(0)
+"""
+    job = market.srun("--move", form, "--tmp=own", "-p", 50, "/usr/bin/python3", "-c", work,
+                      stdin=subprocess.PIPE, cwd="/")
+    job.printed(1)
+    move_about(market, job, form)
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    job.printed(2)
+    names = "['fifo', 'x', 'y', 'z']"
+    assert check_ended(market, job) == [f"{names} one True", f"{names} one. True"]
+
+
+def test_a_job_that_lies_in_tmp_cannot_have_one_of_its_own(market, tmp_path):
+    done = market.tool("srun", "--tmp=own", "-p", 50, "true", cwd="/tmp", check=False)
+    assert done.returncode == 1 and "/tmp is not there (srun --tmp=shared)" in done.stderr, done
+
+
+# A program that fills one of its limits: files, or memory.
+FULL = """
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct pollfd in = {0, POLLIN};
+    if (count == 2) while (open("/dev/null", O_RDONLY) >= 0);
+    if (count == 3)
+        for (long n = 1 << 30; n >= 4096; n /= 2)
+            while (mmap(0, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    setvbuf(stdout, 0, _IOLBF, 0);
+    while (poll(&in, 1, 20) == 0)
+        printf("%d %d\\n", open("/dev/null", O_RDONLY),
+               mmap(0, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
+}
+"""
+
+
+@pytest.mark.parametrize("limit, words, first", [("-Sn 40", "a", "-1 0"),
+                                                 ("-Sv 40000", "a b", "3 1")])
+def test_at_a_limit_that_may_be_raised_it_moves(market, tmp_path, limit, words, first):
+    need("gcc")
+    program = compiled(tmp_path, FULL)
+    job = market.srun("-p", 50, "bash", "-c", f"ulimit {limit}; exec {program} {words}",
+                      stdin=subprocess.PIPE)
+    job.printed(1)
+    move_about(market, job, "auto")
+    job.printed(job.lines() + 3)
+    lines = check_ended(market, job)
+    assert lines[0] == first and {line.split()[1] for line in lines} == {first[-1]}

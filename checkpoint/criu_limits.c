@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Preloaded into a CRIU that dumps: a process that has as many files open, or as much memory, as it
+// may (ulimit -n, -v) can be dumped all the same. CRIU's code in it needs one file and some memory.
+//
+// Its limits are raised as long as CRIU holds it, but for the moment in which CRIU asks for them.
+// Where they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "checkpoint/criu_user.h"
+
+enum { files_needed = 16, bytes_needed = 1 << 20, resources = 2 };
+static const int kinds[resources] = {RLIMIT_NOFILE, RLIMIT_AS};
+
+static struct lifted {
+    pid_t process;
+    int kind;
+    struct rlimit was, is;
+    bool hidden;  // for a moment it is as it was
+} * lifted;
+static size_t lifted_count;
+
+static long limit_of(pid_t process, int kind, const struct rlimit* to, struct rlimit* from) {
+    return syscall(SYS_prlimit64, process, kind, to, from);
+}
+
+// 0: not known.
+static rlim_t in_use(pid_t process, int kind) {
+    char path[32];
+    struct stat st;
+    unsigned long pages = 0;
+    if (kind == RLIMIT_NOFILE) {
+        snprintf(path, sizeof path, "/proc/%d/fd", process);
+        return stat(path, &st) == 0 ? (rlim_t)st.st_size : 0;  // how many, from 6.2 on
+    }
+    snprintf(path, sizeof path, "/proc/%d/statm", process);
+    FILE* const file = fopen(path, "re");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%lu", &pages) != 1) pages = 0;
+    fclose(file);
+    return pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool lift(pid_t process, int kind) {
+    const rlim_t needed = kind == RLIMIT_NOFILE ? files_needed : bytes_needed;
+    struct rlimit was;
+    if (limit_of(process, kind, NULL, &was) != 0 || was.rlim_cur == RLIM_INFINITY) return true;
+    const rlim_t used = in_use(process, kind);
+    if (used != 0 && used + needed < was.rlim_cur) return true;
+    struct lifted* const more = realloc(lifted, (lifted_count + 1) * sizeof *lifted);
+    if (more == NULL) return false;
+    lifted = more;
+    const rlim_t wanted = was.rlim_cur + needed;
+    const struct rlimit soft = {wanted, was.rlim_max},
+                        both = {wanted, was.rlim_max < wanted ? wanted : was.rlim_max};
+    for (const struct rlimit* to = wanted <= was.rlim_max ? &soft : &both;; to = &both) {
+        if (limit_of(process, kind, to, NULL) == 0) {
+            lifted[lifted_count++] = (struct lifted){process, kind, was, *to, false};
+            return true;
+        }
+        if (to == &both) break;
+    }
+    if (used == 0) return true;  // CRIU finds out
+    refuse("process %d %s, and CRIU needs %s more", process,
+             kind == RLIMIT_NOFILE ? "has as many files open as it may (ulimit -n)"
+                                   : "has as much memory as it may (ulimit -v)",
+             kind == RLIMIT_NOFILE ? "a few" : "a megabyte");
+    return false;
+}
+
+bool lift_limits(const pid_t* threads, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+        for (int k = 0; k < resources && process_of(threads[i]) == threads[i]; ++k)
+            if (!lift(threads[i], kinds[k])) return false;
+    return true;
+}
+
+void put_limits_back(pid_t process) {
+    for (size_t i = 0; i < lifted_count; ++i)
+        if (process == 0 || process == lifted[i].process)
+            (void)limit_of(lifted[i].process, lifted[i].kind, &lifted[i].was, NULL);
+    if (process == 0) lifted_count = 0;
+}
+
+// CRIU's last file of a process before it asks for its limits (criu/cr-dump.c, dump_pid_misc).
+int before_limits(int directory, const char* name, int fd) {
+    if (lifted_count == 0 || strcmp(name, "oom_score_adj") != 0) return fd;
+    const int error = errno;
+    const pid_t process = process_at(directory);
+    if (process > 0) put_limits_back(process);
+    for (size_t i = 0; i < lifted_count; ++i) lifted[i].hidden |= lifted[i].process == process;
+    errno = error;
+    return fd;
+}
+
+// The next that it asks its code in a process to do.
+ssize_t send(int socket, const void* bytes, size_t size, int flags) {
+    for (size_t i = 0; i < lifted_count; ++i)
+        if (lifted[i].hidden) {
+            lifted[i].hidden = false;
+            (void)limit_of(lifted[i].process, lifted[i].kind, &lifted[i].is, NULL);
+        }
+    return syscall(SYS_sendto, socket, bytes, size, flags, NULL, 0);
+}
