@@ -21,6 +21,7 @@
 #include "tools/common/ask.hpp"
 #include "tools/common/paths.hpp"
 #include "tools/common/table.hpp"
+#include "tools/srun/shut_in.hpp"
 #include "tools/srun/summary.hpp"
 
 namespace souk::tools {
@@ -95,6 +96,7 @@ Status look_at_program(const SrunOptions& o) {
         const Status movable = check_movable_here(trial.pid(), o.tcp);
         if (!movable && movable.error().code == ESRCH) return {};
         TRY(movable);
+        if (ended) TRY(look_whether_shut_in(trial.pid()));
     }
     return {};
 }

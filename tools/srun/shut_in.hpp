@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Whether a program that srun tries has shut itself in with Landlock, which keeps it from moving.
+#pragma once
+
+#include <sys/types.h>
+
+#include "kernel/base/result.hpp"
+
+namespace souk::tools {
+
+// Looks at a child of ours, its threads, and all that have come of it. They stand for a moment;
+// where they may not be stopped, nothing is found.
+Status look_whether_shut_in(pid_t root);
+
+}  // namespace souk::tools
