@@ -209,8 +209,7 @@ void Cell::create_capsule() {
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
         options.cgroup_v1 = v1_tasks();
         options.own_net = job_.spec.net == NetMode::own;
-        const bool own_tmp = job_.spec.files == FilesMode::home && job_.spec.tmp == FilesTmp::own;
-        options.private_tmp = site_.private_tmp || own_tmp;
+        options.private_tmp = site_.private_tmp || job_.spec.tmp == FilesTmp::own;
         options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;
         TRY_ASSIGN(options.hosts, write_hosts());

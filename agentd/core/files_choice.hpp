@@ -22,7 +22,9 @@ inline void choose_files(JobSpec& spec, bool said, const FilesWish& by_default, 
     spec.file_systems.clear();
     const bool home = spec.files == FilesMode::home;
     if (!home && spec.files_auto) spec.local_paths.clear();  // it sees all of the node's
-    spec.tmp = home ? tmp : FilesTmp::home;
+    if (spec.tmp == FilesTmp::own) return;
+    const bool as_home = !home || (spec.tmp == FilesTmp::shared && tmp == FilesTmp::own);
+    spec.tmp = as_home ? FilesTmp::home : tmp;
 }
 
 // A directory of the node that may lie over a home's, by its name: none that is the machine's
@@ -42,11 +44,17 @@ inline bool may_lie_over(std::string_view path) {
 
 // Of a node, what it says of itself; an older one would show the job its home's directory, or take
 // no snapshots of it, and say nothing.
-inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2;
+inline constexpr uint32_t knows_local_paths = 1, knows_files_snapshot = 2, knows_own_tmp = 4;
 
 // Why such a node cannot have the job; nothing: it can.
 inline Trouble not_known(const JobSpec& spec, uint32_t knows) {
-    if (spec.files != FilesMode::home) return {};
+    const bool home = spec.files == FilesMode::home;  // an older one knows `own` of these
+    if (!home && spec.tmp == FilesTmp::own && (knows & knows_own_tmp) == 0)
+        return because(CauseCode::not_carried_out,
+                       {{"text",
+                         "this node is of an older version, where a job has no /tmp of its own "
+                         "(srun --tmp)"}});
+    if (!home) return {};
     if (!spec.local_paths.empty() && (knows & knows_local_paths) == 0)
         return because(CauseCode::path_not_offered, {{"path", spec.local_paths.front()}});
     if (spec.files_snapshot && (knows & knows_files_snapshot) == 0)

@@ -37,7 +37,7 @@ SOUK_FIELDS(JobSpec, flat(&JobSpec::launch),  //
             field("file_systems", &JobSpec::file_systems, rule::text(TextRule::line, 4096)),
             field("local_paths", &JobSpec::local_paths,
                   rule::at_most(local_paths_max, rule::text(TextRule::line, 255))),
-            field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::own)),
+            field("tmp", &JobSpec::tmp, rule::one_of(FilesTmp::home, FilesTmp::shared)),
             field("files_snapshot", &JobSpec::files_snapshot), field("hold", &JobSpec::hold),
             field("grace", &JobSpec::grace, rule::span));
 

@@ -120,6 +120,10 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     TRY_ASSIGN(const auto shared, directories_of(config_.shared_files));
     choose_files(s.spec, request.files_said, config_.files, lies_below(s.spec.launch.cwd, shared),
                  config_.files_tmp);
+    for (const std::string* path : {&s.spec.launch.cwd, &s.spec.launch.path})
+        if (s.spec.tmp == FilesTmp::own && lies_below(*path, {"/tmp"}))
+            return fail(CauseCode::invalid, "its /tmp is its own, and empty as it begins: " +
+                                                *path + " is not there (srun --tmp=shared)");
     if (s.spec.files == FilesMode::local && !s.spec.local_paths.empty())
         return fail("--local-path is for --files=home or auto: this job sees all of its node");
     if (s.spec.files_snapshot && s.spec.files == FilesMode::local)

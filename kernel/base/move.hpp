@@ -51,11 +51,13 @@ struct FilesWish {
 // local, home or auto.
 std::optional<FilesWish> files_wish(std::string_view name);
 
-// Whose /tmp a job of FilesMode::home has (`files_tmp` of its home's configuration).
+// Whose /tmp a job has (srun --tmp; of FilesMode::home also `files_tmp` of its home's
+// configuration).
 enum class FilesTmp : uint8_t {
-    home,  // its home's
-    node,  // that of the node where it is
-    own,   // its own, which goes along
+    home,    // its home's; FilesMode::local: that of the node where it is
+    node,    // that of the node where it is
+    own,     // its own, which goes along
+    shared,  // only asked for: any but its own
 };
 
 // What becomes of the job's established TCP connections when it stops for a move or a freeze (srun

@@ -132,6 +132,19 @@ START_TEST(what_lies_over_a_home_is_what_its_job_asks_for) {
     ck_assert(laid_over(shared).empty() && shared.local_paths.empty());
     ck_assert(shared.tmp == FilesTmp::home);
     ck_assert(laid_over(settled("local", false, FilesTmp::own)).empty());
+    const auto asked = [](FilesTmp wish, FilesMode mode, FilesTmp configured) {
+        JobSpec spec;
+        spec.files = mode;
+        spec.tmp = wish;
+        choose_files(spec, true, {}, false, configured);
+        return spec.tmp;
+    };
+    using Tmp = FilesTmp;
+    for (const FilesMode mode : {FilesMode::local, FilesMode::home})
+        ck_assert(asked(Tmp::own, mode, Tmp::node) == Tmp::own);
+    ck_assert(asked(Tmp::shared, FilesMode::home, Tmp::own) == Tmp::home);
+    ck_assert(asked(Tmp::shared, FilesMode::home, Tmp::node) == Tmp::node);
+    ck_assert(asked(Tmp::shared, FilesMode::local, Tmp::own) == Tmp::home);
     for (const char* good : {"/scratch", "/data/set.1", "/tmpfs", "/running", "/..a"})
         ck_assert_msg(may_lie_over(good), "%s", good);
     for (const char* bad : {"", "/", "scratch", "/scratch/", "//a", "/a/../etc", "/a/..", "/./a",
@@ -153,6 +166,9 @@ START_TEST(a_node_of_an_older_version_is_not_asked_for_what_it_would_leave_out) 
     ck_assert(not_known(spec, knows_local_paths | knows_files_snapshot).empty());
     spec.files = FilesMode::local;
     ck_assert(not_known(spec, 0).empty());
+    spec.tmp = FilesTmp::own;
+    ck_assert(not_known(spec, knows_files_snapshot).code == CauseCode::not_carried_out);
+    ck_assert(not_known(spec, knows_own_tmp).empty());
 }
 END_TEST
 

@@ -102,7 +102,7 @@ struct Dice {
         s.files_auto = flag();
         s.file_systems = flag() ? line() : "";
         if (flag()) s.local_paths = {"/scratch", "/data/" + node()};
-        s.tmp = any(FilesTmp::home, FilesTmp::own);
+        s.tmp = any(FilesTmp::home, FilesTmp::shared);
         s.hold = flag();
         s.grace = {up_to(INT64_MAX / 10)};
         s.launch.path = "/bin/" + bytes(20, 1);

@@ -265,6 +265,7 @@ int submit(const SrunOptions& options, const std::string& socket) {
         request.spec.files_auto = options.files->is_auto;
     }
     request.spec.local_paths = options.local_paths;
+    request.spec.tmp = options.tmp;
     for (const std::string& path : options.local_paths)
         if (struct stat st{}; ::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode))
             return failed({0,

@@ -121,6 +121,15 @@ Status add_local_path(SrunOptions& o, const char* text) {
     return {};
 }
 
+Status set_tmp(SrunOptions& o, const char* text) {
+    const std::string_view which = text;
+    if (which != "own" && which != "shared")
+        return fail("'" + std::string(which) + "' is neither own nor shared");
+    o.form_given = true;
+    o.tmp = which == "own" ? FilesTmp::own : FilesTmp::shared;
+    return {};
+}
+
 // What a new job is called, who pays for it, and how it moves.
 std::vector<Option> form_options(SrunOptions& o) {
     return {
@@ -310,6 +319,12 @@ std::vector<Option> size_options(SrunOptions& o) {
          "with -N: all on nodes that are near each other; within a round trip (500us, 1ms), with\n"
          "                              a bandwidth (100M, 10G: bits/s)",
          [&o](const char* text) { return set_near(o, text); }},
+        {0, "tmp", "WHOSE",
+         "its /tmp: own (empty as it begins, in its memory, and goes along when it moves), or "
+         "shared\n"
+         "                              (that of all); default: shared, or as this node is "
+         "configured",
+         [&o](const char* text) { return set_tmp(o, text); }},
     };
 }
 
@@ -563,8 +578,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
             return usage(std::string("'") + o.program[0] + "': a program is only for a new job");
         if (o.detach || !o.name.empty() || o.form_given)
             return usage(
-                "--detach, --name, --move, --net, --files, --local-path, --files-snapshot, --tcp, "
-                "--checkpoint-every, --must-migrate and --restart are only for a new job");
+                "--detach, --name, --move, --net, --files, --local-path, --tmp, --files-snapshot, "
+                "--tcp, --checkpoint-every, --must-migrate and --restart are only for a new job");
         if (o.mode == SrunOptions::Mode::change && !o.given)
             return usage("--job: no term to change was given");
         if (o.mode == SrunOptions::Mode::attach && o.given)

@@ -27,6 +27,7 @@ struct SrunOptions {
     NetMode net = NetMode::host;
     std::optional<FilesWish> files;
     std::vector<std::string> local_paths;
+    FilesTmp tmp = FilesTmp::home;
     bool files_snapshot = false;
     Nanos checkpoint_every;  // 0: as the node is configured
     Nanos grace;             // likewise; 1 ms: none
