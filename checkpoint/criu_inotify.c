@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that restores: who watches files hears that some notices are lost
+// Preloaded into a CRIU that restores: who watches files hears when notices are lost
 // (IN_Q_OVERFLOW), as the kernel says it when too many wait.
 //
-// Notices that wait in an inotify at a dump go with it, and what happens to the files while the job
-// is moved or frozen nobody tells it. CRIU only makes the watches again. A program that hears of an
-// overflow looks for itself what has changed.
+// CRIU only makes the watches again. Notices that wait in an inotify at a dump are lost, as are
+// those of what happens to the files while the job is moved or frozen: a file that is watched, or
+// one in a directory that is watched, has changed since. A program that hears of an overflow looks
+// for itself.
 //
 // The kernel says so when as many notices wait as may (fs.inotify.max_queued_events), and nobody
-// can have it say so otherwise. So here that many come of a file without a name, and are read
-// again, all but the last, which says it.
+// can have it say so otherwise. So here that many come of a file that nobody else knows, and are
+// read again, all but the last, which says it.
 #define _GNU_SOURCE
-#include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -28,8 +31,6 @@
 #ifndef INOTIFY_IOC_SETNEXTWD
 #define INOTIFY_IOC_SETNEXTWD _IOW('I', 0, int32_t)
 #endif
-
-#define DIRECTORY "/run/souk-inotify" /* the capsule's own */
 
 static long most_waiting(void) {
     char text[24] = "";
@@ -52,9 +53,9 @@ static void leave_last(int inotify) {
 
 // One write is told of the file and of its directory: of two notices that are the same the kernel
 // keeps one.
-static void fill(int inotify, int file) {
-    const int above = inotify_add_watch(inotify, DIRECTORY, IN_MODIFY);
-    const int own = inotify_add_watch(inotify, DIRECTORY "/file", IN_MODIFY);
+static void fill(int inotify, const char* directory, const char* name, int file) {
+    const int above = (int)syscall(SYS_inotify_add_watch, inotify, directory, IN_MODIFY);
+    const int own = (int)syscall(SYS_inotify_add_watch, inotify, name, IN_MODIFY);
     for (long n = most_waiting(); n >= 0; n -= 2) (void)!pwrite(file, "", 1, 0);
     // Nobody is told of that: there is no room.
     inotify_rm_watch(inotify, own);
@@ -65,13 +66,62 @@ static void fill(int inotify, int file) {
 }
 
 static void tell_lost(int inotify) {
-    syscall(SYS_mkdirat, AT_FDCWD, DIRECTORY, 0700);
-    const int file = (int)syscall(SYS_openat, AT_FDCWD, DIRECTORY "/file",
-                                  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file >= 0) fill(inotify, file);
+    char directory[40], name[48];
+    int waiting = 0;
+    const bool told = syscall(SYS_ioctl, inotify, FIONREAD, &waiting) == 0 &&
+                      waiting == (int)sizeof(struct inotify_event);
+    if (told) return;
+    // In the capsule's own /run; several processes are restored at a time.
+    snprintf(directory, sizeof directory, "/run/souk-inotify.%ld", syscall(SYS_getpid));
+    snprintf(name, sizeof name, "%s/file", directory);
+    syscall(SYS_mkdirat, AT_FDCWD, directory, 0700);
+    const int file =
+        (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file >= 0) fill(inotify, directory, name, file);
     if (file >= 0) close(file);
-    syscall(SYS_unlinkat, AT_FDCWD, DIRECTORY "/file", 0);
-    syscall(SYS_unlinkat, AT_FDCWD, DIRECTORY, AT_REMOVEDIR);
+    syscall(SYS_unlinkat, AT_FDCWD, name, 0);
+    syscall(SYS_unlinkat, AT_FDCWD, directory, AT_REMOVEDIR);
+}
+
+// -------------------------------------------------------------------------------------------------
+// changes since the dump
+
+static bool later(const struct stat* st, const struct souk_notified* then) {
+    // The kernel's clock for files goes by its ticks.
+    enum { tick_ns = 10 * 1000 * 1000 };
+    const int64_t since = (st->st_ctim.tv_sec - then->seen) * 1000 * 1000 * 1000 +
+                          st->st_ctim.tv_nsec - then->seen_ns;
+    return since > -tick_ns;
+}
+
+static bool changed(const char* path, const struct souk_notified* then) {
+    enum { looked_at_max = 10000 };  // of a directory with more one takes it for granted
+    struct stat st;
+    if (stat(path, &st) != 0 || later(&st, then)) return true;
+    DIR* const files = S_ISDIR(st.st_mode) ? opendir(path) : NULL;
+    bool one = S_ISDIR(st.st_mode) && files == NULL;
+    int count = 0;
+    for (struct dirent* f; files != NULL && !one && (f = readdir(files)) != NULL;)
+        one = ++count > looked_at_max ||
+              (syscall(SYS_newfstatat, dirfd(files), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+               strcmp(f->d_name, "..") != 0 && later(&st, then));
+    if (files != NULL) closedir(files);
+    return one;
+}
+
+// CRIU makes a watch again, in the process that is to have it.
+int inotify_add_watch(int inotify, const char* path, uint32_t events) {
+    struct souk_notified then;
+    const int watch = (int)syscall(SYS_inotify_add_watch, inotify, path, events);
+    const int list = watch < 0 ? -1 : open_image(SOUK_NOTIFIED_NAME);
+    if (list < 0) return watch;
+    const bool known = syscall(SYS_read, list, &then, sizeof then) == sizeof then;
+    close(list);
+    as_user();
+    const bool lost = known && changed(path, &then);
+    as_agent();
+    if (lost) tell_lost(inotify);
+    return watch;
 }
 
 static bool is_one_of(int fd, const int* all, size_t count) {
@@ -88,7 +138,7 @@ void tell_of_lost_notices(void) {
     const int list = open_image(SOUK_NOTIFIED_NAME);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
         int* const more = realloc(told, (count + 1) * sizeof *told);
-        const int inotify = more == NULL ? -1 : file_of(one.pid, one.fd);
+        const int inotify = more == NULL || !one.waits ? -1 : file_of(one.pid, one.fd);
         if (more != NULL) told = more;
         if (inotify < 0) continue;
         // Several processes may have it open.

@@ -10,8 +10,10 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "agentd/init/records.hpp"
 #include "kernel/sys/process/socket_options.h"
@@ -165,6 +167,16 @@ bool save_socket(Descriptors* all, int pid, int fd, int copy) {
     return true;
 }
 
+// Later notices are seen by what has changed since.
+bool save_inotify(Records* out, int pid, int fd, int copy) {
+    struct timespec now;
+    int waiting = 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    (void)ioctl(copy, FIONREAD, &waiting);
+    const souk_notified one = {pid, fd, now.tv_sec, now.tv_nsec, waiting > 0, 0};
+    return out->add(&one, sizeof one);
+}
+
 // Their numbers, since several of the job may have one open. If two have one place the latter
 // is taken for new, which costs time and nothing else.
 unsigned long known[4096];
@@ -196,18 +208,17 @@ bool Descriptors::save(int pid) {
         snprintf(name, sizeof name, "%s/%d", directory, fd);
         const ssize_t n = readlink(name, target, sizeof target - 1);
         target[n < 0 ? 0 : n] = 0;
-        if (strcmp(target, "anon_inode:inotify") == 0) {
-            const souk_notified one = {pid, fd};
-            return notified.add(&one, sizeof one);
-        }
-        if (sscanf(target, "socket:[%lu]", &inode) != 1 || is_known(inode)) return true;
+        const bool watches = strcmp(target, "anon_inode:inotify") == 0;
+        if (!watches && (sscanf(target, "socket:[%lu]", &inode) != 1 || is_known(inode)))
+            return true;
         if (process < 0) process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
         const int copy = static_cast<int>(syscall(SYS_pidfd_getfd, process, fd, 0));
         if (copy < 0) {
-            say("ask for the options of a socket", errno);
+            say("look at an open file of the job", errno);
             return true;
         }
-        const bool saved = save_socket(this, pid, fd, copy);
+        const bool saved =
+            watches ? save_inotify(&notified, pid, fd, copy) : save_socket(this, pid, fd, copy);
         close(copy);
         return saved;
     });

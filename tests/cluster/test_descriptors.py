@@ -135,29 +135,37 @@ def test_an_epoll_tells_of_a_file_that_another_process_has_open(market):
     assert end == "end" and set(lines) == {f"[({number}, 1), ({number}, 4)]"}, lines
 
 
-# Each line: what the inotify tells, by the names of the bits.
+# A program whose notices wait, or are lost since it stands, or neither. It is told of the loss.
 NOTICES = """
-import ctypes, os, select, struct, sys
+import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)
 fd = libc.inotify_init1(os.O_NONBLOCK)
-watch = libc.inotify_add_watch(fd, sys.argv[1].encode(), 0x100)
+watch = libc.inotify_add_watch(fd, sys.argv[1].encode(), 0xfff)
+if sys.argv[2] == "waits": open(sys.argv[1] + "/before", "w").close()
 print("watches", flush=True)
-open(sys.argv[1] + "/before", "w").close()
 sys.stdin.readline()
+if sys.argv[2] != "nothing":
+    b = os.read(fd, 65536)
+    assert struct.unpack_from("iI", b) == (-1, 0x4000) and len(b) == 16, b
+os.mkdir(sys.argv[1] + "/after")
 b = os.read(fd, 65536)
-assert struct.unpack_from("iI", b) == (-1, 0x4000) and len(b) == 16, b
-open(sys.argv[1] + "/after", "w").close()
-b = os.read(fd, 65536)
-assert struct.unpack_from("iI", b) == (watch, 0x100) and b[16:].strip(b"\\0") == b"after", b
+assert struct.unpack_from("iI", b) == (watch, 0x40000100) and b[16:].strip(b"\\0") == b"after", b
 assert libc.inotify_add_watch(fd, b"/", 0x100) == watch + 1
 print("end", flush=True)
 """
 
 
-def test_who_watches_a_directory_hears_that_notices_are_lost(market, tmp_path):
-    job = market.srun("-p", 50, "/usr/bin/python3", "-c", NOTICES, tmp_path, stdin=subprocess.PIPE)
+@pytest.mark.parametrize("what", ["waits", "comes", "nothing"])
+def test_who_watches_a_directory_hears_when_notices_are_lost(market, tmp_path, what):
+    (tmp_path / "file").write_text("as it was")
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", NOTICES, tmp_path, what,
+                      stdin=subprocess.PIPE)
     job.printed(1)
-    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.tool("marketctl", "--hold", "freeze" if what == "comes" else "move", job.id,
+                *([] if what == "comes" else ["n2"]))
+    if what == "comes":
+        (tmp_path / "file").write_text("written while it is frozen")
+        market.tool("marketctl", "--hold", "thaw", job.id, "n2")
     job.process.stdin.write(b"\n")
     job.process.stdin.flush()
     assert job.wait() == 0, job.told

@@ -132,6 +132,8 @@ struct souk_attributes {
 // SOUK_NOTIFIED_NAME: one for each descriptor of an inotify.
 struct souk_notified {
     int32_t pid, fd;
+    int64_t seen, seen_ns;  // the wall clock when the job stood
+    uint32_t waits, pad;    // notices waited there then
 };
 
 // SOUK_CUT_OFF_NAME, of a job with a network of its own: one for each connection over TCP that no
