@@ -520,7 +520,7 @@ PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory 
                   served asked let_go inject attributes locks kept_files descriptors epolls \
                   inotify cut_off urgent semaphores seals landlock program limits)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) $(wildcard checkpoint/*.h) \
-    kernel/sys/process/init_protocol.h kernel/sys/process/socket_options.h
+    $(wildcard kernel/sys/process/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC,$(@F))$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -I. -fPIC -shared -s \
 	  -Wl,-z,defs -o $(@:.h=) $(PRELOAD_SRCS)

@@ -76,8 +76,8 @@ static void keep(const char* path, int out) {
     if (!is_cleaned(path) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
         st.st_size > file_bytes_max || (size_t)st.st_size > bytes_left || !is_new(&st))
         return;
-    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path,
-                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd =
+        (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const ssize_t n = fd < 0 ? -1 : pread(fd, content, (size_t)st.st_size, 0);
     if (fd >= 0) close(fd);
     if (n != st.st_size) return;
@@ -149,8 +149,8 @@ static int make(const char* path, const struct kept_file* head) {
     const int fd = open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
     if (fd >= 0 || errno != ENOENT) return fd;
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
-    if (!is_cleaned(directory) || syscall(SYS_mkdirat, AT_FDCWD, directory,
-                                          head->directory_mode & 0777) != 0)
+    if (!is_cleaned(directory) ||
+        syscall(SYS_mkdirat, AT_FDCWD, directory, head->directory_mode & 0777) != 0)
         return -1;
     return open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
 }
@@ -171,8 +171,8 @@ static void make_again(const char* path, const struct kept_file* head) {
     }
     as_agent();
     if (fd >= 0) close(fd);
-    const int list = whole ? open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND, 0644)
-                           : -1;
+    const int list =
+        whole ? open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
     if (list < 0) return;
     (void)!write(list, path, strlen(path) + 1);
     close(list);
@@ -183,8 +183,8 @@ void make_files_again(void) {
     char path[PATH_MAX];
     const int fd = open_in_image(SOUK_KEPT_FILES_NAME, O_RDONLY, 0);
     if (fd < 0) return;
-    while (read(fd, &head, sizeof head) == (ssize_t)sizeof head &&
-           head.path_bytes < sizeof path && head.bytes <= file_bytes_max &&
+    while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&
+           head.bytes <= file_bytes_max &&
            read(fd, path, head.path_bytes) == (ssize_t)head.path_bytes &&
            read(fd, content, head.bytes) == (ssize_t)head.bytes) {
         path[head.path_bytes] = 0;

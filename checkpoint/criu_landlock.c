@@ -66,7 +66,9 @@ bool is_free_of_landlock(const pid_t* threads, size_t count) {
     if (other > 0) end_other(other);
     if (other < 0) refuse("cannot move: cannot learn whether it is shut in with Landlock");
     if (found != 0)
-        refuse("cannot move: process %d has shut itself in with Landlock, which would be open elsewhere",
-                 process_of(found));
+        refuse(
+            "cannot move: process %d has shut itself in with Landlock, which would be open "
+            "elsewhere",
+            process_of(found));
     return found == 0 && other >= 0;
 }

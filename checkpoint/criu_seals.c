@@ -108,7 +108,9 @@ bool can_seal(void) {
     const int fd = open_seals();
     if (fd >= 0) close(fd);
     const bool can = fd < 0 || syscall(mseal, 0, 0, 0) == 0;
-    if (!can) refuse("it has sealed memory (mseal), and the kernel of this node seals none");
+    if (!can)
+        refuse(
+            "cannot go on: it has sealed memory (mseal), and the kernel of this node seals none");
     errno = error;
     return can;
 }
@@ -122,7 +124,7 @@ bool restore_seals(void) {
                          (const long[7]){mseal, (long)one.begin, (long)(one.end - one.begin)});
     if (failed != 0)
         refuse("cannot seal memory of process %ld again: %s", (long)one.pid,
-                 strerror((int)-failed));
+               strerror((int)-failed));
     if (fd >= 0) close(fd);
     return failed == 0;
 }

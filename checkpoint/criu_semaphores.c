@@ -216,8 +216,10 @@ static bool look_at_set(pid_t thread, const struct set* s, bool parted) {
             if (one.undo != 0 && !note(one)) some = -ENOMEM;
         }
         if (some >= 0) continue;
-        refuse("cannot move: cannot learn which semaphore operations of process %d are to be undone: %s",
-                 thread, strerror((int)-some));
+        refuse(
+            "cannot move: cannot learn which semaphore operations of process %d are to be undone: "
+            "%s",
+            thread, strerror((int)-some));
         return false;
     }
     return true;
@@ -228,7 +230,7 @@ static bool look_at_thread(pid_t thread, bool parted) {
     if (!enter(thread)) {
         if (errno == ESRCH || errno == ENOENT) return true;  // it has ended
         refuse("cannot move: cannot ask process %d what it has done to semaphores: %s", thread,
-                 strerror(errno));
+               strerror(errno));
         return false;
     }
     bool good = true;
@@ -321,8 +323,10 @@ static bool restore_of(pid_t root, const struct record* all, size_t count, bool 
         asked = r;
         const bool there_is = visit(root, ask_value) == 0;
         if (there_is && (in_thread(r) || (last && visit(root, use_by_itself) == 0))) continue;
-        refuse("cannot move: cannot have process %d undo semaphore operations at its end, as before: %s",
-                 r->thread, strerror(errno));
+        refuse(
+            "cannot move: cannot have process %d undo semaphore operations at its end, as before: "
+            "%s",
+            r->thread, strerror(errno));
         return false;
     }
     return true;

@@ -76,7 +76,8 @@ void refuse(const char* why, ...) {
     va_start(values, why);
     const int n = vsnprintf(text, sizeof text, why, values);
     va_end(values);
-    const int log = (int)syscall(SYS_openat, images_fd, getenv("SOUK_DUMP") != NULL ? "dump.log" : "restore.log",
+    const int log = (int)syscall(SYS_openat, images_fd,
+                                 getenv("SOUK_DUMP") != NULL ? "dump.log" : "restore.log",
                                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log < 0) return;
     dprintf(log, "Error (souk): %.*s\n", n, text);

@@ -2,5 +2,6 @@
 /* Files that go with an image that stays (criu_kept_files.c). For C and C++. */
 #pragma once
 
-#define SOUK_KEPT_FILES_NAME "souk-kept-files" /* in the image; empty, before the dump, it is asked */
+#define SOUK_KEPT_FILES_NAME \
+    "souk-kept-files" /* in the image; empty, before the dump, it is asked */
 #define SOUK_MADE_AGAIN_NAME "souk-made-again" /* paths, each with a zero behind it */

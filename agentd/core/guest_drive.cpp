@@ -78,8 +78,7 @@ void Guest::drive_on(Entry& e, Running& r, Outputs& out) const {
         const bool lost = !e.leaving.not_restored.empty();
         if (only_stop || (aim == Aim::disk && r.or_stand && can_stop_ && (immovable(e) || lost)))
             return begin_stand(e, r, out);
-        if (aim == Aim::disk && lost)
-            return want_failed(e, r, e.leaving.not_restored, false, out);
+        if (aim == Aim::disk && lost) return want_failed(e, r, e.leaving.not_restored, false, out);
         r.motion = motion::CriuComing{aim};
         return ask_criu(e, aim, out);
     }

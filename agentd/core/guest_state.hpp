@@ -189,7 +189,8 @@ struct Lease {
 struct Leaving {
     Trouble looked;    // why it cannot move, by the last look
     Trouble not_sent;  // why its image did not get to its home, the last time
-    Trouble not_restored;  // why none of it is frozen to disk: what was dumped of it came up nowhere
+    Trouble
+        not_restored;  // why none of it is frozen to disk: what was dumped of it came up nowhere
     struct Troubles {  // dumps of it that failed in a row for the same reason
         std::string kind;
         Trouble why;

@@ -61,7 +61,7 @@ Status look_whether_shut_in(pid_t root) {
         for (const std::string& thread : *threads) {
             const auto number = whole_number<pid_t>(thread);
             if (number && is_shut_in(*number))
-                return fail_because(CauseCode::not_carried,
+                return fail_because(CauseCode::dump_refused,
                                     {{"text", "process " + process +
                                                   " has shut itself in with Landlock, which would "
                                                   "be open elsewhere"}});
