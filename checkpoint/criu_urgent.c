@@ -6,6 +6,7 @@
 // the segment with the mark and all behind it have not come yet, and these bytes go into a file
 // beside the image. When the connection is restored, they come to it in segments as its peer sent
 // them.
+// A connection that the kernel encrypts is refused here, too.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -123,9 +124,21 @@ static bool can_be_sent_again(int fd) {
             info.tcpi_state == TCP_FIN_WAIT2);
 }
 
+// The keys of TLS in the kernel cannot be had, and CRIU would restore a plain connection.
+static bool is_encrypted(int fd) {
+    char protocol[16] = "";
+    socklen_t n = sizeof protocol;
+    return getenv("SOUK_DUMP") != NULL && get(fd, SOL_TCP, TCP_ULP, protocol, &n) == 0 && n > 0;
+}
+
 // The count of what waits, of which CRIU is told the part before the mark.
 int waiting_before_mark(int fd, int* waiting) {
     struct mark m;
+    if (is_encrypted(fd)) {
+        refuse_of("the kernel encrypts a connection", "when that is closed");
+        errno = EBUSY;
+        return -1;
+    }
     if (!find_mark(fd, &m)) return 0;
     if (can_be_sent_again(fd) && save(fd, &m)) {
         *waiting = (int)m.before;

@@ -65,7 +65,7 @@ int file_of(pid_t process, int fd);
 __attribute__((format(printf, 1, 2))) void refuse(const char* why, ...);
 /* criu_epolls.c: a list beside the image, which this dump begins anew. */
 int append_to_image(const char* name);
-/* Likewise: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
+/* Also there: of /proc/PID/fdinfo what CRIU is to see; before the first thread goes. */
 int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */

@@ -162,8 +162,8 @@ void fields(Io& io, OpenDirectory& d) {
 }
 template <class Io>
 void fields(Io& io, LookInside& l) {
-    for (bool* flag :
-         {&l.what.states, &l.what.mapped, &l.what.infos, &l.what.maps, &l.what.sums, &l.what.runs})
+    for (bool* flag : {&l.what.states, &l.what.mapped, &l.what.kinds, &l.what.infos, &l.what.maps,
+                       &l.what.sums, &l.what.runs})
         io.flag(*flag);
     io.number(l.what.files_max, 4);
     pids(io, l.pids);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,15 @@ START_TEST(a_look_tells_what_a_process_has_open_and_mapped) {
     const SeenFile* seen = at(names->at(0), place);
     ck_assert(seen && seen->target == dir.path + "/file" && !seen->known && !seen->locked);
     ck_assert(!at(names->at(0), "cwd") && names->at(0).maps.empty());
+
+    int pipe[2], sockets[2];
+    ck_assert(::pipe2(pipe, O_CLOEXEC | O_DIRECT) == 0);
+    ck_assert(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets) == 0);
+    const Fd ends[] = {Fd(pipe[0]), Fd(pipe[1]), Fd(sockets[0]), Fd(sockets[1])};
+    const auto kinds = look_from_here(own, {.kinds = true});
+    ck_assert(at(kinds->at(0), "fd " + std::to_string(pipe[1]))->packets);
+    ck_assert_text(at(kinds->at(0), "fd " + std::to_string(sockets[0]))->protocol, "UNIX");
+    ck_assert(decode_look(encode_look(*kinds)).value() == *kinds);
 
     const LookFor all{.states = true, .mapped = true, .infos = true, .maps = true};
     const auto whole = look_from_here(own, all);

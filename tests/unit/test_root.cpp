@@ -90,7 +90,7 @@ std::vector<Sample> samples() {
             {PutStatus{"up=1\n"}, 0},
             {OpenFile{ProcessFile::root}, 2},
             {OpenDirectory{CapsuleDirectory::run}, 1},
-            {LookInside{{true, false, true, false, true, false, 4096}, {2, 17}}, 1},
+            {LookInside{{true, false, true, false, true, false, true, 4096}, {2, 17}}, 1},
             {FitRestored{{4711, 4712}, {{RLIMIT_NOFILE, 1 << 20}}}, 1},
             {users, 0},
             {AskLoaded{}, 1},

@@ -255,6 +255,7 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
     }
     const bool locks = !looker.servers.empty();
     const LookFor what{.states = locks || !looker.stays.empty(),
+                       .kinds = true,
                        .infos = locks,
                        .files_max = static_cast<uint32_t>(files_max)};
     TRY_ASSIGN(const auto seen, look(pids, what));

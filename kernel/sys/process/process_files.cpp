@@ -86,8 +86,9 @@ struct Look {
         file.target.assign(target, static_cast<size_t>(length));
         file.queue = !number.empty() && is_queue(process, link, file.target);
         if (what.states && target[0] == '/') add_state(process, link, file);
-        const bool pipe = file.target.starts_with("pipe:[");
-        if (file.target.starts_with("socket:[")) file.protocol = protocol_of(process, link);
+        const bool pipe = what.kinds && file.target.starts_with("pipe:[");
+        if (what.kinds && file.target.starts_with("socket:["))
+            file.protocol = protocol_of(process, link);
         if ((what.infos || pipe) && !number.empty()) add_info(process, number, file);
         file.packets = pipe && (file.flags & O_DIRECT) != 0;
         seen.files.push_back(std::move(file));

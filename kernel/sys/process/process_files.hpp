@@ -24,6 +24,7 @@ inline constexpr size_t maps_bytes_max = 64 << 20;
 struct LookFor {
     bool states = false;  // what each file is; also of the program and the directories
     bool mapped = false;  // the files that are mapped too; with `states`
+    bool kinds = false;   // of which kind pipes and sockets are
     bool infos = false;   // how each is open, and whether it is locked
     bool maps = false;    // the text of /proc/PID/maps
     bool sums = false;    // likewise of smaps_rollup
@@ -35,9 +36,10 @@ struct LookFor {
 };
 
 struct SeenFile {
-    std::string place;     // "fd 3", "exe", "cwd", "root"; of a mapping "map"
-    std::string target;    // as /proc/PID/fd has it
-    bool queue = false;    // a POSIX message queue, which looks like a file in /
+    std::string place;   // "fd 3", "exe", "cwd", "root"; of a mapping "map"
+    std::string target;  // as /proc/PID/fd has it
+    bool queue = false;  // a POSIX message queue, which looks like a file in /
+    // With `kinds`.
     bool packets = false;  // a pipe that keeps each write apart (O_DIRECT)
     std::string protocol;  // of a socket: the kernel's name of it ("TCP", "UNIX-STREAM", "MPTCP")
     // With `states`, where it has a name that begins with '/'.
