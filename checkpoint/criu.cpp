@@ -310,10 +310,10 @@ Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_er
     if (::fstatvfs(images_.get(), &fs) == 0 &&
         (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
         code = CauseCode::image_disk_full;
-    if (std::string why = criu_refusal(lines); !why.empty())
-        return {because(otherwise == CauseCode::criu_cannot_restore ? CauseCode::restore_failed
-                                                                    : CauseCode::dump_refused,
-                        {{"text", std::move(why)}}),
+    if (const std::string why = criu_refusal(lines); !why.empty())
+        return {otherwise == CauseCode::criu_cannot_restore
+                    ? because(CauseCode::restore_failed, {{"text", why}})
+                    : because(CauseCode::dump_refused, {{"text", "cannot move: " + why}}),
                 std::move(lines)};
     if (code == CauseCode::criu_cannot_restore)
         if (std::string file = criu_unopened_file(lines); !file.empty())

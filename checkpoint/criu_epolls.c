@@ -72,8 +72,7 @@ void looked_at(pid_t* process, int* fd) {
 }
 
 void refuse_of(const char* what, const char* when) {
-    refuse("cannot move: %s of process %d (file %d); it can move %s", what, looked_pid, looked_fd,
-           when);
+    refuse("%s of process %d (file %d); it can move %s", what, looked_pid, looked_fd, when);
 }
 
 static char* read_all(int fd) {
@@ -155,7 +154,7 @@ static bool note(int epoll, const struct line* l) {
     struct watched w = {looked_pid, looked_fd, 0, 0, l->number, l->events, l->data};
     if (!find_holder(epoll, l, &w)) {
         refuse(
-            "cannot move: the epoll of process %d (file %d) watches file %d, which no process "
+            "the epoll of process %d (file %d) watches file %d, which no process "
             "of the job has open any more; it can move when the epoll is closed",
             looked_pid, looked_fd, l->number);
         return false;

@@ -139,8 +139,10 @@ static long before_dump(void) {
     if (asked) return 0;
     asked = true;
     if (lift_limits(seized, seized_count) && is_free_of_landlock(seized, seized_count) &&
-        dump_semaphores(seized, seized_count))
+        dump_semaphores(seized, seized_count)) {
+        note_memory(seized, seized_count);
         return 0;
+    }
     errno = EPERM;
     return -1;
 }

@@ -70,7 +70,7 @@ static bool lift(pid_t process, int kind) {
         if (to == &both) break;
     }
     if (used == 0) return true;  // CRIU finds out
-    refuse("cannot move: process %d %s, and CRIU needs %s more", process,
+    refuse("process %d %s, and CRIU needs %s more", process,
            kind == RLIMIT_NOFILE ? "has as many files open as it may (ulimit -n)"
                                  : "has as much memory as it may (ulimit -v)",
            kind == RLIMIT_NOFILE ? "a few" : "a megabyte");

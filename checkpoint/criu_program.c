@@ -47,7 +47,7 @@ int program_with_path(int directory, const char* name, int fd) {
     const int file = (int)syscall(SYS_openat, directory, name, O_RDONLY | O_CLOEXEC);
     const int copy = file < 0 ? -1 : copy_of(file);
     if (copy < 0)
-        refuse("cannot move: its program is a file in memory, of which no copy can be made: %s",
+        refuse("its program is a file in memory, of which no copy can be made: %s",
                strerror(errno));
     if (file >= 0) close(file);
     close(fd);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into CRIU: memory that a process has sealed (mseal(2)) is sealed again before it runs.
+// Preloaded into CRIU: memory that a process has sealed (mseal(2)) is sealed again before it runs;
+// so is it refused memory to write and to execute (PR_SET_MDWE), and what it maps from then on is
+// locked (mlockall(2)), where it has asked for that.
 //
-// The kernel says it among the flags of each mapping, which CRIU reads when it dumps, and CRIU does
-// not know that one. So it is looked for in what CRIU reads: to read it once more would cost as
-// much again, and the job stands. The kernel seals mappings of its own (the vDSO) by itself.
+// The kernel says a seal among the flags of each mapping, which CRIU reads when it dumps, and CRIU
+// does not know that one. So it is looked for in what CRIU reads: to read it once more would cost
+// as much again, and the job stands. The kernel seals mappings of its own (the vDSO) by itself. The
+// other two each process is asked, the last one only if it has locked any memory at all.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,17 +23,30 @@
 #define IMAGE "souk-seals"
 enum { mseal = 462 };  // asm/unistd_64.h, of 6.10
 
-struct seal {
-    int64_t pid;
-    uint64_t begin, end;
+enum kind { sealed, denied, locked };
+enum { set_denied = 65, get_denied = 66, lock_future = 2, lock_on_fault = 4 };
+
+struct rule {
+    int32_t pid, kind;
+    uint64_t first, second;  // where it begins and ends; of the others what was asked for
 };
 
 // -------------------------------------------------------------------------------------------------
 // a dump
 
+static void note(struct rule one) {
+    const int fd = (int)syscall(SYS_openat, images_fd, IMAGE,
+                                O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const bool good = fd >= 0 && syscall(SYS_write, fd, &one, sizeof one) == (ssize_t)sizeof one;
+    if (fd >= 0) close(fd);
+    if (good) return;
+    refuse("cannot write which memory is sealed or locked: %s", strerror(errno));
+    _exit(1);  // the job goes on
+}
+
 static struct {
     int fd;  // the file smaps of a process, as long as CRIU reads it; else -1
-    struct seal mapping;
+    struct rule mapping;
     bool of_kernel;
     char line[192];  // cut off there
     size_t length;
@@ -48,22 +65,11 @@ pid_t process_at(int directory) {
 int watch_smaps(int directory, const char* name, int fd) {
     if (fd < 0 || strcmp(name, "smaps") != 0 || getenv("SOUK_DUMP") == NULL) return fd;
     const int error = errno;
-    smaps.mapping.pid = process_at(directory);
+    smaps.mapping = (struct rule){.pid = process_at(directory), .kind = sealed};
     smaps.fd = smaps.mapping.pid > 0 ? fd : -1;
     smaps.length = 0;
     errno = error;
     return fd;
-}
-
-static void note(void) {
-    const int fd = (int)syscall(SYS_openat, images_fd, IMAGE,
-                                O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    const bool good = fd >= 0 && syscall(SYS_write, fd, &smaps.mapping, sizeof smaps.mapping) ==
-                                     (ssize_t)sizeof smaps.mapping;
-    if (fd >= 0) close(fd);
-    if (good) return;
-    refuse("cannot write which memory is sealed: %s", strerror(errno));
-    _exit(1);  // the job goes on
 }
 
 static void end_line(void) {
@@ -72,10 +78,10 @@ static void end_line(void) {
     smaps.line[smaps.length] = 0;
     smaps.length = 0;
     if (strncmp(smaps.line, flags, sizeof flags - 1) == 0) {
-        if (strstr(smaps.line, " sl") != NULL && !smaps.of_kernel) note();
+        if (strstr(smaps.line, " sl") != NULL && !smaps.of_kernel) note(smaps.mapping);
     } else if (sscanf(smaps.line, "%lx-%lx ", &begin, &end) == 2) {
-        smaps.mapping.begin = begin;
-        smaps.mapping.end = end;
+        smaps.mapping.first = begin;
+        smaps.mapping.second = end;
         smaps.of_kernel = strstr(smaps.line, " [v") != NULL || strstr(smaps.line, " [uprobes]");
     }
 }
@@ -96,6 +102,50 @@ ssize_t look_at_read(int fd, const void* bytes, ssize_t n) {
     return n;
 }
 
+static unsigned long locked_kb(pid_t process) {
+    char path[32], line[128];
+    unsigned long kb = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", process);
+    FILE* const status = fopen(path, "re");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmLck: %lu", &kb) == 1) break;
+    if (status != NULL) fclose(status);
+    return kb;
+}
+
+static bool is_there(pid_t process, unsigned long at) {
+    char path[32];
+    uint64_t page = 0;
+    snprintf(path, sizeof path, "/proc/%d/pagemap", process);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    (void)!pread(fd, &page, sizeof page, (off_t)(at / 4096 * sizeof page));
+    if (fd >= 0) close(fd);
+    return page >> 63 != 0;
+}
+
+// Whether a page that it maps now is locked, and when.
+static void ask_for_locks(pid_t process) {
+    const unsigned long before = locked_kb(process);
+    if (before == 0) return;
+    const long at = call_in(process, (const long[7]){SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE,
+                                                     MAP_PRIVATE | MAP_ANONYMOUS, -1});
+    const bool mapped = at > 0;
+    const bool is_locked = mapped ? locked_kb(process) > before : at == -EAGAIN;
+    const bool late = mapped && is_locked && !is_there(process, (unsigned long)at);
+    if (mapped) call_in(process, (const long[7]){SYS_munmap, at, 4096});
+    if (is_locked)
+        note((struct rule){process, locked, lock_future | (late ? lock_on_fault : 0), 0});
+}
+
+void note_memory(const pid_t* threads, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+        if (process_of(threads[i]) != threads[i]) continue;
+        const long bits = call_in(threads[i], (const long[7]){SYS_prctl, get_denied});
+        if (bits > 0) note((struct rule){threads[i], denied, (uint64_t)bits, 0});
+        ask_for_locks(threads[i]);
+    }
+}
+
 // -------------------------------------------------------------------------------------------------
 // a restore
 
@@ -105,25 +155,36 @@ static int open_seals(void) {
 
 bool can_seal(void) {
     const int error = errno;
+    struct rule one;
+    bool can = true;
     const int fd = open_seals();
+    while (fd >= 0 && can && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
+        can = one.kind != sealed || syscall(mseal, 0, 0, 0) == 0;
     if (fd >= 0) close(fd);
-    const bool can = fd < 0 || syscall(mseal, 0, 0, 0) == 0;
-    if (!can)
-        refuse(
-            "cannot go on: it has sealed memory (mseal), and the kernel of this node seals none");
+    if (!can) refuse("it has sealed memory (mseal), and the kernel of this node seals none");
     errno = error;
     return can;
 }
 
+static long set_again(const struct rule* r) {
+    const long first = (long)r->first;
+    switch (r->kind) {
+        case sealed:
+            return call_in(r->pid, (const long[7]){mseal, first, (long)(r->second - r->first)});
+        case denied: return call_in(r->pid, (const long[7]){SYS_prctl, set_denied, first});
+        case locked: return call_in(r->pid, (const long[7]){SYS_mlockall, first});
+        default: return -EINVAL;
+    }
+}
+
 bool restore_seals(void) {
-    struct seal one;
+    struct rule one;
     long failed = 0;
     const int fd = open_seals();
     while (fd >= 0 && failed == 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
-        failed = call_in((pid_t)one.pid,
-                         (const long[7]){mseal, (long)one.begin, (long)(one.end - one.begin)});
+        failed = set_again(&one);
     if (failed != 0)
-        refuse("cannot seal memory of process %ld again: %s", (long)one.pid,
+        refuse("cannot seal or lock memory of process %d again: %s", one.pid,
                strerror((int)-failed));
     if (fd >= 0) close(fd);
     return failed == 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Preloaded into CRIU: what processes have done to System V semaphores with SEM_UNDO, which the
-// kernel takes back at their end, goes along. CRIU carries the values alone.
+// kernel takes back at their end, goes along. CRIU carries the values alone. Also, a segment of
+// shared memory that was removed and is still attached goes when the last process leaves it, and
+// one that was locked is locked.
 //
 // No file of the kernel says what it would take back. But it refuses, with ERANGE, an operation
 // that would bring that out of its range, and it looks at all operations of one semop(2) before any
@@ -22,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,11 +33,13 @@
 
 #define IMAGE "souk-semaphores"
 
-// One semaphore, and a thread: what the kernel is to take back at its end, or, if `last`, that its
-// process was the last to change it.
+enum kind { undo, last, removed, locked };
+
+// A segment (removed, locked) is its id alone, in `set`. Else one semaphore, and a thread: what the
+// kernel is to take back at its end, or that its process was the last to change it.
 struct record {
     int32_t thread, set, number, undo;
-    uint32_t last, parted;  // parted: it does not share with the first thread of its process
+    uint32_t kind, parted;  // parted: it does not share with the first thread of its process
 };
 
 enum { undo_min = -32768, value_max = 32767, operations_max = 496, for_one_max = 8 };
@@ -154,7 +159,21 @@ static bool take_set(int id, int count, bool used) {
     if (semctl(id, 0, GETALL, values) != 0) return false;
     for (int i = 0; i < count && used; ++i) {
         const int pid = semctl(id, i, GETPID);
-        if (pid >= 0 && !note((struct record){pid, id, i, 0, true, false})) return false;
+        if (pid >= 0 && !note((struct record){pid, id, i, 0, last, false})) return false;
+    }
+    return true;
+}
+
+static bool take_segments(void) {
+    struct shm_info info;
+    struct shmid_ds state;
+    const int most = shmctl(0, SHM_INFO, (struct shmid_ds*)&info);
+    for (int i = 0; i <= most && info.used_ids > 0; ++i) {
+        const int id = shmctl(i, SHM_STAT, &state);
+        const unsigned mode = id < 0 ? 0 : state.shm_perm.mode;
+        if (((mode & SHM_DEST) != 0 && !note((struct record){.set = id, .kind = removed})) ||
+            ((mode & SHM_LOCKED) != 0 && !note((struct record){.set = id, .kind = locked})))
+            return false;
     }
     return true;
 }
@@ -167,13 +186,13 @@ static bool take_sets(void) {
     struct seminfo info;
     struct semid_ds state;
     to.info = &info;
-    const int last = semctl(0, 0, SEM_INFO, to);
+    const int most = semctl(0, 0, SEM_INFO, to);
     to.state = &state;
-    for (int i = 0; i <= last && info.semusz > 0; ++i) {
+    for (int i = 0; i <= most && info.semusz > 0; ++i) {
         const int id = semctl(i, 0, SEM_STAT, to);
         if (id >= 0 && !take_set(id, (int)state.sem_nsems, state.sem_otime != 0)) return false;
     }
-    return last >= 0;
+    return most >= 0 && take_segments();
 }
 
 // In the namespace of that process's semaphores; 1: which is CRIU's own. Closes nothing on failure,
@@ -210,16 +229,14 @@ static bool look_at_set(pid_t thread, const struct set* s, bool parted) {
         // It has not changed those that it may not change.
         if (some == -EACCES || some == -EPERM) return true;
         for (int i = first; i < first + count && some > 0; ++i) {
-            struct record one = {thread, s->id, i, 0, false, parted};
+            struct record one = {thread, s->id, i, 0, undo, parted};
             const long failed = find_undo(s->id, s->values, i, &one.undo);
             if (failed < 0) some = failed;
             if (one.undo != 0 && !note(one)) some = -ENOMEM;
         }
         if (some >= 0) continue;
-        refuse(
-            "cannot move: cannot learn which semaphore operations of process %d are to be undone: "
-            "%s",
-            thread, strerror((int)-some));
+        refuse("cannot learn which semaphore operations of process %d are to be undone: %s", thread,
+               strerror((int)-some));
         return false;
     }
     return true;
@@ -229,8 +246,7 @@ static bool look_at_thread(pid_t thread, bool parted) {
     const size_t before = found_count;
     if (!enter(thread)) {
         if (errno == ESRCH || errno == ENOENT) return true;  // it has ended
-        refuse("cannot move: cannot ask process %d what it has done to semaphores: %s", thread,
-               strerror(errno));
+        refuse("cannot ask process %d what it has done to semaphores: %s", thread, strerror(errno));
         return false;
     }
     bool good = true;
@@ -238,11 +254,11 @@ static bool look_at_thread(pid_t thread, bool parted) {
     leave();
     pid_t other = 0;
     for (size_t i = 0; i < before && found_count > before; ++i) {
-        if (found[i].last || found[i].thread == other) continue;
+        if (found[i].kind != undo || found[i].thread == other) continue;
         other = found[i].thread;
         if (!shares(other, thread)) continue;
         refuse(
-            "cannot move: processes %d and %d share which semaphore operations are to be undone "
+            "processes %d and %d share which semaphore operations are to be undone "
             "(CLONE_SYSVSEM)",
             other, thread);
         return false;
@@ -256,16 +272,16 @@ static bool write_records(void) {
                                 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     const ssize_t bytes = (ssize_t)(found_count * sizeof *found);
     const bool good = fd >= 0 && syscall(SYS_write, fd, found, (size_t)bytes) == bytes;
-    if (!good) refuse("cannot move: cannot write %s: %s", IMAGE, strerror(errno));
+    if (!good) refuse("cannot write %s: %s", IMAGE, strerror(errno));
     if (fd >= 0) close(fd);
     return good;
 }
 
 bool dump_semaphores(const pid_t* threads, size_t count) {
     const int state = count == 0 ? 1 : visit(threads[0], take_sets);
-    if (state < 0) refuse("cannot move: cannot look at its semaphores: %s", strerror(errno));
-    if (state != 0 || set_count == 0) return state >= 0;
-    for (size_t i = 0; i < count; ++i) {
+    if (state < 0) refuse("cannot look at its semaphores: %s", strerror(errno));
+    if (state != 0) return state > 0;
+    for (size_t i = 0; i < count && set_count > 0; ++i) {
         const pid_t first = process_of(threads[i]);
         const bool other = first > 0 && first != threads[i];
         if (other && shares(first, threads[i])) continue;
@@ -303,30 +319,37 @@ static bool in_thread(const struct record* r) {
     struct sembuf all[for_one_max];
     if (!enter(r->thread)) return false;
     long done = 0;
-    if (!r->last && r->parted && r->thread != parted) {
+    if (r->kind == undo && r->parted && r->thread != parted) {
         parted = r->thread;
         done = call_in(r->thread, (const long[7]){SYS_unshare, CLONE_SYSVSEM});
     }
-    const int n =
-        r->last ? no_change(all, r->number, value_now) : shift(all, r->number, value_now, -r->undo);
+    const int n = r->kind == last ? no_change(all, r->number, value_now)
+                                  : shift(all, r->number, value_now, -r->undo);
     if (done == 0) done = operate(r->set, all, n);
     leave();
     if (done < 0) errno = (int)-done;
     return done == 0;
 }
 
-// Those that `last` goes for come after the others, as these change who was last.
-static bool restore_of(pid_t root, const struct record* all, size_t count, bool last) {
+static bool change_segment(void) {
+    return shmctl(asked->set, asked->kind == removed ? IPC_RMID : SHM_LOCK, NULL) == 0;
+}
+
+static bool restore_one(pid_t root) {
+    const bool of_segment = asked->kind == removed || asked->kind == locked;
+    if (visit(root, of_segment ? change_segment : ask_value) != 0) return false;
+    return of_segment || in_thread(asked) ||
+           (asked->kind == last && visit(root, use_by_itself) == 0);
+}
+
+// The records of who was last come after the others, as these change that.
+static bool restore_of(pid_t root, const struct record* all, size_t count, bool lasts) {
     for (size_t i = 0; i < count; ++i) {
-        const struct record* const r = &all[i];
-        if ((r->last != 0) != last) continue;
-        asked = r;
-        const bool there_is = visit(root, ask_value) == 0;
-        if (there_is && (in_thread(r) || (last && visit(root, use_by_itself) == 0))) continue;
-        refuse(
-            "cannot move: cannot have process %d undo semaphore operations at its end, as before: "
-            "%s",
-            r->thread, strerror(errno));
+        asked = &all[i];
+        if ((asked->kind == last) != lasts || restore_one(root)) continue;
+        refuse("cannot restore all of the %s %d: %s",
+               asked->kind > last ? "shared memory" : "set of semaphores", asked->set,
+               strerror(errno));
         return false;
     }
     return true;
@@ -339,7 +362,7 @@ bool restore_semaphores(pid_t root) {
     struct record* all = NULL;
     bool good = fstat(fd, &st) == 0 && (all = malloc((size_t)st.st_size + 1)) != NULL &&
                 read(fd, all, (size_t)st.st_size) == (ssize_t)st.st_size;
-    if (!good) refuse("cannot move: cannot read %s", IMAGE);
+    if (!good) refuse("cannot read %s", IMAGE);
     const size_t count = good ? (size_t)st.st_size / sizeof *all : 0;
     good = good && restore_of(root, all, count, false) && restore_of(root, all, count, true);
     free(all);

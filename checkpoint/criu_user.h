@@ -38,6 +38,7 @@ int watch_smaps(int directory, const char* name, int fd);
 pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */
 ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
+void note_memory(const pid_t* threads, size_t count);
 /* Whether the seals of the image can be set. False: it was told why not. */
 bool can_seal(void);
 bool restore_seals(void);

@@ -145,7 +145,7 @@ int main(void) {
 """
 
 
-def check_refused(market, program, *words):
+def check_refused(market, program, code, *words):
     """It is neither moved nor frozen to disk, in words, and goes on where it is."""
     job = market.srun("-p", 50, program, stdin=subprocess.PIPE)
     job.printed(1)
@@ -153,6 +153,7 @@ def check_refused(market, program, *words):
     done = market.tool("marketctl", "--wait", "60s", "--hold", "move", job.id,
                        "n3" if where != "n3" else "n2", check=False, limit=70)
     assert done.returncode == 1 and all(word in done.stderr for word in words), done
+    market.until_step(job.id, why_code=code)
     job.printed(job.lines() + 2)
     job.process.stdin.close()
     assert job.wait(20) == 0 and not job.told, job.told
@@ -162,7 +163,8 @@ def check_refused(market, program, *words):
 def test_processes_that_share_what_is_to_be_undone_stay(market, tmp_path):
     need("gcc")
     program = compiled(tmp_path, SHARING, "-w")
-    assert check_refused(market, program, "cannot move: processes", "CLONE_SYSVSEM") == {"2"}
+    out = check_refused(market, program, "dump_refused", "cannot move: processes", "CLONE_SYSVSEM")
+    assert out == {"2"}
 
 
 SEALED = """
@@ -192,6 +194,51 @@ def test_sealed_memory_stays_sealed(market, tmp_path, form):
     if ctypes.CDLL(None).syscall(462, 0, 0, 0) != 0:
         pytest.skip("this kernel seals no memory")
     check_lines(market, form, compiled(tmp_path, SEALED, "-w"))
+
+
+# Segments of shared memory, one of which was removed while it was attached; locks of what is mapped
+# from now on; memory that may not be written and executed.
+KEPT = """
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <unistd.h>
+int main(void) {
+    struct pollfd in = {0, POLLIN};
+    struct shmid_ds is;
+    unsigned char here;
+    const int gone = shmget(IPC_PRIVATE, 4096, 0600), kept = shmget(IPC_PRIVATE, 8192, 0640);
+    char *p = shmat(gone, 0, 0);
+    strcpy(p, "removed");
+    shmctl(gone, IPC_RMID, 0);
+    mlockall(MCL_FUTURE);
+    munmap(mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+    char *locked = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    prctl(65, 1, 0, 0, 0);
+    setvbuf(stdout, 0, _IOLBF, 0);
+    while (poll(&in, 1, 20) == 0) {
+        char *m = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mincore(m, 4096, &here) != 0) return 8;
+        shmctl(gone, IPC_STAT, &is);
+        printf("%s %o %d %d %d\\n", p, is.shm_perm.mode, (int)is.shm_nattch, here & 1,
+               mmap(0, 4096, PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                   == MAP_FAILED);
+        munmap(m, 4096);
+    }
+    shmdt(p);
+    if (shmctl(gone, IPC_STAT, &is) == 0) return 9;
+    shmctl(kept, IPC_RMID, 0);
+}
+"""
+
+
+@forms(0)
+def test_removed_segments_and_what_was_asked_of_memory_stay(market, tmp_path, form):
+    need("gcc")
+    check_lines(market, form, compiled(tmp_path, KEPT, "-w"))
 
 
 # One thread of a user's program may make no directory.
@@ -231,7 +278,8 @@ def test_a_thread_that_has_shut_itself_in_stays(market, tmp_path):
     if ctypes.CDLL(None).syscall(444, 0, 0, 1) < 0:
         pytest.skip("this kernel has no Landlock")
     program = compiled(tmp_path, SHUT_IN, "-pthread", "-w")
-    assert check_refused(market, program, "cannot move: process", "Landlock") == {"-1"}
+    out = check_refused(market, program, "dump_refused", "cannot move: process", "Landlock")
+    assert out == {"-1"}
 
 
 @forms(2)

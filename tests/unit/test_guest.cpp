@@ -207,7 +207,7 @@ START_TEST(what_could_not_be_restored_is_not_frozen_to_disk) {
     b.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
     b.dump_held(true);
     GuestCommand goes_on;
-    goes_on.id = b.job;
+    goes_on.id = job;
     goes_on.epoch = {1};
     goes_on.verb = GuestVerb::resume;
     goes_on.not_restored = true;

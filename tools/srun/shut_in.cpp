@@ -62,7 +62,7 @@ Status look_whether_shut_in(pid_t root) {
             const auto number = whole_number<pid_t>(thread);
             if (number && is_shut_in(*number))
                 return fail_because(CauseCode::dump_refused,
-                                    {{"text", "process " + process +
+                                    {{"text", "cannot move: process " + process +
                                                   " has shut itself in with Landlock, which would "
                                                   "be open elsewhere"}});
             const auto text = read_file(AT_FDCWD, tasks + "/" + thread + "/children");
