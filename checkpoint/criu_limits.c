@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Preloaded into a CRIU that dumps: a process that has as many files open, or as much memory, as it
+// Preloaded into CRIU: a process that has as many files open, or as much memory, as it
 // may (ulimit -n, -v) can be dumped all the same. CRIU's code in it needs one file and some memory.
 //
 // Its limits are raised as long as CRIU holds it, but for the moment in which CRIU asks for them.

@@ -314,10 +314,20 @@ static bool use_by_itself(void) {
     return semop(asked->set, all, (size_t)no_change(all, asked->number, value_now)) == 0;
 }
 
+// Its limits are those that it had; a dump had raised them (criu_limits.c).
+static bool enter_restored(pid_t thread) {
+    const pid_t process = process_of(thread);
+    if (enter(thread)) return true;
+    if (errno != ENOMEM || !lift_limits(&process, 1)) return false;
+    const bool entered = enter(thread);
+    put_limits_back(0);
+    return entered;
+}
+
 static bool in_thread(const struct record* r) {
     static pid_t parted;  // a second time, and it would undo what it has to undo by now
     struct sembuf all[for_one_max];
-    if (!enter(r->thread)) return false;
+    if (!enter_restored(r->thread)) return false;
     long done = 0;
     if (r->kind == undo && r->parted && r->thread != parted) {
         parted = r->thread;

@@ -315,15 +315,20 @@ def test_a_job_that_lies_in_tmp_cannot_have_one_of_its_own(market, tmp_path):
     assert done.returncode == 1 and "/tmp is not there (srun --tmp=shared)" in done.stderr, done
 
 
-# A program that fills one of its limits: files, or memory.
+# A program that fills one of its limits: files, or memory. It has a semaphore's value to give back.
 FULL = """
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/sem.h>
 #include <unistd.h>
 int main(int count, char **words) {
     struct pollfd in = {0, POLLIN};
+    struct sembuf take = {0, -1, SEM_UNDO};
+    const int s = semget(IPC_PRIVATE, 1, 0600);
+    semctl(s, 0, SETVAL, 5);
+    if (semop(s, &take, 1) != 0) return 9;
     if (count == 2) while (open("/dev/null", O_RDONLY) >= 0);
     if (count == 3)
         for (long n = 1 << 30; n >= 4096; n /= 2)
