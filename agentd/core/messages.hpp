@@ -148,7 +148,7 @@ struct GuestCommand {
     // then (`shipped`, held_for) until its home says commit, checkpoint (without this) or resume.
     // An older version does each by itself.
     Cut cut = Cut::none;
-    bool to_all = false;  // signal: to each of its processes
+    bool to_all = false;        // signal: to each of its processes
     bool not_restored = false;  // resume: CRIU could not restore what was dumped of it
     bool operator==(const GuestCommand&) const = default;
 };

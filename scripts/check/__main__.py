@@ -19,7 +19,7 @@ skipped, unsteady and failed, each in its own words, so that the last lines of a
 everything. BUILD/check/PART.log keeps the whole output of a part.
 
   CHECK_PARTS="layers style unit tools fuzz cluster attack zdtm"   what to run (default: all)
-  CHECK_LANES=N       so many at once (default: one more than there are processors)
+  CHECK_LANES=N       so many at once (default: two more than there are processors)
   CHECK_LIMIT=900     seconds for each suite, file or target; late ones are killed and named
   FUZZ_SECONDS=10     for each fuzz target
 """
@@ -84,7 +84,7 @@ class Check:
         shutil.rmtree(self.out, ignore_errors=True)
         os.makedirs(self.out)
         self.parts = {name: Part(name, f"{build}/check/{name}.log") for name in names}
-        self.lanes = int(os.environ.get("CHECK_LANES") or (os.cpu_count() or 1) + 1)
+        self.lanes = int(os.environ.get("CHECK_LANES") or (os.cpu_count() or 1) + 2)
         self.limit = float(os.environ.get("CHECK_LIMIT") or 900)
         self.times, self.unsteady = {}, []
         for path in (TIMES, f"{build}/check/times.json"):
