@@ -51,7 +51,7 @@ class Suite(Task):
         return Failure(test or self.suite, shorten(words), again)
 
 
-PROGRAMS = "/run/souk-check"  # where tests find the programs that others could not reach
+PROGRAMS = "/var/lib/souk-check"  # where tests find the programs that others could not reach
 
 
 def reachable(directory):
@@ -63,7 +63,7 @@ def reachable(directory):
 def in_sight(programs, command):
     """The directory of programs that tests are to know, and the command that runs them. Tests run
     programs as other users, who see nothing of a clone below /root: they see it elsewhere, in a
-    mount namespace of the tests."""
+    mount namespace of the tests, and not in /run, of which jobs have their own."""
     if os.geteuid() != 0 or not os.path.isdir(programs) or reachable(programs):
         return programs, command
     os.makedirs(PROGRAMS, exist_ok=True)
