@@ -14,6 +14,7 @@
 
 #include "checkpoint/rpc.pb-c.h"
 #include "kernel/base/check.hpp"
+#include "kernel/base/text.hpp"
 
 namespace souk {
 namespace {
@@ -300,7 +301,11 @@ void CriuSession::on_final(bool success, const std::string& first_error, pid_t r
 Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_error) const {
     std::string lines;
     if (tool_->give) (void)tool_->give(images_.get());
-    if (const auto log = read_file(images_.get(), log_name_)) lines = criu_error_lines(*log);
+    std::string refusal;
+    if (const auto log = read_file(images_.get(), log_name_)) {
+        lines = criu_error_lines(*log);
+        refusal = blank_controls(criu_refusal(*log));
+    }
     if (lines.empty()) lines = criu_error_lines(first_error.empty() ? "" : "Error " + first_error);
     CauseCode code = otherwise;
     if (const CauseCode known = criu_cause(lines);
@@ -310,10 +315,10 @@ Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_er
     if (::fstatvfs(images_.get(), &fs) == 0 &&
         (fs.f_bavail == 0 || (fs.f_files > 0 && fs.f_favail == 0)))
         code = CauseCode::image_disk_full;
-    if (const std::string why = criu_refusal(lines); !why.empty())
+    if (!refusal.empty())
         return {otherwise == CauseCode::criu_cannot_restore
-                    ? because(CauseCode::restore_failed, {{"text", why}})
-                    : because(CauseCode::dump_refused, {{"text", "cannot move: " + why}}),
+                    ? because(CauseCode::restore_failed, {{"text", refusal}})
+                    : because(CauseCode::dump_refused, {{"text", "cannot move: " + refusal}}),
                 std::move(lines)};
     if (code == CauseCode::criu_cannot_restore)
         if (std::string file = criu_unopened_file(lines); !file.empty())

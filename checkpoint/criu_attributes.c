@@ -67,7 +67,7 @@ pid_t getpid(void) {
         if (!can_seal()) _exit(1);
         take_personality(known = own);
         locks_of_process();
-        make_files_again();
+        if ((pid_t)syscall(SYS_getppid) == criu) make_files_again();
     }
     return own;
 }
@@ -164,10 +164,7 @@ static pid_t spare_roots(void) {
     }
 }
 
-bool before_all_go(void) {
-    static bool done;
-    if (done || !restores) return true;
-    done = true;
+static bool make_ready(void) {
     const pid_t root = spare_roots();
     const int fd = open_image(SOUK_ATTRIBUTES_NAME);
     struct souk_attributes one;
@@ -176,7 +173,13 @@ bool before_all_go(void) {
     set_sockets();
     watch_again();
     tell_of_lost_notices();
-    cut_off();
-    say_urgent_again();
-    return restore_semaphores(root) && restore_seals();
+    return restore_semaphores(root) && restore_seals() && hand_over_locks();
+}
+
+bool before_all_go(void) {
+    static enum { unknown, ready, refused } state;
+    if (!restores) return true;
+    if (state == unknown) state = make_ready() ? ready : refused;
+    if (state == refused) errno = EPERM;
+    return state == ready;
 }

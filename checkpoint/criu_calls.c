@@ -127,9 +127,9 @@ long ptrace(enum __ptrace_request request, ...) {
     void* data = va_arg(rest, void*);
     va_end(rest);
     if ((request == PTRACE_DETACH && !before_all_go()) ||
-        before_ptrace((int)request, pid, &data) != 0 ||
-        (request == PTRACE_DETACH && !before_first_goes()))
+        before_ptrace((int)request, pid, &data) != 0)
         return -1;
+    if (request == PTRACE_DETACH) speak_to_others();
     const bool registers = (long)address == NT_PRSTATUS;
     if (registers && request == PTRACE_SETREGSET) return write_back(pid, data);
     long word;

@@ -12,7 +12,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -75,7 +77,7 @@ static void ask(const struct souk_cut_off* one) {
     close(raw);
 }
 
-void cut_off(void) {
+static void cut_off(void) {
     struct souk_cut_off one;
     const int list = open_image(SOUK_CUT_OFF_NAME);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
@@ -83,4 +85,13 @@ void cut_off(void) {
         if (one.family == AF_INET || one.family == AF_INET6) ask(&one);
     }
     if (list >= 0) close(list);
+}
+
+// agentd has opened the network, since nothing may fail any more.
+void speak_to_others(void) {
+    static bool done;
+    if (done || getenv("SOUK_DUMP") != NULL) return;
+    done = true;
+    cut_off();
+    say_urgent_again();
 }

@@ -95,12 +95,12 @@ static bool later(const struct stat* st, const struct souk_notified* then) {
 }
 
 static bool changed(const char* path, const struct souk_notified* then) {
-    enum { looked_at_max = 10000 };  // of a directory with more one takes it for granted
+    enum { looked_at_max = 10000 };  // with more it takes a change for granted
     struct stat st;
     if (stat(path, &st) != 0 || later(&st, then)) return true;
     DIR* const files = S_ISDIR(st.st_mode) ? opendir(path) : NULL;
     bool one = S_ISDIR(st.st_mode) && files == NULL;
-    int count = 0;
+    static int count;  // of all that its process watches
     for (struct dirent* f; files != NULL && !one && (f = readdir(files)) != NULL;)
         one = ++count > looked_at_max ||
               (syscall(SYS_newfstatat, dirfd(files), f->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&

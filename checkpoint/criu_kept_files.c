@@ -38,12 +38,15 @@ static int open_in_image(const char* name, int flags, mode_t mode) {
     return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
 }
 
-static bool is_cleaned(const char* path) {
+// It tells in which of the directories that are cleaned up it is by the length of that one's name;
+// 0: in none.
+static size_t length_of_place(const char* path) {
     static const char* const places[] = {"/tmp/", "/var/tmp/"};
     for (size_t i = 0; i < sizeof places / sizeof *places; ++i)
-        if (strncmp(path, places[i], strlen(places[i])) == 0) return true;
-    return false;
+        if (strncmp(path, places[i], strlen(places[i])) == 0) return strlen(places[i]);
+    return 0;
 }
+static bool is_cleaned(const char* path) { return length_of_place(path) != 0; }
 
 // -------------------------------------------------------------------------------------------------
 // a dump
@@ -71,16 +74,25 @@ static mode_t mode_of_directory(const char* path) {
     return lstat(directory, &st) == 0 ? st.st_mode & 07777 : 0700;
 }
 
-static void keep(const char* path, int out) {
+static int open_plainly(const char* path, int flags, mode_t mode) {
+    struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
+                           .mode = mode,
+                           .resolve = RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+// CRIU is root here: whoever has the name of a file may be one who may not read it, or may swap it.
+// So only a file of the process's own user is kept, whom nobody can keep from reading it.
+static void keep(const char* path, uid_t user, int out) {
     struct stat st;
-    if (!is_cleaned(path) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
-        st.st_size > file_bytes_max || (size_t)st.st_size > bytes_left || !is_new(&st))
-        return;
-    const int fd =
-        (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const ssize_t n = fd < 0 ? -1 : pread(fd, content, (size_t)st.st_size, 0);
+    if (!is_cleaned(path) || lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
+    const int fd = open_plainly(path, O_RDONLY | O_NONBLOCK, 0);
+    const bool kept = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == user &&
+                      st.st_size <= file_bytes_max && (size_t)st.st_size <= bytes_left &&
+                      is_new(&st);
+    const ssize_t n = kept ? pread(fd, content, (size_t)st.st_size, 0) : -1;
     if (fd >= 0) close(fd);
-    if (n != st.st_size) return;
+    if (n < 0 || n != st.st_size) return;
     const struct kept_file head = {.path_bytes = (uint32_t)strlen(path),
                                    .bytes = (uint32_t)n,
                                    .mode = st.st_mode & 07777,
@@ -95,7 +107,7 @@ static void keep(const char* path, int out) {
     (void)!write(out, content, (size_t)n);
 }
 
-static void keep_mapped(const char* process, int out) {
+static void keep_mapped(const char* process, uid_t user, int out) {
     char path[64], line[PATH_MAX + 128];
     snprintf(path, sizeof path, "/proc/%s/maps", process);
     FILE* const maps = fopen(path, "re");
@@ -103,12 +115,12 @@ static void keep_mapped(const char* process, int out) {
         char* const file = strchr(line, '/');
         if (file == NULL) continue;
         file[strcspn(file, "\n")] = 0;
-        keep(file, out);
+        keep(file, user, out);
     }
     if (maps != NULL) fclose(maps);
 }
 
-static void keep_open(const char* process, int out) {
+static void keep_open(const char* process, uid_t user, int out) {
     char path[64], file[PATH_MAX];
     snprintf(path, sizeof path, "/proc/%s/fd", process);
     DIR* const all = opendir(path);
@@ -116,7 +128,7 @@ static void keep_open(const char* process, int out) {
         const ssize_t n = readlinkat(dirfd(all), one->d_name, file, sizeof file - 1);
         if (n <= 0) continue;
         file[n] = 0;
-        keep(file, out);
+        keep(file, user, out);
     }
     if (all != NULL) closedir(all);
 }
@@ -126,8 +138,11 @@ void keep_files(void) {
     DIR* const all = out < 0 ? NULL : opendir("/proc");
     for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
         if (atoi(one->d_name) <= 1 || atoi(one->d_name) == (int)syscall(SYS_getpid)) continue;
-        keep_mapped(one->d_name, out);
-        keep_open(one->d_name, out);
+        uid_t user;
+        gid_t group;
+        if (!ids_of(atoi(one->d_name), &user, &group)) continue;
+        keep_mapped(one->d_name, user, out);
+        keep_open(one->d_name, user, out);
     }
     if (all != NULL) closedir(all);
     if (out >= 0) close(out);
@@ -136,23 +151,17 @@ void keep_files(void) {
 // -------------------------------------------------------------------------------------------------
 // a restore
 
-static int open_new(const char* path, int flags, mode_t mode) {
-    struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC | O_NOFOLLOW,
-                           .mode = mode,
-                           .resolve = RESOLVE_NO_SYMLINKS};
-    return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-}
-
 // Its directory may be gone with it.
 static int make(const char* path, const struct kept_file* head) {
     char directory[PATH_MAX];
-    const int fd = open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
+    const int fd = open_plainly(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
     if (fd >= 0 || errno != ENOENT) return fd;
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
-    if (!is_cleaned(directory) ||
+    // One that lies in another one could be reached by a link of somebody's.
+    if (!is_cleaned(directory) || strchr(directory + length_of_place(directory), '/') != NULL ||
         syscall(SYS_mkdirat, AT_FDCWD, directory, head->directory_mode & 0777) != 0)
         return -1;
-    return open_new(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
+    return open_plainly(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);
 }
 
 static void make_again(const char* path, const struct kept_file* head) {
@@ -183,6 +192,9 @@ void make_files_again(void) {
     char path[PATH_MAX];
     const int fd = open_in_image(SOUK_KEPT_FILES_NAME, O_RDONLY, 0);
     if (fd < 0) return;
+    // A restore before this one may have failed after it had made some.
+    const int list = open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (list >= 0) close(list);
     while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&
            head.bytes <= file_bytes_max &&
            read(fd, path, head.path_bytes) == (ssize_t)head.path_bytes &&

@@ -132,6 +132,14 @@ static long let_go(void) {
     return 0;
 }
 
+void die_with_criu(void) {
+    const long all = PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD,
+               with_filters = all | PTRACE_O_SUSPEND_SECCOMP;
+    for (size_t i = 0; i < seized_count; ++i)
+        if (syscall(SYS_ptrace, PTRACE_SETOPTIONS, seized[i], NULL, with_filters) != 0)
+            (void)syscall(SYS_ptrace, PTRACE_SETOPTIONS, seized[i], NULL, all);
+}
+
 // CRIU's first question of the kind comes when all threads stand, and it has changed nothing of
 // them yet (criu/cr-dump.c, dump_one_task).
 static long before_dump(void) {

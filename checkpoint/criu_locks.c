@@ -93,29 +93,29 @@ static long set_in(const struct souk_lock* lock, short type) {
                      sizeof range);
 }
 
-// Others who share it for a moment are waited for, for as long as a reader may take.
-enum { patience_s = 2 };
+// Others who share one for a moment are waited for, for as long as readers may take, all together.
+static bool may_wait(void) {
+    enum { patience_s = 3 };
+    static struct timespec until;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (until.tv_sec == 0) until.tv_sec = now.tv_sec + patience_s;
+    if (now.tv_sec >= until.tv_sec) return false;
+    sleep_briefly();
+    return true;
+}
 
 static bool set_kept_at_last(const struct souk_lock* lock, int fd) {
-    struct timespec begun, now;
-    clock_gettime(CLOCK_MONOTONIC, &begun);
-    do {
+    do
         if (set_kept(lock, fd, own_type(lock))) return true;
-        sleep_briefly();
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec < begun.tv_sec + patience_s);
+    while (may_wait());
     return false;
 }
 
 static long set_in_at_last(const struct souk_lock* lock) {
-    struct timespec begun, now;
-    clock_gettime(CLOCK_MONOTONIC, &begun);
     for (;;) {
         const long done = set_in(lock, own_type(lock));
-        if (done != -EAGAIN && done != -EACCES) return done;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec >= begun.tv_sec + patience_s) return done;
-        sleep_briefly();
+        if ((done != -EAGAIN && done != -EACCES) || !may_wait()) return done;
     }
 }
 
@@ -267,19 +267,10 @@ static void add_entry(struct bytes entry) {
 
 static bool noted;
 
-// CRIU's word that its dump is complete, as a criu_resp: a notify, success, and what it tells.
-static bool is_complete(const void* word, size_t n) {
-    static const char begins[] = {8, 6, 16, 1}, name[] = "post-dump";
-    return n < 64 && n > sizeof begins && memcmp(word, begins, sizeof begins) == 0 &&
-           memmem(word, n, name, sizeof name - 1) != NULL;
-}
-
-void before_word(const void* word, size_t n) {
+static bool note_locks(void) {
     enum { magics = 8, entry_max = 128 };
     unsigned char entry[entry_max];
     uint32_t size;
-    if (!is_complete(word, n) || noted) return;
-    keep_files();
     add_posix();
     const int image = open_image("filelocks.img");
     if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
@@ -287,7 +278,12 @@ void before_word(const void* word, size_t n) {
                read(image, entry, size) == (ssize_t)size)
             add_entry((struct bytes){entry, entry + size});
     if (image >= 0) close(image);
-    if (head.count == 0) return;
+    if (head.count == 0) return true;
+    if (head.count == souk_locks_max) {
+        refuse("it holds more than %d locks of files", souk_locks_max - 1);
+        errno = EFBIG;
+        return false;
+    }
     noted = true;
     read_boot(head.boot);
     const int out = open_in_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
@@ -297,6 +293,22 @@ void before_word(const void* word, size_t n) {
         write(out, locks, (size_t)bytes) != bytes)
         head.count = head.kept = 0;
     if (out >= 0) close(out);
+    return true;
+}
+
+// A word of CRIU's to agentd is a criu_resp: a notify, success, and what it tells.
+static bool is_word(const void* word, size_t n, const char* name) {
+    static const char begins[] = {8, 6, 16, 1};
+    return n < 64 && n > sizeof begins && memcmp(word, begins, sizeof begins) == 0 &&
+           memmem(word, n, name, strlen(name)) != NULL;
+}
+
+bool before_word(const void* word, size_t n) {
+    // agentd opens the network when it hears that, and then nothing may fail any more.
+    if (restores()) return !is_word(word, n, "pre-resume") || before_all_go();
+    if (!is_word(word, n, "post-dump") || noted) return true;
+    keep_files();
+    return note_locks();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -427,6 +439,7 @@ static void take_over(const struct souk_lock* lock, int fd) {
 void before_end(void) {
     if (!noted || head.kept == 0) return;
     noted = false;
+    die_with_criu();
     uint32_t had = 0;
     for (uint32_t i = 0; i < head.count; ++i) {
         if (!locks[i].kept) continue;
@@ -511,11 +524,7 @@ static void take_back(const struct souk_lock* lock, int fd) {
     (void)set_kept_at_last(lock, fd);
 }
 
-// Before the first thread goes on. False: a lock is not to be had, and nothing may run.
-bool before_first_goes(void) {
-    static bool done;
-    if (done || !restores()) return true;
-    done = true;
+bool hand_over_locks(void) {
     if (!read_locks()) return true;
     ask_keeper();
     for (uint32_t i = 0; i < head.count; ++i) {

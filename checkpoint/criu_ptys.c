@@ -255,7 +255,7 @@ ssize_t read(int fd, void* to, size_t room) {
 }
 
 ssize_t write(int fd, const void* bytes, size_t n) {
-    if (dumps) before_word(bytes, n);
+    if (!before_word(bytes, n)) return -1;
     const enum end end = met && n > 0 ? end_of(fd) : no_pty;
     if (end == no_pty) return syscall(SYS_write, fd, bytes, n);
     if (dumps) return (ssize_t)n;  // a dump that has failed would put back what is there

@@ -41,6 +41,7 @@ static void note(struct rule one) {
     if (fd >= 0) close(fd);
     if (good) return;
     refuse("cannot write which memory is sealed or locked: %s", strerror(errno));
+    put_limits_back(0);
     _exit(1);  // the job goes on
 }
 

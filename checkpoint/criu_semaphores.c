@@ -245,7 +245,8 @@ static bool look_at_set(pid_t thread, const struct set* s, bool parted) {
 static bool look_at_thread(pid_t thread, bool parted) {
     const size_t before = found_count;
     if (!enter(thread)) {
-        if (errno == ESRCH || errno == ENOENT) return true;  // it has ended
+        // It has ended; or no call can be made for it, and its values go along alone.
+        if (errno == ESRCH || errno == ENOENT || errno == ENOSYS) return true;
         refuse("cannot ask process %d what it has done to semaphores: %s", thread, strerror(errno));
         return false;
     }

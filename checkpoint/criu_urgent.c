@@ -113,7 +113,7 @@ static bool save(int fd, const struct mark* m) {
     return good;
 }
 
-// Its peer has ended what he says, and that is behind the mark; or it is over IPv6.
+// Not if its peer has ended what he says, since that is behind the mark; nor over IPv6.
 static bool can_be_sent_again(int fd) {
     struct tcp_info info = {0};
     struct sockaddr_storage peer = {0};
@@ -236,7 +236,9 @@ void say_urgent_again(void) {
     const int list = open_image(LIST);
     while (list >= 0 && syscall(SYS_read, list, &u, sizeof u) == sizeof u) {
         const int fd = file_of(u.pid, u.fd);
-        say_again(fd, &u, list);
+        // Nobody but a connection of TCP has its addresses to itself.
+        if (number_of(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP && can_be_sent_again(fd))
+            say_again(fd, &u, list);
         if (fd >= 0) close(fd);
     }
     if (list >= 0) close(list);

@@ -22,6 +22,8 @@ uid_t user_id(void);
 bool is_users_group(gid_t group);
 /* criu_let_go.c: before this ptrace(2), whose `data` it may change; -1: it must not be (errno). */
 long before_ptrace(int request, pid_t thread, void** data);
+/* ... what is dumped goes on no more, whatever becomes of CRIU. */
+void die_with_criu(void);
 /* ... the process of that thread; 0: it has ended. */
 pid_t process_of(pid_t thread);
 /* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
@@ -71,23 +73,23 @@ int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */
 void tell_of_lost_notices(void);
-/* criu_cut_off.c: likewise. */
-void cut_off(void);
+/* criu_cut_off.c: likewise, when nothing may fail any more. */
+void speak_to_others(void);
 /* criu_epolls.c: what CRIU looks at now; refuses it: what there is, and when it can move. */
 void looked_at(pid_t* process, int* fd);
 void refuse_of(const char* what, const char* when);
-/* criu_urgent.c: of a connection, how many bytes wait that CRIU is to take (-1: errno); before the
- * first thread goes. */
+/* criu_urgent.c: of a connection, how many bytes wait that CRIU is to take (-1: errno); with
+ * speak_to_others. */
 int waiting_before_mark(int fd, int* waiting);
 void say_urgent_again(void);
-/* criu_locks.c: before CRIU says a word, and before it hears the one that ends what it has dumped;
- * in a process that it has made, before the image is closed there; fcntl(2) for a lock; before the
- * first thread goes on (false: none may, errno). */
-void before_word(const void* word, size_t n);
+/* criu_locks.c: before CRIU says a word (false: it must not, errno), and before it hears the one
+ * that ends what it has dumped; in a process that it has made, before the image is closed there;
+ * fcntl(2) for a lock; before the first thread goes on (false: none may). */
+bool before_word(const void* word, size_t n);
 void before_end(void);
 void locks_of_process(void);
 int set_by_criu(int fd, int command, struct flock* range);
-bool before_first_goes(void);
+bool hand_over_locks(void);
 /* criu_kept_files.c: when a dump is complete; in a restore, before files are opened. */
 void keep_files(void);
 void make_files_again(void);

@@ -339,8 +339,10 @@ constexpr size_t made_again_bytes_max = 2 << 20;
 // Files that the restore has made again are what they were, with other inodes.
 void know_again(OpenFiles& dumped, const OpenFiles& restored, const Result<std::string>& made) {
     std::set<std::string> paths;
-    for (size_t at = 0; made && at < made->size(); at = made->find('\0', at) + 1)
-        paths.insert(made->c_str() + at);
+    for (size_t at = 0, end = 0; made && at < made->size(); at = end + 1) {
+        end = std::min(made->find('\0', at), made->size());
+        paths.insert(made->substr(at, end - at));
+    }
     for (OpenFile& was : dumped.files) {
         if (!paths.contains(was.path)) continue;
         const auto is = std::ranges::find(restored.files, was.path, &OpenFile::path);

@@ -55,11 +55,12 @@ void Guest::note_trouble(Entry& e, const Trouble& why) const {
     owner_due_ = {};
 }
 
-// For a while it counts as what cannot move; a freeze to disk would end what nothing brings back.
+// For a while it counts as what cannot move. None of it is frozen to disk here any more: that would
+// end what nothing may bring back.
 void Guest::note_not_restored(Entry& e) const {
     e.leaving.not_restored = because(CauseCode::criu_cannot_restore);
-    do note_trouble(e, e.leaving.not_restored);
-    while (!immovable(e));
+    note_trouble(e, e.leaving.not_restored);
+    e.leaving.troubles.count = std::max(e.leaving.troubles.count, troubles_enough);
 }
 
 bool Guest::in_place(const Entry& e) {

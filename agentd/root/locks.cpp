@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,13 +43,16 @@ std::string label(const uint8_t (&token)[16], uint32_t user) {
 // -------------------------------------------------------------------------------------------------
 // the keeper
 
-// System calls only: it is a copy of a process that may have had threads.
-[[noreturn]] void keep_until_removed(const char* parent, const char* name, const char* path) {
-    const int watch = ::inotify_init1(IN_CLOEXEC);
-    constexpr uint32_t ends = IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF;
-    if (::inotify_add_watch(watch, parent, ends | IN_ONLYDIR) < 0) ::_exit(1);
+// System calls only: it is a copy of a process that may have had threads. Where the kernel has no
+// watch left for root (fs.inotify.max_user_instances), it looks from time to time.
+[[noreturn]] void keep_until_removed(int watch, const char* name, const char* path) {
+    constexpr timespec pause{5, 0};
     alignas(inotify_event) char events[4096];
     while (::access(path, F_OK) == 0) {
+        if (watch < 0) {
+            ::nanosleep(&pause, nullptr);
+            continue;
+        }
         const ssize_t n = ::read(watch, events, sizeof events);
         if (n <= 0 && errno != EINTR) break;
         for (ssize_t at = 0; at < n;) {
@@ -69,22 +73,40 @@ Status start_keeper(const std::string& directory, const std::string& named,
     const std::string parent = directory.substr(0, slash), name = directory.substr(slash + 1);
     const Fd told(::memfd_create((named + std::to_string(kept.size())).c_str(), MFD_CLOEXEC));
     if (!told) return fail_errno("memfd", errno);
-    const int high = first_kept + static_cast<int>(kept.size()) + 1;
+    constexpr uint32_t ends = IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF;
+    Fd watch(::inotify_init1(IN_CLOEXEC));
+    if (watch && ::inotify_add_watch(watch.get(), parent.c_str(), ends | IN_ONLYDIR) < 0)
+        watch.reset();
+    TRY_ASSIGN(Pipe ready, make_pipe());
+    const int watch_fd = first_kept + static_cast<int>(kept.size()), ready_fd = watch_fd + 1,
+              high = ready_fd + 1;
     std::vector<int> moved(kept.size());
     const pid_t pid = ::fork();
     if (pid < 0) return fail_errno("fork", errno);
-    if (pid > 0) return {};
+    if (pid > 0) {
+        char is = 0;
+        ready.write_end.reset();
+        return ::read(ready.read_end.get(), &is, 1) == 1 ? Status{}
+                                                         : fail("it could not keep them");
+    }
     ::setsid();
     ::prctl(PR_SET_NAME, keeper_name);
-    const int label = ::fcntl(told.get(), F_DUPFD, high);
+    const int label = ::fcntl(told.get(), F_DUPFD, high),
+              done = ::fcntl(ready.write_end.get(), F_DUPFD, high),
+              removed = watch ? ::fcntl(watch.get(), F_DUPFD, high) : -1;
     for (size_t i = 0; i < kept.size(); ++i)
         if ((moved[i] = ::fcntl(kept[i].get(), F_DUPFD, high)) < 0) ::_exit(1);
     if (::dup2(label, label_fd) < 0) ::_exit(1);
     for (size_t i = 0; i < kept.size(); ++i)
         if (::dup2(moved[i], first_kept + static_cast<int>(i)) < 0) ::_exit(1);
+    if (::dup2(done, ready_fd) < 0) ::_exit(1);
+    if (removed >= 0 && ::dup2(removed, watch_fd) < 0) ::_exit(1);
     ::syscall(SYS_close_range, 0U, 2U, 0U);
-    ::syscall(SYS_close_range, static_cast<unsigned>(high - 1), ~0U, 0U);
-    keep_until_removed(parent.c_str(), name.c_str(), directory.c_str());
+    ::syscall(SYS_close_range, static_cast<unsigned>(high), ~0U, 0U);
+    if (removed < 0) ::close(watch_fd);
+    if (::write(ready_fd, "", 1) != 1) ::_exit(1);
+    ::close(ready_fd);
+    keep_until_removed(removed < 0 ? -1 : watch_fd, name.c_str(), directory.c_str());
 }
 
 // How many it keeps, if that process is the keeper of what is called so.

@@ -211,7 +211,7 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
 def test_a_frozen_job_whose_open_file_is_away_names_it_and_goes_on_when_it_is_back(market,
                                                                                    tmp_path):
     kept = tmp_path / "kept"
-    kept.write_text("first\nlast\n")
+    kept.write_text("first\nlast\n" + " " * (1 << 20))  # one that is smaller goes along
     job = market.srun("-p", 50, "/usr/bin/python3", "-uc",
                       "import sys; f = open(sys.argv[1]); print(f.readline(), end=''); input();"
                       "print(f.readline(), end='')", kept, stdin=subprocess.PIPE)

@@ -39,16 +39,23 @@ static unsigned long vdso_of(pid_t thread) {
     return 0;
 }
 
-/* The place where the thread finds an instruction for it; 0: there is none. */
+/* The place where the thread finds an instruction for it; 0: there is none. In most threads it is
+ * where it was in the last one's vDSO. */
 static unsigned long place_of_call(pid_t thread) {
     static unsigned char code[8192];
+    static ssize_t last;
     const unsigned long begin = vdso_of(thread);
     const int fd = begin == 0 ? -1 : open_of(thread, "mem", O_RDONLY);
-    const ssize_t got = fd < 0 ? -1 : pread(fd, code, sizeof code, (off_t)begin);
-    if (fd >= 0) close(fd);
-    for (ssize_t i = 0; i + 1 < got; ++i)
-        if (code[i] == 0x0f && code[i + 1] == 0x05) return begin + (unsigned long)i;
-    return 0;
+    if (fd < 0) return 0;
+    ssize_t got = pread(fd, code, 2, (off_t)begin + last), at = 0;
+    const int same = got == 2 && code[0] == 0x0f && code[1] == 0x05;
+    if (!same) got = pread(fd, code, sizeof code, (off_t)begin);
+    close(fd);
+    if (same) return begin + (unsigned long)last;
+    while (at + 1 < got && (code[at] != 0x0f || code[at + 1] != 0x05)) ++at;
+    if (at + 1 >= got) return 0;
+    last = at;
+    return begin + (unsigned long)at;
 }
 
 static long registers(int request, pid_t thread, struct user_regs_struct* r) {

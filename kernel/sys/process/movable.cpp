@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <arpa/inet.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -285,12 +287,25 @@ LookAt look_in(int proc) {
 // souk-init, and who came from outside.
 bool of_job(const CapsuleProcess& p) { return p.pid != 1 && p.parent != 0; }
 
-// The devices of servers, if a process that this /proc has holds a lock at all.
+// The devices of servers, if a process that this /proc has holds a lock at all. Lines of mountinfo
+// are read here, as proc(5) has them: srun is linked without libmount.
 std::set<dev_t> servers_with_locks(int proc, pid_t of, bool (*is_server)(std::string_view)) {
+    std::set<dev_t> devices;
     const auto locks = read_file(proc, "locks");
-    if (!locks || locks->empty()) return {};
+    if (!locks || locks->empty()) return devices;
     const auto mounts = read_file(proc, std::to_string(of) + "/mountinfo");
-    return mounts ? network_devices(*mounts, is_server) : std::set<dev_t>();
+    for (size_t at = 0, end = 0; mounts && at < mounts->size(); at = end + 1) {
+        end = std::min(mounts->find('\n', at), mounts->size());
+        unsigned major = 0, minor = 0;
+        const std::string_view line = std::string_view(*mounts).substr(at, end - at);
+        const size_t type = line.find(" - ");
+        if (type == line.npos ||
+            std::sscanf(mounts->c_str() + at, "%*u %*u %u:%u", &major, &minor) != 2)
+            continue;
+        const std::string_view name = line.substr(type + 3);
+        if (is_server(name.substr(0, name.find(' ')))) devices.insert(makedev(major, minor));
+    }
+    return devices;
 }
 
 }  // namespace

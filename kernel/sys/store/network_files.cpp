@@ -29,7 +29,10 @@ bool is_network_filesystem(std::string_view type) {
 }
 
 bool is_locked_by_server(std::string_view type) {
-    return is_network_filesystem(type) && !type.starts_with("fuse");
+    constexpr std::array<std::string_view, 5> servers = {
+        "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs", "fuse.juicefs", "fuse.mfs"};
+    return std::ranges::count(servers, type) > 0 ||
+           (is_network_filesystem(type) && !type.starts_with("fuse"));
 }
 
 std::set<dev_t> network_devices(const std::string& mountinfo,

@@ -27,7 +27,7 @@ enum class AtHome : uint8_t { written, synced };
 // By the name that the kernel has for a file system's type. A FUSE file system may be one, so it
 // counts. Pure.
 bool is_network_filesystem(std::string_view type);
-// Whether other machines see its locks as well; those of a FUSE file system are its mount's own.
+// Whether other machines see its locks as well; those of most FUSE file systems are their mount's.
 bool is_locked_by_server(std::string_view type);
 // The devices of such mounts, of the text of a /proc/PID/mountinfo. Pure.
 std::set<dev_t> network_devices(const std::string& mountinfo,
