@@ -94,7 +94,7 @@ def status(said):
     return bytes([STATUS]) + text(said)
 
 
-def look(*pids, what=(0,) * 6):
+def look(*pids, what=(0,) * 7):
     return bytes([LOOK, *what]) + struct.pack(f"<II{len(pids)}I", 100, len(pids), *pids)
 
 

@@ -94,7 +94,7 @@ def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
             refused(one, why, opens(MEMORY), its[0])
         kept = []
         numbers = [own_number(pid_of(fd)) for fd in (criu_, *made)]
-        assert one.ask(look(*numbers, what=(1,) * 6), init, kept=kept) == (DONE, 1)
+        assert one.ask(look(*numbers, what=(1,) * 7), init, kept=kept) == (DONE, 1)
         seen = os.pread(kept[0], 1 << 20, 0)
         assert bytes(str(tmp_path), "ascii") not in seen and b"/sleep" in seen
         # Another one, as a dump and as a restore.
