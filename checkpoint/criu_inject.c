@@ -34,15 +34,13 @@ long call_in(pid_t thread, const long words[7]) {
     static pid_t known;
     static unsigned long at;
     uint64_t sequence = 0;
-    if (thread != known) at = place_of_call(known = thread);
+    if (!is_thread_of(known, thread)) at = place_of_call(known = thread);
     if (at == 0) return -ENOSYS;
     // No thread that is restored has begun one.
     const unsigned long place = getenv("SOUK_DUMP") == NULL ? 0 : place_of_sequence(thread);
-    const int memory = place == 0 ? -1 : open_of(thread, "mem", O_RDWR);
-    if (memory >= 0) (void)!pread(memory, &sequence, sizeof sequence, (off_t)place);
+    if (place != 0) (void)traces(PTRACE_PEEKDATA, thread, place, &sequence);
     const long done = call_at(thread, at, words);
-    if (sequence != 0) (void)!pwrite(memory, &sequence, sizeof sequence, (off_t)place);
-    if (memory >= 0) close(memory);
+    if (sequence != 0) (void)traces(PTRACE_POKEDATA, thread, place, (void*)sequence);
     return done;
 }
 

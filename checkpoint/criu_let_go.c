@@ -79,6 +79,12 @@ static bool all_pass(const char* name, bool (*passes)(unsigned long), int base, 
     }
 }
 
+bool is_thread_of(pid_t process, pid_t thread) {
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/task/%d", process, thread);
+    return process == thread || (process > 0 && access(path, F_OK) == 0);
+}
+
 pid_t process_of(pid_t thread) {
     const char* const line = read_status(thread) ? line_of("Tgid") : NULL;
     return line == NULL ? 0 : (pid_t)strtol(line, NULL, 10);

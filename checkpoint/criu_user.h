@@ -24,6 +24,8 @@ bool is_users_group(gid_t group);
 long before_ptrace(int request, pid_t thread, void** data);
 /* ... what is dumped goes on no more, whatever becomes of CRIU. */
 void die_with_criu(void);
+/* ... whether that one is a thread of that process, or its first. */
+bool is_thread_of(pid_t process, pid_t thread);
 /* ... the process of that thread; 0: it has ended. */
 pid_t process_of(pid_t thread);
 /* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
