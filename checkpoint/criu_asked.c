@@ -125,6 +125,21 @@ static bool may_be_asked(const void* request, size_t size) {
     return getenv("SOUK_AS") == NULL || fits(all, restores);
 }
 
+// A word of CRIU's to agentd is a criu_resp: a notify, success, and what it tells.
+static bool is_word(const void* word, size_t n, const char* name) {
+    static const char begins[] = {8, 6, 16, 1};
+    return n < 64 && n > sizeof begins && memcmp(word, begins, sizeof begins) == 0 &&
+           memmem(word, n, name, strlen(name)) != NULL;
+}
+
+bool before_word(const void* word, size_t n) {
+    // agentd opens the network when it hears that, and then nothing may fail any more.
+    if (getenv("SOUK_DUMP") == NULL) return !is_word(word, n, "pre-resume") || before_all_go();
+    if (!is_word(word, n, "post-dump")) return true;
+    keep_files();
+    return note_locks();
+}
+
 // The answer that a dump waits for at its end: its processes are to die. A notify's answer of any
 // other moment says nothing of it.
 static bool ends_processes(const void* request, size_t size) {

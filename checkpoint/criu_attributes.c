@@ -27,10 +27,6 @@
 #include "checkpoint/criu_user.h"
 #include "kernel/sys/process/init_protocol.h"
 
-int open_image(const char* name) {
-    return (int)syscall(SYS_openat, images_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-}
-
 // -------------------------------------------------------------------------------------------------
 // by the process itself
 
@@ -44,7 +40,7 @@ __attribute__((constructor)) static void loaded(void) {
 
 static void take_personality(pid_t own) {
     const int error = errno;
-    const int fd = open_image(SOUK_ATTRIBUTES_NAME);
+    const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
     struct souk_attributes one;
     unsigned long wanted = 0;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
@@ -132,7 +128,7 @@ static bool has_signal_of_parent(pid_t process) {
     struct bytes core, none;
     uint64_t value;
     snprintf(name, sizeof name, "core-%d.img", process);
-    const int fd = open_image(name);
+    const int fd = open_image(name, O_RDONLY);
     const ssize_t n = fd < 0 ? -1 : read(fd, image, sizeof image);
     if (fd >= 0) close(fd);
     return n > head &&
@@ -166,7 +162,7 @@ static pid_t spare_roots(void) {
 
 static bool make_ready(void) {
     const pid_t root = spare_roots();
-    const int fd = open_image(SOUK_ATTRIBUTES_NAME);
+    const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
     struct souk_attributes one;
     while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
     if (fd >= 0) close(fd);

@@ -35,14 +35,14 @@ static void unmap(struct souk_cut_off* one) {
 
 static uint32_t sum(uint32_t before, const void* bytes, size_t n) {
     const unsigned char* const b = bytes;
-    for (size_t i = 0; i < n; i += 2) before += (uint32_t)(b[i] << 8 | b[i + 1]);
+    for (size_t i = 0; i < n; ++i) before += i % 2 == 0 ? (uint32_t)b[i] << 8 : b[i];
     return before;
 }
 
-static uint16_t checksum(const struct souk_cut_off* one, const struct tcphdr* segment) {
-    const size_t length = one->family == AF_INET ? 4 : 16;
-    uint32_t all = IPPROTO_TCP + sizeof *segment;
-    all = sum(sum(sum(all, one->local, length), one->remote, length), segment, sizeof *segment);
+uint16_t tcp_checksum(const void* local, const void* remote, size_t address_bytes,
+                      const void* segment, size_t bytes) {
+    uint32_t all = IPPROTO_TCP + (uint32_t)bytes;
+    all = sum(sum(sum(all, local, address_bytes), remote, address_bytes), segment, bytes);
     while (all >> 16 != 0) all = (all & 0xffff) + (all >> 16);
     return htons((uint16_t)~all);
 }
@@ -62,6 +62,7 @@ static void ask(const struct souk_cut_off* one) {
     struct sockaddr_storage local, remote;
     const socklen_t n = address_of(one->family, one->local, &local);
     (void)address_of(one->family, one->remote, &remote);
+    const size_t address_bytes = one->family == AF_INET ? 4 : 16;
     const int raw = socket(one->family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP);
     if (raw < 0) return;
     if (syscall(SYS_bind, raw, &local, n) == 0)
@@ -71,7 +72,8 @@ static void ask(const struct souk_cut_off* one) {
                                      .th_seq = htonl(half << 31),
                                      .th_off = sizeof segment / 4,
                                      .th_flags = TH_ACK};
-            segment.th_sum = checksum(one, &segment);
+            segment.th_sum =
+                tcp_checksum(one->local, one->remote, address_bytes, &segment, sizeof segment);
             (void)sendto(raw, &segment, sizeof segment, MSG_DONTWAIT, (struct sockaddr*)&remote, n);
         }
     close(raw);
@@ -79,7 +81,7 @@ static void ask(const struct souk_cut_off* one) {
 
 static void cut_off(void) {
     struct souk_cut_off one;
-    const int list = open_image(SOUK_CUT_OFF_NAME);
+    const int list = open_image(SOUK_CUT_OFF_NAME, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
         unmap(&one);
         if (one.family == AF_INET || one.family == AF_INET6) ask(&one);

@@ -46,16 +46,7 @@ int file_of(pid_t process, int fd) {
     return pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
-union value {
-    char bytes[souk_value_max];
-    uint32_t number;
-    struct {
-        char device[souk_device_name];
-        struct group_filter filter;
-    } group;
-};
-
-static void join_group(int socket, int level, union value* v, size_t length) {
+static void join_group(int socket, int level, union souk_option_value* v, size_t length) {
     struct group_filter* const filter = &v->group.filter;
     const size_t fixed = offsetof(struct group_filter, gf_slist);
     if (length < souk_device_name + fixed) return;
@@ -81,9 +72,9 @@ static void join_group(int socket, int level, union value* v, size_t length) {
         setsockopt(socket, level, MCAST_MSFILTER, filter, (socklen_t)(length - souk_device_name));
 }
 
-static void set_option(int socket, const struct souk_option_row* row, union value* v,
+static void set_option(int socket, const struct souk_option_row* row, union souk_option_value* v,
                        size_t length) {
-    static union value now;
+    static union souk_option_value now;
     socklen_t n = sizeof now;
     if ((row->how & souk_privileged) != 0 && must_be_users()) return;
     if ((row->how & (souk_device | souk_be_device)) != 0) {
@@ -99,7 +90,7 @@ static void set_option(int socket, const struct souk_option_row* row, union valu
     setsockopt(socket, row->level, row->name, v, (socklen_t)length);
 }
 
-static void set_one(int socket, const struct souk_option* one, union value* v) {
+static void set_one(int socket, const struct souk_option* one, union souk_option_value* v) {
     if (one->name == souk_in_group && (one->level == souk_ip || one->level == souk_ipv6))
         return join_group(socket, one->level, v, one->length);
     for (size_t i = 0; i < sizeof souk_socket_options / sizeof *souk_socket_options; ++i)
@@ -108,9 +99,9 @@ static void set_one(int socket, const struct souk_option* one, union value* v) {
 }
 
 void set_sockets(void) {
-    static union value value;
+    static union souk_option_value value;
     struct souk_option one, last = {0, -1, 0, 0, 0, 0};
-    const int fd = open_image(SOUK_OPTIONS_NAME);
+    const int fd = open_image(SOUK_OPTIONS_NAME, O_RDONLY);
     FILE* const list = fd < 0 ? NULL : fdopen(fd, "r");
     int socket = -1;
     while (list != NULL && fread(&one, sizeof one, 1, list) == 1 && one.length <= sizeof value &&

@@ -146,8 +146,7 @@ int append_to_image(const char* name) {
         strcpy(begun[i], name);
         break;
     }
-    return (int)syscall(SYS_openat, images_fd, name,
-                        O_WRONLY | O_CREAT | O_CLOEXEC | (again ? O_APPEND : O_TRUNC), 0600);
+    return open_image(name, O_WRONLY | O_CREAT | (again ? O_APPEND : O_TRUNC));
 }
 
 static bool note(int epoll, const struct line* l) {
@@ -266,7 +265,7 @@ static int above(int fd, int number) {
 
 void watch_again(void) {
     struct watched w;
-    const int list = open_image(LIST);
+    const int list = open_image(LIST, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &w, sizeof w) == sizeof w) {
         if (w.number < 0) continue;
         const int epoll = above(file_of(w.pid, w.epoll), w.number);

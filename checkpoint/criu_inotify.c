@@ -113,7 +113,7 @@ static bool changed(const char* path, const struct souk_notified* then) {
 int inotify_add_watch(int inotify, const char* path, uint32_t events) {
     struct souk_notified then;
     const int watch = (int)syscall(SYS_inotify_add_watch, inotify, path, events);
-    const int list = watch < 0 ? -1 : open_image(SOUK_NOTIFIED_NAME);
+    const int list = watch < 0 ? -1 : open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
     if (list < 0) return watch;
     const bool known = syscall(SYS_read, list, &then, sizeof then) == sizeof then;
     close(list);
@@ -135,7 +135,7 @@ void tell_of_lost_notices(void) {
     struct souk_notified one;
     int* told = NULL;
     size_t count = 0;
-    const int list = open_image(SOUK_NOTIFIED_NAME);
+    const int list = open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
         int* const more = realloc(told, (count + 1) * sizeof *told);
         const int inotify = more == NULL || !one.waits ? -1 : file_of(one.pid, one.fd);

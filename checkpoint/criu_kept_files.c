@@ -34,10 +34,6 @@ struct kept_file {
     int64_t modified_s, modified_ns;
 };
 
-static int open_in_image(const char* name, int flags, mode_t mode) {
-    return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
-}
-
 // It tells in which of the directories that are cleaned up it is by the length of that one's name;
 // 0: in none.
 static size_t length_of_place(const char* path) {
@@ -146,7 +142,7 @@ static bool has_leases(void) {
 
 void keep_files(void) {
     if (has_leases()) return;
-    const int out = open_in_image(SOUK_KEPT_FILES_NAME, O_WRONLY | O_APPEND, 0);
+    const int out = open_image(SOUK_KEPT_FILES_NAME, O_WRONLY | O_APPEND);
     DIR* const all = out < 0 ? NULL : opendir("/proc");
     for (struct dirent* one; all != NULL && (one = readdir(all)) != NULL;) {
         if (atoi(one->d_name) <= 1 || atoi(one->d_name) == (int)syscall(SYS_getpid)) continue;
@@ -192,8 +188,7 @@ static void make_again(const char* path, const struct kept_file* head) {
     }
     as_agent();
     if (fd >= 0) close(fd);
-    const int list =
-        whole ? open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND, 0644) : -1;
+    const int list = whole ? open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_APPEND) : -1;
     if (list < 0) return;
     (void)!write(list, path, strlen(path) + 1);
     close(list);
@@ -202,10 +197,11 @@ static void make_again(const char* path, const struct kept_file* head) {
 void make_files_again(void) {
     struct kept_file head;
     char path[PATH_MAX];
-    const int fd = open_in_image(SOUK_KEPT_FILES_NAME, O_RDONLY, 0);
+    const int fd = open_image(SOUK_KEPT_FILES_NAME, O_RDONLY);
     if (fd < 0) return;
-    // A restore before this one may have failed after it had made some.
-    const int list = open_in_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    // A restore before this one may have failed after it had made some. agentd reads the list.
+    const int list = open_image(SOUK_MADE_AGAIN_NAME, O_WRONLY | O_CREAT | O_TRUNC);
+    if (list >= 0) (void)!fchmod(list, 0644);
     if (list >= 0) close(list);
     while (read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.path_bytes < sizeof path &&
            head.bytes <= file_bytes_max &&

@@ -3,7 +3,7 @@
 // may (ulimit -n, -v) can be dumped all the same. CRIU's code in it needs one file and some memory.
 //
 // Its limits are raised as long as CRIU holds it, but for the moment in which CRIU asks for them.
-// Where they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken.
+// If they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>

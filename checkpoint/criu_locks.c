@@ -6,10 +6,10 @@
 // No call hands a lock to another holder. So it goes over in steps, between which somebody always
 // holds some of it:
 // - Where it can be shared, the old holder shares it, the new one takes its share, the old one lets
-//   go, the new one has it alone. Who waits to have it alone never gets it.
-// - A range of bytes goes over in two parts. Who wants all of it never gets it, alone or shared.
-// Who wants to share what has no parts, or wants a part alone that only a descriptor for writing
-// holds, may get it in these microseconds. The last step waits until he lets go.
+//   go, the new one has it alone. Nobody who waits to have it alone ever gets it.
+// - A range of bytes goes over in two parts. Nobody who wants all of it gets it, alone or shared.
+// Somebody else may get it in these microseconds if he wants to share what has no parts, or wants
+// alone a part that only a descriptor for writing holds. The last step waits until he lets go.
 //
 // - A dump writes beside the image which locks there are, as soon as it is complete, and takes them
 //   over when it is told that the processes are to end. A lock of flock(2) or of an open file
@@ -44,16 +44,13 @@
 
 static struct souk_locks_head head;
 static struct souk_lock locks[souk_locks_max];
-static int kept[souk_locks_max];  // by its lock; 0: not kept
+static int kept[souk_locks_max];                                       // by its lock; 0: not kept
+static struct file { uint64_t device, inode; } files[souk_locks_max];  // by its lock, in a dump
 static pid_t criu;
 
 __attribute__((constructor)) static void loaded(void) { criu = (pid_t)syscall(SYS_getpid); }
 
 static bool restores(void) { return getenv("SOUK_DUMP") == NULL; }
-
-static int open_in_image(const char* name, int flags) {
-    return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-}
 
 static void sleep_briefly(void) {
     const struct timespec moment = {0, 200 * 1000};
@@ -123,7 +120,7 @@ static long set_in_at_last(const struct souk_lock* lock) {
 // which there are: written beside the image
 
 static bool read_locks(void) {
-    const int fd = open_image(SOUK_LOCKS_NAME);
+    const int fd = open_image(SOUK_LOCKS_NAME, O_RDONLY);
     if (fd < 0) return false;
     const bool whole =
         read(fd, &head, sizeof head) == (ssize_t)sizeof head && head.count <= souk_locks_max &&
@@ -147,34 +144,32 @@ static bool stat_of(pid_t pid, int fd, struct statx* st) {
     return syscall(SYS_statx, AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO | STATX_NLINK, st) == 0;
 }
 
-static bool same_file(const struct statx* a, const struct statx* b) {
-    return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
-           a->stx_dev_minor == b->stx_dev_minor;
-}
-
-static bool same_lock(const struct souk_lock* a, const struct souk_lock* b) {
-    struct statx one, other;
-    if (a->kind != b->kind || a->start != b->start || a->length != b->length) return false;
-    if (a->kind != souk_lock_posix)
-        return syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, a->fd, b->fd) == 0;
-    return a->pid == b->pid && stat_of(a->pid, a->fd, &one) && stat_of(b->pid, b->fd, &other) &&
-           same_file(&one, &other);
+// Two that were set by one description are one lock of it; those of a process are of its files.
+static bool same_lock(uint32_t known, const struct souk_lock* b, const struct file* file) {
+    const struct souk_lock* const a = &locks[known];
+    if (a->kind != b->kind || a->start != b->start || a->length != b->length ||
+        files[known].device != file->device || files[known].inode != file->inode)
+        return false;
+    return a->kind == souk_lock_posix
+               ? a->pid == b->pid
+               : syscall(SYS_kcmp, a->pid, b->pid, KCMP_FILE, a->fd, b->fd) == 0;
 }
 
 // Others see a file that has a name, outside of what is the capsule's own. What a server of files
 // serves for this capsule alone is in its hands.
-static bool others_see(const struct souk_lock* lock) {
+static bool others_see(const struct souk_lock* lock, const struct statx* its) {
     enum { fuse_magic = 0x65735546 };
     static const char* const own[] = {"/run", "/dev/shm"};
     char path[48];
-    struct statx its, of_own;
+    struct statx of_own;
     struct statfs fs;
-    if (!stat_of(lock->pid, lock->fd, &its) || its.stx_nlink == 0) return false;
+    if (its->stx_nlink == 0) return false;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", lock->pid, lock->fd);
     if (statfs(path, &fs) != 0 || fs.f_type == fuse_magic) return false;
     for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
         if (syscall(SYS_statx, AT_FDCWD, own[i], AT_STATX_DONT_SYNC, STATX_INO, &of_own) == 0 &&
-            of_own.stx_dev_major == its.stx_dev_major && of_own.stx_dev_minor == its.stx_dev_minor)
+            of_own.stx_dev_major == its->stx_dev_major &&
+            of_own.stx_dev_minor == its->stx_dev_minor)
             return false;
     return true;
 }
@@ -209,12 +204,15 @@ static bool parse_entry(struct bytes b, struct souk_lock* lock) {
 }
 
 static void add(struct souk_lock lock) {
-    if (head.count == souk_locks_max) return;
+    struct statx its;
+    if (head.count == souk_locks_max || !stat_of(lock.pid, lock.fd, &its)) return;
+    const struct file file = {(uint64_t)its.stx_dev_major << 32 | its.stx_dev_minor, its.stx_ino};
     for (uint32_t i = 0; i < head.count; ++i)
-        if (same_lock(&locks[i], &lock)) return;
-    lock.kept = others_see(&lock) && can_call(lock.pid);
+        if (same_lock(i, &lock, &file)) return;
+    lock.kept = others_see(&lock, &its) && can_call(lock.pid);
     lock.write_only = lock.kind != souk_lock_flock && is_write_only(&lock);
     head.kept += lock.kept;
+    files[head.count] = file;
     locks[head.count++] = lock;
 }
 
@@ -248,13 +246,13 @@ static void add_posix_of(pid_t pid) {
 // says whose each is: "1: POSIX ADVISORY WRITE PID FILE START END", here with those of the job.
 static void add_posix(void) {
     char line[256];
-    pid_t last = 0;
     FILE* const all = fopen("/proc/locks", "re");
     while (all != NULL && fgets(line, sizeof line, all) != NULL) {
         pid_t owner;
-        if (sscanf(line, "%*d: POSIX %*s %*s %d", &owner) != 1 || owner <= 0 || owner == last)
-            continue;
-        add_posix_of(last = owner);
+        if (sscanf(line, "%*d: POSIX %*s %*s %d", &owner) != 1 || owner <= 0) continue;
+        bool known = false;
+        for (uint32_t i = 0; i < head.count && !known; ++i) known = locks[i].pid == owner;
+        if (!known) add_posix_of(owner);
     }
     if (all != NULL) fclose(all);
 }
@@ -267,12 +265,12 @@ static void add_entry(struct bytes entry) {
 
 static bool noted;
 
-static bool note_locks(void) {
+bool note_locks(void) {
     enum { magics = 8, entry_max = 128 };
     unsigned char entry[entry_max];
     uint32_t size;
     add_posix();
-    const int image = open_image("filelocks.img");
+    const int image = open_image("filelocks.img", O_RDONLY);
     if (image >= 0 && lseek(image, magics, SEEK_SET) == magics)
         while (read(image, &size, sizeof size) == (ssize_t)sizeof size && size <= entry_max &&
                read(image, entry, size) == (ssize_t)size)
@@ -286,7 +284,7 @@ static bool note_locks(void) {
     }
     noted = true;
     read_boot(head.boot);
-    const int out = open_in_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
+    const int out = open_image(SOUK_LOCKS_NAME, O_WRONLY | O_CREAT | O_TRUNC);
     const ssize_t bytes = (ssize_t)(head.count * sizeof *locks);
     if (getrandom(head.token, sizeof head.token, 0) != (ssize_t)sizeof head.token || out < 0 ||
         write(out, &head, sizeof head) != (ssize_t)sizeof head ||
@@ -294,21 +292,6 @@ static bool note_locks(void) {
         head.count = head.kept = 0;
     if (out >= 0) close(out);
     return true;
-}
-
-// A word of CRIU's to agentd is a criu_resp: a notify, success, and what it tells.
-static bool is_word(const void* word, size_t n, const char* name) {
-    static const char begins[] = {8, 6, 16, 1};
-    return n < 64 && n > sizeof begins && memcmp(word, begins, sizeof begins) == 0 &&
-           memmem(word, n, name, strlen(name)) != NULL;
-}
-
-bool before_word(const void* word, size_t n) {
-    // agentd opens the network when it hears that, and then nothing may fail any more.
-    if (restores()) return !is_word(word, n, "pre-resume") || before_all_go();
-    if (!is_word(word, n, "post-dump") || noted) return true;
-    keep_files();
-    return note_locks();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -403,13 +386,6 @@ static void ask_keeper(void) {
 // -------------------------------------------------------------------------------------------------
 // a dump, when the processes are to end
 
-static int copy_of(pid_t pid, int fd) {
-    const int process = (int)syscall(SYS_pidfd_open, pid, 0);
-    const int copy = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, fd, 0);
-    if (process >= 0) close(process);
-    return copy;
-}
-
 // A range in two parts; of flock(2) there is one.
 static int parts_of(const struct souk_lock* lock, struct souk_lock parts[2]) {
     parts[0] = parts[1] = *lock;
@@ -443,7 +419,7 @@ void before_end(void) {
     uint32_t had = 0;
     for (uint32_t i = 0; i < head.count; ++i) {
         if (!locks[i].kept) continue;
-        kept[i] = copy_of(locks[i].pid, locks[i].fd);
+        kept[i] = file_of(locks[i].pid, locks[i].fd);
         had += kept[i] > 0;
     }
     if (had < head.kept || !give_to_keeper()) return;  // it dies as those of a killed process do

@@ -35,8 +35,7 @@ struct rule {
 // a dump
 
 static void note(struct rule one) {
-    const int fd = (int)syscall(SYS_openat, images_fd, IMAGE,
-                                O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd = open_image(IMAGE, O_WRONLY | O_CREAT | O_APPEND);
     const bool good = fd >= 0 && syscall(SYS_write, fd, &one, sizeof one) == (ssize_t)sizeof one;
     if (fd >= 0) close(fd);
     if (good) return;
@@ -150,9 +149,7 @@ void note_memory(const pid_t* threads, size_t count) {
 // -------------------------------------------------------------------------------------------------
 // a restore
 
-static int open_seals(void) {
-    return (int)syscall(SYS_openat, images_fd, IMAGE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-}
+static int open_seals(void) { return open_image(IMAGE, O_RDONLY); }
 
 bool can_seal(void) {
     const int error = errno;

@@ -269,8 +269,7 @@ static bool look_at_thread(pid_t thread, bool parted) {
 
 static bool write_records(void) {
     if (found_count == 0) return true;
-    const int fd = (int)syscall(SYS_openat, images_fd, IMAGE,
-                                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int fd = open_image(IMAGE, O_WRONLY | O_CREAT | O_TRUNC);
     const ssize_t bytes = (ssize_t)(found_count * sizeof *found);
     const bool good = fd >= 0 && syscall(SYS_write, fd, found, (size_t)bytes) == bytes;
     if (!good) refuse("cannot write %s: %s", IMAGE, strerror(errno));
@@ -368,7 +367,7 @@ static bool restore_of(pid_t root, const struct record* all, size_t count, bool 
 
 bool restore_semaphores(pid_t root) {
     struct stat st;
-    const int fd = (int)syscall(SYS_openat, images_fd, IMAGE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = open_image(IMAGE, O_RDONLY);
     if (fd < 0) return true;
     struct record* all = NULL;
     bool good = fstat(fd, &st) == 0 && (all = malloc((size_t)st.st_size + 1)) != NULL &&

@@ -43,8 +43,7 @@ static bool note(int directory, const char* kept, const char* base) {
         snprintf(pair + first + 1, sizeof pair - (size_t)first - 1, "%s/%s", path, base);
     const ssize_t all = first + 1 + second + 1;
     as_agent();  // the image is not the user's
-    const int list =
-        openat(images_fd, "souk-sockets", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int list = open_image("souk-sockets", O_WRONLY | O_CREAT | O_APPEND);
     const bool written = list >= 0 && syscall(SYS_write, list, pair, (size_t)all) == all;
     if (list >= 0) close(list);
     as_user();
@@ -74,7 +73,7 @@ static bool keep(const char* name) {
 void set_network(void) {
     static const char* const settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
     char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX];
-    const int file = openat(images_fd, SOUK_NETWORK_NAME, O_RDONLY | O_CLOEXEC);
+    const int file = open_image(SOUK_NETWORK_NAME, O_RDONLY);
     if (file < 0) return;  // it shares the node's network
     const bool whole = syscall(SYS_read, file, values, sizeof values) == sizeof values;
     close(file);

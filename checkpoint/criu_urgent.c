@@ -175,12 +175,6 @@ struct segment {
     unsigned char bytes[piece_max];
 };
 
-static uint32_t sum(uint32_t before, const void* bytes, size_t n) {
-    const unsigned char* const b = bytes;
-    for (size_t i = 0; i < n; ++i) before += i % 2 == 0 ? (uint32_t)b[i] << 8 : b[i];
-    return before;
-}
-
 // From the peer to the job's own end, by loopback: whichever way it comes, it is of the connection.
 static void send_piece(int raw, const struct urgent* u, const struct sockaddr_in ends[2],
                        struct segment* s, uint32_t at, uint32_t length) {
@@ -202,10 +196,7 @@ static void send_piece(int raw, const struct urgent* u, const struct sockaddr_in
     s->tcp.urg = at == 0;
     s->tcp.urg_ptr = htons(at == 0);
     s->tcp.window = htons(UINT16_MAX);
-    uint32_t all = sum(IPPROTO_TCP + size, &s->ip.saddr, 2 * sizeof s->ip.saddr);
-    all = sum(all, &s->tcp, size);
-    while (all >> 16 != 0) all = (all & 0xffff) + (all >> 16);
-    s->tcp.check = htons((uint16_t)~all);
+    s->tcp.check = tcp_checksum(&s->ip.saddr, &s->ip.daddr, sizeof s->ip.saddr, &s->tcp, size);
     (void)sendto(raw, s, sizeof s->ip + size, MSG_DONTWAIT, (const struct sockaddr*)&ends[0],
                  sizeof ends[0]);
 }
@@ -233,7 +224,7 @@ static void say_again(int fd, const struct urgent* u, int list) {
 
 void say_urgent_again(void) {
     struct urgent u;
-    const int list = open_image(LIST);
+    const int list = open_image(LIST, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &u, sizeof u) == sizeof u) {
         const int fd = file_of(u.pid, u.fd);
         // Nobody but a connection of TCP has its addresses to itself.

@@ -70,15 +70,18 @@ __attribute__((constructor)) static void loaded(void) {
     known = uid != 0;
 }
 
+int open_image(const char* name, int flags) {
+    return (int)syscall(SYS_openat, images_fd, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
 void refuse(const char* why, ...) {
     char text[512];
     va_list values;
     va_start(values, why);
     const int n = vsnprintf(text, sizeof text, why, values);
     va_end(values);
-    const int log = (int)syscall(SYS_openat, images_fd,
-                                 getenv("SOUK_DUMP") != NULL ? "dump.log" : "restore.log",
-                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int log = open_image(getenv("SOUK_DUMP") != NULL ? "dump.log" : "restore.log",
+                               O_WRONLY | O_CREAT | O_APPEND);
     if (log < 0) return;
     dprintf(log, "Error (souk): %.*s\n", n, text);
     close(log);

@@ -59,8 +59,8 @@ bool can_call(pid_t thread);
 /* criu_semaphores.c. False: it was told why not. */
 bool dump_semaphores(const pid_t* threads, size_t count);
 bool restore_semaphores(pid_t root);
-/* criu_attributes.c: a file of the image, to be read. */
-int open_image(const char* name);
+/* A file of the image; one that is made is root's alone. */
+int open_image(const char* name, int flags);
 /* criu_descriptors.c: before the first thread goes; whether this CRIU holds a process; a
  * descriptor of CRIU's own for an open file of one; -1: it does not hold it, or that has none. */
 void set_sockets(void);
@@ -77,6 +77,9 @@ void watch_again(void);
 void tell_of_lost_notices(void);
 /* criu_cut_off.c: likewise, when nothing may fail any more. */
 void speak_to_others(void);
+/* ... that of a segment between these addresses of IPv4 or IPv6 (RFC 9293, 3.1). */
+uint16_t tcp_checksum(const void* local, const void* remote, size_t address_bytes,
+                      const void* segment, size_t bytes);
 /* criu_epolls.c: what CRIU looks at now; refuses it: what there is, and when it can move. */
 void looked_at(pid_t* process, int* fd);
 void refuse_of(const char* what, const char* when);
@@ -84,10 +87,12 @@ void refuse_of(const char* what, const char* when);
  * speak_to_others. */
 int waiting_before_mark(int fd, int* waiting);
 void say_urgent_again(void);
-/* criu_locks.c: before CRIU says a word (false: it must not, errno), and before it hears the one
- * that ends what it has dumped; in a process that it has made, before the image is closed there;
- * fcntl(2) for a lock; before the first thread goes on (false: none may). */
+/* criu_asked.c: before CRIU says a word; false: it must not (errno). */
 bool before_word(const void* word, size_t n);
+/* criu_locks.c: when a dump is complete (false: it must not be, errno), and before CRIU hears the
+ * word that ends what it has dumped; in a process that it has made, before the image is closed
+ * there; fcntl(2) for a lock; before the first thread goes on (false: none may). */
+bool note_locks(void);
 void before_end(void);
 void locks_of_process(void);
 int set_by_criu(int fd, int command, struct flock* range);

@@ -6,6 +6,15 @@
 #include "kernel/base/wait_status.hpp"
 
 namespace souk {
+namespace {
+GuestCommand command_to(const HomeJob& job, GuestVerb verb) {
+    GuestCommand c;
+    c.id = job.id;
+    c.epoch = job.epoch;
+    c.verb = verb;
+    return c;
+}
+}  // namespace
 
 void HomeTurn::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb verb) const {
     GuestCommand c;
@@ -17,39 +26,27 @@ void HomeTurn::send(const Peer& peer, const JobId& id, Epoch epoch, GuestVerb ve
 }
 
 void HomeTurn::send_signal(const HomeJob& job, int32_t signal, bool to_all) const {
-    GuestCommand c;
-    c.id = job.id;
-    c.epoch = job.epoch;
-    c.verb = GuestVerb::signal;
+    GuestCommand c = command_to(job, GuestVerb::signal);
     c.signal = signal;
     c.to_all = to_all;
     send(job.at, std::move(c));
 }
 
 void HomeTurn::send_resume(const HomeJob& job, const Trouble& why) const {
-    GuestCommand c;
-    c.id = job.id;
-    c.epoch = job.epoch;
-    c.verb = GuestVerb::resume;
+    GuestCommand c = command_to(job, GuestVerb::resume);
     c.not_restored = why.code == CauseCode::criu_cannot_restore;
     send(job.at, std::move(c));
 }
 
 void HomeTurn::send_freeze(const HomeJob& job, bool stands) const {
-    GuestCommand c;
-    c.id = job.id;
-    c.epoch = job.epoch;
-    c.verb = GuestVerb::freeze;
+    GuestCommand c = command_to(job, GuestVerb::freeze);
     c.or_stand = true;
     c.stand = stands;
     send(job.at, std::move(c));
 }
 
 void HomeTurn::send_checkpoint(const HomeJob& job, const Orphan& to) const {
-    GuestCommand c;
-    c.id = job.id;
-    c.epoch = job.epoch;
-    c.verb = GuestVerb::checkpoint;
+    GuestCommand c = command_to(job, GuestVerb::checkpoint);
     c.new_epoch = to.epoch;
     c.dest = to.peer.node;
     c.dest_address = to.peer.address;

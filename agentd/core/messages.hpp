@@ -43,7 +43,7 @@ struct JobSpec {
     // Of files_auto, set where a command leaves (Agent): the file systems of the home
     // (kernel/sys/store/same_files.hpp)
     std::string file_systems;
-    // Of files = home: directories of the node that lie over the home's (srun --local-path)
+    // Directories of the node that lie over the home's, with files = home (srun --local-path)
     std::vector<std::string> local_paths;
     FilesTmp tmp = FilesTmp::home;  // srun --tmp, settled by its home
     // Of files = home: with each checkpoint goes a snapshot of its working directory, to which the

@@ -54,21 +54,37 @@ int read_groups(const char* path, int family, int count) {
     return count;
 }
 
-union Value {
-    char bytes[souk_value_max];
-    uint32_t number;
-    struct {
-        char device[souk_device_name];
-        struct group_filter filter;
-    } group;
+// A new socket of a kind has the same value for each that it is compared with: it is asked once.
+struct Usual {
+    enum { unknown, none, here, longer } state;
+    socklen_t length;
+    char bytes[24];
 };
+constexpr size_t rows = sizeof souk_socket_options / sizeof *souk_socket_options;
+Usual usual_of[sizeof Descriptors::kinds / sizeof *Descriptors::kinds][rows];
+
+bool is_usual(Usual& usual, int fresh, const souk_option_row& row, const souk_option_value& value,
+              socklen_t n) {
+    static souk_option_value asked;
+    if (usual.state == Usual::unknown || usual.state == Usual::longer) {
+        usual.length = sizeof asked;
+        const bool has = getsockopt(fresh, row.level, row.name, &asked, &usual.length) == 0;
+        usual.state = !has                                 ? Usual::none
+                      : usual.length <= sizeof usual.bytes ? Usual::here
+                                                           : Usual::longer;
+        if (usual.state == Usual::here) memcpy(usual.bytes, asked.bytes, usual.length);
+    }
+    const char* const bytes = usual.state == Usual::here ? usual.bytes : asked.bytes;
+    return usual.state != Usual::none && n == usual.length && memcmp(&value, bytes, n) == 0;
+}
 
 struct Socket {
     int pid, fd, copy;
     const Descriptors::Kind& kind;
+    Usual* usual;  // of its kind, by the row
     Records* out;
 
-    bool add(uint32_t level, uint32_t name, const Value& value, size_t length) const {
+    bool add(uint32_t level, uint32_t name, const souk_option_value& value, size_t length) const {
         const souk_option head = {pid,
                                   fd,
                                   static_cast<uint16_t>(level),
@@ -93,11 +109,10 @@ struct Socket {
     }
 
     bool save_option(const souk_option_row& row) const {
-        static Value value, usual;
-        socklen_t n = sizeof value, m = sizeof usual;
+        static souk_option_value value;
+        socklen_t n = sizeof value;
         if (!has(row.level) || getsockopt(copy, row.level, row.name, &value, &n) != 0) return true;
-        const bool as_new = getsockopt(kind.fresh, row.level, row.name, &usual, &m) == 0 &&
-                            n == m && memcmp(&value, &usual, n) == 0;
+        const bool as_new = is_usual(usual[&row - souk_socket_options], kind.fresh, row, value, n);
         if (as_new && !((row.how & souk_changed) != 0 && has(souk_tcp))) return true;
         if ((row.how & (souk_device | souk_be_device)) == 0)
             return add(row.level, row.name, value, n);
@@ -108,7 +123,7 @@ struct Socket {
     }
 
     bool save_group(const Group& g) const {
-        static Value value;
+        static souk_option_value value;
         const int level = g.family == AF_INET ? souk_ip : souk_ipv6;
         constexpr size_t room = sizeof value - souk_device_name;
         struct group_filter& filter = value.group.filter;
@@ -149,12 +164,14 @@ const Descriptors::Kind& kind_of(Descriptors* all, int socket) {
     Descriptors::Kind& added = all->kinds[all->kind_count < last ? all->kind_count++ : last];
     if (added.family != 0) close(added.fresh);
     added = kind;
+    memset(usual_of[&added - all->kinds], 0, sizeof *usual_of);
     added.fresh = ::socket(kind.family, kind.type | SOCK_CLOEXEC, kind.protocol);
     return added;
 }
 
 bool save_socket(Descriptors* all, int pid, int fd, int copy) {
-    const Socket s = {pid, fd, copy, kind_of(all, copy), &all->options};
+    const Descriptors::Kind& kind = kind_of(all, copy);
+    const Socket s = {pid, fd, copy, kind, usual_of[&kind - all->kinds], &all->options};
     for (const souk_option_row& row : souk_socket_options)
         if (!s.save_option(row)) return false;
     if (!s.has(souk_ip) || s.has(souk_tcp)) return true;

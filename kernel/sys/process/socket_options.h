@@ -4,6 +4,7 @@
  * (checkpoint/criu_descriptors.c). C and C++. */
 #pragma once
 
+#include <netinet/in.h>
 #include <stdint.h>
 
 /* How they go into the image, as records: this, then `length` bytes of value. */
@@ -15,6 +16,15 @@ struct souk_option {
 /* A value of level IP or IPV6 and this name: the device by its name, then a struct group_filter as
  * getsockopt(2) gives it of MCAST_MSFILTER: the socket is in that multicast group. */
 enum { souk_in_group = 48, souk_device_name = 16, souk_value_max = 16 * 1024 };
+
+union souk_option_value {
+    char bytes[souk_value_max];
+    uint32_t number;
+    struct {
+        char device[souk_device_name];
+        struct group_filter filter;
+    } group;
+};
 
 /* privileged  only a job of root can have set it; of others it is not set again
  * device      an interface by its number, which goes by its name; be_device: in network byte order
