@@ -155,7 +155,9 @@ def timed(what):
 
 
 def run(*words, cwd=None):
-    subprocess.run([str(w) for w in words], cwd=cwd, check=True, timeout=LIMIT,
+    # A make that runs this has words for its own kind, such as to do without rules for a .c.
+    plain = {key: value for key, value in os.environ.items() if key not in ('MAKEFLAGS', 'MFLAGS')}
+    subprocess.run([str(w) for w in words], cwd=cwd, check=True, timeout=LIMIT, env=plain,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
