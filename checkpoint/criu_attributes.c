@@ -93,8 +93,10 @@ static void each_thread(pid_t process, void (*visit)(pid_t, const struct souk_at
 }
 
 static void set_of_thread(pid_t thread, const struct souk_attributes* a) {
-    enum { of_process = 1 };  // IOPRIO_WHO_PROCESS: of a thread, in fact
-    if (a->io_priority != 0) syscall(SYS_ioprio_set, of_process, thread, a->io_priority);
+    // IOPRIO_WHO_PROCESS: of a thread, in fact; IOPRIO_CLASS_RT, which root alone may give.
+    enum { of_process = 1, real_time = 1 };
+    const bool may = !must_be_users() || a->io_priority >> 13 != real_time;
+    if (a->io_priority != 0 && may) syscall(SYS_ioprio_set, of_process, thread, a->io_priority);
     if (a->timer_slack != 0) write_text(thread, "timerslack_ns", "%lu", a->timer_slack);
 }
 
@@ -164,7 +166,8 @@ static bool make_ready(void) {
     const pid_t root = spare_roots();
     const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
     struct souk_attributes one;
-    while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one) set_of_process(&one);
+    while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
+        if (is_held(one.pid)) set_of_process(&one);
     if (fd >= 0) close(fd);
     set_sockets();
     watch_again();

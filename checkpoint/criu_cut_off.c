@@ -63,7 +63,7 @@ static void ask(const struct souk_cut_off* one) {
     const socklen_t n = address_of(one->family, one->local, &local);
     (void)address_of(one->family, one->remote, &remote);
     const size_t address_bytes = one->family == AF_INET ? 4 : 16;
-    const int raw = socket(one->family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP);
+    const int raw = raw_socket(one->family, IPPROTO_TCP);
     if (raw < 0) return;
     if (syscall(SYS_bind, raw, &local, n) == 0)
         for (uint32_t half = 0; half < 2; ++half) {
@@ -81,6 +81,7 @@ static void ask(const struct souk_cut_off* one) {
 
 static void cut_off(void) {
     struct souk_cut_off one;
+    if (!has_own_network()) return;  // there are others' connections
     const int list = open_image(SOUK_CUT_OFF_NAME, O_RDONLY);
     while (list >= 0 && syscall(SYS_read, list, &one, sizeof one) == sizeof one) {
         unmap(&one);

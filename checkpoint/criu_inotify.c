@@ -12,6 +12,7 @@
 // read again, all but the last, which says it.
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <stdbool.h>
@@ -109,10 +110,36 @@ static bool changed(const char* path, const struct souk_notified* then) {
     return one;
 }
 
+// CRIU has opened what the image names by a handle, which leads past all directories. So the user
+// must come to it by its name, too; what has none any more must be his.
+static bool may_find(const char* link) {
+    static const char deleted[] = " (deleted)";
+    char name[PATH_MAX];
+    struct stat is, found;
+    const ssize_t n = readlink(link, name, sizeof name - 1);
+    if (n <= 0 || stat(link, &is) != 0) return false;
+    name[n] = 0;
+    const size_t behind = sizeof deleted - 1;
+    if ((size_t)n > behind && strcmp(name + n - behind, deleted) == 0)
+        return is.st_uid == user_id();
+    as_user();
+    const bool same =
+        stat(name, &found) == 0 && found.st_ino == is.st_ino && found.st_dev == is.st_dev;
+    as_agent();
+    return same;
+}
+
 // CRIU makes a watch again, in the process that is to have it.
 int inotify_add_watch(int inotify, const char* path, uint32_t events) {
     struct souk_notified then;
+    if (must_be_users() && !may_find(path)) {
+        refuse("a watch of its image is of a file that its user does not find");
+        errno = EACCES;
+        return -1;
+    }
+    as_user();
     const int watch = (int)syscall(SYS_inotify_add_watch, inotify, path, events);
+    as_agent();
     const int list = watch < 0 ? -1 : open_image(SOUK_NOTIFIED_NAME, O_RDONLY);
     if (list < 0) return watch;
     const bool known = syscall(SYS_read, list, &then, sizeof then) == sizeof then;

@@ -7,7 +7,7 @@
 // (criu/cr-restore.c: attach_to_tasks, finalize_restore_detach). In between the thread dies with
 // CRIU (PTRACE_O_EXITKILL), or it would run on unseen. Before the first one goes, each of them must
 // be the user's: his ids and groups, no capability and none to gain, and in CRIU's own namespaces
-// of mounts and of the network, which are the capsule's.
+// of mounts, of the network and of users, which are the capsule's.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -119,7 +119,7 @@ static bool is_the_users(pid_t thread) {
            all_pass("CapInh", is_none, 16, 1) && all_pass("CapPrm", is_none, 16, 1) &&
            all_pass("CapEff", is_none, 16, 1) && all_pass("CapAmb", is_none, 16, 1) &&
            all_pass("NoNewPrivs", is_one, 10, 1) && same_namespace(thread, "mnt") &&
-           same_namespace(thread, "net");
+           same_namespace(thread, "net") && same_namespace(thread, "user");
 }
 
 // -------------------------------------------------------------------------------------------------

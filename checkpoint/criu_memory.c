@@ -28,11 +28,8 @@ int connect(int fd, const struct sockaddr* address, socklen_t length) {
     if (length >= sizeof to->sun_family + name && to->sun_family == AF_UNIX &&
         memcmp(to->sun_path, lazy_pages, name) == 0 && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
         return -1;
-    // another socket of the job's, by its name
-    const bool of_the_job = address->sa_family == AF_UNIX && length > sizeof to->sun_family &&
-                            to->sun_path[0] != 0 && strncmp(to->sun_path, lazy_pages, name) != 0;
-    if (of_the_job) as_user();
-    const int done = (int)syscall(SYS_connect, fd, address, length);
-    if (of_the_job) as_agent();
-    return done;
+    const bool is_crius = to->sun_family == AF_UNIX && length > sizeof to->sun_family &&
+                          strncmp(to->sun_path, lazy_pages, name) == 0;
+    return is_crius ? (int)syscall(SYS_connect, fd, address, length)
+                    : connect_plainly(fd, address, length);
 }

@@ -73,8 +73,9 @@ static bool keep(const char* name) {
 void set_network(void) {
     static const char* const settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
     char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX];
+    if (!has_own_network()) return;  // what an image says of the node's is not to be done
     const int file = open_image(SOUK_NETWORK_NAME, O_RDONLY);
-    if (file < 0) return;  // it shares the node's network
+    if (file < 0) return;
     const bool whole = syscall(SYS_read, file, values, sizeof values) == sizeof values;
     close(file);
     for (int i = 0; i < SOUK_NETWORK_VALUES && whole; ++i) {
@@ -104,7 +105,7 @@ int bind(int fd, const struct sockaddr* address, socklen_t length) {
     if (address->sa_family == AF_UNIX && length > sizeof address->sa_family &&
         address->sa_data[0] != 0)
         bound = true;
-    if (address->sa_family != AF_UNIX) return (int)syscall(SYS_bind, fd, address, length);
+    if (address->sa_family != AF_UNIX) return bind_plainly(fd, address, length);
     as_user();  // who makes the socket's file is its owner
     const int done = (int)syscall(SYS_bind, fd, address, length);
     as_agent();

@@ -205,7 +205,7 @@ static void say_again(int fd, const struct urgent* u, int list) {
     static struct segment s;
     struct sockaddr_in ends[2];
     socklen_t n = sizeof ends[0], m = sizeof ends[1];
-    const int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+    const int raw = raw_socket(AF_INET, IPPROTO_RAW);
     const bool known =
         fd >= 0 && raw >= 0 && getsockname(fd, (struct sockaddr*)&ends[0], &n) == 0 &&
         getpeername(fd, (struct sockaddr*)&ends[1], &m) == 0 && ends[1].sin_family == AF_INET;

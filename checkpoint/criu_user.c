@@ -68,6 +68,7 @@ __attribute__((constructor)) static void loaded(void) {
     if (own_count < 0 || stat("/", &top) != 0) give_up("its own groups");
     criu = getpid();
     known = uid != 0;
+    if (must_be_users()) lay_rights_aside();
 }
 
 int open_image(const char* name, int flags) {
@@ -113,7 +114,26 @@ void as_agent(void) {
     if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
+void be_user(void) {
+    const int error = errno;
+    dumpable = prctl(PR_GET_DUMPABLE);
+    if (syscall(SYS_setgroups, (size_t)group_count, groups) != 0 ||
+        syscall(SYS_setresgid, -1, gid, -1) != 0 || syscall(SYS_setresuid, -1, uid, -1) != 0)
+        give_up("setresuid");
+    errno = error;
+}
+
+void be_root(void) {
+    const int error = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) != 0 || syscall(SYS_setresgid, -1, 0, -1) != 0 ||
+        syscall(SYS_setgroups, (size_t)own_count, own_groups) != 0)
+        give_up("setresuid back");
+    if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    errno = error;
+}
+
 bool must_be_users(void) { return known && !unchecked; }
+bool has_own_network(void) { return getenv("SOUK_NETWORK") != NULL; }
 uid_t user_id(void) { return uid; }
 bool is_users_group(gid_t group) {
     if (group == gid) return true;
@@ -133,8 +153,16 @@ static bool goes_up(const char* path) {
     return false;
 }
 
+// It makes and changes nothing in /proc but by its own descriptors.
 bool is_crius_own(const char* path) {
-    return !known || (!goes_up(path) && (begins(path, "/proc/") || begins(path, "/run/criu.")));
+    return !known ||
+           (!goes_up(path) && (begins(path, "/proc/self/fd/") || begins(path, "/run/criu.")));
+}
+
+// It reads there, and writes to files of the processes that it makes.
+static bool is_opened_by_criu(const char* path) {
+    return is_crius_own(path) || strcmp(path, "/proc") == 0 ||
+           (begins(path, "/proc/") && !goes_up(path));
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -258,25 +286,36 @@ int openat64(int directory, const char* path, int flags, ...) {
     va_end(rest);
     if (begins(path, "fdinfo/"))
         return shown_fdinfo(directory, path, plain_open(directory, path, flags, mode));
-    if (!known || path[0] == '/' || directory == AT_FDCWD || !is_top(directory)) {
+    // A name of the job's may begin with one slash more than CRIU leaves out.
+    const bool of_criu = directory == AT_FDCWD ? path[0] != '/' || is_opened_by_criu(path)
+                                               : !is_top(directory) && path[0] != '/';
+    if (!known || of_criu) {
         if (known && is_of_namespaces(path)) {
             errno = ENOENT;
             return -1;
         }
+        // Whose login it comes from, this node's records say, and no image.
+        if (must_be_users() && strcmp(path, "loginuid") == 0 && (flags & O_ACCMODE) != O_RDONLY)
+            return plain_open(AT_FDCWD, "/dev/null", flags, mode);
         const int fd = before_limits(directory, path, plain_open(directory, path, flags, mode));
         return program_with_path(directory, path, watch_smaps(directory, path, fd));
     }
     return open_of_job(directory, path, flags, mode);
 }
 
-// What it makes by a whole name is a deleted file of the job's, or its own; its log has a short
-// name.
+// What it opens by a whole name is a deleted file of the job's, or its own; its log has a short
+// name. A device of the network's it would change as root.
 int open64(const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     const mode_t mode = mode_of(flags, rest);
     va_end(rest);
-    if ((flags & O_CREAT) == 0 || path[0] != '/' || is_crius_own(path))
+    if (must_be_users() && begins(path, "/dev/net/")) {
+        errno = EPERM;
+        return -1;
+    }
+    const bool makes = (flags & O_CREAT) != 0;
+    if (path[0] != '/' || (makes ? is_crius_own(path) : !known || is_opened_by_criu(path)))
         return plain_open(AT_FDCWD, path, flags, mode);
     return open_of_job(AT_FDCWD, path, flags, mode);
 }
@@ -361,6 +400,11 @@ int lutimes(const char* path, const struct timeval times[2]) {
     if (has_copy(path))
         return (int)syscall(SYS_utimensat, AT_FDCWD, copy_of(path), to, AT_SYMLINK_NOFOLLOW);
     AS_USER(path, syscall(SYS_utimensat, AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW));
+}
+
+// CRIU puts what stands under the name of a socket aside for a moment.
+int rename(const char* from, const char* to) {
+    AS_USER(from, syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 int mkdirat(int directory, const char* path, mode_t mode) {

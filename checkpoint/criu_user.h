@@ -14,6 +14,18 @@ enum { images_fd = 200 }; /* checkpoint/launch.hpp */
  * changes in a dump, and for a job of root. */
 void as_user(void);
 void as_agent(void);
+/* ... as him in all, and not for his paths alone: with no capability. They do not nest. */
+void be_user(void);
+void be_root(void);
+/* Whether what is restored has a network of its own, which it may change. */
+bool has_own_network(void);
+/* criu_rights.c: before CRIU does anything for a plain user; a raw socket for us; bind(2) and
+ * connect(2) as that user. */
+struct sockaddr;
+void lay_rights_aside(void);
+int raw_socket(int family, int protocol);
+int bind_plainly(int fd, const struct sockaddr* address, unsigned length);
+int connect_plainly(int fd, const struct sockaddr* address, unsigned length);
 /* A name of CRIU's own, which only root uses. */
 bool is_crius_own(const char* path);
 /* Whether what is restored must be a user's; who he is. */

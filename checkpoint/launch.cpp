@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,10 +36,18 @@ struct CriuExec {
     char* user;  // SOUK_AS
 };
 
+// The number of this process's network.
+ino_t network() {
+    struct stat st {};
+    return ::stat("/proc/self/ns/net", &st) == 0 ? st.st_ino : 0;
+}
+
 void become_criu(const CriuExec& e) {
     for (size_t i = 0; i < e.cgroup_count; ++i)
         if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
+    const ino_t nodes = network();
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
+    const bool own_network = nodes != 0 && network() != nodes;
     constexpr int high = 400;  // out of the way of the final numbers
     const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
     const int preload = ::fcntl(e.preload, F_DUPFD, high),
@@ -69,7 +78,9 @@ void become_criu(const CriuExec& e) {
     static_assert(criu_fds::preload == 198 && criu_fds::locks == int{souk_locks_fd});
     char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
     char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
-    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps, nullptr};
+    char network_of_its_own[] = "SOUK_NETWORK=own";
+    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps,
+                                 own_network ? network_of_its_own : nullptr, nullptr};
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }

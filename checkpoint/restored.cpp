@@ -7,7 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <set>
+#include <sstream>
 
 #include "checkpoint/core_image.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -57,10 +61,106 @@ bool is_terminal(const struct statx& st) {
     return S_ISCHR(st.stx_mode) && st.stx_rdev_major >= first && st.stx_rdev_major <= last;
 }
 
-Status check_process(int process, const CriuUser& user) {
+// What a process of the capsule has in common with its souk-init. CRIU may have made others of the
+// last two for it, which are nobody's but its own.
+constexpr const char* shared_namespaces[] = {"ns/mnt", "ns/net", "ns/pid", "ns/user", "ns/cgroup"};
+constexpr const char* own_namespaces[] = {"ns/ipc", "ns/uts"};
+
+std::string link_of(int directory, const std::string& name) {
+    char target[256];
+    const ssize_t n = ::readlinkat(directory, name.c_str(), target, sizeof target);
+    return n > 0 ? std::string(target, static_cast<size_t>(n)) : std::string();
+}
+
+// One line of a file of /proc/PID; empty: the kernel has none.
+std::string line_of(int process, const char* name) {
+    std::string text = read_file(process, name).value_or("");
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
+    return text;
+}
+
+// By inode, as /proc/PID/net has them: only who is root makes them.
+std::set<std::string> special_sockets(int process) {
+    std::set<std::string> inodes;
+    for (const auto& [table, column] :
+         {std::pair{"net/packet", 8}, {"net/raw", 9}, {"net/raw6", 9}}) {
+        const std::string text = read_file(process, table, 16 << 20).value_or("");
+        for (size_t at = text.find('\n'); at < text.size() && at + 1 < text.size();
+             at = text.find('\n', at + 1)) {
+            std::istringstream words(text.substr(at + 1, text.find('\n', at + 1) - at - 1));
+            std::string word;
+            for (int i = 0; i <= column; ++i) words >> word;
+            inodes.insert("socket:[" + word + "]");
+        }
+    }
+    return inodes;
+}
+
+// What its user could have opened himself. A namespace must be one of souk-init's.
+bool is_usual(const std::string& target, int init) {
+    constexpr std::string_view kinds[] = {"/",
+                                          "pipe:[",
+                                          "socket:[",
+                                          "(unreachable)",
+                                          "anon_inode:[eventpoll]",
+                                          "anon_inode:[eventfd]",
+                                          "anon_inode:[signalfd]",
+                                          "anon_inode:[timerfd]",
+                                          "anon_inode:[pidfd]",
+                                          "anon_inode:inotify",
+                                          "pidfd:["};
+    const auto begins = [&](std::string_view kind) { return target.starts_with(kind); };
+    const auto is_of_init = [&](const char* name) { return link_of(init, name) == target; };
+    return std::ranges::any_of(kinds, begins) || std::ranges::any_of(shared_namespaces, is_of_init);
+}
+
+Status check_descriptors(int process, int init) {
+    TRY_ASSIGN(const auto names, list_dir(process, "fd"));
+    std::optional<std::set<std::string>> special;
+    for (const std::string& name : names) {
+        const std::string target = link_of(process, "fd/" + name);
+        if (target.empty()) continue;
+        if (!is_usual(target, init))
+            return fail("it has something open that is none of a user's: " + target);
+        if (!target.starts_with("socket:[")) continue;
+        if (!special) special = special_sockets(process);
+        if (special->contains(target)) return fail("it has a socket that only root can make");
+    }
+    return check_devices(process);
+}
+
+// Session and group have numbers inside, or it would be in those of whoever made it. A node's
+// records say whose login something comes from, and its policy which label it has.
+Status check_place(int process, int init) {
+    for (const char* name : shared_namespaces)
+        if (link_of(process, name) != link_of(init, name))
+            return fail("it is in a namespace that is not the capsule's: " +
+                        link_of(process, name));
+    for (const char* name : own_namespaces) {
+        const std::string its = link_of(process, name);
+        if (its != link_of(init, name) &&
+            its == link_of(AT_FDCWD, std::string("/proc/self/") + name))
+            return fail("it is in a namespace of the node's: " + its);
+    }
+    const std::string stat = line_of(process, "stat");
+    int group = 0, session = 0;
+    const size_t at = stat.rfind(')');
+    if (at == stat.npos ||
+        std::sscanf(stat.c_str() + at, ") %*c %*d %d %d", &group, &session) != 2 || group == 0 ||
+        session == 0)
+        return fail("it is in a session of another capsule's");
+    if (line_of(process, "loginuid") != line_of(init, "loginuid"))
+        return fail("it would count as somebody else's login");
+    const std::string label = line_of(process, "attr/current"), own = line_of(init, "attr/current");
+    return own == "unconfined" || label == own ? Status{}
+                                               : fail("it would have the label " + label);
+}
+
+Status check_process(int process, int init, const CriuUser& user) {
     TRY_ASSIGN(const auto tasks, list_dir(process, "task"));
     for (const std::string& task : tasks) TRY(check_thread(process, task, user));
-    return check_devices(process);
+    TRY(check_place(process, init));
+    return check_descriptors(process, init);
 }
 
 }  // namespace
@@ -82,10 +182,11 @@ Status check_restored(const Pidfd& init, const CriuUser& user) {
     if (user.uid == 0) return {};
     TRY_ASSIGN(const Fd proc, open_capsule_directory(init, CapsuleDirectory::proc));
     TRY_ASSIGN(const auto all, restored(proc.get()));
+    TRY_ASSIGN(const Fd first, open_at(proc.get(), "1", O_RDONLY | O_DIRECTORY));
     for (const CapsuleProcess& p : all) {
         TRY_ASSIGN(const Fd process,
                    open_at(proc.get(), std::to_string(p.pid), O_RDONLY | O_DIRECTORY));
-        if (auto fits = check_process(process.get(), user); !fits)
+        if (auto fits = check_process(process.get(), first.get(), user); !fits)
             return wrap("process " + std::to_string(p.pid) + ", restored for user " +
                             std::to_string(user.uid),
                         fits.error());

@@ -17,9 +17,11 @@
 
 namespace souk {
 
-// Each thread in the capsule but souk-init's and CRIU's: its ids and groups are the user's, it has
-// no capability and gains none, and it has no device open whose name is gone (it can only be out of
-// the image). Of root anything may be. The error names the process.
+// Each thread in the capsule but souk-init's and CRIU's: its ids and groups are the user's, and it
+// has no capability and gains none. Each process is in the capsule's namespaces, in a session of
+// the capsule's, and has souk-init's login and label. It has open what a user can open, and no
+// device whose name is gone (it can only be out of the image). Of root anything may be. The error
+// names the process.
 Status check_restored(const Pidfd& init, const CriuUser& user);
 // That one has no such device, by its directory in /proc. Waits for no file system of the job's:
 // its home may wait for who asks this.

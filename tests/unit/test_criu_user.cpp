@@ -410,14 +410,14 @@ START_TEST(an_image_brings_no_mounts_and_no_network) {
     const unit::TempDir images;
     for (const char* name : {"core-9.img", "mountpoints-9.img", "netns-9.img", "tmpfs-9.img"})
         ck_assert(create_file(images.fd.get(), name, "x").has_value());
-    const std::string script = "d = os.open('" + images.path + R"(', os.O_RDONLY)
+    const std::string there = "cd " + images.path + " && ", script = R"(d = os.open('.', os.O_RDONLY)
 for n in sorted(os.listdir(d)):
     try: os.open(n, os.O_RDONLY, dir_fd=d); said += n[0]
     except FileNotFoundError: pass
 )";
-    ck_assert_text(with_preload(*tool, "", script), "cmnt");  // of a dump
-    ck_assert_text(with_preload(*tool, "SOUK_AS=0:0: ", script), "cmnt");
-    ck_assert_text(with_preload(*tool, "SOUK_AS=4321:4321: ", script), "c");
+    ck_assert_text(with_preload(*tool, there, script), "cmnt");  // of a dump
+    ck_assert_text(with_preload(*tool, there + "SOUK_AS=0:0: ", script), "cmnt");
+    ck_assert_text(with_preload(*tool, there + "SOUK_AS=4321:4321: ", script), "c");
 }
 END_TEST
 
