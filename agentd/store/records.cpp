@@ -19,10 +19,10 @@ void get(Story& v, const Rule& rule, const Slot& slot, const char* message, Chec
     v = {std::move(steps), reinterpret_cast<const Pb__HomeJob*>(message)->story_left_out};
 }
 
-SOUK_LISTED_CODEC(HomeJob, pb__home_job)
-SOUK_LISTED_CODEC(GuestJob, pb__guest_job)
-SOUK_LISTED_CODEC(GuestUse, pb__guest_use)
-SOUK_LISTED_CODEC(ProviderRecord, pb__provider_record)
-SOUK_LISTED_CODEC(OwnerReturn, pb__owner_return)
+SOUK_RECORD_CODEC(HomeJob, pb__home_job)
+SOUK_RECORD_CODEC(GuestJob, pb__guest_job)
+SOUK_RECORD_CODEC(GuestUse, pb__guest_use)
+SOUK_RECORD_CODEC(ProviderRecord, pb__provider_record)
+SOUK_RECORD_CODEC(OwnerReturn, pb__owner_return)
 
 }  // namespace souk::wire

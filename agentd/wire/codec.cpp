@@ -31,8 +31,12 @@ void check_wish(PageRange& v, Check& c) {
     if (v.start % page_bytes != 0) c.bad("wishes", "not the start of a page");
 }
 
+void check_submit(Submit& v, Check& c) { check_given_spec(v.spec, c); }
+
 }  // namespace
 
+template <>
+inline constexpr auto also_check<Submit> = check_submit;
 template <>
 inline constexpr auto also_check<GuestCommand> = check_command;
 template <>

@@ -10,19 +10,31 @@ namespace souk::wire {
 
 static_assert(spec_rlimits_max == RLIM_NLIMITS);
 
+namespace {
+
+void check_size(const LaunchSpec& launch, size_t strings_max, size_t bytes_max, Check& c) {
+    size_t bytes = 0;
+    for (const auto& [field, list] : {std::pair("argv", &launch.argv), {"env", &launch.env}}) {
+        for (const std::string& s : *list) bytes += s.size() + 1;
+        if (list->size() > strings_max)
+            c.bad(field, std::to_string(list->size()) + " strings, at most " +
+                             std::to_string(strings_max));
+        if (bytes > bytes_max)
+            c.bad(field, "arguments and environment have " + std::to_string(bytes) +
+                             " bytes, at most " + std::to_string(bytes_max));
+    }
+}
+
+}  // namespace
+
+void check_given_spec(const JobSpec& spec, Check& c) {
+    check_size(spec.launch, spec_strings_max, spec_bytes_max, c);
+}
+
 void check_spec(JobSpec& spec, Check& c) {
     const LaunchSpec& launch = spec.launch;
-    size_t bytes_left = spec_bytes_max;
-    const auto count = [&](const char* field, const std::vector<std::string>& strings) {
-        for (const std::string& s : strings) {
-            if (s.size() > bytes_left)
-                return c.bad(field, std::to_string(s.size()) + " bytes, at most " +
-                                        std::to_string(bytes_left));
-            bytes_left -= std::min(bytes_left, s.size() + 1);
-        }
-    };
-    count("argv", launch.argv);
-    count("env", launch.env);
+    check_size(launch, spec_strings_max + spec_added_strings_max,
+               spec_bytes_max + spec_added_bytes_max, c);
     if (launch.argv.empty()) c.bad("argv", "empty");
     if (!launch.path.starts_with('/')) c.bad("path", "not absolute");
     if (!launch.cwd.starts_with('/')) c.bad("cwd", "not absolute");

@@ -9,6 +9,8 @@
 namespace souk::wire {
 
 void check_spec(JobSpec& spec, Check& c);
+// The same job as its user gives it: its home has not added anything.
+void check_given_spec(const JobSpec& spec, Check& c);
 template <>
 inline constexpr auto also_check<JobSpec> = check_spec;
 

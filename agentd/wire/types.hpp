@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How much of a job's description, input and output one frame carries, and how much input waits.
+// How much of a job's input and output one frame carries, and how much input waits.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,5 @@ inline constexpr size_t stdio_frame_bytes = stdio_bytes_max + 1024;
 // it may send one read more; each hop has room for that.
 inline constexpr size_t input_window_bytes = 256 * 1024;
 inline constexpr size_t input_room_bytes = 2 * input_window_bytes;
-inline constexpr size_t spec_bytes_max = 512 * 1024;  // argv, env, path and cwd of a job, in all
 
 }  // namespace souk::wire

@@ -39,8 +39,13 @@ SOUK_FIELDS(PageRange,  //
             field("pages", &PageRange::pages, rule::between(1, 1 << 16)));
 
 inline constexpr size_t spec_rlimits_max = 16;  // RLIM_NLIMITS
-inline constexpr Rule spec_strings_rule =
-    rule::at_most(32'768, rule::text(TextRule::c_string, 512 * 1024));
+// Arguments and environment of a job: as many strings, and bytes with one more for each, as its
+// user may give; and as many as its home adds (SOUK_JOB_ID to SOUK_HOSTS), for which whatever keeps
+// or sends the job has room too.
+inline constexpr size_t spec_strings_max = 32'768, spec_bytes_max = 512 * 1024;
+inline constexpr size_t spec_added_strings_max = 16, spec_added_bytes_max = 32 * 1024;
+inline constexpr Rule spec_strings_rule = rule::at_most(
+    spec_strings_max + spec_added_strings_max, rule::text(TextRule::c_string, spec_bytes_max));
 inline constexpr Rule spec_path_rule = rule::text(TextRule::c_string, 4095);
 inline constexpr Rule cells_rule = rule::between(0, 65'535);
 

@@ -22,7 +22,10 @@ namespace souk::wire {
 
 class Arena {
   public:
-    explicit Arena(size_t bytes_max) : left_(bytes_max) {}
+    explicit Arena(size_t bytes_max, bool saturates = false)
+        : saturates_(saturates), left_(bytes_max) {}
+    // Numbers that are written through it are brought within their rules.
+    bool saturates() const { return saturates_; }
     // Zeroed, aligned for any type; null when the bound is reached.
     void* allocate(size_t bytes);
     template <class T>
@@ -36,6 +39,7 @@ class Arena {
     std::vector<std::unique_ptr<char[]>> blocks_;
     char* next_ = nullptr;
     size_t in_block_ = 0;
+    bool saturates_;
     size_t left_;
 };
 

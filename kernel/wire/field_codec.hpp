@@ -106,13 +106,27 @@ inline uint64_t check_unsigned(const Slot& slot, uint64_t n, int64_t lo, int64_t
     return c.in(slot.field->name, n, least, most);
 }
 
+// The nearest number that its reader takes.
+template <std::integral N>
+constexpr N saturated(N n, const Rule& rule) {
+    if constexpr (std::is_signed_v<N>)
+        return static_cast<N>(std::clamp<int64_t>(n, rule.lo, rule.hi));
+    else if (rule.hi == INT64_MAX && rule.lo <= 0)
+        return n;
+    return static_cast<N>(std::clamp<uint64_t>(
+        n, static_cast<uint64_t>(std::max<int64_t>(rule.lo, 0)), static_cast<uint64_t>(rule.hi)));
+}
+
 template <Number T>
 [[gnu::always_inline]] inline void put(const T& v, const Rule& rule, const Slot& slot,
-                                       char* message, Arena&) {
+                                       char* message, Arena& arena) {
     if constexpr (std::same_as<T, bool>) {
         slot.in<protobuf_c_boolean>(message) = v;
     } else {
-        const auto n = static_cast<uint64_t>(number_of(v));
+        auto number = number_of(v);
+        if (arena.saturates() && (!rule.none || static_cast<int64_t>(number) != *rule.none))
+            number = saturated(number, rule);
+        const auto n = static_cast<uint64_t>(number);
         if (rule.none && n == static_cast<uint64_t>(*rule.none)) return;
         write_number(slot, message, n + static_cast<uint64_t>(rule.plus));
     }
@@ -402,9 +416,10 @@ void get_fields(T& v, const ProtobufCMessageDescriptor& d, const char* message, 
 
 // ---- whole messages
 
+// `saturates`: what is written can be read, whatever its numbers were. A sum ends at its limit.
 template <Listed T>
-std::string pack_listed(const T& value, const ProtobufCMessageDescriptor& d) {
-    Arena arena(SIZE_MAX);
+std::string pack_listed(const T& value, const ProtobufCMessageDescriptor& d, bool saturates) {
+    Arena arena(SIZE_MAX, saturates);
     return serialize(*reinterpret_cast<ProtobufCMessage*>(put_message(value, d, arena)));
 }
 
@@ -424,11 +439,15 @@ Result<T> unpack_listed(const ProtobufCMessageDescriptor& d, std::string_view by
 
 }  // namespace souk::wire
 
-// pack() and unpack() of a struct that has a list of fields; of a line of a table of words.
-#define SOUK_LISTED_CODEC(T, prefix)                                                      \
-    std::string pack(const T& value) { return pack_listed(value, prefix##__descriptor); } \
-    template <>                                                                           \
-    Result<T> unpack<T>(std::string_view bytes) {                                         \
-        return unpack_listed<T>(prefix##__descriptor, bytes);                             \
+// pack() and unpack() of a struct that has a list of fields: of a line of a table of words, and of
+// a record, whose numbers saturate.
+#define SOUK_LISTED_CODEC(T, prefix, saturates)                     \
+    std::string pack(const T& value) {                              \
+        return pack_listed(value, prefix##__descriptor, saturates); \
+    }                                                               \
+    template <>                                                     \
+    Result<T> unpack<T>(std::string_view bytes) {                   \
+        return unpack_listed<T>(prefix##__descriptor, bytes);       \
     }
-#define SOUK_WIRE_LISTED(T, name, ...) SOUK_LISTED_CODEC(T, pb__##name)
+#define SOUK_WIRE_LISTED(T, name, ...) SOUK_LISTED_CODEC(T, pb__##name, false)
+#define SOUK_RECORD_CODEC(T, prefix) SOUK_LISTED_CODEC(T, prefix, true)

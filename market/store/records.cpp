@@ -13,11 +13,11 @@ static void check_price(market::PriceRecord& v, Check& c) {
 template <>
 inline constexpr auto also_check<market::PriceRecord> = check_price;
 
-SOUK_LISTED_CODEC(market::JobRecord, pb__market_job)
-SOUK_LISTED_CODEC(market::NodeRecord, pb__market_node)
-SOUK_LISTED_CODEC(market::AccountRecord, pb__market_account)
-SOUK_LISTED_CODEC(market::UserRecord, pb__market_user)
-SOUK_LISTED_CODEC(market::PriceRecord, pb__market_price)
-SOUK_LISTED_CODEC(market::MetaRecord, pb__market_meta)
+SOUK_RECORD_CODEC(market::JobRecord, pb__market_job)
+SOUK_RECORD_CODEC(market::NodeRecord, pb__market_node)
+SOUK_RECORD_CODEC(market::AccountRecord, pb__market_account)
+SOUK_RECORD_CODEC(market::UserRecord, pb__market_user)
+SOUK_RECORD_CODEC(market::PriceRecord, pb__market_price)
+SOUK_RECORD_CODEC(market::MetaRecord, pb__market_meta)
 
 }  // namespace souk::wire

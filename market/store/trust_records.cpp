@@ -27,8 +27,8 @@ SOUK_FIELDS(Member,  //
 
 namespace wire {
 
-SOUK_LISTED_CODEC(trust::TokenRecord, pb__join_token)
-SOUK_LISTED_CODEC(Member, pb__member)
+SOUK_RECORD_CODEC(trust::TokenRecord, pb__join_token)
+SOUK_RECORD_CODEC(Member, pb__member)
 
 }  // namespace wire
 }  // namespace souk

@@ -23,7 +23,7 @@ SOUK_FIELDS(UsageRecord,  //
             field("asked_mb", &UsageRecord::asked_mb));
 
 namespace wire {
-SOUK_LISTED_CODEC(UsageRecord, pb__market_usage)
+SOUK_RECORD_CODEC(UsageRecord, pb__market_usage)
 }
 
 namespace {

@@ -35,7 +35,7 @@ template <>
 inline constexpr auto also_check<Directory> = check_directory;
 
 SOUK_MARKET_WORDS(SOUK_WIRE_LISTED)
-SOUK_LISTED_CODEC(Ticket, pb__ticket)
+SOUK_LISTED_CODEC(Ticket, pb__ticket, false)
 
 FrameType type_of(const ToMarket& message) {
     return std::visit([]<class T>(const T&) { return frame_type<T>; }, message);

@@ -122,7 +122,7 @@ END_TEST
 START_TEST(a_spec_is_refused_beyond_its_bounds) {
     Submit s = tiny_submit();
     s.spec.launch.env.assign(3, std::string(200 * 1024, 'x'));
-    ck_assert(refused(s).starts_with("Submit: env: 204800 bytes, at most "));
+    ck_assert(refused(s).starts_with("Submit: env: arguments and environment have "));
     s = tiny_submit();
     s.spec.launch.argv.clear();
     ck_assert_text(refused(s), "Submit: argv: empty");

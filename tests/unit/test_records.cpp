@@ -2,8 +2,11 @@
 // Records: what commit 59249cf packed is read as it was meant, and packed to the same bytes. Each
 // field of a message has an entry in the list of fields of its struct, and a value that differs is
 // named.
+#include <limits>
 #include <set>
 
+#include "agentd/core/guest.hpp"
+#include "agentd/core/home.hpp"
 #include "agentd/core/record_fields.hpp"
 #include "agentd/store/records.hpp"
 #include "agentd/store/records.pb-c.h"
@@ -412,6 +415,160 @@ START_TEST(a_record_is_json_with_every_field_by_its_name) {
 }
 END_TEST
 
+// ---- limits
+
+// Every number in it, as far out as its type goes.
+template <class T>
+void push_out(T& v, bool up) {
+    if constexpr (requires { v.edit(); }) {
+        push_out(v.edit(), up);
+    } else if constexpr (std::is_same_v<T, bool> || std::is_enum_v<T>) {
+    } else if constexpr (std::is_integral_v<T>) {
+        v = up ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min();
+    } else if constexpr (requires { v.ns; }) {
+        push_out(v.ns, up);
+    } else if constexpr (requires { v.micro; }) {
+        push_out(v.micro, up);
+    } else if constexpr (
+        requires(uint64_t n) { T{n}; } && requires { v.n; }) {
+        push_out(v.n, up);
+    } else if constexpr (requires { v.begin(); } && !std::is_same_v<T, std::string>) {
+        for (auto& element : v) push_out(element, up);
+    } else if constexpr (Listed<T>) {
+        for_each_field<T>([&]<class Entry>(const Entry& e) {
+            if constexpr (requires { e.index; })
+                push_out((v.*e.member)[e.index], up);
+            else if constexpr (
+                requires { e.part; } || requires { Entry::unsent; })
+                return;
+            else if constexpr (requires { e.member; })
+                push_out(v.*e.member, up);
+        });
+    }
+}
+
+template <class T>
+void is_read_whatever_its_numbers(const char* name, const T& good) {
+    for (const bool up : {true, false}) {
+        T record = good;
+        push_out(record, up);
+        const std::string bytes = wire::pack(record);
+        const auto back = wire::unpack<T>(bytes);
+        ck_assert_msg(back.has_value(), "%s: %s", name, back ? "" : back.error().message.c_str());
+        const auto again = wire::unpack<T>(wire::pack(*back));
+        ck_assert(again.has_value());
+        const std::string differ = changed_fields(*back, *again);
+        ck_assert_msg(differ.empty(), "%s: not as it was: %s", name, differ.c_str());
+    }
+}
+
+START_TEST(a_record_is_read_whatever_its_numbers_were) {
+    HomeJob home = home_job_then();
+    home.story.add({});
+    is_read_whatever_its_numbers("HomeJob", home);
+    is_read_whatever_its_numbers("GuestJob", guest_job_then());
+    GuestUse use;
+    use.key = {{"n1", 7}, {3}};
+    is_read_whatever_its_numbers("GuestUse", use);
+    is_read_whatever_its_numbers("ProviderRecord", provider_then());
+    is_read_whatever_its_numbers("OwnerReturn", OwnerReturn{});
+    is_read_whatever_its_numbers("market::AccountRecord", market_account_then());
+    is_read_whatever_its_numbers("market::UserRecord", market_user_then());
+    is_read_whatever_its_numbers("market::MetaRecord", market_meta_then());
+}
+END_TEST
+
+// The longest that a user may submit: `more` strings beyond that.
+wire::Submit longest(size_t strings, size_t bytes) {
+    wire::Submit s;
+    s.terms.max_price = {1};
+    s.name = std::string(255, 'n');
+    s.out_file = s.err_file = "/" + std::string(4'094, 'o');
+    LaunchSpec& launch = s.spec.launch;
+    launch.argv = {"true"};
+    launch.path = launch.cwd = "/" + std::string(4'094, 'p');
+    for (int32_t i = 0; i < 16; ++i) launch.rlimits.push_back({i, UINT64_MAX, UINT64_MAX});
+    launch.groups.assign(65'536, UINT32_MAX);
+    s.spec.local_paths.assign(local_paths_max, "/" + std::string(254, 'l'));
+    launch.env.assign(strings - 1, "");
+    size_t left = bytes - std::string("true").size() - strings;
+    for (std::string& one : launch.env) {
+        const size_t n = std::min<size_t>(left, 100'000);
+        one = std::string(n, 'x');
+        left -= n;
+    }
+    return s;
+}
+
+template <class T>
+void is_sent(const T& message) {
+    const std::string bytes = wire::pack(message);
+    ck_assert_uint_le(bytes.size(), wire::agent_words(wire::frame_type<T>));
+    const auto back = wire::unpack<T>(bytes);
+    ck_assert_msg(back.has_value(), "%s", back ? "" : back.error().message.c_str());
+}
+
+// From what its user submits to what its guest keeps.
+START_TEST(a_job_that_is_taken_can_be_stored_and_sent_whatever_its_home_adds) {
+    for (const size_t strings : {size_t{8}, spec_strings_max}) {
+        const auto submit =
+            wire::unpack<wire::Submit>(wire::pack(longest(strings, spec_bytes_max)));
+        ck_assert_msg(submit.has_value(), "%s", submit ? "" : submit.error().message.c_str());
+        Home home("n" + std::string(30, 'o'), {});
+        home::Outputs out;
+        Submission s;
+        s.spec = submit->spec;
+        s.terms = submit->terms;
+        s.name = submit->name;
+        s.user = std::string(255, 'u');
+        s.out_file = submit->out_file;
+        s.err_file = submit->err_file;
+        s.group.first = true;
+        s.group.index = UINT32_MAX;
+        const auto id = home.submit(s, {}, out);
+        ck_assert_msg(id.has_value(), "%s", id ? "" : id.error().message.c_str());
+        Order order;
+        order.id = *id;
+        order.seq = 1;
+        order.kind = Order::Kind::run;
+        order.node = "n2";
+        order.address = "10.0.0.2:1";
+        order.ticket = std::string(4'096, 't');
+        order.hold = order.layouts = order.near = true;
+        home.order(order, {}, out);
+        const GuestCommand* start = nullptr;
+        for (const home::Output& o : out) {
+            if (const auto* p = std::get_if<home::Persist>(&o)) {
+                const auto back = wire::unpack<HomeJob>(wire::pack(p->job));
+                ck_assert_msg(back.has_value(), "%s", back ? "" : back.error().message.c_str());
+                ck_assert(back->spec == p->job.spec);
+            }
+            if (const auto* g = std::get_if<home::ToGuest>(&o)) start = &g->command;
+        }
+        ck_assert_ptr_nonnull(start);
+        is_sent(*start);
+        Guest guest;
+        guest::Outputs kept;
+        guest.command(id->home, *start, kept);
+        bool is_kept = false;
+        for (const guest::Output& o : kept)
+            if (const auto* p = std::get_if<guest::Persist>(&o)) {
+                is_kept = true;
+                ck_assert(wire::unpack<GuestJob>(wire::pack(p->job)).has_value());
+            }
+        ck_assert(is_kept);
+    }
+    const auto more = [](size_t strings, size_t bytes) {
+        const auto submit = wire::unpack<wire::Submit>(wire::pack(longest(strings, bytes)));
+        return submit ? "it is taken" : submit.error().message;
+    };
+    ck_assert_text(more(8, spec_bytes_max + 1),
+                   "Submit: env: arguments and environment have 524289 bytes, at most 524288");
+    ck_assert_text(more(spec_strings_max + 2, spec_bytes_max),
+                   "Submit: env: 32769 strings, at most 32768");
+}
+END_TEST
+
 // A field that a list leaves out is found when the list is compiled.
 struct Three {
     int a = 0;
@@ -423,7 +580,9 @@ static_assert(detail::member_count<HomeJob>() == detail::listed_count<HomeJob>()
 
 }  // namespace
 
-UNIT_SUITE(records, records_of_commit_59249cf_are_read_and_packed_to_the_same_bytes,
+UNIT_SUITE(records, a_record_is_read_whatever_its_numbers_were,
+           a_job_that_is_taken_can_be_stored_and_sent_whatever_its_home_adds,
+           records_of_commit_59249cf_are_read_and_packed_to_the_same_bytes,
            each_number_of_a_message_has_its_entry_in_a_list,
            what_differs_between_two_records_is_named,
            a_record_is_json_with_every_field_by_its_name);

@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "agentd/wire/types.hpp"
 #include "kernel/base/cause.hpp"
+#include "kernel/base/value_fields.hpp"
 
 namespace souk::tools {
 namespace {
@@ -102,10 +102,10 @@ Result<LaunchSpec> capture_launch(const LaunchWish& wish) {
     size_t bytes = spec.path.size() + spec.cwd.size();
     for (const auto& text : spec.argv) bytes += text.size() + 1;
     for (const auto& text : spec.env) bytes += text.size() + 1;
-    if (bytes > wire::spec_bytes_max)
+    if (bytes > spec_bytes_max)
         return fail(CauseCode::invalid, "arguments and environment take " +
                                             std::to_string(bytes / 1024) + " KiB; a job may have " +
-                                            std::to_string(wire::spec_bytes_max / 1024));
+                                            std::to_string(spec_bytes_max / 1024));
     spec.umask = umask(0);
     umask(spec.umask);
     for (int32_t resource = 0; resource < RLIM_NLIMITS; ++resource) {
