@@ -222,7 +222,7 @@ class Agent final : private ToolHost, private OwnHome {
     std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
 
     // agent_tools.cpp: sessions on the unix socket
-    static UserShare::Bounds tool_bounds();
+    static UserShare::Bounds tool_bounds(const Config& config);
     void tools_come();
     void accept_tool(Fd socket);
     void drop_session(ToolSession* session);
@@ -235,6 +235,7 @@ class Agent final : private ToolHost, private OwnHome {
     void signal(const JobId& id, int32_t number, bool ends) override;
     void attached_to_finished(const JobId& id) override;
     void ask_market(wire::CtlRequest request, std::function<void(wire::CtlReply)> answer) override;
+    bool may_wait(uint32_t uid, size_t more) const override;
     void closed(ToolSession* session, bool welcomed, const Error& why) override;
     void finished(std::shared_ptr<ToolSession> session) override;
     wire::CtlReply provider_request(const wire::CtlRequest& request) override;
@@ -300,7 +301,7 @@ class Agent final : private ToolHost, private OwnHome {
     Timer home_timer_, provider_timer_, load_timer_, outage_timer_, certificate_timer_, use_timer_;
     bool use_due_ = false;
     Nanos asked_anew_{INT64_MIN / 2};  // for a certificate of a new authority
-    UserShare tools_share_{tool_bounds()};
+    UserShare tools_share_{tool_bounds(config_)};
     std::map<ToolSession*, std::shared_ptr<ToolSession>> sessions_;
     std::map<JobId, Timer> exit_waits_;  // finished jobs whose bill is awaited
     ProviderNote provider_note_;

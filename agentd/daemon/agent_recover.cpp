@@ -31,6 +31,7 @@ Status Agent::recover_home() {
             finish_terminals(job.id);
         else
             terminals_->splice(job);
+    terminals_->recovered(home_.jobs());
     }
     return {};
 }

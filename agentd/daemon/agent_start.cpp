@@ -36,7 +36,12 @@ Status Agent::begin(std::function<void()> on_ready) {
     home_.tell_to(trace_.listener());
     TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
     terminals_ = std::make_unique<Terminals>(
-        loop_, std::move(spools), static_cast<uint64_t>(config_.output_mb) << 20, outlet());
+        loop_, std::move(spools),
+        TerminalBounds{
+            .stream_bytes = static_cast<uint64_t>(config_.output_mb) << 20,
+            .user_bytes = static_cast<uint64_t>(config_.user_output_mb) << 20,
+            .disk_reserve_bytes = config_.disk_reserve_mb < 0 ? -1 : config_.disk_reserve_mb << 20},
+        outlet());
     output_files_ = std::make_unique<OutputFiles>(
         loop_, log_, *terminals_,
         OutputFiles::Host{[this](const JobId& id) { return home_.find(id); },

@@ -49,13 +49,16 @@ void write_load(JsonWriter& j, const LoadReading& load, const LoadMeter& meter) 
 }  // namespace
 
 // As many as the open files of this daemon allow, which jobs and other agents need too.
-UserShare::Bounds Agent::tool_bounds() {
+UserShare::Bounds Agent::tool_bounds(const Config& config) {
     constexpr size_t sessions_max = 8192;
     rlimit files{};
     const size_t all = ::getrlimit(RLIMIT_NOFILE, &files) < 0
                            ? sessions_max
                            : std::clamp<size_t>(files.rlim_max / 2, 64, sessions_max);
-    return {.all = all, .reserve = all / 8, .each = all / 4};
+    const size_t each = config.user_connections > 0
+                            ? std::min(all, static_cast<size_t>(config.user_connections))
+                            : all / 4;
+    return {.all = all, .reserve = all / 8, .each = each};
 }
 
 Result<std::string> Agent::user_name(uint32_t uid) {
@@ -91,6 +94,13 @@ void Agent::accept_tool(Fd socket) {
         return log_.limited("tool", Loop::now(), Level::warning, "refused a tool",
                             {{"WHY", opened.error()}});
     sessions_.emplace(session.get(), session);
+}
+
+bool Agent::may_wait(uint32_t uid, size_t more) const {
+    size_t waits = more;
+    for (const auto& [session, kept] : sessions_)
+        if (session->uid() == uid) waits += session->waiting();
+    return waits <= static_cast<size_t>(config_.user_answers_mb) << 20;
 }
 
 void Agent::drop_session(ToolSession* session) {
@@ -141,7 +151,7 @@ Result<JobId> Agent::submit(const wire::Submit& request, uint32_t uid) {
     TRY_ASSIGN(const std::string secret, trust::random_bytes(DiskKey::secret_bytes));
     s.disk_secret = trust::hex(secret);
     const JobId next = home_.next_id();
-    TRY(terminals_->prepare(next, request.attach));
+    TRY(terminals_->prepare(next, request.attach, uid));
     Result<JobId> id = fail("");
     home_step([&](Home& h, home::Outputs& out) { id = h.submit(std::move(s), unix_now(), out); });
     if (!id) terminals_->erase(next);

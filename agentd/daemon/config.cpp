@@ -339,6 +339,20 @@ void Reading::add_jobs(Settings& all) {
         {"output_mb", megabytes(c.output_mb, 1, int64_t{1} << 30),
          "How much of a job's output is kept here while no terminal takes it; then the job waits.",
          "\"256M\""},
+        {"user_output_mb", megabytes(c.user_output_mb, 1, int64_t{1} << 40),
+         "How much output of all jobs of one user is kept here; then they wait, and that user has "
+         "no new jobs here. Root has no such bound.",
+         "\"2G\""},
+        {"disk_reserve_mb", megabytes(c.disk_reserve_mb, 0, int64_t{1} << 40),
+         "How much of the disk of the state agentd keeps free of jobs' output.",
+         "\"2G\"", "a twentieth of the disk, at most 1 GB"},
+        {"user_connections", number(c.user_connections, 1, 1 << 20),
+         "How many connections to this node's socket one user may hold. Root has no such bound.",
+         "256", "a quarter of all that agentd takes"},
+        {"user_answers_mb", megabytes(c.user_answers_mb, 1, int64_t{1} << 20),
+         "How much may wait here for tools of one user to read it; a tool that reads nothing is "
+         "cut off then.",
+         "16"},
         {"awake_for_moves", boolean(c.awake_for_moves),
          "Keep idle processors awake for some milliseconds of a move: it takes less time, and a "
          "little more power.",

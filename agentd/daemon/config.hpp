@@ -97,7 +97,13 @@ struct Config {
     Nanos owner_wait = Nanos::from_ms(20);
     int64_t owner_network_mb_per_s = 0;  // that his processes send and receive; 0: not looked at
     OwnerSignsWish owner_signs;
-    int64_t output_mb = 1024;  // of one job's stream that no terminal has written
+    int64_t output_mb = 1024;       // of one job's stream that no terminal has written
+    int64_t user_output_mb = 8192;  // of all jobs of one user
+    // so much of the disk of the state is left free for the daemon; below 0: a twentieth of it, at
+    // most 1 GB
+    int64_t disk_reserve_mb = -1;
+    int64_t user_connections = 0;  // of tools; 0: a quarter of all
+    int64_t user_answers_mb = 64;  // that wait for one user's tools
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.
     Money price;
     int64_t speed = 0;      // 0: as measured

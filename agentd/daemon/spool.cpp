@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +75,23 @@ void SpoolDir::remove(uint64_t seq) {
         }
     }
     ::unlinkat(dir_.get(), written_name(seq).c_str(), 0);
+}
+
+uint64_t SpoolDir::bytes(uint64_t seq) const {
+    uint64_t bytes = 0;
+    for (const char* ending : endings) {
+        struct stat st {};
+        if (::fstatat(dir_.get(), (std::to_string(seq) + ending).c_str(), &st,
+                      AT_SYMLINK_NOFOLLOW) == 0)
+            bytes += static_cast<uint64_t>(st.st_blocks) * 512;
+    }
+    return bytes;
+}
+
+SpoolDir::Room SpoolDir::room() const {
+    struct statvfs fs {};
+    if (::fstatvfs(dir_.get(), &fs) != 0) return {UINT64_MAX, 0};
+    return {fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize};
 }
 
 Result<Fd> SpoolDir::open_written(uint64_t seq) {

@@ -24,6 +24,10 @@ class Spool {
     // stream: 0 stdout (or the terminal), 1 stderr. Offsets in bytes since the job began.
     uint64_t begin(int stream) const { return streams_[stream].begin; }
     uint64_t end(int stream) const { return streams_[stream].end; }
+    // How much of both streams is kept.
+    uint64_t bytes() const {
+        return streams_[0].end - streams_[0].begin + (streams_[1].end - streams_[1].begin);
+    }
     // Takes what is new of [offset, offset + bytes): what lies before end() is known already. An
     // error with code EAGAIN if there would be a gap.
     Status append(int stream, uint64_t offset, std::string_view bytes);
@@ -54,6 +58,13 @@ class SpoolDir {
     // What is noted there: 0 where nothing is.
     void read_written(uint64_t seq, uint64_t written[2]) const;
     void remove(uint64_t seq);
+    // On the disk, of both streams, without opening them.
+    uint64_t bytes(uint64_t seq) const;
+    // Free on that disk for everybody, and how large it is.
+    struct Room {
+        uint64_t free = 0, all = 0;
+    };
+    Room room() const;
 
   private:
     Fd dir_;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "kernel/base/cause.hpp"
+#include "kernel/base/fields.hpp"
+
 namespace souk {
 namespace {
 
@@ -17,11 +20,53 @@ bool passes(const Error& e) {
 
 }  // namespace
 
-Terminals::Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet)
-    : loop_(loop),
-      dir_(std::move(dir)),
-      output_bytes_max_(output_bytes_max),
-      outlet_(std::move(outlet)) {}
+Terminals::Terminals(Loop& loop, Fd dir, TerminalBounds bounds, TerminalOutlet outlet)
+    : loop_(loop), dir_(std::move(dir)), bounds_(bounds), outlet_(std::move(outlet)) {}
+
+void Terminals::recovered(const std::map<uint64_t, HomeJob>& jobs) {
+    for (const auto& [seq, job] : jobs) count(seq, job.spec.launch.uid, dir_.bytes(seq));
+}
+
+// -------------------------------------------------------------------------------------------------
+// how much is kept
+
+void Terminals::count(uint64_t seq, uint32_t uid, uint64_t bytes) {
+    Kept& kept = kept_[seq];
+    if (kept.bytes > 0 && (kept_of_[kept.uid] -= kept.bytes) == 0) kept_of_.erase(kept.uid);
+    kept = {uid, bytes};
+    if (bytes == 0)
+        kept_.erase(seq);
+    else
+        kept_of_[uid] += bytes;
+}
+
+Status Terminals::user_has_room(uint32_t uid) const {
+    const auto kept = kept_of_.find(uid);
+    if (uid == 0 || kept == kept_of_.end() || kept->second < bounds_.user_bytes) return {};
+    return fail(CauseCode::too_many,
+                "output of this user's jobs takes " + std::to_string(kept->second >> 20) +
+                    " MB on this node, the most for one user: read it (srun --attach ID)");
+}
+
+// The disk is looked at now and then.
+Status Terminals::has_room(uint32_t uid) {
+    TRY(user_has_room(uid));
+    constexpr uint64_t look_bytes = 4 << 20;
+    constexpr uint64_t most = uint64_t{1} << 30;
+    if (disk_has_room_ && taken_ < look_bytes) return {};
+    taken_ = 0;
+    const SpoolDir::Room room = dir_.room();
+    const uint64_t reserve = bounds_.disk_reserve_bytes < 0
+                                 ? std::min(room.all / 20, most)
+                                 : static_cast<uint64_t>(bounds_.disk_reserve_bytes);
+    disk_has_room_ = {};
+    if (room.free < reserve)
+        disk_has_room_ =
+            fail("the disk has no more free than agentd keeps for itself (disk_reserve_mb)");
+    return disk_has_room_;
+}
+
+// -------------------------------------------------------------------------------------------------
 
 Terminals::Job* Terminals::find(const JobId& id) {
     const auto it = jobs_.find(id.seq);
@@ -37,7 +82,8 @@ Result<Terminals::Job*> Terminals::open(const JobId& id) {
     return &j;
 }
 
-Status Terminals::prepare(const JobId& id, bool attach) {
+Status Terminals::prepare(const JobId& id, bool attach, uint32_t uid) {
+    TRY(user_has_room(uid));
     auto opened = open(id);
     if (opened && (*opened)->spool->end(0) + (*opened)->spool->end(1) > 0) {
         erase(id);  // of a job whose record was never written
@@ -66,8 +112,12 @@ void Terminals::data(const HomeJob& job, const wire::StdioData& data) {
 Status Terminals::take(const HomeJob& job, Job& j, int stream, const wire::StdioData& data) {
     TRY(open(job.id));
     if (crowded(j, stream)) return fail("its output waits for a terminal");
+    TRY(has_room(job.spec.launch.uid));
     TRY(mark(job, j));
-    return j.spool->append(stream, data.offset + job.splice.shift[stream], data.data);
+    TRY(j.spool->append(stream, data.offset + job.splice.shift[stream], data.data));
+    taken_ += data.data.size();
+    count(job.id.seq, job.spec.launch.uid, j.spool->bytes());
+    return {};
 }
 
 // Not acknowledged, so the capsule still has it, and the job blocks once its window is full. It is
@@ -86,8 +136,11 @@ void Terminals::ask_again(const JobId& id) {
     const HomeJob* job = j ? outlet_.job(id) : nullptr;
     if (!job || job->phase == JobPhase::finished) return;
     j->retry = loop_.after(disk_retry, [this, id] { ask_again(id); });  // until it has come
-    const auto opened = open(id);
-    const Status ready = opened ? mark(*job, *j) : Status(tl::unexpected(opened.error()));
+    Status ready = has_room(job->spec.launch.uid);
+    if (ready) {
+        const auto opened = open(id);
+        ready = opened ? mark(*job, *j) : Status(tl::unexpected(opened.error()));
+    }
     if (!ready) return outlet_.trouble(id, ready.error().message);
     // During the last step of a move it may be the new copy's.
     const Epoch epoch =
@@ -106,7 +159,8 @@ void Terminals::ask_again(const JobId& id) {
 void Terminals::input_taken(const HomeJob& job, const wire::StdioInputAck& ack) {
     Job* j = find(job.id);
     if (!j) j = &jobs_[job.id.seq];
-    const uint64_t offset = ack.offset + job.splice.input_shift;
+    // More than this no stream has, whatever a guest says it has read.
+    const uint64_t offset = std::min(ack.offset + job.splice.input_shift, rule::counter_max);
     if (offset > j->input_base) {
         j->input.erase(0, std::min<uint64_t>(offset - j->input_base, j->input.size()));
         j->input_base = offset;
@@ -303,11 +357,13 @@ void Terminals::make_room(const JobId& id, Job& j) {
         j.spool->forget_before(i, least);
         room |= waited && !crowded(j, i);
     }
+    if (const auto known = kept_.find(id.seq); known != kept_.end())
+        count(id.seq, known->second.uid, j.spool->bytes());
     if (room) ask_again(id);
 }
 
 bool Terminals::crowded(const Job& j, int stream) const {
-    return j.spool->end(stream) - j.spool->begin(stream) >= output_bytes_max_;
+    return j.spool->end(stream) - j.spool->begin(stream) >= bounds_.stream_bytes;
 }
 
 void Terminals::input(const HomeJob& job, const wire::Input& input) {
@@ -380,6 +436,7 @@ void Terminals::finished(const JobId& id, wire::Exit exit) {
 
 void Terminals::erase(const JobId& id) {
     jobs_.erase(id.seq);
+    count(id.seq, 0, 0);
     dir_.remove(id.seq);
 }
 

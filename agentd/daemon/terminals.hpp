@@ -37,7 +37,7 @@ class TerminalSession {
     virtual bool writes_files() const { return false; }
 };
 
-// Of such a job nothing is forgotten that its files have not got, whoever else has it.
+// Nothing of such a job is forgotten that its files have not got, whoever else has it.
 inline bool has_output_files(const HomeJob& job) {
     return !job.out_file.empty() || !job.err_file.empty();
 }
@@ -52,11 +52,23 @@ struct TerminalOutlet {
     std::function<void(const JobId&, const std::string& why)> trouble;  // for the log
 };
 
+struct TerminalBounds {
+    // So much of one stream waits for a terminal to write it; then no more is taken until one
+    // comes.
+    uint64_t stream_bytes = 0;
+    // All jobs of one user other than root keep so much. Then none of their output is taken, and no
+    // new job of his.
+    uint64_t user_bytes = UINT64_MAX;
+    // That stays free on the disk, for the daemon itself; below 0: a twentieth of it, at most 1 GB.
+    int64_t disk_reserve_bytes = 0;
+};
+
 class Terminals {
   public:
-    // `dir`: the directory of spools. `output_bytes_max`: per stream and not yet written by any
-    // terminal; then the job's output is not taken until a terminal comes.
-    Terminals(Loop& loop, Fd dir, uint64_t output_bytes_max, TerminalOutlet outlet);
+    // `dir`: the directory of spools.
+    Terminals(Loop& loop, Fd dir, TerminalBounds bounds, TerminalOutlet outlet);
+    // Output that a daemon before has kept counts too.
+    void recovered(const std::map<uint64_t, HomeJob>& jobs);
 
     // From a guest. `job` is the home's record; what comes from a node that does not own the job
     // was checked away.
@@ -79,7 +91,7 @@ class Terminals {
     // Makes the spool of a job that is about to be submitted: one that could not keep its output is
     // refused before it is durable. attach: it is about to be attached to, and the spool stays open
     // for that.
-    Status prepare(const JobId& id, bool attach);
+    Status prepare(const JobId& id, bool attach, uint32_t uid);
 
     // Sessions of srun. Attached{} is the caller's to send; the first output follows from pump().
     Result<wire::Attached> attach(const HomeJob& job, const wire::Attach& request,
@@ -132,6 +144,9 @@ class Terminals {
     void make_room(const JobId& id, Job& j);
     void keep_for_files(const JobId& id, const Job& j, uint64_t kept[2]) const;
     bool crowded(const Job& j, int stream) const;
+    Status has_room(uint32_t uid);
+    Status user_has_room(uint32_t uid) const;
+    void count(uint64_t seq, uint32_t uid, uint64_t bytes);
     Job* find(const JobId& id);
     void send_input(const HomeJob& job, const Job& j, size_t skip);
     void send_waiting_input(const HomeJob& job, const Job& j);
@@ -141,9 +156,17 @@ class Terminals {
 
     Loop& loop_;
     SpoolDir dir_;
-    uint64_t output_bytes_max_;
+    TerminalBounds bounds_;
     TerminalOutlet outlet_;
     std::map<uint64_t, Job> jobs_;
+    struct Kept {
+        uint32_t uid = 0;
+        uint64_t bytes = 0;
+    };
+    std::map<uint64_t, Kept> kept_;  // of each job that keeps output
+    std::map<uint32_t, uint64_t> kept_of_;
+    uint64_t taken_ = uint64_t{1} << 40;  // since the disk was looked at; it was not yet
+    Status disk_has_room_;
 };
 
 }  // namespace souk

@@ -12,6 +12,9 @@ namespace {
 // some answers of the longest kind, and the output ahead
 constexpr size_t tool_queue_bytes_max = 8 << 20;
 constexpr size_t output_precopy_bytes = 1 << 20;  // a slow terminal's output waits in the spool
+// So much may wait for each tool whatever waits for others of its user.
+constexpr size_t always_waits_bytes = 128 << 10;
+constexpr size_t line_bytes = 2 << 10;  // of a frame with a line, or beside its data
 
 }  // namespace
 
@@ -39,8 +42,31 @@ void ToolSession::end() {
     if (channel_ && !channel_->closed()) channel_->finish();
 }
 
+bool ToolSession::may_wait(size_t more) const {
+    const size_t own = waiting() + more;
+    return own <= always_waits_bytes || host_.may_wait(who_.uid, more);
+}
+
+// A tool that reads nothing is cut off before its user's share is passed. Of one that reads, that
+// user's other tools have used up the share: it hears so.
+void ToolSession::say(wire::FrameType type, const std::string& body) {
+    if (!channel_) return;
+    if (may_wait(body.size())) return (void)channel_->send(type, body);
+    const Cause why(CauseCode::too_many,
+                    "too much waits to be read by tools of this user (user_answers_mb in agentd's "
+                    "configuration): read it, or end those that do not");
+    if (waiting() + line_bytes <= always_waits_bytes)
+        return (void)channel_->send(wire::frame::error_text, wire::pack(wire::ErrorText{why}));
+    host_.finished(shared_from_this());
+    if (attached_) host_.terminals().detach(*attached_, this);
+    attached_.reset();
+    channel_.reset();
+}
+
 bool ToolSession::send(const wire::Output& output) {
-    if (!channel_ || channel_->queued() > output_precopy_bytes) return false;
+    if (!channel_ || channel_->queued() > output_precopy_bytes ||
+        !may_wait(output.data.size() + line_bytes))
+        return false;
     return channel_->send(wire::frame::output, wire::pack(output)).has_value();
 }
 

@@ -48,6 +48,9 @@ class ToolHost {
     virtual void ask_market(wire::CtlRequest request,
                             std::function<void(wire::CtlReply)> answer) = 0;
 
+    // Whether so many bytes more may wait here for tools of this user to read them.
+    virtual bool may_wait(uint32_t uid, size_t more) const = 0;
+
     // Its connection has closed.
     virtual void closed(ToolSession* session, bool welcomed, const Error& why) = 0;
     // It has said its last word, perhaps within one of the host's own calls.
@@ -66,6 +69,8 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
           place_(std::move(place)) {}
     Status open(Loop& loop, Fd socket);
     uint32_t uid() const { return who_.uid; }
+    // Bytes that its peer has not taken yet.
+    size_t waiting() const { return channel_ ? channel_->queued() : 0; }
     // Nothing is called any more; the connection closes when what is queued has gone.
     void end();
 
@@ -87,8 +92,10 @@ class ToolSession : public TerminalSession, public std::enable_shared_from_this<
     Result<const HomeJob*> mine(const JobId& id) const;
     template <class T>
     void reply(const T& message) {
-        if (channel_) (void)channel_->send(wire::frame_type<T>, wire::pack(message));
+        say(wire::frame_type<T>, wire::pack(message));
     }
+    void say(wire::FrameType type, const std::string& body);
+    bool may_wait(size_t more) const;
 
     ToolHost& host_;
     PeerCred who_;

@@ -99,7 +99,8 @@ struct Home {
     Loop loop = open_loop();
     TempDir dir;
     std::map<uint64_t, Running> jobs;
-    Terminals terminals{loop, std::move(*duplicate(dir.fd.get())), output_max, outlet()};
+    Terminals terminals{
+        loop, std::move(*duplicate(dir.fd.get())), {.stream_bytes = output_max}, outlet()};
 
     TerminalOutlet outlet() {
         TerminalOutlet o;
@@ -356,14 +357,14 @@ START_TEST(a_job_that_cannot_have_its_spool_is_known_before_it_is_durable_and_le
     const JobId id{"n1", 7};
     {
         const NoDescriptors none;
-        const auto made = h.terminals.prepare(id, true);
+        const auto made = h.terminals.prepare(id, true, 1000);
         ck_assert(!made);
         ck_assert_text(made.error().message,
                        "its output cannot be kept: 7.out: Too many open files");
     }
     ck_assert_int_eq(::faccessat(h.dir.fd.get(), "7.out", F_OK, 0), -1);
     h.dir.write("7.out", "of another job, whose record was never written");
-    OK(h.terminals.prepare(id, false));
+    OK(h.terminals.prepare(id, false, 1000));
     ck_assert_uint_eq(std::filesystem::file_size(h.dir.path + "/7.out"), 0);
     ck_assert_uint_eq(std::filesystem::file_size(h.dir.path + "/7.err"), 0);
 }
@@ -430,7 +431,57 @@ START_TEST(held_back_output_always_comes) {
 }
 END_TEST
 
-UNIT_SUITE_LONG(terminals, 120, what_a_slow_terminal_held_back_comes_when_it_has_read,
+START_TEST(output_of_a_users_jobs_takes_a_share_of_the_disk_and_gives_it_back) {
+    TempDir dir;
+    Loop loop = open_loop();
+    std::map<uint64_t, HomeJob> jobs;
+    std::vector<wire::StdioAck> acks;
+    TerminalOutlet o;
+    o.job = [&](const JobId& id) { return &jobs.at(id.seq); };
+    o.ack = [&](const HomeJob&, const wire::StdioAck& ack) { acks.push_back(ack); };
+    std::vector<std::string> said;
+    o.trouble = [&](const JobId&, const std::string& why) { said.push_back(why); };
+    constexpr uint64_t share = 4 << 20;
+    const TerminalBounds bounds{.stream_bytes = UINT64_MAX, .user_bytes = share};
+    for (uint64_t seq = 1; seq <= 3; ++seq) {
+        jobs[seq].id = {"n1", seq};
+        jobs[seq].epoch = {1};
+        jobs[seq].phase = JobPhase::running;
+        jobs[seq].spec.launch.uid = seq < 3 ? 1'000 : 0;
+    }
+    const std::string piece(64 << 10, 'x');
+    // How much is taken of the job's output, until no more is.
+    const auto fill = [&](Terminals& t, uint64_t seq, uint64_t from, uint64_t most) {
+        for (uint64_t at = from; at < most; at += piece.size()) {
+            acks.clear();
+            t.data(jobs[seq], {{"n1", seq}, {1}, wire::Stream::out, at, piece});
+            if (acks.empty()) return at;
+        }
+        return most;
+    };
+    {
+        Terminals t(loop, std::move(*duplicate(dir.fd.get())), bounds, o);
+        ck_assert_uint_eq(fill(t, 1, 0, 2 * share), share);
+        ck_assert(said.back().starts_with("output of this user's jobs takes 4 MB on this node"));
+        ck_assert_uint_eq(fill(t, 2, 0, share), 0);              // nor of another one of his
+        ck_assert_uint_eq(fill(t, 3, 0, 2 * share), 2 * share);  // root has no such bound
+        ck_assert(!t.prepare({"n1", 9}, false, 1'000) && t.prepare({"n1", 9}, false, 1'001));
+    }
+    Terminals t(loop, std::move(*duplicate(dir.fd.get())), bounds, o);  // another daemon
+    t.recovered(jobs);
+    ck_assert_uint_eq(fill(t, 2, 0, share), 0);
+    t.erase({"n1", 1});
+    ck_assert_uint_eq(fill(t, 2, 0, share), share);
+    // And the disk has a reserve, for whomever.
+    Terminals full(loop, std::move(*duplicate(dir.fd.get())),
+                   {.stream_bytes = UINT64_MAX, .disk_reserve_bytes = INT64_MAX}, o);
+    ck_assert_uint_eq(fill(full, 3, 2 * share, 3 * share), 2 * share);
+    ck_assert(said.back().ends_with("(disk_reserve_mb)"));
+}
+END_TEST
+
+UNIT_SUITE_LONG(terminals, 120, output_of_a_users_jobs_takes_a_share_of_the_disk_and_gives_it_back,
+                what_a_slow_terminal_held_back_comes_when_it_has_read,
                 the_slowest_of_two_terminals_holds_nothing_back_once_it_has_left,
                 what_a_full_disk_held_back_comes_when_there_is_room,
                 what_came_when_no_descriptor_was_left_comes_again_and_the_end_waits_for_it,
