@@ -194,6 +194,7 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
     const GuestKey key{asked.id, asked.epoch};
     // Only the home node speaks for its jobs.
     if (from != asked.id.home) return;
+    if (aside_.contains(key)) return on_aside(asked, out);
     if (asked.verb == GuestVerb::start || asked.verb == GuestVerb::prepare ||
         asked.verb == GuestVerb::keep)
         return on_start(from, asked, warrant, out);
@@ -230,6 +231,27 @@ void Guest::command(const NodeName& from, const GuestCommand& asked, Outputs& ou
         case GuestVerb::keep:
         case GuestVerb::prepare: return;
     }
+}
+
+void Guest::not_read(const NodeName& from, const GuestKey& key, Trouble why, Outputs& out) {
+    GuestCommand c;
+    c.id = key.id;
+    c.epoch = key.epoch;
+    const Scene scene(*this, &out, [&] { return trace_command(from, c); });
+    if (from != key.id.home || aside_.contains(key)) return;
+    Entry* const e = entry(key);
+    if (!e) return refuse(key, std::move(why), out);
+    if (!e->in<state::Closing>()) may_not_send(*e, std::move(why), out);
+}
+
+void Guest::on_aside(const GuestCommand& c, Outputs& out) {
+    if (c.verb != GuestVerb::kill && c.verb != GuestVerb::drop) return;
+    const GuestKey key{c.id, c.epoch};
+    aside_.erase(key);
+    leaving_.insert(key);
+    out.push_back(Do{What::remove, key, {}, {}, 0, false});
+    out.push_back(Erase{key});
+    tell_unknown(key, out);
 }
 
 void Guest::on_start(const NodeName& from, const GuestCommand& asked, const Warrant& warrant,

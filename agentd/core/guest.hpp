@@ -129,6 +129,8 @@ class Guest {
 
     void command(const NodeName& from, const GuestCommand& command, guest::Outputs& out,
                  const Warrant& warrant = {});
+    // A command for that one which cannot be read: it is refused.
+    void not_read(const NodeName& from, const GuestKey& key, Trouble why, guest::Outputs& out);
     // A fresh connection from a home node: everything of its jobs here is told, also what it may
     // have forgotten.
     void home_up(const NodeName& home, guest::Outputs& out);
@@ -165,6 +167,9 @@ class Guest {
     void ended(const GuestKey& key, guest::Event event, guest::Outputs& out);
     // Found after a crash, of no job: is being removed.
     void stray(const GuestKey& key);
+    // Its image lies here, and its record cannot be read: nothing is said of it, and nothing done
+    // with it, until its home ends or drops it.
+    void set_aside(const GuestKey& key) { aside_.insert(key); }
 
     // Who hears of each step (kernel/base/trace.hpp); null: nobody. It outlives the machine.
     void tell_to(TraceListener* listener) { tracer_.tell_to(listener); }
@@ -356,6 +361,7 @@ class Guest {
     void trace_state(const JobId& id, Epoch epoch);
 
     void start_now(Entry& e, guest::state::Starting& s, guest::Outputs& out) const;
+    void on_aside(const GuestCommand& c, guest::Outputs& out);
     void on_start(const NodeName& from, const GuestCommand& c, const Warrant& warrant,
                   guest::Outputs& out);
     Status admit(const NodeName& from, GuestCommand& c, const Warrant& warrant,
@@ -429,6 +435,7 @@ class Guest {
     Cause pause_;                  // empty: they may run
     std::map<GuestKey, Entry> jobs_;
     std::set<GuestKey> leaving_;  // what was of them is being removed
+    std::set<GuestKey> aside_;
 };
 
 }  // namespace souk

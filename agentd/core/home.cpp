@@ -211,6 +211,11 @@ void Home::market_down() {
 void Home::order(const Order& order, Nanos now, Outputs& out) {
     const Scene scene(*this, &out, [&] { return trace_order(order); });
     HomeJob* job = records_.find(order.id);
+    if (records_.is_aside(order.id))
+        return out.push_back(ToMarketMsg{OrderFailed{
+            order.id, order.seq, order.node,
+            Cause(CauseCode::unsound, "its record at its home " + node_ +
+                                          " cannot be read, and is set aside (souk doctor)")}});
     if (!job) {
         JobReport gone;
         gone.id = order.id;

@@ -111,6 +111,9 @@ class Home {
     void load(HomeJob job);
     // After the last load: a move that was not decided when the daemon ended is given up, the rest
     // gets its limits.
+    // The record of the job with this number cannot be read. Its number is not used again, and
+    // where it runs or lies it stays as it is: nothing is told or asked of it.
+    void set_aside(uint64_t seq) { records_.set_aside(seq); }
     void restarted(Nanos now, home::Outputs& out);
 
     // From tools. submit: the id is durable in the outputs before the caller answers.

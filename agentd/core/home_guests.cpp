@@ -115,6 +115,7 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
 
 void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
     leases_.heard(node);
+    if (records_.is_aside(event.id)) return;
     HomeJob* job = records_.find(event.id);
     if (!job || job->phase == JobPhase::finished) return records_.stale_copy(node, event, turn);
     const bool moves_there =

@@ -6,12 +6,31 @@
 #include <utility>
 
 #include "kernel/base/check.hpp"
+#include "kernel/base/fields.hpp"
 
 namespace souk {
 
 HomeRecords::HomeRecords(NodeName node, const Limits& limits)
     : node_(std::move(node)), limits_(limits) {
     MUST(valid_node_name(node_));
+}
+
+void HomeRecords::set_aside(uint64_t seq) {
+    aside_.insert(seq);
+    if (seq < rule::counter_max) next_seq_ = std::max(next_seq_, seq + 1);
+}
+
+Status HomeRecords::sound(const HomeJob& job) {
+    const bool moves = job.phase == JobPhase::moving || job.phase == JobPhase::thawing;
+    const bool is_somewhere = job.phase != JobPhase::waiting && job.phase != JobPhase::finished;
+    if (moves != (job.step != MoveStep::none)) return fail("its phase and its step do not fit");
+    if (moves && (job.to.node.empty() || job.to_epoch.n == 0))
+        return fail("it moves, and nowhere to");
+    if (is_somewhere && (job.at.node.empty() || job.epoch.n == 0))
+        return fail("it has begun, and is nowhere");
+    if (std::max(job.epoch.n, job.to_epoch.n) > job.last_epoch.n)
+        return fail("it is of an epoch that was not given yet");
+    return {};
 }
 
 HomeJob& HomeRecords::load(HomeJob job) {

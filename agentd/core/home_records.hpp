@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "agentd/core/home_index.hpp"
@@ -25,6 +26,11 @@ class HomeRecords {
     };
     HomeRecords(NodeName node, const Limits& limits);
 
+    // Whether the parts of a record fit each other, as those of one that this home has written.
+    static Status sound(const HomeJob& job);
+    // A record that cannot be read, and whether a job has such a one.
+    void set_aside(uint64_t seq);
+    bool is_aside(const JobId& id) const { return id.home == node_ && aside_.contains(id.seq); }
     // As it was read back from disk. It is not in the index yet.
     HomeJob& load(HomeJob job);
     JobId next_id() const { return {node_, next_seq_}; }
@@ -76,6 +82,7 @@ class HomeRecords {
     NodeName node_;
     Limits limits_;
     uint64_t next_seq_ = 1;
+    std::set<uint64_t> aside_;
     std::map<uint64_t, HomeJob> jobs_;
     HomeIndex index_;
     std::vector<uint64_t> finished_;  // settled, oldest first

@@ -22,13 +22,13 @@ std::string key_of(uint64_t number) {
 }  // namespace
 
 Status Agent::load_returns() {
-    TRY_ASSIGN(auto rows, state_->db().db().load(kind_return));
-    std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
-    for (const auto& row : rows) {
-        auto before = wire::unpack<OwnerReturn>(row.value);
-        if (!before) return wrap("return " + row.key, before.error());
-        returns_.load(std::move(*before));
-    }
+    std::map<uint64_t, OwnerReturn> returns;  // the oldest first
+    TRY(state_->read_all(kind_return, [&](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(OwnerReturn before, wire::unpack<OwnerReturn>(row.value));
+        returns.insert_or_assign(before.number, std::move(before));
+        return {};
+    }));
+    for (auto& [number, before] : returns) returns_.load(std::move(before));
     returns_.configured(config_.promise);
     TRY_ASSIGN(const auto paused, state_->db().get("owner", "paused"));
     paused_ = paused.has_value();

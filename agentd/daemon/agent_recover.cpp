@@ -2,6 +2,7 @@
 // Agent: finding again the jobs of this home that the daemon before left.
 #include "agentd/daemon/agent.hpp"
 #include "agentd/store/records.hpp"
+#include "kernel/base/number.hpp"
 
 namespace souk {
 
@@ -10,12 +11,16 @@ Status Agent::recover_home() {
         TRY_ASSIGN(const auto address, state_->db().get("address", "own"));
         if (address) home_.own_address(*address);  // as it was told last
     }
-    TRY_ASSIGN(const auto stored, state_->db().db().load("home"));
-    for (const auto& row : stored) {
-        auto job = wire::unpack<HomeJob>(row.value);
-        if (!job) return wrap("state of job " + row.key, job.error());
-        home_.load(std::move(*job));
-    }
+    TRY(state_->read_all("home", [this](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(HomeJob job, wire::unpack<HomeJob>(row.value));
+        if (job.id != JobId{config_.node, whole_number<uint64_t>(row.key).value_or(0)})
+            return fail("it is of job " + job.id.text());
+        TRY(HomeRecords::sound(job));
+        home_.load(std::move(job));
+        return {};
+    }));
+    for (const JournalDb::SetAside& a : state_->db().set_aside())
+        if (a.kind == "home") home_.set_aside(whole_number<uint64_t>(a.key).value_or(0));
     home_step([](Home& h, home::Outputs& out) { h.restarted(Loop::now(), out); });
     for (const NodeName& node : home_.guests_needed()) {
         const auto peer = home_.peer_of(node);
@@ -26,12 +31,12 @@ Status Agent::recover_home() {
     files_->recovered(home_.jobs());
     snapshots_.recovered(home_.jobs());
     output_files_->recovered(home_.jobs());
+    terminals_->recovered(home_.jobs());
     for (const auto& [seq, job] : home_.jobs()) {
         if (job.phase == JobPhase::finished)
             finish_terminals(job.id);
         else
             terminals_->splice(job);
-    terminals_->recovered(home_.jobs());
     }
     return {};
 }

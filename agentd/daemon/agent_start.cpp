@@ -156,19 +156,27 @@ ProviderRecord Agent::offered(const Config& config) const {
 }
 
 Status Agent::open_provider() {
-    std::optional<ProviderRecord> kept;
-    TRY_ASSIGN(const auto stored, state_->db().db().load("provider"));
-    for (const auto& row : stored) {
-        TRY_ASSIGN(kept, wire::unpack<ProviderRecord>(row.value));
-    }
-    TRY_ASSIGN(Provider provider,
-               Provider::create(config_.node, hardware(config_), offered(config_), kept));
-    provider_ = std::make_unique<Provider>(std::move(provider));
+    std::optional<Provider> provider;
+    TRY_ASSIGN(provider,
+               Provider::create(config_.node, hardware(config_), offered(config_), std::nullopt));
+    bool known = false;  // what its owner has said
+    TRY(state_->read_all("provider", [&](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(ProviderRecord kept, wire::unpack<ProviderRecord>(row.value));
+        TRY_ASSIGN(provider, Provider::create(config_.node, hardware(config_), offered(config_),
+                                              std::move(kept)));
+        known = true;
+        return {};
+    }));
+    provider_ = std::make_unique<Provider>(std::move(*provider));
     provider_->tell_to(trace_.listener());
     for (const Provider::Override& o : provider_->overrides())
         log_.notice("what pvdctl set holds, not the configuration",
                     {{"name", o.name}, {"value", o.value}, {"configuration", o.file}});
     provider_step([this](Provider& p, provider::Outputs& out) { p.started(wall_now(), out); });
+    // Nobody lends his machine for him.
+    if (!known && state_->db().is_aside("provider", "record"))
+        provider_step(
+            [this](Provider& p, provider::Outputs& out) { p.market(false, wall_now(), out); });
     return {};
 }
 

@@ -42,6 +42,24 @@ void Commits::erase(const char* kind, const std::string& key, Durable when) {
     ask_flush();
 }
 
+Status Commits::read_all(const char* kind, const JournalDb::Read& read) {
+    TRY(db_->read_all(kind, read));
+    for (const JournalDb::SetAside& a : db_->set_aside())
+        if (a.kind == kind)
+            log_.error("a record of the state cannot be read, and is set aside",
+                       {{"RECORD", a.kind + " " + a.key},
+                        {"WHY", a.why},
+                        {"do", "see docs/state-on-disk.md; souk doctor lists them"}});
+    ask_flush();
+    return {};
+}
+
+void Commits::forget_aside(const char* kind, const std::string& key) {
+    if (!db_->is_aside(kind, key)) return;
+    db_->forget_aside(kind, key);
+    ask_flush();
+}
+
 void Commits::then(std::function<void()> call) {
     db_->journal().then(std::move(call));
     ask_flush();

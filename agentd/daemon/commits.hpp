@@ -25,6 +25,9 @@ class Commits {
 
     void put(const char* kind, const std::string& key, std::string record, Durable when);
     void erase(const char* kind, const std::string& key, Durable when);
+    // As JournalDb::read_all; what is set aside is said in the log.
+    Status read_all(const char* kind, const JournalDb::Read& read);
+    void forget_aside(const char* kind, const std::string& key);
     // After the next commit.
     void then(std::function<void()> call);
     // After the commit of all that has been erased, if something has.

@@ -42,8 +42,10 @@ void GuestHost::tick() {
 void GuestHost::apply(guest::Output& output) {
     if (auto* p = std::get_if<guest::Persist>(&output))
         return commits_.put("guest", p->job.key.text(), wire::pack(p->job), p->when);
-    if (auto* e = std::get_if<guest::Erase>(&output))
+    if (auto* e = std::get_if<guest::Erase>(&output)) {
+        commits_.forget_aside("guest", e->key.text());
         return commits_.erase("guest", e->key.text(), Durable::later);
+    }
     if (auto* h = std::get_if<guest::ToHome>(&output)) {
         if (!h->after_erase || !commits_.erases_wait()) return to_home(h->home, h->message);
         return commits_.after_erases([this, home = h->home, message = h->message] {

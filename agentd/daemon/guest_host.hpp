@@ -136,6 +136,8 @@ class GuestHost {
     Status open_directories();
     Status open_criu();
     void examine_node();
+    void recover(const GuestJob& job);
+    Status refuse_unread(const NodeName& from, std::string_view body, const Error& why);
     Status remove_strays(std::set<std::string> known);
     void remove_old_groups();
 

@@ -166,31 +166,39 @@ Status GuestHost::recover() {
     TRY_ASSIGN(const auto mark, commits_.db().get("ticket", "mark"));
     if (mark) guest_.restore_mark(whole_number<uint64_t>(*mark).value_or(0));
     TRY(load_use());
-    TRY_ASSIGN(const auto stored, commits_.db().db().load("guest"));
     std::set<std::string> known;
-    for (const auto& row : stored) {
-        auto job = wire::unpack<GuestJob>(row.value);
-        if (!job) return wrap("state of guest " + row.key, job.error());
-        known.insert(job->key.text());
-        auto& c = cells_[job->key] = std::make_unique<Cell>(site_, *job);
-        const Guest::Found found = c->adopt();
-        log_.info("found", {{"JOB", job->key.id.text()},
-                            {"EPOCH", job->key.epoch.n},
-                            {"capsule", found.capsule_alive ? "alive" : "gone"},
-                            {"job", found.exited           ? "exited"
-                                    : found.job_alive      ? "alive"
-                                    : found.image_complete ? "frozen"
-                                                           : "gone"}});
-        step([&](Guest& g, guest::Outputs& out) { g.recovered(*job, found, out); });
-    }
-    secrets_.forget_but(known);
+    TRY(commits_.read_all("guest", [&](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(const GuestJob job, wire::unpack<GuestJob>(row.value));
+        if (job.key.text() != row.key) return fail("it is of guest " + job.key.text());
+        known.insert(row.key);
+        recover(job);
+        return {};
+    }));
+    std::set<std::string> secret_of = known;
+    for (const JournalDb::SetAside& a : commits_.db().set_aside())
+        if (a.kind == "guest") secret_of.insert(a.key);
+    secrets_.forget_but(secret_of);
     TRY(remove_strays(std::move(known)));
     remove_old_groups();
     recovering_ = false;
     return {};
 }
 
-// What was made before its record was, or removed after it: nobody knows it.
+void GuestHost::recover(const GuestJob& job) {
+    auto& c = cells_[job.key] = std::make_unique<Cell>(site_, job);
+    const Guest::Found found = c->adopt();
+    log_.info("found", {{"JOB", job.key.id.text()},
+                        {"EPOCH", job.key.epoch.n},
+                        {"capsule", found.capsule_alive ? "alive" : "gone"},
+                        {"job", found.exited           ? "exited"
+                                : found.job_alive      ? "alive"
+                                : found.image_complete ? "frozen"
+                                                       : "gone"}});
+    step([&](Guest& g, guest::Outputs& out) { g.recovered(job, found, out); });
+}
+
+// What was made before its record was, or removed after it: nobody knows it. A whole image whose
+// record cannot be read stays, as it may be all that there is of its job.
 Status GuestHost::remove_strays(std::set<std::string> known) {
     for (const char* base : {"/guests", "/images", "/ram"}) {
         TRY_ASSIGN(const auto names, list_dir(AT_FDCWD, config_.state + base));
@@ -211,10 +219,15 @@ Status GuestHost::remove_strays(std::set<std::string> known) {
             // what it may have is not known: it is looked for in every hierarchy of a limit
             stray.memory_mb = 1;
             auto& c = cells_[stray.key] = std::make_unique<Cell>(site_, stray);
-            (void)c->adopt();
+            const Guest::Found found = c->adopt();
+            known.insert(name);
+            if (found.image_complete && !found.capsule_alive &&
+                commits_.db().is_aside("guest", name)) {
+                guest_.set_aside(stray.key);
+                continue;
+            }
             guest_.stray(stray.key);
             c->remove();
-            known.insert(name);
         }
     }
     return {};

@@ -12,13 +12,11 @@ constexpr Nanos use_told_every = Nanos::from_s(10), use_kept_every = Nanos::from
 }  // namespace
 
 Status GuestHost::load_use() {
-    TRY_ASSIGN(const auto rows, commits_.db().db().load(kind_use));
-    for (const auto& row : rows) {
-        auto use = wire::unpack<GuestUse>(row.value);
-        if (!use) return wrap("measured use of " + row.key, use.error());
-        meter_.load(std::move(*use), Loop::now());
-    }
-    return {};
+    return commits_.read_all(kind_use, [this](const StateDb::Row& row) -> Status {
+        TRY_ASSIGN(GuestUse use, wire::unpack<GuestUse>(row.value));
+        meter_.load(std::move(use), Loop::now());
+        return {};
+    });
 }
 
 void GuestHost::note_use(const GuestKey& key, GuestState state) {

@@ -14,12 +14,6 @@ namespace {
 constexpr std::string_view heading = "souk revocations 1\n";
 constexpr size_t digest_digits = 64;
 
-bool is_digest(std::string_view text) {
-    return text.size() == digest_digits && std::all_of(text.begin(), text.end(), [](char c) {
-               return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-           });
-}
-
 Status take(std::string_view words, Revocations& list) {
     if (words.starts_with("number ")) {
         const auto number = whole_number<uint64_t>(words.substr(7));
@@ -38,6 +32,12 @@ Status take(std::string_view words, Revocations& list) {
 }
 
 }  // namespace
+
+bool is_digest(std::string_view text) {
+    return text.size() == digest_digits && std::all_of(text.begin(), text.end(), [](char c) {
+               return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+           });
+}
 
 Result<std::string> sign(const Revocations& list, const Key& issuing) {
     std::string text(heading);

@@ -26,6 +26,8 @@ struct Revocations {
     bool operator==(const Revocations&) const = default;
 };
 
+// As digests of keys are written.
+bool is_digest(std::string_view text);
 inline constexpr size_t revocations_bytes_max = 1 << 20;
 // EFBIG when it would be longer than that.
 Result<std::string> sign(const Revocations& list, const Key& issuing);

@@ -54,18 +54,26 @@ Status Enrolment::forget_others() {
 
 Status Enrolment::load() {
     TRY_ASSIGN(const auto known, state_.get(kind_root, "digest"));
-    if (!known || *known != root_) return forget_others();
-    TRY_ASSIGN(const auto tokens, state_.db().load(kind_token));
-    for (const auto& row : tokens) {
+    // A text that is no digest is damaged, and says nothing of another authority.
+    const bool others = !known || (trust::is_digest(*known) && *known != root_);
+    if (others) return forget_others();
+    if (*known != root_) state_.put(kind_root, "digest", root_);
+    TRY(state_.read_all(kind_token, [this](const StateDb::Row& row) -> Status {
         TRY_ASSIGN(auto record, wire::unpack<trust::TokenRecord>(row.value));
         tokens_.emplace(row.key, std::move(record));
-    }
-    TRY_ASSIGN(const auto members, state_.db().load(kind_member));
-    for (const auto& row : members) {
+        return {};
+    }));
+    TRY(state_.read_all(kind_member, [this](const StateDb::Row& row) -> Status {
         TRY_ASSIGN(Member member, wire::unpack<Member>(row.value));
+        if (member.key != row.key) return fail("it is of another key");
         if (member.revoked) revoked_.keys.emplace(member.key, member.name);
         members_.emplace(row.key, std::move(member));
-    }
+        return {};
+    }));
+    // Whether it was revoked is not known, so it is; who had it joins once more.
+    for (const JournalDb::SetAside& a : state_.set_aside())
+        if (a.kind == kind_member && trust::is_digest(a.key))
+            revoked_.keys.emplace(a.key, "unknown");
     return sign_list();
 }
 

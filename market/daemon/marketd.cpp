@@ -61,6 +61,7 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
     }
     TRY(daemon->load());
     TRY(daemon->open_trust());
+    daemon->say_aside();
     TRY(daemon->listen());
     if (!daemon->tls_)
         log.warning("insecure: whoever reaches the port may act as any node and as an operator");
@@ -86,27 +87,41 @@ Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const Marke
 }
 
 namespace {
+// The name under which the record is kept.
+std::string key_of(const market::MetaRecord&) { return "market"; }
+std::string key_of(const market::NodeRecord& r) { return r.node; }
+std::string key_of(const market::JobRecord& r) { return r.report.id.text(); }
+std::string key_of(const market::AccountRecord& r) { return r.holder.text(); }
+std::string key_of(const market::UserRecord& r) { return std::to_string(r.uid); }
+std::string key_of(const market::PriceRecord& r) { return std::to_string(r.minute); }
+
 // All records of one kind, into the machine: how many there are.
 template <class Record>
-Result<size_t> load_all(const StateDb& db, std::string_view kind, market::Market& market) {
-    TRY_ASSIGN(const auto rows, db.load(kind));
-    for (const auto& row : rows) {
+Result<size_t> load_all(JournalDb& db, std::string_view kind, market::Market& market) {
+    size_t n = 0;
+    TRY(db.read_all(kind, [&](const StateDb::Row& row) -> Status {
         TRY_ASSIGN(auto record, wire::unpack<Record>(row.value));
+        if (key_of(record) != row.key) return fail("it is of " + key_of(record));
         market.load(std::move(record));
-    }
-    return rows.size();
+        ++n;
+        return {};
+    }));
+    return n;
 }
 }  // namespace
 
 Status Marketd::load() {
-    TRY(load_all<market::MetaRecord>(state_.db(), kind_meta, market_));
-    TRY_ASSIGN(const size_t nodes, load_all<market::NodeRecord>(state_.db(), kind_node, market_));
-    TRY_ASSIGN(const size_t jobs, load_all<market::JobRecord>(state_.db(), kind_job, market_));
-    TRY(load_all<market::AccountRecord>(state_.db(), kind_account, market_));
-    TRY(load_all<market::UserRecord>(state_.db(), kind_user, market_));
-    TRY(load_all<market::PriceRecord>(state_.db(), kind_price, market_));
     TRY_ASSIGN(book_, ReceiptBook::open(state_.db(), state_));
     TRY_ASSIGN(finished_, FinishedJobs::open(state_.db(), state_));
+    TRY_ASSIGN(const size_t metas, load_all<market::MetaRecord>(state_, kind_meta, market_));
+    if (metas == 0 && state_.is_aside(kind_meta, key_of(market::MetaRecord{})))
+        market_.load(meta_again());
+    TRY_ASSIGN(const size_t nodes, load_all<market::NodeRecord>(state_, kind_node, market_));
+    TRY_ASSIGN(const size_t jobs, load_all<market::JobRecord>(state_, kind_job, market_));
+    TRY(load_all<market::AccountRecord>(state_, kind_account, market_));
+    load_lost_accounts();
+    TRY(load_all<market::UserRecord>(state_, kind_user, market_));
+    TRY(load_all<market::PriceRecord>(state_, kind_price, market_));
     usage_.emplace(state_.db(), state_);
     trim_usage();
     market_.set_calendar(calendar());
@@ -122,6 +137,50 @@ Status Marketd::load() {
                    {"uid", static_cast<int64_t>(set.uid)}});
     if (jobs + nodes > 0) log_.info("records read", {{"jobs", jobs}, {"nodes", nodes}});
     return {};
+}
+
+// The record of the market itself, as far as other records say what it held. No order was given yet
+// with the number of this microsecond, so orders go on from there; nothing is brought forward into
+// the ledger a second time.
+market::MetaRecord Marketd::meta_again() const {
+    market::MetaRecord meta;
+    meta.seq_limit = static_cast<uint64_t>((Loop::now() + calendar()).ns / 1'000);
+    meta.finish_seq = finished_->newest();
+    meta.ledger = meta.finished_retired = true;
+    meta.receipts = book_->newest().seq;
+    return meta;
+}
+
+// A balance is the sum of an account's receipts: so much of an account whose record cannot be read
+// is known.
+void Marketd::load_lost_accounts() {
+    std::map<std::string, market::AccountRecord> lost;
+    for (const JournalDb::SetAside& a : state_.set_aside())
+        if (a.kind == kind_account) lost.emplace(a.key, market::AccountRecord{});
+    if (lost.empty()) return;
+    for (std::optional<uint64_t> before = UINT64_MAX; before;) {
+        const auto page = book_->page({}, *before, SIZE_MAX);
+        if (!page) return warn("balances are not summed up: " + page.error().message);
+        for (const ReceiptBook::Entry& entry : page->entries)
+            for (const market::Posting& p : market::postings(entry.receipt)) {
+                const auto account = lost.find(p.holder.text());
+                if (account == lost.end()) continue;
+                account->second.holder = p.holder;
+                account->second.balance += p.amount;
+                if (entry.receipt.moves()) account->second.moved += p.amount;
+            }
+        before = page->before;
+    }
+    for (auto& [key, account] : lost)
+        if (account.holder.text() == key) market_.load(std::move(account));
+}
+
+void Marketd::say_aside() {
+    for (const JournalDb::SetAside& a : state_.set_aside())
+        log_.error("a record of the state cannot be read, and is set aside",
+                   {{"RECORD", a.kind + " " + a.key},
+                    {"WHY", a.why},
+                    {"do", "see docs/state-on-disk.md; souk doctor lists them"}});
 }
 
 Status Marketd::listen() {
@@ -297,6 +356,8 @@ Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f)
     TRY_ASSIGN(const ToMarket message, wire::unpack_to_market(f.type, f.body));
     if (const auto* job = std::get_if<JobReport>(&message)) {
         if (!may_vouch(number, c, *job)) return {};
+        // It would be a new job, and pay once more for what it has paid.
+        if (state_.is_aside(kind_job, job->id.text())) return {};
         TRY(recall(job->id));
     }
     TRY(market_.report(c.node, message, Loop::now()));

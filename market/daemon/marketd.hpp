@@ -82,6 +82,9 @@ class Marketd {
 
     Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db);
     Status load();
+    market::MetaRecord meta_again() const;
+    void load_lost_accounts();
+    void say_aside();
     Status listen();
     // marketd_trust.cpp
     Status open_trust();

@@ -62,11 +62,14 @@ Result<std::optional<market::JobRecord>> FinishedJobs::find(const JobId& id) con
 
 Result<std::vector<market::JobRecord>> FinishedJobs::before(uint64_t before,
                                                             size_t records_max) const {
-    TRY_ASSIGN(const auto rows, db_->before(kind_finished, padded(before), records_max));
     std::vector<market::JobRecord> records;
-    for (const StateDb::Row& row : rows) {
-        TRY_ASSIGN(auto record, parse(row.key, row.value));
-        records.push_back(std::move(record));
+    for (std::string key = padded(before); records.size() < records_max;) {
+        const size_t wanted = records_max - records.size();
+        TRY_ASSIGN(const auto rows, db_->before(kind_finished, key, wanted));
+        for (const StateDb::Row& row : rows)
+            if (auto record = parse(row.key, row.value)) records.push_back(std::move(*record));
+        if (rows.size() < wanted) break;
+        key = rows.back().key;
     }
     return records;
 }
@@ -97,12 +100,14 @@ Result<bool> FinishedJobs::trim(uint64_t count_max, Nanos since, size_t rows_max
     for (const StateDb::Row& row : rows) {
         TRY_ASSIGN(const uint64_t seq, number(row.key));
         if (seq < oldest_) continue;  // its end is on the way to the disk already
-        TRY_ASSIGN(const auto record, parse(row.key, row.value));
-        if (gone >= over && (record.ended.ns == 0 || record.ended >= since)) return false;
+        const auto record = parse(row.key, row.value);
+        if (gone >= over && (!record || record->ended.ns == 0 || record->ended >= since))
+            return false;
         ++gone;
         oldest_ = seq + 1;
         records_->erase(kind_finished, row.key);
-        const std::string index = index_key(record.report.id);
+        if (!record) continue;
+        const std::string index = index_key(record->report.id);
         TRY_ASSIGN(const auto at, records_->get(kind_finished_id, index));
         if (at == row.key) records_->erase(kind_finished_id, index);
     }

@@ -3,7 +3,8 @@
 // row for each, by the number in which they ended (1, 2, .. without a gap; the oldest are erased
 // first), and one that says under which number a job is found. They join the database's next
 // commit, in which their rows among the live jobs go. Owned by whoever owns the database. Errors:
-// the database's own, and a record that cannot be read.
+// the database's own. A record that
+// cannot be read is passed over in lists, and erased when it is old.
 #pragma once
 
 #include <optional>

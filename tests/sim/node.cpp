@@ -79,7 +79,11 @@ void Cluster::boot(Node& n) {
         if (f.exited && f.capsule_alive) tell_exit(n.name, entry.first, f.wait_status);
     }
     if (!n.up || n.life != life) return;
-    for (const HomeJob& job : home_records(n)) n.home->load(job);
+    for (const HomeJob& job : home_records(n)) {
+        if (const Status sound = HomeRecords::sound(job); !sound)
+            world_.fail(job.id, "would be set aside: " + sound.error().message);
+        n.home->load(job);
+    }
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
     // A job that ended while nobody watched is in what was found, and its capsule tells it again;

@@ -3,6 +3,7 @@
 // record wins, what a failed commit holds back, and when the reserve of room goes and comes.
 #include "kernel/base/journal.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -488,7 +489,68 @@ START_TEST(on_a_database_records_are_read_through_what_waits) {
 }
 END_TEST
 
-UNIT_SUITE(journal, what_a_step_says_leaves_in_order_when_its_records_are_durable,
+// A daemon reads a record that begins well.
+Status begins_well(const StateDb::Row& row) {
+    if (row.value.starts_with("good")) return {};
+    return souk::fail("it begins badly");
+}
+
+START_TEST(a_record_that_cannot_be_read_is_set_aside_and_tried_again) {
+    const unit::TempDir dir;
+    const auto start = [&](const auto& f) {
+        auto db = StateDb::open(dir.path, 1);
+        ck_assert(db.has_value());
+        JournalDb state(std::move(*db));
+        f(state);
+        ck_assert(state.journal().finish().has_value());
+    };
+    std::vector<std::string> read;
+    const auto note = [&](const StateDb::Row& row) -> Status {
+        TRY(begins_well(row));
+        read.push_back(row.key);
+        return {};
+    };
+    const std::string list = dir.path + "/aside.txt";
+    start([](JournalDb& state) {
+        state.put("job", "1", "good one");
+        state.put("job", "2", "a bad one");
+        state.put("node", "2", "a bad one, too");
+    });
+    start([&](JournalDb& state) {
+        ck_assert(state.read_all("job", note).has_value());
+        ck_assert(read == std::vector<std::string>{"1"});
+        ck_assert(state.is_aside("job", "2") && !state.is_aside("job", "1"));
+        ck_assert_text(read_file(AT_FDCWD, list).value(), "job 2: it begins badly\n");
+    });
+    start([&](JournalDb& state) {  // it is kept, and is no record of its kind
+        ck_assert(!state.get("job", "2").value().has_value());
+        ck_assert_text(state.get("aside", "job 2").value().value_or(""), "a bad one");
+        ck_assert(state.read_all("job", note).has_value());
+        ck_assert(state.read_all("node", note).has_value());
+        ck_assert_uint_eq(state.set_aside().size(), 2);
+        state.forget_aside("node", "2");
+        ck_assert(!state.get("aside", "node 2").value().has_value());
+    });
+    start([&](JournalDb& state) {  // a version that can read it
+        read.clear();
+        const auto any = [&](const StateDb::Row& row) -> Status {
+            read.push_back(row.key);
+            return {};
+        };
+        ck_assert(state.read_all("job", any).has_value());
+        ck_assert((read == std::vector<std::string>{"1", "2"}));
+        ck_assert(state.set_aside().empty());
+        ck_assert_int_ne(::access(list.c_str(), F_OK), 0);
+    });
+    start([&](JournalDb& state) {
+        ck_assert_text(state.get("job", "2").value().value_or(""), "a bad one");
+        ck_assert(!state.get("aside", "job 2").value().has_value());
+    });
+}
+END_TEST
+
+UNIT_SUITE(journal, a_record_that_cannot_be_read_is_set_aside_and_tried_again,
+           what_a_step_says_leaves_in_order_when_its_records_are_durable,
            without_a_record_that_is_due_words_leave_without_a_commit,
            what_is_said_by_what_left_waits_for_its_own_commit,
            the_newest_record_of_a_name_wins_however_urgent_each_is,

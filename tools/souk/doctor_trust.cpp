@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
+#include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/fd.hpp"
@@ -171,6 +173,23 @@ void examine_kept(const ExaminedDaemon& d, std::vector<Need>& needs) {
     needs.push_back(trust_need("souk-root files", use, wrong, dir + " is root's alone", mend));
 }
 
+// Records that the daemon could not read when it started (kernel/sys/store/journal_db.hpp).
+void examine_records(const std::string& program, const std::string& state,
+                     std::vector<Need>& needs) {
+    const std::string file = state + "/aside.txt";
+    const auto text = read_file(AT_FDCWD, file);
+    std::string wrong;
+    if (text) {
+        const auto lines = std::count(text->begin(), text->end(), '\n');
+        wrong = std::to_string(lines) + (lines == 1 ? " record" : " records") +
+                " cannot be read and is set aside, " + file +
+                " lists them; the first: " + blank_controls(text->substr(0, text->find('\n')));
+    }
+    needs.push_back(trust_need(program + " records", "what it knew before its start", wrong,
+                               "all can be read",
+                               "see \"Records that are set aside\" in docs/state-on-disk.md"));
+}
+
 void examine_users(const ExaminedDaemon& d, const std::string& said, std::vector<Need>& needs) {
     const size_t map = said.find("# who the users of other nodes are here");
     const std::string use = "who other nodes' users are here";
@@ -224,9 +243,14 @@ std::vector<Need> examine_trust(const std::string& agent, const std::string& mar
         if (!insecure) examine_identity(d, needs);
         const std::string said = checked("agentd", agent);
         examine_owner(d, said, needs);
+        examine_records("agentd", state_of(d), needs);
         if (!insecure) examine_kept(d, needs);
         examine_users(d, said, needs);
         if (!insecure) examine_clock(d, needs);
+    }
+    if (::access(market.c_str(), F_OK) == 0) {
+        const std::string state = configured(config_text(market), "state");
+        examine_records("marketd", state.empty() ? "/var/lib/souk/marketd" : state, needs);
     }
     if (::access(market.c_str(), F_OK) == 0 && !is_insecure(config_text(market)))
         examine_identity({"marketd", market, identity_dir(config_text(market), "marketd"),

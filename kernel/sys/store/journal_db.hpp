@@ -3,9 +3,16 @@
 // what is written as Records is due now, and read through what is not committed yet. Beside the
 // database it may keep a reserve of room, a file, so that the state itself can be written on a disk
 // that a job's image or output has filled. Owned by the daemon; not moved.
+//
+// A record that cannot be read does not keep its daemon down. It is set aside: it stays in the
+// database, as kind `aside` under "KIND KEY", is no record of its kind any more, and is tried again
+// at each start, as a later version may be able to read it. The file `aside.txt` of the state
+// directory lists what is set aside, for `souk doctor`.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "kernel/base/journal.hpp"
 #include "kernel/sys/store/statedb.hpp"
@@ -31,6 +38,20 @@ class JournalDb final : public Records, private Journal::Store {
     Result<std::optional<std::string>> get(std::string_view kind,
                                            std::string_view key) const override;
 
+    struct SetAside {
+        std::string kind, key, why;
+    };
+    // Gives each record of this kind to `read`, also those that were set aside before. One for
+    // which it returns an error is set aside (or stays so); `read` has changed nothing then.
+    // Errors: those of the database.
+    using Read = std::function<Status(const StateDb::Row&)>;
+    Status read_all(std::string_view kind, const Read& read);
+    // All that read_all has found until now.
+    const std::vector<SetAside>& set_aside() const { return aside_; }
+    bool is_aside(std::string_view kind, std::string_view key) const;
+    // Gives such a record up: it is erased.
+    void forget_aside(std::string_view kind, std::string_view key);
+
     // False: there is none. (Also for a database that cannot even be opened.)
     static bool give_up(const std::string& reserve);
 
@@ -38,11 +59,13 @@ class JournalDb final : public Records, private Journal::Store {
     Status commit(const Changes& changes) override { return db_.commit(changes); }
     bool give_room() override { return give_up(reserve_); }
     bool take_room() override;
+    void list_aside() const;
     bool leaves_traces() const override { return true; }
     bool scrub() override { return db_.scrub(); }
 
     StateDb db_;
     const std::string reserve_;
+    std::vector<SetAside> aside_;
     Journal journal_;
 };
 
