@@ -30,6 +30,7 @@
 //   HomeMoves        the steps of a move or thaw, and the way back
 //   HomeCheckpoints  when one is due, how it is made, which is the last whole one
 //   HomeEvacuations  whose image comes home as its node's owner wants it gone
+//   HomeClaims       what a node may say of a job, at most
 //   HomeClock        how long it has run, and what that costs
 //   HomeBudget       when what it may cost ends
 //   HomeLeases       until when it may run without this home
@@ -52,6 +53,7 @@
 
 #include "agentd/core/home_budget.hpp"
 #include "agentd/core/home_checkpoints.hpp"
+#include "agentd/core/home_claims.hpp"
 #include "agentd/core/home_clock.hpp"
 #include "agentd/core/home_cuts.hpp"
 #include "agentd/core/home_doubts.hpp"
@@ -109,11 +111,11 @@ class Home {
 
     // Before anything else: a job read back from disk. `next_seq` follows from the largest id seen.
     void load(HomeJob job);
-    // After the last load: a move that was not decided when the daemon ended is given up, the rest
-    // gets its limits.
     // The record of the job with this number cannot be read. Its number is not used again, and
     // where it runs or lies it stays as it is: nothing is told or asked of it.
     void set_aside(uint64_t seq) { records_.set_aside(seq); }
+    // After the last load: a move that was not decided when the daemon ended is given up, the rest
+    // gets its limits.
     void restarted(Nanos now, home::Outputs& out);
 
     // From tools. submit: the id is durable in the outputs before the caller answers.
@@ -228,7 +230,7 @@ class Home {
 
     // A job that does not say how much memory it needs.
     void give_default_memory(JobTerms& terms) const;
-    void hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn);
+    void hear(const NodeName& node, const GuestEvent& told, const HomeTurn& turn);
     void ask(const HomeJob& job, const NodeName& node, const HomeTurn& turn) const;
 
     // home_steps.cpp: what more than one machine has a part in
@@ -310,6 +312,7 @@ class Home {
     HomeMoves moves_;
     HomeCheckpoints checkpoints_;
     HomeEvacuations evacuations_;
+    HomeClaims claims_;
     HomeClock clock_;
     HomeBudget budget_;
     HomeLeases leases_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernel/base/saturating.hpp"
+
 namespace souk {
 
 void HomeClock::start(HomeJob& job, const HomeTurn& turn) {
@@ -59,7 +61,7 @@ void forget_stretch(HomeJob& job) { job.cost_run = std::min(job.cost_run, job.st
 
 void HomeClock::tally_cpu(HomeJob& job, const GuestEvent& e) {
     if (e.cpu_time.ns <= 0) return;
-    job.stats.cpu_time += cpu_since_told(job, e);
+    job.stats.cpu_time.ns = saturating_add(job.stats.cpu_time.ns, cpu_since_told(job, e).ns);
     job.cpu_here = e.cpu_time;
 }
 

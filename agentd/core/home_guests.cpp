@@ -113,11 +113,12 @@ void Home::guest_event(const NodeName& node, const GuestEvent& event, Nanos now,
     hear(node, event, Step(*this, now, out).turn);
 }
 
-void Home::hear(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
+void Home::hear(const NodeName& node, const GuestEvent& told, const HomeTurn& turn) {
     leases_.heard(node);
-    if (records_.is_aside(event.id)) return;
-    HomeJob* job = records_.find(event.id);
-    if (!job || job->phase == JobPhase::finished) return records_.stale_copy(node, event, turn);
+    if (records_.is_aside(told.id)) return;
+    HomeJob* job = records_.find(told.id);
+    if (!job || job->phase == JobPhase::finished) return records_.stale_copy(node, told, turn);
+    const GuestEvent event = claims_.checked(*job, node, told, turn);
     const bool moves_there =
         job->step != MoveStep::none && node == job->to.node && event.epoch == job->to_epoch;
     if (!moves_there && (node != job->at.node || event.epoch != job->epoch)) {

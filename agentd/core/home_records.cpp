@@ -200,6 +200,8 @@ void HomeRecords::trim(const HomeTurn& turn) {
     });
 }
 
+constexpr ptrdiff_t orphans_of_node_max = 4;
+
 void HomeRecords::stale_copy(const NodeName& node, const GuestEvent& event, const HomeTurn& turn) {
     HomeJob* const job = find(event.id);
     Peer peer = peer_of(node).value_or(Peer{node, {}});
@@ -209,10 +211,13 @@ void HomeRecords::stale_copy(const NodeName& node, const GuestEvent& event, cons
         };
         const auto it = std::find_if(job->orphans.begin(), job->orphans.end(), is_it);
         if (it != job->orphans.end()) peer = it->peer;
-        if (event.state != GuestState::unknown)
-            // until it is gone, the node is asked again after every break
+        const auto of_node =
+            std::ranges::count(job->orphans, node, [](const Orphan& r) { return r.peer.node; });
+        // Until it is gone, the node is asked again after every break. A node that invents copies
+        // does not push out what others have.
+        if (event.state != GuestState::unknown && of_node < orphans_of_node_max)
             add_orphan(*job, peer, event.epoch);
-        else if (it != job->orphans.end())
+        else if (event.state == GuestState::unknown && it != job->orphans.end())
             job->orphans.erase(it);
     }
     switch (event.state) {

@@ -36,6 +36,7 @@ void Home::take(HomeJob& job, const Order& order, const HomeTurn& turn) {
         case HomeOrders::How::as_it_is: return turn.report(job);
         case HomeOrders::How::start:
             if (HomeGangs::is_unreleased(job) && !order.hold) break;
+            claims_.starts(job, turn.now);
             runs_.start(job, order, turn);
             return gangs_.started(job, turn.now);
         case HomeOrders::How::go_on:
@@ -284,6 +285,7 @@ void Home::forget(uint64_t seq) {
     checkpoints_.forget(seq);
     evacuations_.forget(seq);
     clock_.forget(seq);
+    claims_.forget(seq);
     budget_.forget(seq);
     leases_.forget(seq);
     expels_.forget(seq);

@@ -112,6 +112,7 @@ struct Bench {
         Bench b;
         b.now = now;
         b.seq = seq;
+        b.h.set_unix_time(now);
         b.h.load(*h.find(id));
         b.h.restarted(now, b.out);
         return b;

@@ -356,7 +356,73 @@ START_TEST(no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rest
 }
 END_TEST
 
-UNIT_SUITE(home, no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
+START_TEST(a_job_whose_record_cannot_be_read_stays_as_it_is_and_its_number_is_not_used_again) {
+    Bench b;
+    b.h.set_aside(7);
+    b.submit();
+    ck_assert(b.h.find({"n1", 8}) != nullptr);
+    GuestEvent e;
+    e.id = {"n1", 7};
+    e.epoch = {3};
+    for (const GuestState state : {GuestState::running, GuestState::frozen, GuestState::unknown}) {
+        e.state = state;
+        b.out.clear();
+        b.h.guest_event("n2", e, b.now, b.out);
+        ck_assert_text(b.text(), "");  // it is not ended, as a job that is not known is
+    }
+    Order o;
+    o.id = e.id;
+    o.seq = 5;
+    o.kind = Order::Kind::run;
+    o.node = "n3";
+    b.out.clear();
+    b.h.order(o, b.now, b.out);
+    ck_assert_text(b.text(), "!n3");
+    b.out.clear();
+    b.h.market_up(b.now, b.out);
+    ck_assert_uint_eq(b.out.size(), 1);  // the other job alone is reported
+}
+END_TEST
+
+START_TEST(what_a_node_claims_is_taken_for_no_more_than_can_be) {
+    Bench b;
+    b.running();
+    const auto says = [&](GuestState state, int64_t cpu, int64_t image) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = state;
+        e.cpu_time = {cpu};
+        e.image_bytes = image;
+        b.out.clear();
+        b.h.guest_event("n2", e, b.now, b.out);
+    };
+    const auto used = [&] { return b.job().stats.cpu_time; };
+    b.now += Nanos::from_s(5);
+    says(GuestState::running, 4'000'000'000, 0);
+    ck_assert(used() == Nanos::from_s(4));
+    for (int i = 0; i < 10; ++i) {  // less than before: its node counts anew
+        says(GuestState::running, 1'000'000'000'000'000'000, 0);
+        says(GuestState::running, 999'999'999'999'999'999, 0);
+    }
+    ck_assert(used() <= Nanos::from_s(15));  // one CPU, since it began, and a little
+    for (int i = 0; i < 10; ++i) says(GuestState::running, used().ns - i, 0);
+    ck_assert(used() <= Nanos::from_s(15));
+    b.now += Nanos::from_s(100);
+    says(GuestState::running, used().ns + 50'000'000'000, 0);
+    ck_assert(used() >= Nanos::from_s(50) && used() <= Nanos::from_s(115));
+    b.suspend();
+    says(GuestState::frozen, 0, int64_t{1} << 60);
+    ck_assert(b.job().phase == JobPhase::frozen);
+    ck_assert_int_le(b.job().stats.image_bytes, int64_t{1} << 44);
+    const JobReport* const report = b.reported();
+    ck_assert(report && report->stats.image_bytes == b.job().stats.image_bytes);
+}
+END_TEST
+
+UNIT_SUITE(home, a_job_whose_record_cannot_be_read_stays_as_it_is_and_its_number_is_not_used_again,
+           what_a_node_claims_is_taken_for_no_more_than_can_be,
+           no_two_jobs_have_an_address_at_a_time_and_one_that_is_given_back_rests,
            a_failed_start_waits_again_and_is_dropped,
            a_program_that_no_node_can_execute_ends_as_in_a_shell,
            a_program_that_one_node_lacks_runs_on_another, a_cancel_works_in_every_phase,

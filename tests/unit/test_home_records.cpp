@@ -188,6 +188,13 @@ START_TEST(a_stale_copy_is_ended_and_asked_after_until_it_is_gone) {
     r.stale_copy("n3", HomeRig::event(GuestState::unknown, 5), rig.turn());
     ck_assert_text(rig.text(), "");
     ck_assert(job.orphans.empty());
+    // Copies that a node invents do not push out what others have.
+    HomeRecords::add_orphan(job, {"n4", "a"}, {2});
+    for (uint64_t epoch = 1; epoch <= 100; ++epoch)
+        r.stale_copy("n3", HomeRig::event(GuestState::running, epoch), rig.turn());
+    ck_assert_text(rig.text(), "kill n3.100");
+    ck_assert(job.orphans.front() == (Orphan{{"n4", "a"}, {2}}));
+    ck_assert_uint_eq(job.orphans.size(), 5);
     // Of a job that is not known here: nothing is kept, the copy is ended too.
     GuestEvent e = HomeRig::event(GuestState::frozen, 1);
     e.id.seq = 99;

@@ -155,6 +155,7 @@ struct Restarted {
         job.boot = 7;
         after.h.load(job);
         after.now = before.now + Nanos::from_s(70);
+        after.h.set_unix_time(after.now);
         after.h.restarted(after.now, after.out);
         after.out.clear();
         after.h.market_up(after.now, after.out);
@@ -212,6 +213,7 @@ START_TEST(a_job_whose_home_died_before_it_heard_that_it_runs_has_run_since_it_w
         c.h = Home("n1", limits);
         c.h.load(record);
         c.now = Nanos::from_s(65);
+        c.h.set_unix_time(c.now);
         c.h.restarted(c.now, c.out);
         GuestEvent e;
         e.id = id;
@@ -349,6 +351,7 @@ END_TEST
 START_TEST(cpu_time_adds_up_over_places_and_over_restarts_of_their_daemons) {
     Bench b;
     b.running();
+    b.now += Nanos::from_s(30);
     const auto cpu = [&b](const char* node, uint64_t epoch, GuestState state, int64_t s) {
         GuestEvent e;
         e.id = id;
