@@ -120,8 +120,9 @@ void GuestHost::look(uint64_t tick) {
 Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
     switch (f.type) {
         case wire::frame::guest_command: {
-            TRY_ASSIGN(GuestCommand command, wire::unpack<GuestCommand>(f.body));
-            this->command(node, std::move(command));
+            auto command = wire::unpack<GuestCommand>(f.body);
+            if (!command) return refuse_unread(node, f.body, command.error());
+            this->command(node, std::move(*command));
             return {};
         }
         case wire::frame::stdio_ack: {
@@ -150,6 +151,18 @@ Status GuestHost::from_home(const NodeName& node, const wire::Frame& f) {
             return fail("a home does not send frames of type " +
                         std::to_string(static_cast<int>(f.type)));
     }
+}
+
+// Its home hears why of that job alone.
+Status GuestHost::refuse_unread(const NodeName& from, std::string_view body, const Error& why) {
+    if (const auto named = wire::job_named_in(wire::frame::guest_command, body))
+        step([&](Guest& g, guest::Outputs& out) {
+            g.not_read(from, {named->first, named->second},
+                       Cause(CauseCode::invalid, "node " + node_ + " cannot read what its home " +
+                                                     "orders: " + why.message),
+                       out);
+        });
+    return tl::unexpected(why);
 }
 
 void GuestHost::command(const NodeName& from, GuestCommand command) {

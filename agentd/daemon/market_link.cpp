@@ -15,6 +15,8 @@ namespace {
 constexpr Nanos market_connect_limit = Nanos::from_s(3), market_keepalive = Nanos::from_s(10),
                 question_limit = Nanos::from_s(10);
 constexpr Nanos market_pause_min = Nanos::from_ms(50), market_pause_max = Nanos::from_s(2);
+// A connection that is lost sooner counts as another failure, so that the pauses grow.
+constexpr Nanos market_stands = Nanos::from_s(10);
 constexpr size_t questions_max = 1024, market_queue_bytes_max = 64 << 20;
 
 wire::CtlReply refusal(Cause why) {
@@ -61,7 +63,13 @@ void MarketLink::connected(Result<Fd> socket) {
     (void)set_no_delay(socket->get());
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this](const wire::Frame& f) {
-        if (const Status taken = frame(f); !taken) lost(taken.error().message);
+        const bool ends = !welcomed_ || f.type == wire::frame::error_text;
+        const Status taken = frame(f);
+        if (taken) return;
+        if (ends) return lost(taken.error().message);
+        // One word that cannot be read is of one job or one question: all others go on.
+        log_.limited("unread", Loop::now(), Level::warning, "a word of the market was left out",
+                     {{"WHY", taken.error()}});
     };
     handlers.on_closed = [this](const Error& e) { lost(e.message); };
     wire::ChannelOptions options;
@@ -97,7 +105,7 @@ Status MarketLink::frame(const wire::Frame& f) {
         welcomed_ = true;
         takes_use_ = welcome.takes_use;
         trouble_.clear();
-        pause_.reset();
+        up_at_ = Loop::now();
         handlers_.up(welcome.address);
         handlers_.tried();
         return {};
@@ -138,6 +146,7 @@ void MarketLink::lost(const std::string& why) {
     trouble_ = why;
     channel_.reset();
     const bool was_up = std::exchange(welcomed_, false);
+    if (was_up && Loop::now() - up_at_ >= market_stands) pause_.reset();
     retry_ = loop_.after(pause_.next(), [this] { connect(); });
     for (auto& [number, q] : std::exchange(questions_, {}))
         q.done(refusal("the connection to the market broke: " + why));

@@ -71,6 +71,7 @@ class MarketLink {
     bool welcomed_ = false, takes_use_ = false;
     Timer retry_;
     RetryPause pause_;
+    Nanos up_at_;  // when it was welcomed last
     std::map<uint64_t, Question> questions_;
     uint64_t next_question_ = 1;
 };

@@ -13,6 +13,8 @@ namespace {
 
 constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_keepalive = Nanos::from_s(10);
 constexpr Nanos peer_pause_min = Nanos::from_ms(50), peer_pause_max = Nanos::from_s(5);
+// A connection that is lost sooner counts as another failure, so that the pauses grow.
+constexpr Nanos peer_stands = Nanos::from_s(10);
 constexpr size_t waiting_max = 4096, incoming_max = 4096;
 // Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
 constexpr size_t peer_queue_bytes_max = 8 << 20;
@@ -53,10 +55,16 @@ void Peers::command(const Peer& peer, const GuestCommand& command) {
 bool Peers::deliver(const NodeName& node, Outgoing& to, const GuestCommand& command) {
     const bool comes = command.verb == GuestVerb::start || command.verb == GuestVerb::prepare;
     const Trouble why = comes ? not_known(command.spec, to.knows) : Trouble();
-    if (why.empty())
-        return to.channel->send(wire::frame_type<GuestCommand>, wire::pack(command)).has_value();
-    loop_.defer([this, node, command, why] { handlers_.too_old(node, command, why); });
-    return true;
+    if (!why.empty()) {
+        loop_.defer([this, node, command, why] { handlers_.too_old(node, command, why); });
+        return true;
+    }
+    const std::string body = wire::pack(command);
+    if (body.size() > wire::agent_words(wire::frame_type<GuestCommand>)) {
+        loop_.defer([this, node, command] { handlers_.undelivered(node, command); });
+        return true;
+    }
+    return to.channel->send(wire::frame_type<GuestCommand>, body).has_value();
 }
 
 void Peers::connect(const NodeName& node) {
@@ -98,10 +106,10 @@ void Peers::connected(const NodeName& node, Result<Fd> socket) {
 
 void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     Outgoing& o = outgoing_[node];
-    if (o.welcomed) {
-        if (const Status taken = handlers_.from_guest(node, frame); !taken)
-            lost(node, taken.error().message);
-        return;
+    if (o.welcomed && frame.type != wire::frame::error_text) {
+        const Status taken = handlers_.from_guest(node, frame);
+        if (taken || is_left_out(node, frame, taken.error())) return;
+        return lost(node, taken.error().message);
     }
     if (frame.type == wire::frame::error_text) {
         const auto text = wire::unpack<wire::ErrorText>(frame.body);
@@ -112,11 +120,20 @@ void Peers::frame_from_guest(const NodeName& node, const wire::Frame& frame) {
     if (welcome->name != node)
         return lost(node, "the agentd at " + o.address + " is " + welcome->name);
     o.welcomed = true;
-    o.pause = Nanos{};
+    o.up_at = Loop::now();
     const auto waiting = std::exchange(o.waiting, {});
     o.knows = welcome->knows;
     for (const GuestCommand& c : waiting) (void)deliver(node, o, c);
     handlers_.guest_up(node);
+}
+
+// A word of one job that cannot be read: all others of that connection go on. A word of no job says
+// that the other end is out of order.
+bool Peers::is_left_out(const NodeName& node, const wire::Frame& frame, const Error& why) {
+    if (!wire::job_named_in(frame.type, frame.body)) return false;
+    log_.limited("unread " + node, Loop::now(), Level::warning, "a word of a node was left out",
+                 {{"NODE", node}, {"WHY", why}});
+    return true;
 }
 
 void Peers::lost(const NodeName& node, const std::string& why) {
@@ -124,7 +141,7 @@ void Peers::lost(const NodeName& node, const std::string& why) {
     log_.limited("lost " + node, Loop::now(), Level::notice, "a guest is not reached",
                  {{"NODE", node}, {"WHY", why}});
     o.channel.reset();
-    o.welcomed = false;
+    if (std::exchange(o.welcomed, false) && Loop::now() - o.up_at >= peer_stands) o.pause = {};
     const auto waiting = std::exchange(o.waiting, {});
     o.pause = std::clamp(Nanos{o.pause.ns * 2}, peer_pause_min, peer_pause_max);
     o.retry = loop_.after(o.pause, [this, node] {
@@ -272,6 +289,7 @@ void Peers::incoming_frame(Incoming& in, const wire::Frame& frame) {
                          : in.role == wire::Role::tool ? from_tool(in, frame)
                                                        : handlers_.from_image(number, node, frame);
     if (taken) return;
+    if (in.role == wire::Role::agent && is_left_out(node, frame, taken.error())) return;
     log_.limited("peer", Loop::now(), Level::warning, "a connection was closed",
                  {{"NODE", node}, {"WHY", taken.error()}});
     if (const auto it = connections_.find(number); it != connections_.end())

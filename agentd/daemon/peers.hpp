@@ -98,7 +98,7 @@ class Peers {
         uint32_t knows = 0;                // Welcome::knows
         std::deque<GuestCommand> waiting;  // for the connection that is being made
         Timer retry;
-        Nanos pause;
+        Nanos pause, up_at;
     };
     struct Incoming {
         uint64_t number = 0;
@@ -112,6 +112,7 @@ class Peers {
     void connect(const NodeName& node);
     void connected(const NodeName& node, Result<Fd> socket);
     void frame_from_guest(const NodeName& node, const wire::Frame& frame);
+    bool is_left_out(const NodeName& node, const wire::Frame& frame, const Error& why);
     void lost(const NodeName& node, const std::string& why);
     void incoming_frame(Incoming& in, const wire::Frame& frame);
     void greet(Incoming& in, const wire::Frame& frame);

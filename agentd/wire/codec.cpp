@@ -48,4 +48,22 @@ inline constexpr auto also_check<PageRange> = check_wish;
 
 SOUK_AGENT_LISTED(SOUK_WIRE_LISTED)
 
+Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view bytes) {
+    const ProtobufCMessageDescriptor* message = nullptr;
+    switch (type) {
+        case frame::guest_command: message = &pb__guest_command__descriptor; break;
+        case frame::guest_event: message = &pb__guest_event__descriptor; break;
+        case frame::expel: message = &pb__expel__descriptor; break;
+        case frame::stdio_data: message = &pb__stdio_data__descriptor; break;
+        case frame::stdio_ack: message = &pb__stdio_ack__descriptor; break;
+        case frame::stdio_input: message = &pb__stdio_input__descriptor; break;
+        case frame::stdio_input_ack: message = &pb__stdio_input_ack__descriptor; break;
+        case frame::stdio_winch: message = &pb__stdio_winch__descriptor; break;
+        default: return fail("a message of no job");
+    }
+    // Each of them has the two fields of an Expel, by the same names.
+    TRY_ASSIGN(Expel named, unpack_listed<Expel>(*message, bytes));
+    return std::pair(std::move(named.id), named.epoch);
+}
+
 }  // namespace souk::wire

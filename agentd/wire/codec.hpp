@@ -3,6 +3,8 @@
 // back: as kernel/wire/codec.hpp.
 #pragma once
 
+#include <utility>
+
 #include "agentd/core/messages.hpp"
 #include "agentd/wire/messages.hpp"
 #include "agentd/wire/types.hpp"
@@ -17,6 +19,10 @@ constexpr uint32_t agent_words(FrameType type) {
     SOUK_AGENT_WORDS(SOUK_WIRE_BYTES_MAX)
     return market_words(type);
 }
+
+// The job and epoch that a message between agents is of, whatever else is wrong with it: that job's
+// message is refused or left out then. Errors: it names none, or is no message at all.
+Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view bytes);
 
 // What each kind of peer may say to an agentd once it has greeted, as market/wire/codec.hpp.
 // clang-format off

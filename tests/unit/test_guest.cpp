@@ -589,8 +589,37 @@ START_TEST(a_candidate_that_is_killed_leaves_nothing) {
 }
 END_TEST
 
+START_TEST(an_image_whose_record_cannot_be_read_lies_until_its_home_ends_it) {
+    Bench b;
+    b.g.set_aside(key);
+    for (const GuestVerb verb : {GuestVerb::query, GuestVerb::start, GuestVerb::prepare,
+                                 GuestVerb::restore_here, GuestVerb::resume})
+        ck_assert_text(b.command(verb).text(), "");
+    ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
+    ck_assert_text(b.command(GuestVerb::query).text(), ">unknown");
+}
+END_TEST
+
+START_TEST(a_command_that_cannot_be_read_is_refused_for_its_job_alone) {
+    Bench b;
+    const auto unread = [&](const NodeName& from, const GuestKey& of) {
+        b.out.clear();
+        b.g.not_read(from, of, "its env is too long", b.out);
+        return b.text();
+    };
+    ck_assert_text(unread("n1", key), ">failed(its env is too long)");
+    Bench other;
+    std::swap(b, other);
+    b.running();
+    ck_assert_text(unread("n1", key), ">running(its env is too long)");
+    ck_assert_text(b.command(GuestVerb::query).text(), ">running");
+    ck_assert_text(unread("n9", key), "");  // the job is not of that home
+}
+END_TEST
+
 UNIT_SUITE(
-    guest,
+    guest, an_image_whose_record_cannot_be_read_lies_until_its_home_ends_it,
+    a_command_that_cannot_be_read_is_refused_for_its_job_alone,
     a_checkpoint_lets_the_job_go_on_before_it_is_sent_and_gives_way_to_whatever_else_is_wanted,
     a_kept_checkpoint_is_a_frozen_job_that_never_ran_here,
     a_start_is_on_disk_before_the_job_can_run,
