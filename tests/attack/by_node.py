@@ -344,6 +344,23 @@ def memory_too_large(s):
         s, pb(f1=job_id("evil", seq), f2=2, f3="evil", f4=160 << 20), c.PRECOPY_BEGIN))
 
 
+@attempt("hostile node", "commands what cannot be read, so that others lose the connection",
+         "cannot read what its home orders")
+def unreadable_command(s):
+    """It is refused for that job alone: the same connection is answered as before."""
+    seq = next(s.seqs)
+
+    def talk():
+        with s.as_node("n2") as line:
+            long = pb(f1=["sleep"], f2="/usr/bin/sleep", f3=["x" * 600_000], f4="/", f7=1000,
+                      f8=1000)
+            line.say(c.GUEST_COMMAND, pb(f1=job_id("evil", seq), f2=1, f3=c.START, f7=long, f9=1))
+            told = line.wait_for(c.GUEST_EVENT)
+            assert line.asks(command("evil", c.QUERY, 7, seq))[0] == c.UNKNOWN
+            return told[7].decode()
+    return s.inside(talk)
+
+
 # ---- the market
 
 @attempt("hostile node", "gives orders to the market", "unknown type")

@@ -115,6 +115,91 @@ def on_unix_socket_once(s, path, first, words):
                    group=SOMEBODY, extra_groups=[], timeout=60, capture_output=True)
 
 
+def longest_environment(more):
+    """As many bytes as a job's description may have, each word with one more, and so many more."""
+    argv, path = ["sleep", "600"], "PATH=/usr/bin:/bin"
+    left, env = 512 * 1024 + more - sum(len(x) + 1 for x in [*argv, path]), [path]
+    while left > 0:
+        n = min(left - 1, 100_000)
+        env.append("x" * n)
+        left -= n + 1
+    return frame(c.SUBMIT, pb(f1=pb(f1=argv, f2="/usr/bin/sleep", f3=env, f4="/", f5=0o22, f7=0,
+                                    f8=0), f2=pb(f1=50_000_000, f4=1), f3="long"))
+
+
+@attempt("plain user", "submits a job with a longer environment than can be kept",
+         "524289 bytes, at most 524288")
+def user_submits_too_much(s):
+    return on_unix_socket_file(s, frame(c.HELLO, hello("", c.TOOL)) + longest_environment(1))
+
+
+@attempt("plain user", "submits the longest job that is taken, and agentd starts anew",
+         "it goes on")
+def user_submits_the_most(s):
+    on_unix_socket_file(s, frame(c.HELLO, hello("", c.TOOL)) + longest_environment(0))
+    s.market.kill_daemon("n1")
+    (job,) = [j for j in s.market.list_jobs() if j["name"] == "long" and j["status"] != "finish"]
+    s.market.tool("marketctl", "cancel", job["id"])
+    s.market.until_job(job["id"], "has ended", lambda j: j["status"] == "finish")
+    return "it goes on"
+
+
+def on_unix_socket_file(s, words):
+    """The same as on_unix_socket, with more words than a command line takes, until he is told the
+    job's number or why not."""
+    path = f"{s.place}/words"
+    with open(path, "wb") as f:
+        f.write(words)
+    script = ("import socket, sys\n"
+              "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(20)\n"
+              "s.sendall(open(sys.argv[2], 'rb').read())\n"
+              "got = b''\n"
+              "while got.count(b'n1') < 2 and b'bytes' not in got and (p := s.recv(4096)):\n"
+              "    got += p\n"
+              "sys.stdout.buffer.write(got)\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", script, s.market.daemon("n1")["socket"], path],
+                          user=SOMEBODY, group=SOMEBODY, extra_groups=[], timeout=60,
+                          capture_output=True)
+    return done.stdout.decode(errors="replace")
+
+
+UNREAD = """
+import socket, struct, sys
+hello, question = bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3]) * 200
+lines = []
+for _ in range(60):
+    s = socket.socket(socket.AF_UNIX)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(sys.argv[1])
+    s.sendall(hello)
+    s.setblocking(False)
+    lines.append(s)
+while True:
+    for s in lines:
+        try:
+            s.send(question)
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):
+            print("cut off")
+            sys.exit()
+"""
+
+
+@attempt("plain user", "has a node answer him on 60 connections, and reads nothing", "cut off")
+def user_reads_nothing(s):
+    node = s.market.daemon("n2")
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", UNREAD, node["socket"],
+         frame(c.HELLO, hello("", c.TOOL)).hex(),
+         frame(c.CTL_REQUEST, pb(f1=1, f3="provider-status")).hex()],
+        user=SOMEBODY, group=SOMEBODY, extra_groups=[], timeout=60, capture_output=True, text=True)
+    with open(f"/proc/{node['pid']}/status") as f:
+        held = next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+    assert held < 400_000, f"agentd holds {held} KB"
+    return done.stdout
+
+
 # ---- a hostile user, against other users
 
 @attempt("hostile user", "cancels somebody else's job", "not_allowed")
