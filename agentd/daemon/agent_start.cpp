@@ -37,10 +37,9 @@ Status Agent::begin(std::function<void()> on_ready) {
     TRY_ASSIGN(Fd spools, open_at(AT_FDCWD, config_.state + "/home", O_RDONLY | O_DIRECTORY));
     terminals_ = std::make_unique<Terminals>(
         loop_, std::move(spools),
-        TerminalBounds{
-            .stream_bytes = static_cast<uint64_t>(config_.output_mb) << 20,
-            .user_bytes = static_cast<uint64_t>(config_.user_output_mb) << 20,
-            .disk_reserve_bytes = config_.disk_reserve_mb < 0 ? -1 : config_.disk_reserve_mb << 20},
+        TerminalBounds{.stream_bytes = static_cast<uint64_t>(config_.output_mb) << 20,
+                       .user_bytes = static_cast<uint64_t>(config_.user_output_mb) << 20,
+                       .disk_reserve_bytes = config_.disk_reserve_bytes()},
         outlet());
     output_files_ = std::make_unique<OutputFiles>(
         loop_, log_, *terminals_,

@@ -344,7 +344,7 @@ void Reading::add_jobs(Settings& all) {
          "no new jobs here. Root has no such bound.",
          "\"2G\""},
         {"disk_reserve_mb", megabytes(c.disk_reserve_mb, 0, int64_t{1} << 40),
-         "How much of the disk of the state agentd keeps free of jobs' output.",
+         "How much of the disk of the state agentd keeps free of jobs' output and images.",
          "\"2G\"", "a twentieth of the disk, at most 1 GB"},
         {"user_connections", number(c.user_connections, 1, 1 << 20),
          "How many connections to this node's socket one user may hold. Root has no such bound.",

@@ -102,6 +102,7 @@ struct Config {
     // so much of the disk of the state is left free for the daemon; below 0: a twentieth of it, at
     // most 1 GB
     int64_t disk_reserve_mb = -1;
+    int64_t disk_reserve_bytes() const { return disk_reserve_mb < 0 ? -1 : disk_reserve_mb << 20; }
     int64_t user_connections = 0;  // of tools; 0: a quarter of all
     int64_t user_answers_mb = 64;  // that wait for one user's tools
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/file_systems.hpp"
 
+#include <sys/statvfs.h>
+
+#include <algorithm>
+
 #include "kernel/sys/store/same_files.hpp"
 #include "kernel/trust/openssl.hpp"
 
@@ -19,6 +23,19 @@ bool has_file_systems(const std::string& named) {
     const size_t blank = std::min(named.find(' '), named.size());
     const auto own = file_systems(named.substr(blank));
     return own && *own == named;
+}
+
+Status disk_has_room(int directory, int64_t reserve_bytes) {
+    struct statvfs fs {};
+    if (::fstatvfs(directory, &fs) != 0) return {};  // it says so where it matters
+    constexpr uint64_t most = uint64_t{1} << 30;
+    const uint64_t free = fs.f_bavail * fs.f_frsize;
+    const uint64_t reserve = reserve_bytes < 0 ? std::min(fs.f_blocks * fs.f_frsize / 20, most)
+                                               : static_cast<uint64_t>(reserve_bytes);
+    if (free >= reserve) return {};
+    return fail("no room on the disk: " + std::to_string(free >> 20) +
+                " MB are free, and agentd keeps " + std::to_string(reserve >> 20) +
+                " MB for itself (disk_reserve_mb)");
 }
 
 }  // namespace souk

@@ -15,4 +15,8 @@ Result<std::string> file_systems(const std::string& directories);
 // What a home has named is what this node has. Not, where it cannot be told.
 bool has_file_systems(const std::string& named);
 
+// Whether more is free on the disk of that directory than `reserve_bytes`, which are for the daemon
+// itself (below 0: a twentieth of the disk, at most 1 GB).
+Status disk_has_room(int directory, int64_t reserve_bytes);
+
 }  // namespace souk

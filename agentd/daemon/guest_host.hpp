@@ -154,6 +154,7 @@ class GuestHost {
     void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
+    Status image_has_room() const;
     Result<Transfers::Cargo> cargo(const Cell& cell, const guest::Do& effect);
     void note_key(const NodeName& from, const GuestCommand& command);
     void forget_key(const GuestKey& key);

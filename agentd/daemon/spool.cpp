@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,12 +85,6 @@ uint64_t SpoolDir::bytes(uint64_t seq) const {
             bytes += static_cast<uint64_t>(st.st_blocks) * 512;
     }
     return bytes;
-}
-
-SpoolDir::Room SpoolDir::room() const {
-    struct statvfs fs {};
-    if (::fstatvfs(dir_.get(), &fs) != 0) return {UINT64_MAX, 0};
-    return {fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize};
 }
 
 Result<Fd> SpoolDir::open_written(uint64_t seq) {

@@ -60,11 +60,7 @@ class SpoolDir {
     void remove(uint64_t seq);
     // On the disk, of both streams, without opening them.
     uint64_t bytes(uint64_t seq) const;
-    // Free on that disk for everybody, and how large it is.
-    struct Room {
-        uint64_t free = 0, all = 0;
-    };
-    Room room() const;
+    int fd() const { return dir_.get(); }
 
   private:
     Fd dir_;

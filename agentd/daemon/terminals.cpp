@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "agentd/daemon/file_systems.hpp"
 #include "kernel/base/cause.hpp"
 #include "kernel/base/fields.hpp"
 
@@ -52,17 +53,9 @@ Status Terminals::user_has_room(uint32_t uid) const {
 Status Terminals::has_room(uint32_t uid) {
     TRY(user_has_room(uid));
     constexpr uint64_t look_bytes = 4 << 20;
-    constexpr uint64_t most = uint64_t{1} << 30;
     if (disk_has_room_ && taken_ < look_bytes) return {};
     taken_ = 0;
-    const SpoolDir::Room room = dir_.room();
-    const uint64_t reserve = bounds_.disk_reserve_bytes < 0
-                                 ? std::min(room.all / 20, most)
-                                 : static_cast<uint64_t>(bounds_.disk_reserve_bytes);
-    disk_has_room_ = {};
-    if (room.free < reserve)
-        disk_has_room_ =
-            fail("the disk has no more free than agentd keeps for itself (disk_reserve_mb)");
+    disk_has_room_ = disk_has_room(dir_.fd(), bounds_.disk_reserve_bytes);
     return disk_has_room_;
 }
 

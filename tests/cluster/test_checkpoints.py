@@ -187,3 +187,19 @@ def test_a_checkpoint_that_fails_shows_in_the_job_and_is_said_once_at_its_termin
     market.until_job(job.id, "the trouble is over", lambda j: "checkpoint_trouble" not in j)
     job.process.stdin.close()
     assert job.wait() == 7
+
+
+def test_images_leave_agentd_a_reserve_of_its_disk(market):
+    job = market.srun("-p", 50, "sleep", "600")
+    here = market.until_runs(job.id)["where"]
+    # The key stands before the tables of the file, and more than any disk has is kept.
+    with configured(market, here, lambda text: 'disk_reserve_mb = "1000000G"\n' + text):
+        market.until_up()
+        market.until_runs(job.id, here)
+        market.tool("marketctl", "--hold", "freeze", job.id)
+        why = market.until_job(job.id, "is not frozen", lambda j: "for itself" in str(j))
+        assert "(disk_reserve_mb)" in str(why), why
+        market.tool("marketctl", "release", job.id, check=False)
+    market.tool("marketctl", "--hold", "freeze", job.id)
+    market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
+    job.end()
