@@ -26,7 +26,7 @@ using Numbers = std::vector<uint64_t>;
 
 Bench& pause(Bench& b, bool on = true) {
     b.end([on](Guest& g, guest::Outputs& o) {
-        g.set_paused(on ? Cause(CauseCode::owner_uses, "he is") : Cause(), o);
+        g.set_paused(on ? souk::Cause(CauseCode::owner_uses, "he is") : souk::Cause(), o);
     });
     return b.ended(guest::Paused{on});
 }

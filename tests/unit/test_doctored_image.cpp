@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a node with a hostile root gets by an image that it has changed: its own root made the job,
+// and the image says that the job is a plain user's. It is restored as that user's, without anybody
+// having looked at it before (souk-inspect would refuse most of it), with what is loaded into CRIU
+// and with the kernel's word (checkpoint/restored.hpp).
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "checkpoint/restored.hpp"
+#include "kernel/sys/host/fd.hpp"
+#include "tests/unit/move_rig.hpp"
+#include "tests/unit/unit.hpp"
+
+namespace souk {
+namespace {
+using unit::CapsuleRig;
+using unit::JobOutput;
+
+constexpr uint32_t somebody = 4321;
+constexpr const char* port_start = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+
+// Makes each process of an image the user's, and renames a file (images/core.proto, creds.proto,
+// fdinfo.proto, regfile.proto of CRIU). Arguments: the image's directory, a name, what it becomes.
+constexpr const char* editor = R"(import glob, struct, sys
+def number(n):
+    out = b''
+    while n > 127: out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+def take(data, at):
+    n = shift = 0
+    while True:
+        n |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128: return n, at
+def fields(data):
+    at = 0
+    while at < len(data):
+        key, at = take(data, at)
+        if key & 7 == 0: value, at = take(data, at)
+        else:
+            size, at = take(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
+            value, at = data[at:at + size], at + size
+        yield key, value
+def message(all):
+    size = {0: number, 2: lambda v: number(len(v)) + v}
+    return b''.join(number(k) + size.get(k & 7, bytes)(v) for k, v in all)
+def within(data, tag, change):
+    return message([(k, change(v) if k == tag << 3 | 2 else v) for k, v in fields(data)])
+def creds(data):
+    ids = [(k, 4321 if k >> 3 <= 8 else v) for k, v in fields(data) if k >> 3 <= 8]
+    none = [(k, 0 if k & 7 == 0 else bytes(len(v))) for k, v in fields(data)
+            if k >> 3 in (9, 10, 11, 12, 19)]
+    return message(ids + none + [(13 << 3, 0), (18 << 3, 1)])
+def rename(data):
+    old, new = sys.argv[2].encode(), sys.argv[3].encode()
+    reg = list(fields(data))
+    if (6 << 3 | 2, old) not in reg: return data
+    return message([(k, new if v == old else v) for k, v in reg if k >> 3 < 8])
+for name in glob.glob(sys.argv[1] + '/core-*.img'):
+    data = open(name, 'rb').read()
+    new = within(data[12:], 5, lambda thread: within(thread, 10, creds))
+    open(name, 'wb').write(data[:8] + struct.pack('<I', len(new)) + new)
+if len(sys.argv) > 2:
+    data = open(sys.argv[1] + '/files.img', 'rb').read()
+    new, at = data[:8], 8
+    while at < len(data):
+        size, = struct.unpack_from('<I', data, at)
+        entry = within(data[at + 4:at + 4 + size], 3, rename)
+        new, at = new + struct.pack('<I', len(entry)) + entry, at + 4 + size
+    open(sys.argv[1] + '/files.img', 'wb').write(new)
+)";
+
+// Runs a job of root's up to "ready", freezes it, has its image changed and restores it as the
+// user's. Returns what it printed then; or why it is not restored.
+std::string restored_as_users(
+    const std::string& script, const std::string& names = "",
+    const std::function<void(int)>& more = [](int) {}) {
+    const CriuUser user{somebody, somebody, {}};
+    const unit::TempDir tools, images;
+    ck_assert(create_file(tools.fd.get(), "edit.py", editor).has_value());
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    rig->start(
+        unit::python("import ctypes, os, select, socket, struct, sys, threading, time\n" + script));
+    ck_assert_msg(rig->until([&] { return output.text[0].ends_with("ready\n"); }), "%s",
+                  output.text[1].c_str());
+    std::string why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    const std::string edit = "/usr/bin/python3 " + tools.path + "/edit.py " + images.path + names;
+    ck_assert_int_eq(std::system(edit.c_str()), 0);
+    more(images.fd.get());
+    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user,
+                     [&](const Capsule& capsule) {
+                         return fit_restored(capsule.pidfd(), {user, {}, {}});
+                     });
+    if (!rig) return why;
+    rig->send_input("go\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    return output.text[0].substr(6) + output.text[1];
+}
+
+const std::string wait = "print('ready', flush=True)\nsys.stdin.readline()\n";
+
+bool says(const std::string& text, const char* what) { return text.find(what) != text.npos; }
+
+START_TEST(what_a_user_may_have_comes_back_and_its_peers_are_the_user) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const unit::TempDir place;
+    ck_assert(::chmod(place.path.c_str(), 0777) == 0 &&
+              ::chown(place.path.c_str(), somebody, somebody) == 0);
+    const std::string script = "d = '" + place.path + R"('
+def his(name): os.chown(d + name, 4321, 4321)
+a, b = socket.socketpair()
+tcp = socket.socket(); tcp.bind(('127.0.0.1', 0)); tcp.listen(5)
+door = socket.socket(socket.AF_UNIX); door.bind(d + '/s'); door.listen(3); his('/s')
+c = socket.socket(socket.AF_UNIX); c.connect(d + '/s'); served = door.accept()[0]
+link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); link.bind((0, 0))
+libc = ctypes.CDLL(None)
+notes = libc.inotify_init(); libc.inotify_add_watch(notes, d.encode(), 0x100)
+waits = select.epoll(); waits.register(b)
+os.mkfifo(d + '/p'); his('/p'); fifo = os.open(d + '/p', os.O_RDWR)
+count, space = os.eventfd(1), os.open('/proc/self/ns/net', os.O_RDONLY)
+child = os.fork()
+if child == 0: time.sleep(600)
+)" + wait + R"(
+def uid(s): return struct.unpack('3i', s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+new = socket.socket(socket.AF_UNIX); new.connect(d + '/s')
+print(uid(a), uid(c), uid(served), uid(new))
+a.send(b'x'); served.send(b'y'); os.write(fifo, b'z')
+print(len(waits.poll(5)), b.recv(1), c.recv(1), os.read(fifo, 1), os.eventfd_read(count))
+socket.create_connection(tcp.getsockname())
+open(d + '/new', 'w').close(); print(len(os.read(notes, 100)) > 0)
+os.kill(child, 9); os.waitpid(child, 0)
+)";
+    ck_assert_text(restored_as_users(script), "4321 4321 4321 4321\n1 b'x' b'y' b'z' 1\nTrue\n");
+}
+END_TEST
+
+START_TEST(no_socket_comes_back_that_only_root_can_make) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    for (const char* made : {"socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)",
+                             "socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)",
+                             "socket.socket(); s.bind(('127.0.0.1', 79)); s.listen(1)"}) {
+        const std::string said =
+            restored_as_users(std::string("s = ") + made + "\n" + wait + "print('it runs')\n");
+        ck_assert_msg(!says(said, "it runs") &&
+                          (says(said, "not permitted") || says(said, "Permission denied")),
+                      "%s: %s", made, said.c_str());
+    }
+}
+END_TEST
+
+START_TEST(no_file_of_roots_is_opened_by_a_name_with_one_slash_more) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const unit::TempDir place;
+    const std::string decoy = place.path + "/decoy", secret = place.path + "/secret";
+    ck_assert(::chmod(place.path.c_str(), 0755) == 0);
+    for (const std::string& name : {decoy, secret})
+        ck_assert(create_file(AT_FDCWD, name, "0123456789").has_value());
+    ck_assert(::chmod(decoy.c_str(), 0666) == 0 && ::chmod(secret.c_str(), 0600) == 0);
+    const std::string script = "fd = os.open('" + decoy + "', os.O_RDWR)\n" + wait +
+                               "os.pwrite(fd, b'x', 0)\nprint('it runs')\n";
+    ck_assert_text(restored_as_users(script), "it runs\n");
+    for (const char* slashes : {"", "/", "//", "/proc/1/root/"}) {
+        const std::string said = restored_as_users(script, " " + decoy + " " + slashes + secret);
+        ck_assert_msg(!says(said, "it runs"), "%s: %s", slashes, said.c_str());
+        ck_assert_text(*read_file(AT_FDCWD, secret), "0123456789");
+    }
+}
+END_TEST
+
+START_TEST(nothing_is_watched_that_the_user_does_not_find) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const unit::TempDir place;  // root's alone
+    ck_assert(::mkdir((place.path + "/within").c_str(), 0755) == 0);
+    const std::string said = restored_as_users(
+        "libc = ctypes.CDLL(None)\nlibc.inotify_add_watch(libc.inotify_init(), b'" + place.path +
+        "/within', 0x100)\nos.chdir('/')\n" + wait + "print('it runs')\n");
+    ck_assert_msg(says(said, "does not find") || says(said, "Permission denied"), "%s",
+                  said.c_str());
+}
+END_TEST
+
+START_TEST(the_nodes_network_stays_as_it_is) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const std::string before = *read_file(AT_FDCWD, port_start);
+    const std::string said = restored_as_users(wait + "print('it runs')\n", "", [](int image) {
+        char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX] = {"0 2147483647", "7"};
+        ck_assert(create_file(image, SOUK_NETWORK_NAME, {values[0], sizeof values}).has_value());
+    });
+    const std::string after = *read_file(AT_FDCWD, port_start);
+    if (after != before) (void)create_file(AT_FDCWD, port_start, before);
+    ck_assert_text(said, "it runs\n");
+    ck_assert_text(after, before);
+}
+END_TEST
+}  // namespace
+
+UNIT_SUITE_LONG(doctored_image, 120, what_a_user_may_have_comes_back_and_its_peers_are_the_user,
+                no_socket_comes_back_that_only_root_can_make,
+                no_file_of_roots_is_opened_by_a_name_with_one_slash_more,
+                nothing_is_watched_that_the_user_does_not_find, the_nodes_network_stays_as_it_is);
+
+}  // namespace souk
