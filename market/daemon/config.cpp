@@ -125,7 +125,10 @@ void Reading::add_place(Settings& all) {
          "(docs/certificates.md); whoever reaches the port may act as any node, as before.",
          "2026-11-30T12:00:00Z", "never"},
         {"nodes_operate", boolean(c.nodes_operate),
-         "Root on any node may operate the market, as root on the market's own machine may.",
+         "Root on any node may operate the market, as root on the market's own machine may. "
+         "Without "
+         "it a metered market takes no jobs of root's from nodes: root's account is the "
+         "operator's.",
          "true"},
         {"web_user", text(c.web_user),
          "The account that a souk-web of this machine runs as which may act for every user who "

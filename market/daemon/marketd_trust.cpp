@@ -169,19 +169,36 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
     // Of a token that names users: of no other, whatever he would ask.
     const trust::Peer* const peer = c.channel->peer();
     if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
+    if (is_no_home(c)) return no_uid;
     const bool operates = !tls_ || config_.nodes_operate;
     return request.uid == 0 && !operates ? no_uid : request.uid;
 }
 
-// A home speaks for the users that its token names (souk token create --users), and for all if it
-// names none, also of their money. The job of another one is not let in; its user hears why it
-// waits.
-bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
+// Its certificate says that it lends its time alone: nobody's jobs and money are its business.
+bool Marketd::is_no_home(const Connection& c) {
     const trust::Peer* const peer = c.channel->peer();
-    if (!enrolment_ || !peer || enrolment_->may_vouch(peer->key, report.uid)) return true;
-    const std::string why = "the market takes no job of user " + std::to_string(report.uid) +
-                            " from " + c.node + ", which speaks for users " +
-                            enrolment_->users_of(peer->key);
+    return peer && !peer->subject.roles.has(trust::Role::home);
+}
+
+// A home speaks for the users that its token names (souk token create --users), and for all if it
+// names none, also of their money, but for root's: that is the operator's. Empty: it may.
+std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
+    const trust::Peer* const peer = c.channel->peer();
+    if (!enrolment_ || !peer) return "";
+    if (is_no_home(c)) return ", whose certificate says that it is no home";
+    if (uid == 0 && config_.market.metered && !config_.nodes_operate)
+        return ", since root's account is the operator's (nodes_operate)";
+    return enrolment_->may_vouch(peer->key, uid)
+               ? ""
+               : ", which speaks for users " + enrolment_->users_of(peer->key);
+}
+
+// The job of another one is not let in; its user hears why it waits.
+bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
+    const std::string no = why_no_job(c, report.uid);
+    if (no.empty()) return true;
+    const std::string why =
+        "the market takes no job of user " + std::to_string(report.uid) + " from " + c.node + no;
     log_.limited("vouch " + c.node, Loop::now(), Level::warning, "a job was refused",
                  {{"JOB", report.id.text()}, {"NODE", c.node}, {"WHY", why}});
     JobNote note;

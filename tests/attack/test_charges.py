@@ -84,6 +84,31 @@ def test_a_home_brings_only_jobs_of_its_own_users(market, tmp_path):
         node.close()
 
 
+def test_no_job_comes_from_who_is_no_home_and_none_of_roots(fit, tmp_path):
+    for market in bring_up(Market("--nodes", "1")):
+        only_of_homes(market, tmp_path)
+
+
+def only_of_homes(market, tmp_path):
+    path = f"{market.run_dir}/market/marketd.conf"
+    text = read_text(path).replace("nodes_operate = true", "nodes_operate = false")
+    with open(path, "w") as f:
+        f.write("metered = true\n" + text)
+    market.kill_daemon("market")
+    until("the market is up", lambda: market.ctl("marketctl", "status")["metered"])
+    for name, uid, words in (("lends", 4321, ("--roles", "provider")), ("evil", 0, ())):
+        market.tool("marketctl", "deposit", str(uid), "1000")
+        node = Node(market, tmp_path, name, *words)
+        try:
+            node.say(offer(name, 1_000_000), job(name, 1, uid, RUNNING, name, 0))
+            until("it is refused", lambda: f"takes no job of user {uid} from {name}" in
+                  read_text(f"{market.run_dir}/market/log"))
+        finally:
+            node.close()
+        assert cost(market, f"{name}.1") is None
+        assert float(market.ctl("marketctl", "account", str(uid))[0]["balance"]) == 1000
+
+
 def test_a_home_of_another_realm_must_have_numbers_of_its_own(market):
     done = market.tool("souk", "token", "create", "far-1", "--realm", "far", check=False)
     assert done.returncode == 1 and "--users" in done.stderr, done
