@@ -175,6 +175,8 @@ void Transfers::end_sending(const GuestKey& from, const std::string& why) {
 
 void Transfers::sent(const GuestKey& from) {
     const auto it = sending_.find(from);
+    // Its answer may be here before the word that the last piece has left.
+    if (!it->second.image_sent) (void)next_piece(it->second);
     if (!it->second.image_sent)
         return end_sending(from, "the destination says it has what was not sent");
     const Manifest manifest = it->second.reader->manifest();
