@@ -95,7 +95,7 @@ int connect_plainly(int fd, const struct sockaddr* address, unsigned length) {
     PLAINLY(syscall(SYS_connect, fd, address, length));
 }
 
-// By these CRIU repairs a connection, and gives it the room that it had.
+// CRIU repairs a connection by these, and gives it the room that it had.
 static bool is_for_repair(int level, int name) {
     if (level == SOL_TCP)
         return name == TCP_REPAIR || name == TCP_REPAIR_QUEUE || name == TCP_QUEUE_SEQ ||

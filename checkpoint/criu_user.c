@@ -303,8 +303,8 @@ int openat64(int directory, const char* path, int flags, ...) {
     return open_of_job(directory, path, flags, mode);
 }
 
-// What it opens by a whole name is a deleted file of the job's, or its own; its log has a short
-// name. A device of the network's it would change as root.
+// What it makes by a whole name, or opens for its place alone, is a deleted file of the job's, or
+// its own; its log has a short name. A device of the network's it would change as root.
 int open64(const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
@@ -314,8 +314,8 @@ int open64(const char* path, int flags, ...) {
         errno = EPERM;
         return -1;
     }
-    const bool makes = (flags & O_CREAT) != 0;
-    if (path[0] != '/' || (makes ? is_crius_own(path) : !known || is_opened_by_criu(path)))
+    const bool makes = (flags & O_CREAT) != 0, finds = (flags & O_PATH) != 0;
+    if (path[0] != '/' || (makes ? is_crius_own(path) : !finds || is_opened_by_criu(path)))
         return plain_open(AT_FDCWD, path, flags, mode);
     return open_of_job(AT_FDCWD, path, flags, mode);
 }

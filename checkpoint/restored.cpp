@@ -61,8 +61,8 @@ bool is_terminal(const struct statx& st) {
     return S_ISCHR(st.stx_mode) && st.stx_rdev_major >= first && st.stx_rdev_major <= last;
 }
 
-// What a process of the capsule has in common with its souk-init. CRIU may have made others of the
-// last two for it, which are nobody's but its own.
+// A process of the capsule has the first ones in common with its souk-init. CRIU may have made
+// others of the last two for it, which are nobody's but its own.
 constexpr const char* shared_namespaces[] = {"ns/mnt", "ns/net", "ns/pid", "ns/user", "ns/cgroup"};
 constexpr const char* own_namespaces[] = {"ns/ipc", "ns/uts"};
 
@@ -79,7 +79,7 @@ std::string line_of(int process, const char* name) {
     return text;
 }
 
-// By inode, as /proc/PID/net has them: only who is root makes them.
+// Their inodes, as /proc/PID/net has them: only who is root makes such sockets.
 std::set<std::string> special_sockets(int process) {
     std::set<std::string> inodes;
     for (const auto& [table, column] :
@@ -96,7 +96,7 @@ std::set<std::string> special_sockets(int process) {
     return inodes;
 }
 
-// What its user could have opened himself. A namespace must be one of souk-init's.
+// Its user could have opened that himself. A namespace must be one of souk-init's.
 bool is_usual(const std::string& target, int init) {
     constexpr std::string_view kinds[] = {"/",
                                           "pipe:[",

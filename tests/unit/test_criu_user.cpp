@@ -410,7 +410,8 @@ START_TEST(an_image_brings_no_mounts_and_no_network) {
     const unit::TempDir images;
     for (const char* name : {"core-9.img", "mountpoints-9.img", "netns-9.img", "tmpfs-9.img"})
         ck_assert(create_file(images.fd.get(), name, "x").has_value());
-    const std::string there = "cd " + images.path + " && ", script = R"(d = os.open('.', os.O_RDONLY)
+    const std::string there = "cd " + images.path + " && ",
+                      script = R"(d = os.open('.', os.O_RDONLY)
 for n in sorted(os.listdir(d)):
     try: os.open(n, os.O_RDONLY, dir_fd=d); said += n[0]
     except FileNotFoundError: pass

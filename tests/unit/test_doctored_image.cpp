@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a node with a hostile root gets by an image that it has changed: its own root made the job,
+// A node with a hostile root changes an image and gets nothing by it: its own root made the job,
 // and the image says that the job is a plain user's. It is restored as that user's, without anybody
 // having looked at it before (souk-inspect would refuse most of it), with what is loaded into CRIU
 // and with the kernel's word (checkpoint/restored.hpp).

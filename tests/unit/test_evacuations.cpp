@@ -112,8 +112,9 @@ START_TEST(what_fails_is_tried_again_after_a_growing_while_and_why_is_said_once)
     ck_assert_int_eq(static_cast<int>(b.job().comment.code),
                      static_cast<int>(CauseCode::image_stays));
     ck_assert_text(b.said(), "its image stays on n2 for now: the disk is full\n");
-    ck_assert(b.reported()->image_stays ==
-              souk::Cause(CauseCode::image_stays, "its image stays on n2 for now: the disk is full"));
+    ck_assert(
+        b.reported()->image_stays ==
+        souk::Cause(CauseCode::image_stays, "its image stays on n2 for now: the disk is full"));
     ck_assert_text(b.wait(patience).text(), "");
     ck_assert_text(b.wait(patience).text(), "P keep n1.3");
     b.event("n1", 3, GuestState::prepared).wait(s(1));
