@@ -102,12 +102,23 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
     return {};
 }
 
+// A home speaks for its own jobs; and the solver takes none that is on a node of which it does not
+// say which.
+static Status check_claim(const NodeName& node, const JobReport& r) {
+    const auto refuse = [&](const char* which) {
+        return fail("node " + node + " reports job " + r.id.text() + which);
+    };
+    if (r.id.home != node) return refuse(" of another home");
+    if (is_project(r.uid)) return refuse(" of a user with the number of a project");
+    const bool is_there = r.phase != JobPhase::waiting && r.phase != JobPhase::finished;
+    const bool leaves = r.phase == JobPhase::moving || r.phase == JobPhase::thawing;
+    if ((is_there && r.where.empty()) || (leaves && r.to.empty()))
+        return refuse(" as one that is on a node, and does not say on which");
+    return {};
+}
+
 Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
-    if (report.id.home != node)
-        return fail("node " + node + " reports job " + report.id.text() + " of another home");
-    if (is_project(report.uid))
-        return fail("node " + node + " reports job " + report.id.text() +
-                    " of a user with the number of a project");
+    TRY(check_claim(node, report));
     TRY_ASSIGN(Job* const found, book_.admit(report));
     Job& job = *found;
     if (options_.metered && !job.user->funds) open_account(*job.user);

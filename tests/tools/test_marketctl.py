@@ -28,6 +28,25 @@ def test_marketctl_dump_shows_what_the_market_holds(start, agentd):
     assert "n1.7  running  n1     run n2 1.5s  n1, n2  none   50  reported  goes to n2\n" in told
 
 
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_home_says_nothing_to_the_terminal(start, agentd, how):
+    step = {"at_unix_s": 1, "step": "started\x1b]0;owned\x07", "node": "n\x9b31m", "why": "\x1b[2J"}
+    process = start("marketctl", "job", "n1.7", "--story", *how)
+    answer(agentd, process, {"steps": [step]})
+    told = process.communicate(timeout=LIMIT)[0]
+    assert process.returncode == 0 and b"started" in told
+    assert not any(c < 0x20 and c != 0x0a or c == 0x7f for c in told) and b"\xc2\x9b" not in told
+
+
+@pytest.mark.parametrize("reply", [{"steps": [1]}, {"steps": {"a": "b"}}, {"steps": 7}, [], 5,
+                                   {"steps": [{"at_unix_s": "x"}]}, {"left_out": "x"}])
+def test_an_answer_of_other_kinds_is_one_line(start, agentd, reply):
+    process = start("marketctl", "job", "n1.7", "--story")
+    answer(agentd, process, reply)
+    told, why = process.communicate(timeout=LIMIT)
+    assert process.returncode in (0, 1) and (process.returncode == 0 or why.count(b"\n") == 1), why
+
+
 def test_a_story_is_told_in_lines(start, agentd):
     steps = [{"at_unix_s": 1700000000.25, "step": "submitted", "price": 50},
              {"at_unix_s": 1700000001.5, "step": "priced", "node": "n2", "price": 0.25, "count": 3},

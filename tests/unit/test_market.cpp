@@ -280,6 +280,15 @@ START_TEST(an_agent_that_speaks_for_others_is_refused_and_changes_nothing) {
     ck_assert_text(w.market->report("n1", r, w.now).error().message,
                    "node n1 reports job n2.5 of another home");
     ck_assert(!w.market->find({"n2", 5}));
+    // On a node, and on none.
+    r.id = {"n1", 5};
+    for (const JobPhase phase : {JobPhase::starting, JobPhase::running, JobPhase::frozen,
+                                 JobPhase::moving, JobPhase::thawing}) {
+        r.phase = phase;
+        ck_assert(!w.market->report("n1", r, w.now) && !w.market->find(r.id));
+    }
+    r.where = "n1";
+    ck_assert(!w.market->report("n1", r, w.now));  // it goes, and to none
     ProviderReport p;
     p.node = "n2";
     ck_assert_text(w.market->report("n1", p, w.now).error().message,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "kernel/base/text.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "tools/common/link.hpp"
@@ -138,6 +139,16 @@ Result<std::string> joined(Answer parts) {
     return all;
 }
 
-Status print(const std::string& text) { return write_all(STDOUT_FILENO, text + "\n", "stdout"); }
+// Others have said some of it, of their jobs and nodes. A terminal is to show that, and not to do
+// what it says.
+Status print(const std::string& text) {
+    std::string lines;
+    for (size_t at = 0; at <= text.size();) {
+        const size_t end = std::min(text.find('\n', at), text.size());
+        lines += blank_controls(std::string_view(text).substr(at, end - at)) + "\n";
+        at = end + 1;
+    }
+    return write_all(STDOUT_FILENO, lines, "stdout");
+}
 
 }  // namespace souk::tools

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "kernel/base/cause.hpp"
@@ -163,9 +164,16 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
         way.node = std::exchange(way.machine, {});
     const auto ask = way_of(tool, way);
-    const Status shown = !ask                     ? Status(tl::unexpected(ask.error()))
-                         : question->every.ns > 0 ? watch(*question, *ask, way.json)
-                                                  : ask_and_show(*question, *ask, way.json);
+    const auto show = [&]() -> Status {
+        if (!ask) return tl::unexpected(ask.error());
+        try {
+            return question->every.ns > 0 ? watch(*question, *ask, way.json)
+                                          : ask_and_show(*question, *ask, way.json);
+        } catch (const std::exception& e) {  // a number is a text in it, and the like
+            return fail("the answer is none that this program can read: " + std::string(e.what()));
+        }
+    };
+    const Status shown = show();
     if (!shown) {
         complain(tool.line.tool, shown.error());
         return 1;
