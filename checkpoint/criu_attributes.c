@@ -95,7 +95,7 @@ static void each_thread(pid_t process, void (*visit)(pid_t, const struct souk_at
 static void set_of_thread(pid_t thread, const struct souk_attributes* a) {
     // IOPRIO_WHO_PROCESS: of a thread, in fact; IOPRIO_CLASS_RT, which root alone may give.
     enum { of_process = 1, real_time = 1 };
-    const bool may = !must_be_users() || a->io_priority >> 13 != real_time;
+    const bool may = !must_be_users() || (a->io_priority >> 13 & 7) != real_time;
     if (a->io_priority != 0 && may) syscall(SYS_ioprio_set, of_process, thread, a->io_priority);
     if (a->timer_slack != 0) write_text(thread, "timerslack_ns", "%lu", a->timer_slack);
 }

@@ -66,6 +66,8 @@ static void set_effective(uint64_t effective) {
     errno = error;
 }
 
+void keep_rights_aside(void) { set_effective(all.effective); }
+
 int raw_socket(int family, int protocol) {
     if (must_be_users()) set_effective((all.effective | RIGHT(NET_RAW)) & all.permitted);
     const int made = socket(family, SOCK_RAW | SOCK_CLOEXEC, protocol);
@@ -80,7 +82,6 @@ int raw_socket(int family, int protocol) {
         be_user();                              \
         const int done_plainly_ = (int)call;    \
         be_root();                              \
-        set_effective(all.effective);           \
         return done_plainly_;                   \
     } while (0)
 

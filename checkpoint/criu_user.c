@@ -110,6 +110,7 @@ void as_user(void) {
 void as_agent(void) {
     if (!known || --depth > 0) return;
     become(0, 0, own_count, own_groups);
+    if (must_be_users()) keep_rights_aside();
     // setfsuid(2) has taken it, and /proc/self would be closed
     if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
@@ -128,6 +129,7 @@ void be_root(void) {
     if (syscall(SYS_setresuid, -1, 0, -1) != 0 || syscall(SYS_setresgid, -1, 0, -1) != 0 ||
         syscall(SYS_setgroups, (size_t)own_count, own_groups) != 0)
         give_up("setresuid back");
+    if (must_be_users()) keep_rights_aside();
     if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     errno = error;
 }
@@ -153,16 +155,32 @@ static bool goes_up(const char* path) {
     return false;
 }
 
-// It makes and changes nothing in /proc but by its own descriptors.
+// It makes and changes nothing in /proc but by its own descriptors, and nothing below them: one of
+// a directory would lead anywhere.
 bool is_crius_own(const char* path) {
-    return !known ||
-           (!goes_up(path) && (begins(path, "/proc/self/fd/") || begins(path, "/run/criu.")));
+    static const char descriptor[] = "/proc/self/fd/", temporary[] = "/run/criu.";
+    if (!known) return true;
+    if (begins(path, temporary)) return strchr(path + sizeof temporary - 1, '/') == NULL;
+    if (!begins(path, descriptor)) return false;
+    const char* const number = path + sizeof descriptor - 1;
+    return *number != 0 && number[strspn(number, "0123456789")] == 0;
+}
+
+// A link of /proc that leads to a directory, and a name below that.
+static bool leads_out(const char* path) {
+    static const char* const links[] = {"/root/", "/cwd/", "/fd/", "/map_files/"};
+    for (size_t i = 0; i < sizeof links / sizeof *links; ++i) {
+        const char* at = strstr(path, links[i]);
+        if (at != NULL && i > 1) at = strchr(at + strlen(links[i]), '/');
+        if (at != NULL) return true;
+    }
+    return false;
 }
 
 // It reads there, and writes to files of the processes that it makes.
 static bool is_opened_by_criu(const char* path) {
     return is_crius_own(path) || strcmp(path, "/proc") == 0 ||
-           (begins(path, "/proc/") && !goes_up(path));
+           (begins(path, "/proc/") && !goes_up(path) && !leads_out(path));
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ void be_user(void);
 void be_root(void);
 /* Whether what is restored has a network of its own, which it may change. */
 bool has_own_network(void);
-/* criu_rights.c: before CRIU does anything for a plain user; a raw socket for us; bind(2) and
- * connect(2) as that user. */
+/* criu_rights.c: before CRIU does anything for a plain user; when the kernel has given root's back;
+ * a raw socket for us; bind(2) and connect(2) as that user. */
 struct sockaddr;
 void lay_rights_aside(void);
+void keep_rights_aside(void);
 int raw_socket(int family, int protocol);
 int bind_plainly(int fd, const struct sockaddr* address, unsigned length);
 int connect_plainly(int fd, const struct sockaddr* address, unsigned length);

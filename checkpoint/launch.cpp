@@ -47,7 +47,8 @@ void become_criu(const CriuExec& e) {
         if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
     const ino_t nodes = network();
     if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET) != 0) ::_exit(126);
-    const bool own_network = nodes != 0 && network() != nodes;
+    const ino_t capsules = network();
+    const bool own_network = nodes != 0 && capsules != 0 && capsules != nodes;
     constexpr int high = 400;  // out of the way of the final numbers
     const int socket = ::fcntl(e.socket, F_DUPFD, high), images = ::fcntl(e.images, F_DUPFD, high);
     const int preload = ::fcntl(e.preload, F_DUPFD, high),

@@ -79,12 +79,16 @@ std::string line_of(int process, const char* name) {
     return text;
 }
 
-// Their inodes, as /proc/PID/net has them: only who is root makes such sockets.
-std::set<std::string> special_sockets(int process) {
+// Their inodes, as /proc/PID/net has them: only who is root makes such sockets. A kernel without a
+// kind of them lacks its table.
+Result<std::set<std::string>> special_sockets(int process) {
+    constexpr size_t table_max = 256 << 20;
     std::set<std::string> inodes;
     for (const auto& [table, column] :
          {std::pair{"net/packet", 8}, {"net/raw", 9}, {"net/raw6", 9}}) {
-        const std::string text = read_file(process, table, 16 << 20).value_or("");
+        const auto read = read_file(process, table, table_max);
+        if (!read && read.error().code != ENOENT) return tl::unexpected(read.error());
+        const std::string text = read.value_or("");
         for (size_t at = text.find('\n'); at < text.size() && at + 1 < text.size();
              at = text.find('\n', at + 1)) {
             std::istringstream words(text.substr(at + 1, text.find('\n', at + 1) - at - 1));
@@ -96,8 +100,8 @@ std::set<std::string> special_sockets(int process) {
     return inodes;
 }
 
-// Its user could have opened that himself. A namespace must be one of souk-init's.
-bool is_usual(const std::string& target, int init) {
+// Its user could have opened that himself. A namespace must be one of souk-init's or its own.
+bool is_usual(const std::string& target, int process, int init) {
     constexpr std::string_view kinds[] = {"/",
                                           "pipe:[",
                                           "socket:[",
@@ -111,7 +115,12 @@ bool is_usual(const std::string& target, int init) {
                                           "pidfd:["};
     const auto begins = [&](std::string_view kind) { return target.starts_with(kind); };
     const auto is_of_init = [&](const char* name) { return link_of(init, name) == target; };
-    return std::ranges::any_of(kinds, begins) || std::ranges::any_of(shared_namespaces, is_of_init);
+    const auto is_either = [&](const char* name) {
+        return is_of_init(name) || link_of(process, name) == target;
+    };
+    return std::ranges::any_of(kinds, begins) ||
+           std::ranges::any_of(shared_namespaces, is_of_init) ||
+           std::ranges::any_of(own_namespaces, is_either);
 }
 
 Status check_descriptors(int process, int init) {
@@ -120,10 +129,12 @@ Status check_descriptors(int process, int init) {
     for (const std::string& name : names) {
         const std::string target = link_of(process, "fd/" + name);
         if (target.empty()) continue;
-        if (!is_usual(target, init))
+        if (!is_usual(target, process, init))
             return fail("it has something open that is none of a user's: " + target);
         if (!target.starts_with("socket:[")) continue;
-        if (!special) special = special_sockets(process);
+        if (!special) {
+            TRY_ASSIGN(special, special_sockets(process));
+        }
         if (special->contains(target)) return fail("it has a socket that only root can make");
     }
     return check_devices(process);

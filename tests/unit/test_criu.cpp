@@ -195,6 +195,43 @@ START_TEST(a_dump_that_is_refused_leaves_the_job_as_it_was) {
 }
 END_TEST
 
+// CRIU could not find that file again (criu_inotify.c).
+START_TEST(a_watched_file_whose_name_the_kernel_forgot_refuses_the_dump) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const unit::TempDir place;
+    const std::string name = place.write("notes", "x");
+    JobOutput output;
+    auto rig = std::make_unique<CapsuleRig>(output);
+    // The first time those names that were used lately are only marked as not used.
+    rig->start(unit::python(
+        "import ctypes, os, sys\nlibc = ctypes.CDLL(None)\nnotes = libc.inotify_init()\n"
+        "libc.inotify_add_watch(notes, b'" +
+        name +
+        "', 2)\n"
+        "for i in range(3): open('/proc/sys/vm/drop_caches', 'w').write('2')\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\nos.stat('" +
+        name +
+        "')\n"
+        "print('found', flush=True)\nsys.stdin.readline()\nopen('" +
+        name + "', 'a').write('y')\nos.read(notes, 100)\nprint('heard', flush=True)\n"));
+    ck_assert_msg(rig->until([&] { return output.text[0] == "ready\n"; }), "%s",
+                  output.text[1].c_str());
+    const unit::TempDir refused, images;
+    std::string why = unit::freeze(*rig, refused.fd.get());
+    ck_assert_msg(why.find("name of a file that it watches") != why.npos, "%s", why.c_str());
+    rig->send_input("look\n");
+    ck_assert(rig->until([&] { return output.text[0] == "ready\nfound\n"; }));
+    why = unit::freeze(*rig, images.fd.get());
+    ck_assert_msg(why.empty(), "%s", why.c_str());
+    rig.reset();
+    rig = unit::thaw(output, images.fd.get(), why);
+    ck_assert_msg(rig != nullptr, "%s", why.c_str());
+    rig->send_input("write\n");
+    ck_assert(rig->until([&] { return rig->ended(); }));
+    ck_assert_text(output.text[0], "ready\nfound\nheard\n");
+}
+END_TEST
+
 START_TEST(a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -591,6 +628,7 @@ UNIT_SUITE_LONG(
     threads_and_their_locks_go_on_over_ten_hops,
     a_terminal_moves_with_its_settings_its_typed_ahead_lines_and_its_signals,
     a_dump_that_is_refused_leaves_the_job_as_it_was,
+    a_watched_file_whose_name_the_kernel_forgot_refuses_the_dump,
     a_restore_that_is_refused_leaves_nothing_and_the_image_is_still_good,
     a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open,
     who_asks_a_criu_that_has_just_ended_is_told_so,
