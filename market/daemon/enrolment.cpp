@@ -45,8 +45,12 @@ Result<std::unique_ptr<Enrolment>> Enrolment::open(JournalDb& state, const std::
 // What another authority has certified, in the time before this one, counts for nothing.
 Status Enrolment::forget_others() {
     for (const char* kind : {kind_token, kind_member}) {
-        TRY_ASSIGN(const auto rows, state_.db().load(kind));
-        for (const auto& row : rows) state_.erase(kind, row.key);
+        std::vector<std::string> keys;  // also of those that were set aside
+        TRY(state_.read_all(kind, [&](const StateDb::Row& row) -> Status {
+            keys.push_back(row.key);
+            return {};
+        }));
+        for (const std::string& key : keys) state_.erase(kind, key);
     }
     state_.put(kind_root, "digest", root_);
     return sign_list();

@@ -183,12 +183,12 @@ bool Marketd::is_no_home(const Connection& c) {
 // A home speaks for the users that its token names (souk token create --users), and for all if it
 // names none, also of their money, but for root's: that is the operator's. Empty: it may.
 std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
-    const trust::Peer* const peer = c.channel->peer();
-    if (!enrolment_ || !peer) return "";
+    if (!tls_) return "";
     if (is_no_home(c)) return ", whose certificate says that it is no home";
     if (uid == 0 && config_.market.metered && !config_.nodes_operate)
         return ", since root's account is the operator's (nodes_operate)";
-    return enrolment_->may_vouch(peer->key, uid)
+    const trust::Peer* const peer = c.channel->peer();
+    return !peer || enrolment_->may_vouch(peer->key, uid)
                ? ""
                : ", which speaks for users " + enrolment_->users_of(peer->key);
 }

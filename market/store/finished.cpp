@@ -97,12 +97,13 @@ Result<bool> FinishedJobs::trim(uint64_t count_max, Nanos since, size_t rows_max
     if (over == 0 && since.ns <= 0) return false;
     TRY_ASSIGN(const auto rows, db_->after(kind_finished, "", rows_max));
     uint64_t gone = 0;
+    bool ages = true;  // one that cannot be read goes with those before it
     for (const StateDb::Row& row : rows) {
         TRY_ASSIGN(const uint64_t seq, number(row.key));
         if (seq < oldest_) continue;  // its end is on the way to the disk already
         const auto record = parse(row.key, row.value);
-        if (gone >= over && (!record || record->ended.ns == 0 || record->ended >= since))
-            return false;
+        if (record) ages = record->ended.ns != 0 && record->ended < since;
+        if (gone >= over && !ages) return false;
         ++gone;
         oldest_ = seq + 1;
         records_->erase(kind_finished, row.key);

@@ -115,6 +115,25 @@ START_TEST(the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once) 
 }
 END_TEST
 
-UNIT_SUITE(finished,
+START_TEST(one_that_cannot_be_read_holds_none_behind_it) {
+    Book b;
+    for (uint64_t i = 1; i <= 4; ++i) b.end("n1", i, i, static_cast<int64_t>(100 * i));
+    b.commit();
+    const auto rows = b.db->load(kind_finished);
+    ck_assert(rows.has_value() && rows->size() == 4);
+    for (const size_t damaged : {0U, 2U})
+        b.db->put(kind_finished, (*rows)[damaged].key, "no record");
+    b.commit();
+    ck_assert(!*b.jobs->trim(100, Nanos::from_s(250), 100));
+    b.commit();
+    ck_assert_text(b.found("n1", 2) + b.found("n1", 4), "none4");
+    ck_assert(!*b.jobs->trim(100, Nanos::from_s(401), 100));
+    b.commit();
+    b.open();
+    ck_assert_uint_eq(b.jobs->count(), 0);
+}
+END_TEST
+
+UNIT_SUITE(finished, one_that_cannot_be_read_holds_none_behind_it,
            a_finished_job_is_found_at_once_and_after_reopening_and_is_no_live_one_any_more,
            the_oldest_are_erased_by_number_and_by_age_a_bounded_number_at_once);

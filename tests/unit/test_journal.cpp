@@ -549,7 +549,34 @@ START_TEST(a_record_that_cannot_be_read_is_set_aside_and_tried_again) {
 }
 END_TEST
 
+START_TEST(a_record_whose_place_a_newer_one_has_is_kept_for_people_alone) {
+    const unit::TempDir dir;
+    const std::string list = dir.path + "/aside.txt";
+    for (const char* step : {"bad one", "good one", "good one", "bad one, too"}) {
+        auto db = StateDb::open(dir.path, 1);
+        ck_assert(db.has_value());
+        JournalDb state(std::move(*db));
+        ck_assert(state.read_all("job", begins_well).has_value());
+        const bool was_good = state.get("job", "1").value().has_value();
+        ck_assert(state.set_aside().empty() || !was_good);
+        if (was_good)
+            ck_assert_text(read_file(AT_FDCWD, list).value(),
+                           "job 1: a newer record has its place\n");
+        state.put("job", "1", step);
+        ck_assert(state.journal().finish().has_value());
+    }
+    auto db = StateDb::open(dir.path, 1);
+    ck_assert(db.has_value());
+    JournalDb state(std::move(*db));
+    ck_assert(state.read_all("job", begins_well).has_value());
+    ck_assert(state.is_aside("job", "1"));
+    ck_assert_text(read_file(AT_FDCWD, list).value(), "job 1: it begins badly\n");
+    ck_assert(state.journal().finish().has_value());
+}
+END_TEST
+
 UNIT_SUITE(journal, a_record_that_cannot_be_read_is_set_aside_and_tried_again,
+           a_record_whose_place_a_newer_one_has_is_kept_for_people_alone,
            what_a_step_says_leaves_in_order_when_its_records_are_durable,
            without_a_record_that_is_due_words_leave_without_a_commit,
            what_is_said_by_what_left_waits_for_its_own_commit,

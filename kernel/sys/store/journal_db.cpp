@@ -48,10 +48,13 @@ Status JournalDb::read_all(std::string_view kind, const Read& read) {
         const StateDb::Row before{row.key.substr(begin.size()), row.value};
         const bool replaced = std::ranges::any_of(
             rows, [&](const StateDb::Row& now) { return now.key == before.key; });
-        const Status taken = replaced ? fail("a newer record has its place") : read(before);
-        if (!taken) {
-            if (!is_aside(kind, before.key))
-                aside_.push_back({std::string(kind), before.key, taken.error().message});
+        if (is_aside(kind, before.key)) continue;
+        if (replaced) {
+            replaced_.push_back({std::string(kind), before.key, "a newer record has its place"});
+            continue;
+        }
+        if (const Status taken = read(before); !taken) {
+            aside_.push_back({std::string(kind), before.key, taken.error().message});
             continue;
         }
         put(kind, before.key, before.value);
@@ -67,7 +70,8 @@ bool JournalDb::is_aside(std::string_view kind, std::string_view key) const {
 }
 
 void JournalDb::forget_aside(std::string_view kind, std::string_view key) {
-    std::erase_if(aside_, [&](const SetAside& a) { return a.kind == kind && a.key == key; });
+    for (auto* list : {&aside_, &replaced_})
+        std::erase_if(*list, [&](const SetAside& a) { return a.kind == kind && a.key == key; });
     erase(kind_aside, aside_key(kind, key));
     list_aside();
 }
@@ -75,12 +79,13 @@ void JournalDb::forget_aside(std::string_view kind, std::string_view key) {
 // The list is for people: what is set aside does not depend on it.
 void JournalDb::list_aside() const {
     const std::string path = db_.path().substr(0, db_.path().rfind('/')) + "/aside.txt";
-    if (aside_.empty()) {
+    if (aside_.empty() && replaced_.empty()) {
         ::unlink(path.c_str());
         return;
     }
     std::string text;
-    for (const SetAside& a : aside_) text += a.kind + " " + a.key + ": " + a.why + "\n";
+    for (const auto* list : {&aside_, &replaced_})
+        for (const SetAside& a : *list) text += a.kind + " " + a.key + ": " + a.why + "\n";
     (void)create_file(AT_FDCWD, path, text, O_TRUNC | O_NOFOLLOW, 0600);
 }
 

@@ -46,7 +46,8 @@ class JournalDb final : public Records, private Journal::Store {
     // Errors: those of the database.
     using Read = std::function<Status(const StateDb::Row&)>;
     Status read_all(std::string_view kind, const Read& read);
-    // All that read_all has found until now.
+    // All that read_all has found until now, but for those whose place a newer record has: these
+    // are kept for people, and nothing depends on them.
     const std::vector<SetAside>& set_aside() const { return aside_; }
     bool is_aside(std::string_view kind, std::string_view key) const;
     // Gives such a record up: it is erased.
@@ -65,7 +66,7 @@ class JournalDb final : public Records, private Journal::Store {
 
     StateDb db_;
     const std::string reserve_;
-    std::vector<SetAside> aside_;
+    std::vector<SetAside> aside_, replaced_;
     Journal journal_;
 };
 
