@@ -15,7 +15,8 @@ constexpr Nanos peer_connect_limit = Nanos::from_s(3), peer_keepalive = Nanos::f
 constexpr Nanos peer_pause_min = Nanos::from_ms(50), peer_pause_max = Nanos::from_s(5);
 // A connection that is lost sooner counts as another failure, so that the pauses grow.
 constexpr Nanos peer_stands = Nanos::from_s(10);
-constexpr size_t waiting_max = 4096, incoming_max = 4096;
+constexpr size_t waiting_max = 4096;
+constexpr ptrdiff_t node_connections_max = 256;  // of one node or tool
 // Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
 constexpr size_t peer_queue_bytes_max = 8 << 20;
 
@@ -158,12 +159,15 @@ void Peers::lost(const NodeName& node, const std::string& why) {
 // homes (incoming)
 
 void Peers::accepted(Fd socket) {
-    if (connections_.size() >= incoming_max) return;  // closed: the peer tries again
-    (void)set_no_delay(socket.get());
     const uint64_t number = next_number_++;
     auto in = std::make_unique<Incoming>();
     in->number = number;
     if (const auto from = Address::peer(socket.get())) in->from = from->text();
+    const Strangers::Taken taken =
+        strangers_.take(number, in->from.substr(0, in->from.rfind(':')), Loop::now());
+    if (taken.goes) incoming_closed(*taken.goes);
+    if (!taken.in) return;  // closed: the peer tries again
+    (void)set_no_delay(socket.get());
     Incoming* raw = in.get();
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, raw](const wire::Frame& f) { incoming_frame(*raw, f); };
@@ -180,9 +184,11 @@ void Peers::accepted(Fd socket) {
     options.send_queue_bytes_max = peer_queue_bytes_max;
     auto channel = wire::Channel::open(loop_, std::move(socket), std::move(handlers), options,
                                        wire::acceptor(tls_));
-    if (!channel)
+    if (!channel) {
+        strangers_.gone(number);
         return log_.limited("peer", Loop::now(), Level::warning, "a connection was refused",
                             {{"WHY", channel.error()}});
+    }
     in->channel = std::move(*channel);
     connections_.emplace(number, std::move(in));
 }
@@ -264,8 +270,13 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
     if (!tool && !valid_node_name(hello->node)) return refuse("hello without a node name");
     if (const auto may = tool ? may_ask(in) : may_greet(in, *hello); !may)
         return refuse(may.error());
+    const NodeName name = tool ? in.channel->peer()->subject.name : hello->node;
+    const auto is_its = [&](const auto& other) { return other.second->node == name; };
+    if (std::ranges::count_if(connections_, is_its) >= node_connections_max)
+        return refuse({CauseCode::too_many, "too many connections of " + name});
     in.role = hello->role;
-    in.node = tool ? in.channel->peer()->subject.name : hello->node;
+    in.node = name;
+    strangers_.gone(in.number);
     in.channel->allow(tool                           ? wire::owner_to_agent
                       : in.role == wire::Role::agent ? wire::home_to_agent
                                                      : wire::source_to_agent);
@@ -301,6 +312,7 @@ void Peers::incoming_closed(uint64_t number) {
     const auto it = connections_.find(number);
     if (it == connections_.end()) return;
     const std::unique_ptr<Incoming> in = std::move(it->second);
+    strangers_.gone(number);
     connections_.erase(it);
     if (const auto home = incoming_.find(in->node);
         home != incoming_.end() && home->second == in.get()) {

@@ -22,6 +22,7 @@
 #include "agentd/wire/codec.hpp"
 #include "kernel/sys/host/log.hpp"
 #include "kernel/sys/loop/loop.hpp"
+#include "kernel/sys/net/strangers.hpp"
 #include "kernel/wire/channel.hpp"
 #include "kernel/wire/tls.hpp"
 
@@ -131,6 +132,7 @@ class Peers {
     std::map<NodeName, Outgoing> outgoing_;
     std::map<uint64_t, std::unique_ptr<Incoming>> connections_;
     std::map<NodeName, Incoming*> incoming_;  // the newest of each home
+    Strangers strangers_{{}};
     uint64_t next_number_ = 1;
 };
 

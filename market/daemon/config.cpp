@@ -197,6 +197,13 @@ void Reading::add_limits(Settings& all) {
          "And for how long it is kept; 0: whatever its age.", "365"},
         {"hello_patience_ms", milliseconds(c.hello_patience, 10, 60'000),
          "A connection that says nothing for so long at first is closed.", "\"10s\""},
+        {"strangers_max", number(c.strangers.all, 16, 1'000'000),
+         "How many connections there may be whose peer has not proven who he is, such as a joiner; "
+         "one more, and the oldest of the address with the most goes. Each needs a file "
+         "descriptor.",
+         "1024"},
+        {"strangers_host_max", number(c.strangers.host, 4, 1'000'000),
+         "And of one address; also how many may come of it in a second, over a few seconds.", "64"},
         {"agent_queue_mb", megabytes(c.agent_queue_mb, 2, 4'096),
          "How much may wait to be sent to one node; a node that takes less starts afresh.",
          "\"128M\""},

@@ -8,6 +8,7 @@
 
 #include "kernel/base/result.hpp"
 #include "kernel/sys/host/config_text.hpp"
+#include "kernel/sys/net/strangers.hpp"
 #include "market/core/market.hpp"
 
 namespace souk {
@@ -43,6 +44,7 @@ struct MarketConfig {
     bool solver_places = false;  // it knows `rj` and `fj`: it is told where jobs are
     Nanos solver_patience = Nanos::from_ms(1'000);  // a later answer counts as none
     Nanos hello_patience = Nanos::from_s(5);
+    Strangers::Bounds strangers;  // who has not said yet who he is
     // what waits for one agent; an agent that lets it pass this starts afresh
     int64_t agent_queue_mb = 64;
     // a silent agent is asked after this long, and given up after three times

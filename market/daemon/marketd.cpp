@@ -17,7 +17,6 @@ namespace {
 
 // connections of marketctl at one time
 constexpr UserShare::Bounds tools_bounds{.all = 256, .reserve = 32, .each = 64};
-constexpr size_t greeting_max = 4'096;  // TCP connections that have not said who they are
 constexpr size_t tool_queue_bytes_max = wire::json_bytes_max + 64 * 1024;
 
 std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -46,7 +45,8 @@ Marketd::Marketd(Loop& loop, Log& log, const MarketConfig& config, StateDb db)
       config_(config),
       state_(std::move(db)),
       market_(config.market),
-      tools_share_(tools_bounds) {}
+      tools_share_(tools_bounds),
+      strangers_(config.strangers) {}
 
 Result<std::unique_ptr<Marketd>> Marketd::open(Loop& loop, Log& log, const MarketConfig& config) {
     TRY(make_directory(config.state));
@@ -213,6 +213,7 @@ void Marketd::accept(Fd socket, bool local) {
     };
     Connection c;
     c.local = local;
+    const uint64_t number = next_number_++;
     if (local) {
         const auto cred = peer_cred(socket.get());
         if (!cred)
@@ -226,14 +227,13 @@ void Marketd::accept(Fd socket, bool local) {
         }
         c.place = std::move(*place);
     } else {
-        if (connections_.size() - tools_ >= greeting_max + agents_.size())
-            return refused("room", "a connection was not taken", "too many connections");
         const auto peer = Address::peer(socket.get());
         if (!peer) return;  // gone already
         c.host = host_of(peer->text());
+        if (!take_stranger(number, c.host))
+            return refused("room", "a connection was not taken", "too many come from " + c.host);
         (void)set_no_delay(socket.get());
     }
-    const uint64_t number = next_number_++;
     wire::ChannelHandlers handlers;
     handlers.on_frame = [this, number](const wire::Frame& f) { frame(number, f); };
     handlers.on_closed = [this, number](const Error& e) { closed(number, e); };
@@ -248,10 +248,31 @@ void Marketd::accept(Fd socket, bool local) {
                                        local              ? wire::plain_transport()
                                        : takes_insecure() ? wire::either_transport(tls_->acceptor())
                                                           : wire::acceptor(tls_.get()));
-    if (!channel) return refused("open", "a connection was not taken", channel.error().message);
+    if (!channel) {
+        strangers_.gone(number);
+        return refused("open", "a connection was not taken", channel.error().message);
+    }
     c.channel = std::move(*channel);
-    tools_ += local;
     connections_.emplace(number, std::move(c));
+}
+
+// Somebody else may have to go for it.
+bool Marketd::take_stranger(uint64_t number, const std::string& host) {
+    const Strangers::Taken taken = strangers_.take(number, host, Loop::now());
+    if (taken.goes)
+        drop(*taken.goes, Cause(CauseCode::too_many, "its place is wanted for a newer connection"));
+    if (taken.in && !strangers_timer_.waiting()) end_strangers();
+    return taken.in;
+}
+
+// A channel ends by itself when nothing is said. A joiner has said who he wants to be, and may not
+// wait for ever to say more.
+void Marketd::end_strangers() {
+    const Nanos patience = config_.hello_patience + config_.hello_patience;
+    while (const auto number = strangers_.since(Loop::now() - patience))
+        drop(*number, Cause("it has not said in time who it is"));
+    if (strangers_.size() > 0)
+        strangers_timer_ = loop_.after(config_.hello_patience, [this] { end_strangers(); });
 }
 
 template <class T>
@@ -295,6 +316,7 @@ Status Marketd::greet(uint64_t number, Connection& c, const wire::Frame& f) {
             return fail("this is the market; it talks to agents here");
         TRY(greet_agent(number, c, hello));
     }
+    if (c.kind != Kind::joiner) strangers_.gone(number);
     c.channel->allow(c.kind == Kind::agent    ? wire::agent_to_market
                      : c.kind == Kind::joiner ? wire::joiner_to_market
                                               : wire::operator_to_market);
@@ -478,7 +500,7 @@ void Marketd::closed(uint64_t number, const Error& error) {
     const auto it = connections_.find(number);
     if (it == connections_.end()) return;
     const Connection c = std::move(it->second);
-    tools_ -= it->second.local;
+    strangers_.gone(number);
     connections_.erase(it);
     if (c.kind == Kind::agent) {
         agents_.erase(c.node);

@@ -28,6 +28,7 @@
 #include "kernel/sys/host/status_file.hpp"
 #include "kernel/sys/loop/loop.hpp"
 #include "kernel/sys/net/metrics_page.hpp"
+#include "kernel/sys/net/strangers.hpp"
 #include "kernel/sys/net/user_share.hpp"
 #include "kernel/sys/store/journal_db.hpp"
 #include "kernel/sys/store/statecopy.hpp"
@@ -112,6 +113,8 @@ class Marketd {
     void accept(Fd socket, bool local);
 
     void frame(uint64_t number, const wire::Frame& frame);
+    bool take_stranger(uint64_t number, const std::string& host);
+    void end_strangers();
     Status greet(uint64_t number, Connection& connection, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& connection, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& connection, const wire::Frame& frame);
@@ -184,8 +187,9 @@ class Marketd {
     market::Market market_;
     std::unique_ptr<SolverProgram> program_;
     UserShare tools_share_;
-    size_t tools_ = 0;  // local ones of these:
     std::map<uint64_t, Connection> connections_;
+    Strangers strangers_;
+    Timer strangers_timer_;
     std::map<NodeName, uint64_t> agents_;
     uint64_t next_number_ = 1;
     std::vector<market::Send> held_;  // decided, and not yet durable

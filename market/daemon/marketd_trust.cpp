@@ -12,6 +12,7 @@ namespace {
 
 // Nobody's: what is an operator's alone is asked for in vain.
 constexpr uint32_t no_uid = UINT32_MAX;
+constexpr ptrdiff_t operator_connections = 64;  // of one certificate
 
 }  // namespace
 
@@ -152,6 +153,12 @@ Status Marketd::greet_operator(Connection& c) {
                   peer->subject.roles != trust::only(trust::Role::owner)))
         return fail(CauseCode::not_allowed,
                     "this is the market; it talks to agents and operators here");
+    const auto is_his = [&](const auto& other) {
+        return other.second.kind == Kind::tool && !other.second.local &&
+               other.second.node == peer->subject.name;
+    };
+    if (std::ranges::count_if(connections_, is_his) >= operator_connections)
+        return fail(CauseCode::too_many, "too many connections of operator " + peer->subject.name);
     c.kind = Kind::tool;
     c.node = peer->subject.name;
     return {};

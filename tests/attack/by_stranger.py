@@ -151,6 +151,20 @@ def joiner_reports(s):
     return s.inside(talk)
 
 
+@attempt("stranger", "holds 300 connections to join with, and never joins",
+         "its place is wanted for a newer connection")
+def idle_joiners(s):
+    def hold():
+        return [Connection(s.address("market"), None, hello("n9", c.JOINER)) for _ in range(300)]
+    held = s.inside(hold)
+    try:
+        assert s.join(s.token("late-comer"), "late-comer").returncode == 0
+        return refused(held[0].hear)
+    finally:
+        for line in held:
+            line.socket.close()
+
+
 @attempt("stranger", "begins with a hello of 4 GB", "over its limit")
 def long_hello(s):
     def talk():

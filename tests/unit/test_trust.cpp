@@ -52,7 +52,8 @@ START_TEST(a_certificate_of_the_market_says_who_holds_the_key) {
     ck_assert_text(peer->subject.name, "n1");
     ck_assert(peer->subject.roles == node_roles);
     ck_assert_text(peer->key, key.digest());
-    for (const Role role : {Role::home, Role::provider, Role::market, Role::operator_}) {
+    for (const trust::Role role :
+         {trust::Role::home, trust::Role::provider, trust::Role::market, trust::Role::operator_}) {
         const auto other = ca.verify(ca.of(key, {"x", only(role)}));
         ck_assert(other && other->subject.roles == only(role));
     }
@@ -147,7 +148,8 @@ START_TEST(names_that_nobody_can_have_are_not_certified) {
     for (const char* name : {"", "N1", "n1,URI:souk:market/m", "n1/x", "n 1", "1n",
                              "n234567890123456789012345678901234567890"})
         ck_assert_msg(!issue(ca.issuing, key, {name, node_roles}, noon), "%s", name);
-    ck_refused(issue(ca.issuing, key, {"n1", Role::home | Role::market}, noon), "nobody is");
+    ck_refused(issue(ca.issuing, key, {"n1", trust::Role::home | trust::Role::market}, noon),
+               "nobody is");
     ck_refused(issue(ca.issuing, key, {"n1", {}}, noon), "nobody is");
     ck_assert(!subject_of({"souk:node/n1"}));
     ck_assert(!subject_of({"souk:node/n1", "souk:role/market"}));
