@@ -216,8 +216,9 @@ Status Peers::may_greet(const Incoming& in, const wire::Hello& hello) const {
                                                 ", its certificate that it is " +
                                                 peer->subject.name);
     const bool commands = hello.role == wire::Role::agent;
-    if (commands ? !peer->subject.roles.has(trust::Role::home)
-                 : !peer->subject.roles.within(trust::node_roles))
+    const trust::Roles roles = peer->subject.roles;
+    if (commands ? !wire::role_to_agent(roles, wire::frame::guest_command)
+                 : !wire::role_as_source(roles, wire::frame::image_begin))
         return fail(CauseCode::not_allowed, hello.node +
                                                 " may not do that: its certificate is of a " +
                                                 trust::text_of(peer->subject.roles));

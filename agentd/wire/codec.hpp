@@ -26,17 +26,22 @@ Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view by
 
 // What each kind of peer may say to an agentd once it has greeted, as market/wire/codec.hpp.
 // clang-format off
-#define SOUK_HOME_TO_AGENT(X)                                \
-    X(home, guest_command) X(home, stdio_ack)                \
-    X(home, stdio_input) X(home, stdio_winch)                \
-    X(home, heartbeat)
-#define SOUK_SOURCE_TO_AGENT(X)                              \
-    X(source, image_begin) X(source, precopy_begin)          \
-    X(source, files_begin)
-#define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request)
+#define SOUK_HOME_TO_AGENT(X)                                                           \
+    X(home, guest_command, home, "its own jobs, by tickets of the market")              \
+    X(home, stdio_ack, home, "its own jobs")                                            \
+    X(home, stdio_input, home, "its own jobs")                                          \
+    X(home, stdio_winch, home, "its own jobs")                                          \
+    X(home, heartbeat, home, "its own jobs")
+#define SOUK_SOURCE_TO_AGENT(X)                                                         \
+    X(source, image_begin, node, "an image of which a ticket names it as the source")   \
+    X(source, precopy_begin, node, "the same, before its job stops")                    \
+    X(source, files_begin, node, "files of a job that is here or that it sends")
+#define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request, none, "all that root may ask there")
 // clang-format on
 SOUK_WIRE_ALLOWED(home_to_agent, agent_words, SOUK_HOME_TO_AGENT)
 SOUK_WIRE_ALLOWED(source_to_agent, agent_words, SOUK_SOURCE_TO_AGENT)
+SOUK_WIRE_HAS_ROLE(role_to_agent, SOUK_HOME_TO_AGENT)
+SOUK_WIRE_HAS_ROLE(role_as_source, SOUK_SOURCE_TO_AGENT)
 SOUK_WIRE_ALLOWED(owner_to_agent, agent_words, SOUK_OWNER_TO_AGENT)
 
 }  // namespace souk::wire

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "kernel/base/result.hpp"
+#include "kernel/trust/subject.hpp"
 #include "kernel/wire/frame.hpp"
 #include "kernel/wire/messages.hpp"
 
@@ -44,15 +45,31 @@ inline constexpr uint32_t small_bytes = 16 * 1024, report_bytes = 256 * 1024,
 
 SOUK_COMMON_WORDS(SOUK_WIRE_DECLARE)
 
-// One line of a table of authority: of that type, if it is among `words`.
-#define SOUK_WIRE_MAY(who, name) \
+// A table of authority says in each line: a kind of peer, a word, and of nodes also the role that
+// its certificate must have for that word (`node`: either) and what the word may be about.
+#define SOUK_WIRE_MAY(who, name, ...) \
     if (type == frame::name) return words(type);
+inline constexpr trust::Roles needs_home = trust::only(trust::Role::home),
+                              needs_provider = trust::only(trust::Role::provider),
+                              needs_node = trust::node_roles;
+#define SOUK_WIRE_NEEDS(who, name, role, ...) \
+    if (type == frame::name) return needs_##role;
 // A function of what a peer may say: the lines of a table of authority, of the words `all`.
 #define SOUK_WIRE_ALLOWED(function, all, TABLE) \
     inline uint32_t function(FrameType type) {  \
         constexpr auto words = all;             \
         TABLE(SOUK_WIRE_MAY)                    \
         return 0;                               \
+    }
+
+// Whether a node with these roles may say that.
+#define SOUK_WIRE_HAS_ROLE(function, TABLE)                    \
+    inline bool function(trust::Roles roles, FrameType type) { \
+        const auto needed = [&]() -> trust::Roles {            \
+            TABLE(SOUK_WIRE_NEEDS)                             \
+            return {};                                         \
+        };                                                     \
+        return (roles.bits & needed().bits) != 0;              \
     }
 
 // The words of any connection.

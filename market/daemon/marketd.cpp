@@ -365,6 +365,15 @@ Status Marketd::greet_agent(uint64_t number, Connection& c, const wire::Hello& h
 }
 
 Status Marketd::from_agent(uint64_t number, Connection& c, const wire::Frame& f) {
+    // A job's user is told, below.
+    if (f.type != wire::frame::job_report && !has_role(c, f.type)) {
+        log_.limited("role " + c.node, Loop::now(), Level::warning, "a word was left out",
+                     {{"NODE", c.node},
+                      {"type", static_cast<int64_t>(f.type)},
+                      {"WHY", "its certificate is of a " +
+                                  trust::text_of(c.channel->peer()->subject.roles) + " alone"}});
+        return {};
+    }
     if (f.type == wire::frame::ctl_request) return question(number, c, f);
     if (f.type == wire::frame::ctl_reply) return node_answers(c.node, f);
     if (f.type == wire::frame::renew) return certify(number, c, f);

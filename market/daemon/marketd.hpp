@@ -118,7 +118,7 @@ class Marketd {
     Status greet(uint64_t number, Connection& connection, const wire::Frame& frame);
     Status greet_agent(uint64_t number, Connection& connection, const wire::Hello& hello);
     Status from_agent(uint64_t number, Connection& connection, const wire::Frame& frame);
-    static bool is_no_home(const Connection& c);
+    static bool has_role(const Connection& c, wire::FrameType type);
     std::string why_no_job(const Connection& c, uint32_t uid) const;
     bool may_vouch(uint64_t number, const Connection& c, const JobReport& report);
     void tell_differences();

@@ -176,22 +176,23 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
     // Of a token that names users: of no other, whatever he would ask.
     const trust::Peer* const peer = c.channel->peer();
     if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
-    if (is_no_home(c)) return no_uid;
+    if (!has_role(c, wire::frame::job_report)) return no_uid;
     const bool operates = !tls_ || config_.nodes_operate;
     return request.uid == 0 && !operates ? no_uid : request.uid;
 }
 
-// Its certificate says that it lends its time alone: nobody's jobs and money are its business.
-bool Marketd::is_no_home(const Connection& c) {
+// Whether its certificate says that such a word is its business. A node that lends its time alone
+// has nothing to say of jobs and money, and one that is a home alone offers none.
+bool Marketd::has_role(const Connection& c, wire::FrameType type) {
     const trust::Peer* const peer = c.channel->peer();
-    return peer && !peer->subject.roles.has(trust::Role::home);
+    return !peer || wire::role_to_market(peer->subject.roles, type);
 }
 
 // A home speaks for the users that its token names (souk token create --users), and for all if it
 // names none, also of their money, but for root's: that is the operator's. Empty: it may.
 std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
     if (!tls_) return "";
-    if (is_no_home(c)) return ", whose certificate says that it is no home";
+    if (!has_role(c, wire::frame::job_report)) return ", whose certificate says that it is no home";
     if (uid == 0 && config_.market.metered && !config_.nodes_operate)
         return ", since root's account is the operator's (nodes_operate)";
     const trust::Peer* const peer = c.channel->peer();

@@ -45,17 +45,21 @@ constexpr uint32_t market_words(FrameType type) {
 // What each kind of peer may say to the market once it has greeted: nothing else is read of it
 // (Channel::allow). `make authority-table` writes it into docs/security.md.
 // clang-format off
-#define SOUK_JOINER_TO_MARKET(X) X(joiner, join)
-#define SOUK_OPERATOR_TO_MARKET(X) X(operator, ctl_request)
-#define SOUK_AGENT_TO_MARKET(X)                              \
-    X(agent, job_report) X(agent, provider_report)           \
-    X(agent, order_failed) X(agent, renew)                   \
-    X(agent, use_report)                                     \
-    X(agent, ctl_request) X(agent, ctl_reply)
+#define SOUK_JOINER_TO_MARKET(X) X(joiner, join, none, "the name that its token is for")
+#define SOUK_OPERATOR_TO_MARKET(X) X(operator, ctl_request, none, "all; an owner as nobody")
+#define SOUK_AGENT_TO_MARKET(X)                                                         \
+    X(agent, job_report, home, "its own jobs, of the users that its token names")       \
+    X(agent, order_failed, home, "orders for its own jobs")                             \
+    X(agent, provider_report, provider, "itself")                                       \
+    X(agent, use_report, provider, "what has run on it")                                \
+    X(agent, renew, node, "its own key")                                                \
+    X(agent, ctl_request, node, "as its users ask; of a provider alone, as nobody")     \
+    X(agent, ctl_reply, node, "what it was asked")
 // clang-format on
 SOUK_WIRE_ALLOWED(joiner_to_market, market_words, SOUK_JOINER_TO_MARKET)
 SOUK_WIRE_ALLOWED(operator_to_market, market_words, SOUK_OPERATOR_TO_MARKET)
 SOUK_WIRE_ALLOWED(agent_to_market, market_words, SOUK_AGENT_TO_MARKET)
+SOUK_WIRE_HAS_ROLE(role_to_market, SOUK_AGENT_TO_MARKET)
 
 // The unions of the market's protocol. An error: a type that is not one of theirs.
 FrameType type_of(const ToMarket& message);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a hostile node tries, against other nodes and against the market."""
 import hashlib
+import json
 import os
 import struct
 import subprocess
@@ -385,6 +386,49 @@ def reports_anothers_job(s):
 def offers_anothers_node(s):
     return at_the_market(s, frame(c.PROVIDER_REPORT, pb(f1="n1", f2=1, f3=1, f4=100, f5=64,
                                                         f6=1000)))
+
+
+@attempt("provider", "reports a job that it would be the home of", "says that it is no home")
+def lender_reports_a_job(s):
+    def talk():
+        with s.as_node("market", "lender", identity=s.lender) as line:
+            line.say(c.JOB_REPORT, pb(f1=job_id("lender", 1), f2=pb(f1=1_000_000, f4=1), f3=4321,
+                                      f4="user4321", f8=1))
+            return str(line.wait_for(c.JOB_NOTE))
+    return s.inside(talk)
+
+
+def left_out(s, node, identity, *words):
+    """The market's log says that this node may not say that; it stays connected."""
+    def talk():
+        with s.as_node("market", node, identity=identity) as line:
+            line.say(*words)
+            line.say(c.PING)
+            line.wait_for(c.PONG)
+    s.inside(talk)
+    return s.logged("market", f'a word was left out NODE={node} type={words[0]} ')
+
+
+@attempt("provider", "says that an order for another's job has failed", "a word was left out")
+def lender_fails_orders(s):
+    return left_out(s, "lender", s.lender, c.ORDER_FAILED,
+                    pb(f1=job_id("n1", 1), f2=1, f3="n2", f4="x"))
+
+
+@attempt("home", "offers its machine, and is certified as a home alone", "a word was left out")
+def lodger_offers(s):
+    said = left_out(s, "lodger", s.lodger, c.PROVIDER_REPORT,
+                    pb(f1="lodger", f2=1, f3=1, f4=100, f5=64, f6=1000))
+    offers = json.loads(s.market.tool("marketctl", "--json", "list-providers").stdout)
+    assert not any(o["node"] == "lodger" and o["on_market"] for o in offers), offers
+    return said
+
+
+@attempt("home", "says what ran on its machine, and is certified as a home alone",
+         "a word was left out")
+def lodger_measures(s):
+    return left_out(s, "lodger", s.lodger, c.USE_REPORT, pb(f1=pb(
+        f1=pb(f1=job_id("n1", 1), f2=1), f3=1, f5=1)))
 
 
 @attempt("hostile node", "renews its certificate under the name n1", "the same name")

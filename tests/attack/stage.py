@@ -40,7 +40,8 @@ def refused(call, *args, **how):
 
 class Stage:
     """A market with nodes n1, n2, n3, and who attacks it. `evil` is enrolled as a node and has no
-    daemon; `lender` is too, and may not be a home; `ranged` may speak for users 9000-9009."""
+    daemon; `lender` is too, and may not be a home; `lodger` may be nothing else; `ranged` may speak
+    for users 9000-9009."""
 
     def __init__(self, market, place):
         self.market, self.place = market, place
@@ -49,6 +50,7 @@ class Stage:
         self.signer = c.Signer(f"{self.state('market')}/ticket.keys")
         self.evil = self.enrol("evil")
         self.lender = self.enrol("lender", "--roles", "provider")
+        self.lodger = self.enrol("lodger", "--roles", "home")
         self.ranged = self.enrol("ranged", "--users", "9000-9009")
 
     def state(self, daemon):

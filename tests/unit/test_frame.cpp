@@ -424,10 +424,21 @@ START_TEST(what_a_peer_may_not_say_is_refused_before_its_body) {
         for (const Words words : {joiner_to_market, operator_to_market, agent_to_market})
             ck_assert(words(t) == 0 || words(t) == market_words(t));
         ck_assert(!(joiner_to_market(t) && agent_to_market(t)));
+        // A node of both roles has all words, and each word needs one.
+        ck_assert(role_to_market(trust::node_roles, t) == (agent_to_market(t) != 0));
+        ck_assert(!role_to_market({}, t));
     }
     ck_assert_uint_eq(agent_to_market(frame::order), 0);
     ck_assert_uint_eq(agent_to_market(frame::join), 0);
     ck_assert_uint_eq(operator_to_market(frame::job_report), 0);
+    using trust::only;
+    for (const auto& [type, home] : {std::pair{frame::job_report, true},
+                                     {frame::order_failed, true},
+                                     {frame::provider_report, false},
+                                     {frame::use_report, false}}) {
+        ck_assert(role_to_market(only(trust::Role::home), type) == home);
+        ck_assert(role_to_market(only(trust::Role::provider), type) != home);
+    }
 }
 END_TEST
 
