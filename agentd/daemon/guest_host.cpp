@@ -171,7 +171,7 @@ void GuestHost::command(const NodeName& from, GuestCommand command) {
     const Warrant warrant =
         tickets_ ? tickets_->warrant(command, tls_->identity()->revoked, Loop::now(), unix_now())
                  : Warrant{};
-    if (!take_user(from, command)) return;
+    if (!take_user(from, command, warrant)) return;
     note_key(from, command);
     step([&](Guest& g, guest::Outputs& out) { g.command(from, command, out, warrant); });
     if (!guest_.find({command.id, command.epoch})) forget_key({command.id, command.epoch});

@@ -125,9 +125,10 @@ class GuestHost {
 
     void audit(const guest::Audit& word);
     // users.cpp
-    Result<RunsAs> runs_as(const NodeName& from, const GuestCommand& command) const;
+    Result<RunsAs> runs_as(const NodeName& from, const GuestCommand& command,
+                           const Warrant& warrant) const;
     OwnerBans::Job for_bans(const JobId& id, const JobSpec& spec) const;
-    bool take_user(const NodeName& from, GuestCommand& command);
+    bool take_user(const NodeName& from, GuestCommand& command, const Warrant& warrant);
 
     Status load_use();
     void note_use(const GuestKey& key, GuestState state);

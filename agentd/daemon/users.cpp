@@ -63,7 +63,8 @@ Status GuestHost::reload_users(const Config& config) {
 
 // As whom the job begins or comes here. Who is somebody on one machine may be somebody else, or
 // root, on this one. A job of this node's own user is that user's, whatever another node says.
-Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& command) const {
+Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& command,
+                                  const Warrant& warrant) const {
     const LaunchSpec& launch = command.spec.launch;
     RunsAs own{true, launch.uid, launch.gid, launch.groups};
     const RunsAs& was = command.spec.as.known ? command.spec.as : own;
@@ -72,8 +73,10 @@ Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& comm
         if (launch.uid != 0) own.groups = users_->within(launch.groups, accounts_);
         return command.verb == GuestVerb::start ? own : UserMap::returns(own, was);
     }
-    const Principal who{peers_.realm_of(from), command.spec.user, launch.uid, launch.gid,
-                        launch.groups};
+    // A name counts as the market has signed it.
+    const Principal who{peers_.realm_of(from),
+                        warrant.ticket ? warrant.ticket->user : command.spec.user, launch.uid,
+                        launch.gid, launch.groups};
     return command.verb == GuestVerb::start ? users_->begins(who, accounts_)
                                             : users_->comes(who, was, accounts_);
 }
@@ -91,9 +94,9 @@ std::vector<JobId> GuestHost::banned() const {
 }
 
 // False: it is refused, and its home has been told.
-bool GuestHost::take_user(const NodeName& from, GuestCommand& command) {
+bool GuestHost::take_user(const NodeName& from, GuestCommand& command, const Warrant& warrant) {
     if (command.verb != GuestVerb::start && command.verb != GuestVerb::prepare) return true;
-    auto told = accounts_.told([&] { return runs_as(from, command); });
+    auto told = accounts_.told([&] { return runs_as(from, command, warrant); });
     auto as = told ? std::move(*told) : tl::unexpected(told.error());
     const char* refuses = " does not take its user: ";
     if (const auto ban = OwnerBans::refuses(bans_, for_bans(command.id, command.spec));

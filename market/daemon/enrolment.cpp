@@ -21,15 +21,6 @@ constexpr std::optional<int64_t> operator_days = 30;
 // A token that is over is shown for a day.
 constexpr Nanos token_remembered = Nanos::from_s(86'400);
 
-// "20000-29999", or one number.
-std::optional<std::pair<uint32_t, uint32_t>> parse_users(std::string_view text) {
-    const size_t dash = text.find('-');
-    const auto first = whole_number<uint32_t>(text.substr(0, dash));
-    const auto last = dash == text.npos ? first : whole_number<uint32_t>(text.substr(dash + 1));
-    if (!first || !last || *last < *first || *last == UINT32_MAX) return std::nullopt;
-    return std::pair(*first, *last);
-}
-
 int64_t unix_s(Nanos time) { return time.ns / 1'000'000'000; }
 
 }  // namespace
@@ -97,6 +88,7 @@ Result<bool> Enrolment::list_tickets(const std::string& keys, Nanos now) {
 void Enrolment::keep(const Member& member) {
     state_.put(kind_member, member.key, wire::pack(member));
     members_.insert_or_assign(member.key, member);
+    named_.reset();
 }
 
 const Member* Enrolment::holder_of(const std::string& name) const {
@@ -160,10 +152,46 @@ std::string Enrolment::users_of(const std::string& key) const {
 bool Enrolment::may_vouch(const std::string& key, uint32_t uid) const {
     const auto it = members_.find(key);
     if (it == members_.end()) return true;
-    const std::string& users = it->second.users;
-    if (users.empty()) return it->second.scope.empty();  // of another realm: not of ours
-    const auto range = parse_users(users);
-    return range && uid >= range->first && uid <= range->second;
+    const Member& home = it->second;
+    const auto users = trust::VouchedUsers::parse(home.users);
+    if (!users) return false;
+    if (!users->empty()) return users->has(uid);
+    if (!home.scope.empty()) return false;  // of another realm: not of ours
+    (void)named("");
+    return std::ranges::none_of(*named_, [&](const auto& realm) {
+        return !realm.first.empty() &&
+               std::ranges::any_of(realm.second.users,
+                                   [&](const auto& others) { return others.has(uid); });
+    });
+}
+
+// Whoever was revoked has named nobody.
+const Enrolment::Named& Enrolment::named(const std::string& realm) const {
+    if (!named_) {
+        named_.emplace();
+        for (const auto& [key, member] : members_) {
+            auto users = trust::VouchedUsers::parse(member.users);
+            if (member.revoked || !users || users->empty()) continue;
+            Named& its = (*named_)[member.scope];
+            for (const auto& [name, uid] : users->names()) {
+                its.numbers.emplace(name, uid);
+                its.names.emplace(uid, name);
+            }
+            its.users.push_back(std::move(*users));
+        }
+    }
+    return (*named_)[realm];
+}
+
+bool Enrolment::may_name(const std::string& key, uint32_t uid, const std::string& name) const {
+    const auto it = members_.find(key);
+    if (it == members_.end()) return true;
+    const Named& its = named(it->second.scope);
+    const auto number = its.numbers.find(name);
+    const auto known = its.names.find(uid);
+    if (number != its.numbers.end() || known != its.names.end())
+        return number != its.numbers.end() && number->second == uid;
+    return !it->second.scope.empty() || it->second.users.empty();
 }
 
 void Enrolment::met(const trust::Peer& who, Nanos now) {
@@ -233,8 +261,8 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
     if (args.size() < 3 || args.size() > 5)
         return fail("token-create takes names, roles, seconds, perhaps a realm and users");
     const std::string users = args.size() > 4 ? args[4] : "";
-    if (!users.empty() && !parse_users(users))
-        return fail("--users takes numbers: 20000-29999, or one");
+    const auto vouched = trust::VouchedUsers::parse(users);
+    if (!vouched) return fail("--users: " + vouched.error().message);
     const std::string realm = args.size() > 3 ? args[3] : "";
     if (!realm.empty() && !trust::valid_realm(realm))
         return fail("a realm has letters, digits, '.', '_' or '-', 64 at most");
@@ -254,6 +282,17 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
     TRY_ASSIGN(auto made, trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
     made.record.realm = realm == site_ ? "" : realm;
     made.record.users = users;
+    for (const auto& [name, uid] : vouched->names()) {
+        const Named& others = named(made.record.realm);
+        const auto number = others.numbers.find(name);
+        const auto known = others.names.find(uid);
+        if (number != others.numbers.end() && number->second != uid)
+            return fail(name + " is user " + std::to_string(number->second) + " of " +
+                        realm_text(made.record.realm) + " already");
+        if (known != others.names.end() && known->second != name)
+            return fail("user " + std::to_string(uid) + " of " + realm_text(made.record.realm) +
+                        " is " + known->second + " already");
+    }
     // Its users pay from accounts by number: those of this market's own users are not theirs.
     if (!made.record.realm.empty() && users.empty())
         return fail(

@@ -12,6 +12,7 @@
 #include "kernel/sys/store/journal_db.hpp"
 #include "kernel/trust/identity.hpp"
 #include "kernel/trust/verify.hpp"
+#include "kernel/trust/vouched_users.hpp"
 #include "kernel/wire/messages.hpp"
 #include "market/store/trust_records.hpp"
 
@@ -32,9 +33,15 @@ class Enrolment {
     // The market's own next certificate, with the issuing authority's.
     Result<std::vector<trust::Certificate>> renew_own(const trust::Identity& own, Nanos now) const;
 
-    // Whether the home with that key may bring jobs of that user, and of whom it may.
+    // Whether the home with that key may bring jobs of that user, and of whom it may. One whose
+    // token names nobody may for those of the market's own realm: not for numbers that tokens of
+    // other realms name.
     bool may_vouch(const std::string& key, uint32_t uid) const;
     std::string users_of(const std::string& key) const;
+    // Whether its word counts that this user has that name. A name that a token gives a number is
+    // that number's, and its number has no other, whoever says it. Other names are for the homes
+    // of a realm to say, in the market's own realm for those that speak for all of it.
+    bool may_name(const std::string& key, uint32_t uid, const std::string& name) const;
 
     // A verb of root's (tools/common/replies.md) and its answer in JSON; `takes` says which.
     static bool takes(const std::string& verb);
@@ -86,6 +93,14 @@ class Enrolment {
     const std::string root_pem_, site_;
     std::map<std::string, trust::TokenRecord> tokens_;
     std::map<std::string, Member> members_;  // by key
+    // The users that tokens of a realm name, made of the members when it is asked for.
+    struct Named {
+        std::map<std::string, uint32_t> numbers;
+        std::map<uint32_t, std::string> names;
+        std::vector<trust::VouchedUsers> users;
+    };
+    const Named& named(const std::string& realm) const;
+    mutable std::optional<std::map<std::string, Named>> named_;
     trust::Revocations revoked_;
     std::string signed_list_, ticket_list_;
 };

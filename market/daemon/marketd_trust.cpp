@@ -46,7 +46,12 @@ void Marketd::give_ticket(Order& order) {
         if (there == agents_.end()) continue;
         const trust::Peer* const peer = connections_.at(there->second).channel->peer();
         if (!peer) continue;
-        if (node == order.id.home) ticket->realm = peer->subject.scope;
+        if (node == order.id.home) {
+            ticket->realm = peer->subject.scope;
+            // Without a name he is his number alone.
+            if (enrolment_ && !enrolment_->may_name(peer->key, ticket->uid, ticket->user))
+                ticket->user.clear();
+        }
         const std::string& key = peer->key;
         if (std::find(ticket->keys.begin(), ticket->keys.end(), key) == ticket->keys.end())
             ticket->keys.push_back(key);

@@ -16,13 +16,13 @@ SOUK_FIELDS(trust::TokenRecord,  //
             field("ends", &trust::TokenRecord::ends, rule::time),
             field("used_by", &trust::TokenRecord::used_by),
             field("realm", &trust::TokenRecord::realm, rule::name),
-            field("users", &trust::TokenRecord::users, rule::name));
+            field("users", &trust::TokenRecord::users));
 
 SOUK_FIELDS(Member,  //
             field("key", &Member::key), field("name", &Member::name, rule::node),
             flat(&Member::roles), field("joined", &Member::joined, rule::time),
             field("ends", &Member::ends, rule::time), field("revoked", &Member::revoked),
-            field("users", &Member::users, rule::name), field("scope", &Member::scope, rule::name),
+            field("users", &Member::users), field("scope", &Member::scope, rule::name),
             field("came", &Member::came));
 
 namespace wire {

@@ -10,9 +10,9 @@ import time
 from cluster import BIN, LIMIT, Market, bring_up, read_text, until
 from protobuf import MAGIC, encode, frame
 
-HELLO, WELCOME, AGENT = 1, 2, 1
+HELLO, WELCOME, AGENT, ORDER = 1, 2, 1, 32
 JOB_REPORT, PROVIDER_REPORT, USE_REPORT = 16, 17, 21
-RUNNING, FINISHED = 3, 8
+WAITING, RUNNING, FINISHED = 1, 3, 8
 YEAR = 365 * 86_400 * 10**9
 
 
@@ -55,11 +55,22 @@ class Node:
         raw = market.in_netns("fabric", lambda: socket.create_connection((host, int(port)), LIMIT))
         self.tls = context.wrap_socket(raw)
         self.tls.sendall(hello(name))
-        assert struct.unpack("<IHH", self.tls.recv(8))[1] == WELCOME
+        assert self.hear()[0] == WELCOME
 
     def say(self, *frames):
         for f in frames:
             self.tls.sendall(f)
+
+    def hear(self):
+        def exactly(count):
+            data = b""
+            while len(data) < count:
+                part = self.tls.recv(count - len(data))
+                assert part, "the connection was closed"
+                data += part
+            return data
+        length, kind, _ = struct.unpack("<IHH", exactly(8))
+        return kind, exactly(length)
 
     def close(self):
         self.tls.close()
@@ -82,6 +93,61 @@ def test_a_home_brings_only_jobs_of_its_own_users(market, tmp_path):
         until("it is finished", lambda: market.job("h1.2")["status"].startswith("finish"))
     finally:
         node.close()
+
+
+def ordered(market, node, home, uid, user):
+    """The order of the market for a new job of that user of this home, with its ticket."""
+    node.say(frame(JOB_REPORT, encode({
+        1: {1: home, 2: uid}, 2: {1: 50_000_000, 4: 1}, 3: uid, 4: user,
+        7: int(time.time() * 10**9), 8: WAITING})))
+    found = []
+
+    def has_come():
+        kind, body = node.hear()
+        if kind == ORDER:
+            found.append(body)
+        return bool(found)
+    until("an order comes", has_come)
+    node.say(job(home, uid, uid, FINISHED, "", 0))
+    return found[0]
+
+
+def test_a_name_counts_as_the_market_knows_it(market, tmp_path):
+    """A guest's map of users may name them: whoever calls himself alice is nobody's alice."""
+    named = Node(market, tmp_path, "h3", "--users", "9200-9209,alice=9201")
+    ranged = Node(market, tmp_path, "h4", "--users", "9210-9219")
+    free = Node(market, tmp_path, "h5")
+    try:
+        assert b"alice" in ordered(market, named, "h3", 9201, "alice")
+        assert b"alice" not in ordered(market, named, "h3", 9202, "alice")
+        assert b"alice" not in ordered(market, ranged, "h4", 9211, "alice")
+        assert b"bob" not in ordered(market, ranged, "h4", 9212, "bob")
+        assert b"carol" in ordered(market, free, "h5", 9301, "carol")
+        assert b"alice" not in ordered(market, free, "h5", 9302, "alice")
+        assert b"mallory" not in ordered(market, free, "h5", 9201, "mallory")
+    finally:
+        for node in named, ranged, free:
+            node.close()
+    done = market.tool("souk", "token", "create", "h6", "--users", "alice=9999", check=False)
+    assert done.returncode == 1 and "alice is user 9201" in done.stderr, done
+    done = market.tool("souk", "token", "create", "h6", "--users", "al ice", check=False)
+    assert done.returncode == 1 and "is no user" in done.stderr, done
+
+
+def test_numbers_of_another_realm_are_that_realms_alone(market, tmp_path):
+    far = Node(market, tmp_path, "h7", "--realm", "far", "--users", "9400-9409")
+    free = Node(market, tmp_path, "h8")
+    try:
+        free.say(job("h8", 1, 9405, RUNNING, "n3", 0), job("h8", 2, 9410, RUNNING, "n3", 0))
+        until("one is known", lambda: cost(market, "h8.2") is not None)
+        assert cost(market, "h8.1") is None
+        far.say(job("h7", 1, 9405, RUNNING, "n3", 0))
+        until("his own home's is known", lambda: cost(market, "h7.1") is not None)
+        far.say(job("h7", 1, 9405, FINISHED, "n3", 0))
+        free.say(job("h8", 2, 9410, FINISHED, "n3", 0))
+    finally:
+        far.close()
+        free.close()
 
 
 def test_no_job_comes_from_who_is_no_home_and_none_of_roots(fit, tmp_path):

@@ -9,6 +9,7 @@
 #include "kernel/trust/known_chains.hpp"
 #include "kernel/trust/token.hpp"
 #include "kernel/trust/verify.hpp"
+#include "kernel/trust/vouched_users.hpp"
 #include "tests/unit/temp_dir.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -276,7 +277,27 @@ START_TEST(an_identity_is_kept_in_files_that_others_cannot_read) {
 }
 END_TEST
 
-UNIT_SUITE(trust, a_certificate_of_the_market_says_who_holds_the_key,
+START_TEST(a_token_names_users_by_number_range_and_name) {
+    const auto users = VouchedUsers::parse("20000-29999,7,alice=4321");
+    ck_assert(users.has_value());
+    for (const uint32_t uid : {20'000U, 25'000U, 29'999U, 7U, 4'321U}) ck_assert(users->has(uid));
+    for (const uint32_t uid : {0U, 6U, 8U, 19'999U, 30'000U, 4'320U}) ck_assert(!users->has(uid));
+    ck_assert(users->names().size() == 1 && users->names().at("alice") == 4'321);
+    ck_assert(!users->empty() && VouchedUsers::parse("")->empty());
+    const std::string long_list = [] {
+        std::string text = "1";
+        for (int i = 2; i <= 65; ++i) text += "," + std::to_string(i);
+        return text;
+    }();
+    for (const char* wrong :
+         {"a", "5-4", "-1", "1-", "4294967295", "alice=", "=5", "alice=1-2", "al ice=5", "a/b=5",
+          "alice=5,alice=6", "alice=5,bob=5", ",", "1,,2", long_list.c_str()})
+        ck_refused(VouchedUsers::parse(wrong), wrong == long_list ? "64 users" : "");
+}
+END_TEST
+
+UNIT_SUITE(trust, a_token_names_users_by_number_range_and_name,
+           a_certificate_of_the_market_says_who_holds_the_key,
            a_certificate_out_of_its_time_is_refused_with_both_times,
            a_chain_that_is_known_is_refused_when_it_has_ended_or_is_revoked,
            a_certificate_of_another_market_is_refused,

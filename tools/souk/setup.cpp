@@ -413,8 +413,8 @@ tools::CommandLine token_line(Words& w) {
                                       "whose users the node speaks for (the market's own; "
                                       "docs/security.md)"),
                              text_row("users", w.users,
-                                      "the numbers of these users, such as 20000-29999 (all; "
-                                      "needed with --realm)"),
+                                      "these users, such as 20000-29999,alice=4321 (all of the "
+                                      "market's own realm; needed with --realm)"),
                              socket, as_json},
                  .arguments = {{"NAME", "of the node, or a pattern such as gpu-*",
                                 tools::set_text(w.name)}},
