@@ -150,7 +150,7 @@ SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, r
             field("keys", &Ticket::keys, ticket_keys_rule),
             field("issued", &Ticket::issued, rule::time),
             field("expires", &Ticket::expires, rule::time),
-            field("realm", &Ticket::realm, rule::name));
+            field("realm", &Ticket::realm, rule::name), field("job_address", &Ticket::job_address));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),

@@ -67,6 +67,7 @@ std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     t.address = order.address;
     t.cpus = r.terms.cpus;
     t.memory_mb = r.terms.memory_mb;
+    t.job_address = r.address;
     return t;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel/base/ids.hpp"
+#include "kernel/base/ipv4.hpp"
 #include "kernel/base/time.hpp"
 
 namespace souk {
@@ -29,6 +30,7 @@ struct Ticket {
     std::vector<std::string> keys;
     Nanos issued, expires;   // Unix time, by the market's clock
     std::string realm = {};  // of the home's certificate; empty: the market's own
+    Ipv4 job_address = {};   // of a job with a network of its own: it has no other
     bool operator==(const Ticket&) const = default;
 };
 

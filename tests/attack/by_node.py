@@ -117,6 +117,14 @@ def ticket_to_come(s):
     return s.begin(c.START, s.ticket(destination="n2", seq=seq, age=-3600), seq=seq)
 
 
+@attempt("hostile node", "gives its job the address of another job",
+         "the ticket gives its job no address, not 10.79.64.64")
+def address_of_another(s):
+    seq = next(s.seqs)
+    return s.begin(c.START, s.ticket(destination="n2", seq=seq), seq=seq,
+                   of_spec={"f16": float(0x0a4f4040)})
+
+
 @attempt("hostile node", "shows a ticket for another node", "the ticket is for node n3")
 def ticket_for_n3(s):
     seq = next(s.seqs)
