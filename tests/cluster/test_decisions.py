@@ -6,6 +6,7 @@ import decimal
 import hashlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -236,6 +237,40 @@ def test_a_log_that_was_written_anew_lacks_the_head_that_was_seen(of_both, tmp_p
     assert audit(anew, receipts, tmp_path)[0] == 0, "nothing else would be noticed"
     status, said = audit(anew, receipts, tmp_path, "--seen", seen)
     assert status == 1 and "is not in this log" in said, said
+
+
+ODD = [None, True, -1, 2**70, 1.5, 1e300, "x", "\x1b]0;owned\x07", [], {}, "nan", "1e999999"]
+
+
+def oddly(rng, log, receipts):
+    """The same log and receipts with a few words altered, put elsewhere or left out."""
+    log, receipts = list(log), json.loads(receipts)
+    for _ in range(rng.randint(1, 4)):
+        n = rng.randrange(len(log))
+        words = log[n].split(" ")
+        words[rng.randrange(len(words))] = str(rng.choice(ODD))
+        log[n:n + 1] = rng.choice([[" ".join(words)], [], [rng.choice(log), log[n]]])
+        receipt = rng.choice(receipts)
+        if receipt:
+            receipt[rng.choice(list(receipt))] = rng.choice(ODD)
+    return log, json.dumps(rng.choice([receipts, receipts, rng.choice(ODD), ODD]))
+
+
+def test_an_altered_log_never_ends_the_auditor_and_never_commands_a_terminal(of_both, tmp_path):
+    rng = random.Random(7)
+    found = set()
+    for n in range(80):
+        log, receipts = oddly(rng, *of_both)
+        (tmp_path / "log").write_text("\n".join(log) + "\n")
+        (tmp_path / "receipts").write_text(receipts)
+        words = [["--receipts", "receipts"], [], ["--why", "n1"]][n % 3]
+        done = subprocess.run([f"{BIN}/souk-audit", *words, "log"], capture_output=True, text=True,
+                              timeout=LIMIT, cwd=tmp_path)
+        found.add(done.returncode)
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said and done.returncode in (0, 1, 2), (n, said)
+        assert all(c.isprintable() or c == "\n" for c in said), (n, said)
+    assert found >= {1, 2}
 
 
 def test_a_poor_job_has_its_turn_after_a_wait_and_the_log_says_why(two_users, tmp_path):

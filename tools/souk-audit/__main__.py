@@ -25,13 +25,47 @@ import sys
 from decimal import Decimal
 
 from audit import Audit
+from values import plain
 from version import VERSION
 from why import explain
 
 
+AMOUNT_MAX = Decimal(10) ** 18
+FIELDS = {"receipt": int, "job": str, "node": str, "paid": Decimal, "run_s": Decimal}
+
+
+def field_of(receipt, name, kind):
+    value = receipt[name]
+    if kind is Decimal and type(value) is int:
+        value = Decimal(value)
+    if type(value) is not kind or (kind is not str and not abs(value) < AMOUNT_MAX):
+        raise ValueError(f"'{name}' is {plain(str(value)[:40])}")
+    return value
+
+
 def read_receipts(path):
+    """Those of use. ValueError: the file is no answer of `marketctl --json receipts`."""
     with (sys.stdin if path == "-" else open(path)) as file:
-        return json.load(file, parse_float=Decimal)
+        try:
+            every = json.load(file, parse_float=Decimal)
+        except RecursionError:
+            raise ValueError("too deep") from None
+    if type(every) is not list or not all(type(receipt) is dict for receipt in every):
+        raise ValueError("no list of receipts (marketctl --json receipts)")
+    checked = []
+    for number, receipt in enumerate(every, 1):
+        try:
+            if field_of(receipt, "kind", str) != "use":
+                continue
+            fields = {name: field_of(receipt, name, kind) for name, kind in FIELDS.items()}
+            if "decided_to" in receipt:
+                fields["decided_to"] = field_of(receipt, "decided_to", int)
+        except KeyError as name:
+            raise ValueError(f"receipt {number} of the file has no {name}") from None
+        except ValueError as error:
+            raise ValueError(f"receipt {number} of the file: {error}") from None
+        checked.append(fields)
+    return checked
 
 
 def help_source():
@@ -76,23 +110,27 @@ def main(argv):
             with (sys.stdin if path == "-" else open(path)) as file:
                 lines = file.read().split("\n")
         except (OSError, ValueError) as error:
-            print(f"souk-audit: {path}: {error}", file=sys.stderr)
+            print(f"souk-audit: {path}: {plain(str(error))}", file=sys.stderr)
             return 2
         while lines and not lines[-1]:
             lines.pop()
         if "--why" in given:
-            until = int(Decimal(given["--at"]) * 10**9) if "--at" in given else 1 << 63
+            try:
+                until = int(Decimal(given["--at"]) * 10**9) if "--at" in given else 1 << 63
+            except (ArithmeticError, ValueError):
+                print(f"souk-audit: --at: {plain(given['--at'])} is no Unix time", file=sys.stderr)
+                return 2
             return explain(lines, given["--why"], until, "--json" in given)
         audit = Audit(lines, seen, receipts)
         audit.run()
         bad = bad or bool(audit.wrong)
         before = f"{path}: " if len(files) > 1 else ""
         for line in audit.show():
-            print(before + line)
+            print(before + plain(line))
         if quiet:
             continue
         for note in audit.notes:
-            print(before + note)
+            print(before + plain(note))
         said = (f"{audit.decisions} decisions, {audit.prices} prices, {audit.forces} in force, "
                 f"{len(audit.receipts_found)} receipts")
         print(f"{before}{said}: " +

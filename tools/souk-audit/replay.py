@@ -4,7 +4,7 @@ market as each decision left it."""
 import hashlib
 
 from market import Market
-from values import Job, Node, Wrong
+from values import UNREADABLE, Job, Node, Wrong
 
 
 class Replay:
@@ -64,7 +64,11 @@ class Replay:
 
     def block(self, lines, said):
         if lines and lines[0].startswith("S "):
-            self.begin_segment(lines[0])
+            try:
+                self.begin_segment(lines[0])
+            except UNREADABLE as error:
+                self.head = self.head or "0" * 64
+                self.complain(f"a segment that cannot be read ({error!r}): {lines[0][:80]}")
         elif self.head is None:
             self.head = "0" * 64
             self.complain("the log does not begin with a segment")
@@ -79,9 +83,12 @@ class Replay:
         for line in lines:
             try:
                 self.line(line)
-            except (Wrong, KeyError, ValueError, IndexError, StopIteration) as error:
+            except UNREADABLE as error:
                 self.complain(f"a line that cannot be read ({error!r}): {line[:80]}")
-        self.settle()
+        try:
+            self.settle()
+        except UNREADABLE as error:
+            self.complain(f"a decision that cannot be reckoned ({error!r})")
 
     def begin_segment(self, line):
         _, version, segment, at, head = line.split(" ")

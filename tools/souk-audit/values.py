@@ -10,6 +10,16 @@ class Wrong(Exception):
     """A line of the log that cannot be read."""
 
 
+# Whatever reading what somebody has altered may end in.
+UNREADABLE = (Wrong, LookupError, ValueError, TypeError, AttributeError, ArithmeticError,
+              StopIteration)
+
+
+def plain(text):
+    """Without what would command a terminal, as the log may be anybody's."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 class Node:
     def __init__(self, index):
         self.index = index

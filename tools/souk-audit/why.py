@@ -5,7 +5,7 @@ import sys
 
 from assignment import assign
 from replay import Replay
-from values import money
+from values import UNREADABLE, money, plain
 
 
 class Enough(Exception):
@@ -174,10 +174,14 @@ class Why(Replay):
 
 
 def explain(lines, name, until, as_json):
-    said = Why(lines, until).tell(name)
-    if said is None:
-        print(f"souk-audit: {name} is no node, and no job that the log names to you at that time",
-              file=sys.stderr)
+    try:
+        said = Why(lines, until).tell(name)
+    except UNREADABLE as error:
+        print(f"souk-audit: the log cannot be read: {plain(repr(error))}", file=sys.stderr)
         return 1
-    print(json.dumps(said) if as_json else said["text"])
+    if said is None:
+        print(f"souk-audit: {plain(name)} is no node, and no job that the log names to you at that "
+              "time", file=sys.stderr)
+        return 1
+    print(json.dumps(said) if as_json else plain(said["text"]))
     return 0
