@@ -26,6 +26,7 @@ Job& Book::load(JobRecord record) {
     job.run_base = job.record.billed;
     const uint32_t payer = job.record.payer;
     job.user = &user(payer != 0 ? payer : job.record.report.uid);
+    if (job.phase() != JobPhase::finished) count(job);
     return jobs_.insert_or_assign(id, std::move(job)).first->second;
 }
 
@@ -81,7 +82,12 @@ void Book::number(Job& job) {
 
 Result<Job*> Book::admit(const JobReport& report) {
     if (Job* known = find(report.id)) return known;
-    if (room_for_jobs() == 0) return tl::unexpected(too_many_jobs());
+    TRY(has_room(report.id.home));
+    const size_t of_user = jobs_of_user(report.uid);
+    const bool has_few = of_user < limits_.few() || room_for_jobs() > limits_.reserve();
+    if (of_user >= limits_.jobs_user_max || !has_few)
+        return fail("it has " + std::to_string(of_user) + " jobs of user " +
+                    std::to_string(report.uid) + " (jobs_user_max, jobs_max)");
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
     job.record.report.uid = report.uid;
@@ -90,7 +96,33 @@ Result<Job*> Book::admit(const JobReport& report) {
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
     job.record.tab.cpu = report.stats.cpu_time;
     number(job);
+    count(job);
     return &job;
+}
+
+void Book::count(const Job& job) {
+    ++of_home_[job.id().home];
+    ++of_user_[job.record.report.uid];
+}
+
+size_t Book::jobs_of_home(const NodeName& home) const {
+    const auto it = of_home_.find(home);
+    return it == of_home_.end() ? 0 : it->second;
+}
+
+size_t Book::jobs_of_user(uint32_t uid) const {
+    const auto it = of_user_.find(uid);
+    return it == of_user_.end() ? 0 : it->second;
+}
+
+Status Book::has_room(const NodeName& home) const {
+    if (room_for_jobs() == 0) return tl::unexpected(too_many_jobs());
+    const size_t of_home = jobs_of_home(home);
+    const bool has_few = of_home < limits_.few() || room_for_jobs() > limits_.reserve();
+    if (of_home >= limits_.jobs_home_max || !has_few)
+        return fail("it has " + std::to_string(of_home) + " jobs of node " + home +
+                    " (jobs_home_max, jobs_max)");
+    return {};
 }
 
 Error Book::too_many_jobs() const {
@@ -162,6 +194,8 @@ const Node* Book::find_node(const NodeName& name) const {
 }
 
 void Book::finish(Job& job, Nanos ended) {
+    if (const auto it = of_home_.find(job.id().home); --it->second == 0) of_home_.erase(it);
+    if (const auto it = of_user_.find(job.record.report.uid); --it->second == 0) of_user_.erase(it);
     job.record.finish_seq = ++meta_.finish_seq;
     job.record.ended = ended;
     meta_.retired += job.record.account.amount;
@@ -214,7 +248,8 @@ std::vector<Job*> Book::store(Outputs& out) {
 
 void Book::store_meta(uint64_t next_seq, Outputs& out) {
     if (!std::exchange(meta_unsaved_, false)) return;
-    while (meta_.seq_limit < next_seq) meta_.seq_limit += seq_block;
+    if (meta_.seq_limit < next_seq)
+        meta_.seq_limit += (next_seq - meta_.seq_limit + seq_block - 1) / seq_block * seq_block;
     out.store.push_back(meta_);
 }
 

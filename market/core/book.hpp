@@ -24,8 +24,19 @@ class Book {
     struct Limits {
         size_t jobs_max, nodes_max;
         size_t finished_recent;  // so many that have finished are known
+        // of one home, of one user; 0: nine tenths of jobs_max
+        size_t jobs_home_max = 0, jobs_user_max = 0;
+
+        // The last of jobs_max are for homes and users that have few.
+        size_t reserve() const { return jobs_max / 10; }
+        size_t few() const { return std::max<size_t>(1, jobs_max / 1'000); }
     };
-    explicit Book(const Limits& limits) : limits_(limits) {}
+    explicit Book(const Limits& limits) : limits_(limits) {
+        const size_t most = limits.jobs_max - limits.reserve();
+        if (limits_.jobs_home_max == 0) limits_.jobs_home_max = most;
+        if (limits_.jobs_user_max == 0) limits_.jobs_user_max = most;
+    }
+    const Limits& limits() const { return limits_; }
 
     // What was stored, in any order; then begin().
     void load(MetaRecord meta) { meta_ = std::move(meta); }
@@ -43,10 +54,17 @@ class Book {
         number(job);
     }
 
-    // The job that a home reports: the one that is known, or a new one.
+    // The job that a home reports: the one that is known, or a new one. Errors: there may be no
+    // more, of that home, or of that user.
     Result<Job*> admit(const JobReport& report);
+    // So many of it have not finished.
+    size_t jobs_of_home(const NodeName& home) const;
+    size_t jobs_of_user(uint32_t uid) const;
+    // Errors: there may be no more of that home, whoever's they are.
+    Status has_room(const NodeName& home) const;
     size_t room_for_jobs() const {
-        return limits_.jobs_max - std::min(limits_.jobs_max, jobs_.size());
+        const size_t unfinished = jobs_.size() - finished_.size();
+        return limits_.jobs_max - std::min(limits_.jobs_max, unfinished);
     }
     Error too_many_jobs() const;
     Status admits_node(const NodeName& name) const;
@@ -110,12 +128,17 @@ class Book {
     KeyTable<Node> node_by_key_;
     uint64_t next_key_ = 1;
     std::map<uint64_t, JobId> finished_;  // by finish_seq
+    // the unfinished ones, by whose they are
+    std::map<NodeName, size_t> of_home_;
+    std::map<uint32_t, size_t> of_user_;
     MetaRecord meta_;
     Marked<Job, &Job::unsaved> unsaved_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;
     std::set<uint32_t> unsaved_users_;
     std::set<NodeName> forgotten_;  // nodes, whose records are still stored
     bool meta_unsaved_ = false;
+
+    void count(const Job& job);
 };
 
 }  // namespace souk::market

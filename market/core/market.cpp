@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "kernel/base/check.hpp"
+#include "market/core/claims.hpp"
 
 namespace souk::market {
 
 Market::Market(MarketOptions options)
     : options_(std::move(options)),
-      book_({options_.jobs_max, options_.nodes_max, options_.finished_recent}),
+      book_({options_.jobs_max, options_.nodes_max, options_.finished_recent,
+             options_.jobs_home_max, options_.jobs_user_max}),
       places_(book_),
       orders_({options_.order_patience, options_.doubt_patience, options_.forgotten_patience,
                options_.backoff_min, options_.backoff_max}) {
@@ -96,6 +98,7 @@ void Market::started(Nanos now) {
         job->ordered_at = now;
         set_bid(*job, now);
         resume_wait(*job, now);
+        resume_backing(*job, now);
         claim(*job);
         touch(*job);
         set_alarm(*job);
@@ -139,6 +142,7 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     Node& node = node_of(name);
     if (node.connected) agent_lost(name, now);
     node.connected = true;
+    node.said.clear();  // it says it anew
     places_.changed();
     places_.came_back(name);
     for (const NodeName& lost : places_.written_off()) notes_.lost(name, lost);
@@ -149,7 +153,15 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     node.noted = {};
     node.noted_at = {INT64_MIN / 2};
     touch(node);
-    for (const auto& [id, job] : node.jobs) touch(*job);
+    std::vector<JobId> awaited;
+    for (auto it = awaited_.lower_bound({name, {}}); it != awaited_.end() && it->first == name;
+         ++it)
+        awaited.push_back(it->second);
+    for (const JobId& id : awaited) back_by(id, now);
+    for (const auto& [id, job] : node.jobs) {
+        touch(*job);
+        wants_proof_soon(*job, now);
+    }
     // Its jobs are believed when it reports them; one that it does not report any more it has lost.
     for (auto it = book_.jobs().lower_bound({name, 0});
          it != book_.jobs().end() && it->first.home == name; ++it) {
@@ -170,6 +182,7 @@ void Market::agent_lost(const NodeName& name, Nanos now) {
     if (it == book_.nodes().end() || !it->second.connected) return;
     Node& node = it->second;
     node.connected = false;
+    refusals_.gone(name);
     places_.changed();
     node.lost_at = now;
     touch(node);
@@ -249,7 +262,7 @@ Nanos Market::next_call() const {
     if (dirty_ || outside_.is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
     next = std::min({next, alarms_.next(), days_.next(), comment_rounds_.next_call(),
-                     price_rounds_.next_call(), notes_.next()});
+                     price_rounds_.next_call(), notes_.next(), refusals_.next()});
     if (!book_.nodes().empty()) next = std::min(next, prices_seen_.next());
     if (!admission_.limited().empty())
         next =

@@ -7,13 +7,13 @@
 // The shell calls inputs as they come and solve() once when it has read all it has: so a burst is
 // one decision. Then nothing is left to do until the next input or next_call().
 //
-// What a job's home node says is true; the market only wishes. A wish is an order, one per job at a
-// time, with a number
-// (`seq`) that grows for ever. It is outstanding until the home reports the wished-for state, says
-// that it failed, or is silent for too long. From order to report the job is in transit: it counts
-// as taken where it goes and where it comes from, and nothing else is decided about it (only a
-// cancel may overtake). What does not fit yet waits for those that leave; two jobs that want each
-// other's places go by way of a freeze of the lesser one.
+// What a job's home node says of it is true where it is backed (claims.hpp); else it is held: it
+// takes no room, pays nothing, and is left where it is. The market only wishes. A wish is an order,
+// one per job at a time, with a number (`seq`) that grows for ever. It is outstanding until the
+// home reports the wished-for state, says that it failed, or is silent for too long. From order to
+// report the job is in transit: it counts as taken where it goes and where it comes from, and
+// nothing else is decided about it (only a cancel may overtake). What does not fit yet waits for
+// those that leave; two jobs that want each other's places go by way of a freeze of the lesser one.
 //
 // What is not to be decided about is pinned for the solver: jobs in transit, jobs whose home or
 // place is not connected, jobs that refused to be frozen or moved a moment ago (back-off, doubling,
@@ -33,8 +33,10 @@
 //   Places         where a job may run, and why not
 //   Admission      which jobs of users with limits compete
 //   Notes          what homes and owners hear
+//   Refusals       jobs that were not let in, and when their homes are asked again
 //   Quotes         what jobs would get that are submitted now
 //   Orders         their numbers, what becomes of one, back-off
+//   claims         whether a job can be where its home says
 //   bill           run time, charges and receipts of one job
 //   UserDays       when a user's day is spent, and what each home may let run of it
 //   PriceRounds    when prices are reckoned anew and put in force
@@ -68,6 +70,7 @@
 #include "market/core/price_rounds.hpp"
 #include "market/core/price_sampler.hpp"
 #include "market/core/quote.hpp"
+#include "market/core/refusals.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
 #include "market/core/standing.hpp"
@@ -97,7 +100,11 @@ struct MarketOptions {
     // a home is back and does not report a job that it had
     Nanos forgotten_patience = Nanos::from_s(60);
     Nanos backoff_min = Nanos::from_s(1), backoff_max = Nanos::from_s(300);
+    // a node where a job is by its home's word says so too; a home that says more than the market
+    // and the node know is then told to freeze the job
+    Nanos confirm_patience = Nanos::from_s(60);
     size_t jobs_max = 1'000'000, nodes_max = 10'000;
+    size_t jobs_home_max = 0, jobs_user_max = 0;  // 0: nine tenths of jobs_max
     // finished jobs that are still known here; their records are stored, the others' alone
     size_t finished_recent = 256;
 };
@@ -234,6 +241,9 @@ class Market {
     // To look at.
     const std::map<JobId, Job>& jobs() const { return book_.jobs(); }
     const std::map<NodeName, Node>& nodes() const { return book_.nodes(); }
+    const Book::Limits& bounds() const { return book_.limits(); }
+    size_t jobs_of_home(const NodeName& home) const { return book_.jobs_of_home(home); }
+    uint64_t refused_of_home(const NodeName& home) const { return refusals_.count(home); }
     const Ledger& ledger() const { return ledger_; }
     const PriceHistory& price_history() const { return prices_seen_.history(); }
     const std::map<uint32_t, User>& users() const { return book_.users(); }
@@ -283,6 +293,8 @@ class Market {
 
     // market_jobs.cpp: reports, orders, back-off
     Status job_report(const NodeName& node, const JobReport& report, Nanos now);
+    Result<Job*> let_in(const NodeName& node, const JobReport& report, Nanos now);
+    void note_lacking(Job& job);
     Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
     void finish(Job& job, Nanos now);
     void forget_finished();
@@ -292,6 +304,19 @@ class Market {
     Nanos surely_stopped(const Job& job) const;
     void list_at(Job& job, const NodeName& node, bool add);
     void claim(Job& job);
+
+    // whether what homes say is backed, and who is let in
+    void look_at_backing(Job& job, Nanos now);
+    void resume_backing(Job& job, Nanos now);
+    void back_by(const JobId& id, Nanos now);
+    void wants_proof_later(Job& job, Nanos now);
+    void wants_proof_soon(Job& job, Nanos now);
+    void note_steady(Job& job, Nanos now);
+    void demand_proof(Job& job, Nanos now);
+    void stop_clock(Job& job, Nanos ran, Nanos now);
+    static bool is_sent(const Job& job);
+    void turn_away(const JobReport& report, const Error& why, Nanos now);
+    void ask_again(Nanos now, Outputs& out);
 
     // market_pay.cpp: run time and money
     void clock(Job& job, const JobReport& before, Nanos ran, Nanos now);
@@ -486,7 +511,9 @@ class Market {
     std::map<NodeName, std::set<std::string>> gangs_wait_for_;
     std::set<std::string> gangs_seen_;  // in this round of orders
     std::set<JobId> lacking_;           // jobs that wait and whose program some nodes lack
+    std::set<std::pair<NodeName, JobId>> awaited_;  // Job::awaits
     Notes notes_;
+    Refusals refusals_;
     Alarms alarms_;
     Settling settling_;
     bool dirty_ = false;

@@ -101,6 +101,7 @@ Reason Market::why_pinned(const Job& job) const {
     if (!job.reported) return of_home(ReasonCode::home_silent);
     if (job.phase() == JobPhase::waiting && !r.report.waits_for.empty())
         return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
+    if (r.unbacked) return at_node(ReasonCode::place_unbacked, where);
     const Node* at = find_node(where);
     if (running && at && !at->connected) return at_node(ReasonCode::node_away, where);
     if (running && at && !r.report.paused.empty())
@@ -166,7 +167,7 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
         if (!reason.empty() && std::none_of(all.begin(), all.end(), same)) all.push_back(reason);
     };
     const bool running = job.phase() == JobPhase::running;
-    if (running) add(at_node(ReasonCode::runs, r.where));
+    if (running && !job.record.unbacked) add(at_node(ReasonCode::runs, r.where));
     add(reason(job));
     add(why_unsure(job));
     if (Places::stands(job)) add(at_node(ReasonCode::stands_here, r.where));

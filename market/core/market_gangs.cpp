@@ -227,7 +227,7 @@ Reason Market::why_gang_waits(const Job& job) const {
             return Reason(ReasonCode::component_node_unknown)
                 .with(Figure::count, std::to_string(r.component))
                 .with(Figure::node, r.only_node);
-    if (!job.in_solver || gang == gangs_.end())
+    if (!job.in_solver || gang == gangs_.end() || required.empty())
         return Reason(ReasonCode::components_coming)
             .with(Figure::count, std::to_string(job.record.report.components));
     const JobTerms& own = job.record.report.terms;

@@ -68,7 +68,8 @@ struct JobRecord {
     Nanos waited, waits_since;
     // Of its work, as far as it is charged: each stretch as long as it took on a standard machine.
     Nanos done;
-    uint32_t payer = 0;  // the number of the project that pays for it; 0: its user does
+    uint32_t payer = 0;     // the number of the project that pays for it; 0: its user does
+    bool unbacked = false;  // its home alone says that it is where its report has it
 };
 
 struct NodeRecord {

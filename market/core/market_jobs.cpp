@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "kernel/base/check.hpp"
+#include "market/core/claims.hpp"
 #include "market/core/market.hpp"
+#include "market/core/use_check.hpp"
 
 namespace souk::market {
 
@@ -23,17 +25,18 @@ void Market::list_at(Job& job, const NodeName& name, bool add) {
 void Market::claim(Job& job) {
     const JobReport& r = job.record.report;
     const bool finished = r.phase == JobPhase::finished;
-    const bool occupies = r.phase == JobPhase::running || r.phase == JobPhase::starting ||
-                          r.phase == JobPhase::moving || r.phase == JobPhase::freezing;
+    const bool backed = !job.record.unbacked;
     std::array<NodeName, 2> places;
     const bool in_place =
         (r.phase == JobPhase::frozen || r.phase == JobPhase::freezing) && r.in_place;
-    if (occupies || in_place) places[0] = r.where;
-    const NodeName to = !finished && in_transit(job) ? Orders::heading_for(job) : NodeName{};
+    if (backed && claims::relation_of(r).room_where) places[0] = r.where;
+    // An order is the market's own word.
+    const bool goes = !finished && in_transit(job) && (backed || is_sent(job));
+    const NodeName to = goes ? Orders::heading_for(job) : NodeName{};
     if (to != places[0]) places[1] = to;
     // What is stopped where it stands has its memory there and no CPU, until it is told to go on.
     const int32_t cpus = in_place && to.empty() ? 0 : r.terms.cpus;
-    const NodeName lies_on = finished ? NodeName{} : r.where;
+    const NodeName lies_on = finished || !backed ? NodeName{} : r.where;
     root(job);
     if (places == job.claims && lies_on == job.lies_on && job.claim_cpus == cpus &&
         job.claim_mb == r.terms.memory_mb)
@@ -95,33 +98,172 @@ Status Market::order_failed(const NodeName& node, const OrderFailed& failed, Nan
     if (failed.id.home != node)
         return fail("node " + node + " reports for job " + failed.id.text() + " of another home");
     Job* job = mutable_job(failed.id);
+    const Node* const meant =
+        job && job->record.order ? find_node(job->record.order->node) : nullptr;
     if (!job || !orders_.failed(*job, failed, now)) return {};
+    if (meant && job->record.report.where != meant->id()) claims::came_to_nothing(*job, *meant);
     claim(*job);
     touch(*job);
     set_alarm(*job);
     return {};
 }
 
-// A home speaks for its own jobs; and the solver takes none that is on a node of which it does not
-// say which.
-static Status check_claim(const NodeName& node, const JobReport& r) {
-    const auto refuse = [&](const char* which) {
-        return fail("node " + node + " reports job " + r.id.text() + which);
-    };
-    if (r.id.home != node) return refuse(" of another home");
-    if (is_project(r.uid)) return refuse(" of a user with the number of a project");
-    const bool is_there = r.phase != JobPhase::waiting && r.phase != JobPhase::finished;
-    const bool leaves = r.phase == JobPhase::moving || r.phase == JobPhase::thawing;
-    if ((is_there && r.where.empty()) || (leaves && r.to.empty()))
-        return refuse(" as one that is on a node, and does not say on which");
-    return {};
+// -------------------------------------------------------------------------------------------------
+// claims (claims.hpp), and jobs for which the book has no room
+//
+// An order backs the home's word for a while alone: from when the job is steady there, or the order
+// is old, a node that tells how long its guests run must have told of this one.
+
+// An order to run somewhere is outstanding.
+bool Market::is_sent(const Job& job) {
+    return job.record.order && job.record.order->kind == Order::Kind::run;
+}
+
+// A place that was backed is backed again, by its home's and nodes' words at the latest.
+void Market::resume_backing(Job& job, Nanos now) {
+    const JobRecord& r = job.record;
+    if (!r.unbacked)
+        for (const NodeName& name : {r.report.where, r.report.to})
+            if (!name.empty()) claims::ordered(job, node_of(name));
+    if (is_sent(job)) claims::ordered(job, node_of(r.order->node));
+    look_at_backing(job, now);
+}
+
+// The book has no room for it. Its home keeps it, and tells its user why.
+void Market::turn_away(const JobReport& report, const Error& why, Nanos now) {
+    const Reason reason = Reason(ReasonCode::book_full).with(Figure::cause, why.message);
+    JobNote note;
+    note.id = report.id;
+    note.comment = reason.text();
+    note.code = to_string(reason.code);
+    note.settled = report.phase == JobPhase::finished;
+    notes_.of(note);
+    const bool waits =
+        report.phase == JobPhase::waiting || (report.phase == JobPhase::frozen && !report.in_place);
+    refusals_.refused(report.id, waits, now);
+}
+
+void Market::ask_again(Nanos now, Outputs& out) {
+    const auto has_room = [this](const NodeName& home) { return book_.has_room(home).has_value(); };
+    const auto knows = [this](const JobId& id) { return find(id) != nullptr; };
+    for (const JobId& id : refusals_.due(now, has_room, knows))
+        out.send.push_back({id.home, orders_.ask(id)});
+    if (orders_.next_seq() > book_.meta().seq_limit) book_.save_meta();
+}
+
+// Whether what its newest report claims counts. A home that says more than the market knows is
+// asked for the job after a while: it is to freeze it to its disk, from where the market may place
+// it.
+void Market::look_at_backing(Job& job, Nanos now) {
+    const bool was = std::exchange(job.record.unbacked, !claims::back(job, book_));
+    if (!job.awaits.empty()) awaited_.erase({*job.awaits, job.id()});
+    job.awaits.clear();
+    if (!job.record.unbacked) {
+        job.called_back_at = Nanos::never();
+        return;
+    }
+    job.awaits = job.record.report.where;
+    awaited_.insert({*job.awaits, job.id()});
+    if (!was) job.called_back_at = now + options_.confirm_patience;
+}
+
+// A node has said something or come: what it may confirm.
+void Market::back_by(const JobId& id, Nanos now) {
+    Job& job = book_.jobs().at(id);
+    begin_day(now);
+    look_at_backing(job, now);
+    if (job.record.unbacked) return;
+    const JobReport report = job.record.report;
+    clock(job, report, run_time(job, now), now);
+    note_steady(job, now);
+    note_standing(job, now);
+    claim(job);
+    touch(job);
+    book_.save(job);
+    set_alarm(job);
+}
+
+// It runs nowhere that the market knows of. It pays for what it has run until now where it was.
+void Market::stop_clock(Job& job, Nanos ran, Nanos now) {
+    job.run_base = account_until(job, ran, now);
+    close_tab(job, now);
+    job.run_since = Nanos::never();
+    days_.changed(job.user->record.uid);
+    use_check::ended(job.record);
+    settle_use(job, now);
+    if (bill::is_used_up(job)) job.record.out_of_budget = true;
+}
+
+// It was ordered somewhere just now.
+void Market::wants_proof_later(Job& job, Nanos now) {
+    job.proof_by = now + options_.order_patience;
+    job.is_steady = false;
+}
+
+// After a report that is backed: a job that has come where it goes is told of there soon.
+void Market::note_steady(Job& job, Nanos now) {
+    const JobReport& r = job.record.report;
+    const bool comes = r.phase == JobPhase::running || (r.phase == JobPhase::frozen && r.in_place);
+    if (!comes || std::exchange(job.is_steady, true)) return;
+    job.proof_by = now + options_.confirm_patience;
+}
+
+// Its node comes, or says that it has ended.
+void Market::wants_proof_soon(Job& job, Nanos now) {
+    job.proof_by = now + options_.confirm_patience;
+    set_alarm(job);
+}
+
+// A node that was to have it does not know it: it is not there, whatever was ordered.
+void Market::demand_proof(Job& job, Nanos now) {
+    job.proof_by = Nanos::never();
+    const Node* const silent =
+        job.record.unbacked ? nullptr : claims::place_without_word(job, book_);
+    if (!silent) return;
+    claims::came_to_nothing(job, *silent);
+    look_at_backing(job, now);
+    if (!job.record.unbacked) return;
+    stop_clock(job, run_time(job, now), now);
+    note_standing(job, now);
+    claim(job);
+    book_.save(job);
+}
+
+// -------------------------------------------------------------------------------------------------
+// reports
+
+// The job that is reported; null: there is nothing to be done about it.
+Result<Job*> Market::let_in(const NodeName& node, const JobReport& report, Nanos now) {
+    TRY(claims::sound(node, report));
+    const bool is_known = find(report.id);
+    if (!is_known && report.phase == JobPhase::finished &&
+        report.why->code == CauseCode::home_forgot)
+        return nullptr;  // it was asked for it
+    const Result<Job*> found = book_.admit(report);
+    if (!found) {
+        turn_away(report, found.error(), now);
+        return nullptr;
+    }
+    if (!is_known) refusals_.taken(node);
+    Job& job = **found;
+    if (options_.metered && !job.user->funds) open_account(*job.user);
+    if (!is_known) claims::keep_gang(job.record.report, report);  // of now, for good
+    return &job;
+}
+
+void Market::note_lacking(Job& job) {
+    if (!job.record.report.lacking.empty() && job.phase() == JobPhase::waiting) {
+        lacking_.insert(job.id());
+        pending_.insert(job);
+    } else {
+        lacking_.erase(job.id());
+    }
 }
 
 Status Market::job_report(const NodeName& node, const JobReport& report, Nanos now) {
-    TRY(check_claim(node, report));
-    TRY_ASSIGN(Job* const found, book_.admit(report));
-    Job& job = *found;
-    if (options_.metered && !job.user->funds) open_account(*job.user);
+    TRY_ASSIGN(Job* const known, let_in(node, report, now));
+    if (!known) return {};
+    Job& job = *known;
     notes_.of(job);
     if (job.record.finish_seq > 0) {  // its account is closed: say so again
         job.note_due = true;
@@ -135,6 +277,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
+    claims::keep_gang(job.record.report, before);
     if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending.reset();
     if (job.record.report.uid != before.uid) {  // its home does not know it any more
         job.record.report.uid = before.uid;
@@ -155,15 +298,16 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (budget != before.terms.budget && (budget.micro == 0 || budget > job.record.account.amount))
         job.record.out_of_budget = false;
     set_bid(job, now);
-    clock(job, before, ran, now);
+    if (report.phase == JobPhase::waiting && !claims::may_be_at(job, report.where, book_))
+        job.record.report.where.clear();
+    look_at_backing(job, now);
+    if (job.record.unbacked)
+        stop_clock(job, ran, now);
+    else
+        clock(job, before, ran, now), note_steady(job, now);
     orders_.used(report.order_seq);
     Orders::judge(job, fresh, now);
-    if (!report.lacking.empty() && report.phase == JobPhase::waiting) {
-        lacking_.insert(job.id());
-        pending_.insert(job);
-    } else {
-        lacking_.erase(job.id());
-    }
+    note_lacking(job);
     Failed* const failed = job.failed.stored();
     if (failed && report.in_place && !report.cannot_move.empty())
         failed->stuck = {};  // as far as it can
@@ -186,6 +330,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
 
 void Market::finish(Job& job, Nanos now) {
     close_tab(job, now);
+    look_at_backing(job, now);
     job.record.order.reset();
     job.run_base = job.record.billed;
     job.run_since = Nanos::never();
@@ -212,7 +357,8 @@ void Market::finish(Job& job, Nanos now) {
 void Market::set_alarm(Job& job) {
     Nanos at = Nanos::never();
     if (job.phase() != JobPhase::finished) {
-        at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until, job.weighs_until});
+        at = std::min({orders_.due(job), bill::budget_end(job), job.bid_until, job.weighs_until,
+                       job.called_back_at, job.proof_by});
         if (!job.stood_enough) at = std::min(at, job.stands_until);
         if (job.run_since != Nanos::never()) {
             at = std::min(at, surely_stopped(job));
@@ -257,6 +403,8 @@ void Market::job_alarm(Job& job, Nanos now) {
     if (now >= job.bid_until) set_bid(job, now);
     if (now >= job.weighs_until) job.weighs_until = Nanos::never();  // it is touched below
     if (now >= job.stands_until) job.stood_enough = true;
+    if (now >= job.proof_by) demand_proof(job, now);
+    if (now >= job.called_back_at) job.called_back_at = Nanos::never();  // place_one asks
     Orders::end_back_offs(job, now);
     root(job);
     touch(job);

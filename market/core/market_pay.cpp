@@ -2,6 +2,7 @@
 // Market, third part: run time, prices and accounts. See market.hpp.
 #include <algorithm>
 
+#include "market/core/claims.hpp"
 #include "market/core/market.hpp"
 #include "market/core/strategy.hpp"
 #include "market/core/use_check.hpp"
@@ -38,14 +39,21 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
 // What the places of a provider have measured of jobs that its homes let be charged for.
 void Market::use_report(const NodeName& name, const UseReport& report, Nanos now) {
     begin_day(now);
+    const auto it = book_.nodes().find(name);
+    Node* const node = it == book_.nodes().end() ? nullptr : &it->second;
     for (const JobUse& use : report.jobs) {
         Job* const job = mutable_job(use.id);
+        if (node) claims::heard(*node, job, use);
         if (!job) continue;
+        if (use.ended && job->lies_on == name && job->record.report.epoch == use.epoch)
+            wants_proof_soon(*job, now);
+        if (job->record.unbacked) back_by(use.id, now);
         // What is charged for is as of now, as the report is.
         if (job->run_since != Nanos::never() && job->record.payee == name)
             account_until(*job, run_time(*job, now), now);
         if (const auto d = use_check::heard(job->record, name, use)) take_back(*job, *d, now);
         settle_use(*job, now);
+        if (job->record.unbacked) back_by(use.id, now);  // it was there before
         book_.save(*job);
     }
     for (const JobSend& send : report.sends) {
@@ -188,7 +196,7 @@ void Market::clock(Job& job, const JobReport& before, Nanos ran, Nanos now) {
     // The terms of the stretch that is accounted are those that were in force.
     const JobTerms terms = r.terms;
     if (before.terms.max_price.micro > 0) record.report.terms = before.terms;
-    const bool came = settle_move(job, total, now);
+    const bool came = claims::may_be_at(job, r.where, book_) && settle_move(job, total, now);
     if (const auto former = use_check::before_thaw(record, total); former && !came) {
         account_until(job, *former, now);
         use_check::begins(record, r.where, r.epoch);
@@ -259,7 +267,7 @@ void Market::Payers::reckoned(std::span<const Payment> some, Nanos now) const {
 bool Market::Payers::take(const Payment& p, Nanos now) {
     Job* const job = market_.book_.job_of(p.job);
     const Node* const node = market_.book_.node_of(p.provider);
-    if (!job || !node || job->phase() != JobPhase::running ||
+    if (!job || !node || job->phase() != JobPhase::running || job->record.unbacked ||
         job->record.report.where != node->id())
         return false;
     // Since it was reckoned the bid or the reserve may have changed.

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "market/core/claims.hpp"
 #include "market/core/market.hpp"
 
 namespace souk::market {
@@ -22,6 +23,8 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reaso
     if (kind == Order::Kind::run) {
         standing_.won(job.key.n, now);
         const Node& to = book_.nodes().at(node);
+        claims::ordered(job, to);
+        wants_proof_later(job, now);
         order.address = to.record.address;
         order.hold = of_gang(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = of_gang(job);
@@ -51,6 +54,12 @@ bool Market::place_one(Job& job, Nanos now, Outputs& out) {
         return true;
     }
     if (in_transit(job)) return true;
+    if (job.record.unbacked) {
+        const bool ask = job.phase() == JobPhase::running && job.called_back_at == Nanos::never();
+        if (ask && !job.failed->stuck.active && !settling())
+            issue(job, Order::Kind::suspend, {}, reason(job), now, out);
+        return true;
+    }
     if (!job.failed->stuck.active && !settling() && places_.no_node_is_left(job, now)) {
         issue(job, Order::Kind::give_up, {}, Reason::said("no node can execute its program"), now,
               out);

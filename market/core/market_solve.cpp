@@ -13,6 +13,8 @@ std::optional<Market::Wish> Market::fact(const Job& job) const {
     const JobRecord& r = job.record;
     const JobPhase phase = job.phase();
     Wish w;
+    if (r.unbacked && is_sent(job)) return Wish{JobState::running, r.order->node, Pin::stay};
+    if (r.unbacked) return Wish{JobState::frozen, {}, Pin::frozen};
     w.place = r.report.where;
     w.state = phase == JobPhase::waiting                                ? JobState::waiting
               : phase == JobPhase::frozen || phase == JobPhase::thawing ? JobState::frozen
@@ -115,7 +117,8 @@ JobDemand Market::spec_of(const Job& job, const Wish& w) const {
     spec.weight = job.weight;
     spec.state = w.state;
     if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
-    if (r.stats.image_bytes > 0) spec.move_bytes = r.stats.image_bytes;
+    if (r.stats.image_bytes > 0)
+        spec.move_bytes = std::min(r.stats.image_bytes, memory_mb_max * 1'000'000);
     spec.pin = w.pin;
     if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
     // Looked at with a horizon alone, and told to nobody without one: it says whose job it may be.
@@ -151,7 +154,6 @@ void Market::sync_jobs(Nanos now) {
             continue;
         }
         admission_.list(job);
-        const JobReport& r = job.record.report;
         const Wish w = wish(job);
         note_wait(job, waits(w), now);
         if (!w.place.empty() && !node_of(w.place).in_solver) {
@@ -173,7 +175,7 @@ void Market::sync_jobs(Nanos now) {
         if (of_gang(job)) wake_gang(job, now);
         if (log_) log_->told(job, spec);
         notes_.of(job);
-        if (!r.where.empty()) notes_.of(node_of(r.where));
+        if (!job.lies_on.empty()) notes_.of(node_of(job.lies_on));
         pending_.insert(job);
     }
 }
@@ -256,6 +258,7 @@ void Market::solve_now(Nanos now, Outputs& out) {
     refresh_prices(now);
     refresh_comments(now);
     reckon_days(now);
+    ask_again(now, out);
     sample_prices(now);
     flush(now, out);
 }

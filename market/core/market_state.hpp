@@ -63,6 +63,14 @@ struct Job {
     Money noted_day{-1};
     std::array<NodeName, 2> claims;  // nodes where its CPUs and memory count as taken
     NodeName lies_on;                // the node that runs it or keeps its image
+    // keys of nodes that it was ordered to, the newest first; 0: none (claims.hpp)
+    std::array<uint64_t, 4> ordered_to{};
+    // record.unbacked: the node whose word it needs, and when its home is told to freeze it
+    Sparse<NodeName> awaits;
+    Nanos called_back_at = Nanos::never();
+    // The node must have told of it by then; it has come where it was ordered to last.
+    Nanos proof_by = Nanos::never();
+    bool is_steady = false;
     int32_t claim_cpus = 0;
     int64_t claim_mb = 0;
     int64_t rooted_mb = 0;  // its memory on `rooted_on`, which it cannot leave
@@ -104,6 +112,7 @@ struct Node {
     Nanos lost_at;               // when it was last connected
     std::map<JobId, Job*> jobs;  // that claim room here, or whose image lies here
     int64_t used_cpus = 0, used_mb = 0;
+    std::map<JobId, Epoch> said;  // copies that it says it has, which nothing else backs
     // of that, held by jobs that cannot leave, whatever becomes of them
     int64_t rooted_mb = 0;
     // and by jobs that stand there by an order, and go to disk for whoever wins it

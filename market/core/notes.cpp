@@ -51,7 +51,10 @@ void Notes::send(const Texts& texts, std::map<NodeName, Node>& nodes, Nanos now,
         node.noted_at = now;
         out.send.push_back({node.record.node, note});
     }
-    for (Send& lost : std::exchange(lost_, {})) out.send.push_back(std::move(lost));
+    for (Send& said : std::exchange(said_, {})) {
+        const auto to = nodes.find(said.node);
+        if (to != nodes.end() && to->second.connected) out.send.push_back(std::move(said));
+    }
 }
 
 }  // namespace souk::market

@@ -32,7 +32,9 @@ class Notes {
     void of(Job& job) { jobs_.insert(job); }
     void of(Node& node) { nodes_.insert(node); }
     void forget(Node& node) { nodes_.erase(node); }
-    void lost(const NodeName& to, const NodeName& node) { lost_.push_back({to, NodeLost{node}}); }
+    void lost(const NodeName& to, const NodeName& node) { said_.push_back({to, NodeLost{node}}); }
+    // To the home of a job that is not known here.
+    void of(const JobNote& note) { said_.push_back({note.id.home, note}); }
 
     // All that is to be said by now, of the nodes of this market.
     void send(const Texts& texts, std::map<NodeName, Node>& nodes, Nanos now, Outputs& out);
@@ -48,7 +50,7 @@ class Notes {
     Marked<Job, &Job::noted> jobs_;
     Marked<Node, &Node::noting> nodes_;
     std::set<std::pair<Nanos, NodeName>> later_;  // not before that
-    std::vector<Send> lost_;
+    std::vector<Send> said_;
 };
 
 }  // namespace souk::market

@@ -50,6 +50,17 @@ Order Orders::make(const Job& job, Order::Kind kind, const NodeName& node, std::
     return order;
 }
 
+// A job that does not run stays as it is, and is reported.
+Order Orders::ask(const JobId& id) {
+    Order order;
+    order.id = id;
+    order.seq = next_seq_++;
+    order.kind = Order::Kind::suspend;
+    order.stand = true;
+    order.reason = "the market may take it now";
+    return order;
+}
+
 std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     const JobReport& r = job.record.report;
     const NodeName& home = order.id.home;

@@ -25,16 +25,22 @@ class Orders {
     };
     explicit Orders(Limits limits) : limits_(limits) {}
 
-    // Numbers grow for ever: above each that was ever used.
+    // Numbers grow for ever: above each that was ever used. A home that says a number so large that
+    // records could not hold the ones after it has not got that from a market.
+    static constexpr uint64_t seq_believed_max = uint64_t{1} << 61;
     uint64_t next_seq() const { return next_seq_; }
     void begin_at(uint64_t seq) { next_seq_ = seq; }
-    void used(uint64_t seq) { next_seq_ = std::max(next_seq_, seq + 1); }
+    void used(uint64_t seq) {
+        if (seq < seq_believed_max) next_seq_ = std::max(next_seq_, seq + 1);
+    }
 
     // A new order for the job, not outstanding yet.
     Order make(const Job& job, Order::Kind kind, const NodeName& node, std::string reason);
     // What it lets the job's home do on other nodes, but for keys and times; none: no other node
     // has a part in it.
     static std::optional<Ticket> ticket(const Job& job, const Order& order);
+    // It asks the home of a job that is not known here, and does not run, to report it.
+    Order ask(const JobId& id);
     // It is outstanding from now on.
     static void give(Job& job, const Order& order, Nanos now);
 

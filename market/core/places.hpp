@@ -65,7 +65,8 @@ class Places {
     // An order has stopped it where it is, with its memory, and it could be dumped.
     static bool stands(const Job& job) {
         const JobReport& r = job.record.report;
-        return r.phase == JobPhase::frozen && r.in_place && r.cannot_move.empty();
+        return r.phase == JobPhase::frozen && r.in_place && r.cannot_move.empty() &&
+               !job.record.unbacked;
     }
     // It stands so, and nobody can send it to disk now: its home is away, or could not do it.
     static bool stands_fast(const Job& job) {
@@ -76,7 +77,7 @@ class Places {
         const JobReport& r = job.record.report;
         const bool runs = r.phase == JobPhase::running || r.phase == JobPhase::freezing;
         const bool in_place = r.phase == JobPhase::frozen && r.in_place;
-        return (runs || in_place) && !r.cannot_move.empty();
+        return (runs || in_place) && !r.cannot_move.empty() && !job.record.unbacked;
     }
     void note_rooted(const Job& job);
     const std::set<JobId>& rooted() const { return rooted_; }

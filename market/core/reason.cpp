@@ -224,6 +224,15 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {image_waits, "image_waits", "{cause}",
      "the owner of the node where it is frozen wants its image gone, and it did not get to its "
      "home: that tries again after up to 5 min"},
+    {place_unbacked, "place_unbacked",
+     "its home says that it is on {node}, where this market has not ordered it and {node} does not "
+     "say that it has it",
+     "the market has lost its records, or the home says what is not so: the job is left where it "
+     "is, takes no room and pays nothing until `node` confirms it; after a minute its home is told "
+     "to freeze it"},
+    {book_full, "book_full", "the market does not take it yet: {cause}; its home is asked again",
+     "the market has as many jobs as it may, in all (jobs_max of marketd.conf), of that home "
+     "(jobs_home_max) or of that user (jobs_user_max); `marketctl limits` shows them"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({
@@ -263,7 +272,7 @@ constexpr bool in_order() {
         if (figures_known[i].what != static_cast<Figure>(i)) return false;
     return true;
 }
-static_assert(in_order() && reason_words.back().code == image_waits,
+static_assert(in_order() && reason_words.back().code == book_full,
               "a code or a figure has no line");
 
 std::string two(int64_t n) {

@@ -124,6 +124,10 @@ enum class ReasonCode : uint16_t {
     memory_less,
     place_elsewhere,
     image_waits,  // beside another reason
+    // its home alone says that it is there
+    place_unbacked,
+    // it is not let in
+    book_full,
 };
 
 // What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,

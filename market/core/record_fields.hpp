@@ -69,7 +69,8 @@ SOUK_FIELDS(market::JobRecord,  //
             field("done", &market::JobRecord::done, rule::span),
             field("payer", &market::JobRecord::payer),
             field("waited", &market::JobRecord::waited, rule::span),
-            field("waits_since", &market::JobRecord::waits_since, rule::time));
+            field("waits_since", &market::JobRecord::waits_since, rule::time),
+            field("unbacked", &market::JobRecord::unbacked));
 
 SOUK_FIELDS(market::NodeRecord,  //
             field("node", &market::NodeRecord::node, rule::node),

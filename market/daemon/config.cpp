@@ -185,6 +185,15 @@ void Reading::add_limits(Settings& all) {
          "100"},
         {"jobs_max", number(c.market.jobs_max, 1, 100'000'000),
          "How many unfinished jobs there may be.", "100000"},
+        {"jobs_home_max", number(c.market.jobs_home_max, 0, 100'000'000),
+         "Of these, how many of one home; 0: nine tenths of jobs_max. The last tenth of jobs_max "
+         "is "
+         "for homes and users that have fewer than a thousandth of it. A job that is not taken "
+         "stays "
+         "at its home, which is asked for it again.",
+         "20000"},
+        {"jobs_user_max", number(c.market.jobs_user_max, 0, 100'000'000),
+         "And how many of one user; 0: nine tenths of jobs_max.", "10000"},
         {"nodes_max", number(c.market.nodes_max, 1, 1'000'000),
          "How many nodes there may be; each needs a file descriptor.", "5000"},
         {"finished_max", number(c.finished_max, 0, 1'000'000'000),

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kernel/base/json.hpp"
+#include "market/daemon/bound_reply.hpp"
 #include "market/daemon/job_list.hpp"
 #include "market/daemon/job_reply.hpp"
 #include "market/daemon/ledger_replies.hpp"
@@ -311,6 +312,8 @@ Result<std::string> prices(const Context& c) {
     return prices_reply(c.market, c.args, c.after, c.next);
 }
 
+Result<std::string> limits(const Context& c) { return bounds_reply(c.market); }
+
 constexpr size_t any_args = SIZE_MAX;
 struct Verb {
     size_t args;
@@ -341,6 +344,7 @@ const std::map<std::string, Verb, std::less<>>& verbs() {
         {"user-show", {1, user_show}},
         {"user-limit", {any_args, user_limit}},
         {"project", {3, project}},
+        {"limits", {0, limits}},
         {"node", {2, node_lost}},
         {"node-forget", {1, node_forget}},
         {"set", {3, set_option}},

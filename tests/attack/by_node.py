@@ -389,6 +389,71 @@ def reports_anothers_job(s):
         f1=job_id("n1", 1), f2=pb(f1=1_000_000, f4=1), f8=8, f18="x")))
 
 
+WAITING, RUNNING_THERE, FROZEN, FINISHED = 1, 3, 6, 8
+
+
+def own_job(seq, phase, where="", mb=64, order=0, in_place=False):
+    """One that bids too little to get a place."""
+    return frame(c.JOB_REPORT, pb(
+        f1=job_id("evil", seq), f2=pb(f1=1, f3=mb, f4=1), f3=4444, f4="ghost",
+        f7=1_700_000_000 * c.SECOND, f8=phase, f9=where, f11=1, f12=order,
+        f19="cannot be dumped" if in_place else "", f30=in_place))
+
+
+def while_it_claims(s, claims, then):
+    """The answer of then(first job) while the market believes, or not, that these jobs are so."""
+    seqs = [9_000 + next(s.seqs) for _ in claims]
+
+    def talk():
+        with s.as_node("market") as line:
+            for seq, claim in zip(seqs, claims):
+                line.raw(own_job(seq, **claim))
+            s.market.until_job(f"evil.{seqs[-1]}", "is known", bool)
+            try:
+                return then(f"evil.{seqs[0]}")
+            finally:
+                for seq in seqs:
+                    line.raw(own_job(seq, FINISHED))
+                s.market.until_job(f"evil.{seqs[-1]}", "ends", lambda j: j["status"] == "finish")
+    return s.inside(talk)
+
+
+def why_code(s, job):
+    return s.market.ctl("marketctl", "why", job)["reasons"][0]["code"]
+
+
+@attempt("hostile node", "reports jobs that stand in the memory of others' nodes, to fill them",
+         "place_unbacked")
+def ghosts_stand(s):
+    nodes = [p["node"] for p in s.market.providers() if p["node"].startswith("n")]
+
+    def then(ghost):
+        s.market.tool("srun", "--node", "n1", "-p", 50, "true")
+        return why_code(s, ghost)
+    return while_it_claims(s, [dict(phase=FROZEN, where=node, mb=1 << 20, in_place=True)
+                               for node in nodes], then)
+
+
+@attempt("hostile node", "reports jobs that run on others' nodes, to be in everybody's way",
+         "place_unbacked")
+def ghosts_run(s):
+    def then(ghost):
+        s.market.tool("srun", "--node", "n1", "-p", 50, "true")
+        assert float(s.market.job(ghost)["cost"]) == 0
+        return why_code(s, ghost)
+    return while_it_claims(s, [dict(phase=RUNNING_THERE, where=f"n{i + 1}") for i in range(3)],
+                           then)
+
+
+@attempt("hostile node", "says that it has taken an order of a number that no record can hold",
+         "and orders go on")
+def order_of_no_market(s):
+    def then(_):
+        s.market.tool("srun", "--node", "n1", "-p", 50, "true")
+        return "and orders go on"
+    return while_it_claims(s, [dict(phase=WAITING, order=1 << 62)], then)
+
+
 @attempt("hostile node", "offers another node at its own price",
          "evil reports as provider n1")
 def offers_anothers_node(s):

@@ -44,6 +44,9 @@ struct World {
     // asked when an order is about to be done
     std::function<std::optional<OrderFailed>(const Order&)> refuse;
     std::function<void()> after_step;
+    // True: a message to a home that is none of these, which takes it.
+    std::function<bool(const Send&)> elsewhere;
+    std::function<void(const JobRecord&)> sees_record;
     std::function<void()> restarted;  // a new market has its records, and has not started
     std::map<JobId, JobRecord> stored_jobs;
     std::map<NodeName, NodeRecord> stored_nodes;
@@ -147,8 +150,12 @@ struct World {
         return submit(home, price, Nanos::never(), 1, 100, {}, uid);
     }
     void tell(HomeJob& job) {
-        if (connected.contains(job.report.id.home))
-            ck_assert(market->report(job.report.id.home, job.report, now).has_value());
+        const JobId& id = job.report.id;
+        if (!connected.contains(id.home)) return;
+        if (const auto it = stored_jobs.find(id);
+            !market->find(id) && it != stored_jobs.end() && it->second.finish_seq > 0)
+            market->recall(it->second);  // as the shell does
+        ck_assert(market->report(id.home, job.report, now).has_value());
     }
     static void stop_clock(HomeJob& job, Nanos at) {
         if (job.run_since != Nanos::never()) job.report.stats.run_time += at - job.run_since;
@@ -175,6 +182,7 @@ struct World {
             r.why = "no node has its program";
             return end(job);
         }
+        if (order.kind == Order::Kind::suspend && r.phase == JobPhase::waiting) return tell(job);
         ck_assert_msg(!job.doing, "job %s has an order already", order.id.text().c_str());
         job.doing = order;
         job.done_at = now + transit;
@@ -263,7 +271,10 @@ struct World {
         Outputs out;
         market->solve(now, out);
         for (const StoreOp& op : out.store) {
-            if (const auto* job = std::get_if<JobRecord>(&op)) stored_jobs[job->report.id] = *job;
+            if (const auto* job = std::get_if<JobRecord>(&op)) {
+                if (sees_record) sees_record(*job);
+                stored_jobs[job->report.id] = *job;
+            }
             if (const auto* node = std::get_if<NodeRecord>(&op)) stored_nodes[node->node] = *node;
             if (const auto* meta = std::get_if<MetaRecord>(&op)) stored_meta = *meta;
             if (const auto* user = std::get_if<UserRecord>(&op)) stored_users[user->uid] = *user;
@@ -286,6 +297,7 @@ struct World {
                 ck_assert(orders.empty() || order->seq > orders.back().seq);
                 ck_assert(order->seq < stored_meta.seq_limit);
                 orders.push_back(*order);
+                if (elsewhere && elsewhere(send)) continue;
                 take(*order);
             }
             if (const auto* note = std::get_if<JobNote>(&send.message)) {

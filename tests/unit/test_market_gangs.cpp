@@ -241,11 +241,11 @@ END_TEST
 START_TEST(an_optional_component_may_stand_before_required_ones_and_need_more_than_there_is) {
     World w;
     three(w);
-    auto ids = gang(w, "n1", 40, 3);
-    JobReport& wide = w.jobs.at(ids[1]).report;
-    wide.optional = true;
-    wide.terms.cpus = 9;
-    w.tell(w.jobs.at(ids[1]));
+    const auto ids = w.submit_gang("n1", 40, 3, 1, Nanos::never(), UINT32_MAX, [](JobReport& wide) {
+        if (wide.component != 1) return;
+        wide.optional = true;
+        wide.terms.cpus = 9;
+    });
     w.run_for(s(5));
     ck_assert_text(w.where(ids[1]), "waiting");
     ck_assert(w.where(ids[0]) != "waiting");

@@ -290,7 +290,12 @@ START_TEST(no_quote_is_given_for_too_many_jobs_by_an_absent_home_or_while_nodes_
     ck_assert_text(refused(desk.request(5)),
                    "the market has just started and waits for its nodes: ask again in a few "
                    "seconds");
-    for (uint64_t n = 2; n <= 1'000; ++n) desk.hall.job(n, 8, 10);
+    for (uint32_t n = 2; n <= 1'000; ++n) {
+        JobReport r;
+        r.id = {"h" + std::to_string(n), 1};
+        r.uid = 10'000 + n;
+        ck_assert(desk.hall.book.admit(r).has_value());
+    }
     ck_assert_text(refused(desk.request(5)), "the market has 1000 jobs already");
 }
 END_TEST

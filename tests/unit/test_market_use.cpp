@@ -2,6 +2,7 @@
 // The market charges for what a home says and the place has measured: the lesser. The books hold
 // at every step (World::check), whoever lies.
 #include "kernel/base/rng.hpp"
+#include "market/core/claims.hpp"
 #include "tests/unit/market_world.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -131,6 +132,8 @@ START_TEST(what_was_charged_beyond_a_stay_is_taken_back_from_the_node_that_it_wa
         World::stop_clock(job, w.now);
         w.run_for(Nanos::from_ms(1'500));
         JobReport& r = job.report;
+        // The market has ordered it there, too.
+        claims::ordered(const_cast<Job&>(*w.market->find(a)), *w.market->find_node("n2"));
         r.where = "n2";
         r.epoch = r.epoch.next();
         r.stay_run = ran;

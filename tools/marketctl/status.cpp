@@ -42,6 +42,22 @@ Result<std::string> status_text(const Answer& answer) {
     return lines(rows);
 }
 
+Result<std::string> limits_text(const Answer& answer) {
+    TRY_ASSIGN(const Json s, parse_object(answer));
+    std::vector<std::pair<std::string, std::string>> rows = {
+        {"Jobs", field(s, "jobs") + " of " + field(s, "jobs_max") + " (jobs_max)"},
+        {"Of one home", "at most " + field(s, "jobs_home_max") + " (jobs_home_max)"},
+        {"Of one user", "at most " + field(s, "jobs_user_max") + " (jobs_user_max)"},
+        {"The last " + field(s, "jobs_reserve"),
+         "for homes and users with fewer than " + field(s, "jobs_few")},
+        {"Nodes", field(s, "nodes") + " of " + field(s, "nodes_max") + " (nodes_max)"},
+    };
+    for (const Json& home : s.value("homes", Json::array()))
+        rows.emplace_back(field(home, "node"), field(home, "jobs") + " jobs, refused " +
+                                                   field(home, "refused") + " times");
+    return lines(rows);
+}
+
 Result<std::string> set_text(const Answer& answer) {
     TRY_ASSIGN(const Json s, parse_object(answer));
     return field(s, "message");

@@ -11,6 +11,7 @@
 namespace souk::tools {
 
 Result<std::string> status_text(const Answer& answer);
+Result<std::string> limits_text(const Answer& answer);
 Result<std::string> set_text(const Answer& answer);
 Result<std::string> jobs_text(const Answer& answer);
 Result<std::string> open_jobs_text(const Answer& answer);  // each job of an array too
