@@ -88,9 +88,13 @@ Result<Job*> Book::admit(const JobReport& report) {
     if (of_user >= limits_.jobs_user_max || !has_few)
         return fail("it has " + std::to_string(of_user) + " jobs of user " +
                     std::to_string(report.uid) + " (jobs_user_max, jobs_max)");
+    if (const auto lease = of_address_.find(report.address); lease != of_address_.end())
+        return fail("its address " + report.address.text() + " is that of job " +
+                    lease->second.text());
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
     job.record.report.uid = report.uid;
+    job.record.report.address = report.address;
     job.record.payer = project_for(report);
     job.user = &user(job.record.payer != 0 ? job.record.payer : report.uid);
     job.record.billed = job.run_base = report.stats.run_time;  // before the market knew it
@@ -103,6 +107,7 @@ Result<Job*> Book::admit(const JobReport& report) {
 void Book::count(const Job& job) {
     ++of_home_[job.id().home];
     ++of_user_[job.record.report.uid];
+    if (const Ipv4 address = job.record.report.address) of_address_.emplace(address, job.id());
 }
 
 size_t Book::jobs_of_home(const NodeName& home) const {
@@ -196,6 +201,8 @@ const Node* Book::find_node(const NodeName& name) const {
 void Book::finish(Job& job, Nanos ended) {
     if (const auto it = of_home_.find(job.id().home); --it->second == 0) of_home_.erase(it);
     if (const auto it = of_user_.find(job.record.report.uid); --it->second == 0) of_user_.erase(it);
+    const auto lease = of_address_.find(job.record.report.address);
+    if (lease != of_address_.end() && lease->second == job.id()) of_address_.erase(lease);
     job.record.finish_seq = ++meta_.finish_seq;
     job.record.ended = ended;
     meta_.retired += job.record.account.amount;

@@ -131,6 +131,7 @@ class Book {
     // the unfinished ones, by whose they are
     std::map<NodeName, size_t> of_home_;
     std::map<uint32_t, size_t> of_user_;
+    std::map<Ipv4, JobId> of_address_;  // of jobs with networks of their own
     MetaRecord meta_;
     Marked<Job, &Job::unsaved> unsaved_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;

@@ -34,11 +34,12 @@ Status sound(const NodeName& node, const JobReport& r) {
     return {};
 }
 
-void keep_gang(JobReport& r, const JobReport& before) {
+void keep_ties(JobReport& r, const JobReport& before) {
     r.gang = before.gang;
     r.component = before.component;
     r.optional = before.optional;
     r.only_node = before.only_node;
+    r.address = before.address;
 }
 
 void ordered(Job& job, const Node& node) {

@@ -23,8 +23,9 @@ Relation relation_of(const JobReport& report);
 // a job is that is somewhere.
 Status sound(const NodeName& node, const JobReport& report);
 
-// A job is of one gang for good, in one role: what its first report said of that goes on to hold.
-void keep_gang(JobReport& report, const JobReport& before);
+// A job is of one gang for good, in one role, and has one address: what its first report said of
+// that goes on to hold.
+void keep_ties(JobReport& report, const JobReport& before);
 
 // The market has ordered it there. The newest few orders count: a home may carry one out late, or
 // take the job back to where it came from.

@@ -247,7 +247,7 @@ Result<Job*> Market::let_in(const NodeName& node, const JobReport& report, Nanos
     if (!is_known) refusals_.taken(node);
     Job& job = **found;
     if (options_.metered && !job.user->funds) open_account(*job.user);
-    if (!is_known) claims::keep_gang(job.record.report, report);  // of now, for good
+    if (!is_known) claims::keep_ties(job.record.report, report);  // of now, for good
     return &job;
 }
 
@@ -277,7 +277,7 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     }
     const Nanos ran = run_time(job, now);
     JobReport before = std::exchange(job.record.report, report);
-    claims::keep_gang(job.record.report, before);
+    claims::keep_ties(job.record.report, before);
     if (!is_on_its_way(job) || report.epoch != before.epoch) job.sending.reset();
     if (job.record.report.uid != before.uid) {  // its home does not know it any more
         job.record.report.uid = before.uid;

@@ -309,6 +309,46 @@ START_TEST(a_home_has_so_many_jobs_in_the_book_and_is_asked_for_the_others_when_
 }
 END_TEST
 
+START_TEST(an_address_is_one_jobs_for_as_long_as_that_lives) {
+    World w;
+    three_nodes(w);
+    w.run_for(s(4));
+    connect_liar(w, "evil");
+    connect_liar(w, "evil2");
+    const auto job = [](const char* home, uint64_t seq, uint32_t address,
+                        JobPhase phase = JobPhase::waiting) {
+        JobReport r = ghost(seq, "", phase);
+        r.id.home = home;
+        r.cannot_move = {};
+        r.address = {address};
+        return r;
+    };
+    const auto address_of = [&](const JobId& id) {
+        return w.market->find(id)->record.report.address.n;
+    };
+    says(w, job("evil", 1, 7));
+    for (int again = 0; again < 2; ++again) {
+        says(w, job("evil2", 1, 7));
+        ck_assert(w.market->find({"evil2", 1}) == nullptr);
+    }
+    says(w, job("evil2", 2, 8));
+    says(w, job("evil2", 2, 7));
+    ck_assert_uint_eq(address_of({"evil2", 2}), 8);
+    says(w, job("evil2", 3, 0));
+    says(w, job("evil2", 4, 0));
+    ck_assert(w.market->find({"evil2", 3}) != nullptr && w.market->find({"evil2", 4}) != nullptr);
+    w.run_for(s(1));
+    w.restart();
+    connect_liar(w, "evil2");
+    says(w, job("evil2", 1, 7));
+    ck_assert(w.market->find({"evil2", 1}) == nullptr);
+    connect_liar(w, "evil");
+    says(w, job("evil", 1, 7, JobPhase::finished));
+    says(w, job("evil2", 1, 7));
+    ck_assert_uint_eq(address_of({"evil2", 1}), 7);
+}
+END_TEST
+
 START_TEST(a_user_has_so_many_jobs_in_the_book_whatever_home_they_are_of) {
     World w(bounded(20, 0, 2));
     w.add_node("n1", 100, 1);
@@ -386,6 +426,7 @@ UNIT_SUITE(market_claims, jobs_that_stand_where_nobody_ordered_them_take_no_room
            a_place_where_the_node_says_that_the_job_has_ended_is_free_after_a_minute,
            an_order_that_a_home_takes_and_never_ends_holds_its_place_for_so_long,
            a_home_has_so_many_jobs_in_the_book_and_is_asked_for_the_others_when_some_end,
+           an_address_is_one_jobs_for_as_long_as_that_lives,
            a_user_has_so_many_jobs_in_the_book_whatever_home_they_are_of,
            the_last_of_the_book_is_for_those_who_have_few,
            a_home_is_asked_in_pauses_that_grow_until_a_job_of_it_is_taken);
