@@ -83,6 +83,33 @@ Status fits_ghost(uint32_t mode) {
     return (mode & set_ids) == 0 ? Status{} : fail("a deleted file has a set-ID bit");
 }
 
+Status fits_kinds(const EntryKinds& kinds) {
+    // CRIU images/fdinfo.proto, fd_types.
+    static constexpr unsigned of_users[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 17, 18, 20};
+    static constexpr std::pair<unsigned, const char*> others[] = {
+        {10, "a packet socket"},
+        {12, "a watch of fanotify"},
+        {15, "an interface of a network (tun)"},
+        {16, "a file of a plugin of CRIU"},
+        {19, "a table of BPF"},
+    };
+    uint64_t allowed = 0;
+    for (const unsigned kind : of_users) allowed |= uint64_t{1} << kind;
+    if ((kinds.bits & ~allowed) == 0) return {};
+    for (const auto& [kind, what] : others)
+        if ((kinds.bits >> kind & 1) != 0) return fail(std::string("it would have ") + what);
+    return fail("it would have a file of a kind that no user has");
+}
+
+namespace {
+Status fits_namespaces(const ImageFacts& image) {
+    for (const auto& [name, namespaces] : image.namespaces)
+        if (namespaces != image.namespaces.begin()->second)
+            return fail(name + ": it would be in a namespace that is not the capsule's");
+    return {};
+}
+}  // namespace
+
 Status check_credentials(const ImageFacts& image, const CriuUser& user,
                          uint64_t deleted_bytes_max) {
     constexpr uint64_t head = 4096;  // and the list of its pieces
@@ -98,7 +125,8 @@ Status check_credentials(const ImageFacts& image, const CriuUser& user,
             return wrap(
                 "core-" + std::to_string(thread) + ".img, of user " + std::to_string(user.uid),
                 fits.error());
-    return {};
+    if (auto fits = fits_kinds(image.kinds); !fits) return wrap("files.img", fits.error());
+    return fits_namespaces(image);
 }
 
 }  // namespace souk

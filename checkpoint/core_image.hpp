@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What CRIU would give the processes of an image: the credentials and limits in its core-TID.img.
-// A restore gives them as root, so an image is looked at before CRIU sees it; and one that was just
-// made is compared with what the kernel says of the frozen processes, since CRIU reads credentials
-// in memory that another process of the same user can write to. Whoever reads the bytes of images
-// (core_parse.cpp) has no rights, and is not believed alone: see restored.hpp.
+// What CRIU would give the processes of an image: the credentials and limits in its core-TID.img,
+// the kinds of what they have open, the namespaces that they are in. A restore gives them as root,
+// so an image is looked at before CRIU sees it; and one that was just made is compared with what
+// the kernel says of the frozen processes, since CRIU reads credentials in memory that another
+// process of the same user can write to. Whoever reads the bytes of images (core_parse.cpp) has no
+// rights, and is not believed alone: see restored.hpp.
 //
-// Formats: CRIU images/core.proto, creds.proto, ghost-file.proto. A field that may stand once and
-// stands twice is refused: CRIU's reader and this one might take different ones.
+// Formats: CRIU images/core.proto, creds.proto, ghost-file.proto, fdinfo.proto, inventory.proto. A
+// field that may stand once and stands twice is refused: CRIU's reader and this one might take
+// different ones.
 #pragma once
 
 #include <sys/types.h>
@@ -44,6 +46,19 @@ struct CoreImage {
     bool operator==(const CoreImage&) const = default;
 };
 
+// The numbers that an image gives the namespaces of a process, or of the CRIU that made it: pid,
+// net, mnt, user, cgroup; 0: none. (Of IPC and UTS a job has its own, which a restore makes anew.)
+struct ImageNamespaces {
+    std::array<uint32_t, 5> ids{};
+    bool operator==(const ImageNamespaces&) const = default;
+};
+
+// The kinds of the entries of a files.img: bit N for kind N (CRIU images/fdinfo.proto, fd_types).
+struct EntryKinds {
+    uint64_t bits = 0;
+    bool operator==(const EntryKinds&) const = default;
+};
+
 // What an image says, as somebody has read it who has no rights (agentd/inspect).
 struct ImageFacts {
     struct Ghost {  // a deleted file
@@ -53,12 +68,18 @@ struct ImageFacts {
     };
     std::map<pid_t, CoreImage> cores;  // by thread, as numbered inside
     std::vector<Ghost> ghosts;
+    EntryKinds kinds;
+    std::map<std::string, ImageNamespaces> namespaces;  // by the file that says so
 };
 
 // Of a whole core-TID.img. Pure; where there are no rights to lose.
 Result<CoreImage> parse_core(std::string_view image);
 // The mode of the deleted file of a ghost-file-N.img, of which these are the first bytes. Likewise.
 Result<uint32_t> parse_ghost(std::string_view image);
+// These take a whole files.img, ids-PID.img or inventory.img. Likewise.
+Result<EntryKinds> parse_entry_kinds(std::string_view image);
+Result<ImageNamespaces> parse_ids(std::string_view image);
+Result<ImageNamespaces> parse_inventory(std::string_view image);
 // TID of "core-TID.img".
 std::optional<pid_t> core_number(std::string_view name);
 
@@ -68,8 +89,12 @@ Result<Credentials> parse_status(std::string_view status);
 Status fits_user(const CoreImage& core, const CriuUser& user);
 // Whether a deleted file of that mode may be made: no device, no set-ID bit. Pure.
 Status fits_ghost(uint32_t mode);
+// Whether a plain user can have made all that: files, pipes, fifos, terminals, sockets other than
+// packet ones, memory and descriptors for events. Pure.
+Status fits_kinds(const EntryKinds& kinds);
 
-// Before CRIU sees the image. deleted_bytes_max: as of CriuTool. Pure.
+// Before CRIU sees the image: credentials, deleted files, kinds, and that all processes are in the
+// namespaces in which CRIU was. deleted_bytes_max: as of CriuTool. Pure.
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max);
 // As the kernel has it for the frozen processes. `pids` as of pids_inside.
 Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>& pids);

@@ -121,7 +121,81 @@ Result<std::string_view> only_message(std::string_view image, uint32_t magic) {
         return tl::unexpected(damaged("not one that CRIU wrote"));
     return image.substr(12);
 }
+
+// CRIU images/fdinfo.proto, file_entry: the field that an entry of each kind has.
+constexpr uint32_t field_of_kind[] = {0,  3,  18, 17, 4,  16, 8,  9,  13, 10, 6,
+                                      19, 14, 7,  5,  11, 15, 12, 20, 21, 22};
+
+// One file; it says what it is once, and has nothing of another kind.
+Status add_kind(std::string_view entry, EntryKinds& kinds) {
+    enum { type = 1, id = 2 };
+    uint64_t kind = 0;
+    uint32_t body = 0;
+    TRY(each_field(entry, {}, [&](const Field& f) -> Status {
+        if (f.number == type && !f.bytes) kind = f.value;
+        if (f.number == type || f.number == id) return {};
+        if (!f.bytes || body != 0) return tl::unexpected(damaged("a file of two kinds"));
+        body = f.number;
+        return {};
+    }));
+    if (kind == 0 || kind >= std::size(field_of_kind) || field_of_kind[kind] != body)
+        return tl::unexpected(damaged("a file of no kind"));
+    kinds.bits |= uint64_t{1} << kind;
+    return {};
+}
+
+// CRIU images/core.proto, task_kobj_ids_entry.
+Result<ImageNamespaces> namespaces_in(std::string_view message) {
+    constexpr uint32_t fields[] = {5, 6, 9, 10, 11};  // pid, net, mnt, user, cgroup
+    ImageNamespaces found;
+    TRY(each_field(message, {}, [&](const Field& f) -> Status {
+        const auto which = std::ranges::find(fields, f.number);
+        if (which == std::end(fields)) return {};
+        if (f.bytes || f.value > UINT32_MAX) return tl::unexpected(damaged("a namespace is none"));
+        found.ids[static_cast<size_t>(which - fields)] = static_cast<uint32_t>(f.value);
+        return {};
+    }));
+    return found;
+}
 }  // namespace
+
+Result<EntryKinds> parse_entry_kinds(std::string_view image) {
+    constexpr uint32_t files_magic = 0x56303138;
+    if (image.size() < 8 || criu_u32(image, 0) != criu_common_magic ||
+        criu_u32(image, 4) != files_magic)
+        return tl::unexpected(damaged("not one that CRIU wrote"));
+    EntryKinds kinds;
+    for (image.remove_prefix(8); !image.empty();) {
+        if (image.size() < 4 || criu_u32(image, 0) > image.size() - 4)
+            return tl::unexpected(damaged("cut short"));
+        const size_t bytes = criu_u32(image, 0);
+        TRY(add_kind(image.substr(4, bytes), kinds));
+        image.remove_prefix(4 + bytes);
+    }
+    return kinds;
+}
+
+Result<ImageNamespaces> parse_ids(std::string_view image) {
+    constexpr uint32_t ids_magic = 0x54432030;
+    TRY_ASSIGN(const std::string_view message, only_message(image, ids_magic));
+    return namespaces_in(message);
+}
+
+// It alone has no word before its own magic.
+Result<ImageNamespaces> parse_inventory(std::string_view image) {
+    constexpr uint32_t inventory_magic = 0x58313116;
+    enum { root_ids = 3 };
+    if (image.size() < 8 || criu_u32(image, 0) != inventory_magic ||
+        criu_u32(image, 4) != image.size() - 8)
+        return tl::unexpected(damaged("not one that CRIU wrote"));
+    ImageNamespaces found;
+    TRY(each_field(image.substr(8), {}, [&](const Field& f) -> Status {
+        if (f.number != root_ids || !f.bytes) return {};
+        TRY_ASSIGN(found, namespaces_in(*f.bytes));
+        return {};
+    }));
+    return found;
+}
 
 Result<CoreImage> parse_core(std::string_view image) {
     constexpr uint32_t core_magic = 0x55053847;

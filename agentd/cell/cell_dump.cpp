@@ -243,14 +243,18 @@ LookAt Cell::looker_at_dump() const {
 }
 
 Status Cell::note_what_it_has(const ImageFacts& facts) {
-    if (!job_group_) return {};
+    // A machine without control groups does not say which files are its.
+    if (!job_group_) return save_open_files(image_.fd(), {});
     const bool forgeable = job_.spec.launch.uid != 0;
     std::map<pid_t, pid_t> inside;
     if (forgeable || !files_) {
         TRY_ASSIGN(const auto all, pids());
         inside = pids_inside(all);
     }
-    if (forgeable) TRY(compare_credentials(facts, inside));
+    if (forgeable) {
+        TRY(compare_credentials(facts, inside));
+        TRY(fits_kinds(facts.kinds));  // or no node would restore it
+    }
     if (files_) {
         TRY(leave_out_closed(*files_, stopped_, looker()));
     } else {

@@ -9,7 +9,8 @@
 namespace souk::inspect {
 namespace {
 
-constexpr uint8_t core_answer = 16, ghost_answer = 17, refusal = 18;
+constexpr uint8_t core_answer = 16, ghost_answer = 17, refusal = 18, kinds_answer = 19,
+                  namespaces_answer = 20;
 constexpr uint8_t alive = 1, has_credentials = 2, no_new_privs = 4, realtime = 8, all = 15;
 
 tl::unexpected<Error> no_packet() { return fail("a packet that is not one of souk-inspect"); }
@@ -51,7 +52,8 @@ Result<Answer> read_core(PackReader& r) {
 std::string pack(FileKind question) { return {static_cast<char>(question)}; }
 
 Result<FileKind> parse_question(std::string_view packet) {
-    for (const FileKind kind : {FileKind::core, FileKind::ghost})
+    for (const FileKind kind :
+         {FileKind::core, FileKind::ghost, FileKind::files, FileKind::ids, FileKind::inventory})
         if (packet == pack(kind)) return kind;
     return no_packet();
 }
@@ -66,6 +68,12 @@ std::string pack(const Answer& answer) {
     } else if (const auto* ghost = std::get_if<GhostMode>(&answer)) {
         w.number(ghost_answer, 1);
         w.number(ghost->mode, 4);
+    } else if (const auto* kinds = std::get_if<EntryKinds>(&answer)) {
+        w.number(kinds_answer, 1);
+        w.number(kinds->bits, 8);
+    } else if (const auto* namespaces = std::get_if<ImageNamespaces>(&answer)) {
+        w.number(namespaces_answer, 1);
+        for (const uint32_t id : namespaces->ids) w.number(id, 4);
     } else {
         w.number(refusal, 1);
         w.text(std::string_view(std::get<Refusal>(answer).why).substr(0, why_bytes_max));
@@ -78,9 +86,15 @@ Result<Answer> parse_answer(std::string_view packet) {
     const uint64_t kind = r.number(1);
     if (kind == core_answer) return read_core(r);
     Answer answer;
+    ImageNamespaces namespaces;
     if (kind == ghost_answer)
         answer = GhostMode{static_cast<uint32_t>(r.number(4))};
-    else if (kind == refusal)
+    else if (kind == kinds_answer)
+        answer = EntryKinds{r.number(8)};
+    else if (kind == namespaces_answer) {
+        for (uint32_t& id : namespaces.ids) id = static_cast<uint32_t>(r.number(4));
+        answer = namespaces;
+    } else if (kind == refusal)
         answer = Refusal{blank_controls(r.text(why_bytes_max))};
     else
         return no_packet();

@@ -14,7 +14,7 @@
 
 namespace souk::inspect {
 
-enum class FileKind : uint8_t { core = 1, ghost = 2 };
+enum class FileKind : uint8_t { core = 1, ghost = 2, files = 3, ids = 4, inventory = 5 };
 
 // Of a process with so many groups no image is read.
 inline constexpr size_t groups_max = 16'384, why_bytes_max = 300;
@@ -31,7 +31,7 @@ struct Refusal {
     std::string why;  // one line
     bool operator==(const Refusal&) const = default;
 };
-using Answer = std::variant<CoreImage, GhostMode, Refusal>;
+using Answer = std::variant<CoreImage, GhostMode, EntryKinds, ImageNamespaces, Refusal>;
 std::string pack(const Answer& answer);
 Result<Answer> parse_answer(std::string_view packet);
 

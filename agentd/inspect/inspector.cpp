@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "agentd/inspect/names.hpp"
+#include "checkpoint/images.hpp"
 #include "kernel/sys/net/packets.hpp"
 #include "kernel/sys/process/program.hpp"
 
@@ -104,19 +106,24 @@ Status Inspection::list(int image) {
     TRY_ASSIGN(image_, duplicate(image));
     TRY_ASSIGN(const auto names, list_dir(image, "."));
     for (const std::string& name : names) {
-        // Older versions of CRIU had them there; what restores now would take them.
-        if (name.starts_with("creds-")) return fail(name + ": not of this version of CRIU");
+        if (!is_image_file(name)) continue;  // CRIU reads none of its logs, nor the manifest
+        if (!is_file_of_a_job(name)) return fail(name + ": no file of a job's image");
+        const auto question = question_about(name);
+        if (!question) continue;
         if (files_.size() == files_max) return fail("an image of too many files");
-        if (name.starts_with("core-")) {
+        File file{name, *question};
+        if (*question == FileKind::core) {
             const auto thread = core_number(name);
             if (!thread) return fail(name + ": of no thread");
-            files_.push_back({name, FileKind::core, *thread});
-        } else if (name.starts_with("ghost-file-")) {
+            file.thread = *thread;
+        }
+        if (*question == FileKind::ghost) {
             struct stat st {};
             if (::fstatat(image, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
                 return fail_errno(name, errno);
-            files_.push_back({name, FileKind::ghost, 0, static_cast<uint64_t>(st.st_size)});
+            file.bytes = static_cast<uint64_t>(st.st_size);
         }
+        files_.push_back(std::move(file));
     }
     return {};
 }
@@ -157,14 +164,32 @@ Status Inspection::hear_some() {
 
 Status Inspection::take(const File& file, const Answer& answer) {
     if (const auto* why = std::get_if<Refusal>(&answer)) return fail(file.name + ": " + why->why);
-    const auto* const core = std::get_if<CoreImage>(&answer);
-    if ((core != nullptr) != (file.kind == FileKind::core))
-        return fail(file.name + ": the answer to another question");
-    if (core)
-        facts_.cores[file.thread] = *core;
-    else
-        facts_.ghosts.push_back({file.name, std::get<GhostMode>(answer).mode, file.bytes});
-    return {};
+    const bool fits = std::visit([&](const auto& said) { return take_one(file, said); }, answer);
+    return fits ? Status{} : fail(file.name + ": the answer to another question");
+}
+
+bool Inspection::take_one(const File& file, const CoreImage& core) {
+    if (file.kind != FileKind::core) return false;
+    facts_.cores[file.thread] = core;
+    return true;
+}
+
+bool Inspection::take_one(const File& file, const GhostMode& ghost) {
+    if (file.kind != FileKind::ghost) return false;
+    facts_.ghosts.push_back({file.name, ghost.mode, file.bytes});
+    return true;
+}
+
+bool Inspection::take_one(const File& file, const EntryKinds& kinds) {
+    if (file.kind != FileKind::files) return false;
+    facts_.kinds = kinds;
+    return true;
+}
+
+bool Inspection::take_one(const File& file, const ImageNamespaces& namespaces) {
+    if (file.kind != FileKind::ids && file.kind != FileKind::inventory) return false;
+    facts_.namespaces[file.name] = namespaces;
+    return true;
 }
 
 void Inspection::end(const Status& read) {

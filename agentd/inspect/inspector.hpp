@@ -63,6 +63,12 @@ class Inspection {
     void hear();
     Status hear_some();
     Status take(const File& file, const Answer& answer);
+    // False: the answer to another question.
+    bool take_one(const File& file, const CoreImage& core);
+    bool take_one(const File& file, const GhostMode& ghost);
+    bool take_one(const File& file, const EntryKinds& kinds);
+    bool take_one(const File& file, const ImageNamespaces& namespaces);
+    static bool take_one(const File&, const Refusal&) { return false; }
     void end(const Status& read);
 
     Loop& loop_;

@@ -13,6 +13,7 @@ namespace souk::inspect {
 namespace {
 
 constexpr size_t core_bytes_max = 16 << 20, head_bytes_max = 64 << 10;
+constexpr size_t files_bytes_max = 256 << 20, ids_bytes_max = 64 << 10;
 
 // Something to read, or the end.
 void wait_to_read(int socket) {
@@ -29,14 +30,25 @@ Result<std::string> first_bytes(int file) {
 }
 
 Result<Answer> answer_of(FileKind kind, int file) {
-    if (kind == FileKind::core) {
-        TRY_ASSIGN(const std::string bytes, bytes_of(file, core_bytes_max));
-        TRY_ASSIGN(CoreImage core, parse_core(bytes));
-        return core;
+    switch (kind) {
+        case FileKind::core: {
+            TRY_ASSIGN(const std::string bytes, bytes_of(file, core_bytes_max));
+            return parse_core(bytes);
+        }
+        case FileKind::ghost: {
+            TRY_ASSIGN(const std::string bytes, first_bytes(file));
+            TRY_ASSIGN(const uint32_t mode, parse_ghost(bytes));
+            return GhostMode{mode};
+        }
+        case FileKind::files: {
+            TRY_ASSIGN(const std::string bytes, bytes_of(file, files_bytes_max));
+            return parse_entry_kinds(bytes);
+        }
+        case FileKind::ids:
+        case FileKind::inventory: break;
     }
-    TRY_ASSIGN(const std::string bytes, first_bytes(file));
-    TRY_ASSIGN(const uint32_t mode, parse_ghost(bytes));
-    return GhostMode{mode};
+    TRY_ASSIGN(const std::string bytes, bytes_of(file, ids_bytes_max));
+    return kind == FileKind::ids ? parse_ids(bytes) : parse_inventory(bytes);
 }
 
 }  // namespace

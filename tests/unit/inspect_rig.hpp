@@ -41,15 +41,16 @@ inline inspect::Inspectors::Start reads_images() {
     });
 }
 // Somebody has taken it over: each question gets what `say` says.
-inline inspect::Inspectors::Start says_of_images(std::function<void(int socket)> say) {
+using SayOfImage = std::function<void(int socket, inspect::FileKind question)>;
+inline inspect::Inspectors::Start says_of_images(SayOfImage say) {
     return inspect_child([say = std::move(say)](const Fd& control) {
         constexpr Nanos long_enough = Nanos::from_s(100);
         begin_to_read(control);
         ::signal(SIGCHLD, SIG_IGN);
         while (const auto word = wait_for_packet(control.get(), 64, long_enough)) {
             if (::fork() != 0) continue;
-            while (wait_for_packet(word->descriptor.get(), 64, long_enough))
-                say(word->descriptor.get());
+            while (const auto asked = wait_for_packet(word->descriptor.get(), 64, long_enough))
+                say(word->descriptor.get(), *inspect::parse_question(asked->bytes));
             ::_exit(0);
         }
     });

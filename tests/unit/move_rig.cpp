@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tests/unit/move_rig.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "agentd/inspect/names.hpp"
+#include "agentd/inspect/reading.hpp"
+#include "checkpoint/images.hpp"
 #include "checkpoint/page_sink.hpp"
 #include "checkpoint/page_source.hpp"
 #include "checkpoint/shared_image.hpp"
@@ -66,6 +70,24 @@ bool SessionRig::until(CriuEventKind kind) {
     return false;
 }
 
+namespace {
+// A destination takes what a dump writes: each file is on its list, and it can read those that it
+// looks into.
+void check_files(int images) {
+    const auto names = *list_dir(images, ".");
+    for (const std::string& name : names) {
+        if (!is_image_file(name)) continue;
+        ck_assert_msg(inspect::is_file_of_a_job(name), "%s", name.c_str());
+        const auto question = inspect::question_about(name);
+        if (!question) continue;
+        const Fd file = *open_at(images, name, O_RDONLY);
+        const auto answer = inspect::read_file_of_image(*question, file.get());
+        const auto* refusal = std::get_if<inspect::Refusal>(&answer);
+        ck_assert_msg(!refusal, "%s: %s", name.c_str(), refusal ? refusal->why.c_str() : "");
+    }
+}
+}  // namespace
+
 std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     rig.helpers_ready = false;
     rig.drained.reset();
@@ -86,6 +108,7 @@ std::string freeze(CapsuleRig& rig, int images, bool refuse, TcpPolicy tcp) {
     if (!good) ck_assert(rig.client.undrain().has_value());
     ck_assert(criu.session.answer(good).has_value());
     if (!criu.until(good ? CriuEventKind::dumped : CriuEventKind::refused)) return criu.why();
+    check_files(images);
     return good || refuse ? "" : *rig.failure;
 }
 
@@ -218,6 +241,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         ck_assert_msg(step.has_value(), "%s", step ? "" : step.error().message.c_str());
         more = *step;
     }
+    check_files(images.fd.get());
     const auto ranges = lazy_ranges(images.fd.get());
     ck_assert(ranges.has_value());
     auto source = PageSource::open(*ranges, pids);

@@ -173,6 +173,34 @@ START_TEST(an_image_is_refused_by_what_lies_in_it) {
     facts.cores[2] = *parse_core(core(creds({})));
     ck_assert_text(why(4 << 20), "core-2.img, of user 1000: it would be user 0");
     ck_assert(check_credentials(facts, {}, 1).has_value());  // root's
+    facts.cores.erase(2);
+    facts.namespaces = {{"ids-1.img", {{1, 2, 3, 4, 5}}}, {"inventory.img", {{1, 2, 3, 4, 5}}}};
+    facts.kinds.bits = 1 << 1 | 1 << 13 | 1 << 20;
+    ck_assert_text(why(4 << 20), "");
+    for (size_t one = 0; one < 5; ++one) {
+        ImageNamespaces& other = facts.namespaces["ids-2.img"] = {{1, 2, 3, 4, 5}};
+        ck_assert_text(why(4 << 20), "");
+        other.ids[one] = 0;
+        ck_assert_text(why(4 << 20),
+                       "ids-2.img: it would be in a namespace that is not the capsule's");
+    }
+    ck_assert(check_credentials(facts, {}, 1).has_value());
+    facts.kinds.bits |= 1 << 10;
+    ck_assert_text(why(4 << 20), "files.img: it would have a packet socket");
+}
+END_TEST
+
+START_TEST(only_kinds_of_files_that_a_user_makes_are_let_in) {
+    int fit = 0;
+    for (unsigned kind = 0; kind < 64; ++kind) fit += fits_kinds({uint64_t{1} << kind}).has_value();
+    ck_assert_int_eq(fit, 15);
+    const std::pair<unsigned, const char*> refused[] = {
+        {0, "no user has"}, {12, "fanotify"},    {15, "interface"},  {16, "plugin"},
+        {19, "BPF"},        {21, "no user has"}, {63, "no user has"}};
+    for (const auto& [kind, what] : refused) {
+        const Status fits = fits_kinds({uint64_t{1} << kind | 2});
+        ck_assert_msg(!fits && fits.error().message.find(what) != std::string::npos, "%u", kind);
+    }
 }
 END_TEST
 
@@ -224,6 +252,7 @@ UNIT_SUITE(core_image, an_image_of_the_users_own_credentials_is_taken_and_reads_
            limits_above_the_nodes_are_lowered_and_others_stay,
            what_stands_twice_or_is_cut_short_is_refused,
            a_deleted_file_is_neither_a_device_nor_set_id, an_image_is_refused_by_what_lies_in_it,
+           only_kinds_of_files_that_a_user_makes_are_let_in,
            a_thread_with_a_real_time_policy_is_known,
            an_image_that_says_other_than_the_kernel_does_is_refused);
 

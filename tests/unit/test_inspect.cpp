@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agentd/inspect/names.hpp"
 #include "tests/unit/inspect_rig.hpp"
 #include "tests/unit/loop_fixture.hpp"
 #include "tests/unit/temp_dir.hpp"
@@ -53,7 +54,7 @@ START_TEST(an_image_is_read_file_by_file_in_a_process_of_its_own) {
     for (int thread = 1; thread <= 300; ++thread)
         (void)r.dir.write("core-" + std::to_string(thread) + ".img", dead_core());
     (void)r.dir.write("ghost-file-7.img", ghost('\x7f'));
-    (void)r.dir.write("files.img", "noise");
+    (void)r.dir.write("mm-7.img", "noise");
     const auto facts = r.read();
     ck_assert_msg(facts.has_value(), "%s", facts ? "" : facts.error().message.c_str());
     ck_assert_uint_eq(facts->cores.size(), 300);
@@ -70,10 +71,126 @@ START_TEST(what_is_no_image_is_refused_with_its_name) {
     ck_assert_text(r.why(), "core-5.img: core image: not one that CRIU wrote");
     (void)r.dir.write("core-5.img", dead_core());
     (void)r.dir.write("core-x.img", dead_core());
-    ck_assert_text(r.why(), "core-x.img: of no thread");
+    ck_assert_text(r.why(), "core-x.img: no file of a job's image");
     ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "core-x.img", 0), 0);
-    (void)r.dir.write("creds-5.img", "x");
-    ck_assert_text(r.why(), "creds-5.img: not of this version of CRIU");
+    (void)r.dir.write("core-99999999999.img", dead_core());
+    ck_assert_text(r.why(), "core-99999999999.img: of no thread");
+    ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "core-99999999999.img", 0), 0);
+    (void)r.dir.write("inventory.img", dead_core());
+    ck_assert_text(r.why(), "inventory.img: core image: not one that CRIU wrote");
+}
+END_TEST
+
+START_TEST(a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read) {
+    for (const char* name :
+         {"inventory.img",      "pstree.img",         "files.img",    "core-1.img",
+          "core-4194304.img",   "ids-7.img",          "mm-7.img",     "fs-7.img",
+          "fdinfo-2.img",       "pagemap-7.img",      "pages-1.img",  "pagemap-shmem-98765.img",
+          "ghost-file-a0f.img", "tcp-stream-3c4.img", "timens-0.img", "utsns-9.img",
+          "ipcns-var-10.img",   "souk-files",         "souk-residue", "souk-seals",
+          "sent-ahead.img",     "dirty-rate.img",     "souk-pages"})
+        ck_assert_msg(is_file_of_a_job(name), "%s", name);
+    for (const char* name : {"apparmor.img",
+                             "creds-5.img",
+                             "rlimit-5.img",
+                             "vmas-5.img",
+                             "sigacts-5.img",
+                             "reg-files.img",
+                             "packetsk.img",
+                             "tunfile.img",
+                             "ns-files.img",
+                             "userns-1.img",
+                             "pidns-1.img",
+                             "netns-1.img",
+                             "netdev-1.img",
+                             "iptables-1.img",
+                             "route-1.img",
+                             "mountpoints-1.img",
+                             "tmpfs-1.tar.gz",
+                             "autofs-1.img",
+                             "binfmt-misc.img",
+                             "bpfmap-file.img",
+                             "irmap-cache",
+                             "parent",
+                             "souk-sockets",
+                             "souk-made-again",
+                             "core-05.img",
+                             "core-+5.img",
+                             "core--5.img",
+                             "core-5",
+                             "core-.img",
+                             "core-5.img.img",
+                             "core-0x5.img",
+                             "ghost-file-0a.img",
+                             "ghost-file-A.img",
+                             "pages-shmem-1.img",
+                             "Inventory.img",
+                             "inventory.img.",
+                             "souk-",
+                             "souk-files2",
+                             ".img",
+                             ""})
+        ck_assert_msg(!is_file_of_a_job(name), "%s", name);
+    Reading r;
+    (void)r.dir.write("core-5.img", "this is not read");
+    (void)r.dir.write("core-05.img", dead_core());  // one of the two would count
+    ck_assert_text(r.why(), "core-05.img: no file of a job's image");
+    for (const char* name : {"restore.log", "stats-restore", "MANIFEST"})
+        (void)r.dir.write(name, "x");
+    ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "core-05.img", 0), 0);
+    (void)r.dir.write("core-5.img", dead_core());
+    ck_assert_text(r.why(), "");
+    (void)r.dir.write("apparmor.img", "x");
+    ck_assert_text(r.why(), "apparmor.img: no file of a job's image");
+}
+END_TEST
+
+std::string inventory(const std::string& message) {
+    return u32(0x58313116) + u32(static_cast<uint32_t>(message.size())) + message;
+}
+std::string entries(std::initializer_list<std::string> all) {
+    std::string image = u32(0x54564319) + u32(0x56303138);
+    for (const std::string& one : all) image += u32(static_cast<uint32_t>(one.size())) + one;
+    return image;
+}
+// One entry of a files.img: its kind, its number, and an empty message in that field.
+std::string entry(char kind, int field) {
+    const int tag = field << 3 | 2;
+    std::string bytes = {'\x08', kind, '\x10', '\x01'};
+    if (tag >= 0x80) bytes += static_cast<char>((tag & 0x7f) | 0x80);
+    bytes += static_cast<char>(tag >= 0x80 ? tag >> 7 : tag);
+    return bytes + '\0';
+}
+
+START_TEST(the_kinds_of_its_files_and_its_namespaces_are_read) {
+    Reading r;
+    // pid, net, mnt, user and cgroup; one of IPC between them
+    (void)r.dir.write("ids-5.img", image(0x54432030,
+                                         "\x28\x01\x30\x02\x38\x63\x48\x04\x50\x05"
+                                         "\x58\x06"));
+    (void)r.dir.write("inventory.img",
+                      inventory("\x08\x02\x1a\x0a\x28\x01\x30\x02\x48\x04\x50\x05\x58\x06"));
+    (void)r.dir.write("files.img", entries({entry(1, 3), entry(2, 18), entry(20, 22)}));
+    const auto facts = r.read();
+    ck_assert_msg(facts.has_value(), "%s", facts ? "" : facts.error().message.c_str());
+    const ImageNamespaces same{{1, 2, 4, 5, 6}};
+    ck_assert_uint_eq(facts->namespaces.size(), 2);
+    ck_assert(facts->namespaces.at("ids-5.img") == same);
+    ck_assert(facts->namespaces.at("inventory.img") == same);
+    ck_assert_uint_eq(facts->kinds.bits, 1 << 1 | 1 << 2 | 1 << 20);
+    const std::string two = "files.img: core image: a file of two kinds",
+                      none = "files.img: core image: a file of no kind";
+    const auto why = [&](std::initializer_list<std::string> all) {
+        (void)r.dir.write("files.img", entries(all));
+        return r.why();
+    };
+    ck_assert_text(why({entry(1, 3) + entry(2, 18).substr(4)}), two);
+    ck_assert_text(why({entry(1, 18)}), none);
+    ck_assert_text(why({entry(21, 3)}), none);
+    ck_assert_text(why({entry(1, 3).substr(0, 4)}), none);
+    ck_assert_text(why({entry(1, 3), "x"}), "files.img: core image: not whole");
+    (void)r.dir.write("files.img", entries({entry(1, 3)}) + "abc");
+    ck_assert_text(r.why(), "files.img: core image: cut short");
 }
 END_TEST
 
@@ -98,8 +215,8 @@ START_TEST(what_ends_begins_anew_and_a_read_that_is_stopped_tells_nothing) {
 END_TEST
 
 START_TEST(who_has_taken_it_over_says_one_thing_of_each_file_or_is_not_heard) {
-    const auto said = [](std::function<void(int)> say) {
-        Reading r(says_of_images(std::move(say)));
+    const auto said = [](const std::function<void(int)>& say) {
+        Reading r(says_of_images([say](int socket, FileKind) { say(socket); }));
         (void)r.dir.write("core-5.img", dead_core());
         (void)r.dir.write("ghost-file-1.img", ghost('\x01'));
         return r.why();
@@ -128,6 +245,8 @@ END_TEST
 
 UNIT_SUITE(inspect, an_image_is_read_file_by_file_in_a_process_of_its_own,
            what_is_no_image_is_refused_with_its_name,
+           a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read,
+           the_kinds_of_its_files_and_its_namespaces_are_read,
            what_ends_begins_anew_and_a_read_that_is_stopped_tells_nothing,
            who_has_taken_it_over_says_one_thing_of_each_file_or_is_not_heard);
 
