@@ -354,7 +354,8 @@ void know_again(OpenFiles& dumped, const OpenFiles& restored, const Result<std::
 Status check_open_files(int image, PidsInside pids, const std::vector<std::string>& laid,
                         const LookAt& look) {
     const auto text = read_file(image, open_files_name, record_bytes_max);
-    if (!text && text.error().code == ENOENT) return {};
+    if (!text && text.error().code == ENOENT)
+        return fail("its image does not say what files it had");
     if (!text) return wrap("what files it had", text.error());
     TRY_ASSIGN(OpenFiles dumped, OpenFiles::decode(*text));
     std::set<pid_t> of_job;

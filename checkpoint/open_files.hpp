@@ -68,8 +68,9 @@ Status leave_out_closed(OpenFiles& files, const PidsInside& pids,
 Status same_files(const OpenFiles& dumped, const OpenFiles& restored,
                   const std::string& put_back = {});
 
-// In an image. An image without them was made by an earlier version: nothing to compare. Of `pids`
-// those are looked at that the image names: CRIU is among them, and has many files of its own.
+// In an image. An image without them is refused: each has them, be it an empty list of a node that
+// does not know which processes are the job's. Of `pids` those are looked at that the image names:
+// CRIU is among them, and has many files of its own.
 Status save_open_files(int image, const OpenFiles& files);
 // With a checkpoint goes a snapshot of that directory of the home, which is put back before a thaw.
 Status save_put_back(int image, const std::string& directory);

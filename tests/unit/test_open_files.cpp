@@ -156,6 +156,25 @@ START_TEST(a_list_reads_as_it_was_written_and_a_damaged_one_is_refused) {
 }
 END_TEST
 
+START_TEST(an_image_that_names_no_files_is_refused_and_an_empty_list_compares_nothing) {
+    const unit::TempDir image;
+    const PidsInside pids = {{1, ::getpid()}};
+    const auto why = [&] {
+        const Status same = check_open_files(image.fd.get(), pids);
+        return same ? "" : same.error().message;
+    };
+    ck_assert_text(why(), "its image does not say what files it had");
+    ck_assert(save_open_files(image.fd.get(), {}).has_value());
+    ck_assert_text(why(), "");
+    const std::string path = image.write("file", "x");
+    Fd held = *open_at(AT_FDCWD, path, O_RDONLY);
+    ck_assert(save_open_files(image.fd.get(), *open_files_of(pids)).has_value());
+    ck_assert_text(why(), "");
+    held.reset();
+    ck_assert_str_ne(why().c_str(), "");
+}
+END_TEST
+
 START_TEST(the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out) {
     const unit::TempDir dir;
     const std::string path = dir.write("kept", "x"), gone = dir.write("gone", "x");
@@ -250,6 +269,7 @@ UNIT_SUITE(open_files, on_one_kernel_a_file_is_its_device_and_inode,
            a_file_of_the_capsules_own_with_several_names_is_restored_by_any_of_them,
            a_device_is_its_number_and_a_kind_never_changes, every_mapped_file_was_mapped_and_is,
            a_list_reads_as_it_was_written_and_a_damaged_one_is_refused,
+           an_image_that_names_no_files_is_refused_and_an_empty_list_compares_nothing,
            the_files_of_a_process_are_found_and_deleted_ones_and_pipes_left_out,
            a_file_that_is_mapped_in_pieces_is_found_once_wherever_they_are,
            what_is_open_at_a_look_and_closed_later_is_left_out,
