@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -75,6 +77,22 @@ Status fits_user(const CoreImage& core, const CriuUser& user) {
     return {};
 }
 
+// getrlimit(2), RLIMIT_NICE: 20 less the nice value; who has a limit of 0 may not go below 0.
+Status fits_limits(const CoreImage& core, const std::map<int, uint64_t>& limits_max) {
+    const auto most = [&](int resource) {
+        const auto limit = limits_max.find(resource);
+        return limit == limits_max.end() ? UINT64_MAX : limit->second;
+    };
+    if (core.realtime && std::max(core.priority, 1U) > most(RLIMIT_RTPRIO))
+        return fail("it would have real-time priority " + std::to_string(core.priority) +
+                    "; rtprio_max allows " + std::to_string(most(RLIMIT_RTPRIO)));
+    constexpr int64_t nicest = 20;
+    if (core.nice < 0 && static_cast<uint64_t>(nicest - core.nice) > most(RLIMIT_NICE))
+        return fail("it would have the nice value " + std::to_string(core.nice) +
+                    ", which is below what nice_max allows");
+    return {};
+}
+
 // linux/stat.h.
 Status fits_ghost(uint32_t mode) {
     constexpr uint32_t type = 0170000, character = 0020000, block = 0060000, set_ids = 06000;
@@ -110,8 +128,8 @@ Status fits_namespaces(const ImageFacts& image) {
 }
 }  // namespace
 
-Status check_credentials(const ImageFacts& image, const CriuUser& user,
-                         uint64_t deleted_bytes_max) {
+Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
+                         const std::map<int, uint64_t>& limits_max) {
     constexpr uint64_t head = 4096;  // and the list of its pieces
     if (user.uid == 0) return {};
     for (const ImageFacts::Ghost& ghost : image.ghosts) {
@@ -120,11 +138,14 @@ Status check_credentials(const ImageFacts& image, const CriuUser& user,
                         " bytes; deleted_mb allows " + std::to_string(deleted_bytes_max));
         if (auto fits = fits_ghost(ghost.mode); !fits) return wrap(ghost.name, fits.error());
     }
-    for (const auto& [thread, core] : image.cores)
-        if (auto fits = fits_user(core, user); !fits)
+    for (const auto& [thread, core] : image.cores) {
+        Status fits = fits_user(core, user);
+        if (fits) fits = fits_limits(core, limits_max);
+        if (!fits)
             return wrap(
                 "core-" + std::to_string(thread) + ".img, of user " + std::to_string(user.uid),
                 fits.error());
+    }
     if (auto fits = fits_kinds(image.kinds); !fits) return wrap("files.img", fits.error());
     return fits_namespaces(image);
 }

@@ -43,6 +43,8 @@ struct CoreImage {
     bool has_credentials = false;
     Credentials credentials;
     bool realtime = false;  // its thread has a real-time policy
+    uint32_t priority = 0;  // of that policy
+    int32_t nice = 0;
     bool operator==(const CoreImage&) const = default;
 };
 
@@ -93,9 +95,14 @@ Status fits_ghost(uint32_t mode);
 // packet ones, memory and descriptors for events. Pure.
 Status fits_kinds(const EntryKinds& kinds);
 
-// Before CRIU sees the image: credentials, deleted files, kinds, and that all processes are in the
-// namespaces in which CRIU was. deleted_bytes_max: as of CriuTool. Pure.
-Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max);
+// Whether it could have set its priority itself within the limits of this node (RLIMIT_RTPRIO,
+// RLIMIT_NICE; one that is not there allows any). Pure.
+Status fits_limits(const CoreImage& core, const std::map<int, uint64_t>& limits_max);
+// Before CRIU sees the image: credentials, priorities, deleted files, kinds, and that all processes
+// are in the namespaces in which CRIU was. deleted_bytes_max: as of CriuTool; limits_max: as of
+// RestoredJob. Pure.
+Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
+                         const std::map<int, uint64_t>& limits_max);
 // As the kernel has it for the frozen processes. `pids` as of pids_inside.
 Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>& pids);
 

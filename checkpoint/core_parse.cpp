@@ -91,11 +91,16 @@ Status parse_creds(std::string_view message, Credentials& c) {
 }
 
 Status parse_thread(std::string_view message, CoreImage& core) {
-    enum { sched_policy = 4, creds = 10, seccomp_mode = 11 };
+    enum { sched_nice = 3, sched_policy, sched_prio, creds = 10, seccomp_mode = 11 };
     return each_field(message, {}, [&](const Field& f) -> Status {
         if (f.number == sched_policy) {
             const uint64_t policy = f.value & ~uint64_t{SCHED_RESET_ON_FORK};
             core.realtime = policy == SCHED_FIFO || policy == SCHED_RR;
+        }
+        if (f.number == sched_prio) core.priority = static_cast<uint32_t>(f.value);
+        if (f.number == sched_nice) {  // the sign in the lowest bit
+            const auto folded = static_cast<uint32_t>(f.value);
+            core.nice = static_cast<int32_t>(folded >> 1 ^ (~(folded & 1) + 1));
         }
         if (f.number == seccomp_mode) core.credentials.seccomp = static_cast<uint32_t>(f.value);
         if (f.number != creds || !f.bytes) return {};

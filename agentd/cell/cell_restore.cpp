@@ -134,7 +134,9 @@ void Cell::image_is_read(const Result<ImageFacts>& facts) {
     const bool of_root = job_.spec.launch.uid == 0;  // of whose anything may be
     if (!facts && !of_root) return refuse(facts.error());
     facts_ = facts ? *facts : ImageFacts{};
-    if (auto fit = check_credentials(*facts_, user(), site_.criu->deleted_bytes_max); !fit)
+    if (auto fit =
+            check_credentials(*facts_, user(), site_.criu->deleted_bytes_max, site_.limits_max);
+        !fit)
         return refuse(fit.error());
     begin_restore();
 }

@@ -21,6 +21,8 @@ void write_core(PackWriter& w, const CoreImage& core) {
                  (c.no_new_privs ? no_new_privs : 0U) | (core.realtime ? realtime : 0U),
              1);
     w.number(c.seccomp, 4);
+    w.number(core.priority, 4);
+    w.number(static_cast<uint32_t>(core.nice), 4);
     for (const auto* ids : {&c.uids, &c.gids})
         for (const uint32_t id : *ids) w.number(id, 4);
     for (const uint64_t set : c.capabilities) w.number(set, 8);
@@ -37,6 +39,8 @@ Result<Answer> read_core(PackReader& r) {
     c.no_new_privs = (flags & no_new_privs) != 0;
     core.realtime = (flags & realtime) != 0;
     c.seccomp = static_cast<uint32_t>(r.number(4));
+    core.priority = static_cast<uint32_t>(r.number(4));
+    core.nice = static_cast<int32_t>(r.number(4));
     for (auto* ids : {&c.uids, &c.gids})
         for (uint32_t& id : *ids) id = static_cast<uint32_t>(r.number(4));
     for (uint64_t& set : c.capabilities) set = r.number(8);

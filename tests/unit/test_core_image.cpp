@@ -154,10 +154,35 @@ START_TEST(a_deleted_file_is_neither_a_device_nor_set_id) {
 }
 END_TEST
 
+const std::map<int, uint64_t> limits = {{RLIMIT_RTPRIO, 0}, {RLIMIT_NICE, 0}};
+
+START_TEST(no_priority_comes_that_the_nodes_limits_do_not_allow) {
+    const auto why = [](const std::string& thread, const std::map<int, uint64_t>& most) {
+        const auto read = parse_core(
+            image(0x55053847, field(1, 1) + message(3, field(1, 1)) + message(5, thread)));
+        const Status fits = fits_limits(*read, most);
+        return fits ? "" : fits.error().message;
+    };
+    const std::string fifo = field(4, 1) + field(5, 50), above = field(3, 39), below = field(3, 38);
+    ck_assert_text(why(fifo, limits), "it would have real-time priority 50; rtprio_max allows 0");
+    ck_assert_text(why(field(4, 2), limits),
+                   "it would have real-time priority 0; rtprio_max allows 0");
+    ck_assert_text(why(fifo, {{RLIMIT_RTPRIO, 50}}), "");
+    ck_assert_str_ne(why(fifo, {{RLIMIT_RTPRIO, 49}}).c_str(), "");
+    ck_assert_text(why(fifo, {}), "");
+    ck_assert_text(why(above, limits),
+                   "it would have the nice value -20, which is below what nice_max allows");
+    ck_assert_text(why(below, limits), "");  // 19
+    ck_assert_text(why(above, {{RLIMIT_NICE, 40}}), "");
+    ck_assert_str_ne(why(above, {{RLIMIT_NICE, 39}}).c_str(), "");
+    ck_assert_text(why(field(4, 0) + field(5, 0), limits), "");
+}
+END_TEST
+
 START_TEST(an_image_is_refused_by_what_lies_in_it) {
     ImageFacts facts;
     const auto why = [&](uint64_t deleted_bytes_max) {
-        const Status fits = check_credentials(facts, user, deleted_bytes_max);
+        const Status fits = check_credentials(facts, user, deleted_bytes_max, limits);
         return fits ? "" : fits.error().message;
     };
     ck_assert_text(why(1 << 20), "");
@@ -172,7 +197,10 @@ START_TEST(an_image_is_refused_by_what_lies_in_it) {
     facts.ghosts.pop_back();
     facts.cores[2] = *parse_core(core(creds({})));
     ck_assert_text(why(4 << 20), "core-2.img, of user 1000: it would be user 0");
-    ck_assert(check_credentials(facts, {}, 1).has_value());  // root's
+    ck_assert(check_credentials(facts, {}, 1, limits).has_value());  // root's
+    facts.cores[2] = facts.cores[1];
+    facts.cores[2].nice = -1;
+    ck_assert(why(4 << 20).starts_with("core-2.img, of user 1000: it would have the nice value"));
     facts.cores.erase(2);
     facts.namespaces = {{"ids-1.img", {{1, 2, 3, 4, 5}}}, {"inventory.img", {{1, 2, 3, 4, 5}}}};
     facts.kinds.bits = 1 << 1 | 1 << 13 | 1 << 20;
@@ -184,7 +212,7 @@ START_TEST(an_image_is_refused_by_what_lies_in_it) {
         ck_assert_text(why(4 << 20),
                        "ids-2.img: it would be in a namespace that is not the capsule's");
     }
-    ck_assert(check_credentials(facts, {}, 1).has_value());
+    ck_assert(check_credentials(facts, {}, 1, limits).has_value());
     facts.kinds.bits |= 1 << 10;
     ck_assert_text(why(4 << 20), "files.img: it would have a packet socket");
 }
@@ -252,6 +280,7 @@ UNIT_SUITE(core_image, an_image_of_the_users_own_credentials_is_taken_and_reads_
            limits_above_the_nodes_are_lowered_and_others_stay,
            what_stands_twice_or_is_cut_short_is_refused,
            a_deleted_file_is_neither_a_device_nor_set_id, an_image_is_refused_by_what_lies_in_it,
+           no_priority_comes_that_the_nodes_limits_do_not_allow,
            only_kinds_of_files_that_a_user_makes_are_let_in,
            a_thread_with_a_real_time_policy_is_known,
            an_image_that_says_other_than_the_kernel_does_is_refused);
