@@ -94,7 +94,8 @@ Status parse_thread(std::string_view message, CoreImage& core) {
     enum { sched_nice = 3, sched_policy, sched_prio, creds = 10, seccomp_mode = 11 };
     return each_field(message, {}, [&](const Field& f) -> Status {
         if (f.number == sched_policy) {
-            const uint64_t policy = f.value & ~uint64_t{SCHED_RESET_ON_FORK};
+            // CRIU's reader cuts off what has no room in 32 bits.
+            const uint32_t policy = static_cast<uint32_t>(f.value) & ~uint32_t{SCHED_RESET_ON_FORK};
             core.realtime = policy == SCHED_FIFO || policy == SCHED_RR;
         }
         if (f.number == sched_prio) core.priority = static_cast<uint32_t>(f.value);

@@ -19,7 +19,9 @@ class ProtobufFields {
         if (at_ >= bytes_.size()) return false;
         uint64_t tag;
         if (!varint(tag)) return false;
+        if (tag >> 3 == 0 || tag > UINT32_MAX) return good = false;  // no field has that number
         number = static_cast<uint32_t>(tag >> 3);
+        value = 0;
         switch (tag & 7) {
             case 0: value_at = base_ + at_; return varint(value);
             case 1: return skip(8);
@@ -29,7 +31,6 @@ class ProtobufFields {
                 inner = bytes_.substr(at_, length);
                 inner_at = base_ + at_;
                 at_ += length;
-                value = 0;
                 return true;
             }
             case 5: return skip(4);

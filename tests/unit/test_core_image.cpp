@@ -239,6 +239,7 @@ START_TEST(a_thread_with_a_real_time_policy_is_known) {
             ->realtime;
     };
     ck_assert(!policy(0) && policy(1) && policy(2) && !policy(3) && policy(0x40000001));
+    ck_assert(policy(uint64_t{1} << 32 | 2));
 }
 END_TEST
 
