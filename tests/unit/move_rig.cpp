@@ -48,9 +48,9 @@ SessionRig::~SessionRig() {
     (void)criu.reap();
 }
 
-bool SessionRig::until(CriuEventKind kind) {
+bool SessionRig::until(CriuEventKind kind, Nanos patience) {
     // Not so many turns: a job that writes takes any number of them.
-    for (const Nanos end = monotonic_now() + Nanos::from_s(60); monotonic_now() < end;) {
+    for (const Nanos end = monotonic_now() + patience; monotonic_now() < end;) {
         while (!pending_.empty()) {
             last = pending_.front();
             pending_.erase(pending_.begin());

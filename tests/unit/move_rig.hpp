@@ -18,8 +18,9 @@ CriuTool& test_criu();
 struct SessionRig {
     SessionRig(CapsuleRig& where, int images, const CriuUser& user = {});
     ~SessionRig();
-    // Waits for an event of that kind; false on another final one, which is kept in `last`.
-    bool until(CriuEventKind kind);
+    // Waits for an event of that kind; false on another final one, which is kept in `last`, and
+    // after `patience`.
+    bool until(CriuEventKind kind, Nanos patience = Nanos::from_s(60));
     CapsuleRig& rig;
     CriuSession session;
     CriuEvent last;

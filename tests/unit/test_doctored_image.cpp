@@ -5,11 +5,9 @@
 // and with the kernel's word (checkpoint/restored.hpp).
 #include <sys/stat.h>
 
-#include <cstdlib>
-
 #include "checkpoint/restored.hpp"
 #include "kernel/sys/host/fd.hpp"
-#include "tests/unit/move_rig.hpp"
+#include "tests/unit/doctored_image.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk {
@@ -17,84 +15,24 @@ namespace {
 using unit::CapsuleRig;
 using unit::JobOutput;
 
-constexpr uint32_t somebody = 4321;
+constexpr uint32_t somebody = unit::doctored_user;
 constexpr const char* port_start = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 
-// Makes each process of an image the user's, and renames a file (images/core.proto, creds.proto,
-// fdinfo.proto, regfile.proto of CRIU). Arguments: the image's directory, a name, what it becomes.
-constexpr const char* editor = R"(import glob, struct, sys
-def number(n):
-    out = b''
-    while n > 127: out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
-def take(data, at):
-    n = shift = 0
-    while True:
-        n |= (data[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if data[at - 1] < 128: return n, at
-def fields(data):
-    at = 0
-    while at < len(data):
-        key, at = take(data, at)
-        if key & 7 == 0: value, at = take(data, at)
-        else:
-            size, at = take(data, at) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], at)
-            value, at = data[at:at + size], at + size
-        yield key, value
-def message(all):
-    size = {0: number, 2: lambda v: number(len(v)) + v}
-    return b''.join(number(k) + size.get(k & 7, bytes)(v) for k, v in all)
-def within(data, tag, change):
-    return message([(k, change(v) if k == tag << 3 | 2 else v) for k, v in fields(data)])
-def creds(data):
-    ids = [(k, 4321 if k >> 3 <= 8 else v) for k, v in fields(data) if k >> 3 <= 8]
-    none = [(k, 0 if k & 7 == 0 else bytes(len(v))) for k, v in fields(data)
-            if k >> 3 in (9, 10, 11, 12, 19)]
-    return message(ids + none + [(13 << 3, 0), (18 << 3, 1)])
-def rename(data):
-    old, new = sys.argv[2].encode(), sys.argv[3].encode()
-    reg = list(fields(data))
-    if (6 << 3 | 2, old) not in reg: return data
-    return message([(k, new if v == old else v) for k, v in reg if k >> 3 < 8])
-for name in glob.glob(sys.argv[1] + '/core-*.img'):
-    data = open(name, 'rb').read()
-    new = within(data[12:], 5, lambda thread: within(thread, 10, creds))
-    open(name, 'wb').write(data[:8] + struct.pack('<I', len(new)) + new)
-if len(sys.argv) > 2:
-    data = open(sys.argv[1] + '/files.img', 'rb').read()
-    new, at = data[:8], 8
-    while at < len(data):
-        size, = struct.unpack_from('<I', data, at)
-        entry = within(data[at + 4:at + 4 + size], 3, rename)
-        new, at = new + struct.pack('<I', len(entry)) + entry, at + 4 + size
-    open(sys.argv[1] + '/files.img', 'wb').write(new)
-)";
-
-// Runs a job of root's up to "ready", freezes it, has its image changed and restores it as the
-// user's. Returns what it printed then; or why it is not restored.
+// The image of a job of root's is changed to be the user's, and restored as his. Returns what the
+// job printed then; or why it is not restored.
 std::string restored_as_users(
     const std::string& script, const std::string& names = "",
     const std::function<void(int)>& more = [](int) {}) {
     const CriuUser user{somebody, somebody, {}};
-    const unit::TempDir tools, images;
-    ck_assert(create_file(tools.fd.get(), "edit.py", editor).has_value());
+    const unit::TempDir images;
     JobOutput output;
-    auto rig = std::make_unique<CapsuleRig>(output);
-    rig->start(
-        unit::python("import ctypes, os, select, socket, struct, sys, threading, time\n" + script));
-    ck_assert_msg(rig->until([&] { return output.text[0].ends_with("ready\n"); }), "%s",
-                  output.text[1].c_str());
-    std::string why = unit::freeze(*rig, images.fd.get());
-    ck_assert_msg(why.empty(), "%s", why.c_str());
-    rig.reset();
-    const std::string edit = "/usr/bin/python3 " + tools.path + "/edit.py " + images.path + names;
-    ck_assert_int_eq(std::system(edit.c_str()), 0);
+    unit::freeze_as_users(script, output, images, names);
     more(images.fd.get());
-    rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user,
-                     [&](const Capsule& capsule) {
-                         return fit_restored(capsule.pidfd(), {user, {}, {}});
-                     });
+    std::string why;
+    auto rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user,
+                          [&](const Capsule& capsule) {
+                              return fit_restored(capsule.pidfd(), {user, {}, {}});
+                          });
     if (!rig) return why;
     rig->send_input("go\n");
     ck_assert(rig->until([&] { return rig->ended(); }));

@@ -17,6 +17,7 @@ namespace souk::unit {
 namespace {
 
 using namespace souk::trust;
+using souk::trust::Role;  // messages have another one
 
 constexpr Nanos noon = Nanos::from_s(1'800'000'000), day = Nanos::from_s(86'400),
                 hour = Nanos::from_s(3'600);
