@@ -126,6 +126,13 @@ Status fits_namespaces(const ImageFacts& image) {
             return fail(name + ": it would be in a namespace that is not the capsule's");
     return {};
 }
+
+Status fits_roots(const ImageFacts& image) {
+    for (const auto& [name, root] : image.roots)
+        if (!std::ranges::binary_search(image.kinds.roots, root.file))
+            return fail(name + ": its root directory would be none of a job's");
+    return {};
+}
 }  // namespace
 
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
@@ -147,6 +154,7 @@ Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t
                 fits.error());
     }
     if (auto fits = fits_kinds(image.kinds); !fits) return wrap("files.img", fits.error());
+    TRY(fits_roots(image));
     return fits_namespaces(image);
 }
 

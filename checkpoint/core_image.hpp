@@ -6,9 +6,9 @@
 // process of the same user can write to. Whoever reads the bytes of images (core_parse.cpp) has no
 // rights, and is not believed alone: see restored.hpp.
 //
-// Formats: CRIU images/core.proto, creds.proto, ghost-file.proto, fdinfo.proto, inventory.proto. A
-// field that may stand once and stands twice is refused: CRIU's reader and this one might take
-// different ones.
+// Formats: CRIU images/core.proto, creds.proto, ghost-file.proto, fdinfo.proto, regfile.proto,
+// fs.proto, inventory.proto. A field that may stand once and stands twice is refused: CRIU's reader
+// and this one might take different ones.
 #pragma once
 
 #include <sys/types.h>
@@ -56,9 +56,17 @@ struct ImageNamespaces {
 };
 
 // The kinds of the entries of a files.img: bit N for kind N (CRIU images/fdinfo.proto, fd_types).
+// Sorted: the numbers of files that are a root directory of jobs: the capsule's, or its home's.
 struct EntryKinds {
     uint64_t bits = 0;
+    std::vector<uint32_t> roots;
     bool operator==(const EntryKinds&) const = default;
+};
+
+// Which file a fs-PID.img says is the root directory of its process.
+struct FsRoot {
+    uint32_t file = 0;
+    bool operator==(const FsRoot&) const = default;
 };
 
 // What an image says, as somebody has read it who has no rights (agentd/inspect).
@@ -72,16 +80,18 @@ struct ImageFacts {
     std::vector<Ghost> ghosts;
     EntryKinds kinds;
     std::map<std::string, ImageNamespaces> namespaces;  // by the file that says so
+    std::map<std::string, FsRoot> roots;                // likewise
 };
 
 // Of a whole core-TID.img. Pure; where there are no rights to lose.
 Result<CoreImage> parse_core(std::string_view image);
 // The mode of the deleted file of a ghost-file-N.img, of which these are the first bytes. Likewise.
 Result<uint32_t> parse_ghost(std::string_view image);
-// These take a whole files.img, ids-PID.img or inventory.img. Likewise.
+// These take a whole files.img, ids-PID.img, inventory.img or fs-PID.img. Likewise.
 Result<EntryKinds> parse_entry_kinds(std::string_view image);
 Result<ImageNamespaces> parse_ids(std::string_view image);
 Result<ImageNamespaces> parse_inventory(std::string_view image);
+Result<FsRoot> parse_fs(std::string_view image);
 // TID of "core-TID.img".
 std::optional<pid_t> core_number(std::string_view name);
 
@@ -99,8 +109,8 @@ Status fits_kinds(const EntryKinds& kinds);
 // RLIMIT_NICE; one that is not there allows any). Pure.
 Status fits_limits(const CoreImage& core, const std::map<int, uint64_t>& limits_max);
 // Before CRIU sees the image: credentials, priorities, deleted files, kinds, and that all processes
-// are in the namespaces in which CRIU was. deleted_bytes_max: as of CriuTool; limits_max: as of
-// RestoredJob. Pure.
+// are in the namespaces in which CRIU was, and have a root directory of jobs. deleted_bytes_max: as
+// of CriuTool; limits_max: as of RestoredJob. Pure.
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
                          const std::map<int, uint64_t>& limits_max);
 // As the kernel has it for the frozen processes. `pids` as of pids_inside.

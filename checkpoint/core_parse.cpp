@@ -9,6 +9,7 @@
 
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/criu_fields.hpp"
+#include "kernel/sys/process/init_protocol.h"
 
 namespace souk {
 namespace {
@@ -132,21 +133,42 @@ Result<std::string_view> only_message(std::string_view image, uint32_t magic) {
 constexpr uint32_t field_of_kind[] = {0,  3,  18, 17, 4,  16, 8,  9,  13, 10, 6,
                                       19, 14, 7,  5,  11, 15, 12, 20, 21, 22};
 
-// One file; it says what it is once, and has nothing of another kind.
-Status add_kind(std::string_view entry, EntryKinds& kinds) {
-    enum { type = 1, id = 2 };
-    uint64_t kind = 0;
+// CRIU images/regfile.proto.
+Result<std::string_view> name_in(std::string_view regular) {
+    enum { name = 6, build_id = 11 };
+    std::string_view found;
+    TRY(each_field(regular, {build_id}, [&](const Field& f) -> Status {
+        if (f.number == name) found = f.bytes.value_or("");
+        return {};
+    }));
+    return found;
+}
+
+// One file; it says what it is once, and has nothing of another kind. `regular`: the numbers of
+// those that have a name.
+Status add_kind(std::string_view entry, EntryKinds& kinds, std::set<uint32_t>& regular) {
+    enum { type = 1, id = 2, reg = 3 };
+    uint64_t kind = 0, number = 0;
     uint32_t body = 0;
+    std::string_view within;
     TRY(each_field(entry, {}, [&](const Field& f) -> Status {
         if (f.number == type && !f.bytes) kind = f.value;
+        if (f.number == id) number = f.value;
         if (f.number == type || f.number == id) return {};
         if (!f.bytes || body != 0) return tl::unexpected(damaged("a file of two kinds"));
         body = f.number;
+        within = *f.bytes;
         return {};
     }));
     if (kind == 0 || kind >= std::size(field_of_kind) || field_of_kind[kind] != body)
         return tl::unexpected(damaged("a file of no kind"));
     kinds.bits |= uint64_t{1} << kind;
+    if (body != reg) return {};
+    if (number > UINT32_MAX || !regular.insert(static_cast<uint32_t>(number)).second)
+        return tl::unexpected(damaged("two files of one number"));
+    TRY_ASSIGN(const std::string_view name, name_in(within));
+    if (name == "/" || name == SOUK_FILES_ROOT)
+        kinds.roots.push_back(static_cast<uint32_t>(number));
     return {};
 }
 
@@ -171,13 +193,15 @@ Result<EntryKinds> parse_entry_kinds(std::string_view image) {
         criu_u32(image, 4) != files_magic)
         return tl::unexpected(damaged("not one that CRIU wrote"));
     EntryKinds kinds;
+    std::set<uint32_t> regular;
     for (image.remove_prefix(8); !image.empty();) {
         if (image.size() < 4 || criu_u32(image, 0) > image.size() - 4)
             return tl::unexpected(damaged("cut short"));
         const size_t bytes = criu_u32(image, 0);
-        TRY(add_kind(image.substr(4, bytes), kinds));
+        TRY(add_kind(image.substr(4, bytes), kinds, regular));
         image.remove_prefix(4 + bytes);
     }
+    std::ranges::sort(kinds.roots);
     return kinds;
 }
 
@@ -198,6 +222,20 @@ Result<ImageNamespaces> parse_inventory(std::string_view image) {
     TRY(each_field(image.substr(8), {}, [&](const Field& f) -> Status {
         if (f.number != root_ids || !f.bytes) return {};
         TRY_ASSIGN(found, namespaces_in(*f.bytes));
+        return {};
+    }));
+    return found;
+}
+
+Result<FsRoot> parse_fs(std::string_view image) {
+    constexpr uint32_t fs_magic = 0x51403912;
+    enum { root = 2 };
+    TRY_ASSIGN(const std::string_view message, only_message(image, fs_magic));
+    FsRoot found;
+    TRY(each_field(message, {}, [&](const Field& f) -> Status {
+        if (f.number == root && (f.bytes || f.value > UINT32_MAX))
+            return tl::unexpected(damaged("a root directory is none"));
+        if (f.number == root) found.file = static_cast<uint32_t>(f.value);
         return {};
     }));
     return found;

@@ -17,7 +17,6 @@
 
 namespace souk {
 namespace {
-constexpr const char* socket_name = "lazy-pages.socket";
 constexpr int32_t restore_finished = 0x52535446;
 constexpr uint64_t prefetch_bytes = 16 * page_bytes;
 
@@ -47,7 +46,8 @@ Result<PageSink> PageSink::open(int image_directory, const std::vector<PageRange
     if (!s.listener_) return fail_errno("socket for CRIU's page faults", errno);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const std::string path = "/proc/self/fd/" + std::to_string(image_directory) + "/" + socket_name;
+    const std::string path =
+        "/proc/self/fd/" + std::to_string(image_directory) + "/" + lazy_socket_name;
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     if (::bind(s.listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
             0 ||

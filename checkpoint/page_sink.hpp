@@ -23,6 +23,8 @@ struct uffd_msg;
 
 namespace souk {
 
+inline constexpr const char* lazy_socket_name = "lazy-pages.socket";
+
 // Whether memory can go past an image on this machine (kernel/sys/host/probe.hpp has the needs);
 // raises fs.pipe-max-size to what CRIU needs for that. The error says what is missing.
 Status make_pages_possible();

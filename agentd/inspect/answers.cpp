@@ -10,7 +10,7 @@ namespace souk::inspect {
 namespace {
 
 constexpr uint8_t core_answer = 16, ghost_answer = 17, refusal = 18, kinds_answer = 19,
-                  namespaces_answer = 20;
+                  namespaces_answer = 20, fs_answer = 21;
 constexpr uint8_t alive = 1, has_credentials = 2, no_new_privs = 4, realtime = 8, all = 15;
 
 tl::unexpected<Error> no_packet() { return fail("a packet that is not one of souk-inspect"); }
@@ -51,13 +51,23 @@ Result<Answer> read_core(PackReader& r) {
     return core;
 }
 
+Result<Answer> read_kinds(PackReader& r) {
+    EntryKinds kinds;
+    kinds.bits = r.number(8);
+    const uint64_t count = r.number(4);
+    if (count > groups_max || r.rest.size() != 4 * count) return no_packet();
+    for (uint64_t i = 0; i < count; ++i) kinds.roots.push_back(static_cast<uint32_t>(r.number(4)));
+    if (!r.good() || !std::ranges::is_sorted(kinds.roots)) return no_packet();
+    return kinds;
+}
+
 }  // namespace
 
 std::string pack(FileKind question) { return {static_cast<char>(question)}; }
 
 Result<FileKind> parse_question(std::string_view packet) {
-    for (const FileKind kind :
-         {FileKind::core, FileKind::ghost, FileKind::files, FileKind::ids, FileKind::inventory})
+    for (const FileKind kind : {FileKind::core, FileKind::ghost, FileKind::files, FileKind::ids,
+                                FileKind::inventory, FileKind::fs})
         if (packet == pack(kind)) return kind;
     return no_packet();
 }
@@ -74,10 +84,17 @@ std::string pack(const Answer& answer) {
         w.number(ghost->mode, 4);
     } else if (const auto* kinds = std::get_if<EntryKinds>(&answer)) {
         w.number(kinds_answer, 1);
+        if (kinds->roots.size() > groups_max)
+            return pack(Refusal{"an image of too many root directories"});
         w.number(kinds->bits, 8);
+        w.number(kinds->roots.size(), 4);
+        for (const uint32_t root : kinds->roots) w.number(root, 4);
     } else if (const auto* namespaces = std::get_if<ImageNamespaces>(&answer)) {
         w.number(namespaces_answer, 1);
         for (const uint32_t id : namespaces->ids) w.number(id, 4);
+    } else if (const auto* root = std::get_if<FsRoot>(&answer)) {
+        w.number(fs_answer, 1);
+        w.number(root->file, 4);
     } else {
         w.number(refusal, 1);
         w.text(std::string_view(std::get<Refusal>(answer).why).substr(0, why_bytes_max));
@@ -89,12 +106,13 @@ Result<Answer> parse_answer(std::string_view packet) {
     PackReader r{packet};
     const uint64_t kind = r.number(1);
     if (kind == core_answer) return read_core(r);
+    if (kind == kinds_answer) return read_kinds(r);
     Answer answer;
     ImageNamespaces namespaces;
     if (kind == ghost_answer)
         answer = GhostMode{static_cast<uint32_t>(r.number(4))};
-    else if (kind == kinds_answer)
-        answer = EntryKinds{r.number(8)};
+    else if (kind == fs_answer)
+        answer = FsRoot{static_cast<uint32_t>(r.number(4))};
     else if (kind == namespaces_answer) {
         for (uint32_t& id : namespaces.ids) id = static_cast<uint32_t>(r.number(4));
         answer = namespaces;

@@ -14,9 +14,9 @@
 
 namespace souk::inspect {
 
-enum class FileKind : uint8_t { core = 1, ghost = 2, files = 3, ids = 4, inventory = 5 };
+enum class FileKind : uint8_t { core = 1, ghost, files, ids, inventory, fs };
 
-// Of a process with so many groups no image is read.
+// An image of a process with so many groups, or with so many root directories, is not read.
 inline constexpr size_t groups_max = 16'384, why_bytes_max = 300;
 inline constexpr size_t question_bytes_max = 16, answer_bytes_max = 4 * groups_max + 512;
 
@@ -31,7 +31,7 @@ struct Refusal {
     std::string why;  // one line
     bool operator==(const Refusal&) const = default;
 };
-using Answer = std::variant<CoreImage, GhostMode, EntryKinds, ImageNamespaces, Refusal>;
+using Answer = std::variant<CoreImage, GhostMode, EntryKinds, ImageNamespaces, FsRoot, Refusal>;
 std::string pack(const Answer& answer);
 Result<Answer> parse_answer(std::string_view packet);
 

@@ -11,6 +11,7 @@
 
 #include "agentd/inspect/names.hpp"
 #include "checkpoint/images.hpp"
+#include "checkpoint/page_sink.hpp"
 #include "kernel/sys/net/packets.hpp"
 #include "kernel/sys/process/program.hpp"
 
@@ -27,6 +28,12 @@ Result<std::pair<Fd, Fd>> pair_of_sockets() {
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return fail_errno("socketpair", errno);
     return std::pair(Fd(ends[0]), Fd(ends[1]));
+}
+
+bool is_socket(int directory, const std::string& name) {
+    struct stat st {};
+    return ::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(st.st_mode);
 }
 
 }  // namespace
@@ -107,6 +114,7 @@ Status Inspection::list(int image) {
     TRY_ASSIGN(const auto names, list_dir(image, "."));
     for (const std::string& name : names) {
         if (!is_image_file(name)) continue;  // CRIU reads none of its logs, nor the manifest
+        if (name == lazy_socket_name && is_socket(image, name)) continue;  // made here
         if (!is_file_of_a_job(name)) return fail(name + ": no file of a job's image");
         const auto question = question_about(name);
         if (!question) continue;
@@ -189,6 +197,12 @@ bool Inspection::take_one(const File& file, const EntryKinds& kinds) {
 bool Inspection::take_one(const File& file, const ImageNamespaces& namespaces) {
     if (file.kind != FileKind::ids && file.kind != FileKind::inventory) return false;
     facts_.namespaces[file.name] = namespaces;
+    return true;
+}
+
+bool Inspection::take_one(const File& file, const FsRoot& root) {
+    if (file.kind != FileKind::fs) return false;
+    facts_.roots[file.name] = root;
     return true;
 }
 

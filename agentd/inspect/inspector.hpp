@@ -68,6 +68,7 @@ class Inspection {
     bool take_one(const File& file, const GhostMode& ghost);
     bool take_one(const File& file, const EntryKinds& kinds);
     bool take_one(const File& file, const ImageNamespaces& namespaces);
+    bool take_one(const File& file, const FsRoot& root);
     static bool take_one(const File&, const Refusal&) { return false; }
     void end(const Status& read);
 

@@ -67,6 +67,7 @@ std::optional<FileKind> question_about(std::string_view name) {
     if (name.starts_with("core-")) return FileKind::core;
     if (name.starts_with("ghost-file-")) return FileKind::ghost;
     if (name.starts_with("ids-")) return FileKind::ids;
+    if (name.starts_with("fs-")) return FileKind::fs;
     if (name == "files.img") return FileKind::files;
     if (name == "inventory.img") return FileKind::inventory;
     return std::nullopt;

@@ -44,6 +44,10 @@ Result<Answer> answer_of(FileKind kind, int file) {
             TRY_ASSIGN(const std::string bytes, bytes_of(file, files_bytes_max));
             return parse_entry_kinds(bytes);
         }
+        case FileKind::fs: {
+            TRY_ASSIGN(const std::string bytes, bytes_of(file, ids_bytes_max));
+            return parse_fs(bytes);
+        }
         case FileKind::ids:
         case FileKind::inventory: break;
     }

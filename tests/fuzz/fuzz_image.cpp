@@ -93,6 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         case FileKind::ghost: one_line(parse_ghost(bytes)); break;
         case FileKind::files: require_files(bytes); break;
         case FileKind::ids: one_line(parse_ids(bytes)); break;
+        case FileKind::fs: one_line(parse_fs(bytes)); break;
         case FileKind::inventory: one_line(parse_inventory(bytes)); break;
         default: break;
     }

@@ -259,7 +259,7 @@ START_TEST(no_altered_image_gives_a_job_what_its_user_may_not_have) {
 }
 END_TEST
 
-START_TEST(no_priority_and_no_namespace_comes_out_of_an_image) {
+START_TEST(no_priority_root_or_namespace_comes_out_of_an_image) {
     UNIT_SKIP_IF(moves_impossible());
     Alterations all(1);
     all.unaltered();
@@ -268,6 +268,7 @@ START_TEST(no_priority_and_no_namespace_comes_out_of_an_image) {
     };
     has(all.with("core-", {{{5, 4}, 1}, {{5, 5}, 50}}), "it would have real-time priority 50");
     has(all.with("core-", {{{5, 3}, 39}}), "it would have the nice value -20");
+    has(all.with("fs-", {{{2}, 1}}), "its root directory would be none of a job's");
     for (const uint32_t space : {5, 6, 9, 10, 11})
         has(all.with("ids-", {{{space}, 77}}), "in a namespace that is not the capsule's");
 }
@@ -276,6 +277,6 @@ END_TEST
 }  // namespace
 
 UNIT_SUITE_LONG(altered_image, 3600, no_altered_image_gives_a_job_what_its_user_may_not_have,
-                no_priority_and_no_namespace_comes_out_of_an_image);
+                no_priority_root_or_namespace_comes_out_of_an_image);
 
 }  // namespace souk::unit

@@ -244,7 +244,8 @@ START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_i
         const auto lie = [his](int socket, inspect::FileKind question) {
             using inspect::FileKind;
             inspect::Answer answer = his;
-            if (question == FileKind::files) answer = EntryKinds{};
+            if (question == FileKind::files) answer = EntryKinds{0, {1}};
+            if (question == FileKind::fs) answer = FsRoot{1};
             if (question == FileKind::ids || question == FileKind::inventory)
                 answer = ImageNamespaces{};
             (void)send_packet(socket, pack(answer));

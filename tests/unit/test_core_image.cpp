@@ -213,6 +213,12 @@ START_TEST(an_image_is_refused_by_what_lies_in_it) {
                        "ids-2.img: it would be in a namespace that is not the capsule's");
     }
     ck_assert(check_credentials(facts, {}, 1, limits).has_value());
+    facts.namespaces.erase("ids-2.img");
+    facts.kinds.roots = {3, 9};
+    facts.roots = {{"fs-1.img", {9}}, {"fs-2.img", {3}}};
+    ck_assert_text(why(4 << 20), "");
+    facts.roots["fs-2.img"] = {4};
+    ck_assert_text(why(4 << 20), "fs-2.img: its root directory would be none of a job's");
     facts.kinds.bits |= 1 << 10;
     ck_assert_text(why(4 << 20), "files.img: it would have a packet socket");
 }
@@ -220,13 +226,14 @@ END_TEST
 
 START_TEST(only_kinds_of_files_that_a_user_makes_are_let_in) {
     int fit = 0;
-    for (unsigned kind = 0; kind < 64; ++kind) fit += fits_kinds({uint64_t{1} << kind}).has_value();
+    for (unsigned kind = 0; kind < 64; ++kind)
+        fit += fits_kinds({uint64_t{1} << kind, {}}).has_value();
     ck_assert_int_eq(fit, 15);
     const std::pair<unsigned, const char*> refused[] = {
         {0, "no user has"}, {12, "fanotify"},    {15, "interface"},  {16, "plugin"},
         {19, "BPF"},        {21, "no user has"}, {63, "no user has"}};
     for (const auto& [kind, what] : refused) {
-        const Status fits = fits_kinds({uint64_t{1} << kind | 2});
+        const Status fits = fits_kinds({uint64_t{1} << kind | 2, {}});
         ck_assert_msg(!fits && fits.error().message.find(what) != std::string::npos, "%u", kind);
     }
 }

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agentd/inspect/names.hpp"
@@ -135,9 +136,14 @@ START_TEST(a_file_that_no_image_of_a_job_has_is_refused_before_any_is_read) {
     (void)r.dir.write("core-5.img", "this is not read");
     (void)r.dir.write("core-05.img", dead_core());  // one of the two would count
     ck_assert_text(r.why(), "core-05.img: no file of a job's image");
+    (void)r.dir.write("lazy-pages.socket", "x");
+    ck_assert_text(r.why(), "core-05.img: no file of a job's image");
+    ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "core-05.img", 0), 0);
+    ck_assert_text(r.why(), "lazy-pages.socket: no file of a job's image");
+    ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "lazy-pages.socket", 0), 0);
+    ck_assert_int_eq(::mknodat(r.dir.fd.get(), "lazy-pages.socket", S_IFSOCK | 0600, 0), 0);
     for (const char* name : {"restore.log", "stats-restore", "MANIFEST"})
         (void)r.dir.write(name, "x");
-    ck_assert_int_eq(::unlinkat(r.dir.fd.get(), "core-05.img", 0), 0);
     (void)r.dir.write("core-5.img", dead_core());
     ck_assert_text(r.why(), "");
     (void)r.dir.write("apparmor.img", "x");
@@ -153,13 +159,16 @@ std::string entries(std::initializer_list<std::string> all) {
     for (const std::string& one : all) image += u32(static_cast<uint32_t>(one.size())) + one;
     return image;
 }
-// One entry of a files.img: its kind, its number, and an empty message in that field.
-std::string entry(char kind, int field) {
+// One entry of a files.img: its kind, its number, and that message in that field.
+std::string entry(char kind, int field, const std::string& message = "", char number = 1) {
     const int tag = field << 3 | 2;
-    std::string bytes = {'\x08', kind, '\x10', '\x01'};
+    std::string bytes = {'\x08', kind, '\x10', number};
     if (tag >= 0x80) bytes += static_cast<char>((tag & 0x7f) | 0x80);
     bytes += static_cast<char>(tag >= 0x80 ? tag >> 7 : tag);
-    return bytes + '\0';
+    return bytes + static_cast<char>(message.size()) + message;
+}
+std::string named(const std::string& name) {
+    return std::string("\x32") + static_cast<char>(name.size()) + name;
 }
 
 START_TEST(the_kinds_of_its_files_and_its_namespaces_are_read) {
@@ -178,6 +187,15 @@ START_TEST(the_kinds_of_its_files_and_its_namespaces_are_read) {
     ck_assert(facts->namespaces.at("ids-5.img") == same);
     ck_assert(facts->namespaces.at("inventory.img") == same);
     ck_assert_uint_eq(facts->kinds.bits, 1 << 1 | 1 << 2 | 1 << 20);
+    ck_assert(facts->kinds.roots.empty());
+    (void)r.dir.write("files.img",
+                      entries({entry(1, 3, named("/run/souk-root"), 9), entry(1, 3, named("/"), 4),
+                               entry(1, 3, named("/a"), 5), entry(17, 12, named("/"), 6)}));
+    (void)r.dir.write("fs-5.img", image(0x51403912, "\x08\x05\x10\x04"));
+    const auto roots = r.read();
+    ck_assert_msg(roots.has_value(), "%s", roots ? "" : roots.error().message.c_str());
+    ck_assert((roots->kinds.roots == std::vector<uint32_t>{4, 9}));
+    ck_assert_uint_eq(roots->roots.at("fs-5.img").file, 4);
     const std::string two = "files.img: core image: a file of two kinds",
                       none = "files.img: core image: a file of no kind";
     const auto why = [&](std::initializer_list<std::string> all) {
@@ -186,6 +204,8 @@ START_TEST(the_kinds_of_its_files_and_its_namespaces_are_read) {
     };
     ck_assert_text(why({entry(1, 3) + entry(2, 18).substr(4)}), two);
     ck_assert_text(why({entry(1, 18)}), none);
+    ck_assert_text(why({entry(1, 3, named("/")), entry(1, 3, named("/a"))}),
+                   "files.img: core image: two files of one number");
     ck_assert_text(why({entry(21, 3)}), none);
     ck_assert_text(why({entry(1, 3).substr(0, 4)}), none);
     ck_assert_text(why({entry(1, 3), "x"}), "files.img: core image: not whole");
