@@ -346,6 +346,11 @@ void Reading::add_jobs(Settings& all) {
         {"disk_reserve_mb", megabytes(c.disk_reserve_mb, 0, int64_t{1} << 40),
          "How much of the disk of the state agentd keeps free of jobs' output and images.",
          "\"2G\"", "a twentieth of the disk, at most 1 GB"},
+        {"user_images_mb", megabytes(c.user_images_mb, 1, int64_t{1} << 40),
+         "How much of the disk of the state images of one user's jobs take: of those that are "
+         "frozen here, and checkpoints. When they have that much, no more of that user's are made "
+         "or taken here, and the job stays where it is. Root has no such bound.",
+         "\"100G\"", "half of the disk"},
         {"user_connections", number(c.user_connections, 1, 1 << 20),
          "How many connections to this node's socket one user may hold. Root has no such bound.",
          "256", "a quarter of all that agentd takes"},

@@ -103,6 +103,7 @@ struct Config {
     // most 1 GB
     int64_t disk_reserve_mb = -1;
     int64_t disk_reserve_bytes() const { return disk_reserve_mb < 0 ? -1 : disk_reserve_mb << 20; }
+    int64_t user_images_mb = -1;   // of one user on the disk; below 0: half of it
     int64_t user_connections = 0;  // of tools; 0: a quarter of all
     int64_t user_answers_mb = 64;  // that wait for one user's tools
     // What the owner offers at first; pvdctl changes it, and what it changed is kept.

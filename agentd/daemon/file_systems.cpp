@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "kernel/sys/store/same_files.hpp"
 #include "kernel/trust/openssl.hpp"
@@ -36,6 +37,17 @@ Status disk_has_room(int directory, int64_t reserve_bytes) {
     return fail("no room on the disk: " + std::to_string(free >> 20) +
                 " MB are free, and agentd keeps " + std::to_string(reserve >> 20) +
                 " MB for itself (disk_reserve_mb)");
+}
+
+Result<uint64_t> image_share_left(int directory, int64_t share_mb, uint64_t taken) {
+    struct statvfs fs {};
+    if (::fstatvfs(directory, &fs) != 0) return fail_errno("room for an image", errno);
+    const uint64_t share = share_mb < 0 ? static_cast<uint64_t>(fs.f_blocks) * fs.f_frsize / 2
+                                        : static_cast<uint64_t>(share_mb) << 20;
+    if (taken < share) return share - taken;
+    return fail("no room for its image: those of its user here have " +
+                std::to_string(taken >> 20) + " MB, of " + std::to_string(share >> 20) +
+                " that they may have (user_images_mb)");
 }
 
 }  // namespace souk

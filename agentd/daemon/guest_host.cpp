@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "agentd/daemon/guest_host.hpp"
 
-#include "agentd/daemon/file_systems.hpp"
 #include "agentd/store/records.hpp"
 #include "agentd/wire/codec.hpp"
 #include "checkpoint/criu.hpp"
@@ -225,7 +224,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         const auto it =
             cells_.insert_or_assign(effect.key, std::make_unique<Cell>(site_, *job)).first;
         if (!job->kept) return it->second->create_capsule();
-        if (const Status room = image_has_room(); !room)
+        if (const Status room = image_has_room(effect.key); !room)
             return guest_ended(effect.key, guest::CapsuleFailed{room.error()});
         return it->second->make_place();
     }
@@ -248,7 +247,7 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::dump_to_keep: c->checkpoint_of(effect.other_epoch); [[fallthrough]];
         case What::dump_to_disk:
             if (effect.what != What::dump_for_move)
-                if (const Status room = image_has_room(); !room)
+                if (const Status room = image_has_room(effect.key); !room)
                     return guest_ended(effect.key, guest::DumpFailed{room.error(), false});
             return c->dump(transfers_->bytes_per_s(effect.dest.node), effect.no_hurry);
         case What::ship:
@@ -272,14 +271,6 @@ void GuestHost::carry_out(const guest::Do& effect) {
         case What::stand: return c->stand();
         case What::pause: return c->pause(effect.on);
     }
-}
-
-// How large the image will be is not known yet: what a group holds has caches of files in it.
-Status GuestHost::image_has_room() const {
-    TRY_ASSIGN(const Fd images, open_at(AT_FDCWD, config_.state + "/images", O_PATH | O_DIRECTORY));
-    if (const Status room = disk_has_room(images.get(), config_.disk_reserve_bytes()); !room)
-        return fail(CauseCode::image_has_no_room, room.error().message);
-    return {};
 }
 
 // To the rounds, or past them. What goes wrong with them leaves a job that runs, and a move in

@@ -155,7 +155,10 @@ class GuestHost {
     void to_home(const NodeName& home, const guest::HomeWord& message);
     void tell_again(const GuestKey& key);
     void carry_out(const guest::Do& effect);
-    Status image_has_room() const;
+    // On the disk, beside the daemon's reserve and what the job's user has there.
+    Status image_has_room(const GuestKey& key) const;
+    // How many bytes of images that user may still have there, which is where `images` lies.
+    Result<uint64_t> image_bytes_left(uint32_t uid, int images) const;
     Result<Transfers::Cargo> cargo(const Cell& cell, const guest::Do& effect);
     void note_key(const NodeName& from, const GuestCommand& command);
     void forget_key(const GuestKey& key);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // GuestHost: how large an image that comes may be, how fast one leaves, and of what its tag is made
 // (checkpoint/stream_tag.hpp).
+#include <fcntl.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "agentd/daemon/file_systems.hpp"
 #include "agentd/daemon/guest_host.hpp"
 #include "checkpoint/frozen_memory.hpp"
 #include "kernel/trust/openssl.hpp"
@@ -131,6 +133,30 @@ void GuestHost::image_refused(const GuestKey& key, const std::string& why) {
                   {"WHY", why}});
 }
 
+// Images of jobs that are frozen here, and checkpoints, lie on the disk. How large the next one
+// will be is not known yet: what a group holds has caches of files in it.
+Result<uint64_t> GuestHost::image_bytes_left(uint32_t uid, int images) const {
+    if (uid == 0) return UINT64_MAX;
+    uint64_t taken = 0;
+    for (const auto& [key, cell] : cells_) {
+        const GuestJob* job = guest_.find(key);
+        if (job && job->spec.launch.uid == uid && (job->kept || job->state == GuestState::frozen))
+            taken += static_cast<uint64_t>(job->image_bytes);
+    }
+    const auto left = image_share_left(images, config_.user_images_mb, taken);
+    if (!left) return fail(CauseCode::image_has_no_room, left.error().message);
+    return *left;
+}
+
+Status GuestHost::image_has_room(const GuestKey& key) const {
+    TRY_ASSIGN(const Fd images, open_at(AT_FDCWD, config_.state + "/images", O_PATH | O_DIRECTORY));
+    if (const Status room = disk_has_room(images.get(), config_.disk_reserve_bytes()); !room)
+        return fail(CauseCode::image_has_no_room, room.error().message);
+    const GuestJob* job = guest_.find(key);
+    if (job) TRY(image_bytes_left(job->spec.launch.uid, images.get()));
+    return {};
+}
+
 // An image holds what the capsule may have in memory, in its own file systems too, and files that
 // the job has deleted.
 Result<Transfers::Place> GuestHost::place_of_image(const GuestKey& key) {
@@ -143,6 +169,10 @@ Result<Transfers::Place> GuestHost::place_of_image(const GuestKey& key) {
     const uint64_t memory = memory_bytes_max(key);
     place.bytes_max =
         std::min(place.bytes_max, memory + std::min(image_beside, UINT64_MAX - memory));
+    if (const GuestJob* job = guest_.find(key); job && job->kept) {
+        TRY_ASSIGN(const uint64_t left, image_bytes_left(job->spec.launch.uid, place.image.get()));
+        place.bytes_max = std::min(place.bytes_max, left);
+    }
     return place;
 }
 

@@ -2,12 +2,14 @@
 // The parts that an Agent is put together from, each alone.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "agentd/daemon/commits.hpp"
+#include "agentd/daemon/file_systems.hpp"
 #include "agentd/daemon/leave_waits.hpp"
 #include "agentd/daemon/ledger_mark.hpp"
 #include "agentd/daemon/load_meter.hpp"
@@ -296,7 +298,28 @@ START_TEST(the_load_is_that_of_the_nodes_guests_and_each_has_its_own_cpu_time) {
 }
 END_TEST
 
+START_TEST(images_of_one_user_have_a_share_of_the_disk_and_are_refused_in_words_above_it) {
+    const TempDir dir;
+    constexpr uint64_t mb = 1 << 20;
+    ck_assert_uint_eq(*image_share_left(dir.fd.get(), 100, 0), 100 * mb);
+    ck_assert_uint_eq(*image_share_left(dir.fd.get(), 100, 100 * mb - 1), 1);
+    for (const uint64_t taken : {100 * mb, 300 * mb}) {
+        const auto left = image_share_left(dir.fd.get(), 100, taken);
+        ck_assert(!left);
+        ck_assert_text(left.error().message, "no room for its image: those of its user here have " +
+                                                 std::to_string(taken / mb) +
+                                                 " MB, of 100 that they may have (user_images_mb)");
+    }
+    struct statvfs fs {};
+    ck_assert_int_eq(::fstatvfs(dir.fd.get(), &fs), 0);
+    const uint64_t half = fs.f_blocks * fs.f_frsize / 2;
+    ck_assert_uint_eq(*image_share_left(dir.fd.get(), -1, 0), half);
+    ck_assert(!image_share_left(dir.fd.get(), -1, half));
+}
+END_TEST
+
 UNIT_SUITE(agent_parts,
+           images_of_one_user_have_a_share_of_the_disk_and_are_refused_in_words_above_it,
            what_waits_for_a_commit_is_called_after_it_in_order_and_records_are_there_again,
            who_waits_for_guests_to_leave_is_told_once_when_all_have_left_or_after_its_bound,
            the_newest_receipt_is_told_to_the_market_and_only_a_newer_one_is_kept,
