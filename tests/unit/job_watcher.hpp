@@ -15,7 +15,8 @@ class JobWatcher {
     // `init`: the souk-init of the job's capsule, by its number here. `user`: his uid and gid.
     JobWatcher(int init, uint32_t user) : init_(init), user_(user) {}
 
-    // What processes in that capsule, but souk-init and CRIU, have and may not: one line for each.
+    // One line for each thing that a process in that capsule, but souk-init and CRIU, has and may
+    // not have.
     // `looked`: how many processes there were.
     std::vector<std::string> look(int& looked);
 

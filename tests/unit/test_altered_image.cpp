@@ -107,7 +107,7 @@ class Alterations {
     }
 
     void one() {
-        // Who reads images in a test ends after two minutes.
+        // The reader of images of a test ends after two minutes.
         if (++count_ % 200 == 0) ck_assert(inspectors_.begin().has_value());
         const TempDir copy;
         const std::string name = names_[rng_.below(names_.size())];
@@ -155,7 +155,7 @@ class Alterations {
     }
 
   private:
-    // What a restore may have changed there, as the job left it.
+    // Puts that directory back as the job left it, whatever a restore has changed there.
     void lay_out() const {
         const auto names = *list_dir(place_.fd.get(), ".");
         for (const std::string& name : names) (void)::unlinkat(place_.fd.get(), name.c_str(), 0);
@@ -190,7 +190,7 @@ class Alterations {
 
     // The product's look, and then the other one. None of it runs once more.
     Status look(const Capsule& capsule, const std::string& name) {
-        const Status fit = fit_restored(capsule.pidfd(), {user, {}, limits_max});
+        Status fit = fit_restored(capsule.pidfd(), {user, {}, limits_max});
         if (!fit) {
             ++ends["restored, and ended before it runs"];
             return fit;
@@ -229,7 +229,7 @@ class Alterations {
             (void)criu.until(CriuEventKind::restored, step_limit);
         last_ = criu.why();
         if (!seen) ++ends[criu.session ? "CRIU does not end" : "CRIU refuses it"];
-        // What it made goes with the capsule, which must not wait for it.
+        // Its processes go with the capsule, which must not wait for it.
         if (criu.session) (void)criu.session.pidfd().signal(SIGKILL);
     }
 
