@@ -260,7 +260,7 @@ START_TEST(an_identity_is_kept_in_files_that_others_cannot_read) {
     ck_assert(!key.save(dir + "/key.pem"));  // never over another
     const Identity identity{key, ca.of(key, {"n1", node_roles}), ca.root.certificate, {}};
     ck_assert(save_identity(dir, identity).has_value());
-    ck_assert(save_revoked(dir, *sign({3, {}}, ca.issuing.key)).has_value());
+    ck_assert(save_revoked(dir, *trust::sign(Revocations{3, {}}, ca.issuing.key)).has_value());
     const auto loaded = load_identity(dir);
     ck_assert(loaded && *loaded && (*loaded)->key.digest() == key.digest());
     ck_assert_uint_eq((*loaded)->revoked.number, 3);
@@ -273,7 +273,7 @@ START_TEST(an_identity_is_kept_in_files_that_others_cannot_read) {
     ck_refused(load_identity(dir), "its certificate is not of its key");
     // a list that another market signed
     ck_assert(save_chain(dir, identity.chain).has_value());
-    ck_assert(save_revoked(dir, *sign({4, {}}, *Key::make())).has_value());
+    ck_assert(save_revoked(dir, *trust::sign(Revocations{4, {}}, *Key::make())).has_value());
     ck_refused(load_identity(dir), "has not signed");
 }
 END_TEST
