@@ -383,7 +383,21 @@ int unlink_of_job(int directory, const char* path, int flags) {
 int unlink(const char* path) { return unlink_of_job(AT_FDCWD, path, 0); }
 int rmdir(const char* path) { return unlink_of_job(AT_FDCWD, path, AT_REMOVEDIR); }
 
+// Memory that CRIU has just made, which is nobody's but its user's.
+static bool is_new_memory(int fd) {
+    static const char memory[] = "/memfd:";
+    char link[40], target[sizeof memory] = "";
+    struct stat st;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return syscall(SYS_readlinkat, AT_FDCWD, link, target, sizeof target - 1) ==
+               (long)sizeof target - 1 &&
+           strcmp(target, memory) == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_uid == 0;
+}
+
 int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) {
+    if (must_be_users() && path[0] == 0 && (flags & AT_EMPTY_PATH) != 0 && to == uid &&
+        is_users_group(group) && is_new_memory(directory))
+        return (int)syscall(SYS_fchownat, directory, path, to, group, flags);
     if (has_copy(path))
         return (int)syscall(SYS_fchownat, AT_FDCWD, copy_of(path), to, group, AT_SYMLINK_NOFOLLOW);
     AS_USER(path, syscall(SYS_fchownat, directory, path, to, group, flags));

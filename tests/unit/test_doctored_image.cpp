@@ -12,7 +12,6 @@
 
 namespace souk {
 namespace {
-using unit::CapsuleRig;
 using unit::JobOutput;
 
 constexpr uint32_t somebody = unit::doctored_user;
@@ -59,6 +58,7 @@ libc = ctypes.CDLL(None)
 notes = libc.inotify_init(); libc.inotify_add_watch(notes, d.encode(), 0x100)
 waits = select.epoll(); waits.register(b)
 os.mkfifo(d + '/p'); his('/p'); fifo = os.open(d + '/p', os.O_RDWR)
+mem = os.memfd_create('m'); os.write(mem, b'memory'); os.fchown(mem, 4321, 4321)
 count, space = os.eventfd(1), os.open('/proc/self/ns/net', os.O_RDONLY)
 child = os.fork()
 if child == 0: time.sleep(600)
@@ -68,11 +68,13 @@ new = socket.socket(socket.AF_UNIX); new.connect(d + '/s')
 print(uid(a), uid(c), uid(served), uid(new))
 a.send(b'x'); served.send(b'y'); os.write(fifo, b'z')
 print(len(waits.poll(5)), b.recv(1), c.recv(1), os.read(fifo, 1), os.eventfd_read(count))
+print(os.pread(mem, 6, 0), os.fstat(mem).st_uid)
 socket.create_connection(tcp.getsockname())
 open(d + '/new', 'w').close(); print(len(os.read(notes, 100)) > 0)
 os.kill(child, 9); os.waitpid(child, 0)
 )";
-    ck_assert_text(restored_as_users(script), "4321 4321 4321 4321\n1 b'x' b'y' b'z' 1\nTrue\n");
+    ck_assert_text(restored_as_users(script),
+                   "4321 4321 4321 4321\n1 b'x' b'y' b'z' 1\nb'memory' 4321\nTrue\n");
 }
 END_TEST
 
