@@ -58,7 +58,7 @@ Status GuestTickets::fits(const Ticket& t, const GuestCommand& c, const Warrant&
         return fail("the ticket is for a job of user " + std::to_string(t.uid) + ", not of user " +
                     std::to_string(w.uid));
     const Ipv4 address = c.spec.address;
-    if (address && t.job_address != address)
+    if (address && t.names_address && t.job_address != address)
         return fail("the ticket gives its job " +
                     (t.job_address ? "the address " + t.job_address.text() : "no address") +
                     ", not " + address.text());

@@ -252,9 +252,12 @@ void Home::note(const JobNote& note, Nanos now, Outputs& out) {
     if (!job) return;
     const Reindex indexed(*this, job->id.seq);
     const Step step(*this, now, out);
-    const bool new_price = HomeOrders::note_price(*job, note, step.turn);
-    const bool new_day = job->day_limit != note.day_limit || job->day_cost != note.day_cost;
-    budget_.take_day(*job, note);
+    // A market that has not taken the job knows nothing of what it costs.
+    const bool knows = note.code != "book_full";
+    const bool new_price = knows && HomeOrders::note_price(*job, note, step.turn);
+    const bool new_day =
+        knows && (job->day_limit != note.day_limit || job->day_cost != note.day_cost);
+    if (knows) budget_.take_day(*job, note);
     // so that it holds after a restart
     if (new_price || new_day) step.turn.persist(*job, Durable::later);
     if (!note.comment.empty() && note.comment != job->comment) {

@@ -27,6 +27,7 @@ HomeOrders::Deed HomeOrders::came(HomeJob& job, const Order& order, const HomeTu
 
 HomeOrders::How HomeOrders::how(const HomeJob& job, const Order& order, bool node_is_silent,
                                 bool by_order) {
+    if (order.asks) return How::as_it_is;
     const bool there = job.at.node == order.node;
     if (order.kind != Order::Kind::run && job.phase == JobPhase::running)
         return order.stand ? How::stand : How::freeze;

@@ -145,9 +145,10 @@ Result<RunsAs> UserMap::same(const Principal& who, const Accounts& accounts) con
             return fail(who.user + " has another number here than " + std::to_string(who.uid));
         return as;
     }
-    if (!who.user.empty() && account->name != who.user)
+    const std::string& name = who.user.empty() ? who.said : who.user;
+    if (!name.empty() && account->name != name)
         return fail("user " + std::to_string(who.uid) + " is " + account->name + " here, not " +
-                    who.user);
+                    name);
     const std::vector<uint32_t> all = accounts.groups_of(*account);
     if (std::find(all.begin(), all.end(), who.gid) == all.end()) as.gid = account->gid;
     as.groups = within(all, accounts);
@@ -161,7 +162,9 @@ Result<RunsAs> UserMap::one(const std::string& name, const Accounts& accounts) c
 }
 
 Result<RunsAs> UserMap::begins(const Principal& who, const Accounts& accounts) const {
-    const Target& target = target_of(who.realm, who.user);
+    const Target& called = target_of(who.realm, who.said);
+    const bool nobody = !who.said.empty() && called.kind == Target::Kind::nobody;
+    const Target& target = nobody ? called : target_of(who.realm, who.user);
     Result<RunsAs> as = fail("of realm " + (who.realm.empty() ? rules_.realm : who.realm) +
                              " is nobody here (user_map)");
     if (target.kind == Target::Kind::same) as = same(who, accounts);

@@ -31,6 +31,9 @@ struct Principal {
     std::string realm, user;
     uint32_t uid = 0, gid = 0;
     std::vector<uint32_t> groups;  // asked only where all users are the same (id_min 0)
+    // His home calls him so, and `user` is empty, as nobody has vouched for it: it gives him
+    // nothing, and takes from him what it would take from whoever has that name.
+    std::string said = {};
 };
 
 class UserMap {

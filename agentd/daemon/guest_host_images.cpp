@@ -138,11 +138,15 @@ void GuestHost::image_refused(const GuestKey& key, const std::string& why) {
 Result<uint64_t> GuestHost::image_bytes_left(uint32_t uid, int images) const {
     if (uid == 0) return UINT64_MAX;
     uint64_t taken = 0;
+    bool alone = true;
     for (const auto& [key, cell] : cells_) {
         const GuestJob* job = guest_.find(key);
-        if (job && job->spec.launch.uid == uid && (job->kept || job->state == GuestState::frozen))
-            taken += static_cast<uint64_t>(job->image_bytes);
+        if (!job || !(job->kept || job->state == GuestState::frozen)) continue;
+        alone &= job->spec.launch.uid == uid;
+        if (job->spec.launch.uid == uid) taken += static_cast<uint64_t>(job->image_bytes);
     }
+    // A share that nobody has set keeps nobody's room where no other's image is.
+    if (alone && config_.user_images_mb < 0) return UINT64_MAX;
     const auto left = image_share_left(images, config_.user_images_mb, taken);
     if (!left) return fail(CauseCode::image_has_no_room, left.error().message);
     return *left;

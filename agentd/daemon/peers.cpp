@@ -16,7 +16,7 @@ constexpr Nanos peer_pause_min = Nanos::from_ms(50), peer_pause_max = Nanos::fro
 // A connection that is lost sooner counts as another failure, so that the pauses grow.
 constexpr Nanos peer_stands = Nanos::from_s(10);
 constexpr size_t waiting_max = 4096;
-constexpr ptrdiff_t node_connections_max = 256;  // of one node or tool
+constexpr ptrdiff_t node_connections_max = 1024;  // of one node or tool, beside its commands
 // Output of many jobs may wait for one slow home; what does not fit stays in the capsules.
 constexpr size_t peer_queue_bytes_max = 8 << 20;
 
@@ -273,7 +273,9 @@ void Peers::greet(Incoming& in, const wire::Frame& frame) {
         return refuse(may.error());
     const NodeName name = tool ? in.channel->peer()->subject.name : hello->node;
     const auto is_its = [&](const auto& other) { return other.second->node == name; };
-    if (std::ranges::count_if(connections_, is_its) >= node_connections_max)
+    // A newer connection of a home takes the place of the older one.
+    if (hello->role != wire::Role::agent &&
+        std::ranges::count_if(connections_, is_its) >= node_connections_max)
         return refuse({CauseCode::too_many, "too many connections of " + name});
     in.role = hello->role;
     in.node = name;

@@ -75,8 +75,11 @@ Result<RunsAs> GuestHost::runs_as(const NodeName& from, const GuestCommand& comm
     }
     // A name counts as the market has signed it.
     const Principal who{peers_.realm_of(from),
-                        warrant.ticket ? warrant.ticket->user : command.spec.user, launch.uid,
-                        launch.gid, launch.groups};
+                        warrant.ticket ? warrant.ticket->user : command.spec.user,
+                        launch.uid,
+                        launch.gid,
+                        launch.groups,
+                        warrant.ticket ? command.spec.user : ""};
     return command.verb == GuestVerb::start ? users_->begins(who, accounts_)
                                             : users_->comes(who, was, accounts_);
 }

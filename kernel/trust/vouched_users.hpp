@@ -26,6 +26,8 @@ class VouchedUsers {
     bool empty() const { return ranges_.empty(); }
     bool has(uint32_t uid) const;
     const std::map<std::string, uint32_t, std::less<>>& names() const { return names_; }
+    // First and last of each.
+    const std::vector<std::pair<uint32_t, uint32_t>>& ranges() const { return ranges_; }
 
   private:
     std::vector<std::pair<uint32_t, uint32_t>> ranges_;  // with the numbers of names

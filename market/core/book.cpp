@@ -89,8 +89,7 @@ Result<Job*> Book::admit(const JobReport& report) {
         return fail("it has " + std::to_string(of_user) + " jobs of user " +
                     std::to_string(report.uid) + " (jobs_user_max, jobs_max)");
     if (const auto lease = of_address_.find(report.address); lease != of_address_.end())
-        return fail("its address " + report.address.text() + " is that of job " +
-                    lease->second.text());
+        return fail("its address " + report.address.text() + " is another job's");
     Job& job = jobs_[report.id];
     job.record.report.id = report.id;
     job.record.report.uid = report.uid;
@@ -199,8 +198,12 @@ const Node* Book::find_node(const NodeName& name) const {
 }
 
 void Book::finish(Job& job, Nanos ended) {
-    if (const auto it = of_home_.find(job.id().home); --it->second == 0) of_home_.erase(it);
-    if (const auto it = of_user_.find(job.record.report.uid); --it->second == 0) of_user_.erase(it);
+    const auto one_less = [](auto& of, const auto& key) {
+        const auto it = of.find(key);
+        if (it != of.end() && --it->second == 0) of.erase(it);
+    };
+    one_less(of_home_, job.id().home);
+    one_less(of_user_, job.record.report.uid);
     const auto lease = of_address_.find(job.record.report.address);
     if (lease != of_address_.end() && lease->second == job.id()) of_address_.erase(lease);
     job.record.finish_seq = ++meta_.finish_seq;

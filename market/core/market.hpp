@@ -309,7 +309,7 @@ class Market {
     void look_at_backing(Job& job, Nanos now);
     void resume_backing(Job& job, Nanos now);
     void back_by(const JobId& id, Nanos now);
-    void wants_proof_later(Job& job, Nanos now);
+    void wants_proof_later(Job& job, const Node& to, Nanos now);
     void wants_proof_soon(Job& job, Nanos now);
     void note_steady(Job& job, Nanos now);
     void demand_proof(Job& job, Nanos now);

@@ -156,7 +156,8 @@ void Market::ask_again(Nanos now, Outputs& out) {
 // it.
 void Market::look_at_backing(Job& job, Nanos now) {
     const bool was = std::exchange(job.record.unbacked, !claims::back(job, book_));
-    if (!job.awaits.empty()) awaited_.erase({*job.awaits, job.id()});
+    const NodeName awaited = job.awaits.empty() ? NodeName{} : *job.awaits;
+    if (!job.awaits.empty()) awaited_.erase({awaited, job.id()});
     job.awaits.clear();
     if (!job.record.unbacked) {
         job.called_back_at = Nanos::never();
@@ -164,7 +165,9 @@ void Market::look_at_backing(Job& job, Nanos now) {
     }
     job.awaits = job.record.report.where;
     awaited_.insert({*job.awaits, job.id()});
-    if (!was) job.called_back_at = now + options_.confirm_patience;
+    // It has its time at each node, also after a restart: that one may be about to tell of it.
+    if (!was || awaited != job.record.report.where)
+        job.called_back_at = now + options_.confirm_patience;
 }
 
 // A node has said something or come: what it may confirm.
@@ -194,9 +197,12 @@ void Market::stop_clock(Job& job, Nanos ran, Nanos now) {
     if (bill::is_used_up(job)) job.record.out_of_budget = true;
 }
 
-// It was ordered somewhere just now.
-void Market::wants_proof_later(Job& job, Nanos now) {
-    job.proof_by = now + options_.order_patience;
+// It was ordered somewhere just now. Its memory goes there first, perhaps by a slow line.
+void Market::wants_proof_later(Job& job, const Node& to, Nanos now) {
+    constexpr int64_t slow_mb_per_s = 10;
+    const int64_t limit_mb = job.record.report.terms.memory_mb;
+    const int64_t memory_mb = limit_mb > 0 ? limit_mb : to.record.report.memory_mb;
+    job.proof_by = now + options_.order_patience + Nanos::from_s(memory_mb / slow_mb_per_s);
     job.is_steady = false;
 }
 
@@ -204,12 +210,16 @@ void Market::wants_proof_later(Job& job, Nanos now) {
 void Market::note_steady(Job& job, Nanos now) {
     const JobReport& r = job.record.report;
     const bool comes = r.phase == JobPhase::running || (r.phase == JobPhase::frozen && r.in_place);
-    if (!comes || std::exchange(job.is_steady, true)) return;
+    // A report that crosses an order says where it was before.
+    if (!comes || is_sent(job) || std::exchange(job.is_steady, true)) return;
     job.proof_by = now + options_.confirm_patience;
 }
 
-// Its node comes, or says that it has ended.
+// Its node comes, or says that it has ended. A node does not tell of what is on its way to it.
 void Market::wants_proof_soon(Job& job, Nanos now) {
+    if (is_sent(job) || claims::relation_of(job.record.report).room_to ||
+        job.phase() == JobPhase::starting)
+        return;
     job.proof_by = now + options_.confirm_patience;
     set_alarm(job);
 }
@@ -223,6 +233,8 @@ void Market::demand_proof(Job& job, Nanos now) {
     claims::came_to_nothing(job, *silent);
     look_at_backing(job, now);
     if (!job.record.unbacked) return;
+    orders_.bar(job, silent->id(), souk::Cause(silent->id() + " does not say that it has the job"),
+                now);
     stop_clock(job, run_time(job, now), now);
     note_standing(job, now);
     claim(job);
@@ -304,9 +316,10 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     if (job.record.unbacked)
         stop_clock(job, ran, now);
     else
-        clock(job, before, ran, now), note_steady(job, now);
+        clock(job, before, ran, now);
     orders_.used(report.order_seq);
     Orders::judge(job, fresh, now);
+    if (!job.record.unbacked) note_steady(job, now);
     note_lacking(job);
     Failed* const failed = job.failed.stored();
     if (failed && report.in_place && !report.cannot_move.empty())

@@ -24,7 +24,7 @@ void Market::issue(Job& job, Order::Kind kind, const NodeName& node, const Reaso
         standing_.won(job.key.n, now);
         const Node& to = book_.nodes().at(node);
         claims::ordered(job, to);
-        wants_proof_later(job, now);
+        wants_proof_later(job, to, now);
         order.address = to.record.address;
         order.hold = of_gang(job) && job.phase() == JobPhase::waiting;
         order.layouts = order.near = of_gang(job);

@@ -135,7 +135,7 @@ SOUK_FIELDS(Order, field("id", &Order::id),  //
             field("price", &Order::price, rule::price), field("reason", &Order::reason),
             field("ticket", &Order::ticket, sealed_ticket_rule), field("hold", &Order::hold),
             field("layouts", &Order::layouts), field("near", &Order::near),
-            field("stand", &Order::stand));
+            field("stand", &Order::stand), field("asks", &Order::asks));
 
 // A digest of a key, in hexadecimal digits.
 inline constexpr Rule ticket_keys_rule = rule::at_most(3, rule::text(TextRule::bytes, 64));
@@ -150,7 +150,8 @@ SOUK_FIELDS(Ticket, field("id", &Ticket::id), field("number", &Ticket::number, r
             field("keys", &Ticket::keys, ticket_keys_rule),
             field("issued", &Ticket::issued, rule::time),
             field("expires", &Ticket::expires, rule::time),
-            field("realm", &Ticket::realm, rule::name), field("job_address", &Ticket::job_address));
+            field("realm", &Ticket::realm, rule::name), field("job_address", &Ticket::job_address),
+            field("names_address", &Ticket::names_address));
 
 SOUK_FIELDS(OrderFailed, field("id", &OrderFailed::id),
             field("seq", &OrderFailed::seq, rule::count),

@@ -223,6 +223,7 @@ struct Order {
     bool near = false;  // run, of a component: it looks at JobReport::near, too
     // suspend: it only stops, and keeps its memory; what is older than this freezes it to disk
     bool stand = false;
+    bool asks = false;  // suspend: the market does not know the job, which stays as it is
     bool operator==(const Order&) const = default;
 };
 const char* to_string(Order::Kind kind);

@@ -50,13 +50,13 @@ Order Orders::make(const Job& job, Order::Kind kind, const NodeName& node, std::
     return order;
 }
 
-// A job that does not run stays as it is, and is reported.
+// The job stays as it is, and is reported; at a home of the version before one that runs stands.
 Order Orders::ask(const JobId& id) {
     Order order;
     order.id = id;
     order.seq = next_seq_++;
     order.kind = Order::Kind::suspend;
-    order.stand = true;
+    order.stand = order.asks = true;
     order.reason = "the market may take it now";
     return order;
 }
@@ -79,6 +79,7 @@ std::optional<Ticket> Orders::ticket(const Job& job, const Order& order) {
     t.cpus = r.terms.cpus;
     t.memory_mb = r.terms.memory_mb;
     t.job_address = r.address;
+    t.names_address = true;
     return t;
 }
 
@@ -108,7 +109,6 @@ NodeName Orders::heading_for(const Job& job) {
 // The order is over and was not carried out.
 void Orders::refused(Job& job, const Order& order, const NodeName& blame, const souk::Cause& why,
                      Nanos now) const {
-    constexpr size_t bars_max = 64;
     const JobReport& r = job.record.report;
     job.via.clear();
     job.once.reset();
@@ -133,14 +133,20 @@ void Orders::refused(Job& job, const Order& order, const NodeName& blame, const 
     }
     if (order.kind == Order::Kind::run &&
         (blame != r.where || r.where == order.node || r.where.empty())) {
-        if (failed.bars.size() >= bars_max && !failed.bars.contains(order.node))
-            failed.bars.erase(std::min_element(
-                failed.bars.begin(), failed.bars.end(),
-                [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
-        failed.bars[order.node].again(why, now, limits_.backoff_min, limits_.backoff_max);
+        bar(job, order.node, why, now);
     } else {
         failed.stuck.again(why, now, limits_.backoff_min, limits_.backoff_max);
     }
+}
+
+void Orders::bar(Job& job, const NodeName& node, const souk::Cause& why, Nanos now) const {
+    constexpr size_t bars_max = 64;
+    auto& bars = job.failed.edit().bars;
+    if (bars.size() >= bars_max && !bars.contains(node))
+        bars.erase(std::min_element(bars.begin(), bars.end(), [](const auto& a, const auto& b) {
+            return a.second.until < b.second.until;
+        }));
+    bars[node].again(why, now, limits_.backoff_min, limits_.backoff_max);
 }
 
 bool Orders::failed(Job& job, const OrderFailed& failed, Nanos now) const {

@@ -39,7 +39,7 @@ class Orders {
     // What it lets the job's home do on other nodes, but for keys and times; none: no other node
     // has a part in it.
     static std::optional<Ticket> ticket(const Job& job, const Order& order);
-    // It asks the home of a job that is not known here, and does not run, to report it.
+    // It asks the home of a job that is not known here to report it.
     Order ask(const JobId& id);
     // It is outstanding from now on.
     static void give(Job& job, const Order& order, Nanos now);
@@ -54,6 +54,9 @@ class Orders {
     static void judge(Job& job, bool fresh, Nanos now);
     // Its home says that the order of that number failed. False: it is not outstanding.
     bool failed(Job& job, const OrderFailed& failed, Nanos now) const;
+
+    // The job does not go there for a while, longer each time.
+    void bar(Job& job, const NodeName& node, const souk::Cause& why, Nanos now) const;
 
     // When time changes something: an order is silent or in doubt for too long, a back-off ends.
     Nanos due(const Job& job) const;

@@ -232,7 +232,8 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
      "to freeze it"},
     {book_full, "book_full", "the market does not take it yet: {cause}; its home is asked again",
      "the market has as many jobs as it may, in all (jobs_max of marketd.conf), of that home "
-     "(jobs_home_max) or of that user (jobs_user_max); `marketctl limits` shows them"},
+     "(jobs_home_max) or of that user (jobs_user_max), as `marketctl limits` shows; or another "
+     "job has its address (--net=own)"},
 });
 
 constexpr auto figures_known = std::to_array<FigureWords>({

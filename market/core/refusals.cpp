@@ -13,6 +13,7 @@ void Refusals::refused(const JobId& id, bool waits, Nanos now) {
     Home& home = homes_[id.home];
     ++home.count;
     if (!waits) return;
+    home.again |= !home.asked.empty() && id.seq < home.asked.from;
     Range& range = home.next;
     range = range.empty() ? Range{id.seq, id.seq}
                           : Range{std::min(range.from, id.seq), std::max(range.to, id.seq)};

@@ -37,7 +37,8 @@ class Refusals {
             Home& home = homes_.at(name);
             home.at = Nanos::never();
             const bool goes_on = has_room(name) && ask(name, home, knows, all);
-            wait(name, home, now, goes_on);
+            // A home whose jobs were refused once more is asked for the rest more slowly.
+            wait(name, home, now, goes_on && !std::exchange(home.again, false));
         }
         return all;
     }
@@ -52,6 +53,7 @@ class Refusals {
     struct Home {
         Range asked, next;  // of this pass over its jobs, and of the one after it
         Nanos at = Nanos::never(), pause = {};
+        bool again = false;  // a job was refused that this pass has asked for
         uint64_t count = 0;
     };
     // True: more of this pass is left.

@@ -28,9 +28,10 @@ struct Ticket {
     // the digests of the keys of its home, its source and its destination, as far as the market is
     // connected to them: a ticket that names a revoked one is void
     std::vector<std::string> keys;
-    Nanos issued, expires;   // Unix time, by the market's clock
-    std::string realm = {};  // of the home's certificate; empty: the market's own
-    Ipv4 job_address = {};   // of a job with a network of its own: it has no other
+    Nanos issued, expires;       // Unix time, by the market's clock
+    std::string realm = {};      // of the home's certificate; empty: the market's own
+    Ipv4 job_address = {};       // of a job with a network of its own: it has no other
+    bool names_address = false;  // an older market's ticket says nothing of that
     bool operator==(const Ticket&) const = default;
 };
 

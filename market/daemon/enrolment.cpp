@@ -88,7 +88,7 @@ Result<bool> Enrolment::list_tickets(const std::string& keys, Nanos now) {
 void Enrolment::keep(const Member& member) {
     state_.put(kind_member, member.key, wire::pack(member));
     members_.insert_or_assign(member.key, member);
-    named_.reset();
+    vouched_.reset();
 }
 
 const Member* Enrolment::holder_of(const std::string& name) const {
@@ -152,46 +152,71 @@ std::string Enrolment::users_of(const std::string& key) const {
 bool Enrolment::may_vouch(const std::string& key, uint32_t uid) const {
     const auto it = members_.find(key);
     if (it == members_.end()) return true;
-    const Member& home = it->second;
-    const auto users = trust::VouchedUsers::parse(home.users);
-    if (!users) return false;
-    if (!users->empty()) return users->has(uid);
-    if (!home.scope.empty()) return false;  // of another realm: not of ours
-    (void)named("");
-    return std::ranges::none_of(*named_, [&](const auto& realm) {
-        return !realm.first.empty() &&
-               std::ranges::any_of(realm.second.users,
-                                   [&](const auto& others) { return others.has(uid); });
-    });
+    const Vouched& known = vouched();
+    if (const auto users = known.of.find(key); users != known.of.end())
+        return users->second && users->second->has(uid);
+    if (!it->second.scope.empty()) return false;  // of another realm: not of ours
+    const auto after = known.others.upper_bound(uid);
+    return after == known.others.begin() || std::prev(after)->second < uid;
 }
 
 // Whoever was revoked has named nobody.
-const Enrolment::Named& Enrolment::named(const std::string& realm) const {
-    if (!named_) {
-        named_.emplace();
-        for (const auto& [key, member] : members_) {
-            auto users = trust::VouchedUsers::parse(member.users);
-            if (member.revoked || !users || users->empty()) continue;
-            Named& its = (*named_)[member.scope];
-            for (const auto& [name, uid] : users->names()) {
-                its.numbers.emplace(name, uid);
-                its.names.emplace(uid, name);
-            }
-            its.users.push_back(std::move(*users));
+const Enrolment::Vouched& Enrolment::vouched() const {
+    if (vouched_) return *vouched_;
+    vouched_.emplace();
+    std::vector<std::pair<uint32_t, uint32_t>> others;
+    for (const auto& [key, member] : members_) {
+        if (member.revoked || member.users.empty()) continue;
+        auto users = trust::VouchedUsers::parse(member.users);
+        auto& its = vouched_->of[key];
+        if (!users) continue;
+        Vouched::Realm& realm = vouched_->realms[member.scope];
+        for (const auto& [name, uid] : users->names()) {
+            realm.numbers.emplace(name, uid);
+            realm.names.emplace(uid, name);
         }
+        if (!member.scope.empty())
+            others.insert(others.end(), users->ranges().begin(), users->ranges().end());
+        its = std::move(*users);
     }
-    return (*named_)[realm];
+    std::ranges::sort(others);
+    uint32_t first = 0, last = 0;
+    for (const auto& [from, to] : others) {
+        if (vouched_->others.empty() || from > last) first = from, last = to;
+        last = std::max(last, to);
+        vouched_->others[first] = last;
+    }
+    return *vouched_;
 }
 
 bool Enrolment::may_name(const std::string& key, uint32_t uid, const std::string& name) const {
     const auto it = members_.find(key);
     if (it == members_.end()) return true;
-    const Named& its = named(it->second.scope);
-    const auto number = its.numbers.find(name);
-    const auto known = its.names.find(uid);
-    if (number != its.numbers.end() || known != its.names.end())
-        return number != its.numbers.end() && number->second == uid;
-    return !it->second.scope.empty() || it->second.users.empty();
+    const Member& home = it->second;
+    if (const auto its = vouched().realms.find(home.scope); its != vouched().realms.end()) {
+        const auto number = its->second.numbers.find(name);
+        if (number != its->second.numbers.end()) return number->second == uid;
+        if (its->second.names.contains(uid)) return false;
+    }
+    return !home.scope.empty() || home.users.empty();
+}
+
+// A name and a number are each other's in a realm, by all tokens that are good or were used.
+Status Enrolment::names_fit(const std::string& realm, const trust::VouchedUsers& users) const {
+    const auto fits = [&](const std::string& name, uint32_t uid) -> Status {
+        for (const auto& [his, number] : users.names())
+            if ((his == name) != (number == uid))
+                return fail(name + " is user " + std::to_string(uid) + " of " + realm_text(realm) +
+                            " already");
+        return {};
+    };
+    if (const auto its = vouched().realms.find(realm); its != vouched().realms.end())
+        for (const auto& [name, uid] : its->second.numbers) TRY(fits(name, uid));
+    for (const auto& [id, token] : tokens_)
+        if (token.realm == realm && token.used_by.empty())
+            if (const auto others = trust::VouchedUsers::parse(token.users))
+                for (const auto& [name, uid] : others->names()) TRY(fits(name, uid));
+    return {};
 }
 
 void Enrolment::met(const trust::Peer& who, Nanos now) {
@@ -261,8 +286,8 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
     if (args.size() < 3 || args.size() > 5)
         return fail("token-create takes names, roles, seconds, perhaps a realm and users");
     const std::string users = args.size() > 4 ? args[4] : "";
-    const auto vouched = trust::VouchedUsers::parse(users);
-    if (!vouched) return fail("--users: " + vouched.error().message);
+    const auto names = trust::VouchedUsers::parse(users);
+    if (!names) return fail("--users: " + names.error().message);
     const std::string realm = args.size() > 3 ? args[3] : "";
     if (!realm.empty() && !trust::valid_realm(realm))
         return fail("a realm has letters, digits, '.', '_' or '-', 64 at most");
@@ -282,17 +307,7 @@ Result<std::string> Enrolment::create_token(const std::vector<std::string>& args
     TRY_ASSIGN(auto made, trust::make_token(root_, args[0], roles, now, Nanos::from_s(*seconds)));
     made.record.realm = realm == site_ ? "" : realm;
     made.record.users = users;
-    for (const auto& [name, uid] : vouched->names()) {
-        const Named& others = named(made.record.realm);
-        const auto number = others.numbers.find(name);
-        const auto known = others.names.find(uid);
-        if (number != others.numbers.end() && number->second != uid)
-            return fail(name + " is user " + std::to_string(number->second) + " of " +
-                        realm_text(made.record.realm) + " already");
-        if (known != others.names.end() && known->second != name)
-            return fail("user " + std::to_string(uid) + " of " + realm_text(made.record.realm) +
-                        " is " + known->second + " already");
-    }
+    TRY(names_fit(made.record.realm, *names));
     // Its users pay from accounts by number: those of this market's own users are not theirs.
     if (!made.record.realm.empty() && users.empty())
         return fail(

@@ -93,14 +93,21 @@ class Enrolment {
     const std::string root_pem_, site_;
     std::map<std::string, trust::TokenRecord> tokens_;
     std::map<std::string, Member> members_;  // by key
-    // The users that tokens of a realm name, made of the members when it is asked for.
-    struct Named {
-        std::map<std::string, uint32_t> numbers;
-        std::map<uint32_t, std::string> names;
-        std::vector<trust::VouchedUsers> users;
+    // Whom the tokens of members name, read when it is asked for the first time since one changed.
+    struct Vouched {
+        struct Realm {
+            std::map<std::string, uint32_t> numbers;
+            std::map<uint32_t, std::string> names;
+        };
+        std::map<std::string, Realm> realms;
+        // numbers of other realms than the market's own: first to last, sorted and apart
+        std::map<uint32_t, uint32_t> others;
+        // by key; of one whose token names nobody there is none, and null if it cannot be read
+        std::map<std::string, std::optional<trust::VouchedUsers>> of;
     };
-    const Named& named(const std::string& realm) const;
-    mutable std::optional<std::map<std::string, Named>> named_;
+    const Vouched& vouched() const;
+    Status names_fit(const std::string& realm, const trust::VouchedUsers& users) const;
+    mutable std::optional<Vouched> vouched_;
     trust::Revocations revoked_;
     std::string signed_list_, ticket_list_;
 };

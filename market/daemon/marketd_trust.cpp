@@ -201,15 +201,21 @@ std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
     if (uid == 0 && config_.market.metered && !config_.nodes_operate)
         return ", since root's account is the operator's (nodes_operate)";
     const trust::Peer* const peer = c.channel->peer();
-    return !peer || enrolment_->may_vouch(peer->key, uid)
-               ? ""
-               : ", which speaks for users " + enrolment_->users_of(peer->key);
+    if (!peer || enrolment_->may_vouch(peer->key, uid)) return "";
+    const std::string users = enrolment_->users_of(peer->key);
+    return users.empty() ? ", whose number is of another realm (souk token create --users)"
+                         : ", which speaks for users " + users;
 }
 
 // The job of another one is not let in; its user hears why it waits.
 bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
     const std::string no = why_no_job(c, report.uid);
     if (no.empty()) return true;
+    // One that was let in goes on to its end, also where a token names its user's number since.
+    const market::Job* const known = market_.find(report.id);
+    if (known && known->phase() != JobPhase::finished && report.uid != 0 &&
+        known->record.report.uid == report.uid && has_role(c, wire::frame::job_report))
+        return true;
     const std::string why =
         "the market takes no job of user " + std::to_string(report.uid) + " from " + c.node + no;
     log_.limited("vouch " + c.node, Loop::now(), Level::warning, "a job was refused",

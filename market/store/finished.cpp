@@ -96,23 +96,35 @@ Result<bool> FinishedJobs::trim(uint64_t count_max, Nanos since, size_t rows_max
     const uint64_t over = count() > count_max ? count() - count_max : 0;
     if (over == 0 && since.ns <= 0) return false;
     TRY_ASSIGN(const auto rows, db_->after(kind_finished, "", rows_max));
+    // One that cannot be read goes with the next that can.
+    std::vector<std::pair<const StateDb::Row*, std::optional<market::JobRecord>>> going;
     uint64_t gone = 0;
-    bool ages = true;  // one that cannot be read goes with those before it
+    size_t whole = 0;  // so many of them go
+    bool all = true;
     for (const StateDb::Row& row : rows) {
         TRY_ASSIGN(const uint64_t seq, number(row.key));
         if (seq < oldest_) continue;  // its end is on the way to the disk already
-        const auto record = parse(row.key, row.value);
-        if (record) ages = record->ended.ns != 0 && record->ended < since;
-        if (gone >= over && !ages) return false;
-        ++gone;
+        auto record = parse(row.key, row.value);
+        const bool ages = record && record->ended.ns != 0 && record->ended < since;
+        if (gone >= over && record && !ages) {
+            all = false;
+            break;
+        }
+        going.emplace_back(&row, record ? std::optional(std::move(*record)) : std::nullopt);
+        if (gone++ < over || ages) whole = going.size();
+    }
+    all &= whole == going.size();
+    going.resize(whole);
+    for (const auto& [row, record] : going) {
+        TRY_ASSIGN(const uint64_t seq, number(row->key));
         oldest_ = seq + 1;
-        records_->erase(kind_finished, row.key);
+        records_->erase(kind_finished, row->key);
         if (!record) continue;
         const std::string index = index_key(record->report.id);
         TRY_ASSIGN(const auto at, records_->get(kind_finished_id, index));
-        if (at == row.key) records_->erase(kind_finished_id, index);
+        if (at == row->key) records_->erase(kind_finished_id, index);
     }
-    return rows.size() == rows_max;
+    return all && rows.size() == rows_max;
 }
 
 }  // namespace souk

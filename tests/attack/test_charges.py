@@ -130,6 +130,9 @@ def test_a_name_counts_as_the_market_knows_it(market, tmp_path):
             node.close()
     done = market.tool("souk", "token", "create", "h6", "--users", "alice=9999", check=False)
     assert done.returncode == 1 and "alice is user 9201" in done.stderr, done
+    market.tool("souk", "token", "create", "h6", "--users", "erin=9500")
+    done = market.tool("souk", "token", "create", "h6", "--users", "erin=9501", check=False)
+    assert done.returncode == 1 and "erin is user 9500" in done.stderr, done
     done = market.tool("souk", "token", "create", "h6", "--users", "al ice", check=False)
     assert done.returncode == 1 and "is no user" in done.stderr, done
 

@@ -259,6 +259,9 @@ START_TEST(how_an_order_is_carried_out_depends_on_where_the_job_is) {
     ck_assert(how(suspend) == How::freeze);
     ck_assert(how(suspend, true) == How::freeze);
     ck_assert(how(stop) == How::stand);
+    Order ask = stop;
+    ask.asks = true;
+    ck_assert(how(ask) == How::as_it_is);
     job.phase = JobPhase::frozen;
     ck_assert(how(HomeRig::to("n2")) == How::move);
     job.in_place = true;

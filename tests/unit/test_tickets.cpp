@@ -350,6 +350,13 @@ START_TEST(a_ticket_is_refused_for_anything_else) {
     for (const GuestVerb verb : {GuestVerb::start, GuestVerb::prepare, GuestVerb::keep}) {
         refused(verb, "is for node n4", [](Desk& d) { d.ticket.destination = "n4"; });
         refused(verb, "of user 1000, not of user 0", [](Desk& d) { d.warrant.uid = 0; });
+        refused(verb, "gives its job no address, not 10.0.0.7", [](Desk& d) {
+            d.ticket.names_address = true;
+            d.command.spec.address = {0x0a000007};
+        });
+        Desk older(verb);  // a market of the version before does not say
+        older.command.spec.address = {0x0a000007};
+        ck_assert(older.admit().has_value());
     }
     refused(GuestVerb::prepare, "a job that begins", [](Desk& d) { d.ticket.source.clear(); });
     refused(GuestVerb::ship, "not for a job on n2", [](Desk& d) { d.ticket.source = "n4"; });

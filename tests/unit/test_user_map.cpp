@@ -98,6 +98,23 @@ START_TEST(the_most_exact_line_of_the_owners_file_counts) {
 }
 END_TEST
 
+START_TEST(a_name_that_nobody_has_vouched_for_takes_and_gives_nothing) {
+    const auto map =
+        UserMap::parse("uni/alice = bob\nlab/mallory = -\nlab/* = *\n", {"uni", 1000, {"*"}});
+    ck_assert(map.has_value());
+    const auto said = [](const char* name, uint32_t uid, const char* realm = "") {
+        Principal who = user("", uid, realm);
+        who.said = name;
+        return who;
+    };
+    ck_as(map->begins(user("alice", 1001), machine), 1002, 1002, {1002});
+    ck_as(map->begins(said("alice", 1001), machine), 1001, 1001, {1001, 2000});
+    ck_nobody(map->begins(said("bob", 1001), machine), "user 1001 is alice here, not bob");
+    ck_nobody(map->begins(said("mallory", 1001, "lab"), machine), "nobody here");
+    ck_as(map->begins(said("carol", 3000), machine), 3000, 3000, {});
+}
+END_TEST
+
 START_TEST(a_line_that_says_nothing_clear_is_refused_by_its_number) {
     struct Wrong {
         const char* text;
@@ -233,6 +250,7 @@ END_TEST
 UNIT_SUITE(user_map, owners_are_users_by_name_and_members_of_groups,
            users_of_the_markets_own_realm_are_the_same_and_others_are_nobody,
            the_most_exact_line_of_the_owners_file_counts,
+           a_name_that_nobody_has_vouched_for_takes_and_gives_nothing,
            a_line_that_says_nothing_clear_is_refused_by_its_number,
            no_file_makes_anybody_root_or_a_user_of_the_system,
            a_job_comes_only_where_its_user_is_who_it_has_run_as,

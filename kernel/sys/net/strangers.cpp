@@ -34,6 +34,7 @@ Strangers::Taken Strangers::take(uint64_t number, const std::string& host, Nanos
         });
         taken.goes = most->second.numbers.begin()->first;
     }
+    if (taken.goes && now - all_.at(*taken.goes).came < grace) return {};
     if (taken.goes) gone(*taken.goes);
     own.numbers.emplace(number, now);
     all_.emplace(number, Stranger{host, now});

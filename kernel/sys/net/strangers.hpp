@@ -2,8 +2,9 @@
 // Strangers: the connections of the market's port whose peer has not proven yet that he is a node
 // or an operator, joiners among them. So many may be at once, so many of one address, and so many
 // may come of one address in a second. A newcomer is not turned away while another can go for him:
-// first the oldest of his own address, else the oldest of the address that has the most. So whoever
-// fills the port with connections that say nothing fills his own share alone. Pure.
+// first the oldest of his own address, else the oldest of the address that has the most; each has a
+// second before that, since what it has said may not have been read yet. So whoever fills the port
+// with connections that say nothing fills his own share alone. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,12 @@ class Strangers {
     };
     // So many seconds' worth of newcomers may come at once: all nodes of one address after a pause.
     static constexpr int64_t burst_s = 4;
+    static constexpr Nanos grace = Nanos::from_s(1);
 
     explicit Strangers(Bounds bounds) : bounds_(bounds) {}
 
     struct Taken {
-        bool in = false;               // false: too many come of this address
+        bool in = false;               // false: too many come
         std::optional<uint64_t> goes;  // that connection ends for it
     };
     // `number`: of the connection, greater than all before.
