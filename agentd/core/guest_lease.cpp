@@ -148,7 +148,10 @@ void Guest::answered(Entry& e, Outputs& out) {
     const auto* r = e.in<Running>();
     // nothing was heard of it yet, so that its home has not gone on without it
     if (s && s->step == state::Starting::Step::job) e.lease.stage = Stage::good;
-    if (in_lease(e)) keep_lease(e, out);
+    // A dump that is undone would let it run by a new deadline, and it is to stand: its home may
+    // have gone on.
+    const bool is_undone = r && r->in<motion::Undoing>() && e.lease.over();
+    if (in_lease(e) && !is_undone) keep_lease(e, out);
     if (!e.lease.over() && !(r && r->want == Want::freeze)) e.lease.stage = Stage::good;
     if (s && s->step == state::Starting::Step::answer) return start_now(e, *s, out);
     if (s && s->step == state::Starting::Step::held && s->released)
