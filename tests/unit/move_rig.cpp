@@ -274,8 +274,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         pump.start();
         if (order == LiveOrder::pages_first)
             while (pump.step()) pump.faults();
-        // With run_first all of a small memory may have been asked for by now.
-        ck_assert(pump.sink.whole() || (order == LiveOrder::run_first && !ranges->empty()));
+        ck_assert_int_eq(pump.sink.whole(), order == LiveOrder::pages_first || ranges->empty());
         ck_assert(next->client.restored().has_value());
         ck_assert(next->until([&] { return next->started; }));
         ck_assert(to.session.answer(true).has_value());
