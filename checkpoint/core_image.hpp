@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What CRIU would give the processes of an image: the credentials and limits in its core-TID.img,
-// the kinds of what they have open, the namespaces that they are in. A restore gives them as root,
-// so an image is looked at before CRIU sees it; and one that was just made is compared with what
-// the kernel says of the frozen processes, since CRIU reads credentials in memory that another
-// process of the same user can write to. Whoever reads the bytes of images (core_parse.cpp) has no
-// rights, and is not believed alone: see restored.hpp.
+// CRIU gives the processes of an image what this reads there: the credentials and limits in its
+// core-TID.img, the kinds of what they have open, the namespaces that they are in. A restore gives
+// them as root, so an image is looked at before CRIU sees it; and one that was just made is
+// compared with what the kernel says of the frozen processes, since CRIU reads credentials in
+// memory that another process of the same user can write to. Whoever reads the bytes of images
+// (core_parse.cpp) has no rights, and is not believed alone: see restored.hpp.
 //
 // Formats: CRIU images/core.proto, creds.proto, ghost-file.proto, fdinfo.proto, regfile.proto,
 // fs.proto, inventory.proto. A field that may stand once and stands twice is refused: CRIU's reader

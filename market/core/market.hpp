@@ -7,11 +7,11 @@
 // The shell calls inputs as they come and solve() once when it has read all it has: so a burst is
 // one decision. Then nothing is left to do until the next input or next_call().
 //
-// What a job's home node says of it is true where it is backed (claims.hpp); else it is held: it
-// takes no room, pays nothing, and is left where it is. The market only wishes. A wish is an order,
-// one per job at a time, with a number (`seq`) that grows for ever. It is outstanding until the
-// home reports the wished-for state, says that it failed, or is silent for too long. From order to
-// report the job is in transit: it counts as taken where it goes and where it comes from, and
+// The word of a job's home node about it is true where it is backed (claims.hpp); else it is held:
+// it takes no room, pays nothing, and is left where it is. The market only wishes. A wish is an
+// order, one per job at a time, with a number (`seq`) that grows for ever. It is outstanding until
+// the home reports the wished-for state, says that it failed, or is silent for too long. From order
+// to report the job is in transit: it counts as taken where it goes and where it comes from, and
 // nothing else is decided about it (only a cancel may overtake). What does not fit yet waits for
 // those that leave; two jobs that want each other's places go by way of a freeze of the lesser one.
 //

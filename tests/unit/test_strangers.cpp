@@ -31,8 +31,18 @@ START_TEST(who_fills_the_port_fills_his_own_share_alone) {
         // One address sends half of them, and the others come as they like.
         const std::string host = "h" + std::to_string(rng.below(2) == 0 ? 0 : rng.below(9));
         const auto taken = strangers.take(number, host, now);
-        // The oldest of whom it would be, has not been here for long.
-        if (!taken.in) continue;
+        if (!taken.in) {  // whoever would go has not had his second yet
+            const bool own = held(host) == bounds.host;
+            ck_assert(own || in.size() == bounds.all);
+            size_t most = 0;
+            for (const auto& [other, one] : in) most = std::max(most, held(one.first));
+            bool is_young = false;
+            for (const auto& [other, one] : in)
+                is_young |= now - one.second < Strangers::grace &&
+                            (own ? one.first == host : held(one.first) == most);
+            ck_assert(is_young);
+            continue;
+        }
         ck_assert(taken.goes.has_value() == (held(host) == bounds.host || in.size() == bounds.all));
         if (taken.goes) {
             const auto [of, came] = in.at(*taken.goes);
