@@ -516,9 +516,7 @@ $(BUILD)/gen/checkpoint/rpc.pb-c.c $(BUILD)/gen/checkpoint/rpc.pb-c.h &: $(RPC_P
 	$(call say,PROTOC,$<)protoc-c --proto_path=$(dir $<) --c_out=$(@D) $<
 
 # Carried within agentd; loaded into CRIU, with whatever libraries that has.
-PRELOAD_SRCS := $(patsubst %,checkpoint/criu_%.c,reaper ptys fifos calls memory sockets user \
-                  served asked let_go inject attributes locks kept_files descriptors epolls \
-                  inotify cut_off urgent semaphores seals landlock program limits rights)
+PRELOAD_SRCS := $(wildcard checkpoint/criu_*.c)
 $(BUILD)/gen/checkpoint/criu_preload.so.h: $(PRELOAD_SRCS) $(wildcard checkpoint/*.h) \
     $(wildcard kernel/sys/process/*.h)
 	@mkdir -p $(@D)

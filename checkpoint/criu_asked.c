@@ -135,6 +135,8 @@ static bool is_word(const void* word, size_t n, const char* name) {
 bool before_word(const void* word, size_t n) {
     // agentd opens the network when it hears that, and then nothing may fail any more.
     if (getenv("SOUK_DUMP") == NULL) return !is_word(word, n, "pre-resume") || before_all_go();
+    // Every process stands, and agentd looks at none of their memory yet.
+    if (is_word(word, n, "query-ext-files")) shorten_waits();
     if (!is_word(word, n, "post-dump")) return true;
     keep_files();
     return note_locks();

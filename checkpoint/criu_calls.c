@@ -6,12 +6,13 @@
 // that they are to begin anew, and CRIU has them do so; of two kinds it does not:
 // - What waits for a time has a restart block in the kernel, which CRIU cannot save: a moved job
 //   would get EINTR without any signal (compel/arch/x86, get_task_regs), at which many programs
-//   end. A futex begins anew, until the same moment; a sleep whose argument is where the kernel has
-//   written what is left of it, as sleep(3)'s is; a poll, with its whole time limit. Where the job
-//   goes on here its registers are put back as they were, and the kernel goes on with its restart
-//   block.
+//   end. It begins anew, until the same moment or with what is left of its span (criu_waits.c).
+//   Where that is not known, a sleep does whose argument is where the kernel has written what is
+//   left of it, as sleep(3)'s is, and a poll with its whole span. Where the job goes on here the
+//   registers of these are put back as they were, and the kernel goes on with its restart block.
 // - Others just say EINTR (signal(7) lists them). Those without a time limit begin anew, also where
-//   the job goes on here, unless a signal with a handler waits for the thread.
+//   the job goes on here, unless a signal with a handler waits for the thread. So do those with a
+//   span, or of a socket with a time limit (criu_waits.c).
 //
 // A CRIU that restores lets go of one thread after another (criu/cr-restore.c,
 // finalize_restore_detach). What it has let go of runs, and may end what it has not let go of yet:
@@ -48,8 +49,8 @@ static bool has_block(const struct user_regs_struct* r) {
     }
 }
 
-// They say EINTR of themselves, having done nothing, and wait without a limit: with one, a job that
-// is written down again and again would wait for ever.
+// They say EINTR of themselves, having done nothing. A span of their own is not begun anew here: a
+// job that is written down again and again would wait for ever.
 static bool says_interrupted(const struct user_regs_struct* r) {
     switch (r->orig_rax) {
         case SYS_epoll_wait:
@@ -68,7 +69,7 @@ static unsigned long mask_in(const char* status, const char* name) {
 }
 
 // Whether a handler is to run before it goes on: to its program the call was interrupted.
-static bool handler_waits(pid_t thread) {
+bool handler_waits(pid_t thread) {
     char path[40], status[4096];
     snprintf(path, sizeof path, "/proc/%d/status", thread);
     const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -88,7 +89,7 @@ static bool dumps(void) {
 
 static void after_read(pid_t thread, const struct iovec* registers) {
     struct user_regs_struct* const r = registers->iov_base;
-    if (registers->iov_len != sizeof *r || !dumps()) return;
+    if (registers->iov_len != sizeof *r || !dumps() || begins_with_rest(thread, r)) return;
     const bool begins_anew = (long)r->rax == with_block ? has_block(r)
                              : (long)r->rax == -EINTR && says_interrupted(r)
                                  ? !handler_waits(thread)
@@ -103,7 +104,7 @@ static long write_back(pid_t pid, struct iovec* registers) {
     struct iovec area = {&copy, sizeof copy};
     if (registers->iov_len == sizeof copy) {
         copy = *(const struct user_regs_struct*)registers->iov_base;
-        if ((long)copy.rax == anew && has_block(&copy)) {
+        if ((long)copy.rax == anew && has_block(&copy) && !begins_with_rest(pid, &copy)) {
             copy.rax = (unsigned long)with_block;
             registers = &area;
         }
@@ -126,10 +127,14 @@ long ptrace(enum __ptrace_request request, ...) {
     void* const address = va_arg(rest, void*);
     void* data = va_arg(rest, void*);
     va_end(rest);
+    if (request == PTRACE_SEIZE && dumps()) look_at_waits();
     if ((request == PTRACE_DETACH && !before_all_go()) ||
         before_ptrace((int)request, pid, &data) != 0)
         return -1;
-    if (request == PTRACE_DETACH) speak_to_others();
+    if (request == PTRACE_DETACH) {
+        if (dumps()) keep_limit(pid);
+        speak_to_others();
+    }
     const bool registers = (long)address == NT_PRSTATUS;
     if (registers && request == PTRACE_SETREGSET) return write_back(pid, data);
     long word;

@@ -38,6 +38,11 @@ static bool remember(pid_t thread) {
     return true;
 }
 
+const pid_t* held_threads(size_t* count) {
+    *count = seized_count;
+    return seized;
+}
+
 // -------------------------------------------------------------------------------------------------
 // what the kernel says of a thread
 

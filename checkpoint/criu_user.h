@@ -41,6 +41,18 @@ void die_with_criu(void);
 bool is_thread_of(pid_t process, pid_t thread);
 /* ... the process of that thread; 0: it has ended. */
 pid_t process_of(pid_t thread);
+/* ... all that this CRIU holds. */
+const pid_t* held_threads(size_t* count);
+/* criu_calls.c: whether a handler is to run before that thread goes on: to its program the call was
+ * interrupted. criu_waits.c: before the first thread is stopped, and when all are; whether these
+ * registers, of a thread that is dumped, have its call begin anew with what is left of its span;
+ * before that thread goes on here. */
+struct user_regs_struct;
+bool handler_waits(pid_t thread);
+void look_at_waits(void);
+void shorten_waits(void);
+bool begins_with_rest(pid_t thread, struct user_regs_struct* r);
+void keep_limit(pid_t thread);
 /* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
 bool before_all_go(void);
 /* criu_inject.c: what that system call, its number first, says (-errno) in a thread that is held.
