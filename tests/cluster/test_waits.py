@@ -51,9 +51,9 @@ def test_a_span_lasts_as_long_over_moves_and_a_freeze(market, waits):
             market.tool("marketctl", "--hold", "move", job.id, node)
             market.until_runs(job.id, node)
             continue
-        market.tool("marketctl", "freeze", job.id)
+        market.tool("marketctl", "--hold", "freeze", job.id)
         market.until_job(job.id, "freezes", lambda j: j["status"] == "suspend")
-        market.tool("marketctl", "thaw", job.id, node)
+        market.tool("marketctl", "--hold", "thaw", job.id, node)
         market.until_runs(job.id, node)
     check(job, 6)
 
