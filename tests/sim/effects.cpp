@@ -235,7 +235,12 @@ void Cluster::do_dump(const NodeName& name, const guest::Do& d, uint64_t t,
         told.image_bytes = static_cast<int64_t>(1 + key.id.seq % 4) << 20;
         tell_guest(name, key, t, told);
     };
-    const Leave leave{node(name).life, t, held_back(d), [] { return true; }, written};
+    // The memory of a process that has died cannot be read.
+    const auto is_there = [this, at] {
+        const Capsule* read = world_.capsule(at);
+        return read && read->alive && read->job;
+    };
+    const Leave leave{node(name).life, t, held_back(d), is_there, written};
     stage(name, key, t, takes(name, 3, 500, 90'000), [=, this] { leaves(name, key, leave); });
 }
 
