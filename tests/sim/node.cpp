@@ -109,6 +109,8 @@ Guest::Found Cluster::found(Node& n, const GuestJob& job) {
     // With a lease it does not go on before its home has answered; without, it is as what runs.
     if (f.paused && !f.lapsed && !job.in_place) {
         f.held_by_dump = f.lapsed = job.spec.lease.ns > 0;
+        // One control group stops it for both: it is the owner's alone from here on.
+        if (!f.lapsed) c.frozen = c.stood = false;
     }
     c.frozen = c.frozen || f.held_by_dump;
     c.stood = c.stood || (f.held_by_dump && job.in_place);

@@ -13,7 +13,7 @@ constexpr Nanos hears = Nanos::from_ms(2);
 
 // What guests have of a node; each a job that shows it, or nothing.
 struct Used {
-    const GuestKey *cpu = nullptr, *known_cpu = nullptr;  // known: its daemon has heard of it
+    const GuestKey* cpu = nullptr;  // its daemon has heard of it
     const GuestKey *memory = nullptr, *capsule = nullptr, *image = nullptr;
     int64_t memory_mb = 0;
 };
@@ -21,9 +21,8 @@ struct Used {
 Used used(const World& world, const NodeName& node, Nanos now, Nanos& again) {
     Used u;
     for (const auto& [at, c] : world.capsules.on(node)) {
-        if (c.progressing()) u.cpu = &at.second;
         const bool heard = c.let_go.ns < 0 || now > c.let_go + hears;
-        if (c.progressing() && heard) u.known_cpu = &at.second;
+        if (c.progressing() && heard) u.cpu = &at.second;
         if (!heard) again = std::min(again, c.let_go + hears + Nanos{1});
         if (c.alive && c.job) {
             u.memory = &at.second;
@@ -43,8 +42,7 @@ std::string PromiseWatch::look(const World& world, const NodeName& node, Nanos n
     const auto since = since_.find(node);
     if (since == since_.end()) return {};
     Used u = used(world, node, now, again);
-    if (said.stopped && u.known_cpu)
-        return "says that none uses a CPU, and " + u.known_cpu->text() + " runs";
+    if (said.stopped && u.cpu) return "says that none uses a CPU, and " + u.cpu->text() + " runs";
     if (lowered) u.cpu = nullptr;
     if (promised.memory_mb >= 0 && u.memory_mb <= promised.memory_mb) u.memory = nullptr;
     const struct {
