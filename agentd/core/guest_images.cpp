@@ -64,6 +64,9 @@ bool Guest::is_to_leave(const GuestKey& key, const NodeName& self) const {
     const auto it = jobs_.find(key);
     if (it == jobs_.end()) return false;
     const Entry& e = it->second;
+    // A copy that is being ended is written nowhere.
+    const auto* const closing = e.in<state::Closing>();
+    if (closing && closing->ending != Ending::to_frozen) return false;
     if (in_memory(e)) return must_go(e) && (!in_place(e) || e.job.by_order);
     return image_must_leave(e) && key.id.home != self && homes_up_.contains(key.id.home) &&
            e.leaving.not_sent.empty();

@@ -179,6 +179,9 @@ void World::stands_at(const JobId& id, const At& source, Nanos now) {
     const Capsule* c = capsule(source);
     const Image* image = complete_image(source);
     if (progressing(id)) return fail(id, "is called lost while it runs");
+    // A candidate that its node writes down later comes too late.
+    for (const auto* other : capsules.of(id))
+        if (other->first != source) capsules[other->first].pages_in = false;
     t.went_back = true;
     t.ended.reset();
     if (c && c->alive && c->job)
