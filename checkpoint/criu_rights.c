@@ -109,5 +109,5 @@ int setsockopt(int fd, int level, int name, const void* value, socklen_t length)
     if (plainly) set_effective(0);
     const int done = (int)syscall(SYS_setsockopt, fd, level, name, value, length);
     if (plainly) set_effective(all.effective);
-    return done;
+    return level == SOL_SOCKET && name == SO_BINDTODEVICE ? passed_over(done) : done;
 }

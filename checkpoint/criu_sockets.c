@@ -73,6 +73,7 @@ static bool keep(const char* name) {
 void set_network(void) {
     static const char* const settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
     char values[SOUK_NETWORK_VALUES][SOUK_NETWORK_VALUE_MAX];
+    open_trial_network();
     if (!has_own_network()) return;  // what an image says of the node's is not to be done
     const int file = open_image(SOUK_NETWORK_NAME, O_RDONLY);
     if (file < 0) return;
@@ -92,6 +93,7 @@ int unlinkat(int directory, const char* name, int flags) {
     struct stat st;
     const bool of_the_source = getenv("SOUK_DUMP") == NULL && !bound && directory == AT_FDCWD &&
                                flags == 0 && lstat(name, &st) == 0 && S_ISSOCK(st.st_mode);
+    if (of_the_source && is_trial()) return 0;
     if (of_the_source) {
         as_user();
         const bool kept = keep(name);
@@ -102,10 +104,12 @@ int unlinkat(int directory, const char* name, int flags) {
 }
 
 int bind(int fd, const struct sockaddr* address, socklen_t length) {
+    int other;
+    if (bind_for_trial(fd, address, length, &other)) return other;
     if (address->sa_family == AF_UNIX && length > sizeof address->sa_family &&
         address->sa_data[0] != 0)
         bound = true;
-    if (address->sa_family != AF_UNIX) return bind_plainly(fd, address, length);
+    if (address->sa_family != AF_UNIX) return passed_over(bind_plainly(fd, address, length));
     as_user();  // who makes the socket's file is its owner
     const int done = (int)syscall(SYS_bind, fd, address, length);
     as_agent();

@@ -395,6 +395,7 @@ static bool is_new_memory(int fd) {
 }
 
 int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) {
+    if (directory == AT_FDCWD && is_spared(path)) return 0;
     if (must_be_users() && path[0] == 0 && (flags & AT_EMPTY_PATH) != 0 && to == uid &&
         is_users_group(group) && is_new_memory(directory))
         return (int)syscall(SYS_fchownat, directory, path, to, group, flags);
@@ -405,6 +406,7 @@ int fchownat(int directory, const char* path, uid_t to, gid_t group, int flags) 
 
 int fchmodat(int directory, const char* path, mode_t mode, int flags) {
     (void)flags;  // as the kernel's
+    if (directory == AT_FDCWD && is_spared(path)) return 0;
     if (has_copy(path)) return (int)syscall(SYS_fchmodat, AT_FDCWD, copy_of(path), mode & 0777);
     AS_USER(path, syscall(SYS_fchmodat, directory, path, mode));
 }

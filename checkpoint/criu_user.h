@@ -125,6 +125,15 @@ bool hand_over_locks(void);
 /* criu_kept_files.c: when a dump is complete; in a restore, before files are opened. */
 void keep_files(void);
 void make_files_again(void);
+/* criu_trial.c: whether it restores for trial alone; a path that is the job's own socket then,
+ * whose file stays as it is; bind(2) and connect(2) to the name of such a file (false: it is none);
+ * the end of a call to which interfaces of others count; before the first socket. */
+bool is_trial(void);
+bool is_spared(const char* path);
+bool bind_for_trial(int fd, const struct sockaddr* address, unsigned length, int* done);
+bool connect_for_trial(int fd, const struct sockaddr* address, unsigned length, int* done);
+int passed_over(int done);
+void open_trial_network(void);
 /* criu_asked.c: a number in the wire format of protocol buffers; false: there is none. */
 struct bytes {
     const unsigned char *at, *end;

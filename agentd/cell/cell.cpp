@@ -59,7 +59,7 @@ Cell::Cell(CellSite& site, GuestJob job)
              {.tell_init = [this](Nanos until) { tell_lease(until); },
               .lapsed = [this] { tell(guest::Lapsed{}); }}),
       network_(*site.loop, log_, site.network,
-               {key_.text(), job_.spec.net == NetMode::own, job_.spec.address,
+               {key_.text(), job_.spec.net == NetMode::own && !site.trial, job_.spec.address,
                 job_.spec.checkpoint_every.ns > 0 || job_.spec.restart},
                site.reach),
       image_(*site.loop, {site.images.get(), site.ram.get(), site.refused.get(), site.reach.settle},
@@ -68,6 +68,7 @@ Cell::Cell(CellSite& site, GuestJob job)
       rounds_(log_, site.check_precopy, rounds_hooks()),
       criu_(*site.loop, [this](const CriuEvent& e) { criu_event(e); }),
       steps_(*site.loop, steps_hooks()),
+      trial_(site),
       inspection_(*site.loop) {
     released_ = job_.spec.hold && job_.state == GuestState::running;  // by a daemon that is gone
 }
@@ -208,7 +209,7 @@ void Cell::create_capsule() {
         options.dir = dir_fd_.get();
         if (cgroup_) options.cgroup = cgroup_->entry().v2;
         options.cgroup_v1 = v1_tasks();
-        options.own_net = job_.spec.net == NetMode::own;
+        options.own_net = job_.spec.net == NetMode::own || site_.trial;
         options.private_tmp = site_.private_tmp || job_.spec.tmp == FilesTmp::own;
         options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;

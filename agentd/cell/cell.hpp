@@ -30,6 +30,7 @@
 #include "agentd/cell/page_intake.hpp"
 #include "agentd/cell/precopy_rounds.hpp"
 #include "agentd/cell/restore_turn.hpp"
+#include "agentd/cell/thaw_trial.hpp"
 #include "agentd/core/guest.hpp"
 #include "checkpoint/open_files.hpp"
 #include "checkpoint/page_source.hpp"
@@ -277,7 +278,9 @@ class Cell {
     void finish_image(const ImageFile* pages);
     void dump_is_complete(bool pages_stay, uint64_t bytes);
     void keep_frames(const std::optional<std::string>& frames);
-    void fail_dump(Trouble why);
+    void try_to_thaw(uint64_t bytes);
+    Status can_try() const;
+    void fail_dump(Trouble why, bool of_job = false);
     void undone();
     void mend_connections();
     bool fits_memory() const;
@@ -333,6 +336,7 @@ class Cell {
     CriuBeside criu_;
     DumpCourse dump_;
     FrozenSteps steps_;
+    ThawTrial trial_;
     Epoch checkpoint_;
     std::shared_ptr<void> snapshot_;  // of its files, under way
     inspect::Inspection inspection_;  // of its image, made here or come

@@ -13,6 +13,7 @@
 
 #include "agentd/cell/cell.hpp"
 #include "checkpoint/expected_files.hpp"
+#include "checkpoint/trial.h"
 #include "kernel/sys/process/init_protocol.h"
 #include "kernel/sys/process/movable.hpp"
 
@@ -108,6 +109,9 @@ void Cell::begin_criu() {
     if (!for_restore) drop_image();
     if (!for_restore) expect_files();
     if (auto made = begin_image(for_restore); !made) return criu_failed(made.error());
+    if (site_.trial)
+        if (auto told = create_file(image_.fd(), SOUK_TRIAL_NAME, ""); !told)
+            return criu_failed(told.error());
     // Of a dump of root's nothing is looked at (held_after_dump).
     if (for_restore || job_.spec.launch.uid != 0)
         if (auto ready = inspection_.open(*site_.inspectors); !ready)
@@ -140,6 +144,7 @@ void Cell::start_criu() {
 void Cell::close_criu() {
     criu_.close();
     steps_.stop();
+    trial_.stop();
     snapshot_.reset();
     inspection_.stop();
     facts_.reset();
@@ -234,7 +239,9 @@ void Cell::criu_event(const CriuEvent& e) {
             return restore_is_held();
         case CriuEventKind::resumed:
         case CriuEventKind::restored: root_.is(e.root); return now_runs();
-        case CriuEventKind::refused: return undone();
+        case CriuEventKind::refused:
+            if (site_.trial) return tell(guest::RestoreHeld{});  // it was held, and is gone
+            return undone();
         case CriuEventKind::failed:
         case CriuEventKind::lost:
             if (plan_ == Plan::undoing) return undone();

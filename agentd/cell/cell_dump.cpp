@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <sstream>
 
 #include "agentd/cell/cell.hpp"
 #include "agentd/core/files_choice.hpp"
@@ -30,6 +32,19 @@ void count_shared(const std::vector<pid_t>& pids, const LookAt& look, MoveFacts&
     facts.shared_bytes = resident->shared_max();
     facts.image_bytes =
         resident->anonymous + resident->proportional - resident->anonymous_proportional;
+}
+
+// "1: LEASE  ACTIVE    READ  PID 08:01:42 0 EOF"
+Result<bool> have_leases(const std::vector<pid_t>& pids) {
+    TRY_ASSIGN(const std::string locks, read_file(AT_FDCWD, "/proc/locks"));
+    std::istringstream lines(locks);
+    for (std::string line; std::getline(lines, line);) {
+        pid_t holder = 0;
+        if (std::sscanf(line.c_str(), "%*d: LEASE %*s %*s %d", &holder) == 1 &&
+            std::ranges::find(pids, holder) != pids.end())
+            return true;
+    }
+    return false;
 }
 
 }  // namespace
@@ -325,7 +340,37 @@ void Cell::write_image() {
 void Cell::finish_image(const ImageFile* pages) {
     const auto bytes = image_.seal_files(needs(), pages);
     if (!bytes) return fail_dump(bytes.error());
-    dump_is_complete(false, *bytes);
+    try_to_thaw(*bytes);
+}
+
+// A lease on a file would be broken: the kernel tells its holder, who stands.
+Status Cell::can_try() const {
+    if (served_) return fail("its files are its home's");
+    TRY_ASSIGN(const Fd image, image_.open_whole());
+    TRY_ASSIGN(const Manifest manifest, read_manifest(image.get()));
+    uint64_t bytes = 0;
+    for (const ImageFile& file : manifest.files)
+        if (file.name != page_file_name) bytes += file.bytes;
+    if (!image_.fits_memory(2 * bytes)) return fail("memory for images has no room (ram_mb)");
+    TRY_ASSIGN(const auto all, pids());
+    TRY_ASSIGN(const bool leases, have_leases(all));
+    return leases ? fail("it has a lease on a file") : Status{};
+}
+
+// Before its processes end. A trial that cannot be made keeps nobody from freezing it: that says
+// nothing against the image.
+void Cell::try_to_thaw(uint64_t bytes) {
+    if (dump_.for_checkpoint() || !image_.on_disk()) return dump_is_complete(false, bytes);
+    const auto not_tried = [this, bytes](const Error& why) {
+        log_.warning("it is frozen without a trial of its thaw", why);
+        dump_is_complete(false, bytes);
+    };
+    if (auto can = can_try(); !can) return not_tried(can.error());
+    trial_.begin(*this, [this, not_tried, bytes](ThawTrial::Outcome outcome, const Trouble& why) {
+        if (outcome == ThawTrial::Outcome::thaws) return dump_is_complete(false, bytes);
+        if (outcome == ThawTrial::Outcome::not_known) return not_tried({0, why});
+        fail_dump(why.within("it could not thaw: "), true);
+    });
 }
 
 void Cell::dump_is_complete(bool pages_stay, uint64_t bytes) {
@@ -381,8 +426,8 @@ void Cell::mend_connections() {
     if (const auto all = pids()) network_.mend(pids_inside(*all), looker());
 }
 
-void Cell::fail_dump(Trouble why) {
-    dump_.fails(std::move(why));
+void Cell::fail_dump(Trouble why, bool of_job) {
+    dump_.fails(std::move(why), of_job);
     undo_dump();
 }
 
@@ -395,6 +440,7 @@ void Cell::undo_dump() {
     plan_ = Plan::undoing;
     frames_at_cut_.reset();
     steps_.stop();
+    trial_.stop();
     snapshot_.reset();
     inspection_.stop();
     (void)link_.tell(&CapsuleClient::undrain);
@@ -416,7 +462,7 @@ void Cell::undone() {
     if (!dump_.take_image()) drop_image();
     if (dump_.again()) return ready_criu(image_.on_disk(), dump_.for_checkpoint());
     if (why.empty()) return tell(guest::DumpUndone{});
-    tell(guest::DumpFailed{why, false});
+    tell(guest::DumpFailed{why, dump_.of_job()});
 }
 
 }  // namespace souk

@@ -119,6 +119,7 @@ void Cell::remove_directory() {
 }
 
 void Cell::remove_files() {
+    if (trial_.is_there()) return trial_.when_gone([this] { remove_files(); });
     network_.drop();
     remove_directory();
     drop_image();

@@ -176,6 +176,11 @@ Status Cell::check_rights() const {
 }
 
 void Cell::restore_is_held() {
+    // CRIU itself ends what it has made for trial: it removes the files of its own, too.
+    if (site_.trial) {
+        if (auto sent = criu_.answer(false); !sent) criu_failed(sent.error());
+        return;
+    }
     if (restore_.late()) return finish_restore();
     return intake_.listening() ? intake_.restored() : tell(guest::RestoreHeld{});
 }
@@ -195,7 +200,7 @@ void Cell::loaded(const CapsuleClient::Event& e) {
 // is restored when it is told to run. Should that fail, the source's image is the job.
 void Cell::begin_restore() {
     if (!restore_.has_names() || !facts_ || criu_.phase() != CriuPhase::ready) return;
-    if (!restore_.late() && image_has_locks(image_.fd())) {
+    if (!restore_.late() && !site_.trial && image_has_locks(image_.fd())) {
         restore_.put_off();
         return tell(guest::RestoreHeld{});
     }

@@ -29,6 +29,20 @@
 
 namespace souk {
 
+// A descriptor that is open as long as one of the copies of a site has it.
+class SiteFd {
+  public:
+    SiteFd& operator=(Fd fd) {
+        fd_ = std::make_shared<Fd>(std::move(fd));
+        return *this;
+    }
+    int get() const { return fd_ ? fd_->get() : -1; }
+    explicit operator bool() const { return get() >= 0; }
+
+  private:
+    std::shared_ptr<const Fd> fd_;
+};
+
 // What all cells of a node share.
 struct CellSite {
     Loop* loop = nullptr;
@@ -45,15 +59,15 @@ struct CellSite {
     std::vector<std::string> disks;  // "254:0"
     // RLIMIT_... of jobs that are not root's: no more than that; others as they asked
     std::map<int, uint64_t> limits_max;
-    Fd filter;                        // of jobs' system calls (syscall_filter.hpp); none: no limit
+    SiteFd filter;                    // of jobs' system calls (syscall_filter.hpp); none: no limit
     bool filter_root = false;         // of root's jobs, too
     bool private_tmp = false;         // of all capsules
     std::string run_keep;             // names below /run that jobs see
     std::vector<std::string> hidden;  // directories that are empty for jobs of other homes
     std::vector<std::string> local_paths;  // that may lie over the tree of a home
     std::string guests;                    // directory of the capsules' directories
-    Fd images, ram;                        // parents of images: on disk, in memory
-    Fd refused;                            // of those that were refused, on that disk
+    SiteFd images, ram;                    // parents of images: on disk, in memory
+    SiteFd refused;                        // of those that were refused, on that disk
     std::string init_path;
     std::function<Result<Capsule>(const GuestKey&, const CapsuleOptions&)> make_capsule =
         [](const GuestKey&, const CapsuleOptions& options) { return Capsule::spawn(options); };
@@ -68,6 +82,7 @@ struct CellSite {
     bool (*is_network)(std::string_view) = is_network_filesystem;
     bool pages_possible = false;    // memory may be sent past the image
     bool precopy_possible = false;  // the kernel tells which pages are written to
+    bool trial = false;             // its cells restore for trial (thaw_trial.hpp)
     // why CRIU cannot dump jobs of other users than root; empty: it can
     std::string restriction;
     NodeName node;  // this one

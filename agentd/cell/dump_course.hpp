@@ -53,8 +53,12 @@ class DumpCourse {
     // It is under way again, or given up: whether it was to be begun once more.
     bool take_again() { return std::exchange(again_, Again::no) != Again::no; }
 
-    // It is undone: because of that trouble, or with its image whole.
-    void fails(Trouble why) { trouble_ = std::move(why); }
+    // It is undone: because of that trouble, or with its image whole. of_job: as of DumpFailed.
+    void fails(Trouble why, bool of_job = false) {
+        trouble_ = std::move(why);
+        of_job_ = of_job;
+    }
+    bool of_job() const { return of_job_; }
     void keeps_image() { image_stays_ = true; }
     Trouble take_trouble() { return std::exchange(trouble_, {}); }
     bool take_image() { return std::exchange(image_stays_, false); }
@@ -64,7 +68,7 @@ class DumpCourse {
     static constexpr Nanos first_wait = Nanos::from_ms(10);  // twice as long each time
     static constexpr int tries_max = 5;
 
-    bool for_checkpoint_ = false, image_stays_ = false, no_hurry_ = false;
+    bool for_checkpoint_ = false, image_stays_ = false, no_hurry_ = false, of_job_ = false;
     Again again_ = Again::no;
     int tries_ = 0;
     double link_ = 0;

@@ -100,15 +100,16 @@ struct Node {
         ::signal(SIGCHLD, SIG_DFL);
     }
 
-    Cell& add(uint64_t epoch, uint32_t uid = 0) {
+    // before: what its program does first.
+    Cell& add(uint64_t epoch, uint32_t uid = 0, const std::string& before = "") {
         GuestJob job;
         job.spec.launch.uid = job.spec.launch.gid = uid;
         job.key = {JobId{"n1", 1}, {epoch}};
         job.spec.launch.uid = job.spec.launch.gid = uid;
         job.spec.launch.path = "/bin/sh";
-        job.spec.launch.argv = {
-            "sh", "-c",
-            "exec 9>>" + work.path + "/file; i=0; while read x; do i=$((i + 1)); echo $i; done"};
+        job.spec.launch.argv = {"sh", "-c",
+                                "exec 9>>" + work.path + "/file; " + before +
+                                    "i=0; while read x; do i=$((i + 1)); echo $i; done"};
         job.spec.launch.env = {"PATH=/usr/bin:/bin"};
         job.spec.launch.cwd = "/";
         Cell& c = cells.emplace_back(site, job);
@@ -116,8 +117,8 @@ struct Node {
         await(c, Kind::capsule_ready);
         return c;
     }
-    Cell& running() {
-        Cell& c = add(1);
+    Cell& running(const std::string& before = "") {
+        Cell& c = add(1, 0, before);
         c.start_job();
         await(c, Kind::job_started);
         counts_to(c, 1);
@@ -158,6 +159,30 @@ struct Node {
         c.dump(0);
         await(c, Kind::dump_froze);
         await(c, Kind::dump_held);
+    }
+    void dumps_to_disk(Cell& c) {
+        c.ready_criu(true, false);
+        await(c, Kind::criu_ready);
+        c.dump(0);
+    }
+    // From now on: how many capsules were made, and what is done before the next one is.
+    int made = 0;
+    std::function<void()> before_next;
+    void watch_capsules() {
+        site.make_capsule = [this](const GuestKey&, const CapsuleOptions& how) {
+            ++made;
+            if (const auto then = std::exchange(before_next, nullptr)) then();
+            return Capsule::spawn(how);
+        };
+    }
+    // No trial has left anything beside that cell's, but its image if it has one.
+    void is_alone(const Cell& c, bool has_image) {
+        const std::string own = c.key().text();
+        ck_assert(*list_dir(AT_FDCWD, guests.path) == std::vector<std::string>{own});
+        ck_assert(list_dir(AT_FDCWD, ram.path)->empty());
+        const auto frozen = *list_dir(AT_FDCWD, images.path);
+        ck_assert(frozen ==
+                  (has_image ? std::vector<std::string>{own} : std::vector<std::string>{}));
     }
     void undone(Cell& c) {
         c.undo_dump();
@@ -482,6 +507,97 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
 }
 END_TEST
 
+// The trial and a thaw are the same but for their ends.
+START_TEST(what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    ck_assert_int_eq(n.made, 1);
+    n.is_alone(c, true);
+    n.undone(c);  // as if nothing had been
+    n.is_alone(c, false);
+    n.counts_to(c, 2);
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    c.finish_dump();
+    n.await(c, Kind::capsule_gone);
+    ck_assert_int_eq(n.made, 2);
+    Cell& thawed = n.add(2);
+    thawed.ready_criu(false, false);
+    n.await(thawed, Kind::criu_ready);
+    thawed.restore_local(&c);
+    n.await(thawed, Kind::restore_held);
+    thawed.finish_restore();
+    n.await(thawed, Kind::restore_running);
+    n.counts_to(thawed, 3);
+}
+END_TEST
+
+START_TEST(a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on) {
+    UNIT_SKIP_IF(moves_impossible());
+    const auto fails = [](Node& n, Cell& c, CauseCode code) {
+        n.dumps_to_disk(c);
+        const auto& all = n.events[c.key()];
+        const auto failed = [](const guest::Event& e) { return input_of(e) == Kind::dump_failed; };
+        UNTIL(n.loop, std::ranges::any_of(all, failed));
+        const auto why = std::get<guest::DumpFailed>(*std::ranges::find_if(all, failed));
+        ck_assert_msg(why.why.starts_with("it could not thaw: ") && why.why.code == code, "%s",
+                      why.why.c_str());
+        ck_assert(why.of_job);
+        n.events[c.key()].clear();
+        n.is_alone(c, false);
+    };
+    {  // its working directory is gone, and something else has its name
+        Node n;
+        Cell& c = n.running("mkdir " + n.work.path + "/d; cd " + n.work.path +
+                            "/d; rmdir ../d; : >" + n.work.path + "/d; ");
+        fails(n, c, CauseCode::criu_cannot_restore);
+        n.counts_to(c, 2);
+    }
+    Node n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    // a file is taken away when its image is whole
+    n.before_next = [&] { ck_assert_int_eq(::unlink((n.work.path + "/file").c_str()), 0); };
+    fails(n, c, CauseCode::file_not_opened);
+    n.counts_to(c, 2);
+    n.dumps_to_disk(c);  // and is in the image from then on
+    n.await(c, Kind::dump_held);
+    n.undone(c);
+    n.counts_to(c, 3);
+    // CRIU has made it for a moment, and put it away.
+    ck_assert(list_dir(AT_FDCWD, n.work.path)->empty());
+}
+END_TEST
+
+START_TEST(a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end) {
+    UNIT_SKIP_IF(moves_impossible());
+    Node n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    for (int round = 1; round < 4; ++round) {
+        n.dumps_to_disk(c);
+        UNTIL(n.loop, n.made == round);
+        n.undone(c);
+        n.counts_to(c, round + 1);
+    }
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    n.is_alone(c, true);
+    n.undone(c);
+    n.dumps_to_disk(c);
+    UNTIL(n.loop, n.made == 5);
+    c.remove();  // its end waits for that of the trial
+    n.await(c, Kind::removed);
+    ck_assert(list_dir(AT_FDCWD, n.guests.path)->empty());
+    ck_assert(list_dir(AT_FDCWD, n.ram.path)->empty());
+    n.cells.pop_back();
+}
+END_TEST
+
 START_TEST(a_capsule_that_answers_nobody_any_more_is_the_cause) {
     UNIT_SKIP_IF(moves_impossible());
     Node n;
@@ -602,6 +718,9 @@ UNIT_SUITE_LONG(
     a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
     a_job_does_not_wait_for_the_criu_that_restored_it,
     criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile,
+    what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
+    a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on,
+    a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end,
     a_capsule_that_answers_nobody_any_more_is_the_cause,
     an_image_whose_processes_are_another_users_is_refused);
 
