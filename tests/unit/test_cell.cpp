@@ -6,244 +6,26 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <deque>
-#include <filesystem>
-#include <map>
 #include <thread>
 
-#include "tests/unit/cgroup_fixture.hpp"
-#include "tests/unit/inspect_rig.hpp"
-#include "tests/unit/loop_fixture.hpp"
-#include "tests/unit/move_rig.hpp"
-#include "tests/unit/unit.hpp"
+#include "tests/unit/cell_rig.hpp"
 
 namespace souk::unit {
 namespace {
 using Kind = guest::Input;
 
-// A node without an agent. The job prints a number for each line that it reads.
 // A connection of somebody else to the souk-init of the capsule with that directory.
 Fd other_connection(int directory) {
     const std::string text = std::move(*read_file(directory, "capsule"));
     return std::move(*connect_to_init(*Pidfd::open(std::atoi(text.c_str())), directory));
 }
 
-struct Node {
-    Loop loop = open_loop();
-    Log log{{.level_max = Level::error, .program = "test_cell"}};
-    CgroupFixture cgroups;
-    CapsuleGroups groups{*cgroups, "n1/jobs", 4};
-    TempDir guests, images, ram, work;
-    inspect::Inspectors inspectors;
-    CellSite site;
-    std::vector<Fd> syncers;
-    std::map<GuestKey, std::deque<guest::Event>> events;
-    std::string output;  // of the job, wherever it runs
-    std::deque<Cell> cells;
-
-    explicit Node(const CgroupLayout& layout = detect_cgroups(*read_file(AT_FDCWD,
-                                                                         "/proc/self/mountinfo")),
-                  inspect::Inspectors::Start start = reads_images())
-        : cgroups(layout), inspectors(std::move(start)) {
-        OK(inspectors.begin());
-        // As an agent that reaps all: a capsule ends only when no CRIU is left in it.
-        ::signal(SIGCHLD, [](int) {
-            while (::waitpid(-1, nullptr, WNOHANG) > 0) continue;
-        });
-        site.loop = &loop;
-        site.log = &log;
-        site.groups = &groups;
-        site.guests = guests.path;
-        site.images = std::move(*duplicate(images.fd.get()));
-        site.ram = std::move(*duplicate(ram.fd.get()));
-        site.init_path = souk_init_path();
-        site.criu = &test_criu();
-        site.inspectors = &inspectors;
-        site.machine = std::move(*this_machine("4.2"));
-        site.event = [this](const GuestKey& key, guest::Event e) {
-            events[key].push_back(std::move(e));
-        };
-        site.output = [this](const GuestKey&, uint32_t stream, uint64_t offset,
-                             std::string_view bytes) {
-            if (stream == 1 && offset <= output.size())
-                output.replace(offset, std::string::npos, bytes);
-            return true;
-        };
-        site.input_taken = [](const GuestKey&, uint64_t) {};
-        site.cgroup_changed = [](const Cgroup&, Nanos, bool) {};
-        // its file is written before each move
-        site.is_network = [](std::string_view) { return true; };
-        site.syncer =
-            [this](const Pidfd&) -> Result<Fd> {  // one that has synced all before it is asked
-            int ends[2];
-            if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-                return fail_errno("socketpair", errno);
-            syncers.emplace_back(ends[1]);
-            MUST(::write(ends[1], "+", 1) == 1);
-            return Fd(ends[0]);
-        };
-        site.want_pages = [](const GuestKey&, bool, uint64_t, const std::vector<PageRange>&) {};
-        site.pages_whole = [](const GuestKey&) {};
-        site.pages_refused = [](const GuestKey&, const std::string&) {};
-    }
-    ~Node() {
-        for (Cell& c : cells) {
-            c.remove();
-            await(c, Kind::removed);
-        }
-        ::signal(SIGCHLD, SIG_DFL);
-    }
-
-    // before: what its program does first.
-    Cell& add(uint64_t epoch, uint32_t uid = 0, const std::string& before = "") {
-        GuestJob job;
-        job.spec.launch.uid = job.spec.launch.gid = uid;
-        job.key = {JobId{"n1", 1}, {epoch}};
-        job.spec.launch.uid = job.spec.launch.gid = uid;
-        job.spec.launch.path = "/bin/sh";
-        job.spec.launch.argv = {"sh", "-c",
-                                "exec 9>>" + work.path + "/file; " + before +
-                                    "i=0; while read x; do i=$((i + 1)); echo $i; done"};
-        job.spec.launch.env = {"PATH=/usr/bin:/bin"};
-        job.spec.launch.cwd = "/";
-        Cell& c = cells.emplace_back(site, job);
-        c.create_capsule();
-        await(c, Kind::capsule_ready);
-        return c;
-    }
-    Cell& running(const std::string& before = "") {
-        Cell& c = add(1, 0, before);
-        c.start_job();
-        await(c, Kind::job_started);
-        counts_to(c, 1);
-        return c;
-    }
-    // The next event is of that kind, and its why is returned; but what is told now and then, or
-    // once more with a new connection, does not count.
-    Trouble await(Cell& c, Kind kind) {
-        auto& all = events[c.key()];
-        const auto came = [&] {
-            while (!all.empty() && input_of(all.front()) != kind &&
-                   (input_of(all.front()) == Kind::movable ||
-                    input_of(all.front()) == Kind::job_started ||
-                    input_of(all.front()) == Kind::dump_froze))
-                all.pop_front();
-            return !all.empty();
-        };
-        const auto until = loop.run_until(came, limit);
-        ck_assert_msg(until.has_value() && *until, "event %d never came", static_cast<int>(kind));
-        ck_assert_msg(input_of(all.front()) == kind, "event %d, not %d: %s",
-                      static_cast<int>(input_of(all.front())), static_cast<int>(kind),
-                      why_of(all.front()).c_str());
-        Trouble why = why_of(all.front());
-        all.pop_front();
-        return why;
-    }
-    // It reads one more line, and prints this number.
-    void counts_to(Cell& c, int number) {
-        std::string wanted;
-        for (int i = 1; i <= number; ++i) wanted += std::to_string(i) + "\n";
-        c.input(2 * (static_cast<uint64_t>(number) - 1), "x\n", false);
-        UNTIL(loop, output.size() >= wanted.size());
-        ck_assert_text(output, wanted);
-    }
-    void dumped(Cell& c) {
-        c.ready_criu(false, false);
-        await(c, Kind::criu_ready);
-        c.dump(0);
-        await(c, Kind::dump_froze);
-        await(c, Kind::dump_held);
-    }
-    void dumps_to_disk(Cell& c) {
-        c.ready_criu(true, false);
-        await(c, Kind::criu_ready);
-        c.dump(0);
-    }
-    // From now on: how many capsules were made, and what is done before the next one is.
-    int made = 0;
-    std::function<void()> before_next;
-    void watch_capsules() {
-        site.make_capsule = [this](const GuestKey&, const CapsuleOptions& how) {
-            ++made;
-            if (const auto then = std::exchange(before_next, nullptr)) then();
-            return Capsule::spawn(how);
-        };
-    }
-    // No trial has left anything beside that cell's, but its image if it has one.
-    void is_alone(const Cell& c, bool has_image) {
-        const std::string own = c.key().text();
-        ck_assert(*list_dir(AT_FDCWD, guests.path) == std::vector<std::string>{own});
-        ck_assert(list_dir(AT_FDCWD, ram.path)->empty());
-        const auto frozen = *list_dir(AT_FDCWD, images.path);
-        ck_assert(frozen ==
-                  (has_image ? std::vector<std::string>{own} : std::vector<std::string>{}));
-    }
-    void undone(Cell& c) {
-        c.undo_dump();
-        await(c, Kind::dump_undone);
-    }
-    // Its image, as a transfer brings it.
-    void ship(const Cell& from, Cell& to) {
-        const Fd source = std::move(*from.image()), target = std::move(*to.image());
-        const auto names = std::move(*list_dir(source.get(), "."));
-        for (const std::string& name : names) {
-            const Fd in = std::move(*open_at(source.get(), name, O_RDONLY));
-            const Fd out =
-                std::move(*open_at(target.get(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-            while (::sendfile(out.get(), in.get(), nullptr, 1 << 20) > 0) continue;
-        }
-        Manifest manifest = from.needs();
-        manifest.files = std::move(*digest_files(target.get()));
-        OK(to.seal(manifest));
-    }
-    // `uid`: of the user for whom it is restored.
-    Cell& copy_of(Cell& source, uint32_t uid = 0) {
-        Cell& copy = add(2, uid);
-        copy.ready_criu(false, false);
-        await(copy, Kind::criu_ready);
-        dumped(source);
-        ship(source, copy);
-        copy.restore();
-        return copy;
-    }
-    Cell& held_copy_of(Cell& source) {
-        Cell& copy = copy_of(source);
-        await(copy, Kind::restore_held);
-        return copy;
-    }
-    std::string directory(const Cell& c) const { return guests.path + "/" + c.key().text(); }
-    void kill_criu(const Cell& c) { ck_assert_int_eq(::kill(criu_of(c), SIGKILL), 0); }
-    // The CRIU in its capsule: the one process there that is our child, but for PID 1.
-    int criu_of(const Cell& c) {
-        int init = 0;
-        std::vector<int> found;
-        ck_assert_int_eq(
-            std::sscanf(read_file(AT_FDCWD, directory(c) + "/capsule")->c_str(), "%d", &init), 1);
-        const auto names_of = [](const std::string& pid) {
-            std::error_code none;
-            return std::filesystem::read_symlink("/proc/" + pid + "/ns/pid", none).string();
-        };
-        const std::string inside = names_of(std::to_string(init));
-        const auto pids = std::move(*list_dir(AT_FDCWD, "/proc"));
-        for (const std::string& pid : pids) {
-            const auto stat = read_proc_stat(AT_FDCWD, "/proc/" + pid);
-            if (!stat || pid == std::to_string(init) || names_of(pid) != inside) continue;
-            if (stat->parent == ::getpid() && stat->state != 'Z') found.push_back(std::stoi(pid));
-        }
-        ck_assert_uint_eq(found.size(), 1);
-        return found[0];
-    }
-};
-
 START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_the_source_goes_on) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell &source = n.running(), &destination = n.held_copy_of(source);
     n.kill_criu(destination);
     n.await(destination, Kind::restore_failed);
@@ -275,8 +57,8 @@ START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_i
                 answer = ImageNamespaces{};
             (void)send_packet(socket, pack(answer));
         };
-        Node n(detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo")),
-               taken_over ? says_of_images(lie) : reads_images());
+        CellNode n(detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo")),
+                   taken_over ? says_of_images(lie) : reads_images());
         ck_assert_int_eq(::chmod(n.work.path.c_str(), 0755), 0);
         Cell& source = n.running();
         // Its files are his: what is tried is what he is.
@@ -309,7 +91,7 @@ END_TEST
 // souk-root starts no second one. The one before stands here, and ends when the test says so.
 START_TEST(criu_is_started_when_the_one_before_has_ended) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell& c = n.running();
     CriuTool& tool = *n.site.criu;
     std::vector<pid_t> started;
@@ -369,7 +151,7 @@ START_TEST(a_destination_whose_criu_dies_when_it_is_told_to_run_runs_or_has_fail
     UNIT_SKIP_IF(moves_impossible());
     Rng rng(5);
     for (int i = 0; i < 16; ++i) {
-        Node n;
+        CellNode n;
         Cell &source = n.running(), &destination = n.held_copy_of(source);
         const int criu = n.criu_of(destination);
         destination.finish_restore();
@@ -397,7 +179,7 @@ END_TEST
 START_TEST(
     a_source_whose_criu_dies_while_it_holds_the_dump_stands_frozen_until_its_home_has_decided) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell& c = n.running();
     for (int moves = 1; moves < 4; ++moves) {
         n.dumped(c);
@@ -417,7 +199,7 @@ START_TEST(a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_an
     CgroupLayout v1 = detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo"));
     v1.v2.clear();
     UNIT_SKIP_IF(v1.v1.contains("freezer") ? nullptr : "no v1 freezer is mounted");
-    Node n(v1);
+    CellNode n(v1);
     Cell& c = n.running();
     n.dumped(c);
     n.kill_criu(c);
@@ -441,7 +223,7 @@ START_TEST(a_job_does_not_wait_for_the_criu_that_restored_it) {
     const Nanos last_try = Loop::now() + Nanos::from_s(30);
     // each a little later in its last steps
     for (int tries = 0; caught < 2 && tries < 50 && Loop::now() < last_try; ++tries) {
-        Node n;
+        CellNode n;
         Cell &source = n.running(), &copy = n.held_copy_of(source);
         const int pid = n.criu_of(copy);
         const std::string criu = std::to_string(pid);
@@ -487,7 +269,7 @@ END_TEST
 
 START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell& c = n.running();
     const Fd directory = std::move(*open_at(AT_FDCWD, n.directory(c), O_RDONLY | O_DIRECTORY));
     for (int i = 0; i < 6; ++i) {
@@ -507,100 +289,9 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
 }
 END_TEST
 
-// The trial and a thaw are the same but for their ends.
-START_TEST(what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws) {
-    UNIT_SKIP_IF(moves_impossible());
-    Node n;
-    Cell& c = n.running();
-    n.watch_capsules();
-    n.dumps_to_disk(c);
-    n.await(c, Kind::dump_held);
-    ck_assert_int_eq(n.made, 1);
-    n.is_alone(c, true);
-    n.undone(c);  // as if nothing had been
-    n.is_alone(c, false);
-    n.counts_to(c, 2);
-    n.dumps_to_disk(c);
-    n.await(c, Kind::dump_held);
-    c.finish_dump();
-    n.await(c, Kind::capsule_gone);
-    ck_assert_int_eq(n.made, 2);
-    Cell& thawed = n.add(2);
-    thawed.ready_criu(false, false);
-    n.await(thawed, Kind::criu_ready);
-    thawed.restore_local(&c);
-    n.await(thawed, Kind::restore_held);
-    thawed.finish_restore();
-    n.await(thawed, Kind::restore_running);
-    n.counts_to(thawed, 3);
-}
-END_TEST
-
-START_TEST(a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on) {
-    UNIT_SKIP_IF(moves_impossible());
-    const auto fails = [](Node& n, Cell& c, CauseCode code) {
-        n.dumps_to_disk(c);
-        const auto& all = n.events[c.key()];
-        const auto failed = [](const guest::Event& e) { return input_of(e) == Kind::dump_failed; };
-        UNTIL(n.loop, std::ranges::any_of(all, failed));
-        const auto why = std::get<guest::DumpFailed>(*std::ranges::find_if(all, failed));
-        ck_assert_msg(why.why.starts_with("it could not thaw: ") && why.why.code == code, "%s",
-                      why.why.c_str());
-        ck_assert(why.of_job);
-        n.events[c.key()].clear();
-        n.is_alone(c, false);
-    };
-    {  // its working directory is gone, and something else has its name
-        Node n;
-        Cell& c = n.running("mkdir " + n.work.path + "/d; cd " + n.work.path +
-                            "/d; rmdir ../d; : >" + n.work.path + "/d; ");
-        fails(n, c, CauseCode::criu_cannot_restore);
-        n.counts_to(c, 2);
-    }
-    Node n;
-    Cell& c = n.running();
-    n.watch_capsules();
-    // a file is taken away when its image is whole
-    n.before_next = [&] { ck_assert_int_eq(::unlink((n.work.path + "/file").c_str()), 0); };
-    fails(n, c, CauseCode::file_not_opened);
-    n.counts_to(c, 2);
-    n.dumps_to_disk(c);  // and is in the image from then on
-    n.await(c, Kind::dump_held);
-    n.undone(c);
-    n.counts_to(c, 3);
-    // CRIU has made it for a moment, and put it away.
-    ck_assert(list_dir(AT_FDCWD, n.work.path)->empty());
-}
-END_TEST
-
-START_TEST(a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end) {
-    UNIT_SKIP_IF(moves_impossible());
-    Node n;
-    Cell& c = n.running();
-    n.watch_capsules();
-    for (int round = 1; round < 4; ++round) {
-        n.dumps_to_disk(c);
-        UNTIL(n.loop, n.made == round);
-        n.undone(c);
-        n.counts_to(c, round + 1);
-    }
-    n.dumps_to_disk(c);
-    n.await(c, Kind::dump_held);
-    n.is_alone(c, true);
-    n.undone(c);
-    n.dumps_to_disk(c);
-    UNTIL(n.loop, n.made == 5);
-    c.remove();  // its end waits for that of the trial
-    n.await(c, Kind::removed);
-    ck_assert(list_dir(AT_FDCWD, n.guests.path)->empty());
-    ck_assert(list_dir(AT_FDCWD, n.ram.path)->empty());
-    n.cells.pop_back();
-}
-END_TEST
-
 START_TEST(a_capsule_that_answers_nobody_any_more_is_the_cause) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell& c = n.running();
     const std::string path = n.directory(c), name = path + "/" SOUK_CTL_NAME;
     const Fd directory = std::move(*open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY));
@@ -614,7 +305,7 @@ END_TEST
 
 START_TEST(an_image_whose_processes_are_another_users_is_refused) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell &source = n.running(), &copy = n.add(2, 65534);
     copy.ready_criu(false, false);
     n.await(copy, Kind::criu_ready);
@@ -631,7 +322,7 @@ END_TEST
 
 START_TEST(what_the_capsule_stopped_goes_on_if_its_home_had_answered_a_daemon_that_slept) {
     UNIT_SKIP_IF(moves_impossible());
-    Node n;
+    CellNode n;
     Cell& c = n.running();
     const auto group = n.cgroups->create(c.cgroup_name() + "/job");
     for (int round = 1; round < 3; ++round) {
@@ -650,7 +341,7 @@ END_TEST
 
 // A daemon that has just been started looks for the record before PID 1 has written it.
 START_TEST(how_a_job_ended_is_found_though_it_is_written_while_a_new_daemon_looks) {
-    Node n;
+    CellNode n;
     Cell& before = n.running();
     GuestJob job;
     job.key = before.key();
@@ -679,7 +370,7 @@ END_TEST
 // No number of processes is so large: the kernel refuses it.
 START_TEST(
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own) {
-    Node n;
+    CellNode n;
     const Fd said(::memfd_create("log", MFD_CLOEXEC));
     Log log{{.fd = said.get(), .level_max = Level::warning, .program = "test_cell"}};
     n.site.log = &log;
@@ -718,9 +409,6 @@ UNIT_SUITE_LONG(
     a_source_that_no_group_of_cgroup_v2_holds_goes_on_without_its_criu_and_says_so,
     a_job_does_not_wait_for_the_criu_that_restored_it,
     criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile,
-    what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
-    a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on,
-    a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end,
     a_capsule_that_answers_nobody_any_more_is_the_cause,
     an_image_whose_processes_are_another_users_is_refused);
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Freezes to disk, effect by effect: each is restored for trial before its job ends.
+#include "agentd/cell/thaw_trial.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/unit/cell_rig.hpp"
+
+namespace souk::unit {
+namespace {
+using Kind = guest::Input;
+
+// The trial and a thaw are the same but for their ends.
+START_TEST(what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    ck_assert_int_eq(n.made, 1);
+    n.is_alone(c, true);
+    n.undone(c);  // as if nothing had been
+    n.is_alone(c, false);
+    n.counts_to(c, 2);
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    c.finish_dump();
+    n.await(c, Kind::capsule_gone);
+    ck_assert_int_eq(n.made, 2);
+    Cell& thawed = n.add(2);
+    thawed.ready_criu(false, false);
+    n.await(thawed, Kind::criu_ready);
+    thawed.restore_local(&c);
+    n.await(thawed, Kind::restore_held);
+    thawed.finish_restore();
+    n.await(thawed, Kind::restore_running);
+    n.counts_to(thawed, 3);
+}
+END_TEST
+
+START_TEST(a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on) {
+    UNIT_SKIP_IF(moves_impossible());
+    const auto fails = [](CellNode& n, Cell& c, CauseCode code) {
+        n.dumps_to_disk(c);
+        const auto& all = n.events[c.key()];
+        const auto failed = [](const guest::Event& e) { return input_of(e) == Kind::dump_failed; };
+        UNTIL(n.loop, std::ranges::any_of(all, failed));
+        const auto why = std::get<guest::DumpFailed>(*std::ranges::find_if(all, failed));
+        ck_assert_msg(why.why.starts_with("it could not thaw: ") && why.why.code == code, "%s",
+                      why.why.c_str());
+        ck_assert(why.of_job);
+        n.events[c.key()].clear();
+        n.is_alone(c, false);
+    };
+    {  // its working directory is gone, and something else has its name
+        CellNode n;
+        Cell& c = n.running("mkdir " + n.work.path + "/d; cd " + n.work.path +
+                            "/d; rmdir ../d; : >" + n.work.path + "/d; ");
+        fails(n, c, CauseCode::criu_cannot_restore);
+        n.counts_to(c, 2);
+    }
+    CellNode n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    // a file is taken away when its image is whole
+    n.before_next = [&] { ck_assert_int_eq(::unlink((n.work.path + "/file").c_str()), 0); };
+    fails(n, c, CauseCode::file_not_opened);
+    n.counts_to(c, 2);
+    n.dumps_to_disk(c);  // and is in the image from then on
+    n.await(c, Kind::dump_held);
+    n.undone(c);
+    n.counts_to(c, 3);
+    // CRIU has made it for a moment, and put it away.
+    ck_assert(list_dir(AT_FDCWD, n.work.path)->empty());
+}
+END_TEST
+
+START_TEST(a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    for (int round = 1; round < 4; ++round) {
+        n.dumps_to_disk(c);
+        UNTIL(n.loop, n.made == round);
+        n.undone(c);
+        n.counts_to(c, round + 1);
+    }
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    n.is_alone(c, true);
+    n.undone(c);
+    n.dumps_to_disk(c);
+    UNTIL(n.loop, n.made == 5);
+    c.remove();  // its end waits for that of the trial
+    n.await(c, Kind::removed);
+    ck_assert(list_dir(AT_FDCWD, n.guests.path)->empty());
+    ck_assert(list_dir(AT_FDCWD, n.ram.path)->empty());
+    n.cells.pop_back();
+}
+END_TEST
+
+}  // namespace
+
+UNIT_SUITE_LONG(thaw_trial, 120, what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
+                a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on,
+                a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end);
+
+}  // namespace souk::unit
