@@ -178,6 +178,11 @@ static bool make_ready(void) {
 bool before_all_go(void) {
     static enum { unknown, ready, refused } state;
     if (!restores) return true;
+    if (is_trial()) {  // also if whoever asked for it says that it is to go on
+        refuse("it is restored for trial alone");
+        errno = EPERM;
+        return false;
+    }
     if (state == unknown) state = make_ready() ? ready : refused;
     if (state == refused) errno = EPERM;
     return state == ready;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Preloaded into each CRIU of a job: a restore for trial. It shows whether an image can be restored
 // while its job still stands here (agentd/cell/thaw_trial.hpp), and is ended before anything of the
-// job runs. So what the job has in common with others stays as it is: no lock is taken, no file
-// that was taken away is made again, and the name of a socket stays that socket's.
+// job runs. Whatever agentd says then, it is never let go (before_all_go): an image that comes may
+// have the file that asks for a trial. What the job has in common with others stays as it is: no
+// lock is taken, no file that was taken away is made again, and the name of a socket stays that
+// socket's.
 //
 // - A socket whose name the job's own still has gets a name without a file instead, made of that
 //   file's number: so the sockets of the trial find each other, and nobody else finds them.

@@ -362,7 +362,7 @@ Status Cell::can_try() const {
 void Cell::try_to_thaw(uint64_t bytes) {
     if (dump_.for_checkpoint() || !image_.on_disk()) return dump_is_complete(false, bytes);
     const auto not_tried = [this, bytes](const Error& why) {
-        log_.warning("it is frozen without a trial of its thaw", why);
+        log_.info("it is frozen without a trial of its thaw", {{"WHY", why}});
         dump_is_complete(false, bytes);
     };
     if (auto can = can_try(); !can) return not_tried(can.error());

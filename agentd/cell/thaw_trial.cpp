@@ -9,8 +9,9 @@
 namespace souk {
 namespace {
 
-// The owner of the node may wait for the job to be gone. It takes 200 ms; a thaw that takes longer
-// than this one would be given up by its home, too.
+// The owner of the node may wait for the job to be gone. A trial takes 20 ms, whatever memory the
+// job has, and 4 ms more for each process; one that takes so long would be no thaw that anybody
+// waits for.
 constexpr Nanos trial_limit = Nanos::from_s(30);
 constexpr Nanos end_limit = Nanos::from_s(10);       // until nothing of it is left
 constexpr uint64_t trial_epoch = uint64_t{1} << 62;  // and more

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/trial.h"
 #include "tests/unit/cell_rig.hpp"
 
 namespace souk::unit {
@@ -103,9 +104,64 @@ START_TEST(a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_it
 }
 END_TEST
 
+// A daemon that ends has no time for what it has begun.
+START_TEST(what_a_daemon_has_left_of_a_trial_the_next_one_removes) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    Cell& c = n.running();
+    n.watch_capsules();
+    n.dumps_to_disk(c);
+    UNTIL(n.loop, n.made == 1 && list_dir(AT_FDCWD, n.ram.path)->size() == 1);
+    GuestJob left;
+    const std::string name = list_dir(AT_FDCWD, n.guests.path)->back();  // the higher number
+    left.key = {c.key().id, {std::stoull(name.substr(name.rfind('.') + 1))}};
+    left.memory_mb = 1;
+    ck_assert(left.key.epoch.n != c.key().epoch.n);
+    const GuestJob own = c.job();
+    n.cells.pop_back();
+    Cell& again = n.cells.emplace_back(n.site, own);
+    ck_assert(again.adopt().job_alive);
+    Cell& stray = n.cells.emplace_back(n.site, left);
+    (void)stray.adopt();
+    stray.remove();
+    n.await(stray, Kind::removed);
+    n.cells.pop_back();
+    ck_assert(*list_dir(AT_FDCWD, n.guests.path) == std::vector<std::string>{own.key.text()});
+    ck_assert(list_dir(AT_FDCWD, n.ram.path)->empty());
+}
+END_TEST
+
+// An image may come with the file that asks for a trial, or agentd may say that one is to go on.
+START_TEST(what_is_restored_for_trial_never_runs_though_it_is_told_to) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    CriuTool& tool = *n.site.criu;
+    tool.launch = [&](const CriuLaunch& how) -> Result<Pidfd> {
+        const bool restores = how.ended < 0;
+        const std::string capsule = n.guests.path + (restores ? "/n1.1.2" : "/n1.1.1") + "/capsule";
+        const auto init = Pidfd::open(std::atoi(read_file(AT_FDCWD, capsule)->c_str()));
+        TRY(lay_out_run(*init, restores, ""));
+        if (restores) TRY(create_file(how.images, SOUK_TRIAL_NAME, ""));
+        return launch_criu(tool.command, tool.preload.get(), how);
+    };
+    Cell &source = n.running(), &copy = n.held_copy_of(source);
+    copy.finish_restore();
+    n.await(copy, Kind::restore_failed);
+    n.events[copy.key()].clear();
+    copy.kill_capsule();
+    n.await(copy, Kind::capsule_gone);
+    ck_assert_text(n.output, "1\n");
+    n.undone(source);
+    n.counts_to(source, 2);
+    tool.launch = nullptr;
+}
+END_TEST
+
 }  // namespace
 
-UNIT_SUITE_LONG(thaw_trial, 120, what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
+UNIT_SUITE_LONG(thaw_trial, 120, what_a_daemon_has_left_of_a_trial_the_next_one_removes,
+                what_is_restored_for_trial_never_runs_though_it_is_told_to,
+                what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
                 a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on,
                 a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end);
 
