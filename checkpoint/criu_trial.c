@@ -9,7 +9,8 @@
 // - A socket whose name the job's own still has gets a name without a file instead, made of that
 //   file's number: so the sockets of the trial find each other, and nobody else finds them.
 // - Its network is one of its own, in which nothing leads out. Every address is this network's, so
-//   the job's can be bound, and connections can be repaired.
+//   the job's can be bound, and connections can be repaired. Not a packet arrives there: those that
+//   a repaired connection sends would be answered by a reset.
 // - It cannot tell whether an interface will be there (SO_BINDTODEVICE, an address of one link
 //   alone, a packet socket): only the network in which the job thaws says that. Such an error, and
 //   no other one, is passed over.
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -134,6 +136,30 @@ static void has_all_addresses(int netlink, uint8_t family) {
     (void)!syscall(SYS_sendto, netlink, &ask, sizeof ask, 0, NULL, 0);
 }
 
+// Loopback sends through a queue that has room for none, as by `tc qdisc add dev lo root pfifo
+// limit 0`.
+static void loses_all_packets(int netlink) {
+    struct {
+        struct nlmsghdr head;
+        struct tcmsg queue;
+        struct rtattr of_kind;
+        char kind[8];
+        struct rtattr of_options;
+        struct tc_fifo_qopt options;
+    } ask = {.head = {.nlmsg_len = sizeof ask,
+                      .nlmsg_type = RTM_NEWQDISC,
+                      .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL},
+             .queue = {.tcm_family = AF_UNSPEC,
+                       .tcm_ifindex = 1,
+                       .tcm_handle = 1U << 16,
+                       .tcm_parent = TC_H_ROOT},
+             .of_kind = {.rta_len = RTA_LENGTH(sizeof "pfifo"), .rta_type = TCA_KIND},
+             .kind = "pfifo",
+             .of_options = {.rta_len = RTA_LENGTH(sizeof(struct tc_fifo_qopt)),
+                            .rta_type = TCA_OPTIONS}};
+    (void)!syscall(SYS_sendto, netlink, &ask, sizeof ask, 0, NULL, 0);
+}
+
 void open_trial_network(void) {
     if (!trial || !has_own_network()) return;
     set("/proc/sys/net/ipv4/ip_nonlocal_bind", "1");
@@ -145,5 +171,6 @@ void open_trial_network(void) {
     if (netlink < 0) return;
     has_all_addresses(netlink, AF_INET);
     has_all_addresses(netlink, AF_INET6);
+    loses_all_packets(netlink);
     close(netlink);
 }
