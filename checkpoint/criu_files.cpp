@@ -108,7 +108,7 @@ std::string criu_unopened_file(std::string_view lines) {
     const size_t from = lines.find(before);
     if (from == lines.npos) return {};
     std::string_view line = lines.substr(from + before.size());
-    line = line.substr(0, line.find('\n'));
+    line = line.substr(0, std::min(line.find('\n'), line.find("; Error ")));
     const size_t to = line.rfind(between);
     if (to == line.npos) return {};
     return "cannot open /" + std::string(line.substr(0, to)) + ": " +

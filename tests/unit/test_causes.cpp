@@ -131,6 +131,8 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
     ck_assert_text(criu_unopened_file("Error (criu/files-reg.c:2353): Can't open file home/a on "
                                       "restore: No such file or directory\nError (x): y"),
                    "cannot open /home/a: No such file or directory");
+    ck_assert_text(criu_unopened_file("Can't open file a; b on restore: c; Error (x): y"),
+                   "cannot open /a; b: c");
     ck_assert_text(criu_unopened_file("Can't open file a on restore: b on restore: c"),
                    "cannot open /a on restore: b: c");
     const std::string refusal =
