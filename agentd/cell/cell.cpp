@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "agentd/core/files_choice.hpp"
 #include "agentd/core/gang_hosts.hpp"
@@ -170,6 +171,13 @@ void Cell::use_groups(CapsuleGroup groups) {
     site_.cgroup_changed(*cgroup_, cgroup_used_, true);
 }
 
+std::string Cell::group_directory() const {
+    if (!cgroup_ || cgroup_->entry().v2 < 0) return "";
+    std::error_code none;
+    const auto link = "/proc/self/fd/" + std::to_string(cgroup_->entry().v2);
+    return std::filesystem::read_symlink(link, none).string();
+}
+
 // Every v1 hierarchy that a process of the capsule must enter.
 std::vector<int> Cell::v1_tasks() const {
     // A group of its own in that hierarchy lies below the node's share.
@@ -214,7 +222,7 @@ void Cell::create_capsule() {
         options.laid_over = laid_over(job_.spec);
         options.run_keep = site_.run_keep;
         TRY_ASSIGN(options.hosts, write_hosts());
-        if (key_.id.home != site_.node) options.hidden = site_.hidden;
+        if (key_.id.home != site_.node || site_.trial) options.hidden = site_.hidden;
         std::pair<Fd, Fd> files;
         TRY_ASSIGN(served_, needs_server());
         options.home_tree = job_.spec.files == FilesMode::home && !served_;

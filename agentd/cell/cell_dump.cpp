@@ -16,6 +16,7 @@
 #include "checkpoint/expected_files.hpp"
 #include "checkpoint/kept_files.h"
 #include "checkpoint/resident.hpp"
+#include "kernel/base/proc_status.hpp"
 #include "kernel/sys/process/movable.hpp"
 
 namespace souk {
@@ -45,6 +46,20 @@ Result<bool> have_leases(const std::vector<pid_t>& pids) {
             return true;
     }
     return false;
+}
+
+// Memory that is there once: huge pages of hugetlbfs, and all of it where the kernel promises none
+// that it does not have.
+Result<std::string> memory_for_one(const std::vector<pid_t>& pids) {
+    TRY_ASSIGN(const std::string promises, read_file(AT_FDCWD, "/proc/sys/vm/overcommit_memory"));
+    if (promises.starts_with('2')) return std::string("vm.overcommit_memory is 2");
+    for (const pid_t pid : pids) {
+        const auto status = read_file(AT_FDCWD, "/proc/" + std::to_string(pid) + "/status");
+        const auto huge = status ? status_line(*status, "HugetlbPages") : std::nullopt;
+        if (huge && huge->find_first_of("123456789") != huge->npos)
+            return std::string("it has huge pages");
+    }
+    return std::string();
 }
 
 }  // namespace
@@ -354,7 +369,9 @@ Status Cell::can_try() const {
     if (!image_.fits_memory(2 * bytes)) return fail("memory for images has no room (ram_mb)");
     TRY_ASSIGN(const auto all, pids());
     TRY_ASSIGN(const bool leases, have_leases(all));
-    return leases ? fail("it has a lease on a file") : Status{};
+    if (leases) return fail("it has a lease on a file");
+    TRY_ASSIGN(const std::string why, memory_for_one(all));
+    return why.empty() ? Status{} : fail(why);
 }
 
 // Before its processes end. A trial that cannot be made keeps nobody from freezing it: that says

@@ -16,9 +16,14 @@ constexpr Nanos trial_limit = Nanos::from_s(30);
 constexpr Nanos end_limit = Nanos::from_s(10);       // until nothing of it is left
 constexpr uint64_t trial_epoch = uint64_t{1} << 62;  // and more
 
-// The same node, and nobody hears of it.
-CellSite unheard(const CellSite& site, const GuestKey& frozen) {
+// The same node, and nobody hears of it. What ends with the frozen capsule is not to be found: a
+// thaw does not find it either.
+CellSite unheard(const CellSite& site, const Cell& of) {
     CellSite s = site;
+    const GuestKey frozen = of.key();
+    if (frozen.id.home == site.node) s.hidden.clear();
+    if (std::string group = of.group_directory(); !group.empty())
+        s.hidden.push_back(std::move(group));
     s.trial = true;
     s.awake = nullptr;
     s.make_capsule = [&site, frozen](const GuestKey&, const CapsuleOptions& how) {
@@ -50,7 +55,7 @@ GuestJob to_try(const GuestJob& frozen) {
 
 struct ThawTrial::Beside {
     Beside(const CellSite& site, const Cell& of)
-        : unheard_of(unheard(site, of.key())), frozen(of), cell(unheard_of, to_try(of.job())) {}
+        : unheard_of(unheard(site, of)), frozen(of), cell(unheard_of, to_try(of.job())) {}
     CellSite unheard_of;
     const Cell& frozen;
     Cell cell;
