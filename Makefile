@@ -387,7 +387,7 @@ LDLIBS_agentd     := $(LDLIBS)
 LDLIBS_marketd    := -luring -lprotobuf-c -lsqlite3 -lsystemd -lmount -lssl -lcrypto \
                      -lprometheus-cpp-core
 LDLIBS_souk       := -lbpf -luring -lprotobuf-c -lsqlite3 -lmount -lssl -lcrypto -lresolv
-LDLIBS_souk-root  := -lbpf -luring -lmnl -lmount -lcrypto
+LDLIBS_souk-root  := -lbpf -luring -lmnl -lmount -lseccomp -lcrypto
 LDLIBS_souk-files := -luring -lmount -lcrypto
 LDLIBS_souk-handshake := -luring -lprotobuf-c -lseccomp -lssl -lcrypto
 LDLIBS_souk-inspect := -lseccomp

@@ -7,7 +7,8 @@
 // (criu/cr-restore.c: attach_to_tasks, finalize_restore_detach). In between the thread dies with
 // CRIU (PTRACE_O_EXITKILL), or it would run on unseen. Before the first one goes, each of them must
 // be the user's: his ids and groups, no capability and none to gain, and in CRIU's own namespaces
-// of mounts, of the network and of users, which are the capsule's.
+// of mounts, of the network and of users, which are the capsule's; and kept from the system calls
+// that the node wants no job to make (criu_filters.c).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -129,13 +130,16 @@ static bool is_the_users(pid_t thread) {
 
 // -------------------------------------------------------------------------------------------------
 
+static long end_all(void) {
+    for (size_t i = 0; i < seized_count; ++i) kill(seized[i], SIGKILL);
+    errno = EPERM;
+    return -1;
+}
+
 static long let_go(void) {
-    for (size_t i = 0; i < seized_count; ++i) {
-        if (is_the_users(seized[i])) continue;
-        for (size_t k = 0; k < seized_count; ++k) kill(seized[k], SIGKILL);
-        errno = EPERM;
-        return -1;
-    }
+    for (size_t i = 0; i < seized_count; ++i)
+        if (!is_the_users(seized[i])) return end_all();
+    if (!are_calls_limited(seized, seized_count)) return end_all();
     for (size_t i = 0; i < seized_count; ++i)
         if (syscall(SYS_ptrace, PTRACE_SETOPTIONS, seized[i], NULL, NULL) != 0 && errno != ESRCH)
             return -1;

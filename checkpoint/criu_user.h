@@ -53,6 +53,9 @@ void look_at_waits(void);
 void shorten_waits(void);
 bool begins_with_rest(pid_t thread, struct user_regs_struct* r);
 void keep_limit(pid_t thread);
+/* criu_filters.c: whether each of these threads, which are held, is kept from the system calls that
+ * this node wants no job to make. False: one is not, and that was told. */
+bool are_calls_limited(const pid_t* threads, size_t count);
 /* criu_attributes.c: before a restore lets the first thread go. False: it must not (refuse). */
 bool before_all_go(void);
 /* criu_inject.c: what that system call, its number first, says (-errno) in a thread that is held.

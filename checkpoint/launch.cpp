@@ -14,6 +14,7 @@
 #include "checkpoint/kept_locks.h"
 #include "kernel/base/check.hpp"
 #include "kernel/sys/process/capsule.hpp"
+#include "kernel/sys/process/syscall_filter.hpp"
 
 namespace souk {
 namespace {
@@ -33,7 +34,8 @@ struct CriuExec {
     const int* cgroup_v1;
     size_t cgroup_count;
     char* const* argv;
-    char* user;  // SOUK_AS
+    char* user;   // SOUK_AS
+    char* calls;  // SOUK_CALLS (criu_filters.c); null: any
 };
 
 // The number of this process's network.
@@ -80,8 +82,11 @@ void become_criu(const CriuExec& e) {
     char preloaded[] = "LD_PRELOAD=/proc/self/fd/198";  // what cannot load it goes without
     char dumps[] = "SOUK_DUMP=1";                       // see criu_ptys.c
     char network_of_its_own[] = "SOUK_NETWORK=own";
-    char* const environment[] = {no_tls, preloaded, e.ended < 0 ? e.user : dumps,
-                                 own_network ? network_of_its_own : nullptr, nullptr};
+    char* environment[] = {no_tls,  preloaded, e.ended < 0 ? e.user : dumps,
+                           nullptr, nullptr,   nullptr};
+    size_t at = 3;
+    if (own_network) environment[at++] = network_of_its_own;
+    if (e.calls != nullptr) environment[at++] = e.calls;
     ::execve(e.argv[0], e.argv, environment);
     ::_exit(127);
 }
@@ -140,7 +145,11 @@ Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
     argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::string user = criu_user_words(how.user);
+    std::string user = criu_user_words(how.user), calls;
+    if (how.user.limited && how.ended < 0) {
+        TRY_ASSIGN(calls, refused_call_words());
+        calls.insert(0, "SOUK_CALLS=");
+    }
     const CriuExec exec{how.capsule,
                         how.socket,
                         how.images,
@@ -152,7 +161,8 @@ Result<Pidfd> launch_criu(const std::vector<std::string>& command, int preload,
                         how.cgroup_v1.data(),
                         how.cgroup_v1.size(),
                         argv.data(),
-                        user.data()};
+                        user.data(),
+                        calls.empty() ? nullptr : calls.data()};
     return clone_into(how.capsule, how.cgroup, exec);
 }
 

@@ -17,6 +17,7 @@ struct CriuUser {
     uint32_t uid = 0, gid = 0;
     std::vector<uint32_t> groups;
     bool unchecked = false;  // for tests: what it restores need not be his (criu_let_go.c)
+    bool limited = false;    // what it restores must be kept from calls (syscall_filter.hpp)
 };
 // For criu_user.c, in CRIU's environment.
 std::string criu_user_words(const CriuUser& user);

@@ -235,7 +235,7 @@ class Cell {
     Result<std::vector<pid_t>> pids() const;
     CriuUser user() const {
         const LaunchSpec& l = job_.spec.launch;
-        return {l.uid, l.gid, l.groups};
+        return {l.uid, l.gid, l.groups, false, l.uid != 0 && site_.filter};
     }
     // Whatever dies here, it stands. (On v1 the job is in no group of its own: CRIU alone holds
     // it.)

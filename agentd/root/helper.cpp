@@ -174,7 +174,8 @@ Result<Pidfd> Helper::criu(const CriuLaunch& how) {
     if (how.cgroup >= 0) fds.push_back(how.cgroup);
     fds.insert(fds.end(), how.job_ends.begin(), how.job_ends.end());
     fds.insert(fds.end(), how.cgroup_v1.begin(), how.cgroup_v1.end());
-    const StartCriu asked{restores, how.cgroup >= 0, static_cast<uint8_t>(how.job_ends.size())};
+    const StartCriu asked{restores, how.cgroup >= 0, how.user.limited,
+                          static_cast<uint8_t>(how.job_ends.size())};
     TRY_ASSIGN(Answer answer, ask(asked, fds, 1));
     return Pidfd(std::move(answer.descriptors[0]), answer.started.pid);
 }

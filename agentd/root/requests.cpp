@@ -138,6 +138,7 @@ template <class Io>
 void fields(Io& io, StartCriu& c) {
     io.flag(c.restores);
     io.flag(c.cgroup);
+    io.flag(c.limited);
     io.number(c.ends, 1);
 }
 template <class Io>

@@ -68,6 +68,7 @@ struct MakeCapsule {
 struct StartCriu {
     static constexpr uint8_t kind = 3;
     bool restores = false, cgroup = false;
+    bool limited = false;  // of CriuUser
     uint8_t ends = 0;
     bool operator==(const StartCriu&) const = default;
 };

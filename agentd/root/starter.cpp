@@ -127,6 +127,7 @@ Result<Starter::Answer> Starter::start(const StartCriu& asked, const std::vector
     TRY_ASSIGN(const RunsAs as, capsule_user(init));
     if (asked.restores && !as.known) return no_user();
     how.user = {as.uid, as.gid, as.groups};
+    how.user.limited = asked.limited;
     if (!criu_) return tl::unexpected(criu_.error());
     TRY(lay_out_run(init, asked.restores, criu_facts_));
     TRY_ASSIGN(const Fd locks, locks_.open(capsules_.directory(init), as.uid));

@@ -53,7 +53,7 @@ def capsule(files=False, cgroup=False, over=(), as_=(1000, 1000), own=True, tick
 
 
 def criu(restores=False, cgroup=False, ends=0):
-    return bytes([CRIU, restores, cgroup, ends])
+    return bytes([CRIU, restores, cgroup, False, ends])
 
 
 def adopt(*users, more=False):

@@ -3,10 +3,17 @@
 // and the image says that the job is a plain user's. It is restored as that user's, without anybody
 // having looked at it before (souk-inspect would refuse most of it), with what is loaded into CRIU
 // and with the kernel's word (checkpoint/restored.hpp).
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cstddef>
 
 #include "checkpoint/restored.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "kernel/sys/process/syscall_filter.hpp"
 #include "tests/unit/doctored_image.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -21,8 +28,8 @@ constexpr const char* port_start = "/proc/sys/net/ipv4/ip_unprivileged_port_star
 // job printed then; or why it is not restored.
 std::string restored_as_users(
     const std::string& script, const std::string& names = "",
-    const std::function<void(int)>& more = [](int) {}) {
-    const CriuUser user{somebody, somebody, {}};
+    const std::function<void(int)>& more = [](int) {}, bool limited = false) {
+    const CriuUser user{somebody, somebody, {}, false, limited};
     const unit::TempDir images;
     JobOutput output;
     unit::freeze_as_users(script, output, images, names);
@@ -92,6 +99,53 @@ START_TEST(no_socket_comes_back_that_only_root_can_make) {
 }
 END_TEST
 
+// A program of a filter in a file, with which a script of Python limits itself.
+std::string limited_by(const std::string& path) {
+    return "program = open('" + path + R"(', 'rb').read()
+class Filter(ctypes.Structure):
+    _fields_ = [('count', ctypes.c_ushort), ('at', ctypes.c_char_p)]
+filter = Filter(len(program) // 8, program)
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(22, 2, ctypes.byref(filter), 0, 0) != 0: print('no filter')
+)";
+}
+
+START_TEST(a_job_without_the_limit_of_its_system_calls_runs_on_no_node_that_wants_it) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    const unit::TempDir place;
+    const auto made = make_syscall_filter({});
+    ck_assert(made.has_value());
+    const std::string own = *read_whole(made->get(), "filter", 1 << 20);
+    const auto instruction = [](uint16_t code, uint8_t jt, uint8_t jf, uint32_t k) {
+        const sock_filter i{code, jt, jf, k};
+        return std::string(reinterpret_cast<const char*>(&i), sizeof i);
+    };
+    const std::string allowed = instruction(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
+    const auto but_if = [&](uint32_t at, uint32_t is) {
+        return instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at) +
+               instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, is) + allowed + own;
+    };
+    place.write("own", own);
+    place.write("all", allowed);
+    place.write("key", but_if(offsetof(seccomp_data, args) + 40, 0x5a5a5a5a));
+    place.write("call", but_if(offsetof(seccomp_data, nr), SYS_setns));
+    place.write("user", but_if(offsetof(seccomp_data, args), CLONE_NEWUSER | CLONE_NEWNS));
+    const auto restored = [&](const std::string& filters) {
+        return restored_as_users(
+            filters + wait + "print('it runs')\n", "", [](int) {}, true);
+    };
+    ck_assert_text(restored(limited_by(place.path + "/own")), "it runs\n");
+    // A filter of its own, beside the node's, is its business.
+    ck_assert_text(restored(limited_by(place.path + "/own") + limited_by(place.path + "/all")),
+                   "it runs\n");
+    for (const char* name : {"", "/all", "/key", "/call", "/user"}) {
+        const std::string said = restored(*name ? limited_by(place.path + name) : "");
+        ck_assert_msg(!says(said, "it runs") && says(said, "has no filter that keeps it from"),
+                      "%s: %s", name, said.c_str());
+    }
+}
+END_TEST
+
 START_TEST(no_file_of_roots_is_opened_by_a_name_with_one_slash_more) {
     UNIT_SKIP_IF(unit::moves_impossible());
     const unit::TempDir place;
@@ -140,6 +194,7 @@ END_TEST
 
 UNIT_SUITE_LONG(doctored_image, 120, what_a_user_may_have_comes_back_and_its_peers_are_the_user,
                 no_socket_comes_back_that_only_root_can_make,
+                a_job_without_the_limit_of_its_system_calls_runs_on_no_node_that_wants_it,
                 no_file_of_roots_is_opened_by_a_name_with_one_slash_more,
                 nothing_is_watched_that_the_user_does_not_find, the_nodes_network_stays_as_it_is);
 

@@ -53,7 +53,7 @@ std::vector<Sample> samples() {
                         .laid_over = {"/a b", "/c"},
                         .hidden = {"/home"},
                         .run_keep = "munge"};
-    StartCriu dump{false, false, 0}, restore{true, true, 3};
+    StartCriu dump{false, false, false, 0}, restore{true, true, true, 3};
     const AdoptUsers users{{{true, 1000, 100, {4, 5}}, {true, 0, 0, {}}}, true};
     return {{StartProgram{Program::handshake, {}, false}, 1},
             {serve, 2},

@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <vector>
 
 namespace souk {
 namespace {
@@ -65,12 +69,13 @@ Status add_flag(scmp_filter_ctx filter, int call, uint64_t flag) {
     return code == 0 ? Status{} : Status(wrong(code));
 }
 
-Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
 #if defined(__x86_64__)
-    constexpr uint32_t others[] = {SCMP_ARCH_X86};  // programs of 32 bits
+constexpr uint32_t others[] = {SCMP_ARCH_X86};  // programs of 32 bits
 #elif defined(__aarch64__)
-    constexpr uint32_t others[] = {SCMP_ARCH_ARM};
+constexpr uint32_t others[] = {SCMP_ARCH_ARM};
 #endif
+
+Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
     for (const uint32_t arch : others)
         if (const int code = seccomp_arch_add(filter, arch); code != 0) return wrong(code);
     // The calls of an architecture that has no rules here.
@@ -88,7 +93,38 @@ Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
     return add(filter, ENOSYS, SCMP_SYS(clone3));
 }
 
+// Adds a call as programs of that architecture make it, if it has it.
+void add_word(std::string& words, uint32_t arch, int call, unsigned flags) {
+    char* const name = seccomp_syscall_resolve_num_arch(SCMP_ARCH_NATIVE, call);
+    const int number = name != nullptr ? seccomp_syscall_resolve_name_arch(arch, name) : -1;
+    std::free(name);
+    if (number < 0) return;
+    const auto add_number = [&](unsigned n) {
+        char word[40];
+        std::snprintf(word, sizeof word, "%s%x.%x.%x", words.empty() ? "" : " ", arch, n, flags);
+        words += word;
+    };
+    add_number(static_cast<unsigned>(number));
+    // The kernel may take numbers of x32 under the same architecture.
+    constexpr unsigned x32 = 0x40000000;
+    if (arch == SCMP_ARCH_X86_64) add_number(static_cast<unsigned>(number) | x32);
+}
+
 }  // namespace
+
+Result<std::string> refused_call_words() {
+    std::vector<uint32_t> archs = {seccomp_arch_native()};
+    archs.insert(archs.end(), std::begin(others), std::end(others));
+    std::string words;
+    for (const uint32_t arch : archs) {
+        for (const int call : refused_calls) add_word(words, arch, call, 0);
+        for (const int call : {SCMP_SYS(unshare), SCMP_SYS(clone)})
+            add_word(words, arch, call, CLONE_NEWUSER);
+        add_word(words, arch, SCMP_SYS(clone3), 0);
+    }
+    return words.empty() ? Result<std::string>(fail("this machine has no filters of calls"))
+                         : words;
+}
 
 Result<Fd> make_syscall_filter(const SyscallRules& rules) {
     const Filter filter(seccomp_init(SCMP_ACT_ALLOW));
