@@ -394,7 +394,7 @@ LDLIBS_souk-inspect := -lseccomp
 LDLIBS_pvdctl     := -luring -lprotobuf-c -lssl -lcrypto
 LDLIBS_marketsim  := -lxxhash -lz -lfmt
 LDLIBS_solver     := -lfmt
-LDLIBS_souk-exec  := -luring -lprotobuf-c -lcrypto
+LDLIBS_souk-exec  := -luring -lprotobuf-c -lssl -lcrypto
 LDLIBS_souk-ledger := -lsqlite3 -lprotobuf-c -lcrypto
 # With sanitizers nothing is thrown away.
 LDLIBS_all        := $(LDLIBS_tests) -lncursesw -lcpp-httplib -lpthread

@@ -94,6 +94,85 @@ def test_who_does_not_know_the_jobs_secret_runs_nothing(market):
     assert said == ["not_allowed", "not_possible"], done.stderr
 
 
+# A stranger who reaches the components' network: listens where a component should, and writes what
+# it hears to a file; passes on what two components say, and writes that down; or connects to a
+# component, says what it likes, and prints what it hears. Arguments: which; a file, or the port to
+# connect to; the port to listen on; of who passes on the port behind.
+STRANGER = """
+import os, select, socket, sys
+if sys.argv[1] == "connect":
+    for said in (b"", bytes(64), b"0" * 64 + b"\\x01\\0\\0\\0\\x0d/\\0touch\\0/ran\\0",
+                 b"\\x16\\x03\\x01\\0\\x05hello"):
+        peer = socket.create_connection(("c1", int(sys.argv[2])))
+        peer.sendall(said)
+        peer.shutdown(socket.SHUT_WR)
+        heard = b""
+        try:
+            while part := peer.recv(4096): heard += part
+        except ConnectionResetError: pass
+        print(sum(word in heard for word in (b"ran", b"secret", b"souk")), flush=True)
+    sys.exit()
+door = socket.create_server(("", int(sys.argv[3])))
+print("listens", flush=True)
+while True:
+    peer, behind = door.accept()[0], None
+    if sys.argv[1] == "pass":
+        behind = socket.create_connection(("127.0.0.1", int(sys.argv[4])))
+    else: peer.sendall(b"n" * 32)
+    ends = [peer, behind] if behind else [peer]
+    while ends:
+        for end in select.select(ends, [], [], 5)[0]:
+            heard = end.recv(65536)
+            with open(sys.argv[2], "ab") as f: f.write(heard)
+            if not heard: ends = []
+            elif behind: (behind if end is peer else peer).sendall(heard)
+            else: peer.sendall(heard)
+    for end in (peer, behind): end and end.close()
+"""
+
+
+def among_strangers(market, tmp_path, act, script):
+    """Runs `script` in the first of two components, with one of the second as $1 who does `act` at
+    port 19999 and writes to `heard`."""
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    stranger = f"/usr/bin/python3 {tmp_path}/stranger.py"
+    return run(market, "-N", "2", "--exec", "sh", "-c",
+               f"{BIN}/souk-exec 1 {stranger} {act} {tmp_path}/heard 19999 ${{SOUK_EXEC%%:*}}"
+               f" >{tmp_path}/listens & until [ -s {tmp_path}/listens ]; do :; done;"
+               f" there=19999:${{SOUK_EXEC#*:}}; {script};"
+               f" until [ -s {tmp_path}/heard ]; do :; done; kill $!; wait")
+
+
+def test_who_listens_in_place_of_a_component_hears_nothing(market, tmp_path):
+    done = among_strangers(market, tmp_path, "listen",
+                           f"SOUK_EXEC=$there {BIN}/souk-exec 1 echo open sesame; echo $?")
+    assert done.stdout.split() == ["255"], done.stderr
+    said = [json.loads(line)["error"] for line in done.stderr.splitlines()
+            if line.startswith('{"error"')]
+    assert [e["code"] for e in said] == ["not_allowed"], done.stderr
+    heard = (tmp_path / "heard").read_bytes()
+    assert heard and b"sesame" not in heard and b"echo" not in heard
+
+
+def test_who_passes_on_what_components_say_reads_neither_command_nor_output(market, tmp_path):
+    done = among_strangers(
+        market, tmp_path, "pass",
+        f"echo swordfish | SOUK_EXEC=$there {BIN}/souk-exec 1 sh -c 'cat; echo open sesame'")
+    assert done.stdout.splitlines() == ["swordfish", "open sesame"], done.stderr
+    heard = (tmp_path / "heard").read_bytes()
+    assert len(heard) > 200
+    assert not any(word in heard for word in (b"sesame", b"swordfish", b"cat;"))
+
+
+def test_who_connects_to_a_component_without_the_secret_gets_nothing(market, tmp_path):
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    done = run(market, "-N", "2", "--exec", "sh", "-c",
+               f"{BIN}/souk-exec 1 true; echo $?;"
+               f" /usr/bin/python3 {tmp_path}/stranger.py connect ${{SOUK_EXEC%%:*}};"
+               f" {BIN}/souk-exec 1 sh -c 'test -e /ran; echo $?'")
+    assert done.stdout.split() == ["0", "0", "0", "0", "0", "1"], done.stderr
+
+
 def test_much_goes_through_whole_and_a_reader_that_is_gone_ends_the_program(market):
     done = run(market, "-N", "2", "--exec", "sh", "-c",
                f"seq 300000 | {BIN}/souk-exec 1 cat | md5sum; seq 300000 | md5sum;"

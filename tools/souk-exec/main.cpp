@@ -27,6 +27,7 @@
 #include "tools/common/args.hpp"
 #include "tools/souk-exec/serve.hpp"
 #include "tools/souk-exec/talk.hpp"
+#include "tools/souk-exec/wire.hpp"
 
 namespace souk::tools {
 namespace {
@@ -108,24 +109,30 @@ bool put(int fd, std::string_view bytes) {
     while (!bytes.empty()) {
         const ssize_t n = ::write(fd, bytes.data(), bytes.size());
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EPIPE) {  // as it would end whoever writes there
+            ::signal(SIGPIPE, SIG_DFL);
+            ::raise(SIGPIPE);
+        }
         if (n <= 0) return false;
         bytes.remove_prefix(static_cast<size_t>(n));
     }
     return true;
 }
 
-Status pass_on(int signals, int peer) {
+Status pass_on(int signals, Wire& peer) {
     signalfd_siginfo info{};
     if (::read(signals, &info, sizeof info) != sizeof info) return {};
-    return send_frame(peer, Say::signal, std::to_string(info.ssi_signo));
+    return peer.send(frame_of(Say::signal, std::to_string(info.ssi_signo)));
 }
 
 // The exit status of the program.
-Result<int> stay(int peer, int signals) {
+Result<int> stay(Wire& peer, int signals) {
     Frames frames;
     bool input = true;
     for (;;) {
-        pollfd polled[] = {{peer, POLLIN, 0}, {signals, POLLIN, 0}, {input ? 0 : -1, POLLIN, 0}};
+        pollfd polled[] = {{peer.fd(), peer.events(true), 0},
+                           {signals, POLLIN, 0},
+                           {input && !peer.has_unsent() ? 0 : -1, POLLIN, 0}};
         if (::poll(polled, std::size(polled), -1) < 0 && errno != EINTR)
             return fail_errno("poll", errno);
         if (polled[1].revents) TRY(pass_on(signals, peer));
@@ -134,12 +141,13 @@ Result<int> stay(int peer, int signals) {
             const ssize_t n = ::read(0, buffer, sizeof buffer);
             if (n >= 0 || (errno != EINTR && errno != EAGAIN)) {
                 input = n > 0;
-                TRY(send_frame(peer, Say::input,
-                               {buffer, static_cast<size_t>(std::max<ssize_t>(n, 0))}));
+                TRY(peer.send(
+                    frame_of(Say::input, {buffer, static_cast<size_t>(std::max<ssize_t>(n, 0))})));
             }
         }
-        if (!polled[0].revents) continue;
-        TRY_ASSIGN(const bool open, frames.read(peer));
+        if (polled[0].revents & POLLOUT) TRY(peer.flush());
+        if (!(polled[0].revents & ~POLLOUT)) continue;
+        TRY_ASSIGN(const bool open, peer.read(frames.room()));
         for (Frame frame;;) {
             TRY_ASSIGN(const bool have, frames.next(frame));
             if (!have) break;
@@ -155,6 +163,7 @@ Result<int> stay(int peer, int signals) {
 int run_here(const Options& o) {
     std::vector<std::string> words = program_of(o);
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     ::execvp(argv[0], argv.data());
@@ -171,13 +180,15 @@ Result<int> call(const Options& o) {
     ::sigemptyset(&passed);
     for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
         ::sigaddset(&passed, number);
-    TRY_ASSIGN(const Fd peer, reach(host, secret.port));
+    ::signal(SIGPIPE, SIG_IGN);
+    TRY_ASSIGN(const Fd socket, reach(host, secret.port));
+    auto shaken = Wire::connect(socket.get(), secret, patience);
+    if (!shaken) return wrap(host, shaken.error());
+    Wire& peer = *shaken;
     ::sigprocmask(SIG_BLOCK, &passed, nullptr);
     const Fd signals(::signalfd(-1, &passed, SFD_CLOEXEC));
-    TRY_ASSIGN(const std::string nonce, receive(peer.get(), nonce_bytes));
-    TRY(send_all(peer.get(), proof_of(secret, nonce)));
-    TRY(send_frame(peer.get(), Say::run, bytes));
-    return stay(peer.get(), signals.get());
+    TRY(peer.send(frame_of(Say::run, bytes)));
+    return stay(peer, signals.get());
 }
 
 int run(int argc, char** argv) {

@@ -6,7 +6,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,48 +18,39 @@
 #include "kernel/base/number.hpp"
 #include "tools/common/args.hpp"
 #include "tools/souk-exec/talk.hpp"
+#include "tools/souk-exec/wire.hpp"
 
 namespace souk::tools {
 namespace {
 
 constexpr const char* me = "souk-exec";
 constexpr int connections_max = 256;  // at once
+constexpr Nanos handshake_limit = Nanos::from_s(10);
 
 // One program that somebody asked for, in a process of ours that relays for it.
 class Relay {
   public:
-    explicit Relay(int peer) : peer_(peer) {}
-    void run(const ExecSecret& secret) {
-        if (const Status done = serve(secret); !done)
-            (void)send_frame(peer_, Say::refused, done.error().message);
+    explicit Relay(Wire& peer) : peer_(peer) {}
+    void run() {
+        if (const Status done = serve(); !done)
+            (void)peer_.send(frame_of(Say::refused, done.error().message));
+        (void)peer_.drain();
         // To close while something is unread would take back what was sent last.
-        ::shutdown(peer_, SHUT_WR);
-        timeval limit{2, 0};
-        ::setsockopt(peer_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        for (char rest[4096]; ::read(peer_, rest, sizeof rest) > 0;) {
+        ::shutdown(peer_.fd(), SHUT_WR);
+        constexpr int limit_ms = 2'000;
+        char rest[4096];
+        for (pollfd more{peer_.fd(), POLLIN, 0};
+             ::poll(&more, 1, limit_ms) > 0 && ::read(peer_.fd(), rest, sizeof rest) > 0;) {
         }
     }
 
   private:
-    Status check(const ExecSecret& secret) {
-        timeval limit{10, 0};
-        ::setsockopt(peer_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        std::string nonce(nonce_bytes, '\0');
-        if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
-            return fail_errno("draw a nonce", errno);
-        TRY(send_all(peer_, nonce));
-        TRY_ASSIGN(const std::string proof, receive(peer_, proof_bytes));
-        limit = {0, 0};
-        ::setsockopt(peer_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-        if (same_proof(proof, proof_of(secret, nonce))) return {};
-        return fail("the secret is not this job's");
-    }
-
-    Status serve(const ExecSecret& secret) {
-        TRY(check(secret));
+    Status serve() {
         Frame frame;
         for (bool have = false; !have;) {
-            TRY_ASSIGN(const bool open, frames_.read(peer_));
+            pollfd first{peer_.fd(), POLLIN, 0};
+            (void)::poll(&first, 1, -1);
+            TRY_ASSIGN(const bool open, peer_.read(frames_.room()));
             TRY_ASSIGN(have, frames_.next(frame));
             if (!open && !have) return fail("no program was named");
         }
@@ -92,6 +82,7 @@ class Relay {
             sigset_t none;
             ::sigemptyset(&none);
             ::sigprocmask(SIG_SETMASK, &none, nullptr);
+            ::signal(SIGPIPE, SIG_DFL);
             ::dup2(pipes[0][0], 0);
             ::dup2(pipes[1][1], 1);
             ::dup2(pipes[2][1], 2);
@@ -129,7 +120,8 @@ class Relay {
         const ssize_t n = ::read(out_[stream].get(), buffer, sizeof buffer);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
         if (n <= 0) return false;
-        TRY(send_frame(peer_, stream == 0 ? Say::out : Say::err, {buffer, static_cast<size_t>(n)}));
+        TRY(peer_.send(
+            frame_of(stream == 0 ? Say::out : Say::err, {buffer, static_cast<size_t>(n)})));
         return true;
     }
 
@@ -141,15 +133,19 @@ class Relay {
             ::fcntl(out_[stream].get(), F_SETFL, O_NONBLOCK);
             char buffer[65'536];
             for (ssize_t n; (n = ::read(out_[stream].get(), buffer, sizeof buffer)) > 0;)
-                TRY(send_frame(peer_, stream == 0 ? Say::out : Say::err,
-                               {buffer, static_cast<size_t>(n)}));
+                TRY(peer_.send(
+                    frame_of(stream == 0 ? Say::out : Say::err, {buffer, static_cast<size_t>(n)})));
         }
         gone_ = true;
         const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        return send_frame(peer_, Say::ended, std::to_string(code));
+        return peer_.send(frame_of(Say::ended, std::to_string(code)));
     }
 
     // Who asked is gone: so is the program.
+    Status hang_up() const {
+        (void)::kill(-child_, SIGHUP);
+        return {};
+    }
     Status relay() {
         constexpr size_t input_max = 1 << 20;
         while (!gone_) {
@@ -159,16 +155,17 @@ class Relay {
                 asked(frame);
             }
             if (in_) feed();
-            pollfd polled[] = {{unread_.size() < input_max ? peer_ : -1, POLLIN, 0},
+            pollfd polled[] = {{peer_.fd(), peer_.events(unread_.size() < input_max), 0},
                                {ended_.get(), POLLIN, 0},
-                               {out_[0] ? out_[0].get() : -1, POLLIN, 0},
-                               {out_[1] ? out_[1].get() : -1, POLLIN, 0},
+                               {out_[0] && !peer_.has_unsent() ? out_[0].get() : -1, POLLIN, 0},
+                               {out_[1] && !peer_.has_unsent() ? out_[1].get() : -1, POLLIN, 0},
                                {in_ && !unread_.empty() ? in_.get() : -1, POLLOUT, 0}};
             if (::poll(polled, std::size(polled), -1) < 0 && errno != EINTR)
                 return fail_errno("poll", errno);
-            if (polled[0].revents) {
-                const auto open = frames_.read(peer_);
-                if (!open || !*open) return (void)::kill(-child_, SIGHUP), Status();
+            if ((polled[0].revents & POLLOUT) && !peer_.flush()) return hang_up();
+            if (polled[0].revents & ~POLLOUT) {
+                const auto open = peer_.read(frames_.room());
+                if (!open || !*open) return hang_up();
             }
             for (int stream = 0; stream < 2; ++stream)
                 if (polled[2 + stream].revents) {
@@ -180,7 +177,7 @@ class Relay {
         return {};
     }
 
-    int peer_;
+    Wire& peer_;
     Frames frames_;
     pid_t child_ = -1;
     Fd in_, out_[2], ended_;
@@ -227,7 +224,7 @@ int serve_exec() {
         ::setsockopt(peer.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         const pid_t pid = ::fork();
         if (pid == 0) {
-            Relay(peer.get()).run(*secret);
+            if (auto wire = Wire::accept(peer.get(), *secret, handshake_limit)) Relay(*wire).run();
             ::_exit(0);
         }
         if (pid < 0) continue;

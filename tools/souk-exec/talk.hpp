@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What souk-exec says to souk-exec in another component of the same job, over a TCP connection in
-// the job's own network. The one that listens sends a nonce; who connects proves that it knows the
-// job's secret (SOUK_EXEC=PORT:SECRET in the environment of each component), without saying it.
-// Then frames go both ways. The words themselves go in the clear, as all that a job sends.
+// The words of souk-exec to souk-exec in another component of the same job, over a TCP connection
+// in the job's own network (wire.hpp). Both prove by TLS that they know the job's secret
+// (SOUK_EXEC=PORT:SECRET in the environment of each component). Then frames go both ways.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,7 @@ struct ExecSecret {
 // Of the environment. Errors: there is none, as this is no component of such a job.
 Result<ExecSecret> exec_secret();
 
-inline constexpr size_t nonce_bytes = 32, proof_bytes = 64, frame_bytes_max = 1 << 20;
-std::string proof_of(const ExecSecret& secret, std::string_view nonce);
-bool same_proof(std::string_view a, std::string_view b);  // takes as long whatever differs
+inline constexpr size_t frame_bytes_max = 1 << 20;
 
 enum class Say : uint8_t {
     run = 1,  // directory and words, parted by zero bytes: first
@@ -40,17 +37,14 @@ struct Frame {
     std::string bytes;
 };
 
-// All of it. Errors: the connection broke.
-Status send_all(int fd, std::string_view bytes);
-Status send_frame(int fd, Say say, std::string_view bytes);
-// Exactly n bytes; an error at the end of the connection.
-Result<std::string> receive(int fd, size_t n);
+// As it is sent.
+std::string frame_of(Say say, std::string_view bytes);
 
 // Frames of bytes that come as they like.
 class Frames {
   public:
-    // Reads what is there. False: the connection has ended.
-    Result<bool> read(int fd);
+    // The caller adds here what has come.
+    std::string& room() { return bytes_; }
     // The next whole one. Errors: it is too long.
     Result<bool> next(Frame& frame);
 
