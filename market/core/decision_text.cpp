@@ -120,7 +120,8 @@ void DecisionText::write_job(const Job& job, uint32_t j) {
     const size_t begun = text_.size();
     if (!std::exchange(known.named, true)) {
         const JobReport& r = job.record.report;
-        named_.push_back({pseudonyms_.job(r.id), pseudonyms_.user(r.uid), r.user, r.id, r.uid});
+        named_.push_back(
+            {pseudonyms_.job(r.id), pseudonyms_.user(r.uid, since_), r.user, r.id, r.uid});
         text_ += " id=" + named_.back().job_name;
         attribute(" k=", static_cast<int64_t>(known.key));
         text_ += " u=" + named_.back().user_name;
@@ -246,7 +247,8 @@ void DecisionText::changed(JobKey job) {
 }
 
 // All of it anew: nothing that was said before is known to the reader.
-void DecisionText::snapshot(const Market& market) {
+void DecisionText::snapshot(const Market& market, Nanos now) {
+    since_ = now;
     options_.clear();
     turn_.clear();
     dirty_.clear();
@@ -288,7 +290,7 @@ void DecisionText::decided(const Market& market, Nanos now) {
     const std::string why = std::exchange(why_, {});
     if (!why.empty()) {
         forget_gone(true);
-        snapshot(market);
+        snapshot(market, now);
     }
     for (const uint32_t j : std::exchange(held_, {})) {
         if (market.solver().standing({known_[j].key}).held)
@@ -307,7 +309,7 @@ std::string DecisionText::restate(const Market& market, Nanos now) {
     std::map<uint32_t, Money> prices;
     for (uint32_t j = 0; j < known_.size(); ++j)
         if (known_[j].key != 0 && known_[j].price.micro >= 0) prices[j] = known_[j].price;
-    snapshot(market);
+    snapshot(market, now);
     write_decision(market, now, "rotation");
     for (const auto& [j, price] : prices) {
         if (known_[j].slot.n == 0) continue;

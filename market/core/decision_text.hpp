@@ -16,10 +16,13 @@ namespace souk::market {
 
 class DecisionText final : public DecisionLog {
   public:
-    // Pseudonyms of jobs and of users, as the text has them in place of ids.
+    // Pseudonyms of jobs and of users, as the text has them in place of ids. Users have others on
+    // other days, and the day is that of the newest snapshot (`since`, Unix time): so each user has
+    // one pseudonym between two snapshots, and who prices jobs from the text sees whose are
+    // together.
     struct Pseudonyms {
         std::function<std::string(const JobId&)> job;
-        std::function<std::string(uint32_t uid)> user;
+        std::function<std::string(uint32_t uid, Nanos since)> user;
     };
     // `number`: of the newest decision that was ever logged.
     DecisionText(Pseudonyms pseudonyms, uint64_t number)
@@ -82,7 +85,7 @@ class DecisionText final : public DecisionLog {
     void line(char kind, uint64_t index);
     void attribute(const char* name, int64_t value);
     void forget_gone(bool silently);
-    void snapshot(const Market& market);
+    void snapshot(const Market& market, Nanos now);
     bool write_decision(const Market& market, Nanos now, const std::string& why);
     void write_options(const Market& market);
     void write_node(uint32_t n);
@@ -95,6 +98,7 @@ class DecisionText final : public DecisionLog {
     const Pseudonyms pseudonyms_;
     uint64_t number_;
     uint64_t round_ = 0;         // the decision that the newest round of prices was reckoned on
+    Nanos since_;                // the newest snapshot
     std::string why_ = "start";  // not empty: the next block is a snapshot
     bool muted_ = false;
     bool open_ = false;  // a block is open in text_

@@ -9,8 +9,8 @@ namespace {
 constexpr Nanos sync_within = Nanos::from_s(1), trouble_pause = Nanos::from_s(5);
 
 market::DecisionText::Pseudonyms pseudonyms_by(const Pseudonymizer& by) {
-    return {[by](const JobId& id) { return by.name(id.text()); },
-            [by](uint32_t uid) { return by.name(Pseudonymizer::user_id(uid)); }};
+    return {[by](const JobId& id) { return by.job(id.text()).text; },
+            [by](uint32_t uid, Nanos since) { return by.user(uid, since).text; }};
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t segment_hash_digits = 64, block_digits = 12, name_digits = 12, salt_digits = 24;
 constexpr int64_t segment_bytes_max = 8 << 20, segment_bytes_min = 32 << 10;
 constexpr size_t segments_wanted = 16;  // so that a sixteenth of the log goes at once
-constexpr Nanos segment_age_max = Nanos::from_s(86'400);
+constexpr Nanos day = Nanos::from_s(86'400), segment_age_max = day;
 constexpr size_t part_bytes = 96 * 1024;
 constexpr size_t read_bytes_max = size_t{1} << 31;
 
@@ -57,12 +57,13 @@ int64_t size_of(const std::string& path) {
 
 }  // namespace
 
-std::string Pseudonymizer::salt(const std::string& id) const {
-    return sha256_hex(secret_ + " " + id).substr(0, salt_digits);
+Pseudonymizer::Name Pseudonymizer::named(const std::string& id, const std::string& salted) const {
+    const std::string salt = sha256_hex(secret_ + " " + salted).substr(0, salt_digits);
+    return {salt, sha256_hex(salt + " " + id).substr(0, name_digits)};
 }
 
-std::string Pseudonymizer::name(const std::string& id) const {
-    return sha256_hex(salt(id) + " " + id).substr(0, name_digits);
+Pseudonymizer::Name Pseudonymizer::user(uint32_t uid, Nanos at) const {
+    return named(user_id(uid), user_id(uid) + " day " + std::to_string(at.ns / day.ns));
 }
 
 std::string DecisionFiles::path(uint64_t segment, const char* end) const {
@@ -138,7 +139,7 @@ Status DecisionFiles::begin_segment(Nanos now, std::string& header) {
     file_.reset();
     names_.reset();
     trim(now, bounds_.bytes_max - bounds_.bytes_max / static_cast<int64_t>(segments_wanted));
-    header = "S 2 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
+    header = "S 3 " + std::to_string(segment) + " " + std::to_string(now.ns) + " " + head_ + "\n";
     constexpr int how = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND;
     TRY_ASSIGN(Fd file, open_at(AT_FDCWD, path(segment, ".log"), how, 0600));
     auto names = open_at(AT_FDCWD, path(segment, ".names"), how, 0600);
@@ -208,8 +209,15 @@ void DecisionFiles::trim(Nanos now, int64_t bytes_max) {
 // -------------------------------------------------------------------------------------------------
 // reading
 
-// "j PSEUDONYM SALT JOB" and "u PSEUDONYM SALT UID USER" of those that the asker may see.
-std::string DecisionFiles::names_of(const std::string& rows, const Ask& ask) const {
+// "j PSEUDONYM SALT JOB" and "u PSEUDONYM SALT UID USER" of those that the asker may see. The day
+// of a user's pseudonym is that on which the segment's snapshot was made, before it began; a
+// segment of a version before has lasting ones.
+std::string DecisionFiles::names_of(const std::string& rows, const Ask& ask, Nanos begun) const {
+    const auto of_user = [&](uint32_t uid, std::string_view name) {
+        for (const Nanos at : {begun, begun - day})
+            if (auto daily = pseudonyms_.user(uid, at); daily.text == name) return daily;
+        return pseudonyms_.lasting_user(uid);
+    };
     std::string text;
     for (size_t at = 0; at < rows.size();) {
         const size_t end = std::min(rows.find('\n', at), rows.size());
@@ -217,11 +225,10 @@ std::string DecisionFiles::names_of(const std::string& rows, const Ask& ask) con
         at = end + 1;
         const auto uid = whole_number<uint32_t>(field(row, 2));
         if (!uid || (ask.uid && *ask.uid != *uid)) continue;
-        const std::string job(field(row, 3)), user(field(row, 4)),
-            id = Pseudonymizer::user_id(*uid);
-        text += "N j " + std::string(field(row, 0)) + " " + pseudonyms_.salt(job) + " " + job +
-                "\nN u " + std::string(field(row, 1)) + " " + pseudonyms_.salt(id) + " " +
-                std::to_string(*uid) + " " + user + "\n";
+        const std::string job(field(row, 3)), name(field(row, 1)), user(field(row, 4));
+        text += "N j " + std::string(field(row, 0)) + " " + pseudonyms_.job(job).salt + " " + job +
+                "\nN u " + name + " " + of_user(*uid, name).salt + " " + std::to_string(*uid) +
+                " " + user + "\n";
     }
     return text;
 }
@@ -258,7 +265,7 @@ Result<std::string> DecisionFiles::read(const Ask& ask, const std::string& after
         next = kind + std::to_string(following->first) + ":0";
     else if (!names)
         next = "n0:0";
-    if (names) text = names_of(text, ask);
+    if (names) text = names_of(text, ask, at->second.begun);
     return next.empty() ? text + "E\n" : text;
 }
 

@@ -25,16 +25,24 @@
 
 namespace souk {
 
-// Salted hashes of ids, the same for ever. Who is told a salt can see that a pseudonym is that of
-// this id; nobody else can find out whose it is.
+// Salted hashes of ids: of a job the same for ever, of a user another one on each day (UTC). Who is
+// told a salt can see that a pseudonym is that of this id, on that day; nobody else can find out
+// whose it is, or which ones of two days are of one user.
 class Pseudonymizer {
   public:
+    struct Name {
+        std::string salt, text;  // text: hash of (salt, blank, id)
+    };
     explicit Pseudonymizer(std::string secret) : secret_(std::move(secret)) {}
-    std::string salt(const std::string& id) const;
-    std::string name(const std::string& id) const;  // hash of (salt, blank, id)
-    static std::string user_id(uint32_t uid) { return "uid " + std::to_string(uid); }
+    Name job(const std::string& id) const { return named(id, id); }
+    Name user(uint32_t uid, Nanos at) const;
+    // As versions before the third of the grammar had it, on all days.
+    Name lasting_user(uint32_t uid) const { return named(user_id(uid), user_id(uid)); }
 
   private:
+    static std::string user_id(uint32_t uid) { return "uid " + std::to_string(uid); }
+    Name named(const std::string& id, const std::string& salted) const;
+
     std::string secret_;
 };
 
@@ -85,7 +93,7 @@ class DecisionFiles {
     bool oldest_is_old(Nanos now) const;
     void trim(Nanos now, int64_t bytes_max);
     std::string path(uint64_t segment, const char* end) const;
-    std::string names_of(const std::string& rows, const Ask& ask) const;
+    std::string names_of(const std::string& rows, const Ask& ask, Nanos begun) const;
 
     std::string dir_;
     Bounds bounds_;

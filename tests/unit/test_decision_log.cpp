@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <sstream>
 
 #include "kernel/base/json.hpp"
 #include "market/store/decision_files.hpp"
@@ -44,7 +46,7 @@ std::string whole(const DecisionFiles& files, const DecisionFiles::Ask& ask = {}
     return text;
 }
 
-// What marketd does with the log, around a World.
+// Does with the log what marketd does, around a World.
 struct Logged {
     DecisionFiles files;
     std::unique_ptr<DecisionText> text;
@@ -68,20 +70,20 @@ struct Logged {
         const Pseudonymizer& by = files.pseudonyms();
         text = std::make_unique<DecisionText>(
             DecisionText::Pseudonyms{
-                [&by](const JobId& id) { return by.name(id.text()); },
-                [&by](uint32_t uid) { return by.name(Pseudonymizer::user_id(uid)); }},
+                [&by](const JobId& id) { return by.job(id.text()).text; },
+                [&by](uint32_t uid, Nanos since) { return by.user(uid, since).text; }},
             std::max(files.number(), w.market->decisions()));
         begins = true;
         w.market->log_to(text.get());
     }
-    void put(std::string block, bool first) {
+    void put(const std::string& block, bool first) {
         const Status written =
             files.append(block, text->number(), text->take_named(), first, w.now + w.calendar);
         ck_assert_msg(written.has_value(), "%s", written ? "" : written.error().message.c_str());
     }
     void step() {
         if (std::string block = text->take(); !block.empty())
-            put(std::move(block), std::exchange(begins, false));
+            put(block, std::exchange(begins, false));
         if (!begins && files.wants_segment(w.now + w.calendar))
             put(text->restate(*w.market, w.now + w.calendar), true);
     }
@@ -234,7 +236,7 @@ START_TEST(the_oldest_segments_go_and_the_rest_is_confirmed) {
     busy.go_on(3'000, [&] { ck_assert_int_le(log.files.bytes(), bytes_max + (34 << 10)); });
     log.save(at);
     const std::string text = whole(log.files);
-    ck_assert_msg(text.starts_with("S 2 ") && !text.starts_with("S 2 1 "), "nothing went");
+    ck_assert_msg(text.starts_with("S 3 ") && !text.starts_with("S 3 1 "), "nothing went");
     ck_assert_uint_gt(text.size(), bytes_max / 2);
     confirm("--quiet --receipts " + at + ".json " + at + ".log");
     // By age: all but the segment that is written.
@@ -290,9 +292,63 @@ START_TEST(an_export_names_to_a_user_his_own_jobs) {
     ck_assert(his.find(" n1.1\n") != std::string::npos && his.find("n1.2") == std::string::npos);
     ck_assert_uint_eq(his.find("u1002"), std::string::npos);
     ck_assert_text(all.substr(0, all.find("\nN ")), his.substr(0, his.find("\nN ")));
-    const Pseudonymizer& by = log.files.pseudonyms();
-    ck_assert(his.find("N j " + by.name("n1.1") + " " + by.salt("n1.1") + " n1.1\n") !=
-              std::string::npos);
+    const auto job = log.files.pseudonyms().job("n1.1");
+    ck_assert(his.find("N j " + job.text + " " + job.salt + " n1.1\n") != std::string::npos);
+}
+END_TEST
+
+// The pseudonyms and salts of a user in an export of all: each once, in the order of the names.
+std::vector<std::string> names_of_user(const std::string& text, const std::string& uid) {
+    std::vector<std::string> found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string n, kind, name, salt, id;
+        words >> n >> kind >> name >> salt >> id;
+        if (n == "N" && kind == "u" && id == uid &&
+            std::ranges::find(found, name + " " + salt) == found.end())
+            found.push_back(name + " " + salt);
+    }
+    return found;
+}
+
+// Who learns a user's pseudonym, or is told its salt, follows him to the end of that day's
+// segments.
+START_TEST(a_user_has_another_pseudonym_on_another_day_and_the_audit_confirms_all_of_them) {
+    const TempDir dir;
+    World w;
+    Logged log(w, dir.path + "/log", {64 << 20, {}});
+    w.add_node("n1", 100, 1, 2);
+    const auto day = [&](double bid) {
+        for (const uint32_t uid : {1001U, 1002U})
+            for (int k = 0; k < 2; ++k) w.submit("n1", bid + k, Nanos::from_s(60), 1, 0, {}, uid);
+        w.run_for(Nanos::from_s(600));
+    };
+    w.run_for(Nanos::from_s(4));
+    w.submit("n1", 10, Nanos::never(), 1, 0, {}, 1001);
+    w.submit("n1", 12, Nanos::never(), 1, 0, {}, 1002);
+    for (int i = 0; i < 3; ++i) {
+        day(20);
+        w.calendar = w.calendar + Nanos::from_s(90'000);
+        w.market->set_calendar(w.calendar);
+        w.run_for(Nanos::from_s(30));
+    }
+    const std::string at = dir.path + "/whole";
+    log.save(at);
+    confirm("--quiet --receipts " + at + ".json " + at + ".log");
+    const std::string all = whole(log.files);
+    const auto his = names_of_user(all, "1001"), hers = names_of_user(all, "1002");
+    ck_assert_msg(his.size() == 4 && hers.size() == 4, "%zu %zu", his.size(), hers.size());
+    for (const std::string& name : his) ck_assert(std::ranges::find(hers, name) == hers.end());
+    // Whoever changes whose a job is, where a segment says it anew, is found.
+    const std::string mine = " u=" + his.back().substr(0, 12),
+                      theirs = " u=" + hers.back().substr(0, 12);
+    std::string changed = all;
+    changed.replace(changed.rfind(mine), mine.size(), theirs);
+    std::ofstream(at + ".changed") << changed;
+    const auto [status, said] = audit(at + ".changed");
+    ck_assert_msg(status == 1 && said.find("another user") != std::string::npos, "%s",
+                  said.substr(0, 2'000).c_str());
 }
 END_TEST
 
@@ -304,4 +360,5 @@ UNIT_SUITE_LONG(decision_log, 300, the_audit_confirms_random_markets_of_the_gree
                 who_was_let_in_for_one_round_alone_has_moved_nobody,
                 the_oldest_segments_go_and_the_rest_is_confirmed,
                 half_a_block_at_the_end_is_cut_off_and_the_log_goes_on,
-                an_export_names_to_a_user_his_own_jobs);
+                an_export_names_to_a_user_his_own_jobs,
+                a_user_has_another_pseudonym_on_another_day_and_the_audit_confirms_all_of_them);

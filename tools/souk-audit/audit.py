@@ -131,6 +131,8 @@ class Audit(Replay):
                                          for k in ("r", "s", "c", "m", "a")):
                 self.complain(f"the new segment has {n.id} otherwise")
         jobs = {j.id: j for j in self.market.jobs.values()}
+        self.restated_users([(old, jobs[old.id]) for old in before.jobs.values()
+                             if old.id in jobs])
         for old in before.jobs.values():
             new = jobs.pop(old.id, None)
             if new is None:
@@ -140,7 +142,7 @@ class Audit(Replay):
                      for m, j in ((before, old), (self.market, new))]
             if where[0] != where[1] or any(
                     getattr(old, key) != getattr(new, key)
-                    for key in ("u", "v", "c", "m", "t", "y", "d", "w", "files", "pin", "held",
+                    for key in ("v", "c", "m", "t", "y", "d", "w", "files", "pin", "held",
                                 "price")):
                 self.complain("the new segment says it otherwise", old)
             new.receipt, new.offered = old.receipt, old.offered
@@ -151,6 +153,15 @@ class Audit(Replay):
                 new.paid = old.paid[:2] + new.paid[2:]
         for new in jobs.values():
             self.complain("the new segment has it, and the log did not", new)
+
+    def restated_users(self, pairs):
+        """Users may have other pseudonyms in the new segment, but jobs of one user stay together,
+        and no two users become one."""
+        new_of, old_of = {}, {}
+        for old, new in pairs:
+            if (new_of.setdefault(old.u, new.u) != new.u or old_of.setdefault(new.u, old.u) != old.u
+                    or (self.users_last and old.u != new.u)):
+                self.complain("the new segment has it as another user's", old, new.u, old.u)
 
     def compare_receipts(self):
         by_id = {id: pseudonym for pseudonym, id in self.names.items()}

@@ -20,6 +20,7 @@ class Replay:
         self.undecided = self.round = False
         self.later, self.unknown = set(), set()
         self.restated = None
+        self.users_last = False  # a user has the same pseudonym in all segments
         self.ended = False
 
     def complain(self, what, job=None, said=None, reckoned=None):
@@ -93,8 +94,9 @@ class Replay:
     def begin_segment(self, line):
         _, version, segment, at, head = line.split(" ")
         self.now = int(at)
-        if version not in ("1", "2"):
+        if version not in ("1", "2", "3"):
             raise Wrong(f"version {version} of the log is not known")
+        self.users_last = version in ("1", "2")
         if self.head is not None and head != self.head:
             self.complain("the segment does not follow on the one before it", None, head[:12],
                           self.head[:12])
