@@ -19,7 +19,7 @@ namespace {
 constexpr size_t segment_hash_digits = 64, block_digits = 12, name_digits = 12, salt_digits = 24;
 constexpr int64_t segment_bytes_max = 8 << 20, segment_bytes_min = 32 << 10;
 constexpr size_t segments_wanted = 16;  // so that a sixteenth of the log goes at once
-constexpr Nanos day = Nanos::from_s(86'400), segment_age_max = day;
+constexpr Nanos one_day = Nanos::from_s(86'400), segment_age_max = one_day;
 constexpr size_t part_bytes = 96 * 1024;
 constexpr size_t read_bytes_max = size_t{1} << 31;
 
@@ -63,7 +63,7 @@ Pseudonymizer::Name Pseudonymizer::named(const std::string& id, const std::strin
 }
 
 Pseudonymizer::Name Pseudonymizer::user(uint32_t uid, Nanos at) const {
-    return named(user_id(uid), user_id(uid) + " day " + std::to_string(at.ns / day.ns));
+    return named(user_id(uid), user_id(uid) + " day " + std::to_string(at.ns / one_day.ns));
 }
 
 std::string DecisionFiles::path(uint64_t segment, const char* end) const {
@@ -214,7 +214,7 @@ void DecisionFiles::trim(Nanos now, int64_t bytes_max) {
 // segment of a version before has lasting ones.
 std::string DecisionFiles::names_of(const std::string& rows, const Ask& ask, Nanos begun) const {
     const auto of_user = [&](uint32_t uid, std::string_view name) {
-        for (const Nanos at : {begun, begun - day})
+        for (const Nanos at : {begun, begun - one_day})
             if (auto daily = pseudonyms_.user(uid, at); daily.text == name) return daily;
         return pseudonyms_.lasting_user(uid);
     };
