@@ -133,17 +133,22 @@ void GuestHost::image_refused(const GuestKey& key, const std::string& why) {
                   {"WHY", why}});
 }
 
-// Images of jobs that are frozen here, and checkpoints, lie on the disk. How large the next one
-// will be is not known yet: what a group holds has caches of files in it.
+// Images of jobs that are frozen here, and checkpoints, lie on the disk; those that are being
+// written count as far as they are. How large the next one will be is not known yet: what a group
+// holds has caches of files in it.
 Result<uint64_t> GuestHost::image_bytes_left(uint32_t uid, int images) const {
     if (uid == 0) return UINT64_MAX;
     uint64_t taken = 0;
     bool alone = true;
     for (const auto& [key, cell] : cells_) {
         const GuestJob* job = guest_.find(key);
-        if (!job || !(job->kept || job->state == GuestState::frozen)) continue;
+        if (!job) continue;
+        const bool is_whole = job->kept || job->state == GuestState::frozen;
+        const uint64_t written = cell->bytes_written();
+        if (!is_whole && written == 0) continue;
         alone &= job->spec.launch.uid == uid;
-        if (job->spec.launch.uid == uid) taken += static_cast<uint64_t>(job->image_bytes);
+        if (job->spec.launch.uid == uid)
+            taken += std::max(is_whole ? static_cast<uint64_t>(job->image_bytes) : 0, written);
     }
     // A share that nobody has set keeps nobody's room where no other's image is.
     if (alone && config_.user_images_mb < 0) return UINT64_MAX;
