@@ -219,6 +219,7 @@ class Agent final : private ToolHost, private OwnHome {
     wire::CtlReply view_request(const wire::CtlRequest& request, bool by_market) const;
     void remote_request(uint64_t connection, const trust::Peer& who, wire::CtlRequest request);
     bool answers(const wire::CtlRequest& request) const;
+    Result<std::string> output_json(const wire::CtlRequest& request, const HomeJob& job) const;
     std::optional<wire::CtlReply> view(const wire::CtlRequest& request) const override;
 
     // agent_tools.cpp: sessions on the unix socket

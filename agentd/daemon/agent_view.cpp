@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Agent: what its machines hold right now (pvdctl guests), and the stories of this home's jobs
-// (marketctl job --story).
+// (marketctl job --story) and their output (marketctl output).
 #include <charconv>
 #include <optional>
+#include <span>
 
 #include "agentd/core/record_fields.hpp"
 #include "agentd/daemon/agent.hpp"
 #include "kernel/base/field_json.hpp"
 #include "kernel/base/json.hpp"
+#include "kernel/base/number.hpp"
+#include "kernel/trust/openssl.hpp"
 
 namespace souk {
 namespace {
@@ -107,7 +110,9 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
         reply.json = std::move(*held);
         return reply;
     }
-    if ((request.verb != "story" && request.verb != "load") || request.args.size() != 1)
+    const bool output = request.verb == "output" && !request.args.empty();
+    if (output ? by_market
+               : (request.verb != "story" && request.verb != "load") || request.args.size() != 1)
         return refuse("unknown request " + request.verb);
     const auto id = parse_job_id(request.args[0]);
     if (!id) return refuse(id.error());
@@ -125,14 +130,47 @@ wire::CtlReply Agent::view_request(const wire::CtlRequest& request, bool by_mark
                            " is not known to its home node any more: it keeps the last " +
                            std::to_string(config_.home.finished_max) + " that are finished"});
     if (!by_market && request.uid != 0 && request.uid != job->spec.launch.uid)
-        return refuse({CauseCode::not_allowed,
-                       "job " + id->text() + " is another user's: its story is that user's own"});
+        return refuse({CauseCode::not_allowed, "job " + id->text() + " is another user's: its " +
+                                                   request.verb + " is that user's own"});
+    if (output) {
+        auto kept = output_json(request, *job);
+        if (!kept) return refuse(kept.error());
+        reply.ok = true;
+        reply.json = std::move(*kept);
+        return reply;
+    }
     JsonWriter j;
     j.begin_object().field("id", id->text()).field("phase", to_string(job->phase));
     write_story(j, job->story);
     reply.ok = true;
     reply.json = j.end_object().take();
     return reply;
+}
+
+// Its output as far as it is kept here, as hexadecimal digits: it may be any bytes.
+Result<std::string> Agent::output_json(const wire::CtlRequest& request, const HomeJob& job) const {
+    uint64_t from[2] = {0, 0};
+    std::optional<uint64_t> lines;
+    for (const std::string& arg : std::span(request.args).subspan(1)) {
+        const size_t at = arg.find('=') + 1;
+        const auto number = whole_number<uint64_t>(std::string_view(arg).substr(at));
+        const std::string_view name = std::string_view(arg).substr(0, at);
+        if (!number || (name != "out=" && name != "err=" && name != "lines="))
+            return fail(CauseCode::invalid, "output: '" + arg + "' is not out=, err= or lines=");
+        if (name == "lines=")
+            lines = *number;
+        else
+            from[name == "err="] = *number;
+    }
+    JsonWriter j;
+    j.begin_object().field("id", job.id.text());
+    j.field("ended", job.phase == JobPhase::finished).key("streams").begin_array();
+    for (const int stream : {0, 1}) {
+        TRY_ASSIGN(const auto kept, terminals_->peek(job, stream, from[stream], lines));
+        j.begin_object().field("begin", kept.begin).field("from", kept.from);
+        j.field("end", kept.end).field("hex", trust::hex(kept.bytes)).end_object();
+    }
+    return j.end_array().end_object().take();
 }
 
 static bool changes_offer(const wire::CtlRequest& request) {
@@ -182,7 +220,9 @@ std::optional<wire::CtlReply> Agent::view(const wire::CtlRequest& request) const
 
 bool Agent::answers(const wire::CtlRequest& request) const {
     if (request.verb == "guests") return true;
-    if (request.verb != "story" || request.args.size() != 1) return false;
+    if (request.args.empty()) return false;
+    const bool output = request.verb == "output";
+    if (!output && (request.verb != "story" || request.args.size() != 1)) return false;
     const auto id = parse_job_id(request.args[0]);
     return id && id->home == config_.node;
 }

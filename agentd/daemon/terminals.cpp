@@ -19,6 +19,26 @@ bool passes(const Error& e) {
            e.code == EDQUOT;
 }
 
+// The byte where the last `lines` lines of what is kept begin; a last line may lack its end. More
+// than so much is not looked through: then the lines begin there.
+Result<uint64_t> begin_of_last_lines(const Spool& spool, int stream, uint64_t lines) {
+    constexpr uint64_t looked_through_max = 4 << 20;
+    const uint64_t end = spool.end(stream),
+                   least = std::max(spool.begin(stream), end - std::min(end, looked_through_max));
+    uint64_t found = 0;
+    if (lines == 0) return end;
+    for (uint64_t at = end; at > least;) {
+        const uint64_t from = at - std::min<uint64_t>(at - least, wire::stdio_bytes_max);
+        TRY_ASSIGN(const std::string piece, spool.read(stream, from, at - from));
+        for (size_t i = piece.size(); i-- > 0;) {
+            const bool last = from + i + 1 == end;
+            if (piece[i] == '\n' && !last && ++found == lines) return from + i + 1;
+        }
+        at = from;
+    }
+    return least;
+}
+
 }  // namespace
 
 Terminals::Terminals(Loop& loop, Fd dir, TerminalBounds bounds, TerminalOutlet outlet)
@@ -32,7 +52,7 @@ void Terminals::recovered(const std::map<uint64_t, HomeJob>& jobs) {
 // how much is kept
 
 void Terminals::count(uint64_t seq, uint32_t uid, uint64_t bytes) {
-    Kept& kept = kept_[seq];
+    Held& kept = kept_[seq];
     if (kept.bytes > 0 && (kept_of_[kept.uid] -= kept.bytes) == 0) kept_of_.erase(kept.uid);
     kept = {uid, bytes};
     if (bytes == 0)
@@ -403,6 +423,35 @@ bool Terminals::has_unwritten(const JobId& id) {
     for (const int i : {0, 1}) unwritten |= opened && written[i] < (*opened)->spool->end(i);
     if (!known) jobs_.erase(id.seq);
     return unwritten;
+}
+
+Result<Terminals::Kept> Terminals::peek(const HomeJob& job, int stream, uint64_t from,
+                                        std::optional<uint64_t> lines) {
+    const bool known = jobs_.contains(job.id.seq);
+    TRY_ASSIGN(Job * j, open(job.id));
+    const Spool& spool = *j->spool;
+    Kept kept{spool.begin(stream), 0, spool.end(stream), {}};
+    const bool silent = spool.end(0) == 0 && spool.end(1) == 0;
+    kept.from = std::clamp(from, kept.begin, kept.end);
+    Status read;
+    if (lines) {
+        auto last = begin_of_last_lines(spool, stream, *lines);
+        if (last)
+            kept.from = *last;
+        else
+            read = tl::unexpected(last.error());
+    }
+    if (read) {
+        auto bytes = spool.read(stream, kept.from, wire::stdio_bytes_max);
+        if (bytes)
+            kept.bytes = std::move(*bytes);
+        else
+            read = tl::unexpected(bytes.error());
+    }
+    if (!known) jobs_.erase(job.id.seq);
+    if (!known && silent && job.phase == JobPhase::finished) dir_.remove(job.id.seq);
+    TRY(read);
+    return kept;
 }
 
 // A cost that grows by the price is no news; a terminal adds it up by itself.

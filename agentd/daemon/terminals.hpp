@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,14 @@ class Terminals {
     // What the job costs now: told where it is not what each session would reckon by itself.
     void meter(const JobId& id, const wire::Meter& meter);
     bool attended(const JobId& id) const;  // there is a session
+    // Reads what is kept of a stream, without a session: nothing is forgotten for it, and no
+    // terminal notices. It begins at byte `from`, or where the last `lines` lines do if that is
+    // given, and takes as much as one answer holds. Errors: the spool cannot be opened or read.
+    struct Kept {
+        uint64_t begin = 0, from = 0, end = 0;  // the first byte kept, the first of `bytes`
+        std::string bytes;
+    };
+    Result<Kept> peek(const HomeJob& job, int stream, uint64_t from, std::optional<uint64_t> lines);
     // Of its user's files: where it is noted how far they are, and whether that is not all yet.
     Result<Fd> written_note(const JobId& id) { return dir_.open_written(id.seq); }
     bool has_unwritten(const JobId& id);
@@ -159,11 +168,11 @@ class Terminals {
     TerminalBounds bounds_;
     TerminalOutlet outlet_;
     std::map<uint64_t, Job> jobs_;
-    struct Kept {
+    struct Held {
         uint32_t uid = 0;
         uint64_t bytes = 0;
     };
-    std::map<uint64_t, Kept> kept_;  // of each job that keeps output
+    std::map<uint64_t, Held> kept_;  // of each job that keeps output
     std::map<uint32_t, uint64_t> kept_of_;
     uint64_t taken_ = uint64_t{1} << 40;  // since the disk was looked at; it was not yet
     Status disk_has_room_;

@@ -460,7 +460,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
-    if (request.verb == "story" || request.verb == "load") {
+    if (request.verb == "story" || request.verb == "load" || request.verb == "output") {
         if (const Status asked = ask_node(number, request); !asked)
             replies_.push_back({number, {request.request, false, as_asked(asked.error()), {}, {}}});
         wake();

@@ -30,8 +30,15 @@ Result<NodeName> Marketd::node_to_ask(const wire::CtlRequest& request, const Job
 }
 
 Status Marketd::ask_node(uint64_t connection, const wire::CtlRequest& request) {
-    if (request.args.size() != 1) return fail(request.verb + " takes a job's id");
+    if (request.args.empty()) return fail(request.verb + " takes a job's id");
     TRY_ASSIGN(const JobId id, parse_job_id(request.args[0]));
+    // The home gives it to nobody but the job's user, whom its own kernel names.
+    if (request.verb == "output")
+        return fail(CauseCode::not_possible, "the output of job " + id.text() +
+                                                 " is on its home, " + id.home +
+                                                 ", alone: ask there (marketctl --node " + id.home +
+                                                 " output " + id.text() + ")");
+    if (request.args.size() != 1) return fail(request.verb + " takes a job's id");
     if (request.uid != market::root_uid) {  // the home takes the market's word for who asks
         const market::Job* job = market_.find(id);
         std::optional<market::JobRecord> ended;

@@ -5,12 +5,13 @@ import json
 import os
 import pathlib
 import pwd
+import subprocess
 import tempfile
 
 import pytest
 
 from codes import refused
-from conftest import LIMIT, read_text, until
+from conftest import BIN, LIMIT, read_text, until
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -49,6 +50,36 @@ def test_wait_for_a_job_that_is_there_or_gone_or_of_another_home(market):
     # its output is still there for who attaches
     assert market.tool("srun", "--attach", job, check=False).stdout == "kept\n"
     refused(market.tool("srun", "--wait=n1.999", check=False), "not_found")
+
+
+def test_output_is_read_beside_the_job_and_taken_from_nobody(market, tmp_path):
+    go = tmp_path / "go"
+    job = market.tool("srun", "-p", "40", "-d", "sh", "-c",
+                      f"seq 5; echo bad >&2; while [ ! -e {go} ]; do sleep 0.05; done; "
+                      "echo last; exit 3").stdout.strip()
+    read = ["marketctl", "output", job]
+    until("it has written", lambda: market.tool(*read).stderr == "bad\n")
+    assert market.tool(*read, "--lines", "2").stdout == "4\n5\n"
+    follow = subprocess.Popen([f"{BIN}/marketctl", "output", "-f", job], env=market.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert follow.stdout.readline() == b"1\n"
+    terminal = market.srun("--attach", job)
+    terminal.printed(5)  # nothing is missing for who attaches
+    terminal.end()
+    go.touch()
+    assert follow.communicate(timeout=LIMIT) == (b"2\n3\n4\n5\nlast\n", b"bad\n")
+    assert market.job(job)["exit"] == 3
+    assert market.tool(*read).stdout == "1\n2\n3\n4\n5\nlast\n"  # also after its end
+
+
+def test_output_is_for_the_user_of_the_job_at_its_home(market):
+    job = market.tool("srun", "-p", "40", "-d", "sh", "-c", "echo mine").stdout.strip()
+    market.until_job(job, "has ended", lambda j: j["status"] == "finish")
+    refused(market.tool("marketctl", "output", job, check=False,
+                        user=NOBODY.pw_uid, group=NOBODY.pw_gid, extra_groups=[]), "not_allowed")
+    refused(market.tool("marketctl", "--node", "n2", "output", job, check=False), "not_possible")
+    assert market.tool("marketctl", "output", job).stdout == "mine\n"
+    refused(market.tool("marketctl", "output", "n1.999999", check=False), "not_found")
 
 
 @pytest.fixture

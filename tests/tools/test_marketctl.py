@@ -74,6 +74,53 @@ def test_a_story_is_told_in_lines(start, agentd):
             "... 12 steps are left out ...")
 
 
+def stream(begin, data, end):
+    return {"begin": begin, "from": begin, "end": end, "hex": data.hex()}
+
+
+def serve_output(agentd, replies):
+    """The arguments of each question of `marketctl output`, each on a connection of its own."""
+    return [answer(agentd, None, {"id": "n1.7", "ended": ended, "streams": list(streams)})
+            for ended, *streams in replies]
+
+
+def test_output_is_read_in_pieces_and_as_bytes(start, agentd):
+    process = start("marketctl", "output", "n1.7")
+    asked = serve_output(agentd, [
+        (False, stream(0, b"\x1b[1mone\xff", 10), stream(0, b"oops\n", 5)),
+        (False, stream(8, b"\n.", 10), stream(5, b"", 5))])
+    told, said = process.communicate(timeout=LIMIT)
+    assert asked == [["output", "n1.7", "out=0", "err=0"], ["output", "n1.7", "out=8", "err=5"]]
+    assert (process.returncode, told, said) == (0, b"\x1b[1mone\xff\n.", b"oops\n")
+
+
+def test_output_is_followed_until_the_job_has_ended(start, agentd):
+    process = start("marketctl", "output", "-f", "--lines", "1", "n1.7")
+    none = stream(0, b"", 0)
+    asked = serve_output(agentd, [(False, stream(100, b"two\n", 104), none),
+                                  (False, stream(104, b"", 104), none),
+                                  (True, stream(104, b"three\n", 110), none)])
+    told, said = process.communicate(timeout=LIMIT)
+    assert [a[2:] for a in asked] == [["lines=1"], ["out=104", "err=0"], ["out=104", "err=0"]]
+    assert (process.returncode, told, said) == (0, b"two\nthree\n", b"")
+
+
+def test_output_says_what_is_not_kept_any_more(start, agentd):
+    process = start("marketctl", "output", "n1.7")
+    serve_output(agentd, [(True, stream(4096, b"rest\n", 4101), stream(0, b"", 0))])
+    told, said = process.communicate(timeout=LIMIT)
+    assert told == b"rest\n"
+    assert said == (b"marketctl: 4096 bytes of n1.7's stdout up to byte 4096 are not kept here: a "
+                    b"terminal or a file has taken them\n")
+
+
+@pytest.mark.parametrize("words", [["output"], ["output", "n1.7", "x"], ["output", "7"],
+                                   ["output", "n1.7", "--lines", "x"], ["job", "n1.7", "-f"],
+                                   ["--json", "output", "n1.7"]])
+def test_words_of_output_that_are_wrong(tool, words):
+    assert tool("marketctl", *words)[0] == 2
+
+
 LOAD = {"id": "n1.7", "node": "n2", "epoch": 2, "source": "bpf", "run_s": 12.5, "wait_s": 0.25,
         "memory_stall_s": 0.5, "wait_p99_us": 1048, "off_cpu_s": 1.5, "gave_up": 7, "preempted": 3,
         "births": 5, "deaths": 2, "major_faults": 4, "read_bytes": 1_200_000, "write_bytes": 0,

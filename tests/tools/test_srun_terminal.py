@@ -192,6 +192,42 @@ def test_attach_to_a_job_with_a_terminal_takes_the_terminal(shell, agentd):
     assert sh.line() == "exited 0 cooked"
 
 
+def attached(shell, agentd, tty):
+    sh = shell("--attach", "n1.7")
+    connection = agentd.accept()
+    connection.welcome()
+    connection.expect("attach")
+    connection.send("attached", {1: {1: "n1", 2: 7}, 2: RUNNING, 3: tty})
+    read_until(sh.terminal, b"~. at the start of a line leaves it running")
+    return sh, connection
+
+
+@pytest.mark.parametrize("tty", [1, 0])
+def test_a_key_leaves_a_job_that_was_attached_running(shell, agentd, tty):
+    sh, connection = attached(shell, agentd, tty)
+    sh.type(b"a\n~.\n" if tty == 0 else b"a\r~.")
+    typed = b""
+    with pytest.raises(EOFError):  # no signal, and no end of its input
+        while True:
+            fields = of_kind(connection, "input")
+            assert 3 not in fields
+            typed += fields[2][0]
+    assert typed.strip() == b"a"
+    assert sh.line() == "exited 0 cooked"
+    assert b"detached; job n1.7 goes on: srun --attach n1.7" in read_until(sh.terminal, b"n1.7\r")
+
+
+def test_a_tilde_elsewhere_is_a_key_like_others(shell, agentd):
+    sh, connection = attached(shell, agentd, 1)
+    sh.type(b"a~.\r~~.\r~x\r")
+    typed = b""
+    while len(typed) < 10:
+        typed += of_kind(connection, "input")[2][0]
+    assert typed == b"a~.\r~.\r~x\r"
+    connection.exit()
+    assert sh.line() == "exited 0 cooked"
+
+
 def test_words_on_a_raw_terminal_begin_at_the_left(shell, agentd):
     sh, connection, _ = running_job(shell, agentd)
     connection.send("error", {1: "job n1.7 is moving"})

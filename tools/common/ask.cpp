@@ -30,7 +30,8 @@ bool only_asks(const std::string& verb) {
                                               "quote",          "why",
                                               "report",         "user-show",
                                               "ledger-verify",  "provider-status",
-                                              "node-status",    "provider-history"};
+                                              "node-status",    "provider-history",
+                                              "output"};
     return std::find(std::begin(questions), std::end(questions), verb) != std::end(questions);
 }
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <exception>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "kernel/base/units.hpp"
 #include "kernel/sys/host/clock.hpp"
 #include "kernel/sys/host/fd.hpp"
+#include "tools/common/paths.hpp"
 #include "tools/common/remote.hpp"
 
 namespace souk::tools {
@@ -77,29 +79,41 @@ Result<Ask> way_of(const CtlTool& tool, const Way& way) {
     });
 }
 
-Status ask_and_show(const CtlQuestion& question, const Ask& ask, bool json) {
-    Answer answer;
+// Asks the agentd of that node in a market of `souk up`, else that of this machine, though a market
+// be here too.
+void ask_home(CtlTool& tool, Way& way, const std::string& home) {
+    if (is_remote_asked(way.market, way.cert)) return;
+    tool.find = wire::find_agentd;
+    if (way.socket.empty() && way.node.empty() && !std::getenv("SOUK_NODE") &&
+        wire::find_agentd("", home))
+        way.node = home;
+}
+
+Result<Answer> ask_one(const CtlQuestion& question, const Ask& ask) {
     if (question.here) {
         TRY_ASSIGN(std::string own, question.here());
-        answer = {std::move(own)};
-    } else {
-        {
-            Progress progress(question, ask);
-            TRY_ASSIGN(answer, ask(question.verb, question.args, progress.hook()));
-        }
-        if (question.then) {
-            TRY_ASSIGN(const CtlQuestion next, question.then(answer));
-            if (next.then) return ask_and_show(next, ask, json);
-            if (next.here) {
-                TRY_ASSIGN(std::string own, next.here());
-                answer = {std::move(own)};
-            } else if (!next.verb.empty()) {
-                Progress progress(next, ask);
-                TRY_ASSIGN(answer, ask(next.verb, next.args, progress.hook()));
-            }
-        }
+        return Answer{std::move(own)};
     }
-    const Status verdict = question.verdict ? question.verdict(answer) : Status{};
+    Progress progress(question, ask);
+    return ask(question.verb, question.args, progress.hook());
+}
+
+Status ask_and_show(CtlQuestion question, const Ask& ask, bool json) {
+    Answer answer;
+    for (;;) {
+        TRY_ASSIGN(answer, ask_one(question, ask));
+        if (question.here || !question.then) break;
+        TRY_ASSIGN(CtlQuestion next, question.then(answer));
+        if (next.then) {
+            question = std::move(next);
+            continue;
+        }
+        if (next.here || !next.verb.empty()) {
+            TRY_ASSIGN(answer, ask_one(next, ask));
+        }
+        break;
+    }
+    Status verdict = question.verdict ? question.verdict(answer) : Status{};
     if (!json && !question.text) return verdict;
     TRY_ASSIGN(const std::string text, json ? joined(std::move(answer)) : question.text(answer));
     if (!text.empty()) TRY(print(text));
@@ -163,6 +177,9 @@ int run_ctl(CtlTool tool, int argc, char** argv) {
     if (!question) return complain_usage(tool.line.tool, question.error().message);
     if (!tool.of_node && way.node.empty() && !is_remote_asked(way.market, way.cert))
         way.node = std::exchange(way.machine, {});
+    if (question->bytes && way.json)
+        return complain_usage(tool.line.tool, question->verb + ": it writes bytes, not --json");
+    if (!question->node.empty()) ask_home(tool, way, question->node);
     const auto ask = way_of(tool, way);
     const auto show = [&]() -> Status {
         if (!ask) return tl::unexpected(ask.error());

@@ -32,6 +32,10 @@ struct CtlQuestion {
     // Above 0: it is asked again each so long, until somebody interrupts it, and an answer is shown
     // whenever its text is another one.
     Nanos every{};
+    // The node whose agentd is asked where the command line names none; empty: as CtlTool::find
+    // says.
+    std::string node{};
+    bool bytes = false;  // what it shows is no JSON, and --json is refused
 };
 
 struct CtlTool {

@@ -14,6 +14,7 @@
 #include "tools/common/table.hpp"
 #include "tools/marketctl/decisions.hpp"
 #include "tools/marketctl/money.hpp"
+#include "tools/marketctl/output.hpp"
 #include "tools/marketctl/pay.hpp"
 #include "tools/marketctl/report.hpp"
 #include "tools/marketctl/user.hpp"
@@ -145,6 +146,7 @@ struct Given {
     ReportOptions report;
     std::string last, step;
     PayOptions pay;
+    OutputOptions output;
 };
 
 Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
@@ -166,6 +168,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         return fail(std::string(name) + ": --name, --array and --all are for cancel");
     if (name != "list-jobs" && name != "lj" && given.several.open)
         return fail(std::string(name) + ": --open is for list-jobs");
+    if (name != "output" && given.output.any())
+        return fail(std::string(name) + ": --follow and --lines are for output");
     const bool statement = name == "statement";
     if (name != "report" && name != "history" &&
         ((given.report.csv && !statement) || !given.report.by.empty()))
@@ -191,6 +195,8 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
         TRY_ASSIGN(question, user_question(words, given.user));
     } else if (name == "project") {
         TRY_ASSIGN(question, project_question(words));
+    } else if (name == "output") {
+        TRY_ASSIGN(question, output_question(words, given.output));
     } else if (name == "set") {
         TRY_ASSIGN(question, set_question(words));
     }
@@ -255,6 +261,8 @@ const std::vector<VerbHelp> verbs_help = {
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},
     {"list-providers (lp)", "every provider"},
     {"job ID", "all about one job; with --story the steps of its life, with --load what it uses"},
+    {"output ID",
+     "what its home keeps of what the job wrote, on stdout and stderr, without touching the job"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
     {"cancel ID", "end a job; with --name, --user or --all several"},
     {"move ID NODE", "move a job to a node"},
@@ -305,7 +313,7 @@ const std::vector<VerbHelp> verbs_help = {
 
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step, pay] = given;
+    auto& [order, money, user, decisions, several, report, last, step, pay, output] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -316,6 +324,9 @@ std::vector<Option> options_of(Given& given) {
         {0, "load", nullptr,
          "with job: what it has used of the node on which it runs, as the kernel counts it there",
          set_flag(order.load)},
+        {'f', "follow", nullptr, "with output: also what it writes from now on, until it ends",
+         set_flag(output.follow)},
+        {0, "lines", "N", "with output: only the last N lines", set_text(output.lines)},
         {0, "verbose", nullptr, "with job --story: also what CRIU itself said of a failure",
          set_flag(order.verbose)},
         {0, "wait", "SPAN",

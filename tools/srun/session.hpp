@@ -12,6 +12,7 @@
 
 #include "tools/common/job_status.hpp"
 #include "tools/common/link.hpp"
+#include "tools/srun/detach_key.hpp"
 #include "tools/srun/job_log.hpp"
 #include "tools/srun/options.hpp"
 #include "tools/srun/streams.hpp"
@@ -59,6 +60,7 @@ class Session {
 
     void on_signal(int number);
     void hang_up();
+    void detach();
     void forward(int number);
     void cancel(int number);
     void stop_self();
@@ -81,6 +83,7 @@ class Session {
 
     OutputQueue output_;
     InputBuffer input_;
+    DetachKey detach_key_;
     uint64_t acked_[2] = {0, 0};
     Terminal terminal_;
     bool tty_ = false;      // the job has a terminal, and we are it

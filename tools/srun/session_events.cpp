@@ -87,6 +87,10 @@ void Session::on_attached(const wire::Attached& message) {
         acked_[1] = message.offset[1];
         tty_ = message.tty && Terminal::present();
         if (tty_) terminal_.raw();
+        if (stdin_is_terminal_)
+            says(true, "attached to job " + id_->text() +
+                           ": keys and Ctrl-C are the job's; ~. at the start of a line leaves it "
+                           "running");
     }
     input_.resume(message.input_offset, first);
     running_ = message.phase == JobPhase::running || message.phase == JobPhase::moving;
@@ -149,7 +153,7 @@ void Session::on_notice(const wire::Notice& message) {
         case What::stopped:
             if (tty_ || std::exchange(told_to_stop_, false)) stop_self();
             break;
-        case What::finished: break;  // the exit follows
+        case What::finished:  // the exit follows
         case What::warning: break;
     }
     if (message.kind != What::finished && message.kind != What::stopped && !status_)
@@ -218,7 +222,13 @@ void Session::read_stdin() {
     const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     typed_ |= stdin_is_terminal_;
-    if (n > 0) return typed({buffer, static_cast<size_t>(n)});
+    if (n > 0 && !stdin_is_terminal_) return typed({buffer, static_cast<size_t>(n)});
+    if (n > 0) {
+        const auto [data, leaves] = detach_key_.take({buffer, static_cast<size_t>(n)});
+        if (!data.empty()) typed(data);
+        return leaves ? detach() : void();
+    }
+    if (const std::string rest = detach_key_.end(); !rest.empty()) typed(rest);
     if (terminal_lost_ && !options_.hangup_kills) return hang_up();
     // The end, or a stdin that cannot be read (a terminal that hung up): both end the job's input.
     input_.set_ended();
@@ -273,6 +283,15 @@ void Session::on_signal(int number) {
 void Session::hang_up() {
     hung_up_ = true;
     if (id_) give_up(128 + SIGHUP, job_goes_on({0, "the terminal is gone"}));
+}
+
+void Session::detach() {
+    status_line_.clear();
+    terminal_.restore();
+    const std::string goes_on = "job " + id_->text() + " goes on: srun --attach " + id_->text();
+    log_.line("detached; " + goes_on);
+    if (!options_.quiet) say("detached; " + goes_on);
+    status_ = 0;
 }
 
 void Session::forward(int number) {
