@@ -456,6 +456,7 @@ class Market {
 
     // market_comment.cpp
     Reason why_waiting(const Job& job, const Solver& solver) const;
+    bool would_beat_own(const Job& job, Money bid) const;
     std::optional<Money> starting_bid(const Job& job, const Solver& solver) const;
     Reason why_pinned(const Job& job) const;
     void refresh_comments(Nanos now);

@@ -3,6 +3,7 @@
 // none (reason.hpp). See market.hpp.
 #include <algorithm>
 
+#include "market/core/least_bids.hpp"
 #include "market/core/market.hpp"
 #include "market/core/strategy.hpp"
 
@@ -57,6 +58,22 @@ std::optional<Money> Market::starting_bid(const Job& job, const Solver& solver) 
     return within ? std::optional(std::max(*bid, *within)) : std::nullopt;
 }
 
+// Whether `bid`, the least that wins it a place, is what beats a running job of its own user. Jobs
+// of one user mostly bid alike, so some of them are enough to look at.
+bool Market::would_beat_own(const Job& job, Money bid) const {
+    constexpr size_t looked_at_max = 16;
+    if (!job.user) return false;
+    size_t looked_at = 0;
+    for (const JobId& id : job.user->claiming) {
+        if (++looked_at > looked_at_max) return false;
+        const Job* const other = book_.find(id);
+        if (!other || other == &job || other->phase() != JobPhase::running) continue;
+        const Money beats = least_weighed(weighed(other->bid, other->weight), job.weight);
+        if (bid == beats || bid == above(beats)) return true;
+    }
+    return false;
+}
+
 // Why a job that is free to run has no place.
 Reason Market::why_waiting(const Job& job, const Solver& solver) const {
     if (Reason gang = why_gang_waits(job); !gang.empty()) return gang;
@@ -80,7 +97,10 @@ Reason Market::why_waiting(const Job& job, const Solver& solver) const {
     for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && !Places::lacks(job, name))
             return at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why);
-    if (bid) return Reason(ReasonCode::outbid).with(Figure::bid, *bid);
+    if (bid)
+        return Reason(ReasonCode::outbid)
+            .with(Figure::bid, *bid)
+            .with(Figure::user, would_beat_own(job, *bid) ? job.record.report.user : "");
     if (Reason held = places_.memory_held_on(job.record.report.terms); !held.empty()) return held;
     return ReasonCode::no_room;
 }
@@ -184,6 +204,8 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     const Reason none = places_.why_no_provider(job);
     if (!none.empty() && !none.amount(Figure::least)) return all;
     const Nanos unix = now + calendar_;
+    // A market that is younger than that has no day ago.
+    if (!price_history().reaches(minute_of(unix) - day_minutes)) return all;
     if (const auto minute = price_history().first_below(minute_of(unix) - day_minutes, job.bid))
         add(Reason(ReasonCode::by_yesterday).with(Figure::about, (*minute + day_minutes) * 60));
     return all;

@@ -58,6 +58,8 @@ class PriceHistory {
     // From this minute on, one record for each `step` minutes of the calendar in which there is a
     // row.
     std::vector<PriceRecord> list(int64_t from, int64_t step) const;
+    // It has a row of this minute or of one before.
+    bool reaches(int64_t minute) const { return !rows_.empty() && rows_.begin()->first <= minute; }
     // The first minute after `from` of a row at which this bid had a place; nullopt: none.
     std::optional<int64_t> first_below(int64_t from, Money bid) const;
 

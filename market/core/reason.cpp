@@ -15,8 +15,9 @@ constexpr auto reason_words = std::to_array<ReasonWords>({
     {none, "none", "", "nothing keeps it: it runs"},
     {said, "said", "{cause}", "words of another version or of a program, which no code has"},
 
-    {outbid, "outbid", "outbid; {bid} would win a place",
-     "higher bids have every place that it could have; it starts from `bid` on"},
+    {outbid, "outbid", "outbid[ by jobs of its own user, {user}]; {bid} would win a place",
+     "higher bids have every place that it could have; it starts from `bid` on. With `user` that "
+     "bid may take the place of another job of this user: it starts by itself when one ends"},
     {displaced, "displaced",
      "displaced by job {job} at {price}[, which counts as {counts} after its wait]"
      "[; {bid} would win it back]",

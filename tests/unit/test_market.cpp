@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The market machine against homes that obey it (market_world.hpp): decisions, orders, failures,
 // restarts, operators.
+#include <algorithm>
+
 #include "tests/unit/market_world.hpp"
 
 using namespace souk;
@@ -156,10 +158,51 @@ START_TEST(an_outbid_job_is_told_what_would_win) {
     w.run_for(s(4));
     w.submit("n1", 100);
     w.run_for(s(1));
-    const JobId b = w.submit("n1", 60);
+    const JobId b = w.submit_as(2000, "n1", 60);
     w.run_for(s(2));
     ck_assert_text(w.where(b), "waiting");
     ck_assert_text(w.jobs[b].note.comment, "outbid; 101 would win a place");
+}
+END_TEST
+
+START_TEST(a_job_behind_those_of_its_own_user_is_told_so) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    w.submit("n1", 40);
+    w.run_for(s(1));
+    const JobId b = w.submit("n1", 40);
+    w.run_for(s(2));
+    ck_assert_text(w.jobs[b].note.comment,
+                   "outbid by jobs of its own user, u1000; 41 would win a place");
+    const JobId other = w.submit_as(2000, "n1", 30);
+    w.run_for(s(2));
+    ck_assert_text(w.jobs[other].note.comment, "outbid; 41 would win a place");
+}
+END_TEST
+
+START_TEST(the_prices_of_a_day_ago_are_told_only_by_a_market_that_had_them) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.run_for(s(4));
+    w.submit("n1", 100);
+    w.run_for(s(130));
+    const JobId b = w.submit_as(2000, "n1", 60);
+    w.run_for(s(2));
+    const auto tells = [&] {
+        const auto all = w.market->reasons(*w.market->find(b), w.now);
+        return std::ranges::any_of(
+            all, [](const Reason& r) { return r.code == ReasonCode::by_yesterday; });
+    };
+    ck_assert(!tells());
+    PriceRecord yesterday;
+    yesterday.minutes = 1;
+    yesterday.least = Money::units(50);
+    for (const int64_t back : {1'445, 1'430}) {
+        yesterday.minute = (w.now.ns + w.calendar.ns) / s(60).ns - back;
+        w.market->load(yesterday);
+    }
+    ck_assert(tells());
 }
 END_TEST
 
@@ -361,7 +404,8 @@ UNIT_SUITE(market, a_job_of_200_suspends_one_of_100_which_goes_on_when_it_ends,
            two_jobs_that_want_each_others_places_go_by_way_of_a_freeze,
            an_owner_who_leaves_is_rid_of_his_guest_and_gets_it_back,
            a_job_that_can_never_be_placed_waits_and_says_exactly_why,
-           an_outbid_job_is_told_what_would_win,
+           an_outbid_job_is_told_what_would_win, a_job_behind_those_of_its_own_user_is_told_so,
+           the_prices_of_a_day_ago_are_told_only_by_a_market_that_had_them,
            a_full_disk_keeps_the_job_where_it_is_and_the_winner_gets_the_next_best_place,
            a_node_that_refuses_a_job_is_passed_over_and_tried_again_ever_more_rarely,
            a_node_that_lacks_a_program_is_not_asked_again_and_a_job_that_none_can_run_is_given_up,

@@ -67,7 +67,7 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
     ck_assert(w.market->thaw(w.job, "", false, root).has_value());
     w.decide();
     ck_assert(
-        w.outcome("", false, w.failures()).starts_with("over: job n1.1 is not thawed: outbid; "));
+        w.outcome("", false, w.failures()).starts_with("over: job n1.1 is not thawed: outbid"));
     ck_assert(w.market->move(w.job, "n2", true, root).has_value());
     ck_assert(w.market->freeze(w.job, true, root).has_value());
     w.decide();
