@@ -8,6 +8,11 @@ namespace {
 
 bool has_ended(const HomeJob& job) { return job.phase == JobPhase::finished; }
 
+void set_default(std::vector<std::string>& env, const std::string& name, const std::string& value) {
+    const auto is_it = [&](const std::string& v) { return v.starts_with(name + "="); };
+    if (std::none_of(env.begin(), env.end(), is_it)) env.push_back(name + "=" + value);
+}
+
 }  // namespace
 
 void set_variable(std::vector<std::string>& env, const std::string& name,
@@ -55,6 +60,8 @@ void HomeGroups::add(HomeJob& job) {
     set_variable(env, "SOUK_JOB_ID", job.id.text());
     set_variable(env, "SOUK_JOB_NAME", job.name);
     set_variable(env, "SOUK_CPUS", std::to_string(job.terms.cpus));
+    // nproc and OpenMP ask for it: they know no limit of a control group.
+    set_default(env, "OMP_NUM_THREADS", std::to_string(job.terms.cpus));
     set_variable(env, "SOUK_MEMORY_MB", std::to_string(job.terms.memory_mb));
     if (g.array == 0) return;
     set_variable(env, "SOUK_ARRAY_ID", JobId{job.id.home, g.array}.text());

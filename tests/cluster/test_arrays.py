@@ -101,3 +101,19 @@ def test_several_jobs_are_cancelled_by_their_name(market):
     for id in ids:
         market.until_job(id, "has ended", lambda j: j["status"] == "finish")
     assert market.job(other)["status"] != "finish"
+
+
+def test_an_array_is_cancelled_by_the_id_that_its_line_shows(market):
+    array = market.tool("srun", "-p", "40", "-d", "--array", "1-4", "sleep",
+                        "1000").stdout.strip()
+    assert f"{array}[*]" in market.tool("marketctl", "list-jobs").stdout
+    market.tool("marketctl", "cancel", f"{array}[3]")
+    until("one is gone", lambda: len(market.live()) == 3)
+    assert market.tool("marketctl", "cancel", array).stdout == "3 jobs are being cancelled\n"
+    until("all are gone", lambda: not market.live())
+    line = market.tool("marketctl", "list-jobs", "--state", "finish").stdout
+    assert "4 failed" in line, line
+
+
+def test_a_program_that_counts_processors_finds_those_that_its_job_asked_for(market):
+    assert market.tool("srun", "-p", "40", "-c", "1", "nproc").stdout == "1\n"

@@ -94,6 +94,12 @@ from fake import LIMIT, PROVIDER, Agentd, answer
     ("marketctl", ["why-price", "N!"], "'N!' is neither a job id nor a node name"),
     ("marketctl", ["why-price", "n1.7", "--at", "noon"], "--at: 'noon' is neither"),
     ("marketctl", ["lj", "--at", "3h"], "--at is for why price"),
+    ("marketctl", ["list-job"], "'list-job' is not a verb; did you mean 'list-jobs'?"),
+    ("marketctl", ["cancle", "n1.1"], "did you mean 'cancel'?"),
+    ("pvdctl", ["erning"], "did you mean 'earnings'?"),
+    ("souk", ["docter"], "did you mean 'doctor'?"),
+    ("marketctl", ["cancel", "n1.1", "n1.2"], "cancel: unexpected argument 'n1.2'"),
+    ("marketctl", ["cancel", "n1.1[x]"], "cancel: 'x' is no index of an array"),
     ("marketctl", ["backup"], "backup: a file is missing"),
     ("marketctl", ["backup", "a", "b"], "unexpected argument 'b'"),
     ("marketctl", ["backup", "a", "--dir", "b"], "--dir is for restore"),
@@ -197,10 +203,10 @@ def test_sockets_are_found_by_node_then_here_then_the_first_node(agentd):
         assert served_by("pvdctl", "status") == "n2"
         assert served_by("pvdctl", "--node", "n5", "status") == "n5"
         assert served_by("pvdctl", "status", SOUK_NODE="n5") == "n5"
-        assert served_by("marketctl", "cancel", "n1.1") == "n2"
+        assert served_by("marketctl", "release", "n1.1") == "n2"
         fakes["market"] = Agentd(f"{run}/market/marketd.sock")
-        assert served_by("marketctl", "cancel", "n1.1") == "market"
-        assert served_by("marketctl", "cancel", "n1.1", "--node", "n5") == "n5"
+        assert served_by("marketctl", "release", "n1.1") == "market"
+        assert served_by("marketctl", "release", "n1.1", "--node", "n5") == "n5"
         fakes["here"] = Agentd(f"{run}/agentd.sock")
         assert served_by("pvdctl", "status") == "here"
     finally:
@@ -228,7 +234,7 @@ def test_a_question_is_asked_again_when_the_daemon_dies_over_it_and_an_order_is_
     connection.close()
     answer(agentd, process, {"a": 1})
     assert process.communicate(timeout=LIMIT)[0] == b'{"a": 1}\n'
-    process = start("marketctl", "cancel", "n1.1")
+    process = start("marketctl", "release", "n1.1")
     connection = agentd.accept()
     connection.welcome()
     connection.expect("ctl_request")

@@ -228,8 +228,8 @@ def test_an_array_is_one_line_that_opens(start, agentd):
     process = start("marketctl", "lj")
     answer(agentd, process, jobs)
     lines = process.communicate(timeout=LIMIT)[0].decode().splitlines()[1:]
-    assert [line.split()[0] for line in lines] == ["n1.7[3]", "n2.1"]
-    assert "2 run, 1 wait" in lines[0] and "3m00s" in lines[0]
+    assert [line.split()[0] for line in lines] == ["n1.7[*]", "n2.1"]
+    assert "2 run, 1 wait" in lines[0] and "3m00s" in lines[0] and "array of 3" in lines[0]
     process = start("marketctl", "lj", "--open")
     answer(agentd, process, jobs)
     assert [line.split()[0] for line in process.communicate(timeout=LIMIT)[0].decode().splitlines()
@@ -237,6 +237,43 @@ def test_an_array_is_one_line_that_opens(start, agentd):
     process = start("marketctl", "cancel", "--array", "n1.7")
     assert answer(agentd, process, {"count": 3}) == ["cancel", "array=n1.7"]
     assert process.communicate(timeout=LIMIT)[0] == b"3 jobs are being cancelled\n"
+
+
+@pytest.mark.parametrize("exits, shown", [([0, 0, 0], " 0 "), ([0, 3, 255], "2 failed"),
+                                          ([None, None, None], " none ")])
+def test_the_line_of_an_array_tells_how_many_failed(start, agentd, exits, shown):
+    process = start("marketctl", "lj", "--state", "all")
+    answer(agentd, process, [
+        {"id": f"n1.{7 + n}", "user": "ann", "name": "sweep", "value": 3, "array": "n1.7",
+         "array_index": n, "status": "finish" if code is not None else "run",
+         **({} if code is None else {"exit": code})} for n, code in enumerate(exits)])
+    assert shown in process.communicate(timeout=LIMIT)[0].decode().splitlines()[1]
+
+
+@pytest.mark.parametrize("word, array, asked, told", [
+    ("n1.7", None, ["cancel", "n1.7"], b""),
+    ("n1.8", "n1.7", ["cancel", "n1.8"], b""),
+    ("n1.7", "n1.7", ["cancel", "array=n1.7"], b"3 jobs are being cancelled\n"),
+    ("n1.7[*]", "n1.7", ["cancel", "array=n1.7"], b"3 jobs are being cancelled\n")])
+def test_the_id_of_an_array_cancels_all_of_it(start, agentd, word, array, asked, told):
+    process = start("marketctl", "cancel", word)
+    assert answer(agentd, process, {"id": word, **({"array": array} if array else {})}) == [
+        "job", word.removesuffix("[*]")]
+    assert answer(agentd, process, {"count": 3} if told else {"id": word}) == asked
+    assert process.communicate(timeout=LIMIT) == (told, b"") and process.returncode == 0
+
+
+def test_an_element_of_an_array_is_cancelled_by_its_index(start, agentd):
+    elements = [{"id": f"n1.{n}", "array": "n1.7", "array_index": n - 6} for n in (7, 8)]
+    process = start("marketctl", "cancel", "n1.7[2]")
+    assert answer(agentd, process, elements) == ["list-jobs", "state=live", "array=n1.7"]
+    assert answer(agentd, process, {"id": "n1.8"}) == ["cancel", "n1.8"]
+    assert process.communicate(timeout=LIMIT) == (b"", b"")
+    process = start("marketctl", "cancel", "n1.7[9]")
+    answer(agentd, process, elements)
+    assert process.communicate(timeout=LIMIT)[1] == (
+        b"marketctl: cancel: array n1.7 has no live job 9\n")
+    assert process.returncode == 1
 
 
 def test_a_ledger_that_may_lack_something_is_shown_and_fails(start, agentd):

@@ -62,7 +62,6 @@ def test_a_token_for_souk_web_is_printed_alone(start, agentd):
 
 
 @pytest.mark.parametrize("args, asked", [
-    (["cancel", "n1.1"], ["cancel", "n1.1"]),
     (["move", "n1.1", "n2"], ["move", "n1.1", "n2", "once"]),
     (["move", "--hold", "n1.1", "n2"], ["move", "n1.1", "n2", "hold"]),
     (["freeze", "n1.1"], ["freeze", "n1.1", "once"]),

@@ -117,7 +117,17 @@ START_TEST(an_array_without_a_bound_waits_for_nobody) {
     ck_assert_text(j.end(1), "");
     const HomeJob& last = j.all.at(5);
     ck_assert(has(last, "SOUK_CPUS=1") && has(last, "SOUK_MEMORY_MB=0") &&
-              has(last, "SOUK_JOB_NAME="));
+              has(last, "SOUK_JOB_NAME=") && has(last, "OMP_NUM_THREADS=1"));
+}
+END_TEST
+
+START_TEST(who_says_how_many_threads_a_job_has_is_believed) {
+    HomeJob job;
+    job.id = {"n1", 1};
+    job.spec.launch.env = {"OMP_NUM_THREADS=7", "HOME=/"};
+    HomeGroups groups;
+    groups.add(job);
+    ck_assert(has(job, "OMP_NUM_THREADS=7") && !has(job, "OMP_NUM_THREADS=1"));
 }
 END_TEST
 
@@ -158,4 +168,5 @@ END_TEST
 UNIT_SUITE(home_groups, who_waits_for_a_job_to_end_well_ends_with_it_and_so_does_who_waits_for_that,
            a_job_begins_when_the_one_before_it_has_ended,
            so_many_of_an_array_are_let_begin_and_the_next_follow,
-           an_array_without_a_bound_waits_for_nobody);
+           an_array_without_a_bound_waits_for_nobody,
+           who_says_how_many_threads_a_job_has_is_believed);

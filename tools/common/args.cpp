@@ -14,6 +14,7 @@
 #include "kernel/base/number.hpp"
 #include "kernel/base/units.hpp"
 #include "kernel/base/version.hpp"
+#include "tools/common/nearest.hpp"
 
 namespace souk::tools {
 namespace {
@@ -151,6 +152,24 @@ std::string short_options(const CommandLine& line) {
     return letters;
 }
 
+// What somebody may have meant by an option that there is not.
+std::string meant(const CommandLine& line, const std::string& given) {
+    const std::string option = given.substr(0, given.find('='));
+    const std::string here = line.elsewhere ? line.elsewhere(option) : "";
+    if (!here.empty()) return ": " + here;
+    if (!option.starts_with("--")) return {};
+    std::vector<std::string> known;
+    for (const Option& o : line.options) known.push_back("--" + std::string(o.name));
+    // Two that begin so are ambiguous, and both are in --help.
+    return did_you_mean(option, known);
+}
+
+std::vector<std::string> verbs_of(const std::vector<CommandLine>& commands) {
+    std::vector<std::string> all;
+    for (const CommandLine& c : commands) all.emplace_back(last_word(c.tool));
+    return all;
+}
+
 // "up, down or status".
 std::string names_of(const std::vector<CommandLine>& commands) {
     std::string all;
@@ -184,8 +203,9 @@ int run_command(const CommandLine& line, int argc, char** argv) {
         for (const CommandLine& c : line.commands)
             if (std::strcmp(last_word(c.tool), argv[1]) == 0)
                 return run_command(c, argc - 1, argv + 1);
-        return complain_usage(
-            line.tool, "'" + std::string(argv[1]) + "' is not a verb: " + names_of(line.commands));
+        return complain_usage(line.tool, "'" + std::string(argv[1]) +
+                                             "' is not a verb: " + names_of(line.commands) +
+                                             did_you_mean(argv[1], verbs_of(line.commands)));
     }
     if (const auto status = parse_options(line, argc, argv)) return *status;
     if (line.run) return line.run();
@@ -202,7 +222,7 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
     const std::string letters = short_options(line);
     std::vector<bool> seen(line.options.size());
     const auto failed = [&](const std::string& why) {
-        complain_usage(line.tool, why);
+        complain_usage(line.tool, line.at + why);
         return Parsed::failed;
     };
 
@@ -231,7 +251,7 @@ Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& r
             if (optopt >= help_value) return failed("'" + given + "' takes no value");
             if (by_letter && optopt >= '0' && optopt <= '9')
                 return failed("'" + given + "' is not an option, and no value is below 0");
-            return failed("unknown or ambiguous option '" + given + "'");
+            return failed("unknown or ambiguous option '" + given + "'" + meant(line, given));
         }
         for (size_t i = 0; i < line.options.size(); ++i) {
             const Option& o = line.options[i];

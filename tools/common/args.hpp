@@ -56,6 +56,9 @@ struct CommandLine {
     // Command lines below this one, for run_command(): their `tool` is this one's and a word more.
     std::vector<CommandLine> commands = {};
     std::function<int()> run = {};
+    std::string at = {};  // where its words stand, if not on the command line: "job.sh line 2: "
+    // What does here what an unknown option ("--time", "-t") does elsewhere; empty: not known.
+    std::string (*elsewhere)(std::string_view option) = nullptr;
 };
 
 enum class Parsed { go, done, failed };  // done: help or version was printed

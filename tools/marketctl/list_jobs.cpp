@@ -54,12 +54,14 @@ std::vector<std::string> job_row(const Json& job) {
 struct Array {
     Json first;
     std::map<std::string, size_t> states;
-    size_t jobs = 0;
+    size_t jobs = 0, ended = 0, failed = 0;
     double run = 0, market_run = 0;
 
     void add(const Json& job) {
         if (jobs++ == 0) first = job;
         ++states[job_state(job)];
+        if (job.contains("exit")) ++ended;
+        if (job.value("exit", 0) != 0) ++failed;
         run += job.value("runtime_s", 0.0);
         market_run += job.value("market_runtime_s", 0.0);
     }
@@ -68,16 +70,17 @@ struct Array {
         for (const auto& [state, n] : states)
             text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + state;
         const Json sums = {{"run", run}, {"market_run", market_run}};
-        return {id + "[" + std::to_string(jobs) + "]",
+        const std::string exit = failed > 0 ? std::to_string(failed) + " failed" : "0";
+        return {id + "[*]",
                 field(first, "user"),
                 called(first),
                 text,
-                "-",
+                ended > 0 ? exit : "-",
                 field(first, "value"),
                 duration(sums, "run"),
                 duration(sums, "market_run"),
                 "-",
-                "an array: list-jobs --open shows each"};
+                "an array of " + std::to_string(jobs) + ": list-jobs --open shows each"};
     }
 };
 

@@ -10,8 +10,10 @@
 
 #include "kernel/base/ids.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/common/nearest.hpp"
 #include "tools/common/paths.hpp"
 #include "tools/common/table.hpp"
+#include "tools/marketctl/cancel.hpp"
 #include "tools/marketctl/decisions.hpp"
 #include "tools/marketctl/money.hpp"
 #include "tools/marketctl/output.hpp"
@@ -40,7 +42,6 @@ constexpr Verb verbs[] = {
     {"list-providers", "lp", "", false, providers_text},
     {"job", nullptr, "J", false, job_text},
     {"dump", nullptr, "", false, dump_text},
-    {"cancel", nullptr, "J", false, nullptr},
     {"move", nullptr, "JN", true, nullptr},
     {"freeze", nullptr, "J", true, nullptr},
     {"thaw", nullptr, "Jn", true, nullptr},
@@ -109,44 +110,18 @@ Status take_order_options(const OrderOptions& o, bool may_hold, CtlQuestion& que
     return {};
 }
 
-// Of a cancel of several, by what they are called or whose they are.
-struct SeveralOptions {
-    std::string name, array;
-    bool all = false, open = false;
-};
-
-Result<std::string> cancelled_text(const Answer& answer) {
-    TRY_ASSIGN(const Json s, parse_object(answer));
-    const uint64_t count = s.value("count", uint64_t{0});
-    return std::to_string(count) + (count == 1 ? " job is" : " jobs are") + " being cancelled";
-}
-
-Result<std::optional<CtlQuestion>> cancel_question(std::span<char*> words, const SeveralOptions& o,
-                                                   const std::string& user) {
-    if ((o.name + o.array).empty() && !o.all && user.empty()) return std::optional<CtlQuestion>{};
-    if (!words.empty()) return fail("cancel: a job's id, or --name, --user, --array and --all");
-    CtlQuestion question{"cancel", {}, cancelled_text};
-    if (!o.name.empty()) question.args.push_back("name=" + o.name);
-    if (!user.empty()) question.args.push_back("user=" + user);
-    if (!o.array.empty()) {
-        TRY_ASSIGN(const JobId array, parse_job_id(o.array));
-        question.args.push_back("array=" + array.text());
-    }
-    if (o.all) question.args.emplace_back("all");
-    return std::optional(std::move(question));
-}
-
 // All that stands before and between the words.
 struct Given {
     OrderOptions order;
     MoneyOptions money;
     UserOptions user;
     DecisionOptions decisions;
-    SeveralOptions several;
+    CancelOptions several;
     ReportOptions report;
     std::string last, step;
     PayOptions pay;
     OutputOptions output;
+    bool open = false;
 };
 
 Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
@@ -166,7 +141,7 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
     if (name != "cancel" &&
         (given.several.all || !(given.several.name + given.several.array).empty()))
         return fail(std::string(name) + ": --name, --array and --all are for cancel");
-    if (name != "list-jobs" && name != "lj" && given.several.open)
+    if (name != "list-jobs" && name != "lj" && given.open)
         return fail(std::string(name) + ": --open is for list-jobs");
     if (name != "output" && given.output.any())
         return fail(std::string(name) + ": --follow and --lines are for output");
@@ -204,57 +179,6 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
     return question;
 }
 
-Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
-    const UserOptions& user = given.user;
-    const std::string_view name = words.empty() ? "" : words[0];
-    TRY_ASSIGN(auto own, own_words(name, words.subspan(words.empty() ? 0 : 1), given));
-    if (own) return std::move(*own);
-    if (user.any()) return fail(std::string(name) + ": " + for_user_limit);
-    const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
-        return name == v.name || (v.alias && name == v.alias);
-    });
-    if (verb == std::end(verbs))
-        return fail(name.empty() ? "a verb is missing"
-                                 : "'" + std::string(name) + "' is not a verb");
-    CtlQuestion question{verb->name, {}, verb->text};
-    if (given.several.open) question.text = open_jobs_text;
-    const std::string_view takes = verb->takes;
-    for (size_t i = 0; i < takes.size(); ++i) {
-        const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
-        if (takes[i] == 'f') {
-            if (word.empty()) return fail(std::string(name) + ": a file is missing");
-            TRY_ASSIGN(std::string file, absolute(word));
-            question.args.push_back(std::move(file));
-        } else if (takes[i] == 'v') {
-            if (word != "verify") return fail("ledger: 'verify' is what can be done");
-        } else if (takes[i] == 'l') {
-            if (word == "forget")
-                question.verb = "node-forget";
-            else if (word == "lost")
-                question.args.emplace_back(word);
-            else
-                return fail("node: 'lost' and 'forget' are what can be said of it");
-        } else if (takes[i] == 'a' && !word.empty()) {
-            question.args.emplace_back(word);
-        } else if ((takes[i] == 'n' || takes[i] == 'a') && word.empty()) {
-            question.args.emplace_back("-");
-        } else if (takes[i] == 'J') {
-            if (word.empty()) return fail(std::string(name) + ": a job's id is missing");
-            TRY_ASSIGN(const JobId id, parse_job_id(word));
-            question.args.push_back(id.text());
-        } else {
-            if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
-            if (!valid_node_name(word))
-                return fail("'" + std::string(word) + "' is not a node name");
-            question.args.emplace_back(word);
-        }
-    }
-    if (words.size() > takes.size() + 1)
-        return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
-    TRY(take_options(given, verb->may_hold, question));
-    return question;
-}
-
 // What the verbs are, for --help.
 const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
@@ -264,7 +188,9 @@ const std::vector<VerbHelp> verbs_help = {
     {"output ID",
      "what its home keeps of what the job wrote, on stdout and stderr, without touching the job"},
     {"dump", "what its machine holds right now of each node and unfinished job (root)"},
-    {"cancel ID", "end a job; with --name, --user or --all several"},
+    {"cancel ID",
+     "end a job, or all jobs of the array that it is the first of (ID[INDEX]: one element); with "
+     "--name, --user or --all several"},
     {"move ID NODE", "move a job to a node"},
     {"freeze ID", "freeze a job"},
     {"thaw ID [NODE]", "let a frozen job run (there)"},
@@ -311,9 +237,70 @@ const std::vector<VerbHelp> verbs_help = {
      "put such a copy in their place, while marketd does not run; keeps what was there"},
 };
 
+std::vector<std::string> known_verbs() {
+    std::vector<std::string> all;
+    for (const VerbHelp& verb : verbs_help) {
+        const std::string_view words = verb.words;
+        all.emplace_back(words.substr(0, words.find(' ')));
+    }
+    return all;
+}
+
+Result<CtlQuestion> parse_words(std::span<char*> words, const Given& given) {
+    const UserOptions& user = given.user;
+    const std::string_view name = words.empty() ? "" : words[0];
+    TRY_ASSIGN(auto own, own_words(name, words.subspan(words.empty() ? 0 : 1), given));
+    if (own) return std::move(*own);
+    if (user.any()) return fail(std::string(name) + ": " + for_user_limit);
+    const Verb* verb = std::find_if(std::begin(verbs), std::end(verbs), [&](const Verb& v) {
+        return name == v.name || (v.alias && name == v.alias);
+    });
+    if (verb == std::end(verbs))
+        return fail(name.empty() ? "a verb is missing"
+                                 : "'" + std::string(name) + "' is not a verb" +
+                                       did_you_mean(name, known_verbs()));
+    CtlQuestion question{verb->name, {}, verb->text};
+    if (given.open) question.text = open_jobs_text;
+    const std::string_view takes = verb->takes;
+    for (size_t i = 0; i < takes.size(); ++i) {
+        const std::string_view word = i + 1 < words.size() ? words[i + 1] : "";
+        if (takes[i] == 'f') {
+            if (word.empty()) return fail(std::string(name) + ": a file is missing");
+            TRY_ASSIGN(std::string file, absolute(word));
+            question.args.push_back(std::move(file));
+        } else if (takes[i] == 'v') {
+            if (word != "verify") return fail("ledger: 'verify' is what can be done");
+        } else if (takes[i] == 'l') {
+            if (word == "forget")
+                question.verb = "node-forget";
+            else if (word == "lost")
+                question.args.emplace_back(word);
+            else
+                return fail("node: 'lost' and 'forget' are what can be said of it");
+        } else if (takes[i] == 'a' && !word.empty()) {
+            question.args.emplace_back(word);
+        } else if ((takes[i] == 'n' || takes[i] == 'a') && word.empty()) {
+            question.args.emplace_back("-");
+        } else if (takes[i] == 'J') {
+            if (word.empty()) return fail(std::string(name) + ": a job's id is missing");
+            TRY_ASSIGN(const JobId id, parse_job_id(word));
+            question.args.push_back(id.text());
+        } else {
+            if (word.empty()) return fail(std::string(name) + ": a node's name is missing");
+            if (!valid_node_name(word))
+                return fail("'" + std::string(word) + "' is not a node name");
+            question.args.emplace_back(word);
+        }
+    }
+    if (words.size() > takes.size() + 1)
+        return fail(std::string(name) + ": unexpected argument '" + words[takes.size() + 1] + "'");
+    TRY(take_options(given, verb->may_hold, question));
+    return question;
+}
+
 // Long: a table.
 std::vector<Option> options_of(Given& given) {
-    auto& [order, money, user, decisions, several, report, last, step, pay, output] = given;
+    auto& [order, money, user, decisions, several, report, last, step, pay, output, open] = given;
     return {
         {0, "hold", nullptr,
          "with move, freeze, thaw: until 'release', the market does not undo it",
@@ -338,7 +325,7 @@ std::vector<Option> options_of(Given& given) {
         {0, "array", "ID", "with cancel: all jobs of this array (the id of its first)",
          set_text(several.array)},
         {0, "open", nullptr, "with list-jobs: each job of an array, not one line for all",
-         set_flag(several.open)},
+         set_flag(open)},
         {0, "all", nullptr, "with cancel: all your live jobs (root: everybody's)",
          set_flag(several.all)},
         {0, "by", "WHAT", "with report: user (the default), node or day (UTC)",

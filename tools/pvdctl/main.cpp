@@ -7,6 +7,7 @@
 #include "kernel/base/money.hpp"
 #include "kernel/base/units.hpp"
 #include "tools/common/ctl.hpp"
+#include "tools/common/nearest.hpp"
 #include "tools/common/paths.hpp"
 #include "tools/pvdctl/earnings.hpp"
 #include "tools/pvdctl/guests.hpp"
@@ -52,6 +53,20 @@ constexpr const char* verbs =
     "status, watch, guests, history, frames, price, share, limits, why, earnings, forecast, evict, "
     "ban, "
     "allow, pause, resume, set, unset or market";
+
+std::vector<std::string> known_verbs() {
+    std::vector<std::string> all;
+    std::string word;
+    for (const char* c = verbs;; ++c) {
+        if (*c >= 'a' && *c <= 'z') {
+            word += *c;
+            continue;
+        }
+        if (!word.empty() && word != "or") all.push_back(word);
+        word.clear();
+        if (*c == 0) return all;
+    }
+}
 
 Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) {
     const std::string_view verb = words.empty() ? "" : words[0];
@@ -120,7 +135,7 @@ Result<CtlQuestion> parse_words(std::span<char*> words, const Options& options) 
     }
     return fail(
         (verb.empty() ? "a verb is missing: " : "'" + std::string(verb) + "' is not a verb: ") +
-        std::string(verbs));
+        std::string(verbs) + did_you_mean(verb, known_verbs()));
 }
 
 // Long: the list of its verbs.
