@@ -32,14 +32,50 @@ def test_a_job_script_has_options_and_the_command_line_goes_before_them(start, a
 
 
 @pytest.mark.parametrize("line, words", [
-    ("#SOUK --bogus", "unknown or ambiguous option '--bogus'"),
+    ("#SOUK --bogus", "job.sh line 2: unknown or ambiguous option '--bogus'"),
+    ("#SOUK -p 3 --memory lots", "job.sh line 2: --memory: "),
+    ("#SOUK -p 3 --time 4", "job.sh line 2: unknown or ambiguous option '--time': jobs have no"),
     ("#SOUK -p 3 --name 'x", "line 2: a quote (') does not end"),
-    ("#SOUK -p 3 xz", "'xz' of a #SOUK line is not an option"),
+    ("#SOUK -p 3 xz", "job.sh line 2: 'xz' of a #SOUK line is not an option"),
     ("#SOUK -c 2", "--max-price is missing")])
 def test_a_mistake_in_a_job_script_is_one_line_and_exit_2(tool, tmp_path, line, words):
     status, out, err = tool("srun", script(tmp_path / "job.sh", "#!/bin/sh", line))
     assert (status, out) == (2, "")
     assert err.startswith("srun: ") and words in err and err.count("\n") == 1
+
+
+def test_lines_for_slurm_are_named_as_not_read(start, agentd, tmp_path):
+    job = script(tmp_path / "job.sh", "#!/bin/sh", "# a remark", "#SBATCH -n 4", "#SBATCH -c 2")
+    for words, said in [([job], f"srun: {job} line 3: #SBATCH lines are not read"), (["-q", job],
+                                                                                    "")]:
+        process = start("srun", "-p", "3", *words, text=True)
+        connection = agentd.accept()
+        connection.accept_job()
+        connection.exit(0)
+        err = process.communicate(timeout=LIMIT)[1]
+        assert err.startswith(said) and err.count("\n") == (1 if said else 0), err
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--time=4:00"], "unknown or ambiguous option '--time=4:00': jobs have no time limit"),
+    (["-t", "4"], "unknown or ambiguous option '-t': jobs have no time limit"),
+    (["--gres=gpu:1"], "there are no GPUs"), (["--mem-per-cpu=2G"], "-m SIZE"),
+    (["--dependency=afterok:1"], "--after ID:ok"), (["-n", "4"], "-N N"),
+    (["--ntasks=4"], "-N N"), (["--checkpoint-evry=3"], "did you mean '--checkpoint-every'?"),
+    (["-o", "out.%A"], "--output: '%A' is neither %j (the job's id) nor %a"),
+    (["-e", "err.%x"], "--error: '%x' is neither")])
+def test_options_of_slurm_are_named_here(tool, words, said):
+    status, out, err = tool("srun", "-p", "3", *words, "true")
+    assert (status, out, err.count("\n")) == (2, "", 1) and said in err, err
+
+
+@pytest.mark.parametrize("name", ["gone/out.%j", "gone/out", "."])
+def test_a_file_that_cannot_be_written_is_said_before_there_is_a_job(start, agentd, tmp_path,
+                                                                     name):
+    process = start("srun", "-p", "3", "--array", "1-50", "-d", "-o", name, "true", cwd=tmp_path)
+    err = process.communicate(timeout=LIMIT)[1].decode()
+    assert process.returncode == 1 and err.startswith(f"srun: {name}: "), err
+    assert not agentd.connections  # nobody was asked
 
 
 def test_a_program_without_such_lines_is_only_run(tool, tmp_path):
@@ -60,11 +96,12 @@ def test_output_goes_into_files_named_by_the_jobs_id(start, agentd, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_leaves_the_job_and_says_so(start, agentd, tmp_path):
-    process = start("srun", "-p", "3", "-o", "none/out", "true", cwd=tmp_path)
+    (tmp_path / "out.n1.7").mkdir()  # which nobody can know before
+    process = start("srun", "-p", "3", "-o", "out.%j", "true", cwd=tmp_path)
     agentd.accept().accept_job(running=False)
     err = process.communicate(timeout=LIMIT)[1].decode()
     assert process.returncode == 1 and err.count("\n") == 1
-    assert "none/out: No such file or directory; job n1.7 goes on: srun --attach n1.7" in err
+    assert "out.n1.7: Is a directory; job n1.7 goes on: srun --attach n1.7" in err
 
 
 def test_the_status_is_a_line_that_is_written_anew_and_goes_away(start, agentd):

@@ -245,6 +245,9 @@ Status readable_stdin() {
 
 int submit(const SrunOptions& options, const std::string& socket) {
     wire::Submit request;
+    for (const std::string& file : {options.out_file, options.err_file})
+        if (const Status can = file.empty() ? Status{} : output_can_be_written(file); !can)
+            return failed(can.error());
     if (options.components == 0) {
         auto launch = capture_launch(options.program);
         if (!launch) return failed(launch.error());

@@ -9,8 +9,10 @@
 #include "market/core/strategy.hpp"
 #include "market/core/users.hpp"
 #include "tools/srun/array.hpp"
+#include "tools/srun/elsewhere.hpp"
 #include "tools/srun/layout_options.hpp"
 #include "tools/srun/script.hpp"
+#include "tools/srun/terminal.hpp"
 
 namespace souk::tools {
 namespace {
@@ -444,21 +446,24 @@ CommandLine command_line(SrunOptions& o, std::string& change, std::string& attac
     for (auto& some : {term_options(o), form_options(o), quote_options(o), loss_options(o),
                        around_options(o), size_options(o), own_options(o, change, attach)})
         options.insert(options.end(), some.begin(), some.end());
-    return {srun,
-            "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID "
-            "[terms]  |  srun --attach ID",
-            "Runs a program on the market and stays its terminal; or changes, or attaches to, a "
-            "job that runs.",
-            std::move(options),
-            "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such "
-            "as 512M or 4G.\n"
-            "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was "
-            "cancelled, or ended by the\n"
-            "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or "
-            "started, its output not\n"
-            "written, or the agentd stayed away; 2: a mistake on the command line.\n"
-            "Signals, the terminal's keys and its size reach the job; a job that waits or is "
-            "frozen is cancelled by Ctrl-C.\n"};
+    CommandLine line{
+        srun,
+        "[options] -p PRICE PROGRAM [ARGS]  |  srun --quote -p PRICE ...  |  srun -J ID "
+        "[terms]  |  srun --attach ID",
+        "Runs a program on the market and stays its terminal; or changes, or attaches to, a "
+        "job that runs.",
+        std::move(options),
+        "\nA TIME is a number with a unit, such as 90s, 30m, 1.5h or 2d; a SIZE likewise, such "
+        "as 512M or 4G.\n"
+        "\nThe exit status is the job's own (128+N if signal N ended it). 255: the job was "
+        "cancelled, or ended by the\n"
+        "market. 129: the terminal was lost, the job goes on. 1: it could not be submitted or "
+        "started, its output not\n"
+        "written, or the agentd stayed away; 2: a mistake on the command line.\n"
+        "Signals, the terminal's keys and its size reach the job; a job that waits or is "
+        "frozen is cancelled by Ctrl-C.\n"};
+    line.elsewhere = slurm_option;
+    return line;
 }
 
 Parsed usage(const std::string& why) {
@@ -466,27 +471,49 @@ Parsed usage(const std::string& why) {
     return Parsed::failed;
 }
 
-// A job script's own options, as if they stood before those of the command line: these come again
-// after them, and count.
-Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions& o) {
-    if (o.program.empty()) return Parsed::go;
-    const auto words = script_words(o.program[0]);
-    if (!words) return usage(words.error().message);
-    if (words->empty()) return Parsed::go;
-    std::vector<std::string> all = {argv[0]};
-    all.insert(all.end(), words->begin(), words->end());
+Parsed parse_line(CommandLine line, const char* program, const ScriptLine& own) {
+    std::vector<std::string> all = {"srun"};
+    all.insert(all.end(), own.words.begin(), own.words.end());
     std::vector<char*> pointers;
     pointers.reserve(all.size() + 1);
     for (std::string& word : all) pointers.push_back(word.data());
     pointers.push_back(nullptr);
+    line.at = program + (" line " + std::to_string(own.number)) + ": ";
     std::span<char*> rest;
-    const int n = static_cast<int>(all.size());
-    if (const Parsed parsed = parse(line, n, pointers.data(), rest); parsed != Parsed::go)
-        return parsed;
-    if (!rest.empty())
-        return usage(std::string(o.program[0]) + ": '" + rest[0] +
-                     "' of a #SOUK line is not an option");
+    const Parsed parsed = parse(line, static_cast<int>(all.size()), pointers.data(), rest);
+    if (parsed == Parsed::go && !rest.empty())
+        return usage(line.at + "'" + rest[0] + "' of a #SOUK line is not an option");
+    return parsed;
+}
+
+// A job script's own options, as if they stood before those of the command line: these come again
+// after them, and count.
+Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions& o) {
+    if (o.program.empty()) return Parsed::go;
+    const char* const program = o.program[0];
+    const auto script = read_script(program);
+    if (!script) return usage(script.error().message);
+    if (script->sbatch_line > 0 && script->lines.empty() && !o.quiet)
+        say(program + (" line " + std::to_string(script->sbatch_line)) +
+            ": #SBATCH lines are not read; #SOUK lines with options of srun are "
+            "(docs/other-schedulers.md)");
+    if (script->lines.empty()) return Parsed::go;
+    for (const ScriptLine& own : script->lines)
+        if (const Parsed parsed = parse_line(line, program, own); parsed != Parsed::go)
+            return parsed;
     return parse(line, argc, argv, o.program);
+}
+
+// A sign of a file's name that nobody replaces would stand in it as it is.
+std::string wrong_sign(const std::string& pattern) {
+    for (size_t at = 0; (at = pattern.find('%', at)) != std::string::npos; at += 2) {
+        const char sign = at + 1 < pattern.size() ? pattern[at + 1] : '%';
+        const bool letter = (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z');
+        if (letter && sign != 'j' && sign != 'a')
+            return std::string("'%") + sign +
+                   "' is neither %j (the job's id) nor %a (its index in an array)";
+    }
+    return {};
 }
 
 // What a job of several components does not do (yet).
@@ -560,13 +587,17 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--wait=ID waits for jobs that are there already: no new job with it");
     if (!(o.out_file + o.err_file).empty() && (quotes || !change.empty() || !o.wait_for.empty()))
         return usage("--output and --error are for a new job, or with --attach");
+    if (const std::string wrong = wrong_sign(o.out_file); !wrong.empty())
+        return usage("--output: " + wrong);
+    if (const std::string wrong = wrong_sign(o.err_file); !wrong.empty())
+        return usage("--error: " + wrong);
     if (!o.wait_for.empty()) {
         o.mode = SrunOptions::Mode::wait;
         return Parsed::go;
     }
     if (!(o.after.empty() && o.array.empty()) && (quotes || !(change + attach).empty()))
         return usage("--array and --after are for a new job");
-    if (!quotes && o.jobs > 1) return usage("--jobs is for --quote");
+    if (!quotes && o.jobs > 1) return usage("--jobs is for --quote; a job of N components is -N N");
     if (const std::string wrong = wrong_with_gang(o, quotes || !(change + attach).empty());
         !wrong.empty())
         return usage(wrong);

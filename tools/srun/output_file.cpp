@@ -30,4 +30,21 @@ Status try_output_file(const std::string& pattern, const JobId& id, std::optiona
     return {};
 }
 
+Status output_can_be_written(const std::string& pattern) {
+    const size_t slash = pattern.rfind('/');
+    const std::string directory = slash == 0                   ? "/"
+                                  : slash == std::string::npos ? "."
+                                                               : pattern.substr(0, slash);
+    const bool named = pattern.find('%') == std::string::npos;
+    struct stat st {};
+    if (directory.find('%') != std::string::npos) return {};
+    if (named && ::stat(pattern.c_str(), &st) == 0) {
+        if (S_ISDIR(st.st_mode)) return fail_errno(pattern, EISDIR);
+        if (::faccessat(AT_FDCWD, pattern.c_str(), W_OK, AT_EACCESS) == 0) return {};
+    } else if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
+        return {};
+    }
+    return fail_errno(pattern, errno);
+}
+
 }  // namespace souk::tools

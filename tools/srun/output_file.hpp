@@ -21,4 +21,8 @@ Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
 // close it again would end what that reads.
 Status try_output_file(const std::string& pattern, const JobId& id, std::optional<uint32_t> index);
 
+// Before a job has an id: whether its file, or one in its directory, could be written. Nothing is
+// made. Errors: with the name as it was given.
+Status output_can_be_written(const std::string& pattern);
+
 }  // namespace souk::tools

@@ -41,33 +41,36 @@ Status add_words(std::string_view line, size_t number, std::vector<std::string>&
 
 }  // namespace
 
-Result<std::vector<std::string>> words_of_script(std::string_view text) {
+Result<Script> script_of(std::string_view text) {
     constexpr std::string_view key = "#SOUK";
-    std::vector<std::string> words;
-    if (!text.starts_with("#!")) return words;
+    Script script;
+    if (!text.starts_with("#!")) return script;
     for (size_t number = 1; !text.empty(); ++number) {
         const size_t end = std::min(text.find('\n'), text.size());
         const std::string_view line = text.substr(0, end);
         text.remove_prefix(std::min(end + 1, text.size()));
         if (!line.empty() && line[0] != '#') break;  // the program begins
+        if (line.starts_with("#SBATCH") && script.sbatch_line == 0) script.sbatch_line = number;
         const std::string_view rest = line.substr(std::min(key.size(), line.size()));
         if (!line.starts_with(key) || (!rest.empty() && rest[0] != ' ' && rest[0] != '\t'))
             continue;
-        TRY(add_words(rest, number, words));
+        ScriptLine own{number, {}};
+        TRY(add_words(rest, number, own.words));
+        if (!own.words.empty()) script.lines.push_back(std::move(own));
     }
-    return words;
+    return script;
 }
 
-Result<std::vector<std::string>> script_words(const std::string& file) {
+Result<Script> read_script(const std::string& file) {
     const Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat st {};
-    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return std::vector<std::string>{};
+    if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return Script{};
     std::string text(looked_at_max, '\0');
     const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
     text.resize(n > 0 ? static_cast<size_t>(n) : 0);
-    auto words = words_of_script(text);
-    if (!words) return wrap(file, words.error());
-    return words;
+    auto script = script_of(text);
+    if (!script) return wrap(file, script.error());
+    return script;
 }
 
 }  // namespace souk::tools

@@ -4,16 +4,26 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/base/result.hpp"
 
 namespace souk::tools {
 
-// The words of these lines, in their order; none: it is no such file. Blanks separate words; within
-// ' or " they do not. Errors: a quote that does not end, with the number of its line.
-Result<std::vector<std::string>> script_words(const std::string& file);
-// Of its text. Pure.
-Result<std::vector<std::string>> words_of_script(std::string_view text);
+struct ScriptLine {
+    size_t number = 0;  // from 1 on
+    std::vector<std::string> words;
+};
+struct Script {
+    std::vector<ScriptLine> lines;  // the #SOUK lines that say something, in their order
+    size_t sbatch_line = 0;         // the first that is for Slurm; 0: none is
+};
+
+// Nothing of a file that is no script. Blanks separate words; within ' or " they do not. Errors: a
+// quote that does not end, with the file and the number of its line.
+Result<Script> read_script(const std::string& file);
+// The same of its text. Pure.
+Result<Script> script_of(std::string_view text);
 
 }  // namespace souk::tools
