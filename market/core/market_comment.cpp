@@ -181,7 +181,7 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     if (job.phase() == JobPhase::finished)
         return {Reason(ReasonCode::ended).with(Figure::cause, r.why)};
     std::vector<Reason> all;
-    const auto add = [&](Reason reason) {
+    const auto add = [&](const Reason& reason) {
         const std::string text = reason.text();
         const auto same = [&](const Reason& known) { return known.text().ends_with(text); };
         if (!reason.empty() && std::none_of(all.begin(), all.end(), same)) all.push_back(reason);

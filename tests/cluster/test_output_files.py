@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a detached job writes goes into the files that its user named, whatever becomes of its home,
 and srun --wait ends as the job did."""
-import json
 import os
 import pathlib
 import pwd

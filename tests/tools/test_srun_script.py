@@ -46,8 +46,8 @@ def test_a_mistake_in_a_job_script_is_one_line_and_exit_2(tool, tmp_path, line, 
 
 def test_lines_for_slurm_are_named_as_not_read(start, agentd, tmp_path):
     job = script(tmp_path / "job.sh", "#!/bin/sh", "# a remark", "#SBATCH -n 4", "#SBATCH -c 2")
-    for words, said in [([job], f"srun: {job} line 3: #SBATCH lines are not read"), (["-q", job],
-                                                                                    "")]:
+    told = f"srun: {job} line 3: #SBATCH lines are not read"
+    for words, said in [([job], told), (["-q", job], "")]:
         process = start("srun", "-p", "3", *words, text=True)
         connection = agentd.accept()
         connection.accept_job()

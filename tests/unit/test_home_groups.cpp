@@ -15,7 +15,7 @@ struct Jobs {
     HomeGroups::Jobs all;
     HomeGroups groups;
 
-    HomeJob& add(uint64_t seq, JobTies group, uint32_t uid = 7) {
+    HomeJob& add(uint64_t seq, const JobTies& group, uint32_t uid = 7) {
         HomeJob job;
         job.id = {"n1", seq};
         job.spec.launch.uid = uid;
@@ -25,7 +25,7 @@ struct Jobs {
         groups.add(kept);
         return kept;
     }
-    std::string refused(JobTies group, uint32_t uid = 7) {
+    std::string refused(const JobTies& group, uint32_t uid = 7) {
         HomeJob job;
         job.id = {"n1", 99};
         job.spec.launch.uid = uid;
@@ -134,7 +134,7 @@ END_TEST
 START_TEST(who_waits_for_a_job_to_end_well_ends_with_it_and_so_does_who_waits_for_that) {
     home::Outputs out;
     Home h("n1", {});
-    const auto submit = [&](JobTies group) {
+    const auto submit = [&](const JobTies& group) {
         Submission s;
         s.spec.launch.argv = {"/bin/job"};
         s.terms.max_price = Money::units(1);

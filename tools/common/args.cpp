@@ -152,13 +152,14 @@ std::string short_options(const CommandLine& line) {
     return letters;
 }
 
-// What somebody may have meant by an option that there is not.
+// The end of a complaint: an option that somebody may have meant, or that does it here.
 std::string meant(const CommandLine& line, const std::string& given) {
     const std::string option = given.substr(0, given.find('='));
     const std::string here = line.elsewhere ? line.elsewhere(option) : "";
     if (!here.empty()) return ": " + here;
     if (!option.starts_with("--")) return {};
     std::vector<std::string> known;
+    known.reserve(line.options.size());
     for (const Option& o : line.options) known.push_back("--" + std::string(o.name));
     // Two that begin so are ambiguous, and both are in --help.
     return did_you_mean(option, known);
@@ -166,6 +167,7 @@ std::string meant(const CommandLine& line, const std::string& given) {
 
 std::vector<std::string> verbs_of(const std::vector<CommandLine>& commands) {
     std::vector<std::string> all;
+    all.reserve(commands.size());
     for (const CommandLine& c : commands) all.emplace_back(last_word(c.tool));
     return all;
 }

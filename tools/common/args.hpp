@@ -57,7 +57,8 @@ struct CommandLine {
     std::vector<CommandLine> commands = {};
     std::function<int()> run = {};
     std::string at = {};  // where its words stand, if not on the command line: "job.sh line 2: "
-    // What does here what an unknown option ("--time", "-t") does elsewhere; empty: not known.
+    // Names what does here what an unknown option ("--time", "-t") does elsewhere; empty: not
+    // known.
     std::string (*elsewhere)(std::string_view option) = nullptr;
 };
 

@@ -2,6 +2,7 @@
 #include "tools/common/nearest.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace souk::tools {
 namespace {

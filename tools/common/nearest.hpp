@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What somebody may have meant who wrote a word that there is not. Pure.
+// Words that somebody may have meant who wrote one that there is not. Pure.
 #pragma once
 
 #include <string>

@@ -52,13 +52,17 @@ std::vector<std::string> job_row(const Json& job) {
 
 // The jobs of one array, as one.
 struct Array {
-    Json first;
+    std::string user, name, value;
     std::map<std::string, size_t> states;
     size_t jobs = 0, ended = 0, failed = 0;
     double run = 0, market_run = 0;
 
     void add(const Json& job) {
-        if (jobs++ == 0) first = job;
+        if (jobs++ == 0) {
+            user = field(job, "user");
+            name = called(job);
+            value = field(job, "value");
+        }
         ++states[job_state(job)];
         if (job.contains("exit")) ++ended;
         if (job.value("exit", 0) != 0) ++failed;
@@ -72,11 +76,11 @@ struct Array {
         const Json sums = {{"run", run}, {"market_run", market_run}};
         const std::string exit = failed > 0 ? std::to_string(failed) + " failed" : "0";
         return {id + "[*]",
-                field(first, "user"),
-                called(first),
+                user,
+                name,
                 text,
                 ended > 0 ? exit : "-",
-                field(first, "value"),
+                value,
                 duration(sums, "run"),
                 duration(sums, "market_run"),
                 "-",

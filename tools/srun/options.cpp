@@ -505,15 +505,23 @@ Parsed parse_script(const CommandLine& line, int argc, char** argv, SrunOptions&
 }
 
 // A sign of a file's name that nobody replaces would stand in it as it is.
-std::string wrong_sign(const std::string& pattern) {
+std::string wrong_sign(const char* option, const std::string& pattern) {
     for (size_t at = 0; (at = pattern.find('%', at)) != std::string::npos; at += 2) {
         const char sign = at + 1 < pattern.size() ? pattern[at + 1] : '%';
         const bool letter = (sign >= 'a' && sign <= 'z') || (sign >= 'A' && sign <= 'Z');
         if (letter && sign != 'j' && sign != 'a')
-            return std::string("'%") + sign +
+            return std::string(option) + ": '%" + sign +
                    "' is neither %j (the job's id) nor %a (its index in an array)";
     }
     return {};
+}
+
+// Empty: nothing is wrong with -o and -e.
+std::string wrong_with_files(const SrunOptions& o, bool no_output) {
+    if (!(o.out_file + o.err_file).empty() && (no_output || !o.wait_for.empty()))
+        return "--output and --error are for a new job, or with --attach";
+    const std::string wrong = wrong_sign("--output", o.out_file);
+    return wrong.empty() ? wrong_sign("--error", o.err_file) : wrong;
 }
 
 // What a job of several components does not do (yet).
@@ -585,12 +593,8 @@ Parsed parse_srun(int argc, char** argv, SrunOptions& o) {
         return usage("--wait is for a new job, or --wait=ID");
     if (!o.wait_for.empty() && (!o.program.empty() || o.given || o.form_given || o.detach))
         return usage("--wait=ID waits for jobs that are there already: no new job with it");
-    if (!(o.out_file + o.err_file).empty() && (quotes || !change.empty() || !o.wait_for.empty()))
-        return usage("--output and --error are for a new job, or with --attach");
-    if (const std::string wrong = wrong_sign(o.out_file); !wrong.empty())
-        return usage("--output: " + wrong);
-    if (const std::string wrong = wrong_sign(o.err_file); !wrong.empty())
-        return usage("--error: " + wrong);
+    if (const std::string wrong = wrong_with_files(o, quotes || !change.empty()); !wrong.empty())
+        return usage(wrong);
     if (!o.wait_for.empty()) {
         o.mode = SrunOptions::Mode::wait;
         return Parsed::go;
