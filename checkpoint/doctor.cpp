@@ -178,7 +178,7 @@ Result<std::string> try_criu(const CriuTool& tool) {
 }
 
 std::string settled_criu_root(const std::string& memory) {
-    const std::string own = installed_criu_root();
+    std::string own = installed_criu_root();
     if (own.empty()) return criu_root();
     const auto system = find_criu("/");
     struct stat file {};
@@ -214,9 +214,11 @@ std::vector<Need> examine(Examination depth, const std::string& criu_prefix) {
         criu.found = tool->command.back() + ": " + version.error().message;
     }
     if (!criu.met)
-        criu.mend = tool && ::geteuid() != 0
-                        ? "run as root"
-                        : "make deps (in the source tree; it fetches a CRIU that works here)";
+        criu.mend =
+            tool && ::geteuid() != 0
+                ? "run as root"
+                : "apt install souk-criu, or make deps in a source tree (it fetches a CRIU that "
+                  "works here)";
     needs.push_back(std::move(criu));
     return needs;
 }

@@ -39,7 +39,8 @@ Result<CriuTool> find_criu(const std::string& prefix) {
     for (const char* path : {"/usr/sbin/criu", "/usr/bin/criu", "/usr/local/sbin/criu"})
         if (::access(path, X_OK) == 0)
             return CriuTool{.command = {path}, .preload = std::move(preload)};
-    return fail("no CRIU in " + prefix + " or the system: run 'make deps', or install souk-criu");
+    return fail("no CRIU in " + prefix +
+                " or the system: apt install souk-criu, or 'make deps' in a source tree");
 }
 
 std::string criu_user_words(const CriuUser& user) {

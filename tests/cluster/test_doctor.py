@@ -7,26 +7,26 @@ import subprocess
 
 import pytest
 
-from conftest import LIMIT
+from conftest import LIMIT, Market, bring_up, until
 
 
-def trust(market, daemon="agentd", config="n2/agentd.conf"):
+def trust(market, daemon="agentd", config="n2/agentd.conf", more=()):
     """What the doctor says of the keys of a daemon: {need: (is it met, what was found, remedy)}."""
     none = "/nonexistent"
     files = {"agentd": none, "marketd": none, daemon: f"{market.run_dir}/{config}"}
     said = market.doctor("n2", "--json", "--agentd", files["agentd"], "--marketd",
-                         files["marketd"])
+                         files["marketd"], *more)
     return {n["name"]: (n["met"], n["found"], n["mend"]) for n in json.loads(said)}
 
 
 def test_a_node_and_a_market_in_order_have_nothing_to_mend(market):
     said = trust(market)
     for name in ("agentd user", "agentd files", "agentd certificate", "agentd key",
-                 "souk-root files", "issuing authority", "clock"):
+                 "souk-root files", "issuing authority", "clock", "agentd", "market"):
         assert said[name][0], (name, said[name])
     assert said["clock"][1] == "as the market's"
     said = trust(market, "marketd", "market/marketd.conf")
-    for name in ("marketd files", "marketd certificate", "marketd key"):
+    for name in ("marketd files", "marketd certificate", "marketd key", "marketd"):
         assert said[name][0], (name, said[name])
 
 
@@ -109,3 +109,40 @@ def test_what_souk_root_keeps_is_looked_at(market, what):
         with open(pinned, "wb") as f:
             f.write(was)
     assert trust(market)["souk-root files"][0]
+
+
+def test_a_node_that_was_revoked_is_named(fit):
+    for market in bring_up(Market("--nodes", "2")):
+        assert trust(market)["market"][0]
+        market.tool("souk", "node", "revoke", "n2")
+        until("it is cut off", lambda: not trust(market)["market"][0])
+        until("it says so", lambda: "revoked" in trust(market)["market"][1])
+        assert "souk setup node --join TOKEN" in trust(market)["market"][2]
+
+
+def test_an_agentd_that_does_not_run_is_named(market, tmp_path):
+    conf = tmp_path / "agentd.conf"
+    with open(f"{market.run_dir}/n2/agentd.conf") as f:
+        lines = [line for line in f if not line.startswith("socket")]
+    conf.write_text("".join(lines) + f'socket = "{tmp_path}/none.sock"\n')
+    said = json.loads(market.doctor("n2", "--json", "--agentd", conf, "--marketd", "/nonexistent"))
+    need = next(n for n in said if n["name"] == "agentd")
+    assert not need["met"] and need["mend"].startswith("systemctl start souk-agentd")
+
+
+def test_the_market_s_machine_is_asked_for_its_own_needs_and_backups(market, tmp_path):
+    words = ("--backups", tmp_path)
+    said = trust(market, "marketd", "market/marketd.conf", words)
+    assert "CRIU" not in said and not any("make deps" in mend for _, _, mend in said.values())
+    assert said["backups"] == (False, f"there is no copy of the market's records in {tmp_path}",
+                               "systemctl enable --now souk-backup.timer, or marketctl backup FILE "
+                               "each night")
+    copy = tmp_path / "market-2026-01-01.db"
+    copy.write_text("")
+    os.utime(copy, (0, 0))
+    assert "old" in trust(market, "marketd", "market/marketd.conf", words)["backups"][1]
+    os.utime(copy)
+    assert trust(market, "marketd", "market/marketd.conf", words)["backups"][0]
+    plain = market.doctor("n2", "--agentd", "/nonexistent", "--marketd",
+                          f"{market.run_dir}/market/marketd.conf")
+    assert "This machine keeps a market." in plain and "cannot run a node" not in plain

@@ -37,11 +37,14 @@ void try_load_programs(Need& need) {
 
 int cmd_doctor(int argc, char** argv) {
     bool json = false;
-    std::string agent = "/etc/souk/agentd.conf", market = "/etc/souk/marketd.conf";
+    std::string agent = "/etc/souk/agentd.conf", market = "/etc/souk/marketd.conf",
+                backups = "/var/backups/souk";
     const tools::CommandLine line{
         .tool = "souk doctor",
-        .synopsis = "[--json] [--agentd FILE] [--marketd FILE]",
-        .summary = "What this machine lacks to run jobs, and the command that mends it.",
+        .synopsis = "[--json] [--agentd FILE] [--marketd FILE] [--backups DIR]",
+        .summary =
+            "What this machine lacks to run jobs or to keep a market, and the command that "
+            "mends it.",
         .options = {{0, "json", nullptr, "one JSON array on stdout",
                      [&](const char*) {
                          json = true;
@@ -50,7 +53,10 @@ int cmd_doctor(int argc, char** argv) {
                     {0, "agentd", "FILE", "agentd's configuration (/etc/souk/agentd.conf)",
                      tools::set_text(agent)},
                     {0, "marketd", "FILE", "marketd's configuration (/etc/souk/marketd.conf)",
-                     tools::set_text(market)}},
+                     tools::set_text(market)},
+                    {0, "backups", "DIR",
+                     "where copies of the market's records are (/var/backups/souk)",
+                     tools::set_text(backups)}},
     };
     std::span<char*> rest;
     switch (tools::parse(line, argc, argv, rest)) {
@@ -60,14 +66,18 @@ int cmd_doctor(int argc, char** argv) {
     }
     if (!rest.empty())
         return complain_usage("souk doctor", "unexpected argument '" + std::string(rest[0]) + "'");
-    std::vector<Need> needs = examine(Examination::full, settled_criu_root(""));
+    const bool market_alone = keeps_a_market(market) && !is_a_node(agent);
+    std::vector<Need> needs;
+    if (!market_alone) needs = examine(Examination::full, settled_criu_root(""));
     for (Need& need : needs)
         if (need.name == "BTF" && need.met) try_load_programs(need);
-    for (Need& need : examine_trust(agent, market)) needs.push_back(std::move(need));
+    for (Need& need : examine_trust(agent, market, backups)) needs.push_back(std::move(need));
     const std::string text = json ? needs_json(needs) + "\n" : needs_text(needs);
     std::fputs(text.c_str(), stdout);
     const Status fit = require(needs);
-    if (!json)
+    if (!json && market_alone)
+        std::puts("This machine keeps a market. It is no node, and need not be able to run one.");
+    else if (!json)
         std::puts(fit ? "This machine can run a node." : "This machine cannot run a node yet.");
     return fit ? 0 : 1;
 }

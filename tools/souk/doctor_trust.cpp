@@ -19,6 +19,7 @@
 #include "kernel/trust/identity.hpp"
 #include "kernel/trust/verify.hpp"
 #include "tools/souk/configured.hpp"
+#include "tools/souk/doctor_daemons.hpp"
 #include "tools/souk/join.hpp"
 
 namespace souk {
@@ -233,13 +234,25 @@ void examine_clock(const ExaminedDaemon& d, std::vector<Need>& needs) {
 
 }  // namespace
 
-std::vector<Need> examine_trust(const std::string& agent, const std::string& market) {
+// The keys that `souk setup` makes count as well as a configuration, which a package need not have.
+bool keeps_a_market(const std::string& market) {
+    return ::access(market.c_str(), F_OK) == 0 ||
+           ::access(identity_dir(config_text(market), "marketd").c_str(), F_OK) == 0;
+}
+bool is_a_node(const std::string& agent) {
+    return ::access(agent.c_str(), F_OK) == 0 ||
+           ::access(identity_dir(config_text(agent), "agentd").c_str(), F_OK) == 0;
+}
+
+std::vector<Need> examine_trust(const std::string& agent, const std::string& market,
+                                const std::string& backups) {
     std::vector<Need> needs;
-    if (::access(agent.c_str(), F_OK) == 0) {
+    if (is_a_node(agent)) {
         const ExaminedDaemon d{
             "agentd", agent, identity_dir(config_text(agent), "agentd"),
             "souk node renew, or souk setup node --join TOKEN when it has ended"};
         const bool insecure = is_insecure(config_text(agent));
+        examine_agentd(agent, d.renew, needs);
         if (!insecure) examine_identity(d, needs);
         const std::string said = checked("agentd", agent);
         examine_owner(d, said, needs);
@@ -248,11 +261,11 @@ std::vector<Need> examine_trust(const std::string& agent, const std::string& mar
         examine_users(d, said, needs);
         if (!insecure) examine_clock(d, needs);
     }
-    if (::access(market.c_str(), F_OK) == 0) {
-        const std::string state = configured(config_text(market), "state");
-        examine_records("marketd", state.empty() ? "/var/lib/souk/marketd" : state, needs);
-    }
-    if (::access(market.c_str(), F_OK) == 0 && !is_insecure(config_text(market)))
+    if (!keeps_a_market(market)) return needs;
+    const std::string state = configured(config_text(market), "state");
+    examine_marketd(market, backups, needs);
+    examine_records("marketd", state.empty() ? "/var/lib/souk/marketd" : state, needs);
+    if (!is_insecure(config_text(market)))
         examine_identity({"marketd", market, identity_dir(config_text(market), "marketd"),
                           "start marketd anew: it renews its own"},
                          needs);

@@ -10,7 +10,12 @@
 
 namespace souk {
 
-// `agent`, `market`: the daemons' configurations, of which one or both may be missing.
-std::vector<Need> examine_trust(const std::string& agent, const std::string& market);
+// Which kind of machine this is, by the daemons' configurations and keys.
+bool keeps_a_market(const std::string& market);
+bool is_a_node(const std::string& agent);
+// `agent`, `market`: the daemons' configurations, of which one or both may be missing. `backups`:
+// the directory of the market's.
+std::vector<Need> examine_trust(const std::string& agent, const std::string& market,
+                                const std::string& backups);
 
 }  // namespace souk
