@@ -107,10 +107,9 @@ void HomeRecords::uncount(uint64_t seq) {
 // given back rests.
 Result<Ipv4> HomeRecords::free_address() const {
     if (!limits_.addresses)
-        return fail(
-            CauseCode::not_possible,
-            "this node has no addresses for jobs with a network of their own (job_addresses in "
-            "agentd's configuration)");
+        return fail(CauseCode::not_possible,
+                    "this node has no addresses for jobs with a network of their own (-N, --mpi, "
+                    "--net=own): souk setup addresses gives it some");
     std::set<Ipv4> used;
     for (const auto& [seq, job] : jobs_)
         if (job.spec.address && job.phase != JobPhase::finished) used.insert(job.spec.address);

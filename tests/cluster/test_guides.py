@@ -30,6 +30,7 @@ DONE = ("souk up", "souk down", "SOUK_LOG=debug souk up", "marketsim coallocatio
 # that runs it, and the words there.
 ELSEWHERE = [
     ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
+    ("souk setup addresses", "tools/test_setup.py", '"setup", "addresses"'),
     ("souk setup node --join", "cluster/test_trust.py", '"setup", "node", "--join"'),
     ("souk token create", "cluster/test_trust.py", '"token", "create"'),
     ("souk operator add", "cluster/test_operators.py", '"operator", "add"'),

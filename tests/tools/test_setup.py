@@ -64,3 +64,48 @@ def test_without_a_market_that_runs_there_are_no_tokens_and_it_says_so(state):
     done = set_up(state, "root.key", "--nodes", "n1,n2")
     assert done.returncode == 1 and "no tokens were made: marketd does not run" in done.stderr
     assert "souk token create NAME" in done.stdout and (state / "root.key").exists()
+
+
+def addresses(directory, *more):
+    return subprocess.run([f"{BIN}/souk", "setup", "addresses", "--no-restart", "--config",
+                           directory / "agentd.conf", *more], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.fixture
+def bridge():
+    """A bridge of this machine, in no network; skips where none can be made."""
+    name = f"sk{os.getpid() % 1_000_000}"
+    if subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True,
+                      timeout=60).returncode != 0:
+        pytest.skip("no bridge can be made here")
+    yield name
+    subprocess.run(["ip", "link", "del", name], check=True, timeout=60)
+
+
+def test_a_node_gets_addresses_by_the_number_of_its_name(tmp_path, bridge):
+    conf = tmp_path / "agentd.conf"
+    conf.write_text('node = "lab-3"\nmarket = "m:7070"\njob_bridge = "old"\n')
+    done = addresses(tmp_path, "--bridge", bridge)
+    assert done.returncode == 0, done.stderr
+    wanted = ('node = "lab-3"\nmarket = "m:7070"\njob_network = "10.77.0.0/16"\n'
+              f'job_bridge = "{bridge}"\njob_addresses = "10.77.3.0/24"\n')
+    assert conf.read_text() == wanted
+    said = subprocess.run([f"{BIN}/agentd", "--check-config", "--config", conf],
+                          capture_output=True, text=True, timeout=60)
+    assert "job_addresses = \"10.77.3.0/24\"" in said.stdout, said
+    assert addresses(tmp_path, "--bridge", bridge).returncode == 0
+    assert conf.read_text() == wanted
+
+
+@pytest.mark.parametrize("more, why", [
+    (["--addresses", "10.77.3.0/24"], "this machine has no bridge br-jobs"),
+    (["--addresses", "10.78.3.0/24"], "10.78.3.0/24 is not in 10.77.0.0/16"),
+    (["--addresses", "lots"], "--addresses: "), (["--network", "x"], "--network: "),
+    ([], "which addresses are this node's? --addresses RANGE")])
+def test_addresses_that_are_none_change_nothing(tmp_path, more, why):
+    conf = tmp_path / "agentd.conf"
+    conf.write_text('node = "lab"\n')
+    done = addresses(tmp_path, *more)
+    assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1, done
+    assert conf.read_text() == 'node = "lab"\n'

@@ -26,6 +26,7 @@
 #include "tools/souk/invite.hpp"
 #include "tools/souk/join.hpp"
 #include "tools/souk/questions.hpp"
+#include "tools/souk/setup_addresses.hpp"
 #include "tools/souk/verbs.hpp"
 
 namespace souk {
@@ -37,6 +38,7 @@ using nlohmann::json;
 struct Words {
     std::string identity, config, root_key = "/root/souk-root.key", token, name, market;
     std::string roles = "home,provider", id, out, socket, realm, owns, users, nodes;
+    AddressPlan addresses;
     int64_t minutes = 60, days = 30, insecure_s = 0;
     bool as_json = false, no_restart = false;
     bool asked = false;   // a person answers: before anything is changed he is asked once more
@@ -221,6 +223,36 @@ Status setup_node(const Words& w) {
     return {};
 }
 
+// Of jobs with an address of their own. Who says less at a terminal is asked for the rest.
+Status setup_addresses(const Words& w) {
+    const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
+    std::string text = config_text(config);
+    const std::string known = configured(text, "node");
+    AddressPlan plan = w.addresses;
+    const bool asks = plan.addresses.empty() && somebody_is_there();
+    if (asks) {
+        TRY_ASSIGN(plan.network, ask_person("The network of jobs, of all nodes", plan.network));
+        TRY_ASSIGN(plan.bridge, ask_person("The bridge of this machine to it", plan.bridge));
+    }
+    if (plan.addresses.empty())
+        plan.addresses = addresses_by_name(plan.network, known.empty() ? host_name() : known);
+    if (asks) {
+        TRY_ASSIGN(plan.addresses,
+                   ask_person("The part of it that is this node's alone", plan.addresses));
+    }
+    TRY_ASSIGN(const std::string more, address_lines(plan, "/sys/class/net"));
+    Rewrite rewrite{config, text, {}};
+    for (const char* key : {"job_network", "job_bridge", "job_addresses", "job_gateway"})
+        text = without_key(text, key);
+    while (text.ends_with('\n')) text.pop_back();
+    if (!text.empty()) text += '\n';
+    rewrite.after = text + more;
+    TRY(announce(asks, !w.no_restart, {}, rewrite, more, "souk-agentd"));
+    TRY(write(rewrite));
+    restart("souk-agentd", !w.no_restart);
+    return {};
+}
+
 // At a terminal: what is not said is asked.
 Status ask_and_set_up(Words w, std::string kind) {
     if (kind.empty()) {
@@ -371,6 +403,12 @@ tools::CommandLine setup_line(Words& w) {
         option(0, "insecure-for", w.insecure_s, tools::seconds(0, 1'000'000'000),
                "a time such as 24h: nodes without certificates are taken for so long, and all take "
                "theirs at its end (none)")};
+    Rows addresses = {
+        text_row("network", w.addresses.network, "of the jobs of all nodes (10.77.0.0/16)"),
+        text_row("bridge", w.addresses.bridge, "of this machine, that reaches it (br-jobs)"),
+        text_row("addresses", w.addresses.addresses,
+                 "this node's part of it (by the number at the end of its name: 10.77.3.0/24)"),
+        text_row("gateway", w.addresses.gateway, "the way out of it, for jobs (none)")};
     Rows authority = {text_row("root-key", w.root_key, "the root's key (/root/souk-root.key)")};
     return {.tool = "souk setup",
             .summary =
@@ -384,6 +422,10 @@ tools::CommandLine setup_line(Words& w) {
                           .summary = "a new issuing authority below the market's root",
                           .options = with_daemon(std::move(authority), w, nullptr),
                           .run = [&w] { return done(setup_authority(w)); }},
+                         {.tool = "souk setup addresses",
+                          .summary = "addresses for jobs of several components and --net=own",
+                          .options = with_daemon(std::move(addresses), w, nullptr),
+                          .run = [&w] { return done(setup_addresses(w)); }},
                          joining("souk setup node", "join a market with a token", w, "node"),
                          joining("souk setup client", "join, and submit jobs alone: not offered", w,
                                  "client")},
