@@ -409,6 +409,7 @@ $(BUILD)/bin/souk-audit: $(AUDIT_SRCS) $(BUILD)/gen/version.inc
 	@cp $(AUDIT_SRCS) $(BUILD)/gen/souk-audit
 	@echo 'VERSION = "$(VERSION_TEXT)"' > $(BUILD)/gen/souk-audit/version.py
 	$(call say,ZIP,$@)$(PYTHON) -m zipapp -c -p /usr/bin/python3 -o $@ $(BUILD)/gen/souk-audit
+	@chmod 755 $@
 
 # The story, which `souk demo` starts.
 $(BUILD)/bin/souk-demo: scripts/demo

@@ -366,7 +366,20 @@ void GuestHost::image_sent(const GuestKey& key, const Result<Manifest>& sent) {
     guest_ended(key, guest::ShipFailed{done.error(), refused});
 }
 
+// A restored copy says that it has started as well. Null: neither.
+static const char* came_or_went(const guest::Event& e, const GuestJob* job) {
+    const bool new_here = job && job->state == GuestState::starting;
+    return std::holds_alternative<guest::JobStarted>(e)       ? new_here ? "started here" : nullptr
+           : std::holds_alternative<guest::RestoreRunning>(e) ? "came, and runs"
+           : std::holds_alternative<guest::Exited>(e)         ? "ended here"
+           : std::holds_alternative<guest::Removed>(e)        ? "is gone"
+                                                              : nullptr;
+}
+
 void GuestHost::cell_event(const GuestKey& key, const guest::Event& e) {
+    // The owner's record of who was here; homes and the market have the rest.
+    if (const char* what = came_or_went(e, guest_.find(key)))
+        log_.info("guest", {{"JOB", key.id.text()}, {"EPOCH", key.epoch.n}, {"STEP", what}});
     if (std::holds_alternative<guest::Removed>(e)) {
         return loop_.defer([this, key] {
             cells_.erase(key);

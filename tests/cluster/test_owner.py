@@ -3,6 +3,7 @@
 guests together; the edges of his time frames come by themselves."""
 import os
 import pwd
+import re
 import subprocess
 import time
 
@@ -231,3 +232,20 @@ def test_who_is_named_owns_the_node_beside_root_and_no_job_of_his_does(market):
             f.write(kept)
         reload(market, "n1")
         market.tool("pvdctl", "--node", "n1", "unset", "price")
+
+
+def test_the_log_of_a_node_names_the_guests_that_came_and_went(market):
+    job = market.srun("-p", "40", "sleep", "1000")
+    market.until_runs(job.id)
+    first = market.job(job.id)["where"]
+    other = next(n for n in market.nodes() if n != first)
+    market.tool("marketctl", "move", job.id, other, "--hold")
+    market.until_runs(job.id, other)
+    market.tool("marketctl", "cancel", job.id)
+
+    def steps(node):
+        text = read_text(f"{market.run_dir}/{node}/log")
+        return re.findall(rf'agentd: guest JOB={job.id} EPOCH=\d+ STEP="?([^"\n]+)', text)
+    until("the first has had it", lambda: steps(first) == ["started here", "is gone"])
+    until("the other has had it", lambda: steps(other) == ["came, and runs", "ended here",
+                                                         "is gone"])

@@ -36,6 +36,11 @@ def test_every_program_runs_from_where_it_was_installed(prefix):
         assert done.returncode == 0 and done.stdout.startswith(program.name + " (souk) "), done
 
 
+def test_every_program_may_be_run_by_everybody_where_it_was_built():
+    for program in BIN.iterdir():
+        assert program.stat().st_mode & 0o055 == 0o055, program
+
+
 def test_a_tool_finds_the_program_that_works_for_it(prefix, tmp_path):
     """marketctl has souk-ledger read the records, which is in lib/souk."""
     (tmp_path / "state.db").write_bytes(b"none")
