@@ -128,6 +128,7 @@ def test_pvdctl_forecasts_by_the_prices_of_the_market(start, agentd):
                            {"speed": 80, "price": price, "open_s": 3600}]}
     process = start("pvdctl", "--json", "forecast")
     assert answer(agentd, process, PROVIDER) == ["provider-status"]
+    assert answer(agentd, process, {"jobs": {"total": 3}}) == ["status"]
     assert answer(agentd, process, {**PRICES, "zone": "UTC"}) == ["provider-price"]
     asked = answer(agentd, process, [row(0, 12), row(1, 10), row(9, 50), row(10, 39)])
     assert asked[0] == "prices" and asked[2] == "3600"
@@ -135,6 +136,14 @@ def test_pvdctl_forecasts_by_the_prices_of_the_market(start, agentd):
     # of 2 CPUs: an hour of the night at 12, and one of the day, when 40 is asked, at 50
     assert told["earned"] == 124 and told["known_h"] == 4, told
     assert [r["let_h"] for r in told["at"]] == [4, 4, 2, 0, 0], told
+
+
+def test_pvdctl_promises_no_money_in_a_market_that_never_had_a_job(start, agentd):
+    process = start("pvdctl", "forecast")
+    answer(agentd, process, PROVIDER)
+    assert answer(agentd, process, {"jobs": {"total": 0}}) == ["status"]
+    told = process.communicate(timeout=LIMIT)[0].decode()
+    assert process.returncode == 0 and told.startswith("this market has had no job yet"), told
 
 
 def test_pvdctl_watch_shows_a_line_when_something_is_another(start, agentd):
@@ -246,3 +255,15 @@ def test_an_owner_who_leaves_sees_on_a_terminal_how_many_guests_are_left(start, 
     said = os.read(ours, 4096).decode()
     os.close(ours)
     assert re.search(r"n2: 2 guests still here, [\d.]+s; n1\.4: 640.0 MB of 1.2 GB", said), said
+
+
+@pytest.mark.parametrize("more, shown", [
+    ({}, "on market, busy"), ({"paused": True}, "on market, guests are stopped for you"),
+    ({"presence": {"here": True, "guests": "stopped"}}, "on market, guests are stopped for you"),
+    ({"presence": {"here": True, "guests": "leaving"}}, "on market, guests leave for you"),
+    ({"presence": {"here": True, "guests": "lowered"}}, "on market, busy")])
+def test_a_node_whose_guests_stand_is_not_called_busy(start, agentd, more, shown):
+    process = start("pvdctl", "status")
+    answer(agentd, process, {**PROVIDER, **more})
+    told = process.communicate(timeout=LIMIT)[0].decode()
+    assert told.splitlines()[0].split(":")[1].strip() == shown

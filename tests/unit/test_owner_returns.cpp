@@ -50,6 +50,19 @@ START_TEST(each_return_is_measured_from_its_first_sign_and_what_is_promised_is_j
 }
 END_TEST
 
+START_TEST(a_return_to_a_machine_without_guests_is_no_figure) {
+    OwnerReturns all;
+    all.configured(promise);
+    for (int i = 0; i < 3; ++i) {
+        all.began(s(10 + i), s(1'000 + i), "load", "", Guests{});
+        all.ended(s(10 + i) + ms(500), Guests{});
+    }
+    ck_assert_uint_eq(all.all().size(), 3);
+    for (const Which which : {Which::free_cpu, Which::free_memory, Which::empty})
+        ck_assert_uint_eq(all.figures(which).count, 0);
+}
+END_TEST
+
 START_TEST(who_goes_before_a_promise_ends_has_missed_nothing) {
     OwnerReturns all;
     all.configured(promise);
@@ -144,6 +157,7 @@ END_TEST
 UNIT_SUITE(owner_returns,
            each_return_is_measured_from_its_first_sign_and_what_is_promised_is_judged,
            who_goes_before_a_promise_ends_has_missed_nothing,
+           a_return_to_a_machine_without_guests_is_no_figure,
            what_guests_take_again_while_he_is_here_is_not_his,
            guests_that_are_lent_a_share_may_stay_and_hold_no_more_than_that,
            the_newest_are_kept_and_figures_are_of_them);

@@ -134,6 +134,10 @@ Result<std::string> forecast_json(const Offer& offer, const Answer& prices) {
 
 Result<std::string> forecast_text(const Answer& answer) {
     TRY_ASSIGN(const Json told, parse_object(answer));
+    if (told.contains("no_jobs"))
+        return std::string(
+            "this market has had no job yet: nobody has paid for a place, and nothing can be "
+            "forecast by its prices");
     if (number(told, "known_h") == 0)
         return std::string("the market has no prices of the last 30 days");
     Table table({{"Asked"}, {"Let", true}, {"Earned", true}});
@@ -165,13 +169,24 @@ CtlQuestion forecast() {
         offer->zone = p.contains("zone") ? p.at("zone").get<std::string>() : "";
         return last;
     };
+    // Its prices are what owners ask as long as nobody wants a place.
+    CtlQuestion of_market{"status", {}, forecast_text};
+    of_market.then = [offer, asked](const Answer& answer) -> Result<CtlQuestion> {
+        TRY_ASSIGN(const Json market, parse_object(answer));
+        if (number(market.value("jobs", Json::object()), "total") > 0) return asked;
+        CtlQuestion none{"", {}, forecast_text};
+        none.here = [offer] {
+            return Json{{"node", offer->node}, {"no_jobs", true}, {"known_h", 0}}.dump();
+        };
+        return none;
+    };
     CtlQuestion first{"provider-status", {}, forecast_text};
-    first.then = [offer, asked](const Answer& answer) -> Result<CtlQuestion> {
+    first.then = [offer, of_market](const Answer& answer) -> Result<CtlQuestion> {
         TRY_ASSIGN(const Json p, parse_object(answer));
         offer->node = field(p, "node");
         offer->speed = static_cast<int64_t>(number(p, "speed"));
         offer->cpus = static_cast<int64_t>(number(p, "cpus"));
-        return asked;
+        return of_market;
     };
     return first;
 }

@@ -64,12 +64,22 @@ void add_presence(std::vector<std::pair<std::string, std::string>>& rows, const 
                                   field(presence, "give_way_trouble"));
 }
 
+// Guests that stand or leave for the owner use nothing of the node.
+std::string status_of(const Json& p) {
+    const std::string status = field(p, "status");
+    const std::string guests = p.contains("presence") ? field(p.at("presence"), "guests") : "";
+    if (status != "on market, busy") return status;
+    if (field(p, "paused") == "yes" || guests == "stopped")
+        return "on market, guests are stopped for you";
+    return guests == "leaving" ? "on market, guests leave for you" : status;
+}
+
 }  // namespace
 
 Result<std::string> provider_status_text(const Answer& answer) {
     TRY_ASSIGN(const Json p, parse_object(answer));
     std::vector<std::pair<std::string, std::string>> rows = {
-        {"Status", field(p, "status")},
+        {"Status", status_of(p)},
         {"Min Price", field(p, "reserve")},
         {"Curr Price", field(p, "current_price")},
         {"Next Price", field(p, "next_price")},
