@@ -108,14 +108,26 @@ START_TEST(a_life_is_lanes_of_where_the_job_waited_ran_and_lay) {
 END_TEST
 
 START_TEST(a_line_of_prices_has_gaps_where_no_place_was_to_be_had) {
-    const std::string line = line_picture({1, 2, -1, 4}, "prices").str();
-    ck_assert(has(line, "<polyline points=\"0.0,59.0 200.0,40.0 \"/>"));
-    ck_assert(has(line, "<polyline points=\"600.0,2.0 \"/>"));
-    ck_assert(!has(line_picture({}, "none").str(), "polyline"));
+    const std::vector<Stretch> prices = {
+        {1'000, 1'100, 1}, {1'100, 1'200, 2}, {1'200, 1'300, -1}, {1'300, 1'400, 4}};
+    const std::string line = line_picture(prices, 1'000, 1'400, "prices").str();
+    ck_assert(has(line, "<polyline points=\"0.0,59.0 150.0,59.0 150.0,40.0 300.0,40.0 \"/>"));
+    ck_assert(has(line, "<polyline points=\"450.0,2.0 600.0,2.0 \"/>"));
+    ck_assert(!has(line_picture({}, 0, 60, "none").str(), "polyline"));
+}
+END_TEST
+
+START_TEST(a_line_of_prices_is_as_long_as_the_market_is_old) {
+    // Twenty minutes of six hours, and two of them a while before: nobody knows what was between.
+    const std::vector<Stretch> prices = {{19'800, 20'100, 1}, {20'400, 21'600, 2}};
+    const std::string line = line_picture(prices, 0, 21'600, "prices").str();
+    ck_assert(has(line, "<polyline points=\"550.0,40.0 558.3,40.0 \"/>"));
+    ck_assert(has(line, "<polyline points=\"566.7,2.0 600.0,2.0 \"/>"));
 }
 END_TEST
 
 UNIT_SUITE(web, no_text_becomes_markup_and_no_text_leaves_its_address,
            a_list_leads_to_its_next_part_and_back_to_its_beginning,
            a_life_is_lanes_of_where_the_job_waited_ran_and_lay,
-           a_line_of_prices_has_gaps_where_no_place_was_to_be_had);
+           a_line_of_prices_has_gaps_where_no_place_was_to_be_had,
+           a_line_of_prices_is_as_long_as_the_market_is_old);

@@ -172,7 +172,8 @@ PageAnswer show_prices(Asker& asker, const Query& query) {
     if (span == std::end(spans)) return wrong("a span is one of 6h, 24h, 7d and 30d");
     const auto rows = price_rows(asker, span->span_s, span->row_s);
     if (!rows) return away(rows.error());
-    return {200, "Prices", prices(*rows, std::string(span->name))};
+    return {200, "Prices",
+            prices(*rows, std::string(span->name), static_cast<double>(span->span_s))};
 }
 
 // What ran on nodes: their receipts, and what runs there now.

@@ -11,13 +11,16 @@ constexpr Place pages_listed[] = {{"/", "Board"},          {"/nodes", "Nodes"}, 
                                   {"/history", "History"}, {"/prices", "Prices"}, {"/time", "Time"},
                                   {"/ledger", "Ledger"},   {"/report", "Report"}};
 
-std::vector<double> least_prices(const Json& rows) {
-    std::vector<double> values;
+// Below 0 while no place was to be had.
+std::vector<Stretch> least_prices(const Json& rows) {
+    std::vector<Stretch> stretches;
     for (const Json& row : rows) {
         const auto it = row.find("least");
-        values.push_back(it != row.end() && it->is_number() ? it->get<double>() : -1.0);
+        const double from = row.value("from_unix_s", 0.0);
+        stretches.push_back({from, from + row.value("span_s", 0.0),
+                             it != row.end() && it->is_number() ? it->get<double>() : -1.0});
     }
-    return values;
+    return stretches;
 }
 
 // The newest row in which a place could be had.
@@ -27,8 +30,11 @@ std::string price_now(const Json& rows) {
     return "-";
 }
 
-Html price_line(const Json& rows, const std::string& span) {
-    return line_picture(least_prices(rows),
+// Up to the newest row: what is older than the market is left empty.
+Html price_line(const Json& rows, const std::string& span, double span_s) {
+    const std::vector<Stretch> stretches = least_prices(rows);
+    const double to = stretches.empty() ? span_s : stretches.back().to;
+    return line_picture(stretches, to - span_s, to,
                         "What one more job of one CPU would have cost in the last " + span +
                             "; now " + or_none(price_now(rows)));
 }
@@ -98,7 +104,7 @@ Html board(const Json& status, const Listed& nodes, const Listed& jobs, const Js
     tile(h, "Finished jobs", or_none(field(counts, "finish")));
     tile(h, "A place costs", or_none(price_now(prices)));
     tile(h, "Algorithm", field(status, "solver"));
-    h.markup("</dl>").add(price_line(prices, "6 hours"));
+    h.markup("</dl>").add(price_line(prices, "6 hours", 6 * 3'600.0));
     heading(h, "Jobs").add(
         table("Live jobs, the newest first", job_columns(), jobs.rows, "No job."));
     if (!jobs.next.empty()) h.markup("<p><a href=\"/jobs\">All live jobs</a></p>");
@@ -142,7 +148,7 @@ Html jobs(const Listed& list, const JobsView& view) {
     return h.add(pager(list, finished ? Markup("/history") : Markup("/jobs"))), h;
 }
 
-Html prices(const Json& rows, const std::string& span) {
+Html prices(const Json& rows, const std::string& span, double span_s) {
     static const std::vector<Column> columns = {
         text_column("From", [](const Json& r) { return local_time(r, "from_unix_s"); }),
         number_column("Mean", "least"),
@@ -155,7 +161,7 @@ Html prices(const Json& rows, const std::string& span) {
     h.markup("<h1>Prices</h1><p>What one more job of one CPU would have cost per CPU-hour.</p>");
     constexpr Place spans[] = {
         {"6h", "6 hours"}, {"24h", "a day"}, {"7d", "a week"}, {"30d", "30 days"}};
-    h.add(choice("Span", "/prices?span=", spans, span)).add(price_line(rows, span));
+    h.add(choice("Span", "/prices?span=", spans, span)).add(price_line(rows, span, span_s));
     Json newest = Json::array();
     for (auto row = rows.rbegin(); row != rows.rend(); ++row) newest.push_back(*row);
     return h.add(table("Prices, the newest first", columns, newest, "No price is known yet.")), h;

@@ -45,7 +45,7 @@ Html jobs(const Listed& list, const JobsView& view);
 Html job(const Json& one, const Json& why, const Json& story, const std::string& story_trouble,
          double now, const Html& orders = {});
 Html node(const Json& one, const Json& why, const Listed& here, const Listed& before);
-Html prices(const Json& rows, const std::string& span);
+Html prices(const Json& rows, const std::string& span, double span_s);
 // What ran on nodes, a lane each, from `from` to `to` (Unix seconds). `receipts` and `running`: of
 // these nodes; `span` as in the address.
 struct OnNodes {

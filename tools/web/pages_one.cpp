@@ -113,7 +113,7 @@ Html node(const Json& one, const Json& why, const Listed& here, const Listed& be
     facts.add("Guests", or_none(field(one, "guests"))).add("Speed", field(one, "speed"));
     facts.add("CPUs", field(one, "cpus")).add("Memory", megabytes(one, "memory_mb"));
     facts.add("Free", megabytes(one, "free_mb"));
-    facts.add("Owner's load", percent(one, "load_permille"));
+    facts.add("Jobs' load", percent(one, "load_permille"));
     facts.add("Run-queue wait", percent(one, "wait_permille"))
         .add("Earned", or_none(field(one, "earned")));
     if (one.contains("memory_pressure_permille"))

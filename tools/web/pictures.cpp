@@ -122,26 +122,31 @@ class Story {
 
 }  // namespace
 
-Html line_picture(const std::vector<double>& values, const std::string& label) {
-    double most = 0;
-    for (const double v : values) most = std::max(most, v);
+Html line_picture(const std::vector<Stretch>& stretches, double from, double to,
+                  const std::string& label) {
+    double most = 0, before = 0;
+    for (const Stretch& s : stretches) most = std::max(most, s.value);
     Html h;
     h.markup(
         "<svg class=\"line\" role=\"img\" viewBox=\"0 0 600 80\" preserveAspectRatio=\"none\"");
     h.markup(" aria-label=\"").text(label).markup("\">");
-    const double step = values.size() > 1 ? line_width / static_cast<double>(values.size() - 1) : 0;
+    const double span = std::max(to - from, 1.0);
     bool open = false;
-    for (size_t i = 0; i < values.size(); ++i) {
-        if (values[i] < 0) {
-            if (open) h.markup("\"/>");
+    for (const Stretch& s : stretches) {
+        const bool gap = open && s.from > before + 1;
+        if (open && (gap || s.value < 0)) {
+            h.markup("\"/>");
             open = false;
-            continue;
         }
+        if (s.value < 0 || s.to <= from) continue;
         if (!open) h.markup("<polyline points=\"");
         open = true;
-        const double y =
-            most > 0 ? (line_height - 4) * (1 - values[i] / most) + 2 : line_height - 2;
-        h.number(static_cast<double>(i) * step).markup(",").number(y).markup(" ");
+        before = s.to;
+        const double y = most > 0 ? (line_height - 4) * (1 - s.value / most) + 2 : line_height - 2;
+        for (const double at : {s.from, s.to}) {
+            const double part = std::clamp((at - from) / span, 0.0, 1.0);
+            h.number(part * line_width).markup(",").number(y).markup(" ");
+        }
     }
     if (open) h.markup("\"/>");
     return h.markup("</svg>"), h;

@@ -11,8 +11,14 @@
 
 namespace souk::tools::web {
 
-// A value below 0 is a gap. `label` says the same in words.
-Html line_picture(const std::vector<double>& values, const std::string& label);
+struct Stretch {
+    double from = 0, to = 0;  // Unix seconds
+    double value = 0;         // below 0: none, a gap
+};
+// What was from `from` to `to` (Unix seconds), each stretch where its time is. `label` says the
+// same in words.
+Html line_picture(const std::vector<Stretch>& stretches, double from, double to,
+                  const std::string& label);
 
 struct Bar {
     enum class Kind { waits, runs, frozen, stopped, unknown };

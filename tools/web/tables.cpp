@@ -89,7 +89,7 @@ const std::vector<Column>& node_columns() {
         {"State", false, state},
         number_column("Guests", "guests"),
         text_column(
-            "Owner's load", [](const Json& n) { return percent(n, "load_permille"); }, true),
+            "Jobs' load", [](const Json& n) { return percent(n, "load_permille"); }, true),
         money_column("Price", "current_price"),
         money_column("Next price", "next_price"),
         money_column("Reserve", "reserve"),
