@@ -226,6 +226,21 @@ Trouble HomeGangs::why_ended(const HomeJob& job, const Jobs& jobs) const {
     return found.empty() ? none_required(job, jobs) : found;
 }
 
+bool HomeGangs::ends_with_success(const HomeJob& job, const Jobs& jobs) const {
+    if (why_ended(job, jobs).code != CauseCode::component_ended) return false;
+    bool well = false;
+    for (const uint64_t seq : all_of(job)) {
+        const auto it = jobs.find(seq);
+        if (it == jobs.end() || &it->second == &job || !is_required(it->second)) continue;
+        const HomeJob& other = it->second;
+        if (other.phase != JobPhase::finished || other.why.code == CauseCode::component_ended)
+            continue;
+        if (!ended_well(other)) return false;
+        well = true;
+    }
+    return well;
+}
+
 // A component that is not required is ended with the last one that is.
 Trouble HomeGangs::none_required(const HomeJob& job, const Jobs& jobs) const {
     if (!is_component(job) || is_required(job)) return {};

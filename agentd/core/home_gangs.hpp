@@ -90,6 +90,9 @@ class HomeGangs {
     // Of a component that is being ended: the verdict of the one that ended first, or that no
     // required one is left; empty: neither.
     Trouble why_ended(const HomeJob& job, const Jobs& jobs) const;
+    // Whether all of the required ones that ended by themselves have ended well, of a component
+    // that is ended with them.
+    bool ends_with_success(const HomeJob& job, const Jobs& jobs) const;
 
   private:
     Trouble none_required(const HomeJob& job, const Jobs& jobs) const;

@@ -194,7 +194,8 @@ void Home::finish(HomeJob& job, int32_t wait_status, const Trouble& why, const H
     job.checkpoint = {};
     const Trouble others = job.cancelled ? gangs_.why_ended(job, records_.all()) : Trouble();
     const bool obeyed = job.cancelled && why.empty();  // it ended by itself, when it was asked to
-    HomeRuns::finish(job, wait_status,
+    const bool well = !others.empty() && gangs_.ends_with_success(job, records_.all());
+    HomeRuns::finish(job, well ? 0 : wait_status,
                      !others.empty() ? others
                      : obeyed        ? Trouble(because(CauseCode::cancelled))
                                      : why,

@@ -25,7 +25,9 @@ namespace {
 
 // As a shell sees it.
 int exit_status(const JobReport& r) {
-    if (r.cancelled && !r.why.empty()) return 255;  // as srun
+    const bool with_others =
+        !r.why.empty() && (*r.why).code == CauseCode::component_ended && r.wait_status == 0;
+    if (r.cancelled && !r.why.empty() && !with_others) return 255;  // as srun
     if (WIFEXITED(r.wait_status)) return WEXITSTATUS(r.wait_status);
     return WIFSIGNALED(r.wait_status) ? 128 + WTERMSIG(r.wait_status) : 255;
 }

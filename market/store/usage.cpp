@@ -94,7 +94,9 @@ Status UsageBook::add(const market::JobRecord& job) {
         constexpr int64_t least_ns = 10'000'000'000;  // of bounded slowdown
         ++u.jobs;
         const bool good = WIFEXITED(r.wait_status) && WEXITSTATUS(r.wait_status) == 0;
-        u.failed += !good || !r.why.empty();
+        // One that was ended with the others of its job has failed only if they have.
+        const bool own = !r.why.empty() && (*r.why).code != CauseCode::component_ended;
+        u.failed += !good || own;
         u.moves += r.stats.migrations;
         u.freezes += r.stats.freezes;
         sum(u.waited.ns, span - ran);

@@ -78,6 +78,7 @@ def test_an_optional_component_is_not_waited_for_and_ends_with_the_others(wide, 
         jobs = until_gang(wide, first, "all ended", lambda jobs: all(
             j["status"] == "finish" for j in jobs))
         assert all(j["why_code"] == "component_ended" for j in jobs[3:])
+        assert [j["exit"] for j in jobs] == [0] * 5  # they ended with a job that ended well
     finally:
         srun.kill()
         srun.wait()

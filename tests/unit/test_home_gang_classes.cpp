@@ -91,6 +91,7 @@ START_TEST(what_is_not_required_ends_with_the_last_required_component) {
     ck_assert(back.job(3).cancelled);
     back.said(3, "n4", 1, GuestState::killed);
     ck_assert(back.job(3).why.code == CauseCode::component_ended);
+    ck_assert_int_eq(back.job(3).wait_status, 0);  // its job has ended well
     // A required one that fails ends it as any other.
     Gang failed = with(ComponentClass::optional);
     required_run(failed);

@@ -111,5 +111,24 @@ START_TEST(sums_that_are_too_old_are_erased_a_bounded_number_at_once) {
 }
 END_TEST
 
+START_TEST(a_component_that_ended_with_a_job_that_ended_well_has_not_failed) {
+    const unit::TempDir dir;
+    auto db = StateDb::open(dir.path, market_schema_version);
+    ck_assert(db.has_value());
+    UsageBook book(*db, *db);
+    JobRecord with = ended(7, 20'000, 1, 2, 0);
+    with.report.cancelled = true;
+    with.report.why =
+        souk::Cause(CauseCode::component_ended, "component 0 of the job has ended: exit status 0");
+    ck_assert(book.add(with).has_value());
+    with.report.wait_status = 9;
+    ck_assert(book.add(with).has_value());
+    ck_assert(db->commit().has_value());
+    const std::string said = report(book, {"by=user"});
+    ck_assert_msg(said.find("\"jobs\":2,\"failed\":1,") != said.npos, "%s", said.c_str());
+}
+END_TEST
+
 UNIT_SUITE(usage, use_is_summed_up_by_user_node_and_day_and_read_again,
-           sums_that_are_too_old_are_erased_a_bounded_number_at_once);
+           sums_that_are_too_old_are_erased_a_bounded_number_at_once,
+           a_component_that_ended_with_a_job_that_ended_well_has_not_failed);
