@@ -149,8 +149,13 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
     const bool wished = freezes
                             ? job->record.hold == Hold::frozen || job->once == NodeName{}
                             : name.empty() || job->record.hold_node == name || job->once == name;
-    if (!wished && !in_transit(*job))
-        return {true, false, "another order came in between" + (why.empty() ? "" : ": " + why)};
+    if (!wished && !in_transit(*job)) {
+        if (!job->failed->last.empty()) return {true, false, job->failed->last};
+        return {true, false,
+                souk::Cause(
+                    CauseCode::overtaken,
+                    "another order came in between" + (why.empty() ? "" : ": " + why))};
+    }
     return {false, false, why};
 }
 

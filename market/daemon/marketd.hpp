@@ -211,6 +211,7 @@ class Marketd {
         Nanos deadline, answer_at;
         Nanos limit;
     };
+    Cause moved_on(const Waiter& w, const Cause& over) const;
     std::vector<Waiter> waiters_;
     struct Relay {  // a question that a home node is to answer
         uint64_t connection = 0, request = 0;

@@ -80,6 +80,17 @@ Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request
     return {};
 }
 
+// It was carried out, and the market has moved the job on since: that is no other order of anybody.
+Cause Marketd::moved_on(const Waiter& w, const Cause& over) const {
+    const market::Job* const job = market_.find(w.job);
+    if (!job || w.freezes || over.code != CauseCode::overtaken) return over;
+    const JobReport& r = job->record.report;
+    if (r.stats.migrations <= w.migrations) return over;
+    const std::string why = market_.comment(*job);
+    return "it was moved" + (w.node.empty() ? "" : " to " + w.node) + ", and is on " + r.where +
+           " since" + (why.empty() ? "" : ": " + why);
+}
+
 // When what came in is decided and durable.
 void Marketd::answer_waiters() {
     const Nanos now = Loop::now();
@@ -94,7 +105,7 @@ void Marketd::answer_waiters() {
         if (outcome.done) {
             reply.json = done_json(*market_.find(w.job), outcome.text, w.freezes, w.migrations);
         } else if (outcome.over) {
-            reply.json = not_done_json(w.job, outcome.text);
+            reply.json = not_done_json(w.job, moved_on(w, outcome.text));
         } else if (now >= w.deadline) {
             reply.json = not_done_json(
                 w.job, "not within " + std::to_string(w.limit.ns / 1'000'000'000) +

@@ -79,6 +79,21 @@ START_TEST(what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be
 }
 END_TEST
 
+START_TEST(a_freeze_that_failed_says_why_and_not_that_another_order_came) {
+    Two w;
+    w.refuse = [](const Order& o) {
+        return std::optional(OrderFailed{o.id, o.seq, "n1", "no space left on device"});
+    };
+    ck_assert(w.market->freeze(w.job, false, root).has_value());
+    w.run_for(Nanos::from_ms(1'500));
+    // It had failed before anybody was told how often.
+    const std::string said = w.outcome("", true, w.failures());
+    ck_assert_msg(said.starts_with("over: the freeze ") &&
+                      said.find("no space left on device") != said.npos,
+                  "%s", said.c_str());
+}
+END_TEST
+
 START_TEST(a_move_that_failed_says_why_where_the_job_stays) {
     Two w;
     w.refuse = [](const Order& o) {
@@ -147,6 +162,7 @@ START_TEST(a_size_that_no_machine_has_never_had_a_place) {
 END_TEST
 
 UNIT_SUITE(market_orders, what_became_of_an_order_is_told_when_it_is_done_and_when_it_cannot_be,
+           a_freeze_that_failed_says_why_and_not_that_another_order_came,
            a_move_that_failed_says_why_where_the_job_stays,
            what_is_said_of_a_running_job_outlives_the_market_s_process,
            a_job_held_on_a_node_that_is_lost_is_the_markets_again,
