@@ -257,3 +257,17 @@ def test_a_market_of_a_test_that_is_killed_goes():
     run_dir, pid = done.stdout.split()
     assert done.returncode == -signal.SIGKILL
     until("it is taken down", lambda: not alive(int(pid)) and not os.path.exists(run_dir))
+
+
+def test_who_asks_for_more_cpus_than_the_host_has_is_told(fit):
+    m = Market("--nodes", "1", "--cpus", "1024")
+    said, tool = [], m.tool
+
+    def note(*words, **how):
+        said.append(tool(*words, **how))
+        return said[-1]
+    m.tool = note
+    for market in bring_up(m):
+        up = next(done for done in said if done.args[1:2] == ["up"])
+        assert f"this host has {os.cpu_count()}, and no node offers more" in up.stderr
+        assert market.providers()[0]["cpus"] == os.cpu_count()

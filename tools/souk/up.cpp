@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -112,6 +113,10 @@ int cmd_up(const UpOptions& options) {
         std::printf("the market that was kept in %s is taken again\n", options.state.c_str());
     if (auto back = back_to_market(options); !back)
         complain("a node stays off the market: " + back.error().message);
+    const int64_t here = std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
+    if (options.shape.cpus > here)
+        complain("--cpus " + std::to_string(options.shape.cpus) + ": this host has " +
+                 std::to_string(here) + ", and no node offers more than that");
     return cmd_status(options.run, false);
 }
 
