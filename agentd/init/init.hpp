@@ -138,6 +138,9 @@ struct Wishes {
 void set_up(const Wishes& wishes);
 const char* mount_tmp();  // a /tmp of its own. Null, or what failed (errno set)
 void make_run_user(uint32_t uid, uint32_t gid);  // /run/user/UID
+// groups.cpp: after /proc is mounted. What fails is told in DIR/init.log, and the job sees the
+// groups as this node names them.
+void set_up_groups();
 // Sends one record outside of the ordinary flow; false if it did not fit.
 bool send_record(souk_type type, uint32_t stream, int32_t value, uint64_t offset, uint64_t limit,
                  const void* bytes, size_t n, const int* fds = nullptr, int nfds = 0);

@@ -272,6 +272,7 @@ void set_up_mounts(const Wishes& wishes) {
     const int tree = wishes.tree ? take_tree("/") : -1;
     if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
         give_up("mount /proc");
+    set_up_groups();
     if (mount("souk", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
         give_up("mount /dev/shm");
     set_up_run(wishes.run_keep);

@@ -311,7 +311,7 @@ def job_raises_limit(s):
         "import glob, os\n"
         "own = [l.strip().split(':', 2)[2] for l in open('/proc/self/cgroup')]\n"
         "wrote = 0\n"
-        "for g in own:\n"
+        "for g in ['', *own]:\n"
         "    for p in glob.glob(f'/sys/fs/cgroup{g}/memory*max*') + "
         "glob.glob(f'/sys/fs/cgroup/memory{g}/memory*limit*'):\n"
         "        try:\n"

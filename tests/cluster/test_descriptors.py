@@ -249,3 +249,71 @@ def test_urgent_data_that_waits_is_as_it_was(market):
     assert bytes(job.out).decode().splitlines()[1:] == [
         "0 b'!' b'abc' b'more'", "1 b'' b'abc' b'more'", "2 b'' b'abc' b'more'",
         "3 b'!' b'xxxxxxxxx' b'more'", "4 b'' b'abc' b'more'"]
+
+
+# A program that holds each file of its control groups open, found as Go and Java find them. Each
+# line: how many cannot be read any more or are deleted, how many groups have this process in them,
+# by a list that was opened at the start, where its groups are, and its limits of memory.
+GROUPS = """
+import os, re, select, sys
+mounts = [line.split() for line in open("/proc/self/mountinfo")]
+held = {}
+def directories():
+    for line in open("/proc/self/cgroup"):
+        _, controllers, group = line.strip().split(":", 2)
+        for m in mounts:
+            kind, _, options = m[m.index("-") + 1:][:3]
+            if (kind == "cgroup2" if not controllers else
+                kind == "cgroup" and controllers.split(",")[0] in options.split(",")):
+                if m[3] == "/" or group.startswith(m[3]):
+                    yield m[4] + group[len(m[3].rstrip("/")):], m[4]
+for directory, top in directories():
+    for d in {directory, top}:
+        for name in os.listdir(d) if os.path.isdir(d) else []:
+            path = os.path.normpath(f"{d}/{name}")
+            if os.path.isfile(path):
+                try:
+                    fd = os.open(path, os.O_RDONLY)
+                    os.pread(fd, 4096, 0)
+                    held[path] = fd
+                except OSError: pass
+def read(fd):
+    try: return os.pread(fd, 1 << 20, 0).decode()
+    except OSError: return None
+def look():
+    bad = [p for p, fd in held.items()
+           if read(fd) is None or os.readlink(f"/proc/self/fd/{fd}") != p]
+    own = [p for p, fd in held.items()
+           if p.endswith("/cgroup.procs") and str(os.getpid()) in read(fd).split()]
+    limits = [read(fd).strip() for p, fd in sorted(held.items())
+              if re.search("/memory.(max|limit_in_bytes)$", p)]
+    return len(bad), len(own), sorted(open("/proc/self/cgroup").read().split()), limits
+print(len(held), flush=True)
+while not select.select([0], [], [], 0.05)[0]:
+    print(*look(), flush=True)
+print("end", flush=True)
+"""
+
+
+def test_files_of_its_control_groups_stay_open_and_are_of_those_it_is_in(market):
+    job = market.srun("-p", 50, "-m", 200, "/usr/bin/python3", "-c", GROUPS,
+                      stdin=subprocess.PIPE)
+    job.printed(2)
+    for steps in ([("move", "n2")], [("move", "n3")], [("freeze",), ("thaw", "n1")],
+                  [("move", "n2")]):
+        for verb, *node in steps:
+            market.tool("marketctl", "--hold", verb, job.id, *node)
+            if verb == "freeze":
+                market.until_job(job.id, verb, lambda j: j["status"] == "suspend")
+            else:
+                market.until_runs(job.id, *node)
+        job.printed(job.lines() + 2)
+    job.process.stdin.close()
+    assert job.wait() == 0, job.told
+    held, *lines, end = bytes(job.out).decode().splitlines()
+    assert int(held) > 10 and end == "end"
+    assert len(set(lines)) == 1, set(lines)
+    assert re.match(r"0 [1-9]\d* \[", lines[0]), lines[0]
+    if (os.path.exists("/sys/fs/cgroup/memory") or
+            "memory" in read_text("/sys/fs/cgroup/cgroup.controllers").split()):
+        assert f"'{200 << 20}'" in lines[0], lines[0]

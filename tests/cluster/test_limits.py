@@ -109,7 +109,12 @@ def disks():
             if not name.startswith(("loop", "ram", "zram"))]
 
 
-WHERE = "\nprint(open('/proc/self/cgroup').read(), flush=True)\n"
+# Each group has a number, which no other gets; its name the job does not see.
+WHERE = """
+import os
+mount = [m.split()[1] for m in open("/proc/mounts") if m.split()[2] == "cgroup2"][0]
+print(os.stat(mount).st_ino, flush=True)
+"""
 
 
 def test_the_control_groups_of_a_job_serve_the_next_which_finds_nothing_of_it(market):
@@ -149,7 +154,6 @@ def test_the_control_groups_of_a_job_serve_the_next_which_finds_nothing_of_it(ma
     # A job of root changes a setting of its own group: nobody else gets that.
     changed = groups_of("""
 path = [p.split("::")[1] for p in open("/proc/self/cgroup").read().split() if "::" in p][0]
-mount = [m.split()[1] for m in open("/proc/mounts") if m.split()[2] == "cgroup2"][0]
 with open(mount + path + "/cgroup.max.depth", "w") as f:
     f.write("3")
 """)
