@@ -51,14 +51,16 @@ def options():
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser.add_argument('--bin', default=os.environ.get('SOUK_BIN', checkout + '/build/bin'))
     parser.add_argument('--parts',
-                        default='idle,srun,small,throughput,move,live,ahead,mixed,work,disk,stand,'
-                        'certificates,files')
+                        default='idle,srun,small,throughput,move,many,live,ahead,mixed,work,disk,'
+                        'stand,certificates,files')
     parser.add_argument('--trips', type=int, default=40)
     parser.add_argument('--jobs', type=int, default=500)
     parser.add_argument('--small-jobs', type=int, default=300, help='at once, of the smallest')
     parser.add_argument('--bursts', type=int, default=3)
     parser.add_argument('--sizes', default='1,16,64,256', help='MB of each moved job')
     parser.add_argument('--moves', type=int, default=10)
+    parser.add_argument('--many', default='processes:250,chain:120,threads:1000,mappings:1500,'
+                        'sockets:900,descriptors:1000')
     parser.add_argument('--live-sizes', default='64,512,2048',
                         help='MB of each job that moves past its image')
     parser.add_argument('--mixed-moves', type=int, default=200)
@@ -91,6 +93,8 @@ def main():
             'throughput': lambda: starting.throughput(book, market, slurm, o.jobs, o.bursts),
             'move': lambda: [moving.moves_of(book, market, int(mb), o.moves)
                              for mb in o.sizes.split(',')],
+            'many': lambda: [moving.many_of(book, market, what, o.moves)
+                             for what in o.many.split(',')],
             'live': lambda: [moving.live_of(book, market, int(mb), o.moves)
                              for mb in o.live_sizes.split(',')],
             'ahead': lambda: moving.ahead_of(book, market,

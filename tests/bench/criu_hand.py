@@ -12,6 +12,7 @@ stdin with one JSON line on stdout:
   stop, go                SIGSTOP and SIGCONT, so that it takes no CPU while others are measured
 The namespaces die with this process, and it dies with its parent: nothing is left behind.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -144,7 +145,9 @@ class Inside:
         start, cpu = time.monotonic(), self.children_cpu()
         self.criu('dump', first, '-t', str(self.pid))
         cpu_dump = self.children_cpu() - cpu  # before the job's own time is added
-        os.waitpid(self.pid, 0)
+        with contextlib.suppress(ChildProcessError):  # all of them, or their pids are taken
+            while True:
+                os.waitpid(-1, 0)
         if to_disk:
             subprocess.run(['sync', '-f', first], check=True)
         dumped = time.monotonic()

@@ -16,7 +16,7 @@ from book import FAILURES, LIVE_PAUSE_MS, LIVE_TOTAL, say
 
 def compiled(name, where):
     program = f'{where}/{name}'
-    subprocess.run(['gcc', '-O2', '-o', program,
+    subprocess.run(['gcc', '-O2', '-pthread', '-o', program,
                     os.path.join(os.path.dirname(__file__), f'{name}.c')], check=True)
     return program
 
@@ -109,6 +109,41 @@ def moves_in(book, market, memory, rounds, where):
              got['freeze by hand'], 'criu dump + sync')
     book.add('freeze', f'{memory} MB: order to thawed', 'ms', got['thaw'], got['thaw by hand'],
              'criu restore')
+
+
+# ---- moves of what there is much of
+
+
+def many_of(book, market, what, rounds):
+    """The pause of a job that has so many of one kind ('threads:1000', many.c)."""
+    pause, by_hand, own, jobs = [], [], [], []
+    with tempfile.TemporaryDirectory() as where:
+        try:
+            program = compiled('many', where)
+            ours, other = (Stalls(program, what, where, name) for name in ('ours', 'by_hand'))
+            hand = criu_hand.Hand(other.command)
+            jobs.append(hand)
+            job = souk.Watched(market, *ours.command)
+            jobs.append(job)
+            time.sleep(2)  # until it has them all
+            for i in range(rounds):
+                hand.ask('stop')
+                pause.append(ours.longest_in(lambda: job.move(i))[0])
+                hand.ask('go')
+                time.sleep(0.2)
+                stalled, move = other.longest_in(lambda: hand.ask('move'))
+                by_hand.append(stalled)
+                own.append(move['own_ms'])
+        except FAILURES as e:
+            book.problem(f'moves of {what}', e)
+        finally:
+            for it in jobs:
+                it.close()
+    figure = ' '.join(reversed(what.split(':')))
+    book.add('many', f'{figure}: pause, by the clock of the job itself', 'ms', pause, by_hand,
+             'criu dump + cp + restore')
+    book.add('many', f'{figure}: the same', 'ms', pause, own,
+             "CRIU's own count: dump frozen + restore")
 
 
 # ---- moves of memory that does not go with the image
