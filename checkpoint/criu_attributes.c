@@ -41,10 +41,12 @@ __attribute__((constructor)) static void loaded(void) {
 static void take_personality(pid_t own) {
     const int error = errno;
     const int fd = open_image(SOUK_ATTRIBUTES_NAME, O_RDONLY);
-    struct souk_attributes one;
+    // Many at once: each process reads what all of them have.
+    static struct souk_attributes all[256];
     unsigned long wanted = 0;
-    while (fd >= 0 && read(fd, &one, sizeof one) == (ssize_t)sizeof one)
-        if (one.pid == own) wanted = one.personality;
+    for (ssize_t n; fd >= 0 && (n = syscall(SYS_read, fd, all, sizeof all)) > 0;)
+        for (size_t i = 0; i < (size_t)n / sizeof *all; ++i)
+            if (all[i].pid == own) wanted = all[i].personality;
     wanted &= ~(unsigned long)(READ_IMPLIES_EXEC | ADDR_LIMIT_32BIT | ADDR_LIMIT_3GB);
     // It has that of its parent until now.
     if (fd >= 0) {

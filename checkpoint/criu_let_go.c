@@ -155,17 +155,31 @@ void die_with_criu(void) {
             (void)syscall(SYS_ptrace, PTRACE_SETOPTIONS, seized[i], NULL, all);
 }
 
+// The first thread of each process. CRIU seizes the others of a process right after it, so that one
+// cheap question tells them: /proc/PID/status takes the kernel ten times as long.
+static size_t first_threads(pid_t* firsts) {
+    size_t count = 0;
+    for (size_t i = 0; i < seized_count; ++i)
+        if ((count == 0 || !is_thread_of(firsts[count - 1], seized[i])) &&
+            process_of(seized[i]) == seized[i])
+            firsts[count++] = seized[i];
+    return count;
+}
+
 // CRIU's first question of the kind comes when all threads stand, and it has changed nothing of
 // them yet (criu/cr-dump.c, dump_one_task).
 static long before_dump(void) {
     static bool asked;
     if (asked) return 0;
     asked = true;
-    if (lift_limits(seized, seized_count) && is_free_of_landlock(seized, seized_count) &&
-        dump_semaphores(seized, seized_count)) {
-        note_memory(seized, seized_count);
-        return 0;
-    }
+    pid_t* const firsts = malloc((seized_count + 1) * sizeof *firsts);
+    const size_t processes = firsts == NULL ? 0 : first_threads(firsts);
+    const bool good = firsts != NULL && lift_limits(firsts, processes) &&
+                      is_free_of_landlock(seized, seized_count) &&
+                      dump_semaphores(seized, seized_count);
+    if (good) note_memory(firsts, processes);
+    free(firsts);
+    if (good) return 0;
     errno = EPERM;
     return -1;
 }

@@ -77,10 +77,10 @@ static bool lift(pid_t process, int kind) {
     return false;
 }
 
-bool lift_limits(const pid_t* threads, size_t count) {
+bool lift_limits(const pid_t* processes, size_t count) {
     for (size_t i = 0; i < count; ++i)
-        for (int k = 0; k < resources && process_of(threads[i]) == threads[i]; ++k)
-            if (!lift(threads[i], kinds[k])) return false;
+        for (int k = 0; k < resources; ++k)
+            if (!lift(processes[i], kinds[k])) return false;
     return true;
 }
 

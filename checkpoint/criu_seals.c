@@ -137,12 +137,11 @@ static void ask_for_locks(pid_t process) {
         note((struct rule){process, locked, lock_future | (late ? lock_on_fault : 0), 0});
 }
 
-void note_memory(const pid_t* threads, size_t count) {
+void note_memory(const pid_t* processes, size_t count) {
     for (size_t i = 0; i < count; ++i) {
-        if (process_of(threads[i]) != threads[i]) continue;
-        const long bits = call_in(threads[i], (const long[7]){SYS_prctl, get_denied});
-        if (bits > 0) note((struct rule){threads[i], denied, (uint64_t)bits, 0});
-        ask_for_locks(threads[i]);
+        const long bits = call_in(processes[i], (const long[7]){SYS_prctl, get_denied});
+        if (bits > 0) note((struct rule){processes[i], denied, (uint64_t)bits, 0});
+        ask_for_locks(processes[i]);
     }
 }
 

@@ -70,12 +70,12 @@ int watch_smaps(int directory, const char* name, int fd);
 pid_t process_at(int directory);
 /* ... of what CRIU has read there; returns `n`. */
 ssize_t look_at_read(int fd, const void* bytes, ssize_t n);
-void note_memory(const pid_t* threads, size_t count);
+void note_memory(const pid_t* processes, size_t count);
 /* Whether the seals of the image can be set. False: it was told why not. */
 bool can_seal(void);
 bool restore_seals(void);
 /* criu_limits.c. False: one has reached a limit, and that was told. */
-bool lift_limits(const pid_t* threads, size_t count);
+bool lift_limits(const pid_t* processes, size_t count);
 void put_limits_back(pid_t process); /* 0: of all */
 int before_limits(int directory, const char* name, int fd);
 /* criu_landlock.c. False: one is not, and that was told. */
