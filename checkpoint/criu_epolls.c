@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ struct line {
     unsigned nth;  // of those with the same number
     uint32_t events;
     uint64_t data;
+    unsigned long inode;  // of the file; 0: the kernel does not say
     bool watches;
 };
 
@@ -109,31 +111,75 @@ static size_t lines_of(const char* text, struct line** all) {
             sscanf(text, "tfd: %d events: %x data: %llx", &l->number, &l->events, &data) == 3 &&
             l->number >= 0;
         if (l->watches) l->data = data;
+        const char* const inode = l->watches ? strstr(text, " ino:") : NULL;
+        if (inode != NULL && inode < end) l->inode = strtoul(inode + 5, NULL, 16);
         text += l->length;
     }
     return count;
 }
 
-// The file must be open in a process that CRIU holds.
-static bool find_holder(int epoll, const struct line* l, struct watched* w) {
+// The files that are open in processes which CRIU holds: they stand, so that one look is enough.
+static struct held_file {
+    pid_t process;
+    int fd;
+    unsigned long inode;
+} * held;
+static size_t held_count, held_room;
+
+static void hold_files_of(pid_t process) {
     char path[40];
-    bool found = false;
-    DIR* const processes = opendir("/proc");
-    for (struct dirent* p; processes != NULL && !found && (p = readdir(processes)) != NULL;) {
-        const pid_t pid = (pid_t)atol(p->d_name);
-        if (pid <= 0 || !is_held(pid)) continue;
-        snprintf(path, sizeof path, "/proc/%d/fd", pid);
-        DIR* const files = opendir(path);
-        for (struct dirent* f; files != NULL && !found && (f = readdir(files)) != NULL;) {
-            if (f->d_name[0] == '.' || !is_target(pid, atoi(f->d_name), epoll, l)) continue;
-            w->holder = pid;
-            w->fd = atoi(f->d_name);
-            found = true;
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%d/fd", process);
+    DIR* const files = opendir(path);
+    for (struct dirent* f; files != NULL && (f = readdir(files)) != NULL;) {
+        // In /proc such a name is a link to the file itself.
+        if (f->d_name[0] == '.' || syscall(SYS_newfstatat, dirfd(files), f->d_name, &st, 0) != 0)
+            continue;
+        if (held_count == held_room) {
+            struct held_file* const more = realloc(held, (2 * held_room + 64) * sizeof *held);
+            if (more == NULL) break;
+            held = more;
+            held_room = 2 * held_room + 64;
         }
-        if (files != NULL) closedir(files);
+        held[held_count++] = (struct held_file){process, atoi(f->d_name), st.st_ino};
+    }
+    if (files != NULL) closedir(files);
+}
+
+static void look_at_held_files(void) {
+    static bool looked;
+    if (looked) return;
+    looked = true;
+    DIR* const processes = opendir("/proc");
+    for (struct dirent* p; processes != NULL && (p = readdir(processes)) != NULL;) {
+        const pid_t pid = (pid_t)atol(p->d_name);
+        if (pid > 0 && is_held(pid)) hold_files_of(pid);
     }
     if (processes != NULL) closedir(processes);
-    return found;
+}
+
+// A job whose files need more of them is not taken, as it would stand too long.
+enum { comparisons_max = 1 << 20 };
+static size_t comparisons;
+
+// The file must be open in a process that CRIU holds. Only files of the same inode are compared,
+// and first the one behind the last that was found: what has one inode for all (an eventfd) lies
+// there mostly in the order in which it is watched.
+static bool find_holder(int epoll, const struct line* l, struct watched* w) {
+    static size_t next;
+    look_at_held_files();
+    for (size_t i = 0; i < held_count; ++i) {
+        const size_t at = (next + i) % held_count;
+        const struct held_file* const h = &held[at];
+        if (l->inode != 0 && l->inode != h->inode) continue;
+        if (++comparisons > comparisons_max) return false;
+        if (!is_target(h->process, h->fd, epoll, l)) continue;
+        w->holder = h->process;
+        w->fd = h->fd;
+        next = at + 1;
+        return true;
+    }
+    return false;
 }
 
 // A dump that has failed may have left one.
@@ -153,9 +199,11 @@ static bool note(int epoll, const struct line* l) {
     struct watched w = {looked_pid, looked_fd, 0, 0, l->number, l->events, l->data};
     if (!find_holder(epoll, l, &w)) {
         refuse(
-            "the epoll of process %d (file %d) watches file %d, which no process "
-            "of the job has open any more; it can move when the epoll is closed",
-            looked_pid, looked_fd, l->number);
+            "the epoll of process %d (file %d) watches file %d, which %s; it can move when the "
+            "epoll is closed",
+            looked_pid, looked_fd, l->number,
+            comparisons > comparisons_max ? "other processes of the job have open, among too many"
+                                          : "no process of the job has open any more");
         return false;
     }
     const int list = append_to_image(LIST);

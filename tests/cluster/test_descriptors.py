@@ -135,6 +135,39 @@ def test_an_epoll_tells_of_a_file_that_another_process_has_open(market):
     assert end == "end" and set(lines) == {f"[({number}, 1), ({number}, 4)]"}, lines
 
 
+# A server that has left many files to its child, of two kinds: sockets, each of which has an inode
+# of its own, and eventfds, which share one. Each line: how many tell.
+MANY = """
+import ctypes, os, resource, select, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+e = select.epoll()
+pairs = [socket.socketpair() for _ in range(300)]
+events = [ctypes.CDLL(None).eventfd(1, 0) for _ in range(300)]
+for n in [a.fileno() for a, _ in pairs] + events: e.register(n, select.EPOLLIN)
+go, gone = os.pipe()
+if os.fork() == 0:
+    os.close(gone)
+    os.read(go, 1)
+    os._exit(0)
+os.close(go)
+for _, b in pairs: b.send(b"x")
+for n in events: os.close(n)
+for a, b in pairs: a.close(), b.close()
+while not select.select([0], [], [], 0.05)[0]:
+    print(len({n for n, _ in e.poll(0)}), flush=True)
+print("end", flush=True)
+"""
+
+
+def test_an_epoll_tells_of_many_files_that_another_process_has_open(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", MANY, stdin=subprocess.PIPE)
+    job.printed(2)
+    move_about(market, job, "auto")
+    job.printed(job.lines() + 2)
+    *lines, end = check_ended(market, job)
+    assert end == "end" and set(lines) == {"600"}, lines
+
+
 # A program whose notices wait, or are lost since it stands, or neither. It is told of the loss.
 NOTICES = """
 import ctypes, os, struct, sys
