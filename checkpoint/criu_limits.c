@@ -3,7 +3,8 @@
 // may (ulimit -n, -v) can be dumped all the same. CRIU's code in it needs one file and some memory.
 //
 // Its limits are raised as long as CRIU holds it, but for the moment in which CRIU asks for them.
-// If they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken.
+// If they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken. If
+// CRIU is killed meanwhile, a process of its own lowers them again.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
@@ -50,23 +51,61 @@ static rlim_t in_use(pid_t process, int kind) {
     return pages * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
+// -------------------------------------------------------------------------------------------------
+// if CRIU is killed
+
+static int guard = -1;  // a socket to the process that hears of each limit, and of CRIU's end
+
+static bool add_lifted(const struct lifted* one) {
+    struct lifted* const more = realloc(lifted, (lifted_count + 1) * sizeof *lifted);
+    if (more == NULL) return false;
+    lifted = more;
+    lifted[lifted_count++] = *one;
+    return true;
+}
+
+static void guard_limits(int from) {
+    struct lifted one;
+    if (from > 0) (void)syscall(SYS_close_range, 0U, (unsigned)from - 1, 0U);
+    (void)syscall(SYS_close_range, (unsigned)from + 1, ~0U, 0U);
+    while (syscall(SYS_read, from, &one, sizeof one) == (ssize_t)sizeof one)
+        if (one.process == 0)
+            lifted_count = 0;
+        else
+            (void)add_lifted(&one);
+    put_limits_back(0);
+    syscall(SYS_exit_group, 0);
+}
+
+static bool tell_guard(const struct lifted* one) {
+    int pair[2];
+    if (getenv("SOUK_DUMP") == NULL) return true;  // what is restored ends with its CRIU
+    if (guard < 0) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return false;
+        const long pid = syscall(SYS_clone, 0, 0, 0, 0, 0);  // it ends without a signal
+        if (pid == 0) guard_limits(pair[1]);
+        close(pair[1]);
+        guard = pair[0];
+        if (pid < 0) return false;
+    }
+    return syscall(SYS_sendto, guard, one, sizeof *one, MSG_NOSIGNAL, NULL, 0) == (long)sizeof *one;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 static bool lift(pid_t process, int kind) {
     const rlim_t needed = kind == RLIMIT_NOFILE ? files_needed : bytes_needed;
     struct rlimit was;
     if (limit_of(process, kind, NULL, &was) != 0 || was.rlim_cur == RLIM_INFINITY) return true;
     const rlim_t used = in_use(process, kind);
     if (used != 0 && used + needed < was.rlim_cur) return true;
-    struct lifted* const more = realloc(lifted, (lifted_count + 1) * sizeof *lifted);
-    if (more == NULL) return false;
-    lifted = more;
     const rlim_t wanted = was.rlim_cur + needed;
     const struct rlimit soft = {wanted, was.rlim_max},
                         both = {wanted, was.rlim_max < wanted ? wanted : was.rlim_max};
     for (const struct rlimit* to = wanted <= was.rlim_max ? &soft : &both;; to = &both) {
-        if (limit_of(process, kind, to, NULL) == 0) {
-            lifted[lifted_count++] = (struct lifted){process, kind, was, *to, false};
-            return true;
-        }
+        const struct lifted one = {process, kind, was, *to, false};
+        if (!tell_guard(&one)) return false;  // beforehand: there is no moment without it
+        if (limit_of(process, kind, to, NULL) == 0) return add_lifted(&one);
         if (to == &both) break;
     }
     if (used == 0) return true;  // CRIU finds out
@@ -88,7 +127,10 @@ void put_limits_back(pid_t process) {
     for (size_t i = 0; i < lifted_count; ++i)
         if (process == 0 || process == lifted[i].process)
             (void)limit_of(lifted[i].process, lifted[i].kind, &lifted[i].was, NULL);
-    if (process == 0) lifted_count = 0;
+    if (process != 0) return;
+    lifted_count = 0;
+    const struct lifted none = {0};
+    if (guard >= 0) (void)tell_guard(&none);
 }
 
 // CRIU's last file of a process before it asks for its limits (criu/cr-dump.c, dump_pid_misc).

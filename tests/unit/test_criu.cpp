@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -495,6 +496,51 @@ print('up'); input(); c.sendall(b'x'); print(a.recv(1)))"));
 }
 END_TEST
 
+// CRIU raises a limit that a process has reached as long as it holds it.
+START_TEST(a_limit_is_as_it_was_when_criu_is_killed_while_it_has_raised_it) {
+    UNIT_SKIP_IF(unit::moves_impossible());
+    JobOutput output;
+    CapsuleRig rig(output);
+    rig.start(unit::python(R"(
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 100))
+try:
+    while True: os.dup(0)
+except OSError: print('full', flush=True)
+input(); print(resource.getrlimit(resource.RLIMIT_NOFILE)))"));
+    ck_assert(rig.until([&] { return output.text[0] == "full\n"; }));
+    const unit::TempDir images;
+    ck_assert(rig.client.helpers_enter(false).has_value());
+    ck_assert(rig.until([&] { return rig.helpers_ready; }));
+    const std::string init = std::to_string(rig.capsule.id().pid);
+    const auto children = read_file(AT_FDCWD, "/proc/" + init + "/task/" + init + "/children");
+    ck_assert(children.has_value());
+    const auto limit = [&] {
+        rlimit now{};
+        return ::prlimit(std::atoi(children->c_str()), RLIMIT_NOFILE, nullptr, &now) == 0
+                   ? now.rlim_cur
+                   : 0;
+    };
+    {
+        unit::SessionRig criu(rig, images.fd.get());
+        ck_assert(criu.until(CriuEventKind::ready));
+        DumpOptions options;
+        options.root = rig.root;
+        ck_assert(criu.session.dump(options).has_value());
+        ck_assert_msg(criu.until(CriuEventKind::dump_held), "%s", criu.why().c_str());
+        ck_assert_int_gt(limit(), 20);
+        ck_assert(criu.session.pidfd().signal(SIGKILL).has_value());
+        ck_assert(!criu.until(CriuEventKind::dumped));
+    }
+    ck_assert(rig.client.helpers_leave().has_value());
+    ck_assert(rig.until([&] { return limit() == 20; }));
+    rig.send_input("\n");
+    ck_assert(rig.until([&] { return rig.ended(); }));
+    ck_assert_msg(output.text[0] == "full\n(20, 100)\n", "%s%s", output.text[0].c_str(),
+                  output.text[1].c_str());
+}
+END_TEST
+
 START_TEST(an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -638,6 +684,7 @@ UNIT_SUITE_LONG(
     shared_memory_affinity_timers_and_daemons_go_along,
     a_connection_refuses_the_dump_with_its_reason_or_is_closed_as_asked,
     a_connection_goes_on_whose_criu_was_killed_while_it_held_it,
+    a_limit_is_as_it_was_when_criu_is_killed_while_it_has_raised_it,
     an_agent_that_dies_while_the_dump_is_held_leaves_a_running_job_for_the_next_agent,
     output_that_nobody_acknowledges_is_kept_over_three_hops);
 
