@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -47,6 +48,32 @@ static pid_t begin_other(uid_t uid, gid_t gid) {
     return is_ready ? pid : -1;
 }
 
+// Another security module may forbid it as well, and then it is not known which of the two did.
+// Returns the label by which it confines the thread; "": none does.
+static const char* label_of(pid_t thread) {
+    static char label[128];
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/attr/current", thread);
+    FILE* const file = fopen(path, "re");
+    const size_t n = file == NULL ? 0 : fread(label, 1, sizeof label - 1, file);
+    if (file != NULL) fclose(file);
+    label[n] = 0;
+    label[strcspn(label, "\n")] = 0;
+    return strcmp(label, "unconfined") == 0 ? "" : label;
+}
+
+static void refuse_shut_in(pid_t thread) {
+    const char* const label = label_of(thread);
+    if (*label == 0)
+        refuse("process %d has shut itself in with Landlock, which would be open elsewhere",
+               process_of(thread));
+    else
+        refuse(
+            "process %d is shut in with Landlock, which would be open elsewhere, or confined "
+            "by its security label (%s) in a way that hides whether it is",
+            process_of(thread), label);
+}
+
 bool is_free_of_landlock(const pid_t* threads, size_t count) {
     pid_t other = 0, found = 0, first = 0;
     uid_t uid, of = 0;
@@ -71,10 +98,6 @@ bool is_free_of_landlock(const pid_t* threads, size_t count) {
     }
     if (other > 0) end_other(other);
     if (other < 0) refuse("cannot learn whether it is shut in with Landlock");
-    if (found != 0)
-        refuse(
-            "process %d has shut itself in with Landlock, which would be open "
-            "elsewhere",
-            process_of(found));
+    if (found != 0) refuse_shut_in(found);
     return found == 0 && other >= 0;
 }
