@@ -109,6 +109,8 @@ void set_up_groups() {
     static Hierarchies all;
     FILE* const mounts = read_hierarchies(&all) ? fopen("/proc/self/mountinfo", "re") : nullptr;
     if (!mounts) return say("read its control groups", errno);
+    static char buffer[16 * 1024];  // the C library's own asks for a few lines at a time
+    setvbuf(mounts, buffer, _IOFBF, sizeof buffer);
     char* line = nullptr;
     size_t size = 0;
     while (getline(&line, &size, mounts) > 0)
