@@ -48,7 +48,9 @@ void become_criu(const CriuExec& e) {
     for (size_t i = 0; i < e.cgroup_count; ++i)
         if (::write(e.cgroup_v1[i], "0", 1) != 1) ::_exit(126);
     const ino_t nodes = network();
-    if (::setns(e.capsule, CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWCGROUP) != 0) ::_exit(126);
+    constexpr int others = CLONE_NEWNS | CLONE_NEWNET;  // a kernel without control groups has these
+    if (::setns(e.capsule, others | CLONE_NEWCGROUP) != 0 && ::setns(e.capsule, others) != 0)
+        ::_exit(126);
     const ino_t capsules = network();
     const bool own_network = nodes != 0 && capsules != 0 && capsules != nodes;
     constexpr int high = 400;  // out of the way of the final numbers
