@@ -162,7 +162,7 @@ class Cell {
     std::optional<FrozenSteps::Progress> writing(Nanos now) const { return steps_.progress(now); }
     // Of its capsule, "n1/jobs/c7"; empty: there is none.
     const std::string& cgroup_name() const { return cgroup_name_; }
-    // Where that lies in cgroup v2; empty: there is none.
+    // Its directory in cgroup v2; empty: there is none.
     std::string group_directory() const;
 
   private:

@@ -20,13 +20,12 @@ constexpr uint64_t trial_epoch = uint64_t{1} << 62;  // and more
 // thaw does not find it either.
 CellSite unheard(const CellSite& site, const Cell& of) {
     CellSite s = site;
-    const GuestKey frozen = of.key();
-    if (frozen.id.home == site.node) s.hidden.clear();
+    if (of.key().id.home == site.node) s.hidden.clear();
     if (std::string group = of.group_directory(); !group.empty())
         s.hidden.push_back(std::move(group));
     s.trial = true;
     s.awake = nullptr;
-    s.make_capsule = [&site, frozen](const GuestKey&, const CapsuleOptions& how) {
+    s.make_capsule = [&site, frozen = of.key()](const GuestKey&, const CapsuleOptions& how) {
         return site.make_capsule(frozen, how);
     };
     s.disk_secret = nullptr;

@@ -86,7 +86,9 @@ constexpr auto words = std::to_array<CauseWords>({
     {criu_cannot_dump, "criu_cannot_dump", "CRIU cannot dump it",
      "CRIU's own words: marketctl job ID --story --verbose"},
     {criu_cannot_restore, "criu_cannot_restore", "CRIU cannot restore it",
-     "CRIU's own words: marketctl job ID --story --verbose"},
+     "CRIU's own words: marketctl job ID --story --verbose. After \"it could not thaw:\" the job "
+     "was "
+     "not frozen to disk, and goes on or stands in memory"},
     {criu_ended, "criu_ended", "CRIU ended without an answer",
      "CRIU of that node was killed or has crashed"},
     {criu_silent, "criu_silent", "CRIU did not get ready within {seconds} s",
