@@ -160,7 +160,7 @@ OwnerReturns::Figures OwnerReturns::figures(Which which) const {
     for (const Part& part : return_parts) {
         if (part.which != which) continue;
         for (const OwnerReturn& r : all_) {
-            // Where nobody was, nothing was to be kept: it took no time.
+            // It took no time if nobody was there: nothing was to be kept.
             const bool alone = r.guests == 0 && r.memory_mb == 0;
             if (alone && (r.*part.took).ns == 0) continue;
             if ((r.*part.took).ns >= 0) sorted.push_back(r.*part.took);

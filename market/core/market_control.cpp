@@ -152,9 +152,8 @@ Market::Outcome Market::outcome(const JobId& id, const NodeName& name, bool free
     if (!wished && !in_transit(*job)) {
         if (!job->failed->last.empty()) return {true, false, job->failed->last};
         return {true, false,
-                souk::Cause(
-                    CauseCode::overtaken,
-                    "another order came in between" + (why.empty() ? "" : ": " + why))};
+                souk::Cause(CauseCode::overtaken,
+                            "another order came in between" + (why.empty() ? "" : ": " + why))};
     }
     return {false, false, why};
 }

@@ -247,5 +247,5 @@ def test_the_log_of_a_node_names_the_guests_that_came_and_went(market):
         text = read_text(f"{market.run_dir}/{node}/log")
         return re.findall(rf'agentd: guest JOB={job.id} EPOCH=\d+ STEP="?([^"\n]+)', text)
     until("the first has had it", lambda: steps(first) == ["started here", "is gone"])
-    until("the other has had it", lambda: steps(other) == ["came, and runs", "ended here",
-                                                         "is gone"])
+    came = ["came, and runs", "ended here", "is gone"]
+    until("the other has had it", lambda: steps(other) == came)

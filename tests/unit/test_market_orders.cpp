@@ -88,9 +88,9 @@ START_TEST(a_freeze_that_failed_says_why_and_not_that_another_order_came) {
     w.run_for(Nanos::from_ms(1'500));
     // It had failed before anybody was told how often.
     const std::string said = w.outcome("", true, w.failures());
-    ck_assert_msg(said.starts_with("over: the freeze ") &&
-                      said.find("no space left on device") != said.npos,
-                  "%s", said.c_str());
+    ck_assert_msg(
+        said.starts_with("over: the freeze ") && said.find("no space left on device") != said.npos,
+        "%s", said.c_str());
 }
 END_TEST
 

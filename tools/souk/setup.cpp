@@ -223,7 +223,7 @@ Status setup_node(const Words& w) {
     return {};
 }
 
-// Of jobs with an address of their own. Who says less at a terminal is asked for the rest.
+// Addresses of jobs. At a terminal it asks for what is not said.
 Status setup_addresses(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
     std::string text = config_text(config);

@@ -17,8 +17,8 @@ struct AddressPlan {
 // of such names do not have; empty: it has none that fits.
 std::string addresses_by_name(const std::string& network, const std::string& node);
 
-// What agentd's configuration says then. Errors: a range is none, or not within the network, or
-// the machine has no such bridge below `interfaces` (/sys/class/net).
+// The lines of agentd's configuration for it. Errors: a range is none, or not within the network,
+// or the machine has no such bridge below `interfaces` (/sys/class/net).
 Result<std::string> address_lines(const AddressPlan& plan, const std::string& interfaces);
 
 }  // namespace souk

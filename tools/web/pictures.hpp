@@ -15,7 +15,7 @@ struct Stretch {
     double from = 0, to = 0;  // Unix seconds
     double value = 0;         // below 0: none, a gap
 };
-// What was from `from` to `to` (Unix seconds), each stretch where its time is. `label` says the
+// A line from `from` to `to` (Unix seconds), each stretch where its time is. `label` says the
 // same in words.
 Html line_picture(const std::vector<Stretch>& stretches, double from, double to,
                   const std::string& label);
