@@ -88,7 +88,7 @@ void HomeGangs::add(HomeJob& job) {
 }
 
 std::vector<uint64_t> HomeGangs::complete(const HomeJob& newest, Jobs& jobs) {
-    const std::vector<uint64_t> all = all_of(newest);
+    std::vector<uint64_t> all = all_of(newest);
     if (!is_component(newest) || all.size() < newest.group.components || newest.group.whole)
         return {};
     std::string hosts;
@@ -218,7 +218,7 @@ Trouble HomeGangs::why_ended(const HomeJob& job, const Jobs& jobs) const {
     for (const uint64_t seq : others_of(job)) {
         const auto it = jobs.find(seq);
         if (it == jobs.end()) continue;
-        const Trouble why = verdict(it->second);
+        Trouble why = verdict(it->second);
         if (why.empty()) continue;
         found = why;
         if (why.code != CauseCode::cancelled) return why;

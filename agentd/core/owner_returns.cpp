@@ -25,7 +25,11 @@ constexpr Part return_parts[] = {
     {Which::empty, &OwnerReturn::empty, &OwnerReturn::empty_promise, &OwnerReturn::empty_missed},
 };
 
-double ms_of(Nanos span) { return static_cast<double>(span.ns / 1'000) / 1e3; }
+// To the microsecond.
+double ms_of(Nanos span) {
+    const int64_t us = span.ns / 1'000;
+    return static_cast<double>(us) / 1e3;
+}
 
 // The least of which so many of a thousand are not greater.
 Nanos quantile(const std::vector<Nanos>& sorted, size_t permille) {
