@@ -57,8 +57,10 @@ std::vector<Job*> Book::begin() {
         return std::pair(a->record.report.submitted, a->id()) <
                std::pair(b->record.report.submitted, b->id());
     });
+    of_address_.clear();  // in the order of submission, not of loading
     for (Job* job : order) {
         if (job->phase() != JobPhase::finished) {
+            lease_address(*job);
             unfinished.push_back(job);
             continue;
         }
@@ -70,6 +72,16 @@ std::vector<Job*> Book::begin() {
     }
     if (!std::exchange(meta_.finished_retired, true)) save_meta();
     return unfinished;
+}
+
+// A version before this leased no addresses, so its records may have one twice. The job that came
+// later loses it: it stays where it is, and its next ticket gives it none.
+void Book::lease_address(Job& job) {
+    Ipv4& address = job.record.report.address;
+    if (!address || of_address_.emplace(address, job.id()).second) return;
+    lost_addresses_.emplace_back(job.id(), address);
+    address = {};
+    save(job);
 }
 
 void Book::number(Job& job) {

@@ -46,7 +46,9 @@ class Book {
     // One that has finished, and was forgotten; null: it is known, or had not finished.
     Job* recall(JobRecord record);
     // The jobs that have not finished, in the order of their submission: each is to be numbered.
+    // Where two have one address, the later one has none from now on.
     std::vector<Job*> begin();
+    const std::vector<std::pair<JobId, Ipv4>>& lost_addresses() const { return lost_addresses_; }
     void number(Job& job);
     // Another key, behind all others.
     void number_again(Job& job) {
@@ -120,6 +122,8 @@ class Book {
     void store_meta(uint64_t next_seq, Outputs& out);
 
   private:
+    void lease_address(Job& job);
+
     Limits limits_;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;
@@ -132,6 +136,7 @@ class Book {
     std::map<NodeName, size_t> of_home_;
     std::map<uint32_t, size_t> of_user_;
     std::map<Ipv4, JobId> of_address_;  // of jobs with networks of their own
+    std::vector<std::pair<JobId, Ipv4>> lost_addresses_;
     MetaRecord meta_;
     Marked<Job, &Job::unsaved> unsaved_;
     Marked<Node, &Node::unsaved> unsaved_nodes_;

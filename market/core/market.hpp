@@ -165,6 +165,10 @@ class Market {
         use_check::Difference what;
     };
     std::vector<Differ> take_differences() { return std::exchange(differ_, {}); }
+    // Jobs that were loaded with the address of another one, and have none now (Book::begin).
+    const std::vector<std::pair<JobId, Ipv4>>& lost_addresses() const {
+        return book_.lost_addresses();
+    }
     // To be called before the report of a job that is not known here (find) and was stored as
     // finished: its home wants to hear so again.
     void recall(JobRecord finished);

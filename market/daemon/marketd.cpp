@@ -181,6 +181,13 @@ void Marketd::say_aside() {
                    {{"RECORD", a.kind + " " + a.key},
                     {"WHY", a.why},
                     {"do", "see docs/state-on-disk.md; souk doctor lists them"}});
+    for (const auto& [job, address] : market_.lost_addresses())
+        log_.error("two jobs have one address: the one that was submitted later has lost it",
+                   {{"JOB", job.text()},
+                    {"address", address.text()},
+                    {"do",
+                     "it stays where it runs, and its next ticket gives it no address: "
+                     "cancel it, and submit it anew"}});
 }
 
 Status Marketd::listen() {
