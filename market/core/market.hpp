@@ -73,6 +73,7 @@
 #include "market/core/refusals.hpp"
 #include "market/core/settling.hpp"
 #include "market/core/solver.hpp"
+#include "market/core/speed_check.hpp"
 #include "market/core/standing.hpp"
 #include "market/core/use_check.hpp"
 #include "market/core/user_days.hpp"
@@ -165,6 +166,18 @@ class Market {
         use_check::Difference what;
     };
     std::vector<Differ> take_differences() { return std::exchange(differ_, {}); }
+    // Nodes of which another speed counts since this was last asked; `counts`: at most what its
+    // owner says, and as much if it gives that.
+    struct SpeedMark {
+        NodeName node;
+        int64_t claimed = 0, counts = 0;
+    };
+    std::vector<SpeedMark> take_speed_marks() { return std::exchange(speed_marks_, {}); }
+    // What counts of the speed that its owner says (speed_check.hpp).
+    int64_t speed_of(const Node& node) const {
+        const int64_t claimed = node.record.report.speed;
+        return std::min(claimed, speeds_.most(node.id()).value_or(claimed));
+    }
     // Jobs that were loaded with the address of another one, and have none now (Book::begin).
     const std::vector<std::pair<JobId, Ipv4>>& lost_addresses() const {
         return book_.lost_addresses();
@@ -300,6 +313,7 @@ class Market {
     Result<Job*> let_in(const NodeName& node, const JobReport& report, Nanos now);
     void note_lacking(Job& job);
     Status order_failed(const NodeName& node, const OrderFailed& failed, Nanos now);
+    void note_speed(const Job& job);
     void finish(Job& job, Nanos now);
     void forget_finished();
     void job_alarm(Job& job, Nanos now);
@@ -510,6 +524,8 @@ class Market {
     Marked<Node, &Node::touched> touched_nodes_;
     uint64_t room_round_ = 0, room_search_ = 0;  // of will_give_room
     std::vector<Differ> differ_;
+    SpeedCheck speeds_;
+    std::vector<SpeedMark> speed_marks_;
     std::map<std::string, std::set<JobId>> gangs_;      // components that have not finished
     std::map<std::string, souk::Error> gangs_refused_;  // why the solver does not place them
     // by the name of a node that is not known: gangs with a component for it

@@ -266,6 +266,7 @@ Result<std::string> Market::forget(const NodeName& name, uint32_t uid, Nanos now
     places_.came_back(name);
     places_.changed();
     notes_.forget(node);
+    speeds_.forget(name);
     touched_nodes_.erase(node);
     book_.forget(node);
     dirty_ = true;

@@ -341,8 +341,27 @@ Status Market::job_report(const NodeName& node, const JobReport& report, Nanos n
     return {};
 }
 
+// A component of a gang waits for others, and one that stopped or moved is of several speeds.
+void Market::note_speed(const Job& job) {
+    const JobReport& r = job.record.report;
+    const JobStats& s = r.stats;
+    const bool whole = r.places.size() == 1 && s.migrations == 0 && s.freezes == 0 &&
+                       s.thaws == 0 && s.resumes == 0;
+    if (!whole || r.wait_status != 0 || !r.why.empty() || !r.gang.empty() || r.cancelled) return;
+    if (find_node(r.places.front()) == nullptr) return;
+    Node& node = node_of(r.places.front());
+    const int64_t before = speed_of(node);
+    const int64_t claimed = node.record.report.speed;
+    if (!speeds_.ended({node.id(), claimed, r.uid, r.command, job.record.billed, s.cpu_time}))
+        return;
+    touch(node);
+    notes_.of(node);
+    if (speed_of(node) != before) speed_marks_.push_back({node.id(), claimed, speed_of(node)});
+}
+
 void Market::finish(Job& job, Nanos now) {
     close_tab(job, now);
+    note_speed(job);
     look_at_backing(job, now);
     job.record.order.reset();
     job.run_base = job.record.billed;

@@ -22,7 +22,7 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     if (r.tab.empty() && log_) r.tab.decided = log_->number();
     const Nanos span = ran - r.billed;
     const Money cost = bill::charge(job, ran, now + calendar_);
-    if (const int64_t speed = payee.record.report.speed; speed > 0)
+    if (const int64_t speed = speed_of(payee); speed > 0)
         r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
     use_check::charged(r, span, cost);
     spend(*job.user, cost);
