@@ -121,8 +121,7 @@ class Cell {
 
     // Its image: made (a dump) or being received; the directory, and the end of it.
     Result<Fd> image() const { return image_.open(); }
-    // Of an image for the disk that is not whole yet: what of it is there. 0: none is being
-    // written.
+    // So much is there of an image for the disk that is not whole yet; 0: none is being written.
     uint64_t bytes_written() const { return image_.on_disk() && image_ ? image_.bytes() : 0; }
     Manifest needs() const;
     // Source: how the memory of the job that stands frozen here goes, and it itself, unless it goes

@@ -173,7 +173,7 @@ class Market {
         int64_t claimed = 0, counts = 0;
     };
     std::vector<SpeedMark> take_speed_marks() { return std::exchange(speed_marks_, {}); }
-    // What counts of the speed that its owner says (speed_check.hpp).
+    // As much of the speed that its owner says as counts (speed_check.hpp).
     int64_t speed_of(const Node& node) const {
         const int64_t claimed = node.record.report.speed;
         return std::min(claimed, speeds_.most(node.id()).value_or(claimed));

@@ -71,7 +71,7 @@ START_TEST(nodes_that_give_what_they_claim_are_left_alone) {
 }
 END_TEST
 
-// By day it lends half of itself, and says so.
+// It lends half of itself by day, and says so.
 START_TEST(a_node_that_says_less_while_it_gives_less_is_left_alone) {
     Nodes nodes = honest_and_liar(200, 200);
     for (int i = 0; i < 12; ++i) {
@@ -101,7 +101,7 @@ START_TEST(a_program_that_does_not_compute_says_nothing) {
 }
 END_TEST
 
-// What runs on the node happens to be longer than what runs elsewhere.
+// The runs on the node happen to be longer than those elsewhere.
 START_TEST(a_program_whose_runs_differ_says_nothing) {
     Nodes nodes = honest_and_liar(100, 100);
     for (const uint32_t uid : {1U, 2U, 3U})
