@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Whether nodes are as fast as their owners say, from the run times of programs.
+#include <map>
+
 #include "market/core/speed_check.hpp"
-#include "tests/unit/market_world.hpp"
 #include "tests/unit/unit.hpp"
 
 namespace souk::unit {
 namespace {
 
-using namespace market;
+using market::SpeedCheck;
 
 // Nodes that claim one speed and have another. A program takes so many seconds at speed 100.
 struct Nodes {
@@ -161,48 +162,12 @@ START_TEST(what_is_kept_is_bounded_and_a_user_pushes_out_his_own) {
 }
 END_TEST
 
-// In a market: the solver is told the speed that counts, and its operator hears of it once.
-START_TEST(the_market_places_jobs_by_the_speed_that_a_node_gives) {
-    World w;
-    const std::map<NodeName, int64_t> speeds = {{"n1", 100}, {"n2", 100}, {"n3", 100}};
-    for (const auto& [name, speed] : speeds) w.add_node(name, name == "n3" ? 200 : speed, 1);
-    const auto spec = [&] { return w.market->solver().provider(w.market->find_node("n3")->key); };
-    w.run_for(Nanos::from_s(4));
-    ck_assert_int_eq(spec()->speed, 200);
-    for (int round = 0; round < 8; ++round) {
-        for (const auto& [name, speed] : speeds) {
-            const JobId id{"n1", ++w.next_id["n1"]};
-            World::HomeJob& job = w.jobs[id];
-            job.report.id = id;
-            job.report.uid = 1001 + static_cast<uint32_t>(round % 2);
-            job.report.command = "solve";
-            job.report.terms.max_price = Money::units(50);
-            job.report.terms.memory_mb = 100;
-            job.report.submitted = w.now;
-            job.report.only_node = name;
-            job.report.stats.cpu_time = Nanos::from_s(60);
-            job.work = Nanos::from_s(60);
-            w.tell(job);
-        }
-        w.run_for(Nanos::from_s(120));
-    }
-    for (const auto& [id, job] : w.jobs) ck_assert(job.report.phase == JobPhase::finished);
-    ck_assert_int_eq(w.market->speed_of(*w.market->find_node("n3")), 100);
-    ck_assert_int_eq(spec()->speed, 100);
-    ck_assert_int_eq(w.market->speed_of(*w.market->find_node("n1")), 100);
-    const auto marks = w.market->take_speed_marks();
-    ck_assert_int_eq(std::ssize(marks), 1);
-    ck_assert(marks[0].node == "n3" && marks[0].claimed == 200 && marks[0].counts == 100);
-}
-END_TEST
-
 UNIT_SUITE(speed_check, a_node_that_gives_less_than_it_claims_counts_for_what_it_gives,
            nodes_that_give_what_they_claim_are_left_alone,
            a_node_that_says_less_while_it_gives_less_is_left_alone,
            a_program_that_does_not_compute_says_nothing, a_program_whose_runs_differ_says_nothing,
            users_do_not_lie_a_node_down,
            one_other_node_that_claims_little_does_not_make_a_node_slow,
-           what_is_kept_is_bounded_and_a_user_pushes_out_his_own,
-           the_market_places_jobs_by_the_speed_that_a_node_gives);
+           what_is_kept_is_bounded_and_a_user_pushes_out_his_own);
 
 }  // namespace souk::unit
