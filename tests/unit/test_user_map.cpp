@@ -10,6 +10,8 @@
 namespace souk::unit {
 namespace {
 
+using Account = ::souk::Account;  // and not a market's, which another test of the unit names
+
 // A machine with some users, and groups by number.
 struct Machine final : Accounts {
     std::vector<Account> users{{"root", 0, 0},      {"daemon", 1, 1},      {"alice", 1001, 1001},
