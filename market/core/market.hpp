@@ -355,6 +355,7 @@ class Market {
         void reckoned(std::span<const Payment> some, Nanos now) const override;
 
       private:
+        bool holds(const Job& job) const;
         Market& market_;
     };
     Surplus surplus() const;

@@ -251,7 +251,15 @@ bool Market::set_price(Job& job, Money price, Nanos now) {
 
 bool Market::Payers::may_change(JobKey key) const {
     const Job* const job = market_.book_.job_of(key);
-    return job && !market_.in_transit(*job);
+    return job && !market_.in_transit(*job) && !holds(*job);
+}
+
+// While its node takes nobody (it is away, its owner has stopped its guests), nobody else can have
+// its place, and no price can be found there: the last one holds. Else an owner would earn by
+// cutting his link. A home that is away changes nothing: else a user would save by cutting his.
+bool Market::Payers::holds(const Job& job) const {
+    const Node* const node = market_.find_node(job.record.report.where);
+    return !node || !Places::usable(*node);
 }
 
 // Everybody who runs where the solver has it pays what the solver says; one on its way out pays
@@ -268,7 +276,7 @@ bool Market::Payers::take(const Payment& p, Nanos now) {
     Job* const job = market_.book_.job_of(p.job);
     const Node* const node = market_.book_.node_of(p.provider);
     if (!job || !node || job->phase() != JobPhase::running || job->record.unbacked ||
-        job->record.report.where != node->id())
+        job->record.report.where != node->id() || holds(*job))
         return false;
     // Since it was reckoned the bid or the reserve may have changed.
     const Money least = std::min(node->record.report.reserve, job->bid);
@@ -289,6 +297,7 @@ ProviderNote Market::prices(const Node& node) const {
     for (const auto& [id, job] : node.jobs) {
         if (job->phase() != JobPhase::running || job->record.report.where != node.id()) continue;
         ++note.guests;
+        if (job->record.report.stands) continue;  // it pays nothing
         cpus += job->claim_cpus;
         weighted += static_cast<__int128>(job->record.price.micro) * job->claim_cpus;
     }

@@ -129,7 +129,9 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
         market::write_reason(w, reason);
         w.end_object();
     }
-    w.field("cost", market.cost(job, now)).field("price", job.record.price);
+    // What its owner has stopped pays nothing.
+    const Money price = r.stands ? Money{} : job.record.price;
+    w.field("cost", market.cost(job, now)).field("price", price);
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);

@@ -33,6 +33,64 @@ START_TEST(what_ran_while_the_market_was_away_is_billed_at_the_last_price) {
 }
 END_TEST
 
+START_TEST(the_last_price_holds_while_a_node_takes_nobody) {
+    for (const bool away : {true, false}) {
+        World w;
+        w.add_node("n1", 100, 1);
+        w.add_node("n2", 80, 1);
+        w.run_for(s(4));
+        const JobId b = w.submit("n1", 50), a = w.submit("n1", 40);
+        w.run_for(s(5));
+        ck_assert_text(w.where(a), "n2");
+        ck_assert_text(w.where(b), "n1");
+        const Money price = w.market->find(a)->record.price;
+        ck_assert(price < Money::units(3));
+        ProviderReport stopped = w.providers["n2"], lends = stopped;
+        stopped.cannot = "its owner uses node n2";
+        if (away)
+            w.disconnect("n2");
+        else
+            w.set_provider(stopped);
+        for (int i = 0; i < 50; ++i) {
+            w.run_for(s(1));
+            if (w.where(a) != "n2") break;
+            ck_assert(w.market->find(a)->record.price == price);
+        }
+        ck_assert_text(w.where(a), "n2");
+        if (away)
+            w.connect("n2");
+        else
+            w.set_provider(lends);
+        w.run_for(s(5));
+        ck_assert(w.market->find(a)->record.price == price);
+        // and whoever wants its place is heard again
+        w.submit("n1", 20, Nanos::never(), 1, 100, {}, 2000);
+        w.run_for(s(5));
+        ck_assert(w.market->find(a)->record.price > price);
+    }
+}
+END_TEST
+
+START_TEST(a_home_that_is_away_pays_what_others_would) {
+    World w;
+    w.add_node("n1", 100, 1);
+    w.add_node("n2", 80, 1);
+    w.add_node("n3", 80, 1, 1, 10);  // takes no job
+    w.run_for(s(4));
+    w.submit("n1", 50);
+    const JobId a = w.submit("n3", 40);
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), "n2");
+    const Money price = w.market->find(a)->record.price;
+    w.disconnect("n3");
+    w.submit("n1", 20, Nanos::never(), 1, 100, {}, 2000);
+    w.run_for(s(5));
+    ck_assert_text(w.where(a), "n2");
+    ck_assert(w.market->find(a)->record.price > price);
+    ck_assert(w.market->find(a)->record.price <= Money::units(40));
+}
+END_TEST
+
 START_TEST(a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it) {
     World w;
     w.add_node("n1", 100, 36);
@@ -219,6 +277,8 @@ END_TEST
 
 UNIT_SUITE(market_bills, a_sum_is_the_last_word_where_a_run_ended_or_a_new_one_began,
            what_ran_while_the_market_was_away_is_billed_at_the_last_price,
+           the_last_price_holds_while_a_node_takes_nobody,
+           a_home_that_is_away_pays_what_others_would,
            a_job_that_began_while_the_market_was_away_is_billed_for_all_of_it,
            a_job_that_moved_while_the_market_was_away_is_billed_at_each_place_for_what_it_ran_there,
            a_wall_clock_that_is_set_charges_nothing_and_loses_nothing,

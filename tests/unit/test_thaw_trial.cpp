@@ -63,14 +63,6 @@ START_TEST(a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on) {
         fails(n, c, CauseCode::criu_cannot_restore);
         n.counts_to(c, 2);
     }
-    const std::string v2 = detect_cgroups(*read_file(AT_FDCWD, "/proc/self/mountinfo")).v2;
-    if (!v2.empty()) {  // a file of its control group, which ends with its capsule
-        CellNode n;
-        Cell& c =
-            n.running("exec 8<" + v2 + "$(sed -n s/^0:://p /proc/self/cgroup)/cgroup.procs; ");
-        fails(n, c, CauseCode::file_not_opened);
-        n.counts_to(c, 2);
-    }
     CellNode n;
     Cell& c = n.running();
     n.watch_capsules();

@@ -56,6 +56,9 @@ class Why(Replay):
         said |= {"node": node.id, "reserve": node.r / 10**6, "price": price / 10**6,
                  "reckoned": reckoned / 10**6}
         text = f"{self.called(job)} pays {money(price)} on {node.id}: "
+        if not node.a:
+            return {**said, "text": text + f"{node.id} takes nobody now, so nobody else can have "
+                    "its place, and the last price holds"}
         if price != reckoned:
             text += f"it is to be {money(reckoned)}, as "
         said["steps"], why = self.reasons(job, node)
