@@ -129,9 +129,8 @@ void write_job(JsonWriter& w, const Job& job, const Market& market, Nanos now, u
         market::write_reason(w, reason);
         w.end_object();
     }
-    // What its owner has stopped pays nothing.
-    const Money price = r.stands ? Money{} : job.record.price;
-    w.field("cost", market.cost(job, now)).field("price", price);
+    // A job that the owner of its node has stopped pays nothing.
+    w.field("cost", market.cost(job, now)).field("price", r.stands ? Money{} : job.record.price);
     w.field("freezes", s.freezes).field("thaws", s.thaws).field("migrations", s.migrations);
     w.field("failed_moves", s.failed_moves).field("longest_pause_ms", s.longest_pause.ms());
     w.field("image_bytes", s.image_bytes);
