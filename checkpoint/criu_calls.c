@@ -55,6 +55,7 @@ static bool says_interrupted(const struct user_regs_struct* r) {
     switch (r->orig_rax) {
         case SYS_epoll_wait:
         case SYS_epoll_pwait: return (int)r->r10 < 0;
+        case SYS_epoll_pwait2: return r->r10 == 0;
         case SYS_semop: return true;
         case SYS_semtimedop: return r->r10 == 0;
         case SYS_rt_sigtimedwait: return r->rdx == 0;
@@ -104,7 +105,9 @@ static long write_back(pid_t pid, struct iovec* registers) {
     struct iovec area = {&copy, sizeof copy};
     if (registers->iov_len == sizeof copy) {
         copy = *(const struct user_regs_struct*)registers->iov_base;
-        if ((long)copy.rax == anew && has_block(&copy) && !begins_with_rest(pid, &copy)) {
+        if (goes_on_with_rest(pid, &copy)) {
+            registers = &area;
+        } else if ((long)copy.rax == anew && has_block(&copy)) {
             copy.rax = (unsigned long)with_block;
             registers = &area;
         }
@@ -132,7 +135,7 @@ long ptrace(enum __ptrace_request request, ...) {
         before_ptrace((int)request, pid, &data) != 0)
         return -1;
     if (request == PTRACE_DETACH) {
-        if (dumps()) keep_limit(pid);
+        if (dumps()) keep_limits();
         speak_to_others();
     }
     const bool registers = (long)address == NT_PRSTATUS;

@@ -46,13 +46,15 @@ const pid_t* held_threads(size_t* count);
 /* criu_calls.c: whether a handler is to run before that thread goes on: to its program the call was
  * interrupted. criu_waits.c: before the first thread is stopped, and when all are; whether these
  * registers, of a thread that is dumped, have its call begin anew with what is left of its span;
- * before that thread goes on here. */
+ * of one that
+ * goes on here, the same; before the first one goes on. */
 struct user_regs_struct;
 bool handler_waits(pid_t thread);
 void look_at_waits(void);
 void shorten_waits(void);
 bool begins_with_rest(pid_t thread, struct user_regs_struct* r);
-void keep_limit(pid_t thread);
+bool goes_on_with_rest(pid_t thread, struct user_regs_struct* r);
+void keep_limits(void);
 /* criu_filters.c: whether each of these threads, which are held, is kept from the system calls that
  * this node wants no job to make. False: one is not, and that was told. */
 bool are_calls_limited(const pid_t* threads, size_t count);

@@ -10,8 +10,14 @@
 // processor has a clock of its own for that, so it is read on that processor.
 //
 // Some calls take their span in a register. Others point to it: the new span is written where
-// nothing of the program can lie, in a page at the low end of the first thread's stack that has
-// never been touched. The program's own memory stays as it is, since it may use the span again.
+// nothing of the program can lie, in a page of the first thread's stack that has never been touched
+// and is below all that this thread has there. The program's own memory stays as it is, since it
+// may use the span again. The register is another one after the call, which no caller in C sees. A
+// thread that goes on here, and still has its restart block, goes on by that: each but the first
+// one of a process, in which CRIU's own code ends with rt_sigreturn(2), and that drops the block.
+//
+// A thread that something else has stopped before (a signal, its control group) waits in
+// restart_syscall(2): the functions in its kernel stack say what it began with.
 //
 // A call of a socket with a time limit (SO_RCVTIMEO) has its span in the socket, and begins anew
 // with the whole of it. If the job goes on here, the page also keeps how much is left of it, or a
@@ -94,8 +100,7 @@ static bool span_of(struct user_regs_struct* r, struct span* s) {
         case SYS_epoll_pwait2:
         case SYS_semtimedop: s->at = &r->r10; break;
         case SYS_rt_sigtimedwait: s->at = &r->rdx; break;
-        case SYS_io_getevents:
-        case SYS_io_pgetevents: s->at = &r->r8; break;
+        case SYS_io_getevents: s->at = &r->r8; break;
         default: return false;
     }
     return s->at != NULL && (s->is_ms ? (int)*s->at > 0 : *s->at != 0);
@@ -124,7 +129,7 @@ static int option_of(unsigned long long call) {
 static bool may_have_span(long number) {
     struct user_regs_struct r = {.cs = 0x33, .orig_rax = (unsigned long)number};
     struct span s;
-    if (option_of((unsigned long)number) != 0) return true;
+    if (option_of((unsigned long)number) != 0 || number == SYS_restart_syscall) return true;
     r.rdi = number == SYS_clock_nanosleep ? CLOCK_MONOTONIC : 1;
     r.rdx = r.r10 = r.r8 = 1;
     return span_of(&r, &s);
@@ -136,6 +141,7 @@ static bool may_have_span(long number) {
 struct wait {
     pid_t thread;
     int cpu;
+    long call;  // that it began with
     unsigned long switches;
     int64_t began_ns;  // by the clock of its processor, then CLOCK_MONOTONIC; < 0: not known
 };
@@ -173,9 +179,26 @@ static int processor_of(pid_t thread) {
     return at == NULL ? -1 : atoi(at);
 }
 
+// The call that a thread in restart_syscall(2) began with; SYS_restart_syscall: not known. `first`:
+// its first argument. The function that sleeps on is often not in the stack.
+static long begun_with(pid_t thread, unsigned long first) {
+    const unsigned long clocks = 64, pages = 65536;
+    const char* const stack = text_of(thread, "stack");
+    if (stack == NULL || strstr(stack, "posix_cpu") != NULL) return SYS_restart_syscall;
+    if (strstr(stack, "do_restart_poll") != NULL) return SYS_poll;
+    if (strstr(stack, "futex_wait_restart") != NULL) return SYS_futex;
+    return first < clocks   ? SYS_clock_nanosleep
+           : first >= pages ? SYS_nanosleep
+                            : SYS_restart_syscall;
+}
+
 static void look_at(pid_t thread) {
-    const char* const call = text_of(thread, "syscall");
-    if (call == NULL || *call < '0' || *call > '9' || !may_have_span(atol(call))) return;
+    const char* const text_of_call = text_of(thread, "syscall");
+    if (text_of_call == NULL || *text_of_call < '0' || *text_of_call > '9') return;
+    char* end;
+    long call = strtol(text_of_call, &end, 10);
+    if (!may_have_span(call)) return;
+    if (call == SYS_restart_syscall) call = begun_with(thread, strtoul(end, NULL, 16));
     if (wait_count == wait_room) {
         const size_t room = wait_room == 0 ? 64 : 2 * wait_room;
         struct wait* const more = realloc(waits, room * sizeof *waits);
@@ -186,10 +209,10 @@ static void look_at(pid_t thread) {
     const int cpu = processor_of(thread);
     const char* const text = text_of(thread, "sched");
     int64_t began, switches;
-    if (cpu < 0 || !number_after(text, "\nse.exec_start", &began) ||
+    if (cpu < 0 || !number_after(text, "\nse.exec_start", &began) || began == 0 ||
         !number_after(text, "\nnr_voluntary_switches", &switches))
         return;
-    waits[wait_count++] = (struct wait){thread, cpu, (unsigned long)switches, began};
+    waits[wait_count++] = (struct wait){thread, cpu, call, (unsigned long)switches, began};
 }
 
 static void look_at_all(const char* directory) {
@@ -253,7 +276,8 @@ static const struct wait* wait_of(pid_t thread) {
 }
 
 // How long it has waited in the call that it waits in; 0 where that is not known, so that a call
-// may come back late and never early.
+// may come back late and never early. (The scheduler's clock may be faster than CLOCK_MONOTONIC, by
+// as much as NTP may slow that: 500 of a million.)
 static int64_t waited_ns(pid_t thread, int64_t now) {
     int64_t switches;
     const struct wait* const w = wait_of(thread);
@@ -261,13 +285,13 @@ static int64_t waited_ns(pid_t thread, int64_t now) {
         w != NULL && w->began_ns > 0 && w->began_ns < now &&
         number_after(text_of(thread, "status"), "\nvoluntary_ctxt_switches", &switches) &&
         (unsigned long)switches == w->switches + 1;
-    return same ? now - w->began_ns : 0;
+    return same ? (now - w->began_ns) / 2000 * 1999 : 0;
 }
 
 // -------------------------------------------------------------------------------------------------
 // where a new span stands
 
-enum { page = 4096, spans_max = 190, limits_max = 43 };
+enum { page = 4096, spans_max = 189, limits_max = 43 };
 static const char mark[8] = {'S', 'o', 'u', 'k', 's', 'p', 'a', 'n'};
 
 // A thread that waits for a socket with a time limit, when it was let go.
@@ -279,27 +303,37 @@ struct limit {
 };
 
 // A page of spans in a process. One that is there from an earlier stop has the mark, and zeros
-// behind the spans that were ever used.
+// behind the spans that were ever used, and its sum is right: whatever has been written there
+// since, it is not ours any more.
 struct page_of_spans {
     char mark[sizeof mark];
+    uint64_t sum;  // of all that follows
     uint64_t used;
     struct timespec spans[spans_max];
     struct limit limits[limits_max];
 };
 _Static_assert(sizeof(struct page_of_spans) <= page, "it fits in a page");
 
-static bool is_ours(const struct page_of_spans* p) {
-    if (memcmp(p->mark, mark, sizeof mark) != 0 || p->used > spans_max) return false;
-    for (const char* at = (const char*)&p->spans[p->used]; at < (const char*)p->limits; ++at)
-        if (*at != 0) return false;
-    return true;
+static uint64_t sum_of(const struct page_of_spans* p) {
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);  // FNV-1a
+    for (const uint64_t* at = &p->used; at < (const uint64_t*)(p + 1); ++at)
+        sum = (sum ^ *at) * UINT64_C(0x100000001b3);
+    return sum;
 }
 
-// The lowest page of the stack that is ours or was never touched; 0: there is none. `memory` and
-// `map` are its mem and pagemap.
+static bool is_ours(const struct page_of_spans* p) {
+    return memcmp(p->mark, mark, sizeof mark) == 0 && p->used <= spans_max && p->sum == sum_of(p);
+}
+
+// The lowest page of the stack that is ours or was never touched, and is below all that the first
+// thread has there; 0: there is none. `memory` and `map` are its mem and pagemap.
 static unsigned long find_page(pid_t process, int memory, int map, struct page_of_spans* p) {
     char path[40], line[512];
     unsigned long from = 0, to = 0;
+    const unsigned long red_zone = 128;
+    struct user_regs_struct first;
+    struct iovec area = {&first, sizeof first};
+    if (syscall(SYS_ptrace, PTRACE_GETREGSET, process, NT_PRSTATUS, &area) != 0) return 0;
     snprintf(path, sizeof path, "/proc/%d/maps", process);
     FILE* const maps = fopen(path, "re");
     while (maps != NULL && from == 0 && fgets(line, sizeof line, maps) != NULL)
@@ -307,7 +341,8 @@ static unsigned long find_page(pid_t process, int memory, int map, struct page_o
             sscanf(line, "%lx-%lx", &from, &to) != 2)
             from = 0;
     if (maps != NULL) fclose(maps);
-    for (; from != 0 && from + 2 * page < to; from += page) {
+    if (first.rsp < from || first.rsp >= to) return 0;
+    for (; from != 0 && from + 2 * page + red_zone <= first.rsp; from += page) {
         uint64_t there;
         const uint64_t present = UINT64_C(1) << 63, swapped = UINT64_C(1) << 62;
         if (pread(map, &there, sizeof there, (off_t)(from / page * sizeof there)) != sizeof there)
@@ -323,18 +358,21 @@ static unsigned long find_page(pid_t process, int memory, int map, struct page_o
 // No thread's registers point to it: one that was stopped before it could begin its call anew still
 // needs its span.
 static bool is_free(unsigned long place, pid_t process) {
-    size_t count;
-    const pid_t* const threads = held_threads(&count);
-    for (size_t i = 0; i < count; ++i) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/task", process);
+    DIR* const all = opendir(path);
+    bool free = all != NULL;
+    for (const struct dirent* e = NULL; free && (e = readdir(all)) != NULL;) {
         struct user_regs_struct r;
         struct iovec area = {&r, sizeof r};
-        if (!is_thread_of(process, threads[i]) ||
-            syscall(SYS_ptrace, PTRACE_GETREGSET, threads[i], NT_PRSTATUS, &area) != 0)
+        const pid_t thread = (pid_t)atol(e->d_name);
+        if (thread <= 0 || syscall(SYS_ptrace, PTRACE_GETREGSET, thread, NT_PRSTATUS, &area) != 0)
             continue;
-        if (r.rdi == place || r.rsi == place || r.rdx == place || r.r10 == place || r.r8 == place)
-            return false;
+        free =
+            r.rdi != place && r.rsi != place && r.rdx != place && r.r10 != place && r.r8 != place;
     }
-    return true;
+    if (all != NULL) closedir(all);
+    return free;
 }
 
 // The page of the process that was asked for last, which is read once and written when it changes.
@@ -364,6 +402,7 @@ static void take_page(pid_t process) {
 
 static bool write_page(void) {
     memcpy(now_in.spans.mark, mark, sizeof mark);
+    now_in.spans.sum = sum_of(&now_in.spans);
     const int memory = open_memory(now_in.process, "mem", O_WRONLY);
     const ssize_t done = pwrite(memory, &now_in.spans, sizeof now_in.spans, (off_t)now_in.at);
     if (memory >= 0) close(memory);
@@ -417,7 +456,8 @@ static bool shorten_span(pid_t thread, struct anew* a, int64_t now) {
     struct iovec here = {&span, sizeof span}, there = {(void*)*s.at, sizeof span};
     if (waited == 0 || process <= 0 ||
         process_vm_readv(process, &here, 1, &there, 1, 0) != (ssize_t)sizeof span ||
-        span.tv_sec < 0 || span.tv_sec > INT64_MAX / ns_per_s - 1)
+        span.tv_sec < 0 || span.tv_sec > INT64_MAX / ns_per_s - 1 || span.tv_nsec < 0 ||
+        span.tv_nsec >= ns_per_s)
         return true;
     const int64_t left = span.tv_sec * (int64_t)ns_per_s + span.tv_nsec - waited;
     const unsigned long place = write_span(process, left < 0 ? 0 : left);
@@ -465,6 +505,9 @@ static bool shorten(pid_t thread, int64_t now, struct anew* a) {
     a->thread = thread;
     a->after = a->before;
     a->after.rax = (unsigned long)begin_anew;
+    const struct wait* const w = wait_of(thread);
+    if (a->before.orig_rax == SYS_restart_syscall && w != NULL)
+        a->after.orig_rax = (unsigned long)w->call;
     a->fd = says == -EINTR && option_of(a->before.orig_rax) != 0 ? (int)a->before.rdi : -1;
     return a->fd < 0 ? shorten_span(thread, a, now) : shorten_limit(thread, a, now);
 }
@@ -476,41 +519,56 @@ void shorten_waits(void) {
     const int64_t now = now_ns();
     for (size_t i = 0; i < count; ++i)
         if (shorten(threads[i], now, &shortened[shortened_count])) ++shortened_count;
-    now_in.process = 0;
+    now_in.process = 0;  // more is written there when they go on
 }
 
-void keep_limit(pid_t thread) {
+static void keep_limit(const struct anew* a) {
     int64_t switches;
-    for (size_t i = 0; i < shortened_count; ++i) {
-        const struct anew* const a = &shortened[i];
-        if (a->thread != thread || a->fd < 0 || a->left_ns <= 0 ||
-            !number_after(text_of(thread, "status"), "\nvoluntary_ctxt_switches", &switches))
-            continue;
-        take_page(process_of(thread));
-        struct limit* place = NULL;
-        for (size_t k = 0; now_in.at != 0 && k < limits_max; ++k) {
-            struct limit* const l = &now_in.spans.limits[k];
-            if (l->thread == thread || (place == NULL && !is_held(l->thread))) place = l;
-        }
-        if (place == NULL) return;
-        *place = (struct limit){thread, a->fd, (uint64_t)switches, a->left_ns};
-        (void)write_page();
+    if (a->fd < 0 || a->left_ns <= 0 ||
+        !number_after(text_of(a->thread, "status"), "\nvoluntary_ctxt_switches", &switches))
+        return;
+    take_page(process_of(a->thread));
+    struct limit* place = NULL;
+    for (size_t k = 0; now_in.at != 0 && k < limits_max; ++k) {
+        struct limit* const l = &now_in.spans.limits[k];
+        if (l->thread == a->thread || (place == NULL && !is_held(l->thread))) place = l;
     }
+    if (place == NULL) return;
+    *place = (struct limit){a->thread, a->fd, (uint64_t)switches, a->left_ns};
+    (void)write_page();
+}
+
+// As long as all of them stand: a stack may grow into a page that is being written.
+void keep_limits(void) {
+    static bool kept;
+    for (size_t i = 0; i < shortened_count && !kept; ++i) keep_limit(&shortened[i]);
+    kept = true;
+}
+
+static const struct anew* anew_of(pid_t thread) {
+    for (size_t i = 0; i < shortened_count; ++i)
+        if (shortened[i].thread == thread) return &shortened[i];
+    return NULL;
 }
 
 bool begins_with_rest(pid_t thread, struct user_regs_struct* r) {
-    for (size_t i = 0; i < shortened_count; ++i) {
-        const struct anew* const a = &shortened[i];
-        if (a->thread != thread) continue;
-        if (r->rip == a->after.rip && r->rsp == a->after.rsp && r->rax == a->after.rax) return true;
-        if (memcmp(r, &a->before, sizeof *r) != 0) return false;
-        *r = a->after;
-        return true;
-    }
-    return false;
+    const struct anew* const a = anew_of(thread);
+    if (a == NULL || memcmp(r, &a->before, sizeof *r) != 0) return false;
+    *r = a->after;
+    return true;
+}
+
+bool goes_on_with_rest(pid_t thread, struct user_regs_struct* r) {
+    enum { with_block = -516 };
+    const struct anew* const a = anew_of(thread);
+    if (a == NULL || r->rip != a->after.rip || r->rsp != a->after.rsp || r->rax != a->after.rax)
+        return false;
+    const bool has_block = (long)a->before.rax == with_block && process_of(thread) != thread;
+    *r = has_block ? a->before : a->after;
+    return true;
 }
 #else
 void look_at_waits(void) {}
 void shorten_waits(void) {}
-void keep_limit(pid_t thread) { (void)thread; }
+void keep_limits(void) {}
 #endif
