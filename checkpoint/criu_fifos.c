@@ -14,10 +14,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "checkpoint/criu_user.h"
+
 // CRIU asks again for what did not go in at once (criu/pipes.c, restore_pipe_data): here all of it
 // goes in, or nothing.
 ssize_t vmsplice(int fd, const struct iovec* parts, size_t count, unsigned flags) {
     int waiting = 0;
+    if (is_trial()) return parts->iov_len;  // a FIFO may be others' as well
     if (count != 1) return syscall(SYS_vmsplice, fd, parts, count, flags);
     if (syscall(SYS_ioctl, fd, FIONREAD, &waiting) == 0 && waiting > 0)
         return (ssize_t)parts->iov_len;

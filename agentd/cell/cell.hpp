@@ -80,6 +80,9 @@ class Cell {
     void restore_local(const Cell* source);
     void finish_restore();
     void kill_capsule();
+    // CRIU, which restores, is told nothing more: it ends by itself at its next word. then: when it
+    // has; at once where there is none.
+    void leave_criu(std::function<void()> then);
     // Its job has ended by itself, and its home does not want that end.
     void silence();
     void remove();

@@ -141,6 +141,12 @@ void Cell::start_criu() {
     if (for_restore) tell(guest::CriuReady{});
 }
 
+void Cell::leave_criu(std::function<void()> then) {
+    criu_.close();
+    if (!criu_.is_there()) return then();
+    criu_.when_ended(std::move(then));
+}
+
 void Cell::close_criu() {
     criu_.close();
     steps_.stop();

@@ -14,6 +14,7 @@ namespace {
 // waits for.
 constexpr Nanos trial_limit = Nanos::from_s(30);
 constexpr Nanos end_limit = Nanos::from_s(10);       // until nothing of it is left
+constexpr Nanos leave_limit = Nanos::from_s(1);      // CRIU ends by itself, if it can
 constexpr uint64_t trial_epoch = uint64_t{1} << 62;  // and more
 
 // The same node, and nobody hears of it. What ends with the frozen capsule is not to be found: a
@@ -70,9 +71,13 @@ ThawTrial::~ThawTrial() {
 }
 
 void ThawTrial::begin(const Cell& frozen, Told told) {
-    if (is_there())  // of one that was given up
-        return when_gone([this, &frozen, told = std::move(told)] { begin(frozen, told); });
     told_ = std::move(told);
+    if (is_there()) {  // of one that was given up; if it does not go, this is not known
+        limit_ = site_.loop->after(end_limit, [this] { tell(); });
+        return when_gone([this, &frozen] {
+            if (auto waits = std::exchange(told_, nullptr)) begin(frozen, std::move(waits));
+        });
+    }
     ending_ = false;
     beside_ = std::make_unique<Beside>(site_, frozen);
     // Not at once: the cell may be in the middle of what it tells.
@@ -81,7 +86,7 @@ void ThawTrial::begin(const Cell& frozen, Told told) {
         next_ = site_.loop->after(Nanos{}, [this] { take_events(); });
     };
     limit_ = site_.loop->after(trial_limit, [this] {
-        end(Outcome::fails,
+        give_up(Outcome::fails,
             because(CauseCode::restore_failed,
                     {{"text", "it was not restored within " +
                                   std::to_string(trial_limit.ns / 1'000'000'000) + " s"}}));
@@ -125,14 +130,27 @@ void ThawTrial::end(Outcome outcome, Trouble why) {
     if (std::exchange(ending_, true)) return;
     outcome_ = outcome;
     why_ = std::move(why);
+    kill();
+}
+
+void ThawTrial::kill() {
     limit_ = site_.loop->after(end_limit, [this] { tell(); });
     beside_->cell.kill_capsule();
 }
 
+// CRIU gives files that were taken away a name for a moment, and takes it away again only if it
+// ends by itself: such a name would keep the next restore from making its own.
+void ThawTrial::give_up(Outcome outcome, Trouble why) {
+    if (std::exchange(ending_, true)) return;
+    outcome_ = outcome;
+    why_ = std::move(why);
+    limit_ = site_.loop->after(leave_limit, [this] { kill(); });
+    beside_->cell.leave_criu([this] { kill(); });
+}
+
 void ThawTrial::stop() {
     told_ = nullptr;
-    then_ = nullptr;
-    if (beside_) end(Outcome::not_known);
+    if (beside_) give_up(Outcome::not_known);
 }
 
 void ThawTrial::gone() {

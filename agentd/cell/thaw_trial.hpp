@@ -51,6 +51,8 @@ class ThawTrial {
     void take_events();
     void event(const guest::Event& e);
     void end(Outcome outcome, Trouble why = {});
+    void kill();
+    void give_up(Outcome outcome, Trouble why = {});
     void gone();
     void tell();
 
