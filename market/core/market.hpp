@@ -166,15 +166,16 @@ class Market {
         use_check::Difference what;
     };
     std::vector<Differ> take_differences() { return std::exchange(differ_, {}); }
-    // Nodes of which another speed counts since this was last asked; `counts`: at most what its
+    // Nodes of which another speed was found since this was last asked; `found`: at most what its
     // owner says, and as much if it gives that.
     struct SpeedMark {
         NodeName node;
-        int64_t claimed = 0, counts = 0;
+        int64_t claimed = 0, found = 0;
     };
     std::vector<SpeedMark> take_speed_marks() { return std::exchange(speed_marks_, {}); }
-    // As much of the speed that its owner says as counts (speed_check.hpp).
-    int64_t speed_of(const Node& node) const {
+    // As much of the speed that its owner says as programs have found there (speed_check.hpp). It
+    // is told to people and decides nothing, since homes can make such runs up.
+    int64_t speed_found(const Node& node) const {
         const int64_t claimed = node.record.report.speed;
         return std::min(claimed, speeds_.most(node.id()).value_or(claimed));
     }

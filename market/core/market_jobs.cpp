@@ -348,15 +348,15 @@ void Market::note_speed(const Job& job) {
     const bool whole = r.places.size() == 1 && s.migrations == 0 && s.freezes == 0 &&
                        s.thaws == 0 && s.resumes == 0;
     if (!whole || r.wait_status != 0 || !r.why.empty() || !r.gang.empty() || r.cancelled) return;
-    if (find_node(r.places.front()) == nullptr) return;
+    // It was paid for there, or nobody has seen it run.
+    if (job.record.payee != r.places.front() || find_node(r.places.front()) == nullptr) return;
     Node& node = node_of(r.places.front());
-    const int64_t before = speed_of(node);
+    const int64_t before = speed_found(node);
     const int64_t claimed = node.record.report.speed;
     if (!speeds_.ended({node.id(), claimed, r.uid, r.command, job.record.billed, s.cpu_time}))
         return;
-    touch(node);
-    notes_.of(node);
-    if (speed_of(node) != before) speed_marks_.push_back({node.id(), claimed, speed_of(node)});
+    const int64_t found = speed_found(node);
+    if (found != before) speed_marks_.push_back({node.id(), claimed, found});
 }
 
 void Market::finish(Job& job, Nanos now) {

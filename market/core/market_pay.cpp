@@ -22,7 +22,7 @@ Nanos Market::account_until(Job& job, Nanos ran, Nanos now) {
     if (r.tab.empty() && log_) r.tab.decided = log_->number();
     const Nanos span = ran - r.billed;
     const Money cost = bill::charge(job, ran, now + calendar_);
-    if (const int64_t speed = speed_of(payee); speed > 0)
+    if (const int64_t speed = payee.record.report.speed; speed > 0)
         r.done = std::max(Nanos{}, r.done + Nanos{span.ns / 100 * speed});
     use_check::charged(r, span, cost);
     spend(*job.user, cost);
@@ -163,10 +163,14 @@ void Market::open_ledger() {
 // Whatever the solver says next: never above its bid, nor below the reserve if the bid covers that.
 void Market::run_at(Job& job, const NodeName& node, Nanos now) {
     JobRecord& record = job.record;
+    const bool stayed = record.payee == node;
     record.payee = node;
     use_check::begins(record, node, record.report.epoch);
     const Node* at = find_node(node);
-    const Money least = std::min(at ? at->record.report.reserve : Money{}, job.bid);
+    // Nor does a reserve count that is raised while nobody can leave (Payers::holds).
+    const bool holds = stayed && at && !Places::usable(*at);
+    const Money least =
+        at && !holds ? std::min(at->record.report.reserve, job.bid) : std::min(Money{}, job.bid);
     record.price = std::clamp(record.price, least, job.bid);
     if (log_) log_->in_force(job, now + calendar_);
 }
@@ -233,6 +237,8 @@ void Market::set_bid(Job& job, Nanos now) {
     const bool was_unsure = std::exchange(job.in_time, bid.in_time).value_or(1) < deadline_chance;
     job.bid_until = bid.good_for == Nanos::never() ? Nanos::never() : now + bid.good_for;
     if (job.bid != before) touch(job);
+    if (job.record.price > job.bid && job.phase() == JobPhase::running)
+        set_price(job, job.bid, now);
     if (was_unsure != (job.in_time.value_or(1) < deadline_chance)) notes_.of(job);
 }
 

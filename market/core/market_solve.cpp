@@ -70,7 +70,7 @@ void Market::sync_nodes() {
         if (!node.record.has_report && node.jobs.empty() && !node.in_solver) continue;
         ProviderSpec spec;
         spec.reserve = r.reserve;
-        spec.speed = static_cast<int32_t>(std::clamp<int64_t>(speed_of(node), 1, speed_max));
+        spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
         spec.cpus = std::clamp(r.cpus, 1, cpus_max);
         // What jobs that cannot leave hold there is nobody's to give, and they need no other.
         spec.memory_mb =

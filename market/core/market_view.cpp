@@ -89,8 +89,8 @@ void Market::describe(const Node& node, Nanos now, JsonWriter& j) const {
         .field("rooted_mb", node.rooted_mb);
     if (node.record.has_report)
         j.field("cpus", node.record.report.cpus).field("memory_mb", node.record.report.memory_mb);
-    if (node.record.has_report && speed_of(node) != node.record.report.speed)
-        j.field("speed_counted", speed_of(node));
+    if (node.record.has_report && speed_found(node) != node.record.report.speed)
+        j.field("speed_found", speed_found(node));
     j.field("room_mb", node.room_mb).field("in_solver", node.in_solver).key("jobs").begin_array();
     for (const auto& [id, job] : node.jobs) j.value(id.text());
     j.end_array();

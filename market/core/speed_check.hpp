@@ -5,11 +5,12 @@
 // on others gives less than it claims. A run time is what was charged, by the word of home and node
 // (use_check.hpp): a node that tells a shorter one is paid less.
 //
-// No user lies a node down: at least two users must find it slow, and of the users that have run
-// there the (upper) median counts, so that half of them may say what they like. Nor does one other
-// node, as the upper median of them is compared with. A program that does not compute on the other
-// nodes, or takes now this long and now that long there, says nothing, and a node loses at most
-// half of what it claims. Pure; in memory alone, owned by Market.
+// One user alone says nothing: at least two users must find a node slow, and of the users that have
+// run there the (upper) median counts, so that half of them may say what they like. Nor does one
+// other node, as the upper median of them is compared with. A program that does not compute on the
+// other nodes, or takes now this long and now that long there, says nothing, and at most half of a
+// claim is found missing. A home may make up runs of many users, so this decides nothing: it is a
+// sign for the operator. Pure; in memory alone, owned by Market.
 #pragma once
 
 #include <cstdint>

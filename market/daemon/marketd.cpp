@@ -416,10 +416,10 @@ void Marketd::tell_differences() {
                       {"node", span_text(d.measured)},
                       {"given back", format_money(d.cost)}});
     for (const auto& mark : market_.take_speed_marks())
-        log_.warning(mark.counts < mark.claimed
-                         ? "programs run slower on a node than its owner's speed says: less counts"
+        log_.warning(mark.found < mark.claimed
+                         ? "programs run slower on a node than its owner's speed says"
                          : "programs run as fast on a node as its owner's speed says",
-                     {{"NODE", mark.node}, {"speed", mark.claimed}, {"counts", mark.counts}});
+                     {{"NODE", mark.node}, {"speed", mark.claimed}, {"found", mark.found}});
 }
 
 // The market's machine knows the newest of the finished jobs alone.

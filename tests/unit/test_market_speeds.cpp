@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The speed of a node that counts in a market (market/core/speed_check.hpp).
+// The speed that programs find of the nodes of a market (market/core/speed_check.hpp).
 #include "tests/unit/market_world.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -8,8 +8,8 @@ namespace {
 using namespace market;
 }  // namespace
 
-// The solver is told the speed that counts, and its operator hears of it once.
-START_TEST(the_market_places_jobs_by_the_speed_that_a_node_gives) {
+// Its operator hears of it once, and the solver goes on by what owners say.
+START_TEST(the_operator_hears_that_a_node_gives_less_than_its_owner_says) {
     World w;
     const std::map<NodeName, int64_t> speeds = {{"n1", 100}, {"n2", 100}, {"n3", 100}};
     for (const auto& [name, speed] : speeds) w.add_node(name, name == "n3" ? 200 : speed, 1);
@@ -34,15 +34,15 @@ START_TEST(the_market_places_jobs_by_the_speed_that_a_node_gives) {
         w.run_for(Nanos::from_s(120));
     }
     for (const auto& [id, job] : w.jobs) ck_assert(job.report.phase == JobPhase::finished);
-    ck_assert_int_eq(w.market->speed_of(*w.market->find_node("n3")), 100);
-    ck_assert_int_eq(spec()->speed, 100);
-    ck_assert_int_eq(w.market->speed_of(*w.market->find_node("n1")), 100);
+    ck_assert_int_eq(w.market->speed_found(*w.market->find_node("n3")), 100);
+    ck_assert_int_eq(spec()->speed, 200);
+    ck_assert_int_eq(w.market->speed_found(*w.market->find_node("n1")), 100);
     const auto marks = w.market->take_speed_marks();
     ck_assert_int_eq(std::ssize(marks), 1);
-    ck_assert(marks[0].node == "n3" && marks[0].claimed == 200 && marks[0].counts == 100);
+    ck_assert(marks[0].node == "n3" && marks[0].claimed == 200 && marks[0].found == 100);
 }
 END_TEST
 
-UNIT_SUITE(market_speeds, the_market_places_jobs_by_the_speed_that_a_node_gives);
+UNIT_SUITE(market_speeds, the_operator_hears_that_a_node_gives_less_than_its_owner_says);
 
 }  // namespace souk::unit

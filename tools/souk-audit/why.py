@@ -57,8 +57,9 @@ class Why(Replay):
                  "reckoned": reckoned / 10**6}
         text = f"{self.called(job)} pays {money(price)} on {node.id}: "
         if not node.a:
-            return {**said, "text": text + f"{node.id} takes nobody now, so nobody else can have "
-                    "its place, and the last price holds"}
+            text = (f"{self.called(job)} pays {money(price)} on {node.id} while it runs: {node.id} "
+                    "takes nobody now, so nobody else can have its place, and the last price holds")
+            return {**said, "steps": [], "text": text}
         if price != reckoned:
             text += f"it is to be {money(reckoned)}, as "
         said["steps"], why = self.reasons(job, node)
