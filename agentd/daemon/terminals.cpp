@@ -428,8 +428,12 @@ bool Terminals::has_unwritten(const JobId& id) {
 Result<Terminals::Kept> Terminals::peek(const HomeJob& job, int stream, uint64_t from,
                                         std::optional<uint64_t> lines) {
     const bool known = jobs_.contains(job.id.seq);
-    TRY_ASSIGN(Job * j, open(job.id));
-    const Spool& spool = *j->spool;
+    const auto opened = open(job.id);
+    if (!opened) {
+        if (!known) jobs_.erase(job.id.seq);
+        return tl::unexpected(opened.error());
+    }
+    const Spool& spool = *(*opened)->spool;
     Kept kept{spool.begin(stream), 0, spool.end(stream), {}};
     const bool silent = spool.end(0) == 0 && spool.end(1) == 0;
     kept.from = std::clamp(from, kept.begin, kept.end);

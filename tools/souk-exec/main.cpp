@@ -35,6 +35,8 @@ namespace {
 constexpr const char* me = "souk-exec";
 constexpr int unreached = 255;  // as ssh says it
 constexpr Nanos patience = Nanos::from_s(30), pause = Nanos::from_ms(50);
+// A component that is frozen takes connections, and answers when it goes on.
+constexpr Nanos answers_within = Nanos::from_s(600);
 
 struct Options {
     bool serves = false, shell = false;
@@ -182,7 +184,7 @@ Result<int> call(const Options& o) {
         ::sigaddset(&passed, number);
     ::signal(SIGPIPE, SIG_IGN);
     TRY_ASSIGN(const Fd socket, reach(host, secret.port));
-    auto shaken = Wire::connect(socket.get(), secret, patience);
+    auto shaken = Wire::connect(socket.get(), secret, answers_within);
     if (!shaken) return wrap(host, shaken.error());
     Wire& peer = *shaken;
     ::sigprocmask(SIG_BLOCK, &passed, nullptr);

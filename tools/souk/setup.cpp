@@ -229,7 +229,17 @@ Status setup_addresses(const Words& w) {
     std::string text = config_text(config);
     const std::string known = configured(text, "node");
     AddressPlan plan = w.addresses;
+    // A word that is not given stays as it was.
+    const AddressPlan usual;
+    const auto keep = [&](std::string& word, const std::string& unsaid, const char* key) {
+        if (const std::string had = configured(text, key); word == unsaid && !had.empty())
+            word = had;
+    };
+    keep(plan.network, usual.network, "job_network");
+    keep(plan.bridge, usual.bridge, "job_bridge");
+    keep(plan.gateway, usual.gateway, "job_gateway");
     const bool asks = plan.addresses.empty() && somebody_is_there();
+    keep(plan.addresses, usual.addresses, "job_addresses");
     if (asks) {
         TRY_ASSIGN(plan.network, ask_person("The network of jobs, of all nodes", plan.network));
         TRY_ASSIGN(plan.bridge, ask_person("The bridge of this machine to it", plan.bridge));

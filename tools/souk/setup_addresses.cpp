@@ -37,6 +37,14 @@ Result<std::string> address_lines(const AddressPlan& plan, const std::string& in
                     "this machine has no bridge " + plan.bridge +
                         ": make one that reaches the other nodes first (docs/network.md, \"On real "
                         "machines\")");
+    if (!plan.gateway.empty()) {
+        const auto gateway = parse_ipv4_range(plan.gateway);
+        if (!gateway) return wrap("--gateway", gateway.error());
+        if (gateway->size() != 1 || !network->contains(*gateway) || addresses->contains(*gateway))
+            return fail(CauseCode::invalid, "the gateway " + plan.gateway +
+                                                " is not an address of " + plan.network +
+                                                " outside of " + plan.addresses);
+    }
     std::string lines = "job_network = \"" + plan.network + "\"\njob_bridge = \"" + plan.bridge +
                         "\"\njob_addresses = \"" + plan.addresses + "\"\n";
     if (!plan.gateway.empty()) lines += "job_gateway = \"" + plan.gateway + "\"\n";
