@@ -87,9 +87,9 @@ void ThawTrial::begin(const Cell& frozen, Told told) {
     };
     limit_ = site_.loop->after(trial_limit, [this] {
         give_up(Outcome::fails,
-            because(CauseCode::restore_failed,
-                    {{"text", "it was not restored within " +
-                                  std::to_string(trial_limit.ns / 1'000'000'000) + " s"}}));
+                because(CauseCode::restore_failed,
+                        {{"text", "it was not restored within " +
+                                      std::to_string(trial_limit.ns / 1'000'000'000) + " s"}}));
     });
     beside_->cell.create_capsule();
 }
