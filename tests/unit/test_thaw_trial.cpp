@@ -2,6 +2,7 @@
 // Freezes to disk, effect by effect: each is restored for trial before its job ends.
 #include "agentd/cell/thaw_trial.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -104,6 +105,55 @@ START_TEST(a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_it
 }
 END_TEST
 
+START_TEST(a_trial_that_is_given_up_leaves_no_name_of_a_file_that_was_taken_away) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    const std::string gone = n.work.path + "/gone";
+    Cell& c = n.running("echo x >" + gone + "; exec 9<" + gone + "; rm " + gone + "; ");
+    n.watch_capsules();
+    const auto has_name = [&] {
+        const auto all = *list_dir(AT_FDCWD, n.work.path);
+        return std::ranges::any_of(
+            all, [](const auto& name) { return name.find("gone") != std::string::npos; });
+    };
+    const auto is_held = [&] {
+        return std::ranges::any_of(n.events[c.key()], [](const guest::Event& e) {
+            return input_of(e) == Kind::dump_held;
+        });
+    };
+    for (int round = 1; round < 6; ++round) {
+        n.dumps_to_disk(c);
+        UNTIL(n.loop, has_name() || is_held());
+        n.undone(c);
+        n.events[c.key()].clear();
+        n.counts_to(c, round + 1);
+    }
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    n.undone(c);
+    n.counts_to(c, 7);
+    ck_assert(!has_name());
+}
+END_TEST
+
+START_TEST(a_trial_puts_nothing_into_a_fifo) {
+    UNIT_SKIP_IF(moves_impossible());
+    CellNode n;
+    const std::string path = n.work.path + "/fifo";
+    Cell& c = n.running("mkfifo " + path + "; exec 9<>" + path + "; echo x >&9; ");
+    n.watch_capsules();
+    const Fd reader = *open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK);
+    char bytes[16];
+    n.before_next = [&] { ck_assert_int_eq(::read(reader.get(), bytes, sizeof bytes), 2); };
+    n.dumps_to_disk(c);
+    n.await(c, Kind::dump_held);
+    ck_assert_int_eq(::read(reader.get(), bytes, sizeof bytes), -1);
+    n.undone(c);
+    n.counts_to(c, 2);
+    ck_assert_int_eq(::read(reader.get(), bytes, sizeof bytes), -1);
+}
+END_TEST
+
 // A daemon that ends has no time for what it has begun.
 START_TEST(what_a_daemon_has_left_of_a_trial_the_next_one_removes) {
     UNIT_SKIP_IF(moves_impossible());
@@ -163,6 +213,8 @@ UNIT_SUITE_LONG(thaw_trial, 120, what_a_daemon_has_left_of_a_trial_the_next_one_
                 what_is_restored_for_trial_never_runs_though_it_is_told_to,
                 what_is_frozen_to_disk_was_restored_for_trial_and_it_thaws,
                 a_job_that_could_not_thaw_is_not_frozen_to_disk_and_goes_on,
+                a_trial_that_is_given_up_leaves_no_name_of_a_file_that_was_taken_away,
+                a_trial_puts_nothing_into_a_fifo,
                 a_trial_that_is_given_up_leaves_nothing_and_the_next_one_waits_for_its_end);
 
 }  // namespace souk::unit
