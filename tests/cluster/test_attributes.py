@@ -73,6 +73,28 @@ def test_a_limit_of_cpu_time_counts_what_was_used_before_a_move(market):
     assert 3 < total < 5.2
 
 
+READS = """
+import os, sys
+with open("/proc/self/comm", "w") as f:
+    f.write("a longer name")
+fd = os.open("/proc/self/comm", os.O_RDONLY)
+print(os.read(fd, 4), flush=True)
+sys.stdin.readline()
+print(os.read(fd, 100), flush=True)
+"""
+
+
+def test_who_has_read_a_part_of_a_file_of_proc_reads_on_in_what_it_says(market):
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", READS, stdin=subprocess.PIPE)
+    job.printed(1)
+    market.tool("marketctl", "--hold", "move", job.id, "n2")
+    market.until_runs(job.id, "n2")
+    job.process.stdin.write(b"\n")
+    job.process.stdin.flush()
+    assert job.wait(LIMIT) == 0
+    assert bytes(job.out).decode().splitlines() == [str(b"a lo"), str(b"nger name\n")]
+
+
 def test_the_pids_of_two_jobs_are_not_the_same(market):
     def pids():
         job = market.srun("-p", 50, "bash", "-c", "echo $$; bash -c 'echo $$'; :")
