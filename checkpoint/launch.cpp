@@ -121,6 +121,13 @@ Result<Pidfd> clone_into(int capsule, int cgroup, const CriuExec& exec) {
 Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts) {
     constexpr int anew = O_EXCL | O_NOFOLLOW;
     TRY_ASSIGN(const Fd run, open_capsule_directory(init, CapsuleDirectory::run));
+    // PID 1 has the node's root until it has made its own.
+    struct stat its {
+    }, nodes{};
+    if (::fstat(run.get(), &its) != 0 || ::stat("/run", &nodes) != 0)
+        return fail_errno("look at the /run of a capsule", errno);
+    if (its.st_dev == nodes.st_dev && its.st_ino == nodes.st_ino)
+        return fail_errno("the capsule has no /run of its own yet", EAGAIN);
     // Without facts it looks at the kernel itself.
     if (!facts.empty() && ::faccessat(run.get(), facts_name, F_OK, 0) != 0 &&
         !create_file(run.get(), facts_name, facts, anew))

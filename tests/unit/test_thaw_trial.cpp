@@ -124,8 +124,8 @@ START_TEST(a_trial_that_is_given_up_leaves_no_name_of_a_file_that_was_taken_away
     for (int round = 1; round < 6; ++round) {
         n.dumps_to_disk(c);
         UNTIL(n.loop, has_name() || is_held());
-        n.undone(c);
         n.events[c.key()].clear();
+        n.undone(c);
         n.counts_to(c, round + 1);
     }
     n.dumps_to_disk(c);
