@@ -71,15 +71,9 @@ static unsigned long mask_in(const char* status, const char* name) {
 
 // Whether a handler is to run before it goes on: to its program the call was interrupted.
 bool handler_waits(pid_t thread) {
-    char path[40], status[4096];
-    snprintf(path, sizeof path, "/proc/%d/status", thread);
-    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : read(fd, status, sizeof status - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return true;
-    status[n] = 0;
-    return ((mask_in(status, "\nSigPnd:") | mask_in(status, "\nShdPnd:")) &
-            ~mask_in(status, "\nSigBlk:") & mask_in(status, "\nSigCgt:")) != 0;
+    const char* const status = text_of(thread, "status");
+    return status == NULL || ((mask_in(status, "\nSigPnd:") | mask_in(status, "\nShdPnd:")) &
+                              ~mask_in(status, "\nSigBlk:") & mask_in(status, "\nSigCgt:")) != 0;
 }
 
 static bool dumps(void) {

@@ -25,13 +25,8 @@
 
 bool is_held(pid_t process) {
     static const char key[] = "\nTracerPid:\t";
-    char path[40], status[1024];
-    snprintf(path, sizeof path, "/proc/%d/status", process);
-    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : syscall(SYS_read, fd, status, sizeof status - 1);
-    if (fd >= 0) close(fd);
-    status[n < 0 ? 0 : n] = 0;
-    const char* const at = strstr(status, key);
+    const char* const status = text_of(process, "status");
+    const char* const at = status == NULL ? NULL : strstr(status, key);
     return at != NULL && atol(at + strlen(key)) == syscall(SYS_getpid);
 }
 

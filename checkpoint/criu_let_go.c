@@ -47,6 +47,18 @@ const pid_t* held_threads(size_t* count) {
 // -------------------------------------------------------------------------------------------------
 // what the kernel says of a thread
 
+const char* text_of(pid_t thread, const char* name) {
+    static char text[8192];
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/%s", thread, name);
+    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return NULL;
+    text[n] = 0;
+    return text;
+}
+
 static char status[256 * 1024];  // with room for the groups of whoever has most
 
 static bool read_status(pid_t thread) {

@@ -41,6 +41,9 @@ void die_with_criu(void);
 bool is_thread_of(pid_t process, pid_t thread);
 /* ... the process of that thread; 0: it has ended. */
 pid_t process_of(pid_t thread);
+/* ... the beginning of a small file of a thread below /proc, until the next is asked for; NULL: it
+ * cannot be read. */
+const char* text_of(pid_t thread, const char* name);
 /* ... all that this CRIU holds. */
 const pid_t* held_threads(size_t* count);
 /* criu_calls.c: whether a handler is to run before that thread goes on: to its program the call was

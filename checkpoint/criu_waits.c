@@ -41,9 +41,9 @@
 #include <unistd.h>
 
 #include "checkpoint/criu_user.h"
+#include "kernel/sys/process/call_at.h"
 
 #ifdef __x86_64__
-#include <elf.h>
 
 enum { ns_per_s = 1000000000, ns_per_ms = 1000000 };
 
@@ -51,19 +51,6 @@ static int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * (int64_t)ns_per_s + t.tv_nsec;
-}
-
-// The text of a file of a thread below /proc; NULL if it cannot be read.
-static const char* text_of(pid_t thread, const char* name) {
-    static char text[8192];
-    char path[48];
-    snprintf(path, sizeof path, "/proc/%d/%s", thread, name);
-    const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return NULL;
-    text[n] = 0;
-    return text;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -332,8 +319,7 @@ static unsigned long find_page(pid_t process, int memory, int map, struct page_o
     unsigned long from = 0, to = 0;
     const unsigned long red_zone = 128;
     struct user_regs_struct first;
-    struct iovec area = {&first, sizeof first};
-    if (syscall(SYS_ptrace, PTRACE_GETREGSET, process, NT_PRSTATUS, &area) != 0) return 0;
+    if (registers(PTRACE_GETREGSET, process, &first) != 0) return 0;
     snprintf(path, sizeof path, "/proc/%d/maps", process);
     FILE* const maps = fopen(path, "re");
     while (maps != NULL && from == 0 && fgets(line, sizeof line, maps) != NULL)
@@ -364,10 +350,8 @@ static bool is_free(unsigned long place, pid_t process) {
     bool free = all != NULL;
     for (const struct dirent* e = NULL; free && (e = readdir(all)) != NULL;) {
         struct user_regs_struct r;
-        struct iovec area = {&r, sizeof r};
         const pid_t thread = (pid_t)atol(e->d_name);
-        if (thread <= 0 || syscall(SYS_ptrace, PTRACE_GETREGSET, thread, NT_PRSTATUS, &area) != 0)
-            continue;
+        if (thread <= 0 || registers(PTRACE_GETREGSET, thread, &r) != 0) continue;
         free =
             r.rdi != place && r.rsi != place && r.rdx != place && r.r10 != place && r.r8 != place;
     }
@@ -383,16 +367,10 @@ static struct {
     size_t next;
 } now_in;
 
-static int open_memory(pid_t process, const char* name, int flags) {
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/%s", process, name);
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
-}
-
 static void take_page(pid_t process) {
     if (now_in.process == process) return;
-    const int memory = open_memory(process, "mem", O_RDONLY),
-              map = open_memory(process, "pagemap", O_RDONLY);
+    const int memory = open_of(process, "mem", O_RDONLY),
+              map = open_of(process, "pagemap", O_RDONLY);
     now_in.at = memory < 0 || map < 0 ? 0 : find_page(process, memory, map, &now_in.spans);
     if (memory >= 0) close(memory);
     if (map >= 0) close(map);
@@ -403,7 +381,7 @@ static void take_page(pid_t process) {
 static bool write_page(void) {
     memcpy(now_in.spans.mark, mark, sizeof mark);
     now_in.spans.sum = sum_of(&now_in.spans);
-    const int memory = open_memory(now_in.process, "mem", O_WRONLY);
+    const int memory = open_of(now_in.process, "mem", O_WRONLY);
     const ssize_t done = pwrite(memory, &now_in.spans, sizeof now_in.spans, (off_t)now_in.at);
     if (memory >= 0) close(memory);
     return done == (ssize_t)sizeof now_in.spans;
@@ -498,8 +476,7 @@ static bool shorten_limit(pid_t thread, struct anew* a, int64_t now) {
 
 static bool shorten(pid_t thread, int64_t now, struct anew* a) {
     enum { with_block = -516, begin_anew = -514 };  // include/linux/errno.h
-    struct iovec area = {&a->before, sizeof a->before};
-    if (syscall(SYS_ptrace, PTRACE_GETREGSET, thread, NT_PRSTATUS, &area) != 0) return false;
+    if (registers(PTRACE_GETREGSET, thread, &a->before) != 0) return false;
     const long says = (long)a->before.rax;
     if ((says != with_block && says != -EINTR) || handler_waits(thread)) return false;
     a->thread = thread;

@@ -35,7 +35,7 @@ void count_shared(const std::vector<pid_t>& pids, const LookAt& look, MoveFacts&
         resident->anonymous + resident->proportional - resident->anonymous_proportional;
 }
 
-// "1: LEASE  ACTIVE    READ  PID 08:01:42 0 EOF"
+// A lease is a line such as "1: LEASE  ACTIVE    READ  PID 08:01:42 0 EOF".
 Result<bool> have_leases(const std::vector<pid_t>& pids) {
     TRY_ASSIGN(const std::string locks, read_file(AT_FDCWD, "/proc/locks"));
     std::istringstream lines(locks);

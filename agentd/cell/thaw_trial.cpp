@@ -17,8 +17,9 @@ constexpr Nanos end_limit = Nanos::from_s(10);       // until nothing of it is l
 constexpr Nanos leave_limit = Nanos::from_s(1);      // CRIU ends by itself, if it can
 constexpr uint64_t trial_epoch = uint64_t{1} << 62;  // and more
 
-// The same node, and nobody hears of it. What ends with the frozen capsule is not to be found: a
-// thaw does not find it either.
+// The same node, and nobody hears of it. The group of the frozen capsule is hidden: a job that
+// could be given no view of groups of its own has files open there, which a thaw will not find
+// either.
 CellSite unheard(const CellSite& site, const Cell& of) {
     CellSite s = site;
     if (of.key().id.home == site.node) s.hidden.clear();

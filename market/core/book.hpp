@@ -46,7 +46,7 @@ class Book {
     // One that has finished, and was forgotten; null: it is known, or had not finished.
     Job* recall(JobRecord record);
     // The jobs that have not finished, in the order of their submission: each is to be numbered.
-    // Where two have one address, the later one has none from now on.
+    // If two of them have one address, the later one has none from now on.
     std::vector<Job*> begin();
     const std::vector<std::pair<JobId, Ipv4>>& lost_addresses() const { return lost_addresses_; }
     void number(Job& job);

@@ -12,14 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-static double ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+#include "gaps.h"
 
 static void* wait_for_ever(void* none) {
     for (;;) pause();
@@ -75,11 +70,6 @@ int main(int argc, char** argv) {
     const int file = open(argv[2], O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (file < 0) return 1;
     for (double before = ms();;) {
-        const double now = ms();
-        char line[32];
-        if (now - before > 3 &&
-            write(file, line, (size_t)snprintf(line, sizeof line, "%.3f\n", now - before)) < 0)
-            return 1;
-        before = now;
+        if (!note_gap(file, &before)) return 1;
     }
 }

@@ -7,14 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-static double ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+#include "gaps.h"
 
 int main(int argc, char** argv) {
     if (argc != 3) return 2;
@@ -26,11 +21,6 @@ int main(int argc, char** argv) {
     double before = ms();
     for (size_t i = 0;; i = (i + 4096) % bytes) {
         ++memory[i];
-        const double now = ms();
-        char line[32];
-        if (now - before > 3 &&
-            write(file, line, (size_t)snprintf(line, sizeof line, "%.3f\n", now - before)) < 0)
-            return 1;
-        before = now;
+        if (!note_gap(file, &before)) return 1;
     }
 }

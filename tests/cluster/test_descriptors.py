@@ -126,12 +126,17 @@ print("end", flush=True)
 """
 
 
-def test_an_epoll_tells_of_a_file_that_another_process_has_open(market):
-    job = market.srun("-p", 50, "/usr/bin/python3", "-c", EPOLL, stdin=subprocess.PIPE)
+def moved_about(market, program):
+    """The lines of that program, which was moved while it printed them."""
+    job = market.srun("-p", 50, "/usr/bin/python3", "-c", program, stdin=subprocess.PIPE)
     job.printed(2)
     move_about(market, job, "auto")
     job.printed(job.lines() + 2)
-    number, *lines, end = check_ended(market, job)
+    return check_ended(market, job)
+
+
+def test_an_epoll_tells_of_a_file_that_another_process_has_open(market):
+    number, *lines, end = moved_about(market, EPOLL)
     assert end == "end" and set(lines) == {f"[({number}, 1), ({number}, 4)]"}, lines
 
 
@@ -160,11 +165,7 @@ print("end", flush=True)
 
 
 def test_an_epoll_tells_of_many_files_that_another_process_has_open(market):
-    job = market.srun("-p", 50, "/usr/bin/python3", "-c", MANY, stdin=subprocess.PIPE)
-    job.printed(2)
-    move_about(market, job, "auto")
-    job.printed(job.lines() + 2)
-    *lines, end = check_ended(market, job)
+    *lines, end = moved_about(market, MANY)
     assert end == "end" and set(lines) == {"600"}, lines
 
 

@@ -312,7 +312,7 @@ std::vector<std::string> names_of_user(const std::string& text, const std::strin
     return found;
 }
 
-// Who learns a user's pseudonym, or is told its salt, follows him to the end of that day's
+// A reader who learns a user's pseudonym, or is told its salt, follows him to the end of that day's
 // segments.
 START_TEST(a_user_has_another_pseudonym_on_another_day_and_the_audit_confirms_all_of_them) {
     const TempDir dir;

@@ -8,6 +8,7 @@
 #include "agentd/core/home.hpp"
 #include "agentd/core/record_fields.hpp"
 #include "agentd/store/records.hpp"
+#include "tests/unit/seeds.hpp"
 #include "tests/unit/unit.hpp"
 #include "tests/unit/wire_samples.hpp"
 
@@ -17,11 +18,6 @@ namespace {
 
 const NodeName liar = "n9", home_node = "n1", honest[] = {"n1", "n2", "n3"};
 constexpr int steps = 120;
-
-uint64_t seeds() {
-    const char* const set = ::getenv("SOUK_LIES");
-    return set ? std::strtoull(set, nullptr, 10) : 300;
-}
 
 template <class T>
 void check_readable(uint64_t seed, const char* what, const T& value) {
@@ -424,12 +420,12 @@ struct LiedGuest {
 }  // namespace
 
 START_TEST(a_home_stands_whatever_a_guest_or_a_market_says) {
-    for (uint64_t seed = 1; seed <= seeds(); ++seed) LiedHome(seed).run();
+    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) LiedHome(seed).run();
 }
 END_TEST
 
 START_TEST(a_guest_stands_whatever_a_home_says) {
-    for (uint64_t seed = 1; seed <= seeds(); ++seed) LiedGuest(seed).run();
+    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) LiedGuest(seed).run();
 }
 END_TEST
 

@@ -64,7 +64,7 @@ START_TEST(the_last_price_holds_while_a_node_takes_nobody) {
         w.run_for(s(5));
         ck_assert(w.market->find(a)->record.price == price);
         // and whoever wants its place is heard again
-        w.submit("n1", 20, Nanos::never(), 1, 100, {}, 2000);
+        w.submit_as(2000, "n1", 20);
         w.run_for(s(5));
         ck_assert(w.market->find(a)->record.price > price);
     }
@@ -83,7 +83,7 @@ START_TEST(a_home_that_is_away_pays_what_others_would) {
     ck_assert_text(w.where(a), "n2");
     const Money price = w.market->find(a)->record.price;
     w.disconnect("n3");
-    w.submit("n1", 20, Nanos::never(), 1, 100, {}, 2000);
+    w.submit_as(2000, "n1", 20);
     w.run_for(s(5));
     ck_assert_text(w.where(a), "n2");
     ck_assert(w.market->find(a)->record.price > price);

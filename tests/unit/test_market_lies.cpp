@@ -8,6 +8,7 @@
 
 #include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
+#include "tests/unit/seeds.hpp"
 #include "tests/unit/wire_samples.hpp"
 
 using namespace souk;
@@ -19,11 +20,6 @@ const NodeName liar = "evil", lender = "bad";
 constexpr Nanos s(int64_t v) { return Nanos::from_s(v); }
 constexpr uint32_t honest_uid = 1'000, liars_uid = 2'000;
 constexpr int64_t liars_bid_max = 50, honest_bid = 60;
-
-uint64_t seeds() {
-    const char* const set = ::getenv("SOUK_LIES");
-    return set ? std::strtoull(set, nullptr, 10) : 40;
-}
 
 struct LiedMarket {
     uint64_t seed;
@@ -294,9 +290,8 @@ struct LiedMarket {
 }  // namespace
 
 START_TEST(nothing_that_a_home_and_a_provider_say_touches_the_jobs_of_others) {
-    const uint64_t all = seeds();
-    const char* const first = ::getenv("SOUK_LIES_FROM");
-    const uint64_t from = first ? std::strtoull(first, nullptr, 10) : 1;
+    const uint64_t all = seeds_wanted("SOUK_LIES", 40);
+    const uint64_t from = seeds_wanted("SOUK_LIES_FROM", 1);
     for (uint64_t seed = from; seed < from + all; ++seed) LiedMarket(seed).play();
 }
 END_TEST

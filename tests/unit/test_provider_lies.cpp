@@ -12,6 +12,7 @@
 #include "kernel/base/json.hpp"
 #include "kernel/base/rng.hpp"
 #include "market/core/reserve_learner.hpp"
+#include "tests/unit/seeds.hpp"
 #include "tests/unit/unit.hpp"
 #include "tests/unit/wire_samples.hpp"
 
@@ -20,11 +21,6 @@ using namespace souk;
 namespace {
 
 constexpr int steps = 150;
-
-uint64_t seeds() {
-    const char* const set = ::getenv("SOUK_LIES");
-    return set ? std::strtoull(set, nullptr, 10) : 300;
-}
 
 struct LiedProvider {
     uint64_t seed;
@@ -219,7 +215,7 @@ struct LiedProvider {
 
 START_TEST(nothing_that_others_bring_about_changes_what_the_owner_has_said) {
     int told = 0;
-    for (uint64_t seed = 1; seed <= seeds(); ++seed) {
+    for (uint64_t seed = 1; seed <= seeds_wanted("SOUK_LIES", 300); ++seed) {
         LiedProvider p(seed);
         for (int i = 0; i < steps; ++i) {
             if (p.rng.chance(0.15))

@@ -18,18 +18,18 @@
 
 #ifdef __x86_64__
 
-static long traces(int request, pid_t thread, unsigned long address, void* data) {
+static inline long traces(int request, pid_t thread, unsigned long address, void* data) {
     return syscall(SYS_ptrace, request, thread, address, data);
 }
 
-static int open_of(pid_t thread, const char* name, int flags) {
+static inline int open_of(pid_t thread, const char* name, int flags) {
     char path[40];
     snprintf(path, sizeof path, "/proc/%d/%s", thread, name);
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
 }
 
 /* Finds where its vDSO begins; 0: nowhere. */
-static unsigned long vdso_of(pid_t thread) {
+static inline unsigned long vdso_of(pid_t thread) {
     uint64_t pairs[128];
     const int fd = open_of(thread, "auxv", O_RDONLY);
     const ssize_t got = fd < 0 ? -1 : read(fd, pairs, sizeof pairs);
@@ -41,7 +41,7 @@ static unsigned long vdso_of(pid_t thread) {
 
 /* The place where the thread finds an instruction for it; 0: there is none. In most threads it is
  * where it was in the last one's vDSO. */
-static unsigned long place_of_call(pid_t thread) {
+static inline unsigned long place_of_call(pid_t thread) {
     static unsigned char code[8192];
     static ssize_t last;
     const unsigned long begin = vdso_of(thread);
@@ -58,14 +58,14 @@ static unsigned long place_of_call(pid_t thread) {
     return begin + (unsigned long)at;
 }
 
-static long registers(int request, pid_t thread, struct user_regs_struct* r) {
+static inline long registers(int request, pid_t thread, struct user_regs_struct* r) {
     struct iovec area = {r, sizeof *r};
     if (traces(request, thread, NT_PRSTATUS, &area) != 0) return -errno;
     return area.iov_len == sizeof *r ? 0 : -ENOSYS;
 }
 
 /* One instruction further. A stop of another kind comes before it: then once more. */
-static long step(pid_t thread) {
+static inline long step(pid_t thread) {
     for (int tries = 0; tries < 16; ++tries) {
         int status;
         if (traces(PTRACE_SINGLESTEP, thread, 0, NULL) != 0) return -errno;
@@ -76,7 +76,7 @@ static long step(pid_t thread) {
 }
 
 /* Number and arguments in `words`; what it says, or -errno. */
-static long call_at(pid_t thread, unsigned long at, const long words[7]) {
+static inline long call_at(pid_t thread, unsigned long at, const long words[7]) {
     struct user_regs_struct before, during;
     uint64_t mask, all = ~(UINT64_C(1) << (SIGTRAP - 1));
     long done = registers(PTRACE_GETREGSET, thread, &before);
