@@ -18,7 +18,8 @@ struct Cluster {
     int64_t cpus = 0;
 };
 
-// What a request says, and what is left to the scheduler beside the time of the start.
+// The kinds of requests. After each kind stands what the request fixes; after the semicolon stands
+// what the scheduler chooses besides the time of the start.
 enum class Kind : uint8_t {
     ordered,    // size and cluster of each component; nothing
     unordered,  // size of each component; the cluster of each
@@ -52,7 +53,8 @@ struct Piece {
 };
 using Allocation = std::vector<Piece>;
 
-// What a step costs. A job in several clusters runs `slowdown` / 1000 times as long.
+// The costs of each operation, in milliseconds. A job that spans several clusters runs `slowdown` /
+// 1000 times as long, because its components talk over the network.
 struct Terms {
     int64_t slowdown = 1000;
     int64_t move_ms = 0;    // the pause of the job, however many components move at once

@@ -36,14 +36,14 @@ std::vector<uint32_t> by_size(const Job& job) {
     return out;
 }
 
-// What a flexible job takes of each cluster in this order: as much as it can.
+// Fills the clusters in this order: a flexible job takes as many processors of each as it can use.
 std::optional<Allocation> filled(const Job& job, std::span<const int64_t> idle,
                                  std::span<const uint32_t> order) {
     Allocation out;
     int64_t left = job.cpus;
     for (const uint32_t c : order) {
         int64_t part = std::min({idle[c], job.component_max, left});
-        // What is left must be a component of the least size for another cluster.
+        // The job must leave enough for another cluster to hold a component of the least size.
         if (part < left) part = std::min(part, left - job.component_min);
         if (part < job.component_min) continue;
         out.push_back({c, part});
@@ -53,8 +53,8 @@ std::optional<Allocation> filled(const Job& job, std::span<const int64_t> idle,
     return std::nullopt;
 }
 
-// What all placements share. A placement chooses the cluster of one component, and the order in
-// which a flexible job fills clusters.
+// The part that all placements share. A placement chooses the cluster of one component, and the
+// order in which a flexible job fills clusters.
 class Greedy : public Placement {
   public:
     explicit Greedy(Clusters clusters) : clusters_(clusters) {}

@@ -67,7 +67,8 @@ class Easy : public Policy {
         size_t i = 0;
         for (; i < view.queue.size(); ++i) {
             auto where = placement_.place(view.jobs[view.queue[i]], idle);
-            // By another choice than the placement's it may still fit: by the one that it reserved.
+            // The placement may find no room although the job fits where it has reserved: use that
+            // place.
             if (!where && first_ == view.queue[i] && fits(held_.where, idle)) where = held_.where;
             if (!where) break;
             start(view.queue[i], std::move(*where));
@@ -105,7 +106,8 @@ class Easy : public Policy {
             if (h.until_ms <= ms) give(idle, h.where);
         return idle;
     }
-    // Of the reservation that the job has and the one that it would get now, the earlier one.
+    // Reserves processors for the job. If it has a reservation already, the earlier of the two
+    // stays, so that a job never starts later than it was promised.
     void reserve(const View& view, uint32_t job, const Idle& idle,
                  std::span<const Holding> holdings) {
         const bool has = first_ == job && held_.at_ms > view.now_ms &&

@@ -63,9 +63,10 @@ class Policy {
   public:
     virtual ~Policy() = default;
     virtual std::vector<Order> act(const View& view) = 0;
-    // It acts also then, whatever happens.
+    // The policy is called at this moment even if nothing has happened by then.
     virtual std::optional<int64_t> wake_ms() const { return std::nullopt; }
-    // By when the policy has said that the job starts at the latest, if it has.
+    // The policy has promised that the job starts at this moment at the latest; nullopt if it has
+    // promised nothing.
     virtual std::optional<int64_t> promised_ms(uint32_t /*job*/) const { return std::nullopt; }
 };
 

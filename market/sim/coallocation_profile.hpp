@@ -38,9 +38,9 @@ class Profile {
     std::vector<Step> steps_;  // never empty; the first one begins now
 };
 
-// What holds processors: the jobs that run and the background.
+// Lists everything that holds processors now: the jobs that run, and the background load.
 std::vector<Holding> holdings_of(const View& view);
-// How long a job holds processors there, by its estimate.
+// How long the job holds its processors in this allocation, if its user's estimate is right.
 int64_t estimated_ms(const Job& job, const Allocation& where, const Terms& terms);
 
 }  // namespace souk::sim::coallocation

@@ -14,7 +14,7 @@
 namespace souk::sim::coallocation {
 namespace {
 
-// What happens at one instant, in this order.
+// Kinds of events. Events of the same instant are handled in this order.
 enum class What : uint8_t { job_ends, local_ends, local_comes, job_comes, notice };
 
 struct Event {
@@ -63,7 +63,7 @@ class Run {
     }
 
   private:
-    // What the run knows of a job and its policy does not.
+    // The run knows this about a job; its policy does not see it.
     struct Plan {
         int64_t run_left_ms = 0, estimate_left_ms = 0;  // inside one cluster
         int64_t pause_left_ms = 0;                      // before it goes on
@@ -75,7 +75,7 @@ class Run {
         uint32_t local;
     };
 
-    // Whether the policy acts for it.
+    // Carries the event out, and says whether the policy is to act after it.
     bool happens(const Event& event) {
         switch (event.what) {
             case What::job_ends:
@@ -250,7 +250,8 @@ class Run {
         p.thaw_from_ms = now_ + world_.terms.freeze_ms;
         p.left_ms = plans_[job].estimate_left_ms;
         running_.erase(std::find(running_.begin(), running_.end(), job));
-        // By arrival, as all that wait.
+        // All waiting jobs stand in the order of their arrival, so this one returns to its old
+        // rank.
         queue_.insert(std::lower_bound(queue_.begin(), queue_.end(), job), job);
     }
 
@@ -294,7 +295,7 @@ struct Mean {
     size_t n = 0;
     void add(double x) { sum += x, squares += x * x, ++n; }
     double mean() const { return n > 0 ? sum / static_cast<double>(n) : 0; }
-    // Of a sample.
+    // The standard deviation of a sample: it divides by n - 1.
     double deviation() const {
         if (n < 2) return 0;
         const auto count = static_cast<double>(n);

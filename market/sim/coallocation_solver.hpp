@@ -11,8 +11,9 @@
 
 namespace souk::sim::coallocation {
 
-// Of a run over this world, which must outlive it. Fails on a job that names a cluster or is
-// flexible, has more components than a gang may have, or a cluster that is too large.
+// Makes a policy that asks the market's own solver. The policy is for a run over this world, which
+// must outlive it. Fails if a job names a cluster, is flexible, or has more components than a gang
+// may have, or if a cluster is too large for the solver.
 Result<std::unique_ptr<Policy>> make_solver_policy(const World& world,
                                                    int64_t patience_ms = 3600 * 1000);
 

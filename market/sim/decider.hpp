@@ -16,7 +16,7 @@
 
 namespace souk::sim {
 
-// What happened to a job or provider, by its index.
+// An event that a decider is told: something happened to a job or provider, named by its index.
 struct Told {
     enum class What : uint8_t {
         job_came,
@@ -52,8 +52,8 @@ struct Placement {
 class Decider {
   public:
     virtual ~Decider() = default;
-    // Where every job is to be; who is not named does not run. Who is on its way somewhere is moved
-    // on when it is there.
+    // Says where every job is to be. A job that is not named does not run. A job that is being
+    // moved is moved on after it has arrived.
     virtual Result<std::vector<Placement>> decide(std::span<const Told> told,
                                                   const MarketView& view) = 0;
 };
@@ -62,11 +62,12 @@ class Decider {
 using MakeDecider = std::function<Result<std::unique_ptr<Decider>>(std::span<const SimJob>,
                                                                    std::span<const SimProvider>)>;
 
-// What of a decision can be done now, as the solver takes it: an operation under way is let end,
-// and who finds its new place still held stays where it is, or waits, until the next decision.
-// Fails on what could never be: a job or provider that is not there, a job named twice, below the
-// reserve, more than a provider has. `under_way` are the jobs that are on their way to the place
-// that they hold. Keys are indices + 1.
+// The part of a decision that can be carried out now, in the form that the solver takes. A job
+// whose operation is under way keeps its place until that operation ends. A job whose new place is
+// still held stays where it is, or waits, until the next decision. Fails on an impossible decision:
+// a job or provider that is not there, a job named twice, a job below the reserve, more jobs than a
+// provider has room for. `under_way` are the jobs that are on their way to the place that they
+// hold. Keys are indices + 1.
 Result<std::vector<market::Solver::Assignment>> possible_now(const market::Solver& solver,
                                                              std::span<const Placement> wanted,
                                                              std::span<const uint32_t> under_way);

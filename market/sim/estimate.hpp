@@ -18,7 +18,7 @@ Estimate estimate(std::span<const double> values);
 // The 97.5 % quantile of Student's t.
 double student_t(size_t degrees);
 
-// What of a report is compared, by the names that the JSON has.
+// A figure of a report that runs are compared by. Its name is the one that the JSON has.
 struct Figure {
     const char* name;
     double (*of)(const RunReport& report);

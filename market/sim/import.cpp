@@ -94,7 +94,7 @@ constexpr Key keys[] = {
 };
 constexpr size_t key_count = sizeof keys / sizeof keys[0];
 
-// What older import files call a key, as plain() has it.
+// Older import files call some keys by other names. Both names stand here as plain() writes them.
 constexpr std::pair<V, V> aliases[] = {
     {"swffile", "trace"},
     {"tracefile", "trace"},
@@ -108,7 +108,7 @@ constexpr std::pair<V, V> aliases[] = {
     {"reservationprice", "reservation"},
 };
 
-// A key without what does not matter in it: capitals and underscores.
+// Takes out of a key what does not distinguish it: capitals and underscores.
 std::string plain(V name) {
     std::string out;
     for (const char c : name)
@@ -131,7 +131,7 @@ V trimmed(V text) {
     return from == V::npos ? V() : text.substr(from, text.find_last_not_of(blanks) - from + 1);
 }
 
-// What stands before a comment; a # inside quotes starts none.
+// Cuts a comment off the line. A # inside quotes begins no comment.
 V without_comment(V line) {
     bool quoted = false;
     for (size_t i = 0; i < line.size(); ++i) {

@@ -104,8 +104,8 @@ class Search {
         if (liar != j) return played(j, w, options, {j}, 0);
         return played(j, w, options, std::move(told), w.jobs[j].run_s - w_.jobs[j].run_s);
     }
-    // What job j, told as `jobs`, gains. `extra_s`: the placeholder's part of the work, which is
-    // worth nothing.
+    // Runs the market with job j submitted as `jobs`, and returns the gains of job j. `extra_s` is
+    // the part of the work that belongs to a placeholder, which is worth nothing.
     Gains played(uint32_t j, const Imported& w, MarketRunOptions options,
                  std::vector<uint32_t> jobs, int64_t extra_s) const {
         const SimJob& job = w_.jobs[j];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What one job of a recorded workload gains when it, or another job, says something else than the
-// truth: the lies, the changes that are no lie of the job (controls), and the measures of gain.
+// This file measures what one job of a recorded workload gains when it, or another job, does not
+// tell the truth. It lists the lies, the changes that are no lie of the job (controls), and the
+// measures of gain.
 //
 // What a job gains, in three measures:
 // - by its end: what is done until the second at which it ends when it says the truth is worth
@@ -66,24 +67,27 @@ struct LieTold {
     Gains gains;  // more than by the truth
 };
 
-// What a job of a run gains by each lie, and by each control.
+// The gains of one job of a run by each lie and by each control.
 struct Case {
     double paid = 0;  // micro-units, by the truth
     Money value;
     size_t workload = 0;  // for confidence intervals: cases of one workload are not independent
     std::vector<LieTold> by_lies;
-    // As many as lies: another user's job, who came before this one ended, comes a second later ...
+    // The controls, as many as there are lies: another user's job, which came before this one
+    // ended, comes a second later ...
     std::vector<Gains> by_arrival;
     // ... or tells the same lie.
     std::vector<Gains> by_others;
 };
 
-// Of `asked` jobs that the seed draws; those that pay nothing, or never end, are left out.
+// Plays every lie for `asked` jobs that the seed draws. Jobs that pay nothing, or never end, are
+// left out, because gains are a part of what a job pays.
 using Runs = std::function<RunOutcome(const Imported& workload, const MarketRunOptions& options)>;
 std::vector<Case> cases_of(const Imported& workload, const MarketRunOptions& options,
                            const Runs& run, int64_t asked, bool controls, uint64_t seed);
 
-// A mean, or the quotient of two sums, over cases of which those of one workload belong together.
+// A mean, or the quotient of two sums, over cases. Cases of one workload are not independent, so
+// the confidence interval treats them as one group.
 class Mean {
   public:
     void add(size_t workload, double value, double weight = 1) {
@@ -107,12 +111,12 @@ inline double percent(const Case& c, const Gains& gains, size_t measure) {
     return 100 * gains[measure] / c.paid;
 }
 bool splits(size_t lie);
-// What each lie gains, % of what its job pays.
+// The mean gain of each lie, in % of what the job pays.
 std::array<Mean, std::size(lies)> by_lie(const Cases& cases, size_t measure);
-// What a lie gains that is chosen beforehand: on one half of the workloads, as the one that gains
-// most there on average (the truth, if none gains), and told on the other half; then the other way
-// round. A split is not among these: who can be split is another job than who cannot, and says so
-// by it.
+// The gain of a lie that is chosen before it is told. On one half of the workloads we find the lie
+// that gains most on average (the truth, if none gains), and tell it on the other half; then the
+// halves change places. Splits are left out: only some jobs can be split, and a user who knows that
+// would have chosen by it.
 struct Chosen {
     std::set<std::string> names;
     Mean percent_of_job, percent_of_sum;

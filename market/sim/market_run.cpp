@@ -32,7 +32,8 @@ constexpr int64_t minute_s = 60, hour_s = 3'600;
 // of now.
 constexpr int64_t still_s = market::PriceHistory::kept_minutes * minute_s;
 
-// Where a job stands. stopped: in memory. Operations: moving, freezing, thawing.
+// The states of a job. A stopped job stands in memory. Moving, freezing and thawing are operations
+// that take time.
 enum class Phase : uint8_t {
     away,
     waiting,
@@ -61,7 +62,7 @@ struct Timer {
     bool operator>(const Timer& o) const { return at_s != o.at_s ? at_s > o.at_s : job > o.job; }
 };
 
-// Of a job that holds a place, per CPU-hour.
+// The price, worth and reserve of a job that holds a place, each per CPU-hour.
 struct Rate {
     uint32_t job, provider;
     Money price, worth, reserve;
@@ -182,7 +183,7 @@ class MarketRun {
                 changes_.push_back(change);
             return {};
         }
-        // Who decides hears of arrivals and of what ended, and of what took no time.
+        // The decider is told of arrivals, of ends, and of operations that took no time.
         MarketView view;
         view.now_s = now_;
         view.providers = present_;
@@ -215,7 +216,8 @@ class MarketRun {
         view.end_s = from_s + ceil_div(job.work, speed);
         return view;
     }
-    // Where its files are, if it has any. A home that is no provider takes no jobs.
+    // Tells where the job's files are, if it has any. A home that is no provider still has a key,
+    // but takes no jobs.
     market::FileTraffic traffic_of(uint32_t i) const {
         const SimJob& job = specs_[i];
         if (job.home == 0) return {};
@@ -228,7 +230,8 @@ class MarketRun {
                 job.files_mb_per_s * 1'000'000, job.files_requests_per_s, options_.round_trip};
     }
     bool at_home(uint32_t i) const { return providers_[jobs_[i].provider].id == specs_[i].home; }
-    // Of each 1000 ms where it is.
+    // The milliseconds of each second in which the job advances where it is. Away from its files it
+    // waits for them during the rest.
     int64_t goes_on(uint32_t i) const {
         if (specs_[i].home == 0 || at_home(i)) return 1000;
         return 1000 - market::waits_permille(traffic_of(i), specs_[i].cpus,
@@ -263,7 +266,8 @@ class MarketRun {
         if (unfinished_ > 0 || next_arrival_ < arrivals_.size()) {
             if (next_provider_ < provider_events_.size())
                 t = std::min(t, provider_events_[next_provider_].at_s);
-            // What the solver wants to look at again: only while that can still change something.
+            // The solver may want to be asked again at some time. That matters only while something
+            // can still change, so that a run does not go on for ever.
             if (const Nanos wake = solver_.next_wake(); wake != Nanos::never() && !timers_.empty())
                 t = std::min(t, std::max(now_ + 1, ceil_div(wake.ns, 1'000'000'000)));
         }
@@ -315,7 +319,7 @@ class MarketRun {
                           rate.worth);
     }
 
-    // What holds from now_ on, until the next event.
+    // Takes the rates that hold from now_ on, until the next event.
     void agree_on_rates() {
         rates_.clear();
         for (const market::Payment& payment : solver_.payments()) {
@@ -328,7 +332,7 @@ class MarketRun {
         }
     }
 
-    // Of its place to its user, whatever it bids.
+    // The worth of its place to the job's user. It does not depend on the bid.
     Money worth_of(JobKey key, uint32_t i) const {
         const Money worth = *solver_.worth(key);
         if (options_.terms.empty()) return worth;
@@ -337,7 +341,8 @@ class MarketRun {
                                      std::max<int64_t>(1, bid.micro))};
     }
 
-    // What every job that is here would gain more at the best place of another, from now_ on.
+    // Sums, over the jobs that are here, what each would gain more at the best place of another
+    // job. The sum holds from now_ on.
     void agree_on_envy() {
         envy_ = {};
         std::erase_if(here_, [&](uint32_t i) { return jobs_[i].phase == Phase::finished; });
@@ -647,7 +652,8 @@ class MarketRun {
                         seconds);
     }
 
-    // What its memory holds on a provider that it has left, or that has left itself.
+    // Writes the memory of a suspended job to the disk of the provider where it stood. The job has
+    // left that provider, or the provider itself leaves.
     void go_to_disk(uint32_t i) {
         const int64_t memory = specs_[i].memory_mb;
         ++out_.jobs[i].freezes;

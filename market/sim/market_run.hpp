@@ -59,22 +59,23 @@ struct MarketRunOptions {
     std::string decided_by;  // its name, for reports
     int64_t network_mb_per_s = 100;
     int64_t disk_mb_per_s = 100;
-    // What is suspended first only stands in memory, and goes to disk when that is wanted or is not
-    // worth it any more (stopped_jobs.hpp). For the solver alone.
+    // A suspended job stands in memory first. It goes to disk when its memory is needed, or when
+    // standing is not worth it any more (stopped_jobs.hpp). Only the solver can do this, not a
+    // decider.
     bool two_stage = false;
     Nanos round_trip = Nanos::from_ms(1);  // of a request of a job that is away from its files
     bool prices = true;   // false: nobody pays and no surplus is reckoned, which saves that time
     bool record = false;  // keep the history (for plots)
     bool envy = false;    // reckon RunTotals::envy; wants prices
-    // What a job pays is its price averaged over its own running time with the weight
-    // exp(-age / price_window_s), from its first price on; at least the reserve of its place and at
-    // most what the place is worth to it. 0: the price itself, as the market does.
+    // A job pays its price averaged over its own running time with the weight exp(-age /
+    // price_window_s), from its first price on; at least the reserve of its place and at most what
+    // the place is worth to it. 0: the price itself, as the market does.
     int64_t price_window_s = 0;
     std::optional<Rebid> rebid;
-    // Of each job, by index, how it bids (market/core/strategy.hpp): once a minute, by the prices
-    // of this run. What it is worth to its user stays SimJob::value. Empty: all bid their value.
+    // How each job bids, by index (market/core/strategy.hpp): once a minute, by the prices of this
+    // run. SimJob::value stays what the job is worth to its user. Empty: all bid their value.
     std::vector<JobTerms> terms;
-    // Of each provider, by index, how its owner asks: once an hour, by the prices of this run.
+    // How the owner of each provider asks, by index: once an hour, by the prices of this run.
     // Empty: all ask their reserve.
     std::vector<Asks> asks;
     // The run ends when these jobs, by index, have; empty: when all have.
@@ -130,13 +131,13 @@ struct RunTotals {
     int64_t busy_cpu_s = 0;             // held CPUs x seconds
     int64_t offered_cpu_s = 0;          // until the last event
     MoneySeconds consumers, providers;  // surplus
-    // What each job would gain more in the place of another that needs as many CPUs, at that one's
-    // price, than where it is: the most of these, summed over jobs and time.
+    // Every job compares its place with that of each other job that needs as many CPUs, at that
+    // one's price. The largest gain of each job counts, summed over jobs and time.
     MoneySeconds envy;
     uint64_t steps = 0;  // at which the solver was asked
 };
 
-// Where a job was from one second to another (history).
+// A job was at this provider from one second to another (history).
 struct Stay {
     uint32_t job = 0;       // index in the jobs
     uint32_t provider = 0;  // index in the providers
@@ -153,10 +154,11 @@ struct RunOutcome {
     RunTotals totals;
     std::vector<Stay> stays;  // only with record
     std::vector<Load> loads;
-    std::vector<Mark> marks;  // of the first second each of `until`, of the next ...
+    std::vector<Mark> marks;  // at the first second of `marks`: one for each job of `until`; then
+                              // at the next second ...
 };
 
-// Who decides, by name.
+// The name of whatever decides: the decider, or the solver's algorithm.
 inline const std::string& decided_by(const MarketRunOptions& o) {
     return o.decider ? o.decided_by : o.solver.algorithm;
 }

@@ -28,7 +28,8 @@ std::string plot_by_value(std::span<const PlotSeries> series, std::span<const Va
 // Held CPUs of those offered, over time; each line is thinned to at most 480 levels.
 std::string plot_utilisation(std::span<const PlotSeries> series, std::string_view terminal,
                              const std::string& output);
-// Who ran where and when: a row for each CPU slot of each provider. For small runs.
+// Shows which job ran where and when: a row for each CPU slot of each provider. It is for small
+// runs.
 std::string plot_gantt(const PlotSeries& series, std::span<const SimJob> jobs,
                        std::span<const SimProvider> providers, std::string_view terminal,
                        const std::string& output);

@@ -105,7 +105,7 @@ class QueuePolicy : public Decider {
         out_.push_back({v.job, machines_[m].provider});
         hold(machines_[m], v.job, ends(v, m));
     }
-    // Where the job can be earliest, when, and what is left beside it then.
+    // Finds where the job can start earliest and when, and how much room is left beside it then.
     void reserve(uint32_t job) {
         shadow_s_ = INT64_MAX;
         for (size_t m = 0; m < machines_.size(); ++m) {

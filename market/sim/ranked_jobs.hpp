@@ -105,7 +105,9 @@ class RankedJobs {
                 at += at + step <= size && entries[at + step - 1].rank < rank ? step : 0;
             return at + (at < size && entries[at].rank < rank);
         }
-        // Who differs. No branches in the loop: who fits is as good as random.
+        // Returns the entries whose running state changes. The loop has no branches, because
+        // whether an entry fits is as good as random, and the processor would guess wrong half of
+        // the time.
         uint32_t settle(int32_t left) {
             uint32_t runs = 0;
             int32_t least = none;

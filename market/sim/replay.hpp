@@ -79,7 +79,8 @@ Schedule replay_fcfs(std::span<const ReplayJob> jobs, int64_t cpus);
 // ends by the shadow time (by its estimate) or needs only extra processors.
 Schedule replay_easy(std::span<const ReplayJob> jobs, int64_t cpus);
 
-// What the market's policies need beyond the log. A log has no prices: values are drawn.
+// The data that the market's policies need and the log lacks. A log has no prices, so values are
+// drawn.
 struct ReplayTerms {
     std::vector<Money> value;  // per job, in the order of the jobs
     // time that a freeze, and a thaw, of the job takes; empty: none does

@@ -94,8 +94,8 @@ class Greedy {
     }
 
     void freeze(uint32_t i) {
-        // What was left when it went on, less the time since; time in which it was being thawed is
-        // no progress.
+        // The end moves away from now: the work left is the work left at the last start, less the
+        // time since. The time in which the job was being thawed is no progress.
         left_s_[i] = static_cast<int32_t>(std::min<int64_t>(left_s_[i], out_.end_s[i] - now_));
         out_.end_s[i] = not_running;
         free_ += jobs_[i].procs;

@@ -22,13 +22,15 @@ class StoppedJobs {
     // It has a place, and its memory, there; or no more.
     void holds(uint32_t job, uint32_t provider) { placed_mb_[provider] += memory(job); }
     void leaves(uint32_t job, uint32_t provider) { placed_mb_[provider] -= memory(job); }
-    // It stands there. Returns after how many seconds it goes to disk; below 0: never.
+    // The job stands in memory there. Returns after how many seconds it goes to disk; below 0:
+    // never.
     int64_t stops(uint32_t job, uint32_t provider, int64_t now_s);
     // Its bid has won a place again.
     void wins(uint32_t job, int64_t now_s);
     // It goes to disk: its time is over.
     void goes_to_disk(uint32_t job) { forget(job); }
-    // Who has to go for those who have places there; all, where it leaves.
+    // The jobs that must go to disk, because jobs with places there need their memory; with `all`,
+    // because the provider leaves, every job that stands there.
     std::vector<uint32_t> wanted(uint32_t provider, bool all, int64_t now_s);
 
   private:

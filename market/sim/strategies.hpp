@@ -13,12 +13,12 @@
 
 namespace souk::sim {
 
-// Of which strategies the jobs are: each draws one of them, all as likely.
+// The strategies in a run. Each job draws one of them, all equally likely.
 struct Mix {
     std::string name;
     std::vector<market::Strategy> of;
 };
-// Names with `+` between them; `all`: all four. Errors: no strategy has that name.
+// Reads names with `+` between them; `all` names all four. Errors: no strategy has that name.
 Result<Mix> parse_mix(const std::string& name);
 
 // A job's time is drawn between 1.2 and `slack` times its run time, its budget between 0.3 and 1
@@ -34,7 +34,7 @@ struct ByStrategy {
     double bounded_slowdown = 0;  // mean of those that finished (report.hpp)
     double in_time = 0;           // part of all
 };
-// Of the strategies that jobs have, in the order of the enum.
+// Sums the outcome by the strategies that jobs have, in the order of the enum.
 std::vector<ByStrategy> by_strategy(std::span<const SimJob> jobs, std::span<const JobTerms> terms,
                                     const RunOutcome& outcome, int64_t alpha_s);
 

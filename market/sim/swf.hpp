@@ -23,7 +23,7 @@
 
 namespace souk::sim {
 
-// What the simulators use of a job line; -1 is "unknown" in every field but the id.
+// The fields of a job line that the simulators use; -1 is "unknown" in every field but the id.
 struct SwfJob {
     int64_t id = 0;
     int64_t submit_s = 0;  // since the start of the log (or of the epoch: some logs say so)
