@@ -376,13 +376,15 @@ LDLIBS_srun       := -lprotobuf-c
 LDFLAGS_testload  := $(STATIC)
 LDLIBS_testload   := -lxxhash
 LDFLAGS_marketctl := $(STATIC)
-# What OpenSSL's archive needs in its turn from version 3.4 on, where it is there.
+# OpenSSL's archive needs these libraries from version 3.4 on. They are linked where they are
+# installed.
 CRYPTO_NEEDS      := $(foreach l,zstd z,$(if $(findstring /,$(shell $(CXX) \
                        -print-file-name=lib$(l).a)),-l$(l)))
 LDLIBS_marketctl  := -lprotobuf-c -luring -lssl -lcrypto $(CRYPTO_NEEDS)
 LDLIBS_mmon       := -lprotobuf-c -lncursesw
-# What a program calls of these. The rest of a unit, which the linker throws away, names more
-# libraries, and each one that a program has costs its start and its memory.
+# Each program is linked with the libraries that it calls, and with no others. The unused part of a
+# unit, which the linker throws away, names more of them, and each library that a program has costs
+# time at its start and memory.
 LDLIBS_agentd     := $(LDLIBS)
 LDLIBS_marketd    := -luring -lprotobuf-c -lsqlite3 -lsystemd -lmount -lssl -lcrypto \
                      -lprometheus-cpp-core
@@ -496,7 +498,8 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h &: %.proto
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)protoc-c --c_out=$(BUILD)/gen $<
 
-# What every program's --version says. Written anew only when it has changed.
+# Every program's --version prints this text. The file is written anew only when the text has
+# changed, so that nothing is compiled in vain.
 GIT_VERSION  = $(shell git describe --always 2>/dev/null | sed 's/.*/ (&)/')
 VERSION_TEXT = $(strip $(file <VERSION)$(GIT_VERSION))
 $(BUILD)/gen/version.inc: FORCE
@@ -504,7 +507,7 @@ $(BUILD)/gen/version.inc: FORCE
 	@echo '#define SOUK_VERSION "$(VERSION_TEXT)"' > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-# What souk-web sends as it is, as literals of the program.
+# The files that souk-web sends unchanged become literals of the program.
 $(BUILD)/gen/tools/web/%.inc: tools/web/%
 	@mkdir -p $(@D)
 	@{ printf 'R"souk_file('; cat $<; echo ')souk_file"'; } > $@

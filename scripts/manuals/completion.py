@@ -5,13 +5,13 @@ import re
 
 import source
 
-# What a word in capitals stands for, wherever help uses it.
+# A word in capitals in a help text stands for one of these kinds, wherever help uses it.
 KINDS = {"ID": "jobs", "JOB": "jobs", "NODE": "nodes", "USER": "users", "FILE": "files",
          "PATH": "files", "DIR": "files", "PROGRAM": "commands"}
 BY_OPTION = {"node": "nodes", "machine": "nodes", "provider": "nodes", "user": "users"}
 
 SHELL = r"""
-# What the market knows, a name a line; nothing where it is away.
+# Asks the market for names, one a line. Without a market it prints nothing.
 _souk_ask() {
     local json
     json=$(timeout 2 marketctl --patience 0 --json "$@" 2>/dev/null) || return 0
@@ -35,7 +35,7 @@ def kind(option):
 
 
 def choices(words):
-    """What may stand at each place of a verb: literal words, or @KIND."""
+    """Lists what may stand at each place after a verb: literal words, or @KIND."""
     places = []
     for word in words.split():
         if re.fullmatch(r"\(\w+\)", word):
@@ -97,7 +97,8 @@ def cases(directory):
 
 
 PLACE = r"""
-# Of the words before the cursor, the verb and its place: _souk_place PROGRAM WORD...
+# Prints how many words stand before the cursor, without options, and the verb:
+# _souk_place PROGRAM WORD...
 _souk_place() {
     local program=$1 verb='' place=0 word skip=''
     shift
@@ -112,8 +113,8 @@ _souk_place() {
     if [ "$place" = 0 ]; then verb=''; fi
     printf '%s %s\n' "$place" "$verb"
 }
-# What may come after these words: _souk_next PROGRAM WORD-BEFORE... ; words a line, @KIND for files
-# and programs, which the shell knows.
+# Prints what may come after these words: _souk_next PROGRAM WORD-BEFORE... It prints a word a line,
+# and @KIND for files and programs, which the shell completes by itself.
 _souk_next() {
     local program=$1 last='' place verb word all
     for word; do last=$word; done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the programs say of themselves: PROGRAM --help-source and DAEMON --config-reference."""
+"""The programs' descriptions of themselves: PROGRAM --help-source and DAEMON --config-reference."""
 import functools
 import json
 import pathlib
