@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is tried with money: by a plain user, a job, a hostile user and a hostile node."""
+"""Attacks on money, by a plain user, a job, a hostile user and a hostile node."""
 import subprocess
 
 from codes import CAUSES
@@ -7,7 +7,7 @@ import client as c
 from client import frame, hello, pb
 from stage import SOMEBODY, attempt
 
-# Says its words on a socket of this machine, and prints the body of the first answer.
+# This script writes its words to a socket of this machine, and prints the body of the first answer.
 ASK = """
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
@@ -159,7 +159,8 @@ def sends_himself(s):
 
 @attempt("hostile user", "writes a second line into the books with a note", "a line of 11 signs")
 def forges_a_line(s):
-    """What ends a line is another sign when it comes in."""
+    """The market replaces every sign that ends a line when a note comes in, so a note stays one
+    line."""
     s.market.tool("marketctl", "deposit", SOMEBODY, "1")
     words = request(SOMEBODY, "transfer", "-", "0", "0.1", "x\n1\tdeposit")
     assert told(s, words).get(2) == 1

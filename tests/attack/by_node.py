@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a hostile node tries, against other nodes and against the market."""
+"""Attacks of a hostile node on other nodes and on the market."""
 import hashlib
 import json
 import os
@@ -212,7 +212,8 @@ def ship_elsewhere(s):
 
 
 def commands_to(s, job, messages):
-    """What the node where the job runs answers to messages(home, seq) of somebody else."""
+    """Sends messages(home, seq) of somebody else to the node where the job runs, and returns its
+    answer."""
     s.market.until_runs(job.id)
     home, seq = job.id.split(".")
 

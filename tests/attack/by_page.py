@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is tried at a souk-web that takes orders: by a site that a user's browser looks at, by who
+"""Attacks on a souk-web that takes orders: by a site that a user's browser shows, by somebody who
 has seen a token, and by a user who has logged in."""
 import contextlib
 
@@ -8,7 +8,7 @@ from stage import attempt, root_job, SOMEBODY
 
 @contextlib.contextmanager
 def page(s, **how):
-    """A souk-web that takes orders; of root, unless `how` says of whom."""
+    """Runs a souk-web that takes orders. It is root's, unless `how` names another user."""
     import web_pages  # of tests/cluster
     s.somebody("souk-web", "--version", check=True)  # he has a copy
     web = web_pages.Web(s.market, "--open", "--actions", program=f"{s.place}/souk-web", **how)

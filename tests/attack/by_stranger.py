@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a stranger on the network tries."""
+"""Attacks of a stranger on the network."""
 import contextlib
 import os
 import socket

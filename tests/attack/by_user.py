@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a plain user of a node, a hostile user and a job try."""
+"""Attacks of a plain user of a node, of a hostile user and of a job."""
 import os
 import subprocess
 import time
@@ -58,7 +58,8 @@ def user_reads_key(s):
 
 
 def on_unix_socket(s, path, first, words):
-    """What a plain user is told on a socket of this machine: his words after his hello."""
+    """Says the words of a plain user on a socket of this machine, after his hello, and returns the
+    answer."""
     script = ("import socket, sys\n"
               "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
               "s.settimeout(20)\n"

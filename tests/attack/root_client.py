@@ -243,7 +243,8 @@ def start_of(place, rules=ANYBODY, network=NO_NETWORK):
 
 @contextlib.contextmanager
 def place_of_agentd(identity=None):
-    """Where such an agentd has its things; with the certificate that lies in that directory."""
+    """Makes a directory in which such an agentd has its files. With `identity`, it gets the
+    certificate that lies in that directory."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o711)
         for name, said in (("conf", "price = 1"), ("map", "* = -")):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where attempts are made: a market of real daemons with an attacker in it. And what one is."""
+"""The stage on which attempts are made: a market of real daemons with an attacker in it. It also
+defines what an attempt is."""
 import functools
 import json
 import os
@@ -30,7 +31,8 @@ def attempt(who, what, got):
 
 
 def refused(call, *args, **how):
-    """What it is refused with; that it is not is what an attacker wants."""
+    """Returns the text of the refusal. A call that is not refused fails the test, because then the
+    attacker has what he wants."""
     try:
         answer = call(*args, **how)
     except (Refused, ssl.SSLError, OSError) as e:
@@ -145,7 +147,7 @@ class Stage:
         return json.loads(done.stderr)["error"]["code"]
 
     def in_a_job(self, script):
-        """What a job of a plain user says."""
+        """Runs a script in a job of a plain user, and returns what the job prints."""
         return self.somebody("srun", "-p", 50, "--node", "n1", "/usr/bin/python3", "-c", script,
                              check=True).stdout.strip()
 
@@ -175,7 +177,7 @@ def root_job(s):
 
 
 def answer(line, asked, epoch, enough=lambda state, why: True):
-    """What the guest says of that epoch: its state and why."""
+    """Asks the guest, and returns what it says of that epoch: its state and why."""
     line.say(c.GUEST_COMMAND, asked)
     while True:
         event = line.wait_for(c.GUEST_EVENT)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the daemons may do themselves, and what is left of them when they crash."""
+"""These tests look at the rights of the daemons themselves, and at what is left of them when they
+crash."""
 import os
 import re
 import resource

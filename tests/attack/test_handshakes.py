@@ -101,7 +101,8 @@ class AsClaimed(Connection):
 
 
 def asks(taken, name, roles, role, talk, place_on_net="fabric"):
-    """What `talk` gets on a connection of somebody who is believed to be that."""
+    """Connects as somebody whom n2 believes to have this name and these roles, and returns the
+    answer that `talk` gets."""
     market, place = taken
     (place / "claim").write_text(f"{name} {roles}")
 
@@ -237,7 +238,7 @@ def false_market(taken):
 
 
 def since(market, words, call):
-    """What is new in n2's log when these words are there again."""
+    """Returns the new part of n2's log, after these words have appeared in it again."""
     path = f"{market.run_dir}/n2/log"
     before = len(read_text(path))
     line = call()

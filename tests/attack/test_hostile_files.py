@@ -22,7 +22,8 @@ from files_tree import Tree, needs_fuse
 pytestmark = needs_fuse
 DIR, FILE, LINK = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
 
-# What a job does there: each call may fail, and none may take for ever.
+# The job makes these calls in a directory that the attacker serves. Each call may fail, and none
+# may hang.
 VICTIM = """
 import os, sys
 here = sys.argv[1]

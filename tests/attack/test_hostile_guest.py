@@ -60,13 +60,14 @@ for i in range(10**9):
 
 
 def guest(market, text, *args, options=()):
-    """Of a plain user."""
+    """Submits a Python program as a job of a plain user."""
     return market.srun("-p", 50, *options, *PYTHON, text, *args, user=SOMEBODY, group=SOMEBODY,
                        extra_groups=[], cwd="/")
 
 
 def own_cpu_s(market, job, node):
-    """What the kernel says that the job has run in its control groups, without those before it."""
+    """The CPU time that the kernel counts for the job in its control groups, less what these groups
+    had used for earlier jobs."""
     for group in market.groups(job.id, node):
         words = read_text(group + "/cpu.stat").split()
         if "usage_usec" in words:
@@ -218,7 +219,8 @@ except OSError: lowered = False
 print(json.dumps({"devices": devices, "oom": oom, "lowered": lowered,
                   "core": resource.getrlimit(resource.RLIMIT_CORE)}))
 """
-# What everybody may open, and nothing of the owner's is behind; autofs asks for CAP_SYS_ADMIN.
+# Everybody may open these devices, and none of them leads to anything of the owner's. autofs asks
+# for CAP_SYS_ADMIN itself.
 HARMLESS = {"null", "zero", "full", "random", "urandom", "tty", "ptmx", "fuse", "net/tun", "autofs"}
 
 

@@ -52,7 +52,8 @@ def test_a_socket_in_run_is_not_there_for_a_job(market, place):  # noqa: F811
 
 
 def open_files(pid):
-    """What is open now; it opens and closes others meanwhile."""
+    """The files that the process has open now. It opens and closes others meanwhile, so an entry
+    may be gone before we read it."""
     for number in os.listdir(f"/proc/{pid}/fd"):
         try:
             yield os.readlink(f"/proc/{pid}/fd/{number}")

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(USER == 0, reason="agentd is root in this run")
 
 
 def as_agentd(*paths):
-    """Of these, what a process with agentd's user and its rights can write to."""
+    """Returns those of the paths that a process with agentd's user and rights can write to."""
     rights = ",".join(f"+{right}" for right in RIGHTS.split())
     said = subprocess.run(
         ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs",
@@ -41,7 +41,7 @@ def as_agentd(*paths):
 
 
 def owners(top):
-    """Who owns what below that directory, by user."""
+    """Lists the paths below a directory by the user who owns them."""
     found = {}
     for where, names, files in os.walk(top):
         for name in [".", *names, *files]:

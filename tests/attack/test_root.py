@@ -24,7 +24,7 @@ from root_client import (
     STARTED, USERS, WAITS, capsule, criu, fit, inside_of, look, mend, module_root, of_agentd,
     opens, pid_one, port, program, refused, settle, status, take)
 
-# What is left to agentd, by number (docs/security.md says what for).
+# agentd keeps these capabilities, listed by number (docs/security.md says what for).
 LEFT = {"net_bind_service": 10, "ipc_lock": 14, "sys_nice": 23}
 
 
@@ -282,7 +282,8 @@ def test_it_renames_sockets_that_a_restore_has_put_aside_and_nothing_else(root):
         assert root.ask(settle(False), image) == (DONE, 0)
         assert os.path.exists(f"{place}/own") and not os.path.exists(aside)
         refused(root, "is not agentd's alone", settle(), swaps)
-        # Of somebody, who lays it over what is another's where everybody may lay something.
+        # A socket of another user is listed to be put back over a file of somebody else, in a
+        # directory where everybody may create files. The file must stay.
         os.chmod(place, 0o1777)
         with open(f"{place}/theirs", "w") as f:
             f.write("kept")

@@ -87,7 +87,8 @@ def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
                 refused(one, why, opens(file), made[1], fd)
             for number in (3, 200):
                 refused(one, why, mend(number), fd)
-        # What a job runs that is dumped is its own affair.
+        # While a job is dumped, its own processes may be read: the job can only harm itself by
+        # them.
         for fd in made[1:] + (its if not restores else []):
             assert one.ask(opens(MEMORY), fd) == (DONE, 1)
         if restores:

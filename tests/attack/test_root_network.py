@@ -112,7 +112,8 @@ def test_an_interface_is_made_in_a_capsule_of_its_own_network_alone(root):
 
 
 def test_nobody_elses_interface_is_touched(root):
-    """Of the machine's, of another job, by a name that is Souk's or by a number."""
+    """Souk touches no interface of the machine and none of another job, whether it is named by a
+    name that is Souk's or by a number."""
     ip(root, "link", "add", NAME, "type", "bridge")
     ip(root, "link", "add", OTHER, "type", "veth", "peer", "name", "theirs")
     with made_capsule(root, "one") as one, made_capsule(root, "two") as two:
@@ -182,7 +183,7 @@ def test_frames_go_to_the_job_and_to_nobody_else(root):
             assert root.ask(packet, fds[0], file) == (DONE, 0)
             os.close(loose)
             os.close(file)
-        # What is held follows a job that is elsewhere, and nobody else.
+        # Held frames go to the job that now runs elsewhere, and to nobody else.
         assert root.ask(bytes([HOLD, TO_JOB, 1]), fds[0]) == (DONE, 0)
         file = frames_file(*others)
         assert root.ask(feed(frames=True), fds[0], file) == (DONE, 0)
