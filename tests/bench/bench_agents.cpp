@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What many agents cost one market: thousands of connections by TLS from this one process over
-// loopback (fleet.hpp), which pays for the other half of each handshake on another core, to a real
-// marketd on one core, every agent reporting each second, jobs coming, ending and changing their
-// bids; then marketd is killed and all come back at once. JSON on stdout. Usage: bench_agents
-// [AGENTS [JOBS [EVENTS_PER_S [SECONDS [plain]]]]]
+// This program measures what many agents cost one market. Thousands of agents in this process
+// (fleet.hpp) connect by TLS over loopback to a real marketd on one core. Their half of each
+// handshake is computed on another core. Every agent reports each second, while jobs come, end and
+// change their bids. Then marketd is killed, and all agents come back at once. JSON on stdout.
+// Usage: bench_agents [AGENTS [JOBS [EVENTS_PER_S [SECONDS [plain]]]]]
 #include <algorithm>
 #include <cstdio>
 

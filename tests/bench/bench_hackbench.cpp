@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What counting each switch between processes (bpf/load.bpf.c) costs programs of others: hackbench
-// (Debian's rt-tests) and `perf bench sched pipe` (linux-perf), with no program at the switch and
-// with Souk's, as processes of the owner's and of a job's; in turn, so that all have the same
-// machine. JSON on stdout, a table on stderr. Usage: bench_hackbench [ROUNDS [SIZE]]: 9, and 1 for
-// runs of one or two seconds each; needs root.
+// This program measures how much slower other programs get because Souk counts each switch between
+// processes (bpf/load.bpf.c). It runs hackbench (Debian's rt-tests) and `perf bench sched pipe`
+// (linux-perf) with no program at the switch and with Souk's, as processes of the owner's and of a
+// job's. They take turns, so that all meet the same machine. JSON on stdout, a table on stderr.
+// Usage: bench_hackbench [ROUNDS [SIZE]]: 9, and 1 for runs of one or two seconds each; needs root.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the event loop and the channel cost: round trips and frames per second over unix and TCP
-// loopback, two threads with a loop each, beside the same by plain blocking sockets (the physical
-// limit here), and the resident memory of many idle connections. JSON on stdout. Usage: bench_loop
-// [SECONDS per figure, default 1]
+// This program measures the event loop and the channel: round trips and frames per second over unix
+// and TCP loopback, between two threads with a loop each. Beside them stand the same figures for
+// plain blocking sockets, which are the limit of this machine. It also measures the resident memory
+// of many idle connections. JSON on stdout. Usage: bench_loop [SECONDS per figure, default 1]
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>

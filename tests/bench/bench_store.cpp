@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a market's records cost: job events a second through a real marketd on one core, with how
-// many of them one commit and one fdatasync call of marketd carry (count_sync.c), the time in these
-// and the CPU time of each, beside this disk's fdatasync; then the start of a market with many live
-// and many finished jobs in its database, its memory, and how long it takes to find a finished one.
-// JSON on stdout. Usage: bench_store [JOBS of each kind [SECONDS of events [DIRECTORY to fill with
-// such a database, and no more]]]
+// This program measures the cost of a market's records. First it sends job events to a real marketd
+// on one core: how many a second, how many of them share one commit and one fdatasync call
+// (count_sync.c), the time in these calls and the CPU time of each event, beside this disk's
+// fdatasync. Then it starts a market with many live and many finished jobs in its database, and
+// measures the time, the memory, and how long it takes to find a finished job. JSON on stdout.
+// Usage: bench_store [JOBS of each kind [SECONDS of events [DIRECTORY to fill with such a database,
+// and no more]]]
 #include <cstdio>
 
 #include "kernel/base/json.hpp"

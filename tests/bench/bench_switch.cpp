@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What counting each switch between processes costs (bpf/load.bpf.c): two processes on one CPU hand
-// a byte to and fro through pipes, with no program at the switch, with an empty one, and with
-// Souk's, for processes of the owner's and of a job's; in turn, so that all have the same machine.
-// The kernel's own account of a run of each program (BPF run-time statistics) is taken in rounds of
-// its own, as taking it costs too; what it says of the empty program is what it says of nothing.
-// JSON on stdout, a table on stderr. Usage: bench_switch [ROUNDS [ROUND TRIPS of each]]; needs
-// root.
+// This program measures the cost of counting each switch between processes (bpf/load.bpf.c). Two
+// processes on one CPU hand a byte to and fro through pipes: with no program at the switch, with an
+// empty one, and with Souk's, as processes of the owner's and of a job's. They take turns, so that
+// all meet the same machine. The kernel's own account of each program (BPF run-time statistics) is
+// taken in rounds of its own, because taking it costs time too; the time that it shows for the
+// empty program is that cost. JSON on stdout, a table on stderr. Usage: bench_switch [ROUNDS [ROUND
+// TRIPS of each]]; needs root.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fcntl.h>

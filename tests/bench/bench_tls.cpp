@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What TLS costs beside plain connections, in one run: a connection until both hellos are heard,
-// bulk data between two processes, and the memory of idle connections. JSON on stdout. Usage:
-// bench_tls [MB of bulk data, default 512]
+// This program measures TLS beside plain connections in one run: the time of a connection until
+// both hellos are heard, bulk data between two processes, and the memory of idle connections. JSON
+// on stdout. Usage: bench_tls [MB of bulk data, default 512]
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -77,7 +77,7 @@ std::string program(const char* name) {
            name;
 }
 
-// Of all threads of a process.
+// The CPU time that all threads of a process have used, in seconds.
 double cpu_of(pid_t pid) {
     const std::string stat = file_text("/proc/" + std::to_string(pid) + "/stat");
     std::istringstream words(stat.substr(stat.rfind(')') + 2));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a benchmark of a cluster writes down: figures, each with its peer and its goal."""
+"""A benchmark of a cluster writes its figures into this book, each with its peer and its goal."""
 import subprocess
 import sys
 

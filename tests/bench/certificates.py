@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What certificates cost: the same market with TLS and without, in turn, in one run."""
+"""Measures what certificates cost: the same market with TLS and without, in turn, in one run."""
 import contextlib
 import itertools
 import json
@@ -54,7 +54,8 @@ def configurations(market):
 
 
 def pauses(market, program, where, memory, moves):
-    """By the clock of a job that moves, and from the order until it runs there, ms."""
+    """Moves a job and returns two lists in ms: how long each move stopped the job, by the job's own
+    clock, and how long it took from the order until the job ran at its destination."""
     stalls = Stalls(program, memory, where, f'job-{memory}')
     with contextlib.suppress(FileNotFoundError):
         os.unlink(stalls.path)

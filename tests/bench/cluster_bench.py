@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a market of three machines costs on this host, each figure beside its peer in the same run:
-a round trip of srun, many jobs at once, freezes and moves, idle daemons. Prints one JSON object:
+"""Measures a market of three machines on this host, each figure beside its peer in the same run.
+The figures are a round trip of srun, many jobs at once, freezes and moves, and idle daemons. It
+prints one JSON object:
   {"figures": [{part, figure, unit, ours, peer, peer_name, ratio, goal, met}], "problems", "notes",
   "load": lists}
-`ours` and `peer` are {median, min, p90, n}. Peers that are not installed are named in notes; what
-could not run in problems, and then the exit status is 1."""
+`ours` and `peer` are {median, min, p90, n}. Notes name the peers that are not
+installed, problems name the parts that could not run; with a problem the exit status is 1."""
 import argparse
 import json
 import os

@@ -106,9 +106,9 @@ class Inside:
 
     @staticmethod
     def own_count(directory):
-        """What CRIU counts of itself, in ms: how long a dump held the job, or a restore took. Its
-        file: two magic words, a length, and a protobuf message whose first (dump) or second
-        (restore) field is one of times in microseconds."""
+        """Returns the time that CRIU counts itself, in ms: how long a dump held the job, or how
+        long a restore took. CRIU's file has two magic words, a length, and a protobuf message
+        whose first (dump) or second (restore) field is one of times in microseconds."""
         def varint(data, at):
             value = shift = 0
             while True:

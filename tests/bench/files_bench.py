@@ -30,13 +30,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get('SOUK_BIN') or os.path.join(HERE, '..', '..', 'build', 'bin')
 LIMIT = 300
 SFTP = '/usr/lib/openssh/sftp-server'
-# Where both ends and the link share this machine's CPUs, what is fast measures these: the last is
-# one that they carry easily.
+# Both ends and the link share the CPUs of this machine, so a fast link shows how fast these are.
+# The last link is so slow that the CPUs carry it easily.
 LINKS = {'0.1 ms': Link(50), '20 ms': Link(10_000), '20 ms, 1 Gbit/s': Link(10_000, 119)}
 
 
 def cpu_s(pids):
-    """That these processes, and those that they have started, have used by now."""
+    """The CPU time that these processes, and those that they have started, have used by now."""
     ticks, parents = {}, {}
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
@@ -201,7 +201,7 @@ def sequential_of(way, megabytes):
 
 
 def bare(where, home, link, size):
-    """What a bare stream makes of the same."""
+    """Measures a bare stream of bytes over the same link: files cannot be faster."""
     said = {}
     for megabytes in size['megabytes']:
         wrote = bare_stream.written(where, link, home, megabytes)
@@ -307,7 +307,8 @@ FIGURES = {'sequential': sequential, 'small_writes': small_writes, 'stats': stat
 SIZES = [128, 512, 1024]
 FULL = {'megabytes': SIZES, 'small_writes': 2000, 'stats': 500, 'untar': 2000, 'sources': 20}
 QUICK = {'megabytes': [32], 'small_writes': 100, 'stats': 50, 'untar': 60, 'sources': 4}
-# What waits for each answer is scaled: over 20 ms it takes as long as it takes.
+# A measurement that waits for each answer runs fewer times on a link of 20 ms, because each answer
+# takes that long.
 SLOW = {'megabytes': SIZES, 'small_writes': 100, 'stats': 100, 'untar': 100, 'sources': 6}
 
 

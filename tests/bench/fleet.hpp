@@ -40,7 +40,7 @@ struct FleetOptions {
     std::string address = "127.0.0.1";
     uint16_t port = 0;
     uint64_t seed = 1;
-    // Of each agent by its name; nothing: plain connections.
+    // Makes the TLS session of an agent from its name. Without it, connections are plain.
     std::function<std::unique_ptr<wire::Tls>(const std::string& name)> tls = {};
 };
 

@@ -71,7 +71,7 @@ inline void stay_on(bool first) {
     (void)::sched_setaffinity(0, sizeof set, &set);
 }
 
-// What this process may have open, as much as it can get.
+// Raises the number of files that this process may have open as far as the kernel allows.
 inline size_t raise_descriptors() {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);

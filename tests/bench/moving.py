@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What moves, freezes and thaws cost: the pause, the whole, CPU time and work done meanwhile."""
+"""Measures moves, freezes and thaws: pause, whole time, CPU time, and work done meanwhile."""
 import itertools
 import json
 import mmap

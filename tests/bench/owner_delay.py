@@ -92,7 +92,8 @@ class Owner:
 
 
 class IdleGroup:
-    """Of the cpu controller, version 2 or 1, wherever this machine has it."""
+    """A control group with cpu.idle, in the cpu controller of version 2 or 1, whichever this
+    machine has."""
 
     def __init__(self):
         for root in ('/sys/fs/cgroup/cpu', '/sys/fs/cgroup'):

@@ -84,7 +84,7 @@ def measure(market, size, work, returns, limit, rate):
     steps, late = {step: [] for step in STEPS}, []
     try:
         market.wait(lambda: market.ctl('job', job)['status'] == 'run', 60, f'{job} does not run')
-        # What it has never written is nothing to take away.
+        # A job that has not written its memory yet has nothing that would have to leave the node.
         market.wait(lambda: os.path.exists(work.full), limit, f'{job} holds less')
         os.unlink(work.full)
         for _ in range(returns):
@@ -124,7 +124,7 @@ def main():
     BUSY = args.busy
     market = souk.Market(BIN, nodes=2)
     try:
-        # Of each node, which the guest sees wherever it is.
+        # The directory is on a path that every node has, so the guest sees it wherever it runs.
         with tempfile.TemporaryDirectory(dir='/var/tmp') as directory:
             rows = [measure(market, int(size), Work(directory), args.returns, args.limit,
                             args.rate)

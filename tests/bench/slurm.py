@@ -43,7 +43,7 @@ PartitionName=bench Nodes=bench Default=YES MaxTime=INFINITE State=UP
 
 
 def why_not():
-    """What keeps Slurm from being measured here, or None."""
+    """Says why Slurm cannot be measured here; None if it can."""
     missing = [path for path in NEEDED if not os.path.exists(path)]
     if missing:
         return f'Slurm is not installed ({missing[0]}): apt-get install slurm-wlm munge'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the smallest job costs: many of `true` at once, and one after the other, each beside fork
-and exec of the same program in the same run. CPU time is that of all who had a part in it: srun,
-the daemons, PID 1 of each capsule and the job; wall clock alone says little where others work
-too."""
+"""Measures the smallest job: many of `true` at once, and one after the other, each beside fork and
+exec of the same program in the same run. CPU time is the sum over every process with a part in
+it: srun, the daemons, PID 1 of each capsule and the job. Wall clock alone says little on a
+machine where other programs work too."""
 import os
 import time
 
@@ -16,7 +16,7 @@ def spawn(argv, env):
 
 
 def cpu_ms(pids):
-    """Of daemons and of the children that they have reaped."""
+    """The CPU time of these daemons and of the children that they have reaped, in ms."""
     total = 0
     for pid in pids:
         with open(f'/proc/{pid}/stat') as f:

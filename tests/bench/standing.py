@@ -7,7 +7,8 @@ import time
 import market as souk
 from book import FAILURES
 
-# Of two that keep the other nodes, of the one that takes the job's place, and of the job.
+# The bids, highest first: KEEPS holds the other nodes, TAKES takes the place of the job, and JOB is
+# the job's own bid.
 KEEPS, TAKES, JOB = '500', '400', '100'
 
 

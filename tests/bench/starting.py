@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What it costs to start jobs: a round trip of srun, the smallest jobs, many at once."""
+"""Measures the start of jobs: a round trip of srun, the smallest jobs, many at once."""
 import subprocess
 import time
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the benchmarks of connections share: a value or the end of the program, and two ends of one
-// TCP connection over loopback.
+// Benchmarks of connections share this file. It gives them a value or the end of the program, and
+// the two ends of one TCP connection over loopback.
 #pragma once
 
 #include <errno.h>
