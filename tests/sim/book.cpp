@@ -123,8 +123,8 @@ Nanos Book::step(Nanos now, const std::function<void(const NodeName&, const JobN
             journal_->then([say, node = s.node, note = *note] { say(node, note); });
     const Journal::Flushed flushed = journal_->flush(now);
     if (torn) restart(now);
-    // What this step has stored, each time; all that there is, where that is much, after as many
-    // steps.
+    // Checks the records that this step has stored. Checking all records is slow where there are
+    // many, so that happens once in as many steps as there are records, divided by eight.
     constexpr size_t few = 8;
     const bool all = torn || ++steps_unchecked_ * few >= jobs_.size();
     for (const StoreOp& op : out.store) {

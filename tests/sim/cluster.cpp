@@ -288,9 +288,9 @@ void Cluster::book_step() {
     });
 }
 
-// Where nothing is lost, a job is charged for its run time: what messages take at each start and
-// stop of its clock beside. Whoever was charged is looked at in that step; everybody when the book
-// looks at all.
+// While nothing is lost, a job is charged for its run time, give or take the time that messages
+// need at each start and stop of its clock. The jobs that this step has charged are checked in it;
+// all jobs are checked when the book looks at all its records.
 void Cluster::check_charges() {
     if (crash_chance_ > 0 || break_chance_ > 0 || outage_ || death_chance_ > 0 || disks_fill_)
         return;

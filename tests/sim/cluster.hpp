@@ -51,7 +51,7 @@
 
 namespace souk::sim {
 
-// What dies, in the one fault of Cluster::run_one_fault.
+// The part that fails in the one fault of Cluster::run_one_fault.
 enum class Victim : uint8_t {
     source_agentd,
     destination_agentd,
@@ -130,7 +130,7 @@ class Cluster {
         Nanos last_guest, last_home;           // arrival of the newest message, for order
         std::deque<GuestCommand> queue;
     };
-    // What leaves a node at a rate, and what comes of it when all has.
+    // Bytes that leave a node at a limited rate, and the call to make when all of them have left.
     struct Leave {
         uint64_t life = 0, token = 0, bytes = 0;  // 0: nothing holds it back
         std::function<bool()> is_taken;
@@ -177,14 +177,15 @@ class Cluster {
         uint64_t mark_found = 0;  // of tickets, on disk, as this life began
         // Its owner, whatever any daemon knows: until when he is here, if he is.
         Nanos owner_until;
-        // What the kernel holds guests to, whether the daemon lives or not.
+        // The limits that the kernel holds guests to. They stay in force while the daemon is down.
         bool lowered = false;
         int64_t milli_bound = 0;  // of a CPU, of all guests
-        // What the owner was told is in force, in the numbers that he chose; in doubt: nothing is.
+        // The share that the daemon has told the owner is in force, in the numbers that he chose.
+        // After a crash it may be in doubt; then nothing counts as in force.
         int32_t cpus_said = 0;  // 0: in doubt
         ShareSaid share_said;
         bool share_in_doubt = false, shared_ever = false;
-        // Of this life of the daemon: what it makes of him.
+        // These fields belong to this life of the daemon: its opinion of whether the owner is here.
         std::optional<OwnerUse> use;
         OwnerReturns returns;
         OwnerUse::Rung rung = OwnerUse::Rung::none;
@@ -444,8 +445,8 @@ class Cluster {
     bool ranks_fail_ = false;
     NodeName provider_only_;  // no home of jobs: it may die for good
     bool queue_while_down_ = true;
-    // Of run_one_fault: the form of its moves, how long what it breaks stays away, links that
-    // cannot be made, what fails next, and what looks at each step.
+    // run_one_fault uses these: the form of its moves, how long the broken part stays away, links
+    // that cannot be made, the next failure, and a function that looks at each step.
     std::optional<MoveForm> form_;
     // what is dumped stands by its control group, and its home is told so
     std::optional<bool> fenced_;

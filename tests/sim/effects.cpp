@@ -222,7 +222,8 @@ void Cluster::do_dump(const NodeName& name, const guest::Do& d, uint64_t t,
         world_.make_image(at, now_, true);
         if (held.live) world_.images[at].form = MoveForm::pages_first;
         world_.images[at].in_ram = in_ram;
-        // What is neither frozen to stay nor said to be: it may go on, or not.
+        // A dump that is neither fenced nor made to stay may let the job go on in the end, or not:
+        // both are tried.
         now->stays = held.fenced ? mutation_ != Mutation::fenced_goes_on
                                  : stays || held.live || fenced_ || rng_.chance(0.5);
         if (mutation_ == Mutation::cut_does_not_hold && stays && !in_ram)

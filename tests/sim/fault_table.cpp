@@ -20,8 +20,8 @@ constexpr MovesOf paged_any{"pages first", paged, paged, Sources::any};
 constexpr MovesOf paged_not_fenced{"pages first", paged, paged, Sources::not_fenced};
 constexpr MovesOf early_any{"post-copy", early, early, Sources::any};
 constexpr MovesOf early_not_fenced{"post-copy", early, early, Sources::not_fenced};
-// Where the source is not fenced, the home first has it killed ("kill old"). Where it is, the home
-// goes to "release" at once.
+// If the source is not fenced, its home first has it killed ("kill old"). If the source is fenced,
+// its home goes to "release" at once.
 //                source   dest.   home    source  dest.  home-   home-         source  dest.
 //                agentd   agentd  agentd  CRIU    CRIU   source  dest.  pages  PID 1   PID 1
 constexpr FaultRow rows[] = {

@@ -22,8 +22,8 @@ struct MovesOf {
 struct FaultRow {
     MovesOf moves;
     Moment moment;
-    // Of each victim: outcomes of Cluster::run_one_fault. The first happens often; the others may
-    // happen, by the moment of the fault within the step.
+    // One string for each victim, with the outcomes of Cluster::run_one_fault. The first outcome
+    // happens often; the others may happen, by the moment of the fault within the step.
     const char* by_victim[static_cast<size_t>(Victim::count_)];
 
     bool is_of(MoveForm form, bool fenced) const {

@@ -29,7 +29,8 @@ void Cluster::submit_gang(Node& n, Submission s) {
     });
 }
 
-// What its home writes down: one that is ended for another's sake has been cancelled.
+// Checks the record that a home writes of a component. A component that is ended because of another
+// component counts as cancelled.
 void Cluster::check_gang(const HomeJob& job) {
     if (!HomeGangs::is_component(job)) return;
     Truth& t = world_.truths[job.id];
@@ -54,7 +55,7 @@ void Cluster::check_set(const HomeJob& job) {
     own.gang = job.group.gang;
     own.begins_anew = own.begins_anew || job.splice.due;
     if (job.going_back) {
-        // Who is lost may have been ended and forgotten since.
+        // The component that was lost may have ended since, and be forgotten.
         const bool any = std::ranges::any_of(world_.truths, [&](const auto& entry) {
             const auto& [id, t] = entry;
             const bool lost = t.destroyed || t.went_back || t.begins_anew;

@@ -51,8 +51,9 @@ void Cluster::overhear(const Node& guest, const GuestCommand& c, const guest::Ou
     overheard_.push_back({guest.name, guest.life, c});
 }
 
-// What a guest has forgotten in a crash before it was on disk was never admitted, and nothing came
-// of it: the market's word still stands.
+// Says whether the guest still knows this ticket. A guest that crashed before the ticket was on
+// disk has forgotten it. It has admitted nothing by that ticket, so the market's permission still
+// stands.
 bool Cluster::is_remembered(const Node& guest, uint64_t life, uint64_t number) {
     return guest.life == life || guest.mark_found >= number;
 }
@@ -81,7 +82,8 @@ void Cluster::hostile_home() {
     if (kind > 0 || hostile_.chance(0.7)) c.epoch.n += 1'000'000;
     Node& there = node(guest);
     if (guest == home || !there.up || link(home, guest).guest_gen == 0) return;
-    // What the market has allowed there and is not known to be used is no misuse.
+    // A permission of the market that the guest does not know as used is still good, so using it is
+    // no misuse.
     const uint64_t number = std::stoull(c.ticket);
     if (guest == shown_to && !is_remembered(there, life, number)) return;
     say(home, " misuses ticket ", c.ticket, " on ", guest, " for ", GuestKey{c.id, c.epoch});

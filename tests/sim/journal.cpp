@@ -30,7 +30,7 @@ void Cluster::open_journal(Node& n) {
     n.journal_at = Nanos::never();
 }
 
-// What the world makes of a record: from now on a restart finds it.
+// Tells the world that a record is on disk: from now on a restart finds it.
 void Cluster::became_durable(Node& n, const RecordName& name, const std::string& value) {
     if (name.first == "home" && !n.back_when_durable.empty()) {
         const JobId id = read<HomeJob>(value).id;

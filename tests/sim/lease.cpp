@@ -35,7 +35,8 @@ void Cluster::born_stopped(const World::At& at) {
     c.frozen = c.lapsed = true;
 }
 
-// What the kernel and PID 1 do, whatever becomes of the daemon.
+// Stops a capsule whose lease is over. The kernel and PID 1 do this, whether the daemon lives or
+// not.
 void Cluster::stop_past_lease(const World::At& at) {
     Capsule* c = world_.capsule(at);
     if (!past_lease(at) || !(c->progressing() || (c->job && c->paused && !c->frozen))) return;
@@ -79,8 +80,8 @@ void Cluster::thaw(const World::At& at) {
     run_or_pause(at);
 }
 
-// What a home takes for over must be so; and it goes on from where it says, once that is on its
-// disk.
+// Checks the home: a lease that it takes for ended must have ended. The job then goes on from the
+// place that the home names, once that is on the home's disk.
 void Cluster::leases_are_over(Node& n) {
     n.goes_back.clear();
     for (const auto& [seq, job] : n.home->jobs()) {

@@ -15,7 +15,7 @@ constexpr Nanos longest = Nanos::from_s(300);
 constexpr int64_t burst_part = 50;  // of a second's bytes: a timer may come late
 // A daemon that has died is back within that, and hears of him.
 constexpr Nanos back_after = Nanos::from_s(10);
-// Who comes back after a fault needs some time until all is as before.
+// A node that comes back after a fault needs some time until all is as before.
 constexpr Nanos settles = Nanos::from_s(2);
 
 Nanos most_of(Nanos promised) { return Nanos{promised.ns / 4 * 3}; }
@@ -107,7 +107,7 @@ bool LeaveWatch::is_explained(const World& world, const World::At& at, Nanos sin
            lasts(to_stay_, std::pair{id, at.first}) || world.truths.at(id).cannot_dump;
 }
 
-// Of the node, if nothing explains why it is not empty.
+// Names something that lies on the node though it should be empty; nothing if a fault explains it.
 std::string LeaveWatch::not_empty(const World& world, const NodeName& name, Nanos since) {
     std::string what;
     bool explained = false;

@@ -45,8 +45,9 @@ class LeaveWatch {
     void found(const NodeName& node, Nanos now) { nodes_[node].found_at = now; }
     void wants(const NodeName& node, const GuestKey& key, Nanos now);
 
-    // What explains a miss: something fails on that node, or is slow, until then; so of what is
-    // done with that job, and what comes of it until then; the market says otherwise.
+    // These calls excuse a miss. trouble: something fails on that node, or is slow, until then.
+    // failed: an operation on that job fails, with consequences until then. to_stay: the market
+    // wants the job to stay there.
     void trouble(const NodeName& node, Nanos until) {
         Nanos& end = troubles_[node];
         end = std::max(end, until);

@@ -11,7 +11,8 @@ constexpr Nanos leaving_look_every = Nanos::from_s(1);
 constexpr uint64_t piece = 4 << 20;  // as the parts in which a daemon writes to the disk
 }  // namespace
 
-// By the seed: no rate; one by which most have gone when a promise ends; one by which few have.
+// Chooses by the seed one of three cases: no rate at all, a rate by which most guests have left
+// when a promise ends, or a rate by which few have.
 void Cluster::choose_rate() {
     Rng rng(seed_of_rate_);
     if (rng.chance(0.8)) leave_rate_ = static_cast<uint64_t>(5 << rng.below(7)) * 1'000'000;
@@ -27,7 +28,8 @@ void Cluster::choose_rate() {
     leave_watch_.rules(rules);
 }
 
-// What is to leave, less by what has gone (GuestHost::to_leave).
+// The bytes that are still to leave the node, without those that have left already
+// (GuestHost::to_leave).
 LeavePace::Left Cluster::to_leave(const Node& n) const {
     LeavePace::Left left;
     for (const auto& [key, entry] : n.guest->all()) {

@@ -119,8 +119,8 @@ Guest::Found Cluster::found(Node& n, const GuestJob& job) {
     return f;
 }
 
-// What a dump has stopped goes on, unless its control group holds it, a lease has stopped it, or
-// that it is to die is on disk.
+// A job that a dump has stopped goes on when CRIU dies. It stays stopped if its control group holds
+// it, if a lease has stopped it, or if a record on disk says that it is to die.
 void Cluster::criu_dies_with(const Node& n) {
     std::vector<World::At> go_on;
     const auto records = guest_records(n);
@@ -230,7 +230,7 @@ void Cluster::gone_back(Node& n, const JobId& id) {
     home_step(n, [&](Home& h, home::Outputs& out) { h.spliced(id, none, 0, {}, now_, out); });
 }
 
-// What the home node holds for the job's end must be what happened.
+// Compares the end of the job in its home's record with what really happened.
 void Cluster::check_end(const HomeJob& job) {
     const Truth& t = world_.truths[job.id];
     if (world_.progressing(job.id)) return world_.fail(job.id, "is called finished while it runs");
@@ -271,7 +271,7 @@ void Cluster::home_step(Node& n, const std::function<void(Home&, home::Outputs&)
     }
 }
 
-// What leaves does so on the connection of now, or waits for one.
+// A message leaves on the connection that is open now, or waits for one.
 void Cluster::say_home(Node& n, const home::Output& o) {
     if (const auto* m = std::get_if<home::ToGuest>(&o)) {
         const GuestCommand& c = m->command;

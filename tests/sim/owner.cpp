@@ -65,7 +65,8 @@ void Cluster::owner_signs(const NodeName& name) {
     after(next - now_ + Nanos{1}, [this, name] { owner_signs(name); });
 }
 
-// What he was told is in force counts; in doubt while that is not on disk.
+// The owner gives an order. The share counts as in force once he is told so; until the order is on
+// disk, the share is in doubt.
 void Cluster::owner_says(Node& n) {
     static const char* const frames[] = {"always", "daily 00:00-00:01; daily 00:02-23:00",
                                          "mon 00:01-00:03", "tue-sun 08:00-18:00"};
@@ -219,7 +220,7 @@ void Cluster::check_owner(Node& n) {
 // ----------------------------------------------------------------------------------------------
 // the shell (agentd/daemon/agent_owner_use.cpp)
 
-// What it finds on disk, and what it tells the kernel as it begins.
+// Reads what the daemon finds on disk, and tells the kernel the limits with which it begins.
 void Cluster::boot_owner(Node& n) {
     const bool forgets = mutation_ == Mutation::share_forgotten;
     n.milli_bound = forgets ? cpus * 1'000 : n.provider->lent().cpu_milli;
@@ -295,7 +296,7 @@ void Cluster::have_rung(Node& n) {
     });
 }
 
-// What fails is tried again.
+// Ranks the guests below the owner. If that fails, it is tried again later.
 void Cluster::rank_guests(Node& n) {
     const bool fails = faults_ && ranks_fail_ && owners_.chance(0.1);
     n.rank_trouble = fails ? "the kernel refuses" : "";
@@ -311,7 +312,7 @@ void Cluster::rank_guests(Node& n) {
     see_return(n);
 }
 
-// What the kernel is told of the CPUs of all guests.
+// Tells the kernel how much CPU time all guests together may use.
 void Cluster::bound_guests(Node& n) {
     if (mutation_ == Mutation::share_forgotten && n.life > 1) return;
     if (mutation_ == Mutation::share_not_held && n.rung != OwnerUse::Rung::none) return;
@@ -389,7 +390,7 @@ void Cluster::pause(Node& n, const GuestKey& key, bool on) {
     });
 }
 
-// What was stopped goes on, but for the owner.
+// Lets a stopped guest go on, unless the owner's presence keeps it stopped.
 void Cluster::run_or_pause(const World::At& at) {
     const Node& n = node(at.first);
     world_.pause(at, now_, n.up && n.paused.contains(at.second));

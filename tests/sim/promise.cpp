@@ -11,7 +11,7 @@ constexpr Nanos slack = Nanos::from_us(1);
 // Within it a daemon hears that a job goes on whose dump has failed.
 constexpr Nanos hears = Nanos::from_ms(2);
 
-// What guests have of a node; each a job that shows it, or nothing.
+// Things of a node that guests still use. Each points to a job that uses it, or is null.
 struct Used {
     const GuestKey* cpu = nullptr;  // its daemon has heard of it
     const GuestKey *memory = nullptr, *capsule = nullptr, *image = nullptr;

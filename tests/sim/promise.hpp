@@ -17,7 +17,8 @@
 
 namespace souk::sim {
 
-// What an owner lends of his node, as numbers: thousandths of a CPU, MB; 0: he has not said.
+// The share of his node that an owner lends, as numbers: thousandths of a CPU, MB; 0: he has not
+// said.
 struct ShareSaid {
     int64_t here_milli = 0, here_mb = 0;     // while he is here
     int64_t clock_milli = 0;                 // in one minute of the day, by the clock on the wall
@@ -31,7 +32,8 @@ class PromiseWatch {
         Nanos cpu, memory, empty;  // 0: nothing
         int64_t memory_mb = -1;    // that guests may hold; below 0: none may be there
     };
-    // What a node says of his return. `has`: that is his now; `missed`: it was not in time, since.
+    // The node's own account of its owner's return. `has`: he has that back now; `missed`: he did
+    // not have it in time, and since when.
     struct Said {
         bool has_cpu = false, stopped = false, has_memory = false, is_empty = false;
         std::string cpu_missed, memory_missed, empty_missed;

@@ -31,7 +31,8 @@ struct Capsule {
     bool job = false;       // the root of the job
     bool frozen = false;    // by its control group, for a dump
     bool restored = false;  // CRIU holds it after a restore
-    // What it does counts only when all its memory is here, and its daemon has written that down.
+    // The capsule's progress counts only when all its memory is here, and its daemon has written
+    // that down.
     bool filling = false;
     bool pages_in = false;
     bool exited = false;  // PID 1 has reaped the root
@@ -61,11 +62,12 @@ struct Image {
     NodeName source;
     GuestKey source_key;
     uint64_t source_life = 0, source_token = 0;
-    // What it was made of stood, from then until then.
+    // The capsules from which this image was made stood still from the first moment until the
+    // second.
     Nanos stood_from = {}, stood_until = Nanos::never();
 };
 
-// What is true of one job.
+// The truth about one job, which the simulator knows and no daemon does.
 struct Truth {
     bool ran = false, cancelled = false;
     // its PID 1 was killed from outside while it held the newest state
