@@ -25,8 +25,8 @@ collect_ignore = [] if os.environ.get("SOUK_FAULTS") else ["test_faults.py"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("SOUK_BIN") or os.path.normpath(os.path.join(HERE, "..", "..", "build", "bin"))
-# Who agentd is: nobody's number on any machine; "root" or an account may be said; nothing: as it
-# chooses itself.
+# The user that agentd runs as: a number that no machine gives to anybody. The variable may name
+# "root" or an account; empty, agentd chooses by itself.
 AGENT_USER = os.environ.get("SOUK_TEST_AGENT_USER", "64990")
 # Seconds for anything that should take a fraction of one: the machine may be busy, or emulated.
 LIMIT = float(os.environ.get("SOUK_TEST_LIMIT", 40))
@@ -250,7 +250,8 @@ class Market:
                     yield where + "/cgroup.procs"
 
     def running(self):
-        """Of the processes that were noted those that still run; not who has their number now."""
+        """Lists the noted processes that still run. A process that now has the number of a noted
+        one is another one, and is left out."""
         return [p for p in self.family if alive(p) and started(p) == self.began[p]]
 
     def leftovers(self):
@@ -334,7 +335,8 @@ class Market:
         return [j for j in self.list_jobs() if j["status"] != "finish"]
 
     def job(self, id):
-        """What the market says of it; {} while it does not know it or is away."""
+        """Returns the market's record of the job; {} if the market does not know the job, or is
+        away."""
         done = self.tool("marketctl", "--json", "job", id, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
@@ -372,7 +374,7 @@ class Market:
                     sum(p["connected"] for p in json.loads(done.stdout)) == len(d["nodes"]))
         until("every daemon is back", probe, 60)
 
-    # What the kernel knows
+    # The kernel's view
 
     def capsule_groups(self):
         """{node/jobs/GROUP: JOB.EPOCH}, as the nodes have written down."""
@@ -431,7 +433,8 @@ class Market:
         self.until_up()
 
     def doctor(self, node, *args):
-        """What souk doctor says on that node: it asks the market for the time."""
+        """Returns the output of souk doctor on that node. The doctor asks the market for the
+        time."""
         return subprocess.run(["nsenter", f"--net=/run/netns/{self.tag}-{node}", f"{BIN}/souk",
                                "doctor", *map(str, args)], env=self.env, text=True,
                               capture_output=True, timeout=LIMIT).stdout
@@ -458,7 +461,7 @@ class Market:
         return box[0][0]
 
     def work(self):
-        """What each process of a job is doing right now."""
+        """Describes for each process of a job the system call that it is in now."""
         for node, capsule, pids in self.capsules():
             for pid in sorted(pids):
                 said = [read_text(f"/proc/{pid}/{x}").strip() for x in ("comm", "wchan", "syscall")]
@@ -492,7 +495,8 @@ def bring_up(m):
 
 
 class Standing:
-    """Who has a market for as long as it is entered, and says in `market` which."""
+    """A base of tests that need a market of their own: bring_up brings it up at entry, in the
+    attribute `market`, and takes it down at exit."""
     def __enter__(self):
         self._up = contextlib.contextmanager(bring_up)(self.market)
         self._up.__enter__()

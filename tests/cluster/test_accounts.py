@@ -42,7 +42,8 @@ def test_a_job_runs_for_what_its_users_account_holds_and_the_statement_says_so(m
     job.said("that its user may spend .*used up in ")  # it runs, for 7 s
     until("it is used up", lambda: code(market, job) == "account_empty")
     market.until_job(job.id, "is frozen", lambda j: j["status"] == "suspend")
-    # What its home has measured less than was reckoned meanwhile, some ms, is given back.
+    # The account was charged in advance by an estimate. Its home has measured some ms less, and
+    # these are given back.
     assert 0 <= market.ctl("marketctl", "account", "root")[0]["balance"] < 0.0001
     market.tool("marketctl", "deposit", "0", "5")
     market.until_runs(job.id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is wrong is said in one line, with a status, and changes nothing."""
+"""Wrong input is answered by one line and a status, and changes nothing."""
 import json
 import os
 import random

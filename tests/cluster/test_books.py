@@ -200,7 +200,7 @@ def test_cpu_time_and_words_outlive_the_daemons(market):
 
 
 def capsule_cpu_s(market, job):
-    """By the processes' own clocks."""
+    """The CPU time of the job's processes by their own clocks, in seconds."""
     ticks = os.sysconf("SC_CLK_TCK")
     return sum(sum(map(int, read_text(f"/proc/{p}/stat").rsplit(")", 1)[1].split()[11:13])) / ticks
                for _, _, pids in market.capsules(job) for p in pids if read_text(f"/proc/{p}/stat"))

@@ -136,8 +136,8 @@ def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_mar
         market.until_up()
         job = at_n2(market, "--checkpoint-every", "1s")
         checkpoint(market, job)
-        # What it was told is kept: a home that is started again while the market is away needs it
-        # too.
+        # The home keeps what the market has told it. It needs that when it starts again while the
+        # market is away.
         with Outage(market):
             restart(market, "n1", signal.SIGKILL)
             newest = newest_image(market, job)

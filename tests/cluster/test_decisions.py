@@ -274,8 +274,9 @@ def test_an_altered_log_never_ends_the_auditor_and_never_commands_a_terminal(of_
 
 
 def test_a_poor_job_has_its_turn_after_a_wait_and_the_log_says_why(two_users, tmp_path):
-    """Where it counts as much as the richer ones, in turns with them; its price is at most its bid,
-    and souk-audit reckons every place and price from the waits that the log tells."""
+    """The job gains worth while it waits, until it is worth as much as the richer jobs; then they
+    take turns. Its price is at most its bid, and souk-audit computes every place and price from the
+    waits in the log."""
     m = two_users
     m.tool("marketctl", "set", "solver", "default")
     m.tool("marketctl", "set", "ageing", "4s")

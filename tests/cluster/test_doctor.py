@@ -11,7 +11,8 @@ from conftest import LIMIT, Market, bring_up, until
 
 
 def trust(market, daemon="agentd", config="n2/agentd.conf", more=()):
-    """What the doctor says of the keys of a daemon: {need: (is it met, what was found, remedy)}."""
+    """Returns the doctor's findings about the keys of a daemon: {need: (is it met, what was found,
+    remedy)}."""
     none = "/nonexistent"
     files = {"agentd": none, "marketd": none, daemon: f"{market.run_dir}/{config}"}
     said = market.doctor("n2", "--json", "--agentd", files["agentd"], "--marketd",

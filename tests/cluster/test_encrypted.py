@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of a job lies on a disk is encrypted: its memory is found nowhere below a state directory
-while it is frozen or has a checkpoint, it goes on whoever starts anew meanwhile, and an image that
-was changed is refused."""
+"""Every part of a job that lies on a disk is encrypted. Its memory is found nowhere below a state
+directory while it is frozen or has a checkpoint. It goes on even if daemons start anew meanwhile,
+and an image that was changed is refused."""
 import glob
 import hashlib
 import os

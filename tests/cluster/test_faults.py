@@ -124,7 +124,7 @@ def fill(directory, left):
 
 
 def nothing_of(market, id):
-    """What is left of a job that has ended."""
+    """Lists the traces that are left of a job that has ended."""
     left = [c for _, c, _ in market.capsules(id, empty=True)]
     for node in NODES:
         for kind in ("guests", "images", "ram"):
@@ -136,8 +136,8 @@ def nothing_of(market, id):
 
 
 def out_of_order(steps):
-    """Where a list of numbers does not count from 1 on: (what stands there, what should), a few of
-    them."""
+    """Compares a list of numbers with the count from 1 on, and returns up to five differences: (the
+    number that stands there, the number that should)."""
     return [(a, b) for a, b in zip(steps, range(1, len(steps) + 1)) if a != b][:5]
 
 

@@ -146,8 +146,8 @@ def test_a_full_disk_is_told_once_to_whatever_comes_next(small, then, killed):
         errors = []
         until("a write is told", lambda: errors.append(
             Doing(os.pwrite, f, b"y" * 4096, 0).end()) or errors[-1] == errno.ENOSPC)
-        # Of those that were taken before this was told some may be refused later: the next call
-        # tells that, as the kernel does of pages that it writes back.
+        # Some writes that were taken before this error may still be refused later. Then the next
+        # call reports that, as the kernel does for pages that it writes back.
         assert errors[-1] == errno.ENOSPC and Doing(os.close, f).end() in (0, errno.ENOSPC)
         return
     if then == "fsync":
@@ -339,7 +339,8 @@ class Model:
             self.both(f"close {name}", lambda top: os.close(files[top]))
             self.open.pop(n)
         elif kind == "home":
-            # What was synced is at home, whatever is under way of other files.
+            # A file that was synced is at home, even if writes to other files are still on their
+            # way.
             os.fsync(files[0])
             numbers = [f"/proc/self/fd/{f}" for f in files]
             here, plain = (os.readlink(f) for f in numbers)

@@ -50,12 +50,14 @@ class Node:
         return name
 
     def settle(self):
-        """What was written within two seconds may be written again in the same tick."""
+        """Waits until the files are old. A file that was written less than two seconds ago may be
+        written again in the same tick of its clock, so its time of change proves nothing yet."""
         newest = max(os.stat(self.home / "bin" / n).st_ctime for n in os.listdir(self.home / "bin"))
         until("old files", lambda: time.time() > newest + 3)
 
     def read(self, tree, name):
-        """What of it came from the home; it is what the home has."""
+        """Reads a file, compares it with the home's, and returns how many bytes came from the
+        home."""
         before = tree.link.bytes
         assert (tree.here / "bin" / name).read_bytes() == (self.home / "bin" / name).read_bytes()
         return tree.link.bytes - before

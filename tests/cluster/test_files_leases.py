@@ -35,7 +35,8 @@ def soon(what, holds, looks=SOON):
 
 
 def within_a_second(what, holds):
-    """What the kernel believes of names, and as long again."""
+    """Waits a second, and as long again: the kernel believes for one second what it was told of
+    names."""
     soon(what, holds, SECOND)
 
 

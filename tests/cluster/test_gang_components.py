@@ -102,7 +102,7 @@ def test_an_optional_component_that_fails_ends_nobody(wide, tmp_path):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         first = srun.stderr.readline().split()[2].rstrip(":")
-        # What is not required may begin later than the others.
+        # A component that is not required may begin later than the others.
         until_gang(wide, first, "both have failed", lambda jobs: [
             j.get("exit") for j in jobs[1:]] == [5, 6])
         go.touch()

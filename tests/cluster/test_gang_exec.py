@@ -202,7 +202,8 @@ def test_a_program_of_open_mpi_runs_in_all_components(market, mpi):
 
 @pytest.fixture
 def mpich(market, tmp_path):
-    """Likewise for MPICH: its launcher Hydra with souk-exec in place of rsh."""
+    """The arguments that run the program under MPICH: its launcher Hydra with souk-exec in place of
+    rsh."""
     if not shutil.which("mpiexec.mpich"):
         pytest.skip("MPICH is not here")
     (tmp_path / "hello.py").write_text(HELLO_MPICH)

@@ -34,7 +34,8 @@ def test_each_component_runs_on_the_node_that_it_is_for(wide):
     first = submit(wide, f"--ordered={slow}:1,{slow}:1,{fast}:2")
     assert runs_at(wide, first) == [slow, slow, fast]
     assert [j["cpus"] for j in gang(wide, first)] == [1, 1, 2]
-    # Who bids more takes the node that it is for; it waits for that node, though others are free.
+    # A gang that bids more takes the node that it has named. The other gang waits for that node,
+    # though other nodes are free.
     cancel(wide, first)
     better = submit(wide, "-p", "90", f"--ordered={slow}:2")
     assert runs_at(wide, better) == [slow]

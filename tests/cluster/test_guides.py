@@ -21,13 +21,15 @@ GUIDES = ["docs/gangs", "docs/getting-started", "docs/user", "docs/owner", "docs
 PROGRAMS = ("srun", "marketctl", "pvdctl", "souk", "souk-audit", "souk-web", "mmon", "marketsim",
             "agentd", "marketd", "echo", "apt", "make", "systemctl", "systemd-sysusers",
             "systemd-tmpfiles", "grep")
-# What only a machine of its own can do: package managers and service managers. Their packages,
-# units and targets must be those that there are.
+# These commands need a machine of their own: package managers and service managers. The packages,
+# units and targets that they name must exist.
 NOT_HERE = ("apt ", "systemctl ", "systemd-sysusers", "systemd-tmpfiles", "make")
-# What the market of these tests has done, or still needs; a log that is fetched.
+# The market of these tests has run these commands already, or must not be ended yet; the last one
+# reads a log that is fetched.
 DONE = ("souk up", "souk down", "SOUK_LOG=debug souk up", "marketsim coallocation --log")
-# What needs a market with certificates, a guest, or somebody who ends it: how it begins, the file
-# that runs it, and the words there.
+# These commands need a market with certificates, a guest, or somebody who ends them, so another
+# test runs them. Each line names the beginning of the command, the file of that test, and the words
+# there.
 ELSEWHERE = [
     ("souk setup market", "tools/test_setup.py", 'souk", "setup", "market"'),
     ("souk setup addresses", "tools/test_setup.py", '"setup", "addresses"'),
@@ -57,7 +59,8 @@ def market():
 
 @pytest.fixture
 def local_path():
-    """Of a job: none below /tmp."""
+    """A directory for srun --local-path. It is not below /tmp, because a job may see another
+    /tmp."""
     with tempfile.TemporaryDirectory(prefix="souk-guides.", dir="/var/tmp") as directory:
         yield directory
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What dies while a job sees its home's files."""
+"""Processes and links die while a job sees its home's files."""
 import os
 import shutil
 import signal

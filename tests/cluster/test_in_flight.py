@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What comes damaged from another node is not run: one bit of what a move sends is flipped on its
-way, in the image, in memory that is sent before the copy runs, and in memory that follows it. The
-move fails and says so, the job goes on where it was, and moves when the way is clean. TLS finds it
-first; without certificates the digests of images and pages do."""
+"""A node does not run a job that was damaged on its way. One bit of a move is flipped: in the
+image, in memory that is sent before the copy runs, or in memory that follows it. The move fails
+and says so, the job goes on where it was, and moves when the way is clean. TLS finds it first;
+without certificates the digests of images and pages do."""
 import functools
 import os
 import random

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a job may be made of, moved and frozen at any moment (moving.py): memory that is only
-reserved, locks of files, threads that end, answers of the kernel, daemons. What cannot move is
-refused with the reason, and goes on."""
+"""Jobs are moved and frozen at any moment (moving.py) while they have memory that is only reserved,
+locks of files, threads that end, answers of the kernel, and daemons. A job that has something that
+cannot move is refused with the reason, and goes on."""
 import fcntl
 import subprocess
 
@@ -251,7 +251,7 @@ def test_daemons_that_forked_twice_go_along(market, tmp_path, form):
     assert written[:-1] == [str(i) for i in range(len(written) - 1)]
 
 
-# What cannot move
+# ---- jobs that cannot move
 
 def check_refused(market, job, reason):
     """A move is refused with that reason, a freeze too, and the job goes on where it is."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What not every node has: a program runs on a node that has it, and ends with 127 only if none
-has; a job with its home's files runs on a node whose kernel has FUSE."""
+"""Some nodes lack something that a job needs. A program runs on a node that has it, and ends with
+127 only if no node has it. A job with its home's files runs on a node whose kernel has FUSE."""
 import os
 import shutil
 import stat

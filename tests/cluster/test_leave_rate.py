@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What leaves a node while its owner uses it takes no more of his link and disk than he says, all
-of it together; what runs does not stand longer for that, and a promise to him comes first."""
+"""Jobs that leave a node while its owner uses it take together no more of his link and disk than he
+says. A running job stands no longer for that, and a promise to the owner comes first."""
 import shutil
 import socket
 import statistics
@@ -71,7 +71,8 @@ def ends(job):
 
 
 class Link:
-    """What the node has sent, by the kernel's own count: (before, bytes, after) again and again."""
+    """Samples the kernel's count of the bytes that the node has sent: (before, bytes, after) again
+    and again."""
 
     def __init__(self, market):
         self.samples, self.end = [], threading.Event()
@@ -107,7 +108,8 @@ def check_rate(samples, rate):
 
 
 class Echo:
-    """Who answers on n1, and how long the owner's own datagrams to it and back take."""
+    """Answers datagrams on n1, and measures how long the owner's own datagrams take to it and
+    back."""
 
     def __init__(self, market):
         def bound():
@@ -179,7 +181,7 @@ def test_two_that_are_sent_away_share_the_rate_and_his_own_traffic_does_not_wait
         assert sent > 50 * MB, sent  # it is the link that they went over
         # Behind a full queue each would take 0.3 s.
         assert statistics.median(trips) < 0.15, sorted(trips)[::20]
-        # What he says otherwise holds at once.
+        # A new rate is in force as soon as the owner sets it.
         assert "at 5 MB/s" in market.tool("pvdctl", "--node", AT, "limits").stdout
         assert reloaded(market, AT, "leave_mb_per_s", "0") == "in_force"
         assert "as fast as it goes" in market.tool("pvdctl", "--node", AT, "limits").stdout
@@ -224,7 +226,8 @@ def ends_after_thaw(market, job):
 
 
 def test_a_promise_comes_before_the_rate(market, owner):
-    """By it 60 MB would take a minute to the disk, and another one home."""
+    """At that rate 60 MB would take a minute to reach the disk, and another one to reach the
+    home."""
     job = on_node(market, 60)
     with configured(market, AT, lambda text: HERE + "leave_mb_per_s = 1\nempty_s = 20\n" + text):
         market.until_up()

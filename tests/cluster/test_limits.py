@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a job may have of its node: memory as `srun -m` says, a number of processes; the same
-wherever it has moved to."""
+"""A job has limits on its node: the memory that `srun -m` says, and a number of processes. They
+stay the same wherever the job moves."""
 import os
 import subprocess
 
@@ -27,9 +27,9 @@ def move(market, id):
 
 
 def limit_of(market, id, *files):
-    """What stands in the control group of its capsule, in whichever hierarchy has one of these
-    files."""
-    # Where it came from its capsule may still stand for a moment.
+    """Reads one of these files in the control group of the job's capsule, in whichever hierarchy
+    has one of them."""
+    # The node that the job came from may have its old capsule for a moment.
     (node, _, _), = until("one capsule",
                           lambda: len(found := market.capsules(id)) == 1 and found)
     found = [p for group in market.groups(id, node) for f in files
@@ -76,7 +76,7 @@ def test_the_processes_of_a_job_are_counted_and_limited_wherever_it_is(market):
         pytest.skip("no pids controller")
     for _ in range(2):
         assert limit_of(market, job.id, "pids.max") == "4096"
-        # What has restored it may still be ending there.
+        # The processes that have restored the job may still be ending in its group.
         until("it and its PID 1", lambda: int(limit_of(market, job.id, "pids.current")) == 2)
         move(market, job.id)
 
@@ -124,7 +124,8 @@ def test_the_control_groups_of_a_job_serve_the_next_which_finds_nothing_of_it(ma
         market.tool("pvdctl", "--node", node, "market", "off")
 
     def groups_of(code):
-        """Of a job that does this, and has ended."""
+        """Runs a job with this code, waits for its end, and returns the number of the control group
+        that it was in."""
         job = market.srun("-p", 50, "/usr/bin/python3", "-c", WHERE + code)
         assert job.wait() == 0, job.words
         until("nothing of it is left", lambda: not market.capsules(job.id, empty=True))
@@ -145,7 +146,7 @@ def test_the_control_groups_of_a_job_serve_the_next_which_finds_nothing_of_it(ma
                      lambda: market.ctl("marketctl", "receipts", "--job", job.id))
     assert sum(float(r["cpu_s"]) for r in receipts) < 0.4, receipts
     until("nothing of it is left", lambda: not market.capsules(job.id, empty=True))
-    # Of groups that are kept none outlives a daemon that dies.
+    # A daemon keeps some empty groups for its next jobs. When it dies, none of them may be left.
     kept = groups_of("")
     assert market.kept_groups("n1") > 0
     market.kill_daemon("n1")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What lies over the files of its home for a job: directories of the node that it asks for
-(srun --local-path), and a /tmp that is the node's or its own (files_tmp). The home is n1, the
-slowest; each node but it has a /srv and a /tmp of its own."""
+"""For a job, some directories lie over the files of its home: directories of the node that it asks
+for (srun --local-path), and a /tmp that is the node's or its own (files_tmp). The home is n1, the
+slowest; each other node has a /srv and a /tmp of its own."""
 import os
 import pathlib
 import re

@@ -200,7 +200,8 @@ def test_a_frozen_job_whose_image_is_damaged_stays_frozen_until_it_is_whole_agai
                                 "going_to" not in j)["where"] == where
     flip()
     market.tool("marketctl", "release", job.id)
-    # Where it could not be thawed it goes a little later: then that is another process.
+    # A thaw that fails is repeated a little later, so the process that the market names may not be
+    # the job's yet.
     market.until_job(job.id, "runs again, as the process that is told",
                      lambda j: "testload" in read_text(f"/proc/{j.get('pid')}/cmdline"))
     enough.touch()

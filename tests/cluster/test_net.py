@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What becomes of a job's connections when it moves: srun --tcp, srun --net."""
+"""Connections of a job are tested while it moves: srun --tcp, srun --net."""
 import contextlib
 import ipaddress
 import os
@@ -248,8 +248,8 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
             asking[0].goes_on()
             if last["last_pause_ms"] < 100:
                 quick.append(retransmissions(asking[0].socket) - before)
-    # What it asked while redis stood still was held and came to it; without that each move costs at
-    # least one.
+    # The client's requests were held while redis stood still, and reached it afterwards. If they
+    # were dropped, each move would cost at least one retransmission.
     assert sum(quick) <= len(quick) / 2, quick
     assert last["migrations"] >= 20 and last["failed_moves"] == 0
     market.tool("marketctl", "cancel", job.id)
@@ -532,7 +532,7 @@ def test_a_connection_that_begins_while_a_job_stands_is_there_soon_after(market,
                          if n not in [market.job(one)["where"] for one in every])
             market.tool("marketctl", "--hold", "move", first, there)
             last = market.until_runs(first, there)
-        # Who connects to one that stands waits as long as that one.
+        # A client that connects to a job that stands still waits as long as that job stands.
         took.append(connects(job) - (last["last_pause_ms"] / 1000 if sibling else 0))
     assert max(took) < 0.8, took  # TCP says its first word again after 1 s
     job.process.stdin.close()

@@ -56,8 +56,8 @@ def restart(market, name, number=signal.SIGTERM, killed=lambda: None):
 
 
 def exact_cost(market, id):
-    """What its receipts say must be its price for the time that it ran, stretch by stretch, to the
-    micro-unit."""
+    """The sum of the job's receipts must be its price for the time that it ran, stretch by stretch,
+    to the micro-unit."""
     receipts = [r for r in ask(market, "receipts", "--job", id) if r["kind"] == "use"]
     job = ask(market, "job", id)
     total = sum(r["price"] * r["run_s"] * r["cpus"] / 3600 for r in receipts)
@@ -99,7 +99,7 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         market.until_step(guest.id, step="frozen", node="n3")
         assert not market.processes(guest.id, "python3")
         assert outage.status("n3")["on_market"] is False
-        # What is new waits, and says why.
+        # A new job waits until the market is back, and says why.
         waits = market.srun("-p", "40", "echo", "at last")
         waits.said(f"{waits.id}: no connection to the market at .*; until there is one, what runs "
                    f"goes on and nothing new begins")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a detached job writes goes into the files that its user named, whatever becomes of its home,
+"""A detached job's output goes into the files that its user named, whatever happens to its home,
 and srun --wait ends as the job did."""
 import os
 import pathlib

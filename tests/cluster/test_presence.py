@@ -138,7 +138,8 @@ with open(sys.argv[1], "w") as file:
 
 @pytest.fixture
 def counted():
-    """What the program of COUNT has come to, whatever of its output is still on its way."""
+    """The program of COUNT writes its count into this file, so that a test knows it even while the
+    program's output is still on its way."""
     with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="souk-count.") as file:
         yield file.name
 
@@ -166,7 +167,7 @@ def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(ma
             cost, run = market.job(job.id)["cost"], market.job(job.id)["runtime_s"]
             why = market.ctl("marketctl", "why", job.id)["reasons"]
             assert any((r["code"], r.get("node")) == ("paused_by_owner", at) for r in why), why
-            # What the new configuration says too, and what a daemon that comes back finds.
+            # A new configuration leaves the job stopped, and so does a daemon that starts anew.
             assert reloaded(market, at, "owner_leave_s", "500") == "in_force"
             assert here()["state"] == "paused"
             market.kill_daemon(at)

@@ -58,7 +58,8 @@ def test_what_only_the_home_has_runs_on_a_node_that_never_saw_it(market, top):
 
 
 def test_a_program_that_only_the_home_has_moves_after_a_while(market, top):
-    """Who looks at its processes must not wait for the home: it may be whom the home waits for."""
+    """A process that looks at the job's processes must not wait for the home: the home may itself
+    wait for that process."""
     shutil.copy2("/bin/sleep", top / "mine")
     job = market.srun("-p", 50, "--node", "n1", top / "mine", "1000", cwd=top)
     market.until_runs(job.id, "n2")
@@ -119,7 +120,7 @@ def test_it_moves_each_second_freezes_and_thaws(market, top):
 
 
 def open_files(pid):
-    """Of a server: without those that are names alone (O_PATH)."""
+    """Counts the open files of a server, without those that are names alone (O_PATH)."""
     count = 0
     for name in os.listdir(f"/proc/{pid}/fdinfo"):
         with contextlib.suppress(OSError):
@@ -130,7 +131,8 @@ def open_files(pid):
 
 
 def test_a_job_that_opens_many_files_and_moves_often_leaves_few_open_at_home(market, top):
-    """What it had open for a moment at each node would else be opened once more at each next."""
+    """Files that the job had open for a moment at one node must not be opened once more at each
+    next node."""
     job = market.srun("-p", 50, "--node", "n1", "--files=home", "/bin/sh", "-c",
                       "while [ ! -e stop ]; do i=$((i + 1)); echo $i > f$((i % 50)); done", cwd=top)
     market.until_runs(job.id, "n2")

@@ -19,8 +19,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def slow(market):
-    """What n2 sends leaves at 60 Mbit/s: a job of 60 MB in 9 s. So there is time to look on all
-    sides, and pvdctl, which waits for 15 s, sees the end."""
+    """Limits what n2 sends to 60 Mbit/s, so that a job of 60 MB leaves in 9 s. There is time to
+    look on all sides, and pvdctl, which waits for 15 s, sees the end."""
     def tc(*words):
         market.in_netns("n2", lambda: subprocess.run(["tc", "qdisc", *words], check=True))
     tc("add", "dev", "eth0", "root", "tbf", "rate", "60mbit", "burst", "64kb", "latency", "50ms")

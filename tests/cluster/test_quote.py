@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a job would get and cost, asked before it is submitted; and what places have cost."""
+"""A user asks before submitting a job which place it would get and at what cost, and asks what
+places have cost so far."""
 import json
 import os
 import signal
@@ -90,7 +91,7 @@ def test_strategies_are_compared_and_a_deadline_bids_what_is_enough(market):
     known = market.until_runs(job.id)
     assert known["strategy"] == "deadline" and known["work_s"] == 60 and known["bid"] < 40
     assert known["in_time_chance"] == 1
-    # What it can no longer reach it says.
+    # The job says that it can no longer meet its deadline.
     market.tool("srun", "-J", job.id, "--runtime", "30h")
     known = market.until_job(job.id, "is told", lambda j: j.get("in_time_chance", 1) < 1)
     assert known["bid"] == 40 and known["reason"]["code"] == "deadline_unsure"

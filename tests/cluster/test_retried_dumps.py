@@ -85,13 +85,15 @@ else:
 
 
 def test_a_connection_that_is_not_accepted_yet_is_there_after_a_freeze_at_one_cut(market, tmp_path):
-    """Who began it stands frozen as well, and would find it broken."""
+    """The component that began the connection is frozen as well, and would find the connection
+    broken."""
     (tmp_path / "late.py").write_text(LATE)
     job = market.srun("-p", 50, "-N", 2, "--spread", "/usr/bin/python3", tmp_path / "late.py")
     first = job.said(r"^srun: job ([^\s:]+)")[1]
     until("it is there", lambda: b"it is there\n" in job.out)
     market.tool("marketctl", "--hold", "freeze", first)
-    # Who goes on, since it could not be dumped just now, may take it and end before the next try.
+    # A component that could not be dumped just now goes on. It may accept the connection and end
+    # before the next try.
     until("both stand, or have ended", lambda: {j["status"] for j in gang(market, first)} in (
         {"suspend"}, {"finish"}, set()))
     steps = json.loads(market.tool("marketctl", "--json", "job", first, "--story").stdout)["steps"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What programs print with --json is as docs/schemas says, on a market with jobs in every state.
-Here a key that no schema names is an error: readers may meet more, but all that there are stand in
-the schemas."""
+"""The output of programs with --json follows docs/schemas, on a market with jobs in every state. A
+key that no schema names is an error here. A reader may meet unknown keys, but the schemas must name
+every key that there is."""
 import json
 import os
 import subprocess

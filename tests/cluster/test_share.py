@@ -22,7 +22,8 @@ while True:
 
 
 def accounts(job):
-    """Of each of its processes: when it told what."""
+    """Reads the job's output: for each of its processes, a list of (time, CPU time that it had
+    used)."""
     told = {}
     for line in bytes(job.out).decode().splitlines(keepends=True):
         words = line.split()
@@ -87,7 +88,7 @@ def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_wi
         used, span = until("it has run on for some seconds", lambda: used_share(job, begins))
         # A period of the scheduler more at each end.
         assert 0 < used <= 0.2 + 0.2 * 0.2 / span + 0.01, (used, span)
-        # What is left is what the market sees.
+        # The market sees only the part of the node that is still lent.
         until("the market knows", lambda: provider(market, at)["speed"] == whole["speed"] // 5)
         assert provider(market, at)["cpus"] == 1 and provider(market, at)["on_market"]
         why = market.tool("pvdctl", "--node", at, "why").stdout

@@ -111,7 +111,8 @@ def descriptors(pid):
 
 
 def limit_files(pid, soft, hard):
-    """By a process of its own user: root may be in a container that keeps this from it."""
+    """Sets the limit from a process of the daemon's own user, because root may be in a container
+    that forbids it."""
     user = re.search(r"^Uid:\t(\d+)", read_text(f"/proc/{pid}/status"), re.M)[1]
     subprocess.run(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "prlimit",
                     "--pid", str(pid), f"--nofile={soft}:{hard}"], check=True, timeout=LIMIT)

@@ -100,8 +100,8 @@ def test_down_without_jobs_needs_no_word(fit):
 
 
 def reboot(m):
-    """What a reboot leaves: state, and nothing of /run, of processes, of groups and of
-    namespaces."""
+    """Simulates a reboot: the state directory stays, and nothing of /run, of processes, of groups
+    and of namespaces."""
     m.note_family()
     supervisor = m.daemons()["supervisor"]
     kill(filter(alive, [supervisor, *sorted(m.family)]))
@@ -187,7 +187,7 @@ sys.stdin.read()
 
 
 def hello():
-    """What a tool says first, as it says it."""
+    """Returns the first message of a tool, as the tool itself sends it."""
     path = f"/tmp/souk-test-hello-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)

@@ -206,7 +206,7 @@ def test_keys_on_the_terminal_of_a_job_that_waits_or_is_frozen_are_for_srun(mark
         t.type(b"typed before\r\x1a")
         t.shows(rb"Stopped")
         t.type(b"fg; echo status $?\r")
-        # By fg, whatever TERM says.
+        # The shell's fg prints the command again, whatever TERM is.
         t.shows(rb"Stopped +srun -p 0.1 cat\r\n(.*\n)*(.*\r)?srun -p 0.1 cat\r\n")
         market.tool("pvdctl", "--node", "n2", "set", "price", "0.05")
         t.shows(rb"typed before\r\n(.*\n)*typed before\r\n")
@@ -250,7 +250,7 @@ def test_a_terminal_that_is_not_the_controlling_one_works_as_any(market):
         t.shows(rb"[#$] ")
         t.type(b"echo value $((41+1))\r")
         t.shows(rb"value 42")
-        # By the job's shell, and not once more by the terminal outside.
+        # The job's shell echoes the words once. The terminal outside must not echo them again.
         assert t.seen.count(b"echo value") == 1
         t.type(b"exit 9\r")
         assert t.ends() == 9

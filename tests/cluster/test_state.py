@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the kernel keeps for a job (things.c holds one of each: terminals, pipes, FIFOs, sockets,
-timers, signals, files) is as it was after a move, and after a move that failed, a freeze and a
-checkpoint, whatever the form."""
+"""The kernel keeps many things for a job (things.c holds one of each: terminals, pipes, FIFOs,
+sockets, timers, signals, files). All of them are unchanged after a move, after a move that failed,
+after a freeze and after a checkpoint, in every form of a move."""
 import contextlib
 import os
 import re
@@ -185,7 +185,8 @@ os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 
 
 def policies(pids):
-    """Of those that have not ended since: who dumped or restored the job was among them."""
+    """The scheduling policies of the processes that still run. A process that dumped or restored
+    the job may be among them and end at any moment."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             yield os.sched_getscheduler(pid), os.sched_getparam(pid).sched_priority

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What scripts read: the status files of a market and of a node, and what a full disk does."""
+"""Scripts read the status files of a market and of a node. A full disk must not damage them."""
 import os
 import re
 import subprocess
@@ -24,7 +24,7 @@ def configure(market, who, daemon, path):
 
 
 def shell(path, expression):
-    """What a script says that takes the file as its own words."""
+    """Runs a script that reads the file as shell variables, and returns what the script prints."""
     done = subprocess.run(["sh", "-euc", f'. "{path}"; echo "{expression}"'], capture_output=True,
                           text=True, timeout=60)
     return done.stdout.strip() if done.returncode == 0 else None

@@ -25,7 +25,8 @@ def check_count(job, lines):
 
 
 def end_by_a_line(market, job, *before):
-    """What stands between the job and its lines may echo: only whole numbers count."""
+    """Sends the job its last line, and checks its output. A program between the job and its lines
+    may echo them, so only whole numbers count."""
     job.printed(job.lines() + 3)
     job.process.stdin.write(b"over\n")
     job.process.stdin.flush()

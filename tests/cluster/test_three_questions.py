@@ -141,7 +141,8 @@ def test_why_and_when_are_answered_the_same_everywhere(market, web, no_limit, st
     coded = f"[{code}: {cause}]" if cause else f"[{code}]"
 
     def told():
-        """What differs, with the words as they were meanwhile."""
+        """Compares the three places and returns their differences. The reason may change meanwhile,
+        so each round asks for its words again."""
         nonlocal text
         now = text = reason_of(market, id, code, holds)["text"]
         people = market.tool("marketctl", "why", id).stdout

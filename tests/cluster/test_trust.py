@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who may take part in a market: strangers, foreign and revoked certificates, other names, join
-tokens, and a market without certificates that gets some while a job runs. Each attack is tried with
-Python's own TLS against the real daemons."""
+"""Only members may take part in a market. Attackers here are strangers, holders of foreign and
+revoked certificates, nodes with other names, and users of join tokens; and a market without
+certificates gets some while a job runs. Each attack is tried with Python's own TLS against the real
+daemons."""
 import os
 import re
 import shutil
@@ -39,8 +40,8 @@ def joined(market, tmp_path, name):
 
 
 def call(market, daemon, say, identity=None, answers=1):
-    """What the daemon answers to these bytes, over TLS with that identity: the type of that frame
-    of its answer, of an error its code, or the reason why there is none."""
+    """Sends these bytes to the daemon, over TLS with that identity, and returns its answer: the
+    type of a frame, the code of an error, or the reason why there is no answer."""
     host, port = market.daemon(daemon)["address"].split(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -311,7 +312,7 @@ def without_certificates(market):
 
 
 def set_up(market, node, confs):
-    """What souk setup node says; its agentd goes on as it was."""
+    """Runs souk setup node and returns its output. The node's agentd goes on as it was."""
     secret = until("a token", lambda: market.tool("souk", "token", "create", node,
                                                   check=False).stdout.strip())
     done = subprocess.run(["nsenter", f"--net=/run/netns/{market.tag}-fabric", f"{BIN}/souk",
@@ -349,7 +350,8 @@ def test_a_market_takes_nodes_of_both_kinds_for_as_long_as_it_is_told(fit, tmp_p
         market.tool("marketctl", "--hold", "move", job.id, "n2")
         market.until_runs(job.id, "n2")
         job.printed(job.lines() + 3)
-        # By then all are to be connected once more, on a busy machine too.
+        # At this time all daemons must be connected again. The span is long enough for a busy
+        # machine.
         end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 25))
         for d in ("market", "n1"):
             rewrite(confs[d], "insecure_until = .*", f"insecure_until = {end}")

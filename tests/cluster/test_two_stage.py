@@ -70,7 +70,7 @@ def steps(market, job):
 
 
 def in_order(job):
-    """What it printed, without a gap or anything twice."""
+    """Checks that the job has printed every number once and in order."""
     lines = [int(line) for line in job.out.decode().split()[:job.lines()]]
     assert lines == list(range(len(lines)))
 
@@ -91,7 +91,8 @@ def test_it_stands_for_nothing_and_goes_on_in_place(market, one_place):
         market.kill_daemon(daemon)
         market.until_up()
         assert until_stands(market, low)["where"] == AT
-        # What a record rounds is a millisecond at most; it has stood for a hundred times that.
+        # A record rounds the cost by a millisecond at most. The job has stood for a hundred times
+        # that.
         assert stands(market, low, AT)
         assert 0 <= market.job(low.id)["cost"] - cost < 20 * 0.001 / 3600
     market.tool("marketctl", "cancel", high.id)

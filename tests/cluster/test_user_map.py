@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who the users of other homes are on a node, with real daemons: what does not map is refused once
-and with the reason, a job stays the user that it began as, and groups are the node's."""
+"""A node maps the users of other homes to its own accounts. With real daemons, a user without an
+account is refused once and with the reason, a job stays the user that it began as, and groups are
+the node's."""
 import contextlib
 import os
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What users may have at most, on real daemons."""
+"""Users have limits, tested here on real daemons."""
 import json
 
 import pytest

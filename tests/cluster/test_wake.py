@@ -27,7 +27,8 @@ def stopped(market, node):
 
 
 def reloaded(market, node, key, value):
-    """What the running agentd says of another value: that it is in force, or from when on it is."""
+    """Gives the running agentd another value of a key, and returns its answer: the value is in
+    force, or comes into force at the next start."""
     path, log = f"{market.run_dir}/{node}/agentd.conf", f"{market.run_dir}/{node}/log"
     text = re.sub(rf"^{key} = .*\n", "", read_text(path), flags=re.M)
     with open(path, "w") as f:
@@ -49,7 +50,7 @@ def frozen(market):
 
 
 def view(market, job):
-    """What n1 holds of it as its home."""
+    """Returns the record of the job that n1 holds as its home."""
     held = market.ctl("pvdctl", "--node", "n1", "guests", job.id)
     return next(h for h in held if h["kind"] == "job")
 

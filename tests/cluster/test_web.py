@@ -17,7 +17,7 @@ CONNECTIONS, WATCHERS = 96, 64
 
 
 def heard(sock, word):
-    """What comes until this word has come."""
+    """Reads from the socket until this word has come, and returns all that was read."""
     data = b""
     while word not in data:
         piece = sock.recv(65536)

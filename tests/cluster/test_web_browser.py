@@ -51,8 +51,9 @@ def some_life(market):
 
 
 def look(link, pages, widths, submit=None, token=None, own=None):
-    """What the browser finds; `submit` gives a job to wait for, without it the pages are still.
-    `own`: pages that it looks at when it has logged in with what `token` gives."""
+    """Opens the pages in the browser and returns its findings. `submit` starts a job to wait for;
+    without it the pages are still. `own` are pages that the browser opens after it has logged in
+    with the token from `token`."""
     node = subprocess.Popen(["node", HERE / "web_browser.mjs"], stdin=subprocess.PIPE, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "SOUK_WEB_MODULES": MODULES,

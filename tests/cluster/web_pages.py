@@ -67,7 +67,7 @@ class Visitor:
         return self.web.ask(path, Cookie="; ".join(c for c in (own, self.login) if c))
 
     def form_of(self, path):
-        """Where the form of a page goes to, and the key in it."""
+        """Returns the address that the form of a page is sent to, and the key in it."""
         text = self.get(path)[2].split('<main', 1)[1]
         found = re.search(r'<form method="post" action="([^"]+)">.*?name="form" value="(\w+)"',
                           text)
