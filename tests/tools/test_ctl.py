@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What pvdctl and marketctl share: mistakes, refusals, answers in parts, whom they ask and how
-long."""
+"""pvdctl and marketctl handle mistakes, refusals and answers in parts alike, and choose alike whom
+they ask and how long."""
 import json
 import os
 import select

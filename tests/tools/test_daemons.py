@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a daemon says of its surroundings before it works."""
+"""A daemon looks at its surroundings before it works, and says what is wrong with them."""
 import os
 import resource
 import signal

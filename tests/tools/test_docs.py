@@ -16,7 +16,7 @@ DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTR
 
 
 def anchors(text):
-    """What a link to a heading of this document may name."""
+    """The names that a link to a heading of this document may use."""
     for heading in re.findall(r"^#+ (.*)$", text, re.M):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 

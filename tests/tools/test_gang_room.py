@@ -148,7 +148,8 @@ class Market:
 
 
 def ask(markets, with_gang):
-    """Of each: where everybody was before some ended, and is then; and what all pay."""
+    """Asks the solver about each market: where every job is before some end, and afterwards; and
+    what all pay."""
     text = "".join(m.question(with_gang) for m in markets) + "exit\n"
     done = subprocess.run([BIN / "solver"], input=text, capture_output=True, text=True,
                           timeout=10 * LIMIT, check=True)

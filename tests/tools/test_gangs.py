@@ -148,7 +148,8 @@ class Market:
         return list(sets.values())
 
     def pack_near(self, rooms, machines, needs, lie):
-        """Of all such sets the one whose last machine that is needed comes first."""
+        """Among the sets of machines that are near each other, chooses the one whose last needed
+        machine comes first."""
         only, spread, few, near = lie
         ways = []
         for some in self.together(machines, near):
@@ -211,7 +212,8 @@ class Market:
         return [bidder.only[component]], 0, False, None
 
     def greedy(self, rooms, bidders):
-        """By component key: its machine, or None. `bidders`: (number, bid, required part only)."""
+        """Places the bidders greedily. Returns for each component key its machine, or None.
+        `bidders`: (number, bid, required part only)."""
         out = {}
         for i in bidders:
             b, key = self.bidders[i], self.keys[i]
@@ -228,7 +230,7 @@ class Market:
         return self.greedy(self.rooms(), sorted(range(len(self.bidders)), key=self.rank))
 
     def speed_for(self, i, bid, part=None):
-        """What bidder i would get for this bid, or its optional component `part`."""
+        """The speed that bidder i would get for this bid, or its optional component `part`."""
         b, rooms = self.bidders[i], self.rooms()
         others = [k for k in range(len(self.bidders)) if k != i and not
                   (self.bidders[k].user == b.user and self.rank(k) > self.rank(i))]
@@ -247,7 +249,8 @@ class Market:
         return self.pack(rooms, [b.needs[part]], bid, self.alone(b, part))[1]
 
     def price(self, i, speed, part=None):
-        """By the definition: the speed counts up to the one that it has."""
+        """Computes the price by its definition: the speed counts only up to the one that the bidder
+        has."""
         b, levels = self.bidders[i], self.levels()
         area, low = Fraction(0), 0
         for high in [v for v in levels if 0 < v <= b.value]:
@@ -260,7 +263,8 @@ class Market:
 
 
 def ask(markets_and_lies):
-    """Of each (market, liar, bid): the place of each component, and what it pays."""
+    """Asks the solver about each (market, liar, bid). Returns the place of each component, and what
+    it pays."""
     text = "".join(m.question(liar, bid) for m, liar, bid in markets_and_lies) + "exit\n"
     done = subprocess.run([BIN / "solver"], input=text, capture_output=True, text=True,
                           timeout=10 * LIMIT, check=True)

@@ -115,7 +115,8 @@ def test_systemd_takes_the_units(prefix, tmp_path):
         assert ours == [] and done.returncode == 0, done.stderr
 
 
-# What docs/security.md says, and a tenth: the weights are those of the systemd that is here.
+# The scores that docs/security.md states, and a tenth more: systemd-analyze uses the weights of the
+# systemd that is installed here.
 SCORES = {"souk-agentd": 8.9, "souk-marketd": 1.3, "souk-web": 1.0, "souk-backup": 1.0,
           "souk-leave": 0.8}
 

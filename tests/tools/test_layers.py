@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Who may include whom (scripts/check-layers), and which parts of souk lie in a program.
+# These tests check which room may include which (scripts/check-layers), and which parts of souk lie
+# in a program.
 import os
 import re
 import shutil

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# What marketsim says of bad input, and how it writes what it has found.
+# marketsim is given bad input here, and writes its results in all its formats.
 import gzip
 import itertools
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Who decides in marketsim: algorithms by name, programs, queueing policies.
+# marketsim can let different deciders decide: algorithms by name, programs, queueing policies.
 import json
 import os
 

@@ -114,7 +114,8 @@ def test_an_order_waits_for_what_becomes_of_it_and_says_so(start, agentd, args, 
 
 
 def read_to_end(terminal):
-    """What was written to it comes in pieces, also when nobody has its other end open any more."""
+    """Reads all that was written to the terminal. It comes in pieces, even after the other end was
+    closed."""
     said = b""
     with contextlib.suppress(OSError):  # EIO: that was all
         while piece := os.read(terminal, 4096):

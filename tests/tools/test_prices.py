@@ -52,7 +52,8 @@ class Market:
         return "\n".join(lines + ["go", "alloc", "info", "payment", "info"]) + "\n"
 
     def levels(self, job):
-        """Where x(b) of this job may change, and its own bid, from 0 to beyond the greatest."""
+        """The bids at which x(b) of this job may change, and its own bid, from 0 to beyond the
+        greatest."""
         at = {0} | {j[0] for j in self.jobs} | {p[0] for p in self.providers}
         at = sorted(at)
         return at + [at[-1] + MICRO]
@@ -85,8 +86,8 @@ def speed_in(market, answer, job):
 
 
 def examine(market):
-    """What is wrong with the prices of one market, as (what, job, figures); nothing if all is as
-    defined."""
+    """Lists the mistakes in the prices of one market, as (what, job, figures). The list is empty if
+    every price is as defined."""
     questions, of = [market.question()], [None]
     for job, (value, _, _) in enumerate(market.jobs):
         levels = market.levels(job)
@@ -129,7 +130,7 @@ def examine(market):
 
 
 def gain(market, user, answer):
-    """What the user's jobs are worth where they run, less what they pay."""
+    """The worth of a user's jobs where they run, less the payments for them."""
     return sum(Fraction(market.jobs[j][0] * market.providers[place - 1][3], market.top)
                - answer[1][j] for j, place in answer[0].items()
                if place and market.users[j] == user)

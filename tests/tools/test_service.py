@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What marketd tells a service manager: that it is ready, alive, and has read its configuration
-again."""
+"""marketd tells a service manager that it is ready, that it is alive, and that it has read its
+configuration again."""
 import os
 import pathlib
 import signal

@@ -104,7 +104,7 @@ def optimum(values, providers, top):
 
 
 def gains(market, values, answer, user):
-    """What a user gains by an answer, x fastest speed, its jobs being worth `values`."""
+    """The gain of a user by an answer, times the fastest speed, if its jobs are worth `values`."""
     return sum(values[j] * market.providers[p][2] - answer[1][j] * market.top
                for j, p in answer[0].items() if market.jobs[j][1] == user)
 
@@ -115,8 +115,8 @@ def worth_of(market, answer, of=lambda user: True):
 
 
 def prices_by_place(market, answer):
-    """Of each kind (speed, reserve): the greatest payment there; the reserve where a place is
-    empty."""
+    """The greatest payment for each kind (speed, reserve) of place. Where a place is empty, that is
+    the reserve."""
     used = [sum(1 for p in answer[0].values() if p == i) for i in range(len(market.providers))]
     prices = {}
     for i, (reserve, cpus, speed) in enumerate(market.providers):
@@ -130,7 +130,7 @@ def prices_by_place(market, answer):
 
 
 def examine_one(market, answer):
-    """What is wrong with one answer, without lies."""
+    """Lists the mistakes in one answer, without looking for lies."""
     wrong = []
     places, paid = answer
     top = market.top
@@ -185,7 +185,7 @@ def lies_of(market, rng):
 
 
 def examine(markets, mechanism, rng):
-    """What is wrong with a mechanism in these markets: a list of (market number, what, ...)."""
+    """Lists the mistakes of a mechanism in these markets: (market number, what, ...)."""
     asked, about = [], []
     for number, market in enumerate(markets):
         asked.append(market)
@@ -343,9 +343,9 @@ def test_the_search_finds_a_deliberate_bug(bug):
     assert examine(markets, mechanism, rng) != []
 
 
-# Where jobs need several CPUs or memory: monotone, with critical prices that cover the reserves. A
-# lie can gain only by moving a job at the margin of a class; how often one does in small markets is
-# bounded here, so that it cannot grow.
+# Some jobs here need several CPUs or memory. The mechanism is monotone, with critical prices that
+# cover the reserves. A lie can gain only by moving a job at the margin of a class; how often one
+# does in small markets is bounded here, so that it cannot grow.
 def lies_in_mixed_markets(kind, number, algorithm):
     """(markets, those where a lie of one job gains, welfare of all / 10^6); asserts what holds in
     each."""
