@@ -33,7 +33,7 @@ struct Street {
         Nanos since = Nanos::never();  // it runs
         uint64_t turn = 0;             // what was begun in an older one is void
     };
-    // Of a job, as its user and the world know it.
+    // The true state of a job, beside what its home and the market were told of it.
     struct Facts {
         Nanos ran;                    // in all, true; and when it was last told
         Nanos work = Nanos::never();  // ends after so much
@@ -65,7 +65,7 @@ struct Street {
     std::unique_ptr<Market> market;
     Nanos silent_until{0};
     double refusal = 0;
-    // What the market has stored.
+    // The records that the market has stored.
     std::map<JobId, JobRecord> jobs;
     std::map<NodeName, NodeRecord> nodes;
     std::map<Holder, AccountRecord> accounts;

@@ -31,7 +31,7 @@ inline void three(World& w) {
 }
 inline std::string why(World& w, const JobId& id) { return w.market->comment(*w.market->find(id)); }
 
-// Of `of` components of so many CPUs, with what `with` says of each.
+// Submits a gang of `of` components with so many CPUs each. `with` changes the report of each.
 inline std::vector<JobId> laid(World& w, uint32_t of, int32_t cpus,
                                const std::function<void(JobReport&)>& with, int64_t price = 40) {
     return gang(w, "n1", price, of, cpus, Nanos::never(), UINT32_MAX, with);

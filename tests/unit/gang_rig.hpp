@@ -119,7 +119,7 @@ struct Apart : Gang {
         h.order(o, now, out);
         return self();
     }
-    // What the node where it is says of it.
+    // The node where the component is reports this state to the home.
     Self& says(uint64_t seq, GuestState state, const char* why = "") {
         GuestEvent e;
         e.id = {"n1", seq};
@@ -139,7 +139,7 @@ struct Apart : Gang {
         for (uint32_t i = 1; i <= of; ++i) says(i, state);
         return self();
     }
-    // What a candidate says.
+    // The candidate reports this state to the home.
     Self& there(uint64_t seq, GuestState state, const char* why = "") {
         said(seq, job(seq).to.node.c_str(), job(seq).to_epoch.n, state, 0, why);
         return self();

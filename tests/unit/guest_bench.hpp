@@ -69,8 +69,8 @@ struct Bench {
         return end([&](Guest& m, guest::Outputs& o) { m.recovered(record, found, o); });
     }
 
-    // What came out: P:state (p: not at once), E (erase), >state (to the home node), X (expel), and
-    // effects by name.
+    // Prints the outputs as a text: P:state (p: not at once), E (erase), >state (to the home node),
+    // X (expel), and effects by name.
     std::string text() const {
         std::string s;
         for (const auto& o : out) {

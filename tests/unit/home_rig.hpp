@@ -50,7 +50,7 @@ struct HomeRig {
         return {now, now, node, 7, reporter, out};
     }
     std::string text() const { return outputs_text(out); }
-    // What was said to people in the last step, one after another.
+    // All sentences that the last step said to people, one after another.
     std::string said() const {
         std::string s;
         for (const auto& o : out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the tests of the event loop and of what stands on it share. run_until(condition) drives the
-// loop until what the test waits for has happened; the limit only ends a test that fails.
+// Tests of the event loop, and of what is built on it, share this. run_until(condition) drives the
+// loop until the condition holds; the limit only ends a test that fails.
 #pragma once
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ inline void write_all(int fd, std::string_view text) {
     }
 }
 
-// What is there now, without waiting; `eof` if the peer has ended.
+// Reads the bytes that are there now, without waiting. Sets `eof` if the peer has ended.
 inline std::string read_some(int fd, bool* eof = nullptr) {
     std::string out;
     char buf[65536];

@@ -54,7 +54,8 @@ struct Chaos {
             const Node* node = w.market->find_node(r.report.where);
             ck_assert_msg(r.price <= terms.max_price, "%s pays %ld, bids %ld", id.text().c_str(),
                           r.price.micro, terms.max_price.micro);
-            // Where a reserve rose above a bid, the guest is on its way out and pays what it paid.
+            // A guest whose node's reserve rose above its bid is on its way out. It still pays what
+            // it paid before.
             const bool stays = !job.record.order && node->connected &&
                                w.connected.contains(id.home) && job.reported;
             if (stays && node->record.report.reserve <= job.bid &&

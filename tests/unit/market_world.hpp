@@ -313,7 +313,7 @@ struct World {
         check_stored();
         if (after_step) after_step();
     }
-    // What must hold at every step.
+    // These statements must hold at every step.
     void check() const {
         ck_assert_text(market->audit(), "");
         std::map<NodeName, std::pair<int64_t, int64_t>> used;
@@ -345,8 +345,8 @@ struct World {
                           name.c_str(), u.second);
         }
     }
-    // What a crash now would leave: each job's cost is in its receipts and what is open, each
-    // receipt on both sides.
+    // A crash now must leave a complete account: each job's cost is in its receipts and its open
+    // tab, and each receipt is on both sides.
     void check_stored() const {
         ck_assert_uint_eq(receipts.empty() ? 0 : receipts.back().seq, stored_meta.receipts);
         for (const auto& [id, record] : stored_jobs) {

@@ -155,7 +155,7 @@ void hop(std::unique_ptr<CapsuleRig>& rig) {
 }
 
 namespace {
-// What two agents do with a connection between them, in one process: wishes and acknowledgements
+// The two ends of a connection between two agents, in one process: wishes and acknowledgements go
 // one way, sections the other.
 struct LivePump {
     PageSource source;

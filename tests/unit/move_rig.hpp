@@ -24,7 +24,7 @@ struct SessionRig {
     CapsuleRig& rig;
     CriuSession session;
     CriuEvent last;
-    // Of the last event, with what CRIU said itself.
+    // The reason of the last event, with CRIU's own words.
     std::string why() const {
         const Trouble& t = last.message;
         return t.detail.empty() ? std::string(t) : t + ": " + t.detail;

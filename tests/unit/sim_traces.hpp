@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the recorded traces are: $SOUK_TRACES, or ../shared/traces beside the checkout. They are
-// too large to be kept here.
+// The recorded traces are in $SOUK_TRACES, or in ../shared/traces beside the checkout. They are too
+// large to be kept in the repository.
 #pragma once
 
 #include <cstdio>

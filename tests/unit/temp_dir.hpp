@@ -10,7 +10,7 @@
 
 namespace souk::unit {
 
-// By the runner: before the first test, and after the last.
+// The runner calls these: the first before the first test, the second after the last.
 const std::string& make_temp_root();
 void remove_temp_root();
 

@@ -19,7 +19,7 @@ MarketOptions with_ageing(Nanos ageing) {
     return options;
 }
 
-// What the bid counts as by the words of age.hpp.
+// The value that a bid counts as, computed as the words of age.hpp say.
 double counts(int64_t bid, Nanos waited, Nanos ageing) {
     return static_cast<double>(bid) * std::exp2(waited.seconds() / ageing.seconds());
 }

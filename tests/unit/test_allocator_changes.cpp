@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a solve tells to do: nothing twice, nothing for nothing, and as few bytes moved as can be.
+// A solve returns changes: none of them twice, none without a reason, and as few bytes moved as
+// possible.
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who gets what: no justified envy, equal values, machines of different speeds.
+// The allocator decides which job gets which place: without justified envy, also with equal values
+// and machines of different speeds.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -64,9 +65,8 @@ START_TEST(nobody_has_justified_envy_and_no_provider_is_below_its_reserve) {
 }
 END_TEST
 
-// What the rules of migration still allow of envy: nobody who waits envies anybody but those who
-// were placed within the minimum stay, and who runs forgoes less than a move would cost over the
-// horizon.
+// The rules of migration allow some envy. A waiting job envies nobody but jobs that were placed
+// within the minimum stay, and a running job forgoes less than a move would cost over the horizon.
 // Long: one search, with what it counts.
 START_TEST(envy_under_the_rules_of_migration_stays_within_the_stated_bounds) {
     int excused_by_stay = 0, excused_by_cost = 0;

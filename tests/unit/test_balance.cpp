@@ -35,7 +35,7 @@ ProviderSpec machine(int32_t speed, int32_t cpus, int64_t reserve = 1) {
     return p;
 }
 
-// What is left of each machine, by the jobs that the Solver says are there.
+// The room that is left on each machine, computed from the jobs that the Solver says are there.
 struct Left {
     int64_t cpus = 0, mb = 0;
 };

@@ -42,7 +42,7 @@ struct Town : Street {
             if (!job || job->phase != JobPhase::running || job->terms.budget.micro == 0) continue;
             // it may be that it cannot be dumped
             if (refusal > 0 || now < f.changed + slack) continue;
-            // What it runs for beyond what its home was told.
+            // The time for which the job has run beyond what its home was told.
             const Nanos beyond = ran(id) - f.told_at_run - slack;
             if (beyond.ns <= 0 || f.told_price.micro == 0) continue;
             const Money most = std::max(job->terms.budget, f.told_cost);

@@ -567,7 +567,7 @@ START_TEST(a_capsule_that_is_gone_is_not_taken_for_another_process) {
 }
 END_TEST
 
-// Who has its connection may be an agentd that was taken over.
+// Whoever holds the connection to the capsule may be an agentd that was taken over.
 START_TEST(a_capsule_that_was_made_for_a_user_begins_nobody_elses_job) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     const RunsAs user{true, 1000, 100, {4, 27}};

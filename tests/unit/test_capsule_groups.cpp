@@ -72,7 +72,7 @@ void run_in(CapsuleGroups& groups, const CgroupFixture& cgroups, const CapsuleGr
     run_in(groups, cgroups, group, [] {});
 }
 
-// Where the group lies that has a limit by that controller.
+// The path of the group in the hierarchy in which that controller limits it.
 std::string path_of(const CgroupFixture& cgroups, const Cgroup& group, const char* controller) {
     const CgroupLayout& layout = cgroups->layout();
     const std::string mount = layout.in_v2(controller) ? layout.v2 : layout.v1.at(controller);
@@ -84,7 +84,7 @@ bool there(const CgroupFixture& cgroups, const std::string& name) {
     return all && std::find(all->begin(), all->end(), name) != all->end();
 }
 
-// Whether the next capsule gets the group in which a job did this.
+// Says whether the next capsule gets the group in which a job did this.
 bool used_again_after(const auto& work, int64_t memory_bytes = plenty, CapsuleLimits limits = {}) {
     CgroupFixture cgroups;
     CapsuleGroups groups(*cgroups, "n1/jobs", 4);
@@ -95,7 +95,7 @@ bool used_again_after(const auto& work, int64_t memory_bytes = plenty, CapsuleLi
     ck_assert(groups.give_back(std::move(group), wait_max));
     const CapsuleGroup next = std::move(*groups.take(all_limits, memory_bytes));
     const bool again = next.capsule.name() == name;
-    // What is not used again is gone.
+    // A group that is not used again is removed.
     ck_assert(again || groups.kept() > 0 || !there(cgroups, name.substr(name.rfind('/') + 1)));
     return again;
 }
@@ -331,9 +331,9 @@ START_TEST(a_daemon_that_comes_back_finds_its_capsules_groups_and_removes_all_ot
     ck_assert_uint_eq(named.capsule.id(), older.id());
     ck_assert(groups.remove_others({"n1/jobs/c3", "n1/jobs/n1.1.1"}, wait_max));
     ck_assert((*cgroups->list("n1/jobs") == std::vector<std::string>{"c3", "n1.1.1"}));
-    // New ones have other names than any that was there.
+    // New groups have other names than any group that was there.
     ck_assert_text(groups.take(all_limits, plenty)->capsule.name(), "n1/jobs/c11");
-    // What happened in it before is not known: it is not used again.
+    // Earlier jobs may have changed this group before the daemon started, so it is not used again.
     groups.job_begins(found.capsule.name());
     ck_assert(groups.give_back(std::move(found), wait_max));
     ck_assert_uint_eq(groups.kept(), 0);

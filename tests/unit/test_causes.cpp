@@ -30,7 +30,7 @@ const GuestEvent& told_of(const guest::Outputs& out) {
 
 std::string code_of(const Cause& cause) { return std::string(to_string(cause.code)); }
 
-// What a guest's home hears of an end that says no code of its own.
+// The code of the cause that a guest's home is told after an end that states no code itself.
 std::string told_after(g::Bench& b, guest::Event event) {
     b.ended(std::move(event));
     const bool told = std::any_of(b.out.begin(), b.out.end(), [](const guest::Output& o) {

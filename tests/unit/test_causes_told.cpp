@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What fails on a guest's node, and what its home finds, is told with the code of its cause: the
-// codes that are rarer than those of test_causes.cpp.
+// Failures on a guest's node and findings of its home are told with the code of their cause. These
+// are the codes that are rarer than those of test_causes.cpp.
 #include <sstream>  // before Check, whose macro fail() would break it
 
 #include "tests/unit/guest_bench.hpp"
@@ -15,7 +15,8 @@ namespace g = unit::guests;
 
 std::string code_of(const Cause& cause) { return std::string(to_string(cause.code)); }
 
-// What the home of the job hears last, and else when nothing of the copy is left.
+// The code of the last message to the job's home. If there is none yet, the message comes when
+// nothing of the copy is left.
 std::string told(const guest::Outputs& out) {
     std::string code = "nothing was told";
     for (const auto& o : out)
@@ -28,7 +29,7 @@ std::string told(g::Bench& b) {
     return told(b.out);
 }
 
-// What the market hears of the order, or what is said of the job.
+// The code of the failed order that the market is told of.
 std::string failed(const unit::Bench& b) {
     for (const auto& o : b.out)
         if (const auto* m = std::get_if<home::ToMarketMsg>(&o))

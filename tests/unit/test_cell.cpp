@@ -384,7 +384,7 @@ START_TEST(
     ck_assert_msg(text.find("a job is not limited") != text.npos, "%s", text.c_str());
     ck_assert_msg(text.find("pids.max") != text.npos, "%s", text.c_str());
     n.counts_to(c, 2);
-    // What it was to be limited to may stand there: no other job gets the group.
+    // The group may still have limits of this job, so no other job gets it.
     const std::string group = c.cgroup_name();
     c.remove();
     n.await(c, Kind::removed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an image may say of credentials, and whether it says what the kernel does. Images are made
-// up byte by byte, but one that is of this process.
+// An image names credentials. These tests check which ones it may name, and whether it names those
+// that the kernel has. Images are made up byte by byte, except one that is of this process.
 #include "checkpoint/core_image.hpp"
 #include "checkpoint/restored.hpp"
 

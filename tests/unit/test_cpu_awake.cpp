@@ -9,7 +9,8 @@ using namespace souk;
 using namespace souk::unit;
 
 namespace {
-// What the kernel goes by: how many open files of this process ask for it.
+// The number of open files of this process that ask the kernel to keep the processors awake. The
+// kernel counts the same files.
 int asked() {
     int n = 0;
     std::error_code gone;

@@ -592,7 +592,7 @@ START_TEST(output_that_nobody_acknowledges_is_kept_over_three_hops) {
 }
 END_TEST
 
-// Of the job's root, by its pid inside.
+// Maps the pid of the job's root outside the capsule to its pid inside.
 std::map<pid_t, pid_t> root_of(const CapsuleRig& rig) {
     const std::string init = std::to_string(rig.capsule.pidfd().pid());
     const auto children = read_file(AT_FDCWD, "/proc/" + init + "/task/" + init + "/children");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a restore may open, make and remove by the names that a job had: no more than the job's user
-// (checkpoint/criu_user.c). The jobs are root's own, which can be dumped everywhere, and their
-// images are restored as if they were a plain user's.
+// A restore may open, make and remove files by the names that a job had, but only those that the
+// job's user may (checkpoint/criu_user.c). The jobs are root's own, which can be dumped everywhere,
+// and their images are restored as if they were a plain user's.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -160,8 +160,8 @@ START_TEST(a_deleted_file_is_there_again_also_where_the_user_may_not_write) {
 }
 END_TEST
 
-// What a restore as `user` comes to when the kernel is asked, of an image of root's: a job that
-// writes to a file of the user's all the time. Whether it wrote there since.
+// An image of root's is restored as `user`, and the kernel is asked which user it would be. The job
+// writes to a file of the user's all the time, so the file shows whether any of it has run.
 START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     UNIT_SKIP_IF(unit::moves_impossible());
     const Place place;
@@ -179,7 +179,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     ck_assert_msg(why.empty(), "%s", why.c_str());
     rig.reset();
     CriuUser user{somebody, somebody, {}};
-    // Whoever looks at images for it would refuse, and is not asked.
+    // A look at the images would refuse them. Nobody looks here.
     size_t cores = 0;
     const auto names = list_dir(images.fd.get(), ".");
     ck_assert(names.has_value());
@@ -207,7 +207,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     ck_assert_msg(why.find(", restored for user 4321: it would be user 0") != why.npos, "%s",
                   why.c_str());
     ck_assert(std::filesystem::file_size(place.path + "/own/ran") == before);
-    // Of root anything may be; and it runs at once.
+    // An image may be anything if it is restored as root, and it runs at once.
     rig = unit::thaw(
         output, images.fd.get(), why, false, TcpPolicy::refuse, {}, [](const Capsule& capsule) {
             // All that is there when the kernel is asked is the job's.
@@ -223,7 +223,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
 }
 END_TEST
 
-// Of a job that runs: what the kernel says of it.
+// Runs a job, and returns what the kernel says of it.
 std::string said_of(const std::string& script, const CriuUser& user) {
     JobOutput output;
     CapsuleRig rig(output);
@@ -359,8 +359,8 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
 }
 END_TEST
 
-// What a python says with what is loaded into CRIU: what CRIU's calls do, its own do then. `as`:
-// SOUK_AS.
+// Runs a Python program with the library that is loaded into CRIU, so that its system calls do what
+// CRIU's do. `as`: the variable SOUK_AS.
 std::string with_preload(const CriuTool& tool, const std::string& as, const std::string& script) {
     const unit::TempDir dir;
     const std::string text = "import ctypes, os, signal\nsaid = '.'\n" + script + "print(said)\n";

@@ -172,8 +172,8 @@ START_TEST(the_audit_confirms_markets_with_a_horizon_a_least_stay_and_a_cap_of_m
 }
 END_TEST
 
-// What a job's files take over the network counts with a horizon; the reckoning of places.py is its
-// own.
+// With a horizon, the time that a job's files take over the network counts in decisions. The audit
+// computes places with code of its own (places.py).
 START_TEST(the_audit_confirms_markets_of_jobs_whose_files_are_at_home) {
     const TempDir dir;
     confirm(random_markets(
@@ -239,7 +239,7 @@ START_TEST(the_oldest_segments_go_and_the_rest_is_confirmed) {
     ck_assert_msg(text.starts_with("S 3 ") && !text.starts_with("S 3 1 "), "nothing went");
     ck_assert_uint_gt(text.size(), bytes_max / 2);
     confirm("--quiet --receipts " + at + ".json " + at + ".log");
-    // By age: all but the segment that is written.
+    // Segments also go by age: all but the one that is being written.
     busy.w.after_step = nullptr;
     Logged again(busy.w, at, {bytes_max, Nanos::from_s(1)});
     busy.go_on(1);

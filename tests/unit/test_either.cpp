@@ -17,7 +17,8 @@ struct Marked final : wire::Transport {
     Bytes seen;
 };
 
-// What is sealed after these bytes have come, by one each time: "T" by TLS, "c" plain, "" by none.
+// Feeds these bytes one at a time, then shows how an answer would be sealed: "T" by TLS, "c" plain,
+// "" by none.
 std::string sealed_after(const Bytes& bytes, Bytes* clear = nullptr) {
     const auto either = wire::either_transport(std::make_unique<Marked>());
     Bytes reply, all;

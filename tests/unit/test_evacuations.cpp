@@ -84,10 +84,10 @@ START_TEST(an_image_comes_home_and_is_dropped_where_it_was_after_one_write) {
     ck_assert_text(b.job().story.steps().back().from, "n2");
     ck_assert_text(b.said(), "its image came home from n2\n");
     ck_assert_text(b.reported()->where, "n1");
-    // What was there is asked after until it is gone.
+    // The home asks for the old copy until it is gone.
     ck_assert_text(b.up("n2").text(), "query n2.1");
     ck_assert_text(b.event("n2", 1, GuestState::unknown).text(), "");
-    // It thaws from here as from anywhere.
+    // The job thaws from here as from any other node.
     ck_assert_text(b.run_on("n3").text(), "P prepare n3.3");
     ck_assert_text(b.event("n3", 3, GuestState::prepared).text(), "ship n1.2");
 }

@@ -356,7 +356,7 @@ START_TEST(an_open_says_that_the_file_is_not_as_it_was_told) {
     home.file("f", "short");
     ck_assert(home.open(id, O_RDONLY) > 0 && home.session.file_has_changed());
     ck_assert(home.open(id, O_RDWR) > 0 && home.session.file_has_changed());  // not told since
-    // Who empties it knows its length.
+    // A session that empties the file knows its length, so it is not told.
     ck_assert(home.open(id, O_RDWR | O_TRUNC) > 0 && !home.session.file_has_changed());
     const auto said = home.say(request(FUSE_GETATTR, id, fuse_getattr_in{}));
     ck_assert(said.as<fuse_attr_out>().attr.size == 0 && !home.session.file_has_changed());

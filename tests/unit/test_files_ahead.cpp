@@ -114,7 +114,7 @@ struct Fixture {
     void answer(uint32_t n, int error = 0, uint32_t size = 4096) {
         ck_assert(writes->took(n, said(error, size), now));
     }
-    // What a close, or an fsync, is told at once; -1: the home is asked.
+    // The error that a close, or an fsync, is told at once; -1 if the home is asked instead.
     int ask(uint32_t opcode, uint64_t of = fh, uint32_t pid = 7) {
         fuse_release_in in{};
         in.fh = of;
@@ -353,7 +353,7 @@ START_TEST(a_write_without_room_is_answered_when_one_before_it_is_at_home) {
     ck_assert_int_eq(f.ask(FUSE_FLUSH), -1);  // it is not at home
     for (size_t i = 1; i < under_way.size(); ++i) f.answer(under_way[i], 0, size);
     ck_assert_uint_eq(f.told.size(), before + 1);
-    // Who was told by the home itself is told once.
+    // A writer that the home itself has answered is not answered a second time.
     under_way.clear();
     fill();
     f.slots.drop(under_way.back());

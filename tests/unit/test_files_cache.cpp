@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a client of a home's files answers by itself, and when it must ask.
+// A client of a home's files answers some requests by itself, and must ask the home for others.
 #include <fcntl.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a home says of the contents of programs that it has open for a job.
+// A home tells the contents of programs that it has open for a job.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -26,8 +26,8 @@ void put_part(Bytes& out, const T& part) {
     out.insert(out.end(), at, at + sizeof part);
 }
 
-// What the server is asked, and its answers: each name is the node of its length and its
-// directory's number times ten; "none" is not there.
+// A server that notes what it is asked and answers by a rule: the number of a name's node is its
+// length plus ten times its directory's number, and "none" is not there.
 struct Fixture {
     Fd memory = *Slots::make();
     Slots slots = *Slots::open(memory.get());
@@ -167,7 +167,7 @@ START_TEST(all_names_are_asked_for_at_once_directory_by_directory) {
     ck_assert_uint_eq(of.st.bfree, 113);
     ck_assert(f.expected.idle());
     ck_assert(f.knows(1, "a") && f.knows(11, "one") && f.knows(11, "three") && f.knows(12, "one"));
-    // What is known for a while is not asked for again.
+    // Names that are still known are not asked for again.
     f.expected.begin(list({"0 /a/one", "0 /a/two"}), false);
     ck_assert_uint_eq(f.turn(), 2);
     ck_assert(std::ranges::find(f.asked, "two") != f.asked.end());
@@ -184,7 +184,7 @@ START_TEST(what_is_to_be_opened_is_open_when_the_kernel_asks) {
     const uint64_t one = f.open(11, O_RDWR), other = f.open(11, O_RDWR), read = f.open(11, 0);
     ck_assert(one != 0 && other != 0 && read != 0 && one != other && one != read);
     ck_assert_uint_eq(f.open(11, O_RDWR), 0);
-    // What nobody wants is closed at home.
+    // Open files that no process wants are closed at home.
     f.expected.begin(list({"1 /a"}), true);
     while (f.turn() > 0) {
     }

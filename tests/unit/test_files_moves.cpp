@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a job has open where it is, and how its client at the next node hears of it.
+// A job has files open on one node, and its client on the next node must be told of them.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the client of a mount tells its kernel of files that have changed, and when. A pipe is the
+// The client of a mount tells its kernel which files have changed, and when. A pipe stands for the
 // kernel.
 #include <fcntl.h>
 #include <linux/fuse.h>

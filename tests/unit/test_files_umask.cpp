@@ -30,7 +30,8 @@ T in_of(const Bytes& bytes) {
     return in;
 }
 
-// What a server makes with it: with the mode that it finds, and with that which was asked for.
+// The modes with which servers make the file: an older server takes the mode as it comes, and a
+// newer one finds the mode that was asked for.
 struct Made {
     uint32_t by_older, asked, umask;
     bool operator==(const Made&) const = default;

@@ -50,7 +50,7 @@ bool look(Session& session, const std::string& name) {
     return session.leased() != Lease::none;
 }
 
-// By session, how often it was told of that name.
+// Counts for each session how often it was told of that name.
 std::map<uint64_t, int> told(Watches& watches, const std::string& name) {
     std::map<uint64_t, int> all;
     watches.read([&](const Watches::Change& c) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is sent to a job that stands still, or to its copy, and what that says before it may.
+// Frames that are sent to a job that stands still, or to its copy, are held. So are the frames that
+// the copy sends before it may.
 #include "kernel/sys/net/frame_hold.hpp"
 
 #include "kernel/sys/host/clock.hpp"

@@ -245,9 +245,9 @@ void gang_event(AllocatorWorld& w, Pair& t) {
     for (const JobDemand& spec : all) w.jobs[w.next_job++] = spec;
 }
 
-// Of each gang all required components have a place or none that is not pinned has one; an optional
-// one has none without them. Nowhere is more in use than there is. None is where it may not be, nor
-// are there too many on one machine.
+// Checks a gang. Either all its required components have a place, or none that is not pinned has
+// one; an optional component has none without them. No machine holds more than it has. No component
+// is where it may not be, and no machine holds too many of one gang.
 void check_lie(const Allocator& a, const Allocator::Gang& g, size_t& laid, size_t& near) {
     std::map<uint32_t, uint32_t> on;
     for (const uint32_t j : g.required) {
@@ -297,8 +297,9 @@ START_TEST(with_gangs_too_incremental_equals_full_and_a_gang_has_all_or_nothing)
 }
 END_TEST
 
-// Who goes back to where he runs in exchange for another makes no room there that unlike components
-// would change places for: the first of these markets, seed 388, once had it.
+// A job that changes places with another one and so returns to the machine where it runs makes no
+// room there. Unlike components must not change places because of it: in the market of seed 388
+// they once did.
 START_TEST(in_rare_markets_too_incremental_equals_full) {
     constexpr uint64_t seeds[] = {388};
     constexpr size_t without_rules = 0, few_speeds = 3;

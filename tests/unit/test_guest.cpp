@@ -57,7 +57,7 @@ START_TEST(a_start_is_on_disk_before_the_job_can_run) {
     ck_assert_text(b.exited(7 << 8).text(), ">exited");
     ck_assert_int_eq(b.g.find(key)->wait_status, 7 << 8);
     ck_assert_text(b.command(GuestVerb::drop).text(), "remove E >unknown");
-    // What killed it is told, also if it ended before its start was known.
+    // The home is told why the job was killed, even if it ended before its start was known.
     Bench killed, early;
     killed.running().exited(9, "its limit");
     early.command(GuestVerb::start).ended(guest::CapsuleReady{});
@@ -350,7 +350,8 @@ START_TEST(sending_memory_ahead_is_called_off_at_once_and_leaves_the_job_as_it_w
     ck_assert_text(precopy(killed).command(GuestVerb::kill).text(), "kill_capsule");
     ck_assert_text(killed.sent_precopy().text(), "");
     ck_assert_text(killed.gone().text(), "P:killed >killed");
-    // What went to another destination is of no use to this one; the same order twice is one.
+    // Memory that was sent to another destination is of no use to this one, so the dump begins
+    // anew. The same order given twice counts once.
     ck_assert_text(precopy(newer).command(GuestVerb::ship).text(), "");
     ck_assert_text(newer.command(GuestVerb::ship, 1, 3).text(), "undo_dump");
     ck_assert_text(newer.undone().text(), "ready_criu");

@@ -177,7 +177,7 @@ START_TEST(who_cannot_be_dumped_at_a_cut_goes_on_twice_and_stands_then) {
     begins();
     ck_assert_text(b.ended(guest::DumpFailed{"not now", false}).text(), "P:running stand");
     ck_assert_text(b.ended(guest::Stood{}).text(), ">dumping(not now)");
-    // What is known to be never possible is not tried.
+    // A dump that is known to be impossible for ever is not tried again: the job stands at once.
     AtCut never;
     never.or_stand = true;
     never.running();

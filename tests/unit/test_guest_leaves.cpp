@@ -7,7 +7,7 @@ namespace {
 
 using namespace guests;
 
-// Of the newest dump_to_disk or ship; none: there was none.
+// The flag no_hurry of the newest dump_to_disk or ship; nullopt if there was none.
 std::optional<bool> no_hurry(const guests::Bench& b) {
     std::optional<bool> said;
     for (const auto& o : b.out)

@@ -246,7 +246,8 @@ START_TEST(certificates_are_examined_there) {
 }
 END_TEST
 
-// What a process says that somebody has taken over.
+// A process of souk-handshake that somebody has taken over. It answers each handshake with a packet
+// of its own choice.
 struct Liar {
     std::string packet;  // to each handshake; the number is put in
     Told (*say)(uint64_t number);

@@ -180,7 +180,7 @@ START_TEST(a_budget_is_never_exceeded_if_the_job_is_frozen_when_it_ends) {
             job.price = Money{static_cast<int64_t>(1 + rng.below(20'000'000'000))};
         }
         ck_assert(frozen);
-        // What it costs is rounded at each step.
+        // The cost is rounded at each step, so it may exceed the limit by a little.
         ck_assert(by_price.micro <= limit.micro + 10'000);
     }
 }

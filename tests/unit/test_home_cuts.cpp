@@ -102,7 +102,7 @@ START_TEST(one_that_cannot_be_frozen_lets_all_go_on_where_they_were) {
     ck_assert_text(g.words(GuestVerb::commit), "");
     ck_assert_text(g.job(1).comment, "component 1 could not be frozen, and so none is: no room");
     ck_assert(g.job(3).comment.code == CauseCode::dump_failed);
-    // What was said of that cut counts nothing for the next.
+    // Messages about the given-up cut do not count for the next one.
     g.suspend(3);
     for (uint32_t i = 1; i <= 3; ++i) g.says(i, GuestState::dump_ready);
     GuestEvent late;

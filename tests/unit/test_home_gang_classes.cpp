@@ -8,7 +8,7 @@ using namespace souk::unit;
 
 namespace {
 
-// Of two required components and one of that class.
+// A gang of two required components and one of that class.
 Gang with(ComponentClass role) {
     Gang g;
     for (uint32_t i = 0; i < 3; ++i) {

@@ -147,7 +147,7 @@ START_TEST(one_that_cannot_start_takes_the_start_of_all_back) {
     ck_assert_text(g.job(1).comment,
                    "component 1 could not start: the start of the others is taken back");
     ck_assert_uint_eq(g.job(1).group.tries, 1);
-    // What a slow node still says of the old copy changes nothing.
+    // A slow node may still report the old copy. That changes nothing.
     ck_assert_text(g.said(1, "n2", 1, GuestState::held).text(), "kill n2.1");
     g.run(1, "n2").run(2, "n4").run(3, "n4");
     g.said(1, "n2", 2, GuestState::held).said(2, "n4", 2, GuestState::held);

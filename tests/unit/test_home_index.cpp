@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What Home looks up in place of a walk over all its jobs: against the walk itself, on random
-// steps.
+// Home finds jobs by indices in place of a walk over all its jobs. These tests compare the indices
+// with that walk, on random steps.
 #include <algorithm>
 #include <set>
 #include <vector>

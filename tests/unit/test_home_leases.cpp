@@ -68,7 +68,7 @@ START_TEST(only_what_may_run_elsewhere_without_this_home_has_a_lease_to_end) {
     job.step = MoveStep::transfer;
     job.from_frozen = true;
     ck_assert(leases.due(job) == Nanos::never());
-    // What was released is where it goes: its lease there counts.
+    // A released job is at its destination, so its lease there counts.
     job.step = MoveStep::release;
     job.to = {"n3", "n3:1"};
     ck_assert(leases.due(job) == Nanos::never());

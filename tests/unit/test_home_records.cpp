@@ -83,7 +83,8 @@ START_TEST(one_user_takes_a_share_of_the_places_and_gets_it_back) {
     ck_assert(!third && third.error().message.find("2 jobs of yours") != std::string::npos);
     ck_assert(r.add(others).has_value());
     for (int i = 0; i < 5; ++i) ck_assert(r.add(roots).has_value());
-    // What is forgotten gives its place back; what is read back after a restart takes one.
+    // A job that is forgotten gives its place back; a job that is read back after a restart takes
+    // one.
     HomeRig rig;
     HomeJob ended = r.at(1);
     ended.phase = JobPhase::finished;
@@ -109,7 +110,7 @@ START_TEST(each_job_with_a_network_of_its_own_gets_another_address) {
     const Ipv4 freed = r.find({"n1", 2})->spec.address;
     r.find({"n1", 2})->phase = JobPhase::finished;
     ck_assert((*r.add(own))->spec.address == freed);
-    // What the submission says itself does not count.
+    // A submission cannot choose its address, so the one that it names is dropped.
     HomeJob shared = HomeRig::waiting();
     shared.spec.address = {1};
     ck_assert(!(*r.add(shared))->spec.address);
@@ -195,7 +196,7 @@ START_TEST(a_stale_copy_is_ended_and_asked_after_until_it_is_gone) {
     ck_assert_text(rig.text(), "kill n3.100");
     ck_assert(job.orphans.front() == (Orphan{{"n4", "a"}, {2}}));
     ck_assert_uint_eq(job.orphans.size(), 5);
-    // Of a job that is not known here: nothing is kept, the copy is ended too.
+    // A copy of a job that this home does not know is ended too, and no record of it is kept.
     GuestEvent e = HomeRig::event(GuestState::frozen, 1);
     e.id.seq = 99;
     r.stale_copy("n3", e, rig.turn());

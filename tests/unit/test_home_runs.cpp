@@ -262,7 +262,7 @@ START_TEST(a_node_without_the_program_is_noted_and_the_kindest_status_is_the_job
     ck_assert(r.job.lacking == std::vector<NodeName>({"n2", "n3", "n4"}));
     r.next = r.runs.give_up(r.job, r.turn());
     ck_assert_int_eq(std::get<home::Finished>(r.next).wait_status, 126 << 8);
-    // Where every node has it, nobody gives up.
+    // A job whose program is lacking nowhere does not give up.
     HomeJob has = HomeRig::waiting();
     ck_assert(is<home::Nothing>(r.runs.give_up(has, r.turn())));
     ck_assert_text(r.text(), "!");

@@ -23,7 +23,7 @@ struct Sets : Apart<Sets> {
         }
         return start(components);
     }
-    // What this node says of the place for its image.
+    // This node reports the state of the place for the component's image.
     Sets& place(uint64_t seq, GuestState state) {
         said(seq, "n1", job(seq).saving.epoch.n, state);
         return *this;
@@ -135,10 +135,10 @@ START_TEST(a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back) 
     ck_assert_text(g.words(GuestVerb::kill), "n3 n2 n4");
     ck_assert(g.job(1).going_back && !g.job(2).going_back && g.job(3).going_back);
     ck_assert_uint_eq(g.job(2).epoch.n, 2);
-    // What has not heard it is told again; an order waits.
+    // A component that has not heard of the return is told again. Its order waits.
     ck_assert_text(g.says(1, GuestState::running).words(GuestVerb::kill), "n2");
     ck_assert_text(g.run(3, "n9").text(), "");
-    // As it is on disk, so it goes on.
+    // A home that starts anew reads the return from its disk and goes on with it.
     Gang restarted = g.again(3);
     ck_assert(restarted.text().find("kill n2.1") != std::string::npos);
     g.says(1, GuestState::killed);
@@ -150,7 +150,9 @@ START_TEST(a_lost_component_takes_all_back_and_nobody_runs_before_all_are_back) 
 }
 END_TEST
 
-// What it has said there the others may have heard: they are not as old as it is.
+// A component that ran at its destination may have sent messages from there. The others may have
+// heard them and would be newer than it, so all go back. If it cannot have run there, it goes on
+// alone.
 START_TEST(who_may_have_run_where_it_was_to_go_takes_all_back_and_who_has_not_goes_on_alone) {
     for (const bool ran : {true, false}) {
         Sets g;
@@ -271,7 +273,7 @@ START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
     g.says(2, GuestState::running);
     ck_assert(g.job(1).phase == JobPhase::finished && g.job(1).wait_status == 3 << 8);
     ck_assert(g.job(2).cancelled && g.job(3).cancelled);
-    // Who does not answer is lost when his lease is over, not before.
+    // A component that does not answer is lost when its lease is over, not before.
     Sets leased;
     leased.leased = true;
     leased.wait_status = 1 << 8;
@@ -284,7 +286,7 @@ START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
         leased.after_s(30);
     }
     ck_assert(leased.job(1).going_back && leased.job(2).phase == JobPhase::frozen);
-    // Without a lease nobody would ever know.
+    // Without a lease nobody would ever know that the component is lost.
     Sets free;
     free.wait_status = 1 << 8;
     free.begin(2).whole().says(1, GuestState::exited).after_s(2).after_s(60);
@@ -304,7 +306,8 @@ START_TEST(that_one_fails_counts_when_the_others_are_known_to_run) {
 END_TEST
 
 START_TEST(who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cut) {
-    // What failed first is why the job has ended, and not the first by number.
+    // The component that failed first in time says why the job has ended, not the one with the
+    // lowest number.
     Sets cascade;
     cascade.wait_status = 7 << 8;
     cascade.begin(3).whole().says(2, GuestState::exited);

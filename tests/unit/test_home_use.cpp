@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Home reckons: when its jobs' clocks stand, what they cost and when their budgets end, the
-// CPU time they took.
+// A Home keeps accounts of its jobs: when their clocks stand, how much they cost, when their
+// budgets end, and the CPU time that they took.
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;

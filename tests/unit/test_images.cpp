@@ -56,7 +56,7 @@ std::string stream_of(int directory, size_t sent_at_once = 100'000) {
     return all;
 }
 
-// Where the sections of a stream begin, and its end.
+// The offsets at which the sections of a stream begin, and its end.
 std::vector<size_t> sections(const std::string& stream) {
     const auto number = [&](size_t at, int bytes) {
         uint64_t value = 0;

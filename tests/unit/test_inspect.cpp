@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is read of an image in another process, and what agentd's side takes of one that somebody
-// has taken over.
+// Images are read in another process. agentd's side must cope with such a process that somebody has
+// taken over.
 #include "agentd/inspect/inspector.hpp"
 
 #include <signal.h>

@@ -163,7 +163,8 @@ START_TEST(
                   return {};
               }).has_value());
     ck_assert(::setsockopt(marked.get(), SOL_SOCKET, SO_MARK, &criu_mark, sizeof criu_mark) == 0);
-    // What the gate drops, the sender hears of: sendto itself says so, or that it is gone.
+    // The test sees by poll and recv whether a packet passes. A send may fail where the gate drops
+    // it, and that is no mistake.
     const auto passes = [&](const Fd& from, int limit_ms = soon_ms) {
         const sockaddr_in to = NetworkRig::end(rig.address);
         (void)::sendto(from.get(), "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);

@@ -11,7 +11,7 @@
 namespace souk::unit {
 namespace {
 
-// What souk-init was told, one line each.
+// Stands for the connection to souk-init, and notes what souk-init was told, one line each.
 struct Line final : StdioLine {
     bool up = true;
     bool full = false;  // takes no input now

@@ -284,7 +284,7 @@ START_TEST(a_commit_that_fails_lets_nothing_go_until_one_succeeds) {
     ck_assert(d.journal.holds() && !d.journal.due());
     ck_assert(d.journal.next() == d.now + s);
 
-    // What comes in is noted, and waits with the rest, however urgent.
+    // Meanwhile new records are noted and wait with the rest, however urgent they are.
     d.put("0", "new");
     d.put("1", "a", Durable::soon);
     d.put("1", "b", Durable::soon);

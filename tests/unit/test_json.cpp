@@ -82,7 +82,7 @@ START_TEST(escaping_is_idempotent_on_what_it_made_valid) {
         for (uint64_t n = rng.below(20); n > 0; --n) text += static_cast<char>(rng.below(256));
         const std::string once = quoted(text);
         for (const char c : once) ck_assert(static_cast<uint8_t>(c) >= 0x20);
-        // What stands in `once` is valid UTF-8: escaping it again changes only quotes and
+        // The text in `once` is valid UTF-8, so escaping it again changes only quotes and
         // backslashes.
         std::string expect = "\"";
         for (const char c : once) {

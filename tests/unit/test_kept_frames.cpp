@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What begins a connection while a gate stops it: it is kept, and said again it is there at once.
+// The first frame of a connection is kept while a gate stops it. When the gate opens, it is sent
+// again at once.
 #include "kernel/sys/net/frame_hold.hpp"
 
 #include <cstring>

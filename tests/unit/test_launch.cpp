@@ -76,7 +76,8 @@ void change(T& v) {
 
 }  // namespace
 
-// By commit 59249cf: a capsule's souk-init may be older than the agentd that starts its job.
+// Commit 59249cf wrote these bytes. The format must not change, because a capsule's souk-init may
+// be older than the agentd that starts its job.
 START_TEST(a_launch_specification_has_the_bytes_that_it_had) {
     const char* const then =
         "5350454301000000a10000000100000000000000e8030000e90300001700000032000000840000000200000002"

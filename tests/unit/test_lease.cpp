@@ -185,7 +185,7 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_w
 }
 END_TEST
 
-// What was killed before its start was known keeps nothing of it.
+// A kill that comes before the start is known removes everything that belongs to the start.
 START_TEST(a_job_that_was_killed_before_it_ran_neither_starts_nor_heartbeats) {
     Host waits;
     waits.command(GuestVerb::start).ended(guest::CapsuleReady{}).command(GuestVerb::kill);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a place costs and what providers hold, asked for many needs: beside the simple way, on
-// random markets.
+// LeastBids answers for many needs at once what a place costs, and what providers hold. These tests
+// compare it with the simple way, on random markets.
 #include <map>
 
 #include "kernel/base/rng.hpp"

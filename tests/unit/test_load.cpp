@@ -67,10 +67,11 @@ Nanos burn_in(const CgroupFixture& cgroups, const Cgroup& group, Nanos cpu_time)
     return monotonic_now() - begin;
 }
 
-// What was meant bounds the figure from below, the time that passed bounds it from above: a stretch
-// that goes on is counted with what a hypervisor steals of it, which may be any share, until it
+// The figure must be at least the intended time and at most the time that passed. A stretch that
+// goes on is counted with the time that a hypervisor steals of it, which may be any share, until it
 // ends. A processor that the hypervisor has taken away in the middle of an update leaves its last
-// stretch out of a read: so the figure is read until it is there, and Check's limit bounds that.
+// stretch out of a read. So the figure is read again until the stretch is in it, and Check's limit
+// bounds that.
 template <class Read>
 void assert_between(Read read, Nanos meant, Nanos passed) {
     Nanos actual = read()->run;
@@ -145,7 +146,7 @@ void hogs_on_one_cpu_wait(bool allow_bpf) {
     ck_assert(first.reap() && second.reap());
 }
 
-// What processes of a job have used, by their own account, at their end.
+// The resources that processes of a job have used, as they report them themselves at their end.
 struct Account {
     int64_t run_ns, wait_ns, gave_up, preempted, major_faults, read_bytes;
 };
@@ -222,7 +223,8 @@ void the_kernels_own_account_of_mixed_load_is_the_same() {
     const Account own = account_of(cgroups, job, works);
     const LoadSample sample = *probe.read("n1/jobs/n1.1");
     const auto processes = static_cast<int64_t>(works.size());
-    // Of the start and the end of each, which they do not see: 3 ms where page tables are dear.
+    // The processes do not see their own start and end, which cost 3 ms each where page tables are
+    // dear.
     const int64_t ms = 1'000'000;
     close_to("CPU time and cpu.stat", sample.run.ns, job.cpu_time()->ns, 0.005, 0);
     close_to("CPU time", sample.run.ns, own.run_ns, 0.005, 5 * processes * ms);
@@ -326,7 +328,7 @@ void what_the_owner_runs_is_told_apart() {
         ::_exit(0);
     }
     ck_assert_int_eq(::waitpid(child, nullptr, 0), child);
-    // What else runs here counts as well, so this has no upper bound but the time.
+    // Other programs that run here count as well, so only the time bounds this from above.
     while (probe.read_owner()->run - owner.run < Nanos::from_ms(300)) ::sched_yield();
     ck_assert_int_ge((probe.read_system().run - system.run).ns, Nanos::from_ms(90).ns);
     const int64_t cpus = ::sysconf(_SC_NPROCESSORS_ONLN);

@@ -88,7 +88,7 @@ void a_lowered_guest_gives_way() {
     (void)mean_stretch(probe, 2);
     ck_assert_int_eq(probe.gave_way(), until_then);
 
-    // What has moved on keeps its threads, and ends them.
+    // A probe that has been moved keeps its threads, and ends them.
     LoadProbe moved = std::move(probe);
     ck_assert(moved.give_way(true));
     (void)mean_stretch(moved, 3);

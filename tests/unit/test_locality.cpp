@@ -86,8 +86,8 @@ START_TEST(without_traffic_or_without_a_horizon_every_decision_and_price_is_the_
 }
 END_TEST
 
-// What 56 random markets decide, with and without a horizon, by the commit before files had a
-// place.
+// The commit before files had a place has decided 56 random markets, with and without a horizon.
+// Markets without files must still be decided like that.
 START_TEST(markets_without_files_decide_as_they_did_before) {
     std::string decided;
     for (const Shape& shape : shapes)
@@ -188,7 +188,7 @@ struct Alone {
         return value * (from_home ? home.speed : other.speed) * bytes / 1e8 +
                bytes / 1e9 * static_cast<double>(o.byte_cost_per_gb.micro);
     }
-    // Where it is after a thousand decisions, and the moves until then.
+    // The place of the job after a thousand decisions, and its moves until then.
     std::pair<bool, int> from(bool at_home) const {
         Solver s;
         ck_assert(s.set_options(o).has_value());
@@ -316,7 +316,7 @@ START_TEST(the_market_moves_a_job_to_its_files_and_says_why) {
             w.run_for(Nanos::from_s(60));
             ck_assert_text(w.jobs.at(id).report.where, "n1");
         }
-        // What they took is in its receipts.
+        // The job's receipts say how much the files took.
         w.run_for(Nanos::from_s(120));
         ck_assert(w.jobs.at(id).report.phase == JobPhase::finished);
         uint64_t out = 0, requests = 0;

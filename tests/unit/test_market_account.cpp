@@ -42,7 +42,7 @@ struct Reader {
         }
         ck_assert_msg(least >= 0, "the market's account falls to %ld", least);
     }
-    // What the market has stored says the same.
+    // The market's stored accounts must have the same balances.
     void compare(const World& w) const {
         for (const auto& [holder, record] : w.stored_accounts) {
             const auto found = balances.find(holder.text());

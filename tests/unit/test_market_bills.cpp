@@ -215,8 +215,8 @@ START_TEST(a_home_that_restarts_and_forgets_a_stretch_makes_nobody_poorer) {
 }
 END_TEST
 
-// What a job of n2's costs that has run on n1 for 100 s when that node is lost for good. One unit
-// is 100 s.
+// The cost of a job of n2's that has run on n1 for 100 s when the node `lost` is lost for good. One
+// unit is 100 s.
 static double units_without(const char* lost, Nanos alone) {
     World w;
     w.add_node("n1", 200, 36);

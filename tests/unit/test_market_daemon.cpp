@@ -306,7 +306,8 @@ START_TEST(a_list_of_any_length_comes_in_bounded_parts) {
 }
 END_TEST
 
-// By pages each thing is listed once, the newest jobs first, whatever the page's size.
+// A list that is read by pages has each thing once, the newest jobs first, whatever the size of a
+// page is.
 START_TEST(a_list_by_pages_has_everything_once) {
     UNIT_SKIP_IF(impossible());
     MarketRig m;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the money of users comes from, and that a metered market ends where it ends: deposits,
-// transfers, payouts, allowances and credit, as receipts with two sides.
+// Users get their money by deposits, transfers, payouts, allowances and credit, each a receipt with
+// two sides. A metered market stops a user's jobs when the money ends.
 #include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"
 
@@ -217,7 +217,7 @@ START_TEST(what_a_provider_has_earned_is_paid_out_once_to_spend_or_out_of_the_ma
     o.amount = earned - Money::units(2);
     ck_assert_int_eq(w.moves(o)->micro, 0);
     ck_assert(!w.moves(o));
-    // What it has earned in all stays known, and the books with it (World::check).
+    // The node's total earnings stay known, and the books agree with them (World::check).
     ck_assert_int_eq(w.market->nodes().at("n1").record.earned.micro, earned.micro);
     w.restart();
     w.connect("n1");

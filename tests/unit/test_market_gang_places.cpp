@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the components of one job lie in a market: on named nodes, apart, on few, near each other,
-// and what never fits says why.
+// The components of one job may have to be on named nodes, apart, on few nodes, or near each other.
+// A job that never fits says why.
 #include "tests/unit/gang_market.hpp"
 
 using namespace souk;

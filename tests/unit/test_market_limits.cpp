@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What users may have at most: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits
-// on random markets with faults.)
+// Users have limits: jobs and CPUs at once, money a day. (market_chaos.hpp has the limits on random
+// markets with faults.)
 #include "kernel/base/rng.hpp"
 #include "market/store/records.hpp"
 #include "tests/unit/market_world.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What jobs pay: the exact account, and the market's billing by the time that homes report.
+// Jobs pay: these tests check the exact account, and the market's bills by the time that homes
+// report.
 #include "kernel/base/rng.hpp"
 #include "market/core/strategy.hpp"
 #include "market/store/records.hpp"

@@ -55,7 +55,8 @@ START_TEST(what_nodes_the_solver_may_not_take_follows_from_failures_programs_and
     ck_assert(!hall.places.may_run_at(job, "n3"));
     job.failed.edit().bars["n2"].active = false;
     job.record.report.lacking.clear();
-    // What ran on one kind of machine goes on where that has all that it may have used.
+    // A job that has run on one kind of machine may use all that this machine has. So it goes on
+    // only where all of that is there.
     for (const auto& [name, cpu] : {std::pair{"n1", "avx fpu"}, {"n2", "fpu"}, {"n3", "avx fpu"}}) {
         Node& node = hall.book.node(name);
         node.record.report.machine = {"x86_64", "6.1", "4.2", 4096, cpu};
@@ -68,7 +69,7 @@ START_TEST(what_nodes_the_solver_may_not_take_follows_from_failures_programs_and
     ck_assert(!hall.places.destination(job, "n2") && hall.places.destination(job, "n3"));
     job.record.report.where = "n2";
     ck_assert_text(barred(hall, job), "");
-    // One that cannot be dumped goes nowhere.
+    // A job that cannot be dumped goes nowhere.
     job.record.report.phase = JobPhase::running;
     job.record.report.cannot_move = "it uses a device";
     ck_assert(Places::is_rooted(job));

@@ -287,7 +287,7 @@ START_TEST(who_cannot_go_to_disk_keeps_its_memory_and_holds_nobody_else_up) {
         w.run_for(s(20));
         ck_assert_str_eq(to_string(report(w, fits).phase), "running");
         ck_assert(stands(w, least) && !stands(w, other));
-        // What would need its memory, too, has no place, and bids elsewhere.
+        // A job that would also need its memory has no place, and bids elsewhere.
         const JobId large = w.submit("n1", 95, s(1'000), 1, 700);
         w.run_for(s(20));
         ck_assert_str_eq(to_string(report(w, large).phase), "waiting");

@@ -218,10 +218,11 @@ START_TEST(a_home_that_forgot_a_stretch_does_not_take_it_back) {
     o.job.record.report.stats.run_time = s(10);
     r = bill::read(o.job, before, s(60));
     ck_assert(r.total == s(65));
-    // What messages take on their way is put right.
+    // The market's clock was a little ahead, because messages take time. The home's figure corrects
+    // it.
     r = bill::read(o.job, before, s(66));
     ck_assert(r.total == s(65));
-    // While it runs on the market's clock may be ahead.
+    // While the job runs on, the market's clock may be ahead of the home's figure.
     o.job.record.report.phase = JobPhase::running;
     before = o.job.record.report;
     r = bill::read(o.job, before, s(70));
@@ -278,7 +279,7 @@ START_TEST(a_day_ends_when_the_rates_of_all_jobs_have_used_it_up) {
     ck_assert(days.next() == o.now + s(100));
     ck_assert(*days.take_ended(o.now + s(100)) == 7);
     ck_assert(days.next() == Nanos::never() && !days.take_ended(s(1'000'000)));
-    // What is spent ends no more.
+    // An allowance that is spent already has no end to come.
     days.reckon(o.user, {&o.job}, true, homes, o.now);
     ck_assert(days.next() == Nanos::never());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who leaves since the owner wants his memory. Method: machines and guests at random, and what any
-// choice of guests would free, tried out.
+// The owner wants memory, so some guests leave. The method is to try machines and guests at random,
+// and to try out what any other choice of guests would free.
 #include <algorithm>
 #include <set>
 

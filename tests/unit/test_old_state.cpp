@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the daemons of commit 59249cf left on disk, loaded by the stores of today
-// (tests/data/59249cf).
+// The daemons of commit 59249cf left this state on disk (tests/data/59249cf). The stores of today
+// load it.
 #include <unistd.h>
 #include <zlib.h>
 

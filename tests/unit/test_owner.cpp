@@ -83,7 +83,7 @@ START_TEST(what_fails_to_move_twice_for_the_same_reason_is_known_as_immovable) {
     h.dumping_to_move().dump_fails("cannot dump file 3 of 117");
     h.dumping_to_move().dump_fails("cannot dump file 4 of 218");  // the same, of another number
     ck_assert_text(h.told().cannot_move, "cannot dump file 4 of 218");
-    // What is known does not hold for ever.
+    // A reason why a job cannot be dumped is believed for a while only.
     h.wait(Nanos::from_s(299));
     ck_assert_text(h.text(), "");
     h.wait(Nanos::from_s(2));
@@ -111,7 +111,7 @@ START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_
     ck_assert_text(h.command(GuestVerb::commit).text(), std::string(">dumping(") + queue + ")");
     ck_assert_text(h.command(GuestVerb::resume).text(), "P:running undo_dump");
     ck_assert_text(h.undone().text(), ">running");
-    // By the second failure it is known, and stopped without a dump.
+    // After the second failure the reason is known, so the job is stopped without a dump.
     h.freeze();
     h.criu_ready();
     h.dump_fails();
@@ -119,7 +119,7 @@ START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_
     h.command(GuestVerb::resume);
     h.undone();
     ck_assert_text(h.freeze().text(), "P:running stand");
-    // A home of before does not know of this: then the job goes on.
+    // An older home does not know this state. Then the job goes on.
     Host old;
     old.running();
     old.command(GuestVerb::freeze);
@@ -287,7 +287,7 @@ START_TEST(an_evicted_job_is_told_to_leave_then_frozen_and_what_cannot_be_is_kil
 }
 END_TEST
 
-// Where it cannot go elsewhere, the market has it go on whenever it stands.
+// A job that can go nowhere else is let go on by the market whenever it stands.
 START_TEST(an_evicted_job_that_goes_on_again_and_again_ends_no_later) {
     OwnerPolicy policy;
     policy.leave = Nanos::from_s(10);

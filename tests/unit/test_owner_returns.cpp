@@ -71,7 +71,7 @@ START_TEST(who_goes_before_a_promise_ends_has_missed_nothing) {
     const auto news = all.ended(s(20), run);
     ck_assert(news.kept->free_memory.ns < 0 && news.kept->memory_missed.empty());
     ck_assert_uint_eq(all.figures(Which::free_memory).count, 0);
-    // What could not be lowered is missed with that reason.
+    // A guest that could not be lowered is missed with that reason.
     Guests high = run;
     high.lowered = false;
     high.trouble = "no cpu.idle";

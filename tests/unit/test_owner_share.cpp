@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an owner leaves to guests: rules as text, and what follows from them at each moment.
+// An owner leaves a share of the node to guests: rules as text, and what follows from them at each
+// moment.
 #include "agentd/core/owner_share.hpp"
 
 #include "agentd/core/provider.hpp"
@@ -37,7 +38,7 @@ Provider lender(const char* share = "", int32_t cpus = 8) {
     return std::move(*p);
 }
 
-// What he meant by a rule, as numbers; below 0: nothing.
+// The meaning of a rule as numbers; below 0: the rule says nothing of it.
 struct Meant {
     bool here = false;
     int32_t from = 0, to = 0;  // seconds of each day
@@ -117,7 +118,7 @@ START_TEST(what_is_no_share_is_refused_with_the_rule_and_the_reason) {
 }
 END_TEST
 
-// By numbers, second for second.
+// Compares the shares with the rules' numbers, second for second.
 START_TEST(the_least_of_all_rules_that_hold_holds_and_nothing_more_at_every_moment) {
     Rng rng(19);
     for (int run = 0; run < 200; ++run) {
@@ -200,7 +201,7 @@ START_TEST(the_market_is_told_of_a_smaller_and_slower_node_while_the_owner_is_he
     p.set_here(true, out);
     ck_assert_int_eq(p.report().cpus, 1);
     ck_assert_int_eq(p.report().speed, 1);
-    // What is offered bounds it too.
+    // The share cannot be more than the node offers.
     Provider two = lender("here = 6 cpus", 2);
     two.set_here(true, out);
     ck_assert_int_eq(two.report().cpus, 2);

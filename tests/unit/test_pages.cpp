@@ -351,8 +351,8 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
         sparse.reserved_bytes = uint64_t{1} << 30;
         ck_assert(plan_move(sparse).forecast.form != MoveForm::stop_and_copy);
     }
-    // What processes share goes with the image in any form, and makes that one bigger which has it
-    // for each of them.
+    // Memory that processes share goes with the image in any form. In a stop and copy the image has
+    // it once for each process, and so becomes bigger.
     MoveFacts family;
     family.pages_possible = family.post_copy_possible = true;
     family.memory_bytes = 120 << 20;
@@ -367,7 +367,7 @@ START_TEST(a_move_is_planned_by_what_it_will_cost_and_what_its_owner_allows) {
     family.memory_bytes = family.shared_bytes = 4 << 20;
     family.image_bytes = 80 << 20;
     ck_assert(plan_move(family).forecast.form != MoveForm::stop_and_copy);
-    // What it predicts grows with each fact.
+    // The predicted time grows with each fact.
     for (const auto& more : std::vector<std::function<void(MoveFacts&)>>{
              [](MoveFacts& f) { f.memory_bytes *= 2; },
              [](MoveFacts& f) { f.reserved_bytes += 1 << 30; },

@@ -144,7 +144,8 @@ START_TEST(a_guest_that_moves_away_has_stopped_when_its_last_freeze_holds_it) {
     h.gone();
     ck_assert(stopped(21) == s(10));
     ck_assert(returns.all().back().free_memory == s(21));
-    // What is killed as it runs may run until it is gone; what is to go on does so at once.
+    // A running guest that is killed may run until it is gone. A guest that is to go on does so at
+    // once.
     Host killed;
     killed.running();
     killed.command(GuestVerb::kill);
@@ -189,7 +190,8 @@ START_TEST(an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why) {
     h.ended(guest::Paused{true});  // of before
     h.ended(guest::Paused{false});
     ck_assert(h.told().paused.empty());
-    // What comes stands as soon as it runs; what could not be stopped is not said to stand.
+    // A guest that arrives is stopped as soon as it runs. A guest that could not be stopped is not
+    // reported as stopped.
     Host late;
     late.end([&](Guest& m, guest::Outputs& o) { m.set_paused(why, o); });
     ck_assert_text(late.running().text(), ">running pause");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What places have cost: rows a minute, an hour, none; what the Market writes down; and what a job
-// would have met.
+// The history of prices has rows a minute, an hour, or none. These tests check the rows, what the
+// Market writes down of them, and what a job would have met.
 #include "kernel/base/rng.hpp"
 #include "market/core/quote.hpp"
 #include "tests/unit/market_world.hpp"

@@ -82,7 +82,7 @@ Instance random_instance(Rng& rng, const Shape& s) {
     return in;
 }
 
-// Where the theorem holds: no reserves, or one speed.
+// In these markets the theorem holds: they have no reserves, or one speed.
 constexpr Shape truthful_shapes[] = {
     {0, 1, 1, 0, 9, 4},    {3, 1, 2, 0, 9, 1},    {0, 1, 3, 0, 9, 3},
     {0, 3, 4, 0, 9, 3},    {0, 2, 4, 5, 8, 2},    {2, 3, 4, 5, 8, 1},
@@ -125,8 +125,9 @@ END_TEST
 START_TEST(who_has_waited_gains_nothing_by_misreporting_its_value) { search_for_lies(true); }
 END_TEST
 
-// What it pays is what it had to bid, weighed as it is: one that has waited pays less than whom it
-// displaces would, and never less than its place's owner asks.
+// A job that has waited has a bid that counts more. It pays the least bid that would have won with
+// that weight: less than the job that it displaces would, and never less than the reserve of its
+// place.
 START_TEST(who_has_waited_pays_what_its_bid_had_to_count_as_and_the_reserve) {
     Instance in;
     in.providers.resize(1);

@@ -16,9 +16,10 @@ using namespace souk::market;
 
 namespace {
 
-// By the definition and nothing else: for each running job its bid falls from its value to 0, and
-// at each bid and each reserve that it passes the greedy from nothing has gone on without it, by
-// all bids that are not below. `by_user`: and without those of its user that rank after it.
+// Computes prices by the definition and nothing else. For each running job, its bid falls from its
+// value to 0. At each bid and each reserve that it passes, the greedy algorithm starts from an
+// empty market without the job, and places all bids that are not below. `by_user`: the jobs of its
+// user that rank after it are left out too.
 std::vector<Money> naive_integral(Allocator& market, bool by_user = false) {
     struct Place {
         const Allocator::Machine* machine;
@@ -239,8 +240,8 @@ START_TEST(where_each_job_needs_one_cpu_every_price_has_a_closed_form) {
 }
 END_TEST
 
-// Where ranks say all, also for who has lower ranked jobs of its own; else those are left to the
-// integral.
+// The closed forms give prices wherever ranks decide everything, also for a user with lower ranked
+// jobs of its own. They leave all other prices to the integral.
 START_TEST(where_users_are_bidders_the_closed_forms_are_what_the_integral_gives) {
     Rng rng(654);
     size_t given = 0, left = 0, ranked = 0, pinned = 0;

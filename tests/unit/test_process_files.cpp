@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What processes have open and mapped: looked at, written down, and read again.
+// The files that processes have open and mapped are looked at, written down, and read again.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>

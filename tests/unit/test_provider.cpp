@@ -29,7 +29,7 @@ Provider make(const std::string& frames = "always", bool on = true) {
     return std::move(*p);
 }
 
-// What a step put out: P persist, R report, + accepting, - not accepting, in order.
+// Prints the outputs of a step in order: P persist, R report, + accepting, - not accepting.
 std::string shape(const provider::Outputs& out) {
     std::string s;
     for (const auto& o : out) {

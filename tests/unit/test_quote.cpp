@@ -25,7 +25,7 @@ QuoteRequest asked(const NodeName& home, int64_t price, int32_t cpus = 1, int64_
     return q;
 }
 
-// Of one job that would run; otherwise empty.
+// The node of one job that would run; empty if it would not.
 NodeName node_of(const Quote& q) { return q.places.empty() ? NodeName{} : q.places[0].node; }
 Money price_of(const Quote& q) { return q.places.empty() ? Money{} : q.places[0].price; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an owner asks who learns it from the market's prices.
+// An owner can learn a price from the market's prices. These tests check what he then asks.
 #include "kernel/base/rng.hpp"
 #include "market/core/reserve_learner.hpp"
 #include "market/sim/reserve_trial.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd asks of souk-root, and what it has given up itself. What whoever plays agentd gets
-// from the real program is in tests/attack/test_root.py.
+// agentd asks souk-root for some operations, and has given up the right to do them itself.
+// tests/attack/test_root.py shows what an attacker in agentd's place gets from the real program.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
@@ -203,7 +203,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
                                    })
                             .value();
     UNTIL(loop, welcomed);
-    // What is opened there, and of no process of the machine; one that is refused spoils no other.
+    // souk-root opens files of the capsule's processes alone. A refused file spoils no other.
     const Reach reach = helper.reach();
     const std::vector<Fd> maps =
         reach.open({made->id().pid, ::getpid(), 0, made->id().pid}, ProcessFile::page_map);
@@ -281,7 +281,8 @@ START_TEST(who_does_not_start_processes_any_more_cannot) {
         if (!refuses(::setns(net_ns, CLONE_NEWNET))) ::_exit(9);
         if (!refuses(::syscall(SYS_pidfd_getfd, pid_ns, 0, 0))) ::_exit(11);
         if (!refuses(::process_vm_readv(1, nullptr, 0, nullptr, 0, 0))) ::_exit(12);
-        // Who has more rights is not looked into, whoever he is; nor is another user ended.
+        // A process that has more rights cannot be looked into, whoever it belongs to, and a
+        // process of another user cannot be ended.
         const std::string memory = "/proc/" + std::to_string(::getppid()) + "/mem";
         if (::open(memory.c_str(), O_RDONLY) >= 0 || errno != EACCES) ::_exit(13);
         if (!refuses(::kill(other, SIGKILL))) ::_exit(14);
@@ -339,8 +340,8 @@ START_TEST(no_link_is_followed_in_a_linkless_mount) {
 }
 END_TEST
 
-// What root makes in a directory of another user is that user's when it is given, and nothing that
-// has another name or is somebody else's.
+// root has made files in a directory of another user and gives them to that user, but no file that
+// has a second name or belongs to somebody else.
 START_TEST(what_is_given_away_is_a_file_of_one_name) {
     UNIT_SKIP_IF(::geteuid() != 0 ? "needs root" : nullptr);
     TempDir dir;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What of the mounts of two machines is compared: texts of mountinfo and of /proc/fs/nfsfs/volumes,
-// as their kernels write them.
+// The mounts of two machines are compared by texts of mountinfo and of /proc/fs/nfsfs/volumes, as
+// the kernels of the machines write them.
 #include "agentd/core/files_choice.hpp"
 #include "kernel/sys/store/same_files.hpp"
 #include "tests/unit/unit.hpp"

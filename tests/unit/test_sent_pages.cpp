@@ -261,7 +261,8 @@ START_TEST(each_bound_of_the_rounds_is_met_before_it_is_passed) {
     over = f;
     over.sent_bytes += 1;
     ck_assert(!another_round(over));
-    // What is left takes as long as the round before: just the goal is good enough.
+    // The pages that are left would take as long as the round before. If that is just the goal, it
+    // is good enough.
     f.sent_bytes = f.left_bytes;
     f.took = precopy_left_goal;
     ck_assert(!another_round(f));

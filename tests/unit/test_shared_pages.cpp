@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What processes share copy-on-write: found and written into an image once, against a naive model
-// of CRIU's restore; and read out of processes without making a copy of it.
+// Processes share memory copy-on-write. That memory is found and written into an image once, which
+// is compared with a naive model of CRIU's restore. It is read out of processes without making a
+// copy of it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>

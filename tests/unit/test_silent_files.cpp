@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who looks at the processes of a job waits for none of the file systems that their files are on:
-// what serves one of them may be waiting for him.
+// A program that looks at the processes of a job must wait for none of the file systems that their
+// files are on: the server of one of them may be waiting for that program.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -90,7 +90,7 @@ struct Served {
     void be_silent() const {
         ck_assert(::kill(server, SIGSTOP) == 0);
         ck_assert(::waitpid(server, nullptr, WUNTRACED) == server);
-        // Who is asked to be exact waits from now on: nobody answers.
+        // An exact question waits from now on, because the server answers nobody.
         const auto asked = work_within(Nanos::from_ms(200), [&] {
             struct stat st {};
             return std::to_string(
@@ -98,7 +98,7 @@ struct Served {
         });
         ck_assert(!asked && asked.error().code == ETIMEDOUT);
     }
-    // By /proc, in time and well.
+    // Looks at processes by /proc. That must succeed, and in time.
     static void looked_at(const std::function<Status(int proc)>& look) {
         const Status seen = done_within(patience, [&]() -> Status {
             TRY_ASSIGN(const Fd proc, open_at(AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY));

@@ -179,7 +179,8 @@ START_TEST(a_placement_gives_what_is_idle_and_refuses_only_for_lack_of_it) {
                 ck_assert(fits(*where, idle) && answers(*where, job));
                 continue;
             }
-            // Where only one choice is left, or none matters, nobody is refused who fits.
+            // A refused job must not fit wherever only one choice is left, or where the choice does
+            // not matter.
             const int64_t most = *std::max_element(idle.begin(), idle.end());
             if (job.kind == Kind::flexible) ck_assert(job.component_min > 1 || job.cpus > sum);
             if (job.components.size() == 1 && job.kind != Kind::ordered) ck_assert(job.cpus > most);
@@ -255,7 +256,7 @@ START_TEST(conservative_backfilling_delays_nobody) {
     each_world(60, {}, [&](const World& w, const Placement& p) {
         const Outcome all = run_of(w, p, "conservative", {.depth = 1000});
         for (size_t i = 0; i < w.jobs.size(); ++i) passed += overtaken(all, i);
-        // By exact estimates a job starts when it would start if nobody came after it.
+        // With exact estimates a job starts when it would start if nobody came after it.
         for (const size_t n : {5, 12, 23, 31}) {
             World fewer = w;
             fewer.jobs.resize(n);

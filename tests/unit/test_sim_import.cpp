@@ -66,8 +66,8 @@ START_TEST(an_import_takes_the_days_scales_the_times_and_says_what_it_dropped) {
     ImportConfig c = *parse_import_config(
         "trace = a\nproviders = 2\nprovider_cpus = fix 4\ncpus = requested\nvalue = fix 9\n"
         "first_day = 1\nlast_day = 2\narrival_divisor = 2\nrun_multiplier = 1.5\n");
-    // By submit: jobs 15 and 14 (day 0), 13 and 12 (day 1), 11 and 10 (day 2); 13 is too wide, 12
-    // has no run time.
+    // The jobs are sorted by submit: jobs 15 and 14 (day 0), 13 and 12 (day 1), 11 and 10 (day 2).
+    // 13 is too wide, and 12 has no run time.
     const Imported got = *import_trace(small_trace(), c);
     ck_assert(got.dropped_no_run == 1 && got.dropped_too_wide == 1);
     const std::vector<SimJob> expected = {{1, 43'200, 17, Money::units(9), 4, 2, 1},

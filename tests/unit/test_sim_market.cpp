@@ -69,7 +69,7 @@ class SecondBySecond {
         int64_t waited_s = 0;
     };
     static market::JobKey key(size_t i) { return {i + 1}; }
-    // Of the second that is over. Who is being frozen holds nothing any more.
+    // Counts the CPUs of the second that is over. A job that is being frozen holds none any more.
     void count_cpus() {
         for (size_t i = 0; i < jobs_.size(); ++i) {
             const Doing d = states_[i].doing;

@@ -251,7 +251,7 @@ START_TEST(greedy_migration_follows_its_definition_on_recorded_traces) {
 END_TEST
 
 START_TEST(the_special_path_of_greedy_migration_equals_the_markets_solver) {
-    // Where freezing takes no time; with it the two differ as replay_solver.hpp says.
+    // Freezing takes no time here. If it takes time, the two differ as replay_solver.hpp says.
     Rng rng(8);
     SwfTrace trace;
     for (int i = 0; i < 400; ++i) trace.jobs.push_back({.id = i});

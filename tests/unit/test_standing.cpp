@@ -78,7 +78,7 @@ START_TEST(a_word_stops_a_job_in_memory_and_a_word_lets_it_go_on) {
     ck_assert_text(h.command(GuestVerb::resume).text(), "P:running undo_dump");
     ck_assert(!h.written().in_place && !h.written().by_order);
     ck_assert_text(h.undone().text(), ">running");
-    // Where nothing can stop it, or the stop fails, it is frozen to disk.
+    // A job that nothing can stop, or whose stop fails, is frozen to disk.
     Host v1(false);
     v1.running();
     ck_assert_text(v1.freeze(true).text(), "ready_criu/disk");
@@ -99,7 +99,8 @@ START_TEST(what_stands_goes_to_disk_by_a_word_and_stands_on_when_that_fails) {
     ck_assert_text(h.dump_held().text(), "P:frozen finish_dump");
     ck_assert_text(h.gone().text(), ">frozen");
     ck_assert(!h.told().in_place);
-    // What could not be frozen is as any other that cannot be dumped, as far as is known.
+    // A job that could not be frozen to disk is treated like any other that cannot be dumped: it
+    // stands again.
     Host fails;
     fails.stands();
     fails.freeze(false);
@@ -270,7 +271,7 @@ START_TEST(a_signal_to_a_job_that_stands_is_not_lost_and_one_that_ends_it_does_s
     Host killed;
     killed.stands();
     ck_assert_text(killed.exited(9).text(), ">exited");
-    // What is on its way to disk takes none.
+    // A job that is on its way to disk takes no signal.
     Host disk;
     disk.stands();
     disk.freeze(false);
@@ -304,7 +305,7 @@ START_TEST(who_goes_to_disk_are_the_lowest_bids_and_of_equal_ones_the_last_that_
     ck_assert(StandingJobs::who_goes(all, 1) == std::vector<uint64_t>{3});
     ck_assert(StandingJobs::who_goes(all, 25) == (std::vector<uint64_t>{3, 2, 4}));
     ck_assert_uint_eq(StandingJobs::who_goes(all, 1'000).size(), 4);
-    // What is in the record is learned from: each case once.
+    // The suspensions on record are learned from, each of them once.
     StandingJobs s;
     for (uint64_t job = 1; job <= 40; ++job) {
         s.suspended(job, Nanos::from_s(100), Nanos::from_s(10));

@@ -180,7 +180,7 @@ START_TEST(the_log_of_changes_stays_bounded_over_many_commits) {
 }
 END_TEST
 
-// Of those texts, how many stand in the bytes of the database's files.
+// Counts how many of these texts stand in the bytes of the database's files.
 size_t to_be_read(const TempDir& dir, const std::vector<std::string>& texts) {
     const auto bytes = [&](const char* name) {
         auto text = read_file(dir.fd.get(), name, 64 << 20);
@@ -300,7 +300,7 @@ START_TEST(a_file_without_the_log_that_it_had_says_so_and_a_clean_end_leaves_non
     take(false);
     ck_assert(!lacks());
     ck_assert(!open_state(dir.path).log_missing());
-    // What was killed has its log.
+    // A process that was killed leaves its log, so it is not missing.
     const pid_t pid = fork();
     if (pid == 0) {
         auto state = StateDb::open(dir.path, 1);

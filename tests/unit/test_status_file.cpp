@@ -14,7 +14,7 @@ using namespace souk::unit;
 
 namespace {
 
-// What a log has been told, by lines.
+// Collects what a log has been told, by lines.
 struct Told {
     Pipe pipe = std::move(*make_pipe());
     Log log{{.fd = pipe.write_end.get(), .program = "test", .journal = ""}};

@@ -153,7 +153,7 @@ START_TEST(what_goes_wrong_and_the_end_are_in_the_story) {
     b.run_on("n2").event("n2", 2, GuestState::running).event("n2", 2, GuestState::exited, "", 256);
     ck_assert_text(names(b.job().story), "submitted failed started finished");
     ck_assert_text(b.job().story.steps()[1].why, "no capsule");
-    // What an older version wrote down has none; it begins with what comes.
+    // The record of an older version has no story. The story then begins with the next step.
     HomeJob old = b.job();
     old.story = {};
     ck_assert(again(old)->story == Story{});

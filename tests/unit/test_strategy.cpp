@@ -37,7 +37,8 @@ PriceRows some_rows(Rng& rng, int64_t dearest) {
     return rows;
 }
 
-// What becomes of a job that bids always the same, second by second: of each minute to begin at.
+// Follows a job that never changes its bid, second by second, once from each minute at which it may
+// begin. Returns in which part of these cases it ends in time, and what a unit of work costs.
 struct Walk {
     double in_time = 0, cost_of_work = INFINITY;
 };

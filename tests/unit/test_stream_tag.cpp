@@ -42,7 +42,7 @@ Fd image_with(const TempDir& parent, const std::string& name, const std::string&
     return directory;
 }
 
-// What a source sends; without a seal, as one that has no key.
+// The bytes that a source sends. Without a seal it sends like a source that has no key.
 std::string stream_with(int directory, const ImageSeal* with, size_t sent_at_once = 100'000) {
     auto reader = ImageReader::open(directory, of_job());
     ck_assert(reader.has_value());

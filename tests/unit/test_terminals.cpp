@@ -150,7 +150,7 @@ struct Home {
                 {i == 0 ? wire::Stream::out : wire::Stream::err, reader.streams[i].at});
         }
     }
-    // What is under way both ways, once.
+    // Carries everything that is under way in both directions, once.
     void carry(Running& r, Rng& rng) {
         r.capsule.send(r.job, rng);
         for (const auto& data : std::exchange(r.capsule.on_the_way, {}))
@@ -250,7 +250,7 @@ START_TEST(who_watches_hears_the_end_and_takes_no_output) {
     ck_assert(watcher->ended && watcher->streams[0].unread == 0);
     while (second->streams[0].unread > 0) h.write(r, *second);
     ck_assert(second->ended);
-    // Of files that its home writes there is a note.
+    // The home keeps a note of the files that it writes for a job.
     ck_assert(h.terminals.has_unwritten(r.job.id));
     const uint64_t all[2] = {8 << 20, 0};
     const auto note = h.terminals.written_note(r.job.id);

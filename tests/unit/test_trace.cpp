@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the machines tell of their steps: a listener collects the lines of machines that are driven
-// by hand.
+// The machines tell their steps to a listener. Here a listener collects the lines of machines that
+// are driven by hand.
 #include <algorithm>
 
 #include "agentd/core/provider.hpp"

@@ -100,7 +100,8 @@ START_TEST(a_chain_that_is_known_is_refused_when_it_has_ended_or_is_revoked) {
     ck_refused(verify(noon - hour), "one of the two clocks is wrong");
     ck_refused(verify(noon, {1, {{chain[0].key()->digest(), "n1"}}}), "was revoked");
     ck_assert(verify(noon));
-    // What is refused is not known, and no other chain or root passes for one that is.
+    // A refused chain is not remembered as good, and no other chain or root passes because of one
+    // that is.
     auto mixed = chain;
     mixed[1] = foreign.issuing.certificate;
     ck_refused(known.verify(mixed, ca.root.certificate, {}, noon), "is not of this market");
@@ -221,7 +222,7 @@ START_TEST(a_join_token_is_good_once_for_an_hour_for_its_names) {
     TokenRecord used = record;
     used.used_by = "gpu-2";
     ck_refused(may_join(used, token.secret, "gpu-1", noon), "used already, by gpu-2");
-    // Who does not know the secret learns nothing of the token.
+    // A node that does not know the secret learns nothing of the token.
     ck_refused(may_join(used, std::string(32, '0'), "gpu-1", noon), "no such token");
     for (const char* wrong : {"", "-*", "G*", "n1**", "a b"})
         ck_assert_msg(!make_token(root, wrong, node_roles, noon), "%s", wrong);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a job is charged for: a home's word and a place's, of which the lesser counts.
+// A job is charged for the time that both its home and its place report. If they differ, the lesser
+// counts.
 #include <map>
 
 #include "kernel/base/rng.hpp"
@@ -45,7 +46,7 @@ START_TEST(what_the_place_has_not_measured_is_taken_back_while_the_job_runs) {
     ck_assert(!use::heard(r, "n2", word(1, s(400), false)));  // once
     // A word that comes late says less: it takes nothing more.
     ck_assert(!use::heard(r, "n2", word(1, s(100), false)));
-    // Of another stay, or another node, it is of no account.
+    // A word about another stay, or from another node, does not count.
     ck_assert(!use::heard(r, "n3", word(1, s(1), true)) &&
               !use::heard(r, "n2", word(2, s(1), true)));
 }
@@ -104,7 +105,7 @@ START_TEST(a_homes_sum_grows_no_faster_than_the_markets_clock) {
     // While it runs a report may say less than has run, and the end then says all.
     use::believed(r, s(10), false, s(1'000'060));
     ck_assert(use::believable(r, s(10), s(1'000'100)) == s(110));
-    // What stands gathers nothing.
+    // A job that stands still gathers no time that it could claim later.
     use::believed(r, s(50), true, s(1'000'100));
     use::believed(r, s(50), true, s(2'000'000));
     ck_assert(use::believable(r, s(50), s(2'000'001)) == s(51));

@@ -70,7 +70,7 @@ START_TEST(a_daemon_that_comes_back_goes_on_and_another_boot_ends_it) {
     other.load(*read, s(3));
     const JobUse lost = only_of(other, s(60));
     ck_assert(lost.ended && lost.run == s(0));
-    // What was kept a minute ago is what is known after a reboot.
+    // After a reboot, the record of a minute ago is all that is known.
     const auto minute = before.running(s(70));
     ck_assert(minute.size() == 1 && minute[0].run == s(60));
     UseMeter later(8);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who the users of other homes are on a node: the owner's file, and what no file can grant.
+// A node maps the users of other homes to its own accounts. These tests check the owner's file, and
+// what no file can grant.
 #include <algorithm>
 
 #include "agentd/core/owner_names.hpp"

@@ -94,7 +94,8 @@ START_TEST(a_life_is_lanes_of_where_the_job_waited_ran_and_lay) {
                            400),
                    "n1 5-9 runs on n1, 4.0s; ");
     ck_assert_text(bars_of(R"({"steps": []})", 400), "");
-    // What stands between the first eight steps and those that were kept is not known.
+    // The time between the first eight steps and the newest ones is unknown, because the steps in
+    // between were not kept.
     std::string steps;
     for (int i = 0; i < 8; ++i)
         steps += R"({"at_unix_s": )" + std::to_string(i) + R"(, "step": "started", "node": "n1"},)";

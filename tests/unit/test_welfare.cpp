@@ -192,8 +192,8 @@ START_TEST(what_is_said_to_win_a_place_wins_one_and_a_unit_less_does_not) {
 }
 END_TEST
 
-// Where sizes differ the answer is of the least values as they are; a bid at the margin may move
-// them.
+// Jobs differ in size here, so the answer is computed from the least values as they are. A bid at
+// the margin may move these.
 START_TEST(with_mixed_sizes_what_is_said_to_win_a_place_nearly_always_does) {
     size_t said = 0, true_ = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -342,9 +342,9 @@ START_TEST(six_jobs_of_one_user_alone_pay_the_reserve) {
 }
 END_TEST
 
-// Where no class has a least value above its reserve: one class, or no reserves. What a user bids
-// for its lower jobs then changes neither place nor price of its higher ones, so to bid less for
-// those gains nothing.
+// In these markets no class has a least value above its reserve: there is one class, or there are
+// no reserves. A user's bids for its lower jobs then change neither place nor price of its higher
+// ones, so it gains nothing by bidding less for those.
 START_TEST(with_bars_own_jobs_that_rank_lower_do_not_price_a_job) {
     Rng rng(14);
     size_t compared = 0, contested = 0;

@@ -183,7 +183,7 @@ START_TEST(a_job_of_another_home_comes_with_a_ticket_of_the_market_alone) {
     t = site.ticket(54'321);
     t.realm = "lab";
     ck_no(who.may_come(user, site.sealed(t)), "is nobody here");
-    // Where tickets are not asked for yet, none is needed; root is nobody all the same.
+    // While a node does not ask for tickets yet, none is needed. Root is nobody all the same.
     Rules accepts = site.rules();
     accepts.accepts = true;
     auto lax = Who::open(accepts);
@@ -193,8 +193,8 @@ START_TEST(a_job_of_another_home_comes_with_a_ticket_of_the_market_alone) {
 }
 END_TEST
 
-// What stands behind a good chain has signed nothing, whoever it is: also this node's own key,
-// which agentd has.
+// Certificates that stand behind a good chain have signed nothing, whoever they belong to: not even
+// this node's own, whose key agentd has.
 START_TEST(an_issuer_is_who_has_signed_this_nodes_certificate) {
     const Site site, evil;
     Who who = site.open();
@@ -211,7 +211,7 @@ START_TEST(an_issuer_is_who_has_signed_this_nodes_certificate) {
     ck_no(who.may_come(as(54'321, 54'321), forged), "ticket keys");
     lay("", *evil.issuing);
     ck_no(who.may_come(as(54'321, 54'321), forged), "ticket keys");
-    // So for whoever verifies one.
+    // trust::verify refuses such certificates behind a chain, and so does every caller of it.
     auto certificates = *trust::parse_chain(chain);
     OK(trust::verify(certificates, site.root->certificate, {}, unix_now()));
     certificates.push_back(site.root->certificate);
@@ -282,7 +282,8 @@ START_TEST(an_older_list_of_ticket_keys_that_is_laid_back_is_not_believed) {
 }
 END_TEST
 
-// What is kept is read at the start: a node that takes no ticket of another home has seen it too.
+// The kept list is read at the start, so that a node which takes no ticket of another home counts
+// it too.
 START_TEST(a_list_counts_from_the_start_on_before_any_ticket_comes) {
     const Site site;
     const std::string laid = site.identity + "/ticket-list", first = *read_file(AT_FDCWD, laid);

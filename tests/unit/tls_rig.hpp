@@ -84,7 +84,7 @@ struct TlsPair {
         client.open(loop, std::move(b), Side::connector, std::move(connects));
         (void)client.channel->send(frame::hello, "h");
     }
-    // What either end says of a connection that comes to nothing.
+    // Waits until the connection has failed, and checks the reason that either end states.
     void fails(std::string_view server_says, std::string_view client_says) {
         UNTIL(loop, !server.closed.empty() && !client.closed.empty());
         const auto says = [](const std::string& text, std::string_view part) {
