@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What all tests of programs share."""
+"""Tests of programs share these fixtures and settings."""
 import signal
 
 # Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in

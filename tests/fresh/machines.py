@@ -91,8 +91,8 @@ class Network:
 
 class Machine:
     """It is off until boot(). The words that are given to it are root's."""
-    # Who has jobs there. Here they are root's: without CAP_SYS_RESOURCE, which a container may
-    # lack, those of nobody else can move.
+    # The user who submits jobs there. Here that is root: a container may lack CAP_SYS_RESOURCE, and
+    # without it only jobs of root can move.
     user, home = "root", "/root"
     patience = 1  # how much longer all may take than on a machine that is not emulated
     checkpoint_s = 2
@@ -132,11 +132,11 @@ class Machine:
         return done.returncode, done.stdout, done.stderr
 
     def runs(self, command, limit=300):
-        """What it prints, however it ends."""
+        """Runs the command and returns its output, however it ends."""
         return self.ran(command, limit * self.patience)[1]
 
     def does(self, command, limit=300):
-        """What it prints; an error if it fails."""
+        """Runs the command and returns its output. A command that fails is an error."""
         code, out, errors = self.ran(command, limit * self.patience)
         if code != 0:
             raise AssertionError(f"{self.name}# {command}: {code}\n{out[-2000:]}{errors[-2000:]}")

@@ -217,7 +217,7 @@ def restored(t):
     t.until("it runs", lambda: t.jobs("run"))
     t.market.does("marketctl backup /var/backups/souk/m.db")
     before = proof(t.market)
-    # What its keeper has on a disk elsewhere.
+    # The keeper of the market has this backup on a disk elsewhere.
     kept = {"/var/backups/souk/m.db": t.market.does("base64 -w 0 /var/backups/souk/m.db"),
             "/keys": t.market.does(f"tar -C {IDENTITY} -c . | base64 -w 0")}
     t.market.remove()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the fuzz targets ask of each result.
+// The fuzz targets check each result with this.
 #pragma once
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What souk-handshake and agentd say to each other, when one of them says what it likes: there is a
-// value or one line, and a value is what its packet says. And the records of a session whose keys
-// an attacker has.
+// souk-handshake and agentd talk to each other, and one of them may send any bytes. Reading them
+// gives a value or an error of one line, and a value is what its packet says. The second part reads
+// records of a session whose keys an attacker has.
 #include <cstdlib>
 #include <string>
 

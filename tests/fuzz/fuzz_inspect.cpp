@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What souk-inspect and agentd say to each other, when one of them says what it likes: there is a
-// value or one line, and a value is what its packet says.
+// souk-inspect and agentd talk to each other, and one of them may send any bytes. Reading them
+// gives a value or an error of one line, and a value is what its packet says.
 #include <string>
 
 #include "agentd/inspect/answers.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and souk-root say to each other, when one of them says what it likes: there is a
-// request or one line, and a request is what its packet says, in every byte. The first byte says
-// how many files come with it.
+// agentd and souk-root talk to each other, and one of them may send any bytes. Reading them gives a
+// request or an error of one line, and a request is what its packet says, in every byte. The first
+// byte says how many files come with it.
 #include <cstdlib>
 #include <string>
 

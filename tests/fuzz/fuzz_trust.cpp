@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What strangers send to join: requests for certificates, join tokens, revocation lists,
-// certificates. Whatever the bytes, there is a value or one line; a value is what its text says.
+// Strangers send these to join: requests for certificates, join tokens, revocation lists,
+// certificates. Whatever the bytes are, reading them gives a value or an error of one line, and a
+// value is what its text says.
 #include <cstdlib>
 #include <string>
 

@@ -107,7 +107,7 @@ class Gangs(Standing):
         return row
 
     def keep_logs(self, test, mode):
-        """What the daemons have said so far."""
+        """Copies the logs that the daemons have written so far."""
         if not self.options.logs:
             return
         where = f"{self.options.logs}/{test.name.replace('/', '-')}-{mode}"
@@ -161,7 +161,7 @@ class Gangs(Standing):
         row["pauses"] += [s["pause_ms"] for s in told["steps"] if s["step"] == "moved"]
 
     def look(self, first, row):
-        """What can be seen of a gang that is late, before it is cancelled."""
+        """Notes the visible state of a gang that is late, before it is cancelled."""
         told = self.market.tool("marketctl", "list-jobs", check=False)
         row["late"] = told.stdout.splitlines()[:12]
         if self.options.stop:

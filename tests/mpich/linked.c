@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What MPICH's tests are linked with here, so that eight of them can share two processors.
+// MPICH's tests are linked with these functions, so that eight of them can share two processors.
 //
-// In place of MPI_Finalize (-Wl,--wrap=MPI_Finalize): that of Debian's MPICH (4.0.2) waits, over
-// UCX, for answers of ranks that wait for the launcher already and answer nobody: on a busy machine
-// it hangs now and then, also without Souk. So the ranks meet at the launcher, each still answers
-// while it waits, and they end without it.
+// The first replaces MPI_Finalize (-Wl,--wrap=MPI_Finalize). In Debian's MPICH (4.0.2) that
+// function waits, over UCX, for answers of ranks that already wait for the launcher and answer
+// nobody: on a busy machine it hangs now and then, also without Souk. So the ranks meet at the
+// launcher, where each still answers while it waits, and they end without MPI_Finalize.
 //
-// In place of ucp_worker_progress, which libmpich calls again and again while it waits: whoever has
-// found nothing to do for a while sleeps for a moment, so that the rank can run that it waits for.
-// (Open MPI has mpi_yield_when_idle; here each rank has a control group, and to yield is no use.)
+// The second replaces ucp_worker_progress, which libmpich calls again and again while it waits. A
+// rank that has found nothing to do for a while sleeps for a moment, so that the rank that it waits
+// for can run. (Open MPI has mpi_yield_when_idle; here each rank has a control group, and to yield
+// is no use.)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What MPICH's test suite says of its tests, in its files `testlist`: how many processes, which
-arguments and variables, how long, how much memory; and the verdict on what a test has said."""
+"""Reads the files `testlist` of MPICH's test suite: how many processes a test has, with which
+arguments and variables, how long it may take, and how much memory it needs. It also judges the
+output of a test."""
 import os
 import re
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What people do with files, as suites of files.py: a repository of git that is made, cloned and
+"""Ordinary work with files, as suites of files.py: a repository of git that is made, cloned and
 checked; a tarball of 20,000 small files that is unpacked and compared; a real program (Lua, from
-Debian's source) that is built with `make -j4`, each byte as it comes out without a job."""
+Debian's source) that is built with `make -j4`. Each byte must come out as it does without a job."""
 import hashlib
 import io
 import os

@@ -148,8 +148,8 @@ exit $bad
 
 
 def ltp(directory, seconds):
-    """What runtest/fs has of its file systems' tests, and fsx, for a short time each. Not inode01
-    and inode02: they test file systems on loop devices."""
+    """The tests of file systems in runtest/fs, and fsx, for a short time each. inode01 and inode02
+    are left out, because they test file systems on loop devices."""
     wanted = re.compile(r"(gf|rwtest|fs_inod|openfile|stream|ftest|lftest|"
                         r"fs_di|iogen|acl_)[a-z_]*\d*$")
     one = max(1, seconds // 10)
@@ -190,7 +190,7 @@ def suites(options):
     if options.ltp:
         yield "ltp", ltp(os.path.realpath(options.ltp), s)
     if options.pjdfstest:
-        # What the home refuses: devices (docs/files.md).
+        # The other tests need devices, which the home refuses (docs/files.md).
         tests = f"{options.pjdfstest}/tests"
         names = " ".join(f"{tests}/{t}" for t in (
             "ftruncate", "truncate", "posix_fallocate", "mkdir", "open", "symlink", "rmdir"))
@@ -199,7 +199,8 @@ def suites(options):
 
 
 class Trouble(threading.Thread):
-    """What happens to the job meanwhile, until `over`."""
+    """Moves the job, or breaks its client, its link or its agentd, again and again until `over` is
+    set."""
 
     def __init__(self, market, job, way, every):
         super().__init__(daemon=True)

@@ -175,7 +175,7 @@ class Trouble(threading.Thread):
 
 
 def pauses_of(market, first):
-    """Of all moves that the stories still have, in ms."""
+    """The pauses of all moves that the stories of the gang still have, in ms, shortest first."""
     every = []
     for job in gang(market, first):
         told = json.loads(market.tool("marketctl", "--json", "job", job["id"], "--story").stdout)

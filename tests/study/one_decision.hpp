@@ -19,7 +19,7 @@ struct Outcome {
     std::vector<Money> price;
 };
 Outcome decide(const Decision& d, const char* algorithm);
-// What the jobs of a user gain per hour, `values` being the true ones, in units of money.
+// The gain of a user's jobs per hour, in units of money, if `values` are the true values.
 double gain_of(const Decision& d, const Outcome& o, const std::vector<Money>& values,
                uint32_t user);
 // The sum of value x speed / fastest - reserve, per CPU-hour x CPUs, in units of money.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an owner gains by asking more than its cost, knowing all bids: the best of some factors, as
-// a part of what it earns above its cost when it asks just that. Three classes of machines (speeds
-// 100, 80 and 60), so many owners in each, with costs that differ by owner, and twelve jobs for
-// each ten CPUs.
+// This study looks for the gain of an owner who asks more than its cost and knows all bids: the
+// best of some factors, as a part of what it earns above its cost when it asks just that. There are
+// three classes of machines (speeds 100, 80 and 60), so many owners in each, with costs that differ
+// by owner, and twelve jobs for each ten CPUs.
 #include <algorithm>
 
 #include "tests/study/one_decision.hpp"

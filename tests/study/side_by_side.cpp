@@ -40,7 +40,8 @@ Figures figures_of(const sim::Imported& w, const char* algorithm) {
     return f;
 }
 
-// Of both algorithms over all seeds, and of welfare over greedy in each.
+// The figures of both algorithms over all seeds, and for each seed how much more welfare the
+// algorithm of that name reaches than greedy.
 struct Beside {
     std::array<Sample, 2> users, owners, moves, envy;
     std::array<std::array<Sample, classes>, 2> slowdown;

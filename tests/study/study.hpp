@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the studies of the market share: workloads cut from job logs, means with their confidence
-// intervals, tables. Everything is drawn from seeds, so a study prints the same each time.
+// The studies of the market share this file: workloads cut from job logs, means with their
+// confidence intervals, tables. Everything is drawn from seeds, so a study prints the same each
+// time.
 #pragma once
 
 #include <array>

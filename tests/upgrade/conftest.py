@@ -53,7 +53,8 @@ _down = cluster.Market.down
 
 
 def down(self):
-    """What the newer version keeps beside a node's state, the older `souk down` does not know."""
+    """Removes the directories that the newer version keeps beside a node's state. The older `souk
+    down` does not know them."""
     for kept in glob.glob(f"{self.run_dir}/state/*-root"):
         shutil.rmtree(kept)
     return _down(self)

@@ -99,7 +99,8 @@ class Wired(machines.Machine):
         try:
             self.try_boot()
         except (AssertionError, OSError):
-            # Of the emulator, not of what is tested: reported, and tried once more.
+            # The emulator has failed, not the tested program. The failure is reported, and the boot
+            # tried once more.
             console = machines.read(self.log)
             if not re.search(r"Kernel panic|Oops:|BUG: ", console[self.seen:]):
                 raise

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the tests inside a machine have in common. Imported first: it sets where all is found."""
+"""The tests inside a machine share this. They import it first, because it sets where everything is
+found."""
 import os
 import sys
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a stock machine has and a container or a sandbox may lack: CAP_SYS_RESOURCE, the controllers
-of cgroup v2, soft-dirty tracking, systemd as PID 1. Run inside a machine of its own by
-scripts/vm/run, where everything is in /souk.
+"""These tests need things that a stock machine has, and that a container or a sandbox may lack:
+CAP_SYS_RESOURCE, the controllers of cgroup v2, soft-dirty tracking, systemd as PID 1.
+scripts/vm/run runs them inside a machine of their own, where everything is in /souk.
 
 Each line that begins with `vm: ` is shown outside. Every test runs, whatever became of those before
 it; exit 1 if one failed. No test measures speed: the machine is emulated.

@@ -117,7 +117,8 @@ def ends_whole(job, kind):
 
 
 def ahead_of(market, id):
-    """What the sources say of this job's moves with memory sent ahead: a dict of numbers each."""
+    """Reads in the logs of the sources how this job's moves sent memory ahead: a dict of numbers
+    each."""
     text = "\n".join(read_text(f"{market.run_dir}/{n}/log") for n in ("n1", "n2", "n3"))
     lines = [line for line in text.splitlines()
              if "its memory went ahead" in line and f"JOB={id} " in line]

@@ -26,7 +26,7 @@ ADDRESS = {"home": "10.99.0.1", "away": "10.99.0.2"}
 TOP = "/home/alice/only-here"
 START = 30  # seconds of a machine that is not emulated
 ORDER = "marketctl --hold --wait 300s"
-# What the packages and their administrator do.
+# This script does the work of the packages and of their administrator.
 PREPARE = """
 systemctl mask --runtime systemd-networkd-wait-online.service
 systemd-sysusers /souk/systemd/sysusers.conf

@@ -13,7 +13,7 @@ PIECE, PAGES, NAMES = 16384, 16, 8
 
 
 def piece(n):
-    """What round n writes."""
+    """The bytes that round n writes."""
     with open(f"{HERE}/seed", "rb") as f:
         return hashlib.sha256(f.read() + b"%d" % n).digest() * (PIECE // 32)
 

@@ -134,8 +134,8 @@ class One:
         return False
 
     def note(self, verb, why, seen):
-        """What the terminal was told says more than the market, which may hold it for the next
-        try."""
+        """Notes why a step was refused. The words on the terminal say more than the market does,
+        which may keep its reason for the next try."""
         told = [w.split(": ", 2)[2] for w in self.job.words[self.heard:] if w.count(": ") >= 2]
         told = [w for w in told if any(t in w for t in ("annot", "Error", "refuse", "fail"))]
         self.refused = (self.refused or

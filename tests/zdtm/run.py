@@ -85,7 +85,7 @@ def chosen(options):
 
 
 class Columns:
-    """What came of each test in each column: {"result": pass, refused, fail or "no start", "why":
+    """The result of each test in each column: {"result": pass, refused, fail or "no start", "why":
     ...}"""
 
     def __init__(self, total):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What CRIU's test suite says of its tests: programs, arguments, options; and the verdict that a
-test writes."""
+"""Reads the description of each test in CRIU's test suite: program, arguments, options. It also
+reads the verdict that a test writes."""
 import ast
 import os
 import platform
 import shutil
 import subprocess
 
-# Of each test. ZDTM_DELTA: seconds that the test `poll` may live; by itself it fails after 5 of the
-# wall clock.
+# Every test gets these variables. ZDTM_DELTA: seconds that the test `poll` may live; by itself it
+# fails after 5 of the wall clock.
 ENVIRONMENT = {"TMPDIR": "/tmp", "ZDTM_DELTA": "3600"}
 
 
@@ -40,7 +40,7 @@ class Test:
             return "another architecture"
         if "pre-dump-notify" in self.flags:
             return "talks with the suite's own runner"
-        # What these do is printing.
+        # The scripts of these tests only print something, so they are not needed.
         if os.path.exists(f"{self.program}.hook") and not self.name.startswith("socket-tcp"):
             return "needs a script of the suite around the dump"
         return None
@@ -54,7 +54,7 @@ class Test:
         return [f"./{self.name}", *self.arguments]
 
     def skips_itself(self):
-        """What the suite's script that looks at the machine says."""
+        """Asks the suite's own script whether the test can run on this machine."""
         script = f"{self.program}.checkskip"
         if not os.access(script, os.X_OK):
             return False
