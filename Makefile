@@ -116,8 +116,8 @@ LDLIBS_tests  := $(LDLIBS) -lfmt
 TARGET    := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
 CROSS     := $(filter-out $(shell uname -m),$(TARGET))
 BPF_ARCH  := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(TARGET)))
-# Which compiler driver has musl, for souk-init; empty: it is built with the machine's own C
-# library.
+# The compiler driver that has musl, for souk-init. Without one, souk-init is built with the
+# machine's own C library.
 MUSL      := $(if $(SAN)$(CROSS),,$(shell command -v musl-gcc))
 GEN_SRCS  := $(patsubst %.proto,$(BUILD)/gen/%.pb-c.c,$(wildcard $(addsuffix /*.proto,$(ROOMS)))) \
              $(if $(wildcard checkpoint/*.cpp),$(BUILD)/gen/checkpoint/rpc.pb-c.c)
@@ -157,7 +157,7 @@ BENCHES   := $(BENCH_SRCS:tests/bench/%.cpp=$(BUILD)/bench/%)
 # Job logs in the Standard Workload Format, for make study.
 TRACES    ?= /usr/share/souk/traces
 
-# All processors, unless -j says otherwise.
+# A build uses all processors, unless -j says otherwise.
 JOBS      ?= $(shell nproc)
 PARALLEL   = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 
@@ -219,7 +219,7 @@ sim: $(SIM)          ## SEEDS (2000) clusters on virtual time; SEED=N TRACE=1: o
 	@$(SIM) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace),\
 	  --seeds $(or $(SEEDS),2000) --from $(or $(FROM),1))
 
-# After a change of tests/sim/fault_table.
+# Run this after a change of tests/sim/fault_table.
 fault-table: $(SIM)  ## write the table of faults in docs/move.md anew from the simulator's test
 	@scripts/fault-table $(BUILD)/bin
 
@@ -351,7 +351,7 @@ $(foreach p,$(if $(MUSL),$(filter-out souk-init=%,$(PROGRAMS)),$(PROGRAMS)), \
 LDFLAGS_souk-init := $(if $(SAN),,-static -Wl,--gc-sections)
 LDLIBS_souk-init  := $(if $(SAN),,-lc)
 ifneq ($(MUSL),)
-# Its own files, and those beside the headers that it includes.
+# souk-init's own files, and those beside the headers that it includes.
 INIT_SRCS     := $(sort $(wildcard agentd/init/*.cpp $(patsubst %.hpp,%.cpp,$(shell \
                    sed -n 's/^.include "\(.*\.hpp\)"/\1/p' agentd/init/*.[ch]pp))))
 INIT_OBJS     := $(INIT_SRCS:%.cpp=$(BUILD)/obj-init/%.o)
@@ -398,13 +398,13 @@ LDLIBS_marketsim  := -lxxhash -lz -lfmt
 LDLIBS_solver     := -lfmt
 LDLIBS_souk-exec  := -luring -lprotobuf-c -lssl -lcrypto
 LDLIBS_souk-ledger := -lsqlite3 -lprotobuf-c -lcrypto
-# With sanitizers nothing is thrown away.
+# With sanitizers the linker throws nothing away, so a program needs the libraries of whole units.
 LDLIBS_all        := $(LDLIBS_tests) -lncursesw -lcpp-httplib -lpthread
 LDLIBS_souk-web   := -lprotobuf-c -luring -lcpp-httplib -lssl -lcrypto -lsystemd -lpthread
 
 include tools/libsouk/rules.mk
 
-# Python in one file, for a user to take along.
+# souk-audit is Python in one file, so that a user can take it along.
 AUDIT_SRCS := $(wildcard tools/souk-audit/*.py)
 $(BUILD)/bin/souk-audit: $(AUDIT_SRCS) $(BUILD)/gen/version.inc
 	@mkdir -p $(@D) && rm -rf $(BUILD)/gen/souk-audit && mkdir -p $(BUILD)/gen/souk-audit

@@ -2,8 +2,8 @@
 """Tests of programs share these fixtures and settings."""
 import signal
 
-# Whoever started us may ignore signals (nohup, a background job), and what is ignored stays so in
-# children: not here.
+# The process that started us may ignore signals (nohup, a background job), and children inherit
+# that. Our children shall not.
 for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP,
                  signal.SIGUSR1, signal.SIGUSR2):
     if signal.getsignal(_ignored) == signal.SIG_IGN:

@@ -89,7 +89,7 @@ class Greedy : public Placement {
     int64_t busy(uint32_t c, std::span<const int64_t> idle) const {
         return clusters_[c].cpus - idle[c];
     }
-    // Whether a is less loaded than b would be, each with so many more processors.
+    // Compares the load of clusters a and b, each with so many more processors in use.
     bool less_loaded(uint32_t a, uint32_t b, std::span<const int64_t> idle, int64_t more) const {
         return (busy(a, idle) + more) * clusters_[b].cpus <
                (busy(b, idle) + more) * clusters_[a].cpus;
@@ -239,7 +239,7 @@ class LoadBalancing : public Greedy {
     }
 };
 
-// See make_near_placement.
+// make_near_placement describes this placement.
 class Near : public FirstFit {
   public:
     using FirstFit::FirstFit;

@@ -171,7 +171,7 @@ class Conservative : public Policy {
         const auto at = promises_.find(job);
         if (at == promises_.end() || !at->second.valid) return;
         Reservation& r = at->second.now;
-        // Its time has come or passed: it is for now.
+        // The time of the reservation has come or passed, so the reservation moves to now.
         if (r.at_ms < view.now_ms) {
             r.until_ms += view.now_ms - r.at_ms;
             r.at_ms = view.now_ms;

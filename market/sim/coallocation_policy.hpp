@@ -23,7 +23,7 @@
 
 namespace souk::sim::coallocation {
 
-// How things stand with a job.
+// The state of a job, as its policy sees it.
 struct Progress {
     enum class State : uint8_t { coming, waiting, running, frozen, done };
     State state = State::coming;

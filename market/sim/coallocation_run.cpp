@@ -156,7 +156,7 @@ class Run {
             progress_[job].still_ms = still_before(job) + now_ - plans_[job].since_ms;
         return {now_, world_.jobs, progress_, queue_, running_, idle_, background_, &world_.terms};
     }
-    // For the policy: what is left by the estimate, and until when it stays.
+    // Tells the policy how much work is left by the estimate, and until when the job stays.
     void see_running(uint32_t job) {
         Progress& p = progress_[job];
         const Plan& plan = plans_[job];
@@ -175,7 +175,7 @@ class Run {
     }
     int64_t still_before(uint32_t job) const { return stills_.empty() ? 0 : stills_[job]; }
 
-    // Its place is free; what is left is known.
+    // Frees the job's place, and notes how much work is left.
     void leave(uint32_t job) {
         Progress& p = progress_[job];
         Plan& plan = plans_[job];

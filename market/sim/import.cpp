@@ -210,7 +210,8 @@ Rng providers_of(Imported& out, const ImportConfig& c) {
     return Rng(c.seed * 2);
 }
 
-// With the divisor; nothing: beyond the market's clock.
+// The start of a job after the division by arrival_divisor; nullopt if it is beyond the market's
+// clock.
 std::optional<int64_t> start_of(int64_t at_s, const ImportConfig& c) {
     const __int128 start_s = static_cast<__int128>(at_s) * 1'000'000 / c.arrival_divisor_micro;
     if (start_s > seconds_max) return std::nullopt;
@@ -265,7 +266,7 @@ Result<Imported> import_trace(const SwfTrace& trace, const ImportConfig& c) {
         job.memory_mb =
             kb > 0 ? std::min(market::memory_mb_max, (kb * width + 1023) / 1024) : drawn_mb;
         job.cpus = width;
-        // An unknown user is none of the known ones, whose numbers are below.
+        // A job of an unknown user gets a user of its own, above the numbers of the known ones.
         job.user = c.users && log->user >= 0
                        ? static_cast<uint32_t>(log->user)
                        : (c.users ? unknown_user : 0) + static_cast<uint32_t>(job.id);

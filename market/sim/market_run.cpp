@@ -28,8 +28,8 @@ using market::ProviderKey;
 constexpr int64_t never = INT64_MAX;
 constexpr uint32_t steps_without_progress_max = 10'000;
 constexpr int64_t minute_s = 60, hour_s = 3'600;
-// After so long without an event no bid changes any more: all prices that a strategy looks at are
-// of now.
+// After so long without an event bids change no more, because all prices that a strategy looks at
+// are today's.
 constexpr int64_t still_s = market::PriceHistory::kept_minutes * minute_s;
 
 // The states of a job. A stopped job stands in memory. Moving, freezing and thawing are operations
@@ -163,7 +163,7 @@ class MarketRun {
     void count_work() {
         for (uint32_t i = 0; i < jobs_.size(); ++i) out_.jobs[i].done = done_by(i, now_);
     }
-    // Not before the last event.
+    // The work that job i has done at second t, which must not be before the last event.
     int64_t done_by(uint32_t i, int64_t t) const {
         const Job& job = jobs_[i];
         if (job.phase == Phase::away) return 0;
@@ -375,7 +375,7 @@ class MarketRun {
                 offers.push_back({spec->speed, solver_.next_price(provider_key(p))});
         return offers;
     }
-    // So do owners once an hour.
+    // Owners change their prices once an hour.
     int64_t next_asks() {
         asks_at_ = now_ - last_event_s_ > still_s ? never : (now_ / hour_s + 1) * hour_s;
         return asks_at_;
@@ -429,7 +429,7 @@ class MarketRun {
     int64_t waited_s(const Job& job) const {
         return job.waited_s + (job.waits_from_s >= 0 ? now_ - job.waits_from_s : 0);
     }
-    // When its bid counts for more, if it waits for so long.
+    // Sets a timer for the moment at which the bid counts for more, if the job waits until then.
     void set_age(uint32_t i) {
         const Nanos waited = Nanos::from_s(waited_s(jobs_[i]));
         const Nanos at = market::next_weight_at(waited, solver_.ageing());
@@ -461,7 +461,7 @@ class MarketRun {
         set_timer(i, from_s + ceil_div(job.work, pace_of(i)));
     }
 
-    // A running job stops here; what it has done counts.
+    // Stops a running job here. The work that it has done counts.
     void stop(uint32_t i) {
         Job& job = jobs_[i];
         if (job.phase != Phase::running) return;

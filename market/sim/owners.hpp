@@ -41,7 +41,8 @@ std::vector<Asks> asks_of(size_t providers, const OwnerMix& mix, uint64_t seed);
 class AutoPrice {
   public:
     AutoPrice(Money floor, uint64_t seed) : learner_(floor, seed), asked_(floor) {}
-    // One more place on a machine as fast cost that during the last hour. Returns what he asks now.
+    // Notes that one more place on a machine as fast cost that much during the last hour. Returns
+    // the price that he asks now.
     Money saw(Money price);
     Money asked() const { return asked_; }
 

@@ -93,7 +93,7 @@ class QueuePolicy : public Decider {
         const int32_t speed = providers_[machines_[m].provider].speed;
         return now_s_ + (v.work + speed - 1) / speed;
     }
-    // The first place that does not delay whom the reservation is for.
+    // The first place where the job does not delay the one that has the reservation.
     size_t first_beside(const JobView& v) const {
         for (size_t m = 0; m < machines_.size(); ++m) {
             if (!suits(machines_[m], v.job) || !machines_[m].free.holds(jobs_[v.job])) continue;
@@ -116,7 +116,7 @@ class QueuePolicy : public Decider {
             Room room = machines_[m].free;
             for (size_t i = 0; i < held.size(); ++i) {
                 room.give(jobs_[held[i].job]);
-                // all that end together
+                // all jobs that end at the same time go together
                 if (i + 1 < held.size() && held[i + 1].end_s == held[i].end_s) continue;
                 if (!room.holds(jobs_[job])) continue;
                 if (held[i].end_s < shadow_s_) {

@@ -66,9 +66,9 @@ class RankedJobs {
         greatest_[b] = block.entries[block.size - 1].rank;
     }
 
-    // In order, each takes its processors if that many of `procs` are left; those before `from` are
-    // known to have what they should. changed(rank, runs) for everyone in whom that differs from
-    // before.
+    // Gives each job in order its processors if that many of `procs` are left. The jobs before
+    // `from` are known to have the processors that they should. Calls changed(rank, runs) for every
+    // job whose state differs from before.
     template <class Changed>
     void settle(int32_t from, int32_t procs, Changed&& changed) {
         size_t b = 0;
@@ -76,7 +76,8 @@ class RankedJobs {
         for (; b < blocks_.size(); ++b) {
             Block& block = blocks_[b];
             const int32_t left = procs;
-            // All who run still fit, and nobody who waits: nothing changes here.
+            // All running jobs still fit, and no waiting job fits, so nothing changes in this
+            // block.
             if (block.held > left || block.least_waiting <= left) {
                 for (uint32_t differ = block.settle(left); differ != 0; differ &= differ - 1) {
                     const int i = std::countr_zero(differ);

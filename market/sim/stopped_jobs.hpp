@@ -19,15 +19,15 @@ class StoppedJobs {
     StoppedJobs(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                 int64_t disk_mb_per_s);
 
-    // It has a place, and its memory, there; or no more.
+    // The job has a place on the provider, and needs its memory there; or it has none any more.
     void holds(uint32_t job, uint32_t provider) { placed_mb_[provider] += memory(job); }
     void leaves(uint32_t job, uint32_t provider) { placed_mb_[provider] -= memory(job); }
     // The job stands in memory there. Returns after how many seconds it goes to disk; below 0:
     // never.
     int64_t stops(uint32_t job, uint32_t provider, int64_t now_s);
-    // Its bid has won a place again.
+    // The job's bid has won a place again.
     void wins(uint32_t job, int64_t now_s);
-    // It goes to disk: its time is over.
+    // The job goes to disk, because its time in memory is over.
     void goes_to_disk(uint32_t job) { forget(job); }
     // The jobs that must go to disk, because jobs with places there need their memory; with `all`,
     // because the provider leaves, every job that stands there.

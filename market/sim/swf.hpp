@@ -65,7 +65,7 @@ class SwfParser {
     bool ids_ascend_ = true;
 };
 
-// The whole text at once.
+// Parses the whole text of a log at once.
 Result<SwfTrace> parse_swf(std::string_view text);
 
 }  // namespace souk::sim

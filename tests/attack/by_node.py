@@ -305,7 +305,7 @@ def image_of_another_sender(s):
 
 
 def prepared(s, source, then):
-    """A place on n2 for an image from `source`, and what comes of then(seq)."""
+    """Prepares a place on n2 for an image from `source`, and returns the result of then(seq)."""
     def make():
         seq = next(s.seqs)
         line = s.as_node("n2")
@@ -357,7 +357,7 @@ def memory_too_large(s):
 @attempt("hostile node", "commands what cannot be read, so that others lose the connection",
          "cannot read what its home orders")
 def unreadable_command(s):
-    """It is refused for that job alone: the same connection is answered as before."""
+    """The node refuses the command for that job alone. It goes on to answer the same connection."""
     seq = next(s.seqs)
 
     def talk():
@@ -394,7 +394,7 @@ WAITING, RUNNING_THERE, FROZEN, FINISHED = 1, 3, 6, 8
 
 
 def own_job(seq, phase, where="", mb=64, order=0, in_place=False):
-    """One that bids too little to get a place."""
+    """The report of a job that bids too little to get a place."""
     return frame(c.JOB_REPORT, pb(
         f1=job_id("evil", seq), f2=pb(f1=1, f3=mb, f4=1), f3=4444, f4="ghost",
         f7=1_700_000_000 * c.SECOND, f8=phase, f9=where, f11=1, f12=order,

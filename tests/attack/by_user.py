@@ -117,7 +117,8 @@ def on_unix_socket_once(s, path, first, words):
 
 
 def longest_environment(more):
-    """As many bytes as a job's description may have, each word with one more, and so many more."""
+    """A description of a job with the most bytes that are allowed, counting one more for each word,
+    and `more` bytes beyond."""
     argv, path = ["sleep", "600"], "PATH=/usr/bin:/bin"
     left, env = 512 * 1024 + more - sum(len(x) + 1 for x in [*argv, path]), [path]
     while left > 0:

@@ -182,7 +182,7 @@ class Root:
 def refused(root, why, packet, *fds):
     kind, said = root.ask(packet, *fds)
     assert kind == REFUSED and why in said, said
-    # It has done nothing, and serves on.
+    # The refusal had no effect, and souk-root serves on.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
@@ -217,7 +217,7 @@ def pid_one(place, *words, name="souk-init", script="as"):
     socket as 4. By its name, which is root's to give, and its words it is a capsule's."""
     ends = socket.socketpair()
     shutil.copy("/bin/sh", place / name)
-    # It says so itself, when it has these files, and stays the program that it is.
+    # The program says itself when it has these files, and stays the program that it is.
     (place / script).write_text(
         'exec 4<&0; sh -c "echo; read never <&4" 2> file 3< file & wait')
     first = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child",

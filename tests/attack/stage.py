@@ -74,7 +74,7 @@ class Stage:
         return words
 
     def inside(self, call, *args, **how):
-        """On the network of the machines."""
+        """Calls this on the network of the machines."""
         return self.market.in_netns("fabric", functools.partial(call, *args, **how))
 
     def token(self, name, *words):
@@ -156,7 +156,7 @@ class Stage:
         return self.signer.ticket("evil", **how)
 
     def begin(self, verb, ticket, daemon="n2", home="evil", **how):
-        """The answer of that guest to a start, prepare or keep of `home`."""
+        """Returns that guest's answer to a start, prepare or keep of `home`."""
         how.setdefault("seq", next(self.seqs))
 
         def talk():

@@ -27,7 +27,7 @@ def job(home, seq, uid, phase, where, run_ns, epoch=1):
 
 
 def offer(node, price):
-    """At that price per CPU-hour."""
+    """The report of a provider that offers one CPU at that price per CPU-hour."""
     return frame(PROVIDER_REPORT, encode({
         1: node, 2: 1, 3: price * 1_000_000, 4: 100, 5: 1, 6: 1000, 7: 1000}))
 
@@ -38,7 +38,7 @@ def use(home, seq, run_ns, ended, epoch=1):
 
 
 class Node:
-    """One that has joined, and is connected to the market as an agent."""
+    """A node that has joined, and is connected to the market as an agent."""
 
     def __init__(self, market, tmp_path, name, *token_words):
         secret = market.tool("souk", "token", "create", name, *token_words).stdout.strip()

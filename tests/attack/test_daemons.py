@@ -67,8 +67,8 @@ def test_agentd_needs_no_more_than_the_capabilities_of_its_unit(bounded, place):
 
 @pytest.mark.parametrize("daemon", ["agentd", "marketd"])
 def test_a_daemon_that_crashes_leaves_no_core(tmp_path, daemon):
-    """Its memory holds keys. A core file would be in its directory, or with whom the kernel's
-    core_pattern names; the kernel says whether there was one."""
+    """A daemon's memory holds keys. A core file would lie in its directory, or go where the
+    kernel's core_pattern says; the kernel reports whether there was one."""
     state = f'listen = "127.0.0.1:0"\nsocket = "{tmp_path}/s"\nstate = "{tmp_path}/state"\n'
     more = ('node = "n1"\nmarket = "127.0.0.1:1"\nspeed = 100\ncgroup = "souk-attack/n1"\n'
             if daemon == "agentd" else "")

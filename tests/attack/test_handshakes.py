@@ -89,7 +89,7 @@ def taken(fit, tmp_path_factory):  # noqa: F811
 
 
 class AsClaimed(Connection):
-    """A connection to n2, whose keys the liar has told."""
+    """A connection to n2 with the session keys that the liar has given it."""
 
     def __init__(self, address, greet):
         host, port = address.rsplit(":", 1)
@@ -184,7 +184,8 @@ def test_a_taken_over_process_gets(taken, what, got, run):
 # ---- taken over, and it plays the market
 
 class FalseMarket:
-    """On the market's address, inside n2's own network: what is told to n2's agentd there."""
+    """Listens on the market's address inside n2's own network, and tells n2's agentd false
+    things."""
 
     def __init__(self, market):
         self.market, self.node = market, f"{market.tag}-n2"
@@ -202,7 +203,7 @@ class FalseMarket:
         subprocess.run(["ip", "-n", self.node, *words], check=True)
 
     def tells(self, *frames):
-        """On its next connection to the market that it has not given up yet."""
+        """Sends the frames on n2's next connection to the market that it has not given up yet."""
         while True:
             raw, _ = self.listener.accept()
             raw.settimeout(20)

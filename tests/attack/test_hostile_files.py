@@ -83,7 +83,7 @@ def head(kind, body=b"", seq=0, size=None):
 
 
 def listed(*entries):
-    """Once; a READDIRPLUS has an entry before each name."""
+    """Answers a listing once with these entries. A READDIRPLUS has an entry before each name."""
     def lie(node, body, said):
         return b"" if struct.unpack_from("<Q", body, 8)[0] else b"".join(entries)
     return lie
@@ -159,7 +159,8 @@ def test_a_home_that_lies_costs_its_own_job_an_error(lying, lie):
     home.lies = LIES[lie]
     victim = subprocess.Popen([sys.executable, "-c", VICTIM, tree.here], stdout=subprocess.PIPE)
     try:
-        # It is asked again for what the talk was broken over; then the home says the truth.
+        # The client asks again for the answer over which the connection was broken. From now on the
+        # home says the truth.
         victim.wait(2)
     except subprocess.TimeoutExpired:
         pass
@@ -269,7 +270,7 @@ def test_nothing_that_gives_rights_is_made(guest, exported):
     for name in (b"security.capability", b"trusted.overlay", b"security.selinux"):
         body = struct.pack("<II", len(capability), 0) + name + b"\0" + capability
         assert guest.ask(talk.SETXATTR, own, body)[0], name
-    # As who it says that it is: made is what the server's user makes.
+    # The server creates files as its own user, so a set-user-id file does not become root's.
     error, _ = guest.ask(talk.CREATE, mine,
                          struct.pack("<IIII", os.O_WRONLY, 0o4755, 0, 0) + b"made\0")
     assert error == 0 and os.stat(f"{exported}/root/mine/made").st_uid == 65534

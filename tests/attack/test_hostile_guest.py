@@ -18,8 +18,9 @@ from test_three_questions import HOLDS_IO_URING
 from test_wake import reloaded
 
 PYTHON = ("/usr/bin/python3", "-c")
-# Forks twice, leaves its session, ignores what it can: one of these burns, one looks idle, one
-# begins a process after the other, which end by themselves. Until that file is there.
+# The program forks twice, leaves its session and ignores every signal that it can. One process
+# burns CPU time, one looks idle, and one starts short processes one after the other. All of them
+# run until that file is there.
 SPREADS = """
 import os, signal, sys, time
 def over(): return os.path.exists(sys.argv[1])
@@ -86,7 +87,7 @@ def load_of(market, job):
 
 
 def all_that_it_runs_is_charged(market, place, source):  # noqa: F811
-    """To the CPU time of its control groups, while it stands."""
+    """Checks while the job stands that the CPU time of its control groups is charged in full."""
     job = guest(market, SPREADS, f"{place}/over")
     at = market.until_runs(job.id)["where"]
     job.printed(1)
@@ -98,7 +99,8 @@ def all_that_it_runs_is_charged(market, place, source):  # noqa: F811
     try:
         until("it stands", lambda: next(g for g in status(market, at)["here"]
                                         if g["job"] == job.id)["state"] == "paused")
-        # It was told to: who begins or ends a process at that moment does so before it stands.
+        # The job was told to stop. A process that begins or ends at that moment does so before the
+        # job stands.
         until("all of it stands", lambda: frozen(market, job.id, at))
         kernel_s = own_cpu_s(market, job, at)
         load = load_of(market, job)
@@ -323,7 +325,7 @@ def test_what_a_guest_prints_fills_no_disk(market):
 def test_a_job_that_cannot_leave_stands_for_its_owner_and_ends_after_the_owners_own_limit(market):
     job = market.srun("-p", 50, *HOLDS_IO_URING)
     at = market.until_runs(job.id)["where"]
-    # At launch, with what that means.
+    # The user is told at the start of the job, and also what follows from it.
     assert job.said(r"io_uring.* is stopped in memory, and ended if he says so")
     hog = subprocess.Popen(HOG)
     try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A job gets more than it was given: privileges, limits, keys, and what runs outside of its
-capsule. Jobs of a plain user start everywhere; those that are frozen here are root's own."""
+"""These jobs try to keep more than they were given: privileges, limits, keys, and processes outside
+of their capsule. Jobs of a plain user start everywhere; the jobs that are frozen here are root's
+own."""
 import os
 import shutil
 import signal
@@ -71,7 +72,7 @@ def test_a_submitter_gets_no_more_than_the_limits_that_he_has(market, place):  #
                                 env=market.env, cwd=place, stdout=subprocess.PIPE, text=True,
                                 user=SOMEBODY, group=SOMEBODY, extra_groups=[],
                                 stdin=subprocess.DEVNULL)
-        # It reads its limits before it connects.
+        # srun reads its limits before it connects.
         until("it waits for an answer", lambda: any(
             file.startswith("socket:") for file in open_files(srun.pid)))
         subprocess.run(["prlimit", "--pid", str(srun.pid), "--nofile=200:300", "--core=0:0"],

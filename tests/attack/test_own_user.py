@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""agentd is a user of its own: what that user has on the machine, what whoever has taken agentd
-over can write to, and how a node that was root's becomes his, its jobs running on."""
+"""agentd is a user of its own. These tests look at that user's rights on the machine, at the files
+that an attacker in agentd's place can write to, and at a node that was root's and becomes that
+user's while its jobs run on."""
 import os
 import signal
 import stat
@@ -71,7 +72,8 @@ def test_who_takes_agentd_over_writes_no_file_of_roots(market):
 
 
 def test_what_is_that_users_is_agentds_state_alone(market):
-    """Also what CRIU and souk-init have made: of a move, of a freeze, of a job that has ended."""
+    """Files that CRIU and souk-init have made count too: in a move, in a freeze, and for a job that
+    has ended."""
     job = echoes(market, "--node", "n1")
     market.tool("marketctl", "--hold", "move", job.id, "n2")
     market.until_runs(job.id, "n2")
@@ -131,7 +133,7 @@ def roots_market():
 
 
 def becomes(market, user):
-    """Each agentd is that user after its next start."""
+    """Makes each agentd that user at its next start."""
     for node in market.nodes():
         path = f"{market.run_dir}/{node}/agentd.conf"
         with open(path) as f:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk-root, which starts every process of a node for agentd: what agentd has given up for it, and
-what whoever has taken agentd over gets from it. As whom it starts them: test_who.py; of CRIU:
-test_root_criu.py; of the network: test_root_network.py."""
+"""souk-root starts every process of a node for agentd. These tests look at the rights that agentd
+has given up for it, and at what an attacker in agentd's place gets from it. test_who.py tests as
+whom souk-root starts processes, test_root_criu.py CRIU, and test_root_network.py the network."""
 import fcntl
 import os
 import re
@@ -44,7 +44,7 @@ def test_agentd_can_start_nothing_itself(market):
 
 
 def test_a_job_and_its_move_inherit_nothing_of_that(market):
-    """It is root's: nothing is taken from it."""
+    """The job is root's, so nothing is taken from it."""
     has = re.compile(r"^(?:Seccomp_filters|CapBnd):.*$", re.M)
     own = has.findall(read_text("/proc/self/status"))
     job = market.srun("--node", "n1", "-p", 50, "/bin/sh", "-c",
@@ -139,7 +139,8 @@ def test_it_looks_into_nobodys_container(root, tmp_path):
         for fd in fds:
             refused(root, "no process of a capsule", opens(MEMORY), fd)
             refused(root, "no process that was started here", bytes([END]), fd)
-    # One that is of somebody's own user namespace, where he is root: the program is the real one.
+    # This capsule is in a user namespace of somebody else, where he is root, and it runs the real
+    # program.
     theirs = subprocess.Popen(
         ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child",
          f"{BIN}/souk-init", "as", "0", "gid", "0"], user=4321, group=4321, extra_groups=[],
@@ -233,7 +234,8 @@ def test_what_is_not_the_users_ends(root, inside):
 
 
 def test_it_takes_nothing_from_a_job(root, inside):
-    """Nor does it change a file: of a socket it ends the repair, by which a job is silent."""
+    """souk-root also changes no file. For a socket it ends the repair mode, by which a job is
+    silent."""
     init, job = inside
     for number in (0, 1, 2, 3, 4, 999, 0xffffffff):
         refused(root, "a job keeps that to itself", take(number), job)

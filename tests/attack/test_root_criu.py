@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk-root, CRIU, and who else looks into capsules for agentd: what whoever has taken agentd over
-gets of them."""
+"""souk-root starts CRIU and other programs that look into capsules for agentd. These tests look at
+what an attacker in agentd's place gets from them."""
 import os
 import re
 import select
@@ -51,7 +51,8 @@ class StagedCriu:
             made.chmod(0o755)
 
     def start(self, root, init, restores, images):
-        """Its pidfd, this end of its line, and pidfds of its two children."""
+        """Starts the program. Returns its pidfd, this end of its line, and pidfds of its two
+        children."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept = []
         with theirs, open(os.pipe()[0]) as pipe:
@@ -70,7 +71,7 @@ class StagedCriu:
 
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
-    """Nor into what it makes, until that runs the job's own program."""
+    """Processes that CRIU makes are closed to it as well, until they run the job's own program."""
     staged = StagedCriu(tmp_path)
     one = Root(criu=str(staged.prefix))
     with real_capsule(one) as (init, pid), tempfile.TemporaryDirectory() as place:
@@ -122,7 +123,8 @@ def test_a_capsule_has_one_criu_which_nobody_looks_into(tmp_path, restores):
 
 
 def test_criu_gets_ends_of_jobs_and_no_file(root, inside, tmp_path):
-    """It opens them once more, as root."""
+    """CRIU opens the ends of pipes and terminals once more, as root, so it must get nothing
+    else."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     os.mkfifo(tmp_path / "fifo")
     images = os.open(tmp_path, os.O_RDONLY)
@@ -160,7 +162,7 @@ def test_files_are_synced_of_one_capsule_alone_and_with_few_rights(root, inside,
             with theirs:
                 assert root.ask(asked, theirs.fileno(), init, kept=kept) == (STARTED, 1)
             it = f"/proc/{pid_of(kept[0])}/status"
-            # CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.
+            # the capabilities are CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE
             until("it is the user", lambda: re.search(rf"^Uid:\t{uid}\t{uid}\t.*?^CapEff:\t"
                                                       r"0*80004$", read_text(it), re.M | re.S))
             ours.sendall(f"{device} \n{' '.join(map(str, pids))}\n".encode())

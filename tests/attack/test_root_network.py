@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk-root and the machine's network: what whoever has taken agentd over can reach of it by the
-interfaces of jobs."""
+"""souk-root changes the network of the machine for jobs. These tests look at how far an attacker in
+agentd's place gets by the interfaces of jobs."""
 import contextlib
 import ctypes
 import fcntl
@@ -83,7 +83,7 @@ def frames_file(*frames, sealed=True):
 
 
 def frame(to, source=b"\x02\x53\x0a\x4f\x40\x01"):
-    """As it is held: behind ten bytes of the kernel's."""
+    """A frame as it is held, behind ten bytes of the kernel's."""
     return bytes(10) + to + source + b"\x88\xb5" + MARK + bytes(46)
 
 
@@ -131,7 +131,7 @@ def test_nobody_elses_interface_is_touched(root):
             refused(root, why, port(found=True, address="10.79.64.71"), one)
             with made_port(root, one, found=True):
                 pass
-            # One that has ended says nothing any more.
+            # A connection that has ended does nothing any more.
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ours, theirs, open("/dev/null") as null:
                 for fd in (ours.fileno(), null.fileno(), one, root.line.fileno()):
@@ -209,7 +209,7 @@ def test_who_sees_packets_is_said_once():
 
 
 def program_of_packets():
-    """One that lets all packets pass."""
+    """A program for packets that lets all of them pass."""
     code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xb7, 0, 0, 1, 0x95, 0, 0, 0))
     licence = ctypes.create_string_buffer(b"GPL")
     asked = struct.pack("<IIQQIIQI64x", 8, 2, ctypes.addressof(code), ctypes.addressof(licence),

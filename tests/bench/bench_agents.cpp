@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     const double decision_p99 = market.number("decision_p99_ms");
     fleet.set_events(0);
 
-    // All come back at once.
+    // marketd is killed, and all agents come back at once.
     market.end(SIGKILL);
     until(loop, "connections lost", [&] { return fleet.welcomed() == 0; });
     const Nanos restart = Loop::now();

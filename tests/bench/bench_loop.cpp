@@ -142,7 +142,7 @@ double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
     return static_cast<double>(frames) / (Loop::now() - start).seconds();
 }
 
-// The same past frames and queue, as images go. Bytes per second.
+// Measures the same transfer without frames and queue, as images go. Bytes per second.
 double raw_rate(bool tcp) {
     auto [client, server] = connected(tcp);
     uint64_t bytes = 0;

@@ -61,7 +61,7 @@ Fd empty_program() {
     return program;
 }
 
-// The newest of that name.
+// The newest program of that name in the kernel.
 Fd program_named(std::string_view name) {
     Fd newest;
     for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {

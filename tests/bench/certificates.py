@@ -24,7 +24,7 @@ def pids(market):
 
 
 def restart(market, texts):
-    """All daemons at once, with these configurations: {path: text}."""
+    """Starts all daemons anew at once, with these configurations: {path: text}."""
     for path, text in texts.items():
         with open(path, 'w') as f:
             f.write(text)

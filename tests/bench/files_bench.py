@@ -135,7 +135,7 @@ class Sshfs:
 
 
 class Disk:
-    """The directory itself."""
+    """Uses the directory itself, without any server."""
     name = 'the directory'
 
     def __init__(self, where, home, link):
@@ -167,8 +167,8 @@ def sequential(way, size):
 
 
 def sequential_of(way, megabytes):
-    """From the open file on: an open is another figure. `again`: another file by the same mount,
-    which knows by then what the link carries."""
+    """Measures reads and writes of an open file; opening it is a figure of its own. `again`:
+    another file by the same mount, which knows by then how much the link carries."""
     piece = b'x' * (1 << 20)
 
     def write(f):

@@ -65,7 +65,7 @@ class Fleet {
         due_ = Loop::now();
         tick();
     }
-    // As many jobs as there may be at all times: each that runs ends at once, and another comes.
+    // Keeps as many jobs as there may be: each running job ends at once, and another one comes.
     void churn() { churning_ = true; }
     void set_events(int per_s) { options_.events_per_s = per_s; }
     void set_reports(bool on) { reports_ = on; }
@@ -73,7 +73,7 @@ class Fleet {
     void submit(size_t n) {
         for (size_t i = 0; i < n; ++i) submit_one(i, rng_.between(100, 1'000), false);
     }
-    // Every job that runs ends, `n` of them at most.
+    // Ends the jobs that run, at most `n` of them.
     size_t finish(size_t n) {
         size_t done = 0;
         for (; done < n && !running_.empty(); ++done) finish_one(running_.back());
@@ -318,9 +318,9 @@ class Fleet {
         awaited_[id.text()] = Loop::now();
         if (displaces) displacing_.push_back(id.text());
     }
-    // An order for the job itself, one that fills the place that it left, or, for a bid that
-    // displaces somebody, the freeze of somebody else: those who displace are answered in the order
-    // in which they came.
+    // Measures the time until an order. It may be for the job itself, for a job that fills the
+    // place that the job left, or, after a bid that displaces a job, the freeze of that job. Bids
+    // that displace are answered in the order in which they came.
     void heard(const Order& order) {
         const auto hit = [this](auto& map, const std::string& key) {
             const auto it = map.find(key);
@@ -336,7 +336,7 @@ class Fleet {
         if (!displacing_.empty()) displacing_.pop_front();
     }
 
-    // A hundred times a second: a share of the reports and of the events, and what was under way
+    // Sends a hundredth of a second's reports and events, and ends the operations that have lasted
     // long enough.
     void tick() {
         constexpr int ticks_per_s = 100;

@@ -60,7 +60,8 @@ inline std::string file_text(const std::string& path) {
     return all.str();
 }
 
-// On these processors from now on; nothing happens where there is only one.
+// Keeps this process on these processors from now on. Nothing happens on a machine with one
+// processor.
 inline void stay_on(bool first) {
     const long n = ::sysconf(_SC_NPROCESSORS_ONLN);
     if (n < 2) return;
@@ -82,8 +83,9 @@ inline size_t raise_descriptors() {
 
 class MarketProcess {
   public:
-    // Without TLS, unless it is said otherwise: then its certificates lie in `dir`/identity.
-    // SOUK_BENCH_MARKETD: more lines of its configuration, to compare settings.
+    // The market runs without TLS, unless `tls` is set: then its certificates lie in
+    // `dir`/identity. SOUK_BENCH_MARKETD holds more lines of its configuration, to compare
+    // settings.
     explicit MarketProcess(std::string more_config = {}, bool tls = false)
         : more_(std::move(more_config)) {
         if (const char* lines = std::getenv("SOUK_BENCH_MARKETD")) more_ += lines;
@@ -99,8 +101,8 @@ class MarketProcess {
         remove_directory(dir);
     }
 
-    // Until it answers `status`: the time from exec to that, in seconds. The first start chooses a
-    // port and keeps it.
+    // Starts marketd and waits until it answers `status`. Returns the time from exec to that, in
+    // seconds. The first start chooses a port and keeps it.
     double start() {
         {
             std::ofstream file(dir + "/m.toml");
@@ -175,7 +177,7 @@ class MarketProcess {
         return std::atof(file_text("/proc/" + std::to_string(pid) + "/schedstat").c_str()) / 1e9;
     }
 
-    // Its fdatasync and fsync calls until now, and the time in them (count_sync.c).
+    // marketd's fdatasync and fsync calls until now, and the time in them (count_sync.c).
     struct Syncs {
         uint64_t calls = 0, ns = 0;
     };

@@ -22,7 +22,7 @@ def compiled(name, where):
 
 
 class Stalls:
-    """For how long a job did not run, by its own clock (stall.c)."""
+    """Measures by the job's own clock for how long it did not run (stall.c)."""
 
     def __init__(self, program, memory, where, name):
         self.path = f'{where}/{name}'
@@ -111,7 +111,7 @@ def moves_in(book, market, memory, rounds, where):
              'criu restore')
 
 
-# ---- moves of what there is much of
+# ---- moves of jobs that have many of one thing
 
 
 def many_of(book, market, what, rounds):

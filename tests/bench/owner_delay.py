@@ -143,7 +143,8 @@ def presence(market, node):
 
 
 def configure(market, node, text):
-    """These keys, of which owner_return is the first, beside those that the node had; '': none."""
+    """Adds these keys, of which owner_return is the first, to the node's own; '' removes them
+    again."""
     path = os.path.join(souk.RUN_DIR, node, 'agentd.conf')
     with open(path) as f:
         before = f.read().split('\nowner_return')[0]

@@ -48,7 +48,8 @@ def goes_to(market, job, node):
 
 
 def one_return(market, job, work, node, limit, rate):
-    """Until the machine is empty: {step: ms}, and the owner's delays."""
+    """Waits from the owner's return until the machine is empty. Returns {step: ms}, and his
+    delays."""
     configure(market, node, '')  # a guest may come at any time
     goes_to(market, job, node)
     work.begins()

@@ -81,7 +81,7 @@ def ours_detached(market, count):
     start = time.monotonic()
     _, failed = all_at_once(market.srun('--detach', '-p', '1', TRUE), market.env, count)
 
-    # Finished jobs are forgotten in the end, so what has not finished is counted.
+    # The market forgets finished jobs after a while, so this counts the unfinished ones.
     def none_left():
         jobs = market.ctl('status')['jobs']
         return jobs['wait'] + jobs['run'] + jobs['suspend'] == 0

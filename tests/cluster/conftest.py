@@ -73,14 +73,15 @@ def kill(pids):
 
 
 def own_number(pid):
-    """Its number in its own PID namespace: 1 is its capsule's souk-init. (Numbers of the host say
-    nothing about who came first: they soon begin anew.)"""
+    """The number of a process in its own PID namespace: 1 is its capsule's souk-init. (Numbers of
+    the host say nothing about which process came first, because they soon begin anew.)"""
     found = re.search(r"^NSpid:.*?(\d+)$", read_text(f"/proc/{pid}/status"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def started(pid):
-    """When it was started: whether a number still means the same process."""
+    """The time at which a process was started. It tells whether a number still means the same
+    process."""
     return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19:20]
 
 
@@ -183,7 +184,7 @@ class Srun:
 class Market:
     def __init__(self, *options):
         self.run_dir = f"/run/souk-t{os.getpid()}-{next(_serial)}"
-        # Its state on the same file system: what a market costs is measured in other places.
+        # The state lies on the same file system. The cost of a market is measured elsewhere.
         self.env = {**os.environ, "SOUK_RUN": self.run_dir, "SOUK_STATE": self.run_dir + "/state",
                     "PATH": BIN + ":" + os.environ["PATH"]}
         self.env.pop("SOUK_NODE", None)
@@ -227,7 +228,7 @@ class Market:
         return left + self.leftovers()
 
     def note_family(self):
-        """Every process of this market that runs now."""
+        """Notes every process of this market that runs now."""
         children = {}
         for name in os.listdir("/proc"):
             if name.isdigit() and (stat := read_text(f"/proc/{name}/stat")):
@@ -267,7 +268,7 @@ class Market:
         return left
 
     def clear(self):
-        """Between tests: no job, every node as it was."""
+        """Cleans up between tests: ends all jobs, and brings every node back to its first state."""
         for job in self.jobs_here:
             job.end()
         self.jobs_here.clear()
@@ -406,17 +407,17 @@ class Market:
                 if os.path.exists(path := f"{root}/{self.tag}/{name}")]
 
     def kept_groups(self, node):
-        """How many are kept there for the next capsules."""
+        """The number of control groups that are kept there for the next capsules."""
         return len({m[1] for path in self.cgroup_files()
                     if (m := re.search(rf"/{self.tag}/{node}/jobs/([^/]+)/", path))})
 
     def processes(self, job, program):
-        """How many processes of that name the job has, on all nodes."""
+        """The number of processes of that name that the job has, on all nodes."""
         pids = set().union(*[p for _, _, p in self.capsules(job)])
         return sum(read_text(f"/proc/{p}/comm").strip() == program for p in pids)
 
     def has(self, pid):
-        """Whether that process is in one of the market's network namespaces."""
+        """Says whether that process is in one of the market's network namespaces."""
         try:
             here = os.stat(f"/proc/{pid}/ns/net")
         except OSError:
@@ -546,6 +547,6 @@ def wide(two_cpus, market):
 
 
 def gang(market, first):
-    """Its jobs, in the order of their components."""
+    """The jobs of a gang, in the order of their components."""
     return sorted((j for j in market.list_jobs() if j.get("gang") == first),
                   key=lambda j: j["component"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The records themselves: a copy that lacks something says so, a backup is made hot and put back,
-an older state that comes up is found out by what homes have seen, an empty file begins nothing
-anew, and a full disk stops the node's word and not the node. And what is said of jobs: of orders by
-hand, and after daemons were killed."""
+"""Tests of the market's records. A copy that lacks something says so. A backup is made while the
+market runs, and put back. An older state is found out by what homes have seen, and an empty file
+begins nothing anew. A full disk stops the node from accepting jobs, and not the node. Further tests
+look at the reasons of jobs after orders by hand, and after daemons were killed."""
 import errno
 import itertools
 import json
@@ -123,7 +123,7 @@ def test_a_node_whose_disk_is_full_says_nothing_lives_and_goes_on_when_there_is_
         waiting, said = [], "nothing leaves this node until it can"
         fills = itertools.count()
 
-        # Each submission is a record of 120 kB; whatever is given back is filled again.
+        # Each submission is a record of 120 kB. Room that is given back is filled again.
         def filled():
             fs = os.statvfs(state)
             if fs.f_bavail:

@@ -60,12 +60,13 @@ def check_spliced(job, again):
     wanted = programs.chain_text(end)  # that of a job that nothing befell
     assert len(text) == len(wanted) + again
     cut = len(os.path.commonprefix([text, programs.chain_text(end + 1000)]))
-    # All of it, if the checkpoint is from before its first line.
+    # The whole text comes again if the checkpoint is from before its first line.
     assert 0 < again <= cut and text[cut:] == wanted[cut - again:]
 
 
 def past_a_checkpoint(market):
-    """A chain job of n1 on n2, whose home has a checkpoint of it from some lines ago."""
+    """Starts a chain job of n1 on n2, and prints some lines after its home has got a checkpoint of
+    it."""
     job = at_n2(market, "--checkpoint-every", "1s")
     checkpoint(market, job)
     job.printed(job.lines() + 20)
@@ -115,7 +116,7 @@ def test_checkpoints_take_the_place_of_one_another_and_the_output_is_that_of_a_j
 
 @contextlib.contextmanager
 def configured(market, node, change):
-    """That node's agentd with another configuration; then as it was."""
+    """Runs that node's agentd with another configuration, and with the old one afterwards."""
     path = f"{market.run_dir}/{node}/agentd.conf"
     before = read_text(path)
     with open(path, "w") as f:
@@ -150,7 +151,8 @@ def test_a_home_that_listens_on_every_address_gets_its_checkpoints_where_the_mar
 
 
 def fill(path):
-    """Until nothing more has room beside it, also in what was given back since."""
+    """Fills the disk until nothing more has room on it, not even in blocks that were given back
+    meanwhile."""
     with open(path, "ab", buffering=0) as f:
         try:
             while f.write(bytes(4096)):
@@ -177,7 +179,8 @@ def test_a_checkpoint_that_fails_shows_in_the_job_and_is_said_once_at_its_termin
         assert "last try failed: " in market.tool("marketctl", "job", job.id).stdout
         job.printed(job.lines() + 300)
         said = [w for w in job.words if "no checkpoint" in w]
-        # A try in whose middle the room went says it in other words than the next.
+        # The room may run out in the middle of a try. Then the reason reads otherwise than that of
+        # the next try.
         assert 1 <= len(said) <= 2 and len(set(said)) == len(said), job.words
     finally:
         subprocess.run(["umount", "-l", keep], check=True)

@@ -38,7 +38,7 @@ def exported(m, directory, *options, **who):
 
 
 def chained(lines):
-    """The same with hashes that fit."""
+    """Returns the same lines with hashes that fit."""
     out, block, head = [], [], "0" * 64
     for line in lines:
         if line.startswith("S "):
@@ -126,7 +126,7 @@ def test_souk_audit_confirms_what_a_market_did_to_root_and_to_a_user(two_users, 
 
 
 def line_of(log, pattern):
-    """Number and match of the first line like that."""
+    """The number and the match of the first line with this pattern."""
     return next((n, found) for n, line in enumerate(log) if (found := re.search(pattern, line)))
 
 
@@ -188,7 +188,7 @@ def a_receipt_too_high(log, receipts):
 
 
 def priced_by_its_own_users_job(log, receipts):
-    """As if the waiting job of 7 were somebody else's."""
+    """A price that is right only if the waiting job of 7 belonged to somebody else."""
     n, found = line_of(log, r"^p (\d+) 2000000$")
     return with_line(log, n, f"p {found[1]} 7000000"), receipts
 
@@ -243,7 +243,7 @@ ODD = [None, True, -1, 2**70, 1.5, 1e300, "x", "\x1b]0;owned\x07", [], {}, "nan"
 
 
 def oddly(rng, log, receipts):
-    """The same log and receipts with a few words altered, put elsewhere or left out."""
+    """Returns the log and the receipts with a few words altered, moved or left out."""
     log, receipts = list(log), json.loads(receipts)
     for _ in range(rng.randint(1, 4)):
         n = rng.randrange(len(log))

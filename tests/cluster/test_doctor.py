@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk doctor: what is wrong with a node's keys and certificates, and the command that mends it."""
+"""souk doctor finds mistakes in a node's keys and certificates, and names the command that mends
+each."""
 import json
 import os
 import shutil

@@ -15,7 +15,8 @@ from test_checkpoints import checkpoint, lose
 from test_crash import Absence
 
 CHUNK = 256 << 10
-# Its memory holds this, which nothing else does: no command line, no environment, no output.
+# The memory of the job holds this, and nothing else does: no command line, no environment, no
+# output.
 PATTERN = hashlib.sha512(b"what only this job has in its memory").digest()
 JOB = """
 import fcntl, hashlib, sys
@@ -82,7 +83,8 @@ def stores_with_pattern(market):
 
 
 def image_of(market, job, node):
-    """Those of before, which it has been restored from, may still be on their way out."""
+    """The path of the job's one image. Older images, from which it was restored, may still be on
+    their way out."""
     pattern = f"{market.run_dir}/state/{node}/images/{job.id}.*"
     return until("it has one image", lambda: len(found := glob.glob(pattern)) == 1 and found)[0]
 

@@ -90,7 +90,8 @@ class Witness:
 
 
 def strike(market, r, fault, nodes, size):
-    """The fault, at a moment of the move that has just begun, and its end; says what it was."""
+    """Strikes a move that has just begun at a random moment, and ends the fault again. Returns its
+    name."""
     end = time.monotonic() + 2
     while not criu_of(market, nodes["source"]) and time.monotonic() < end:
         pass  # both sides make ready

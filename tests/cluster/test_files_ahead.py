@@ -127,7 +127,7 @@ def small(tmp_path):
 
 
 def fill(tree, name="f"):
-    """More than there is room for, answered ahead; then the home has heard of it."""
+    """Writes more than there is room for, so that the writes are answered ahead of the home."""
     f = open_new(tree, name)
     tree.link.hold()
     for i in range(12):
@@ -217,7 +217,7 @@ def test_a_quota_of_the_home_reaches_the_job(limited):
     until("it is told", lambda: errors.append(
         Doing(os.pwrite, f, data, len(errors) * len(data)).end()) or errors[-1] != 0)
     assert errors[-1] == errno.EDQUOT and len(errors) > 4
-    # From then on for a while the write that does not fit is told itself, and at once.
+    # For a while after this error, a write that does not fit is refused itself, and at once.
     assert Doing(os.pwrite, f, data * 16, 8 << 20).end() == errno.EDQUOT
     Doing(os.close, f).end()  # what was under way meanwhile
     subprocess.run(["btrfs", "qgroup", "limit", "none", limited.home], check=True)
@@ -327,7 +327,8 @@ class Model:
             def by_map(top):
                 if os.fstat(files[top]).st_size < 4096:
                     return None
-                # Not here: who waits for a page holds what the link's threads need.
+                # A child does this: a process that waits for a page holds the lock that the link's
+                # threads need.
                 child = os.fork()
                 if child == 0:
                     with mmap.mmap(files[top], 4096) as m:

@@ -114,7 +114,7 @@ def test_a_program_comes_once(node):
 
 
 def test_a_program_that_is_opened_before_its_store_is_ready_comes_too(node):
-    """It stays open at home after its end, so the home is not asked again for a while."""
+    """The program stays open at home after its end, so the home is not asked again for a while."""
     for name, size in (("big", 2 * MB), ("small", 9000)):
         node.program(name, size)
     node.settle()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A user's own files: what is known of them here is used again until somebody changes them at home,
-and then it is forgotten at once, not when it is a second old."""
+"""A node uses its knowledge of a user's own files again until somebody changes them at home. Then
+it forgets that at once, not only when it is a second old."""
 import os
 import time
 
@@ -11,8 +11,9 @@ from files_tree import Tree, directory_of, needs_fuse
 from test_files_cached import requests_of
 
 pytestmark = needs_fuse
-# Looks, 2 ms after each other; without a recall the kernel believes what it has for a second, and a
-# lease lasts 5. They are counted: on a busy machine time goes by in which nobody runs.
+# The number of looks, 2 ms after each other. Without a recall the kernel believes its knowledge for
+# a second, and a lease lasts 5. Looks are counted in place of seconds, because on a busy machine
+# time passes in which no process runs.
 SOON, SECOND = 200, 1200
 
 
@@ -71,7 +72,7 @@ def test_attributes_are_as_at_home_at_once(tree, here):
 
 
 def test_content_is_as_at_home_when_a_file_is_opened(tree, here):
-    """With no pause: what was closed there is read here by who opens it then."""
+    """A file that was closed there is read here right after it is opened, without a pause."""
     there = tree.home / here.name
     for n in range(200):
         (there / "a").write_text(f"{n}")

@@ -19,7 +19,7 @@ def until_all(market, first, what, probe):
 
 
 def cancel(market, first):
-    """All of it has ended: what comes next finds the nodes as they were."""
+    """Cancels a gang and waits for its end, so that the next one finds the nodes as they were."""
     market.tool("marketctl", "cancel", first)
     until_all(market, first, "the gang has ended", lambda j: j["status"] == "finish")
 
@@ -91,7 +91,7 @@ def test_components_are_near_each_other(racks):
             "code") == "components_not_near")
         assert len(jobs) == 4
         cancel(racks, first)
-    # On one node all are near each other.
+    # Components on one node are near each other.
     first = submit(racks, "-N", "2", "--near=50us", "--pack")
     assert len(set(runs_at(racks, first))) == 1
     cancel(racks, first)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every command that README and the documents show is run, in the order in which they show it, in
-a market of three nodes on this host. An id that they show stands for the job that was submitted
-last. What cannot be run here is named, with the test that runs it."""
+"""Runs every command that README and the documents show, in the order in which they show it, in a
+market of three nodes on this host. An id that they show stands for the job that was submitted last.
+Commands that cannot be run here are named, with the test that runs them."""
 import contextlib
 import os
 import pathlib
@@ -14,7 +14,7 @@ import pytest
 from conftest import BIN, Market, bring_up
 
 ROOT = pathlib.Path(__file__).parents[2]
-# Those that come first change no setting that a later one needs.
+# A guide must not change a setting that a later one needs.
 GUIDES = ["docs/gangs", "docs/getting-started", "docs/user", "docs/owner", "docs/operator",
           "docs/decision-log", "docs/coallocation", "README", "CONTRIBUTING", "docs/certificates",
           "docs/files", "docs/ledger", "docs/mmon", "docs/web"]
@@ -41,7 +41,7 @@ ELSEWHERE = [
     ("souk-web", "cluster/web_pages.py", 'program="souk-web"'),
     ("pvdctl evict", "cluster/test_owner_rules.py", '"evict", job.id'),
     ("pvdctl watch", "tools/test_pvdctl.py", '"pvdctl", "watch"'),
-    # Its files must lie where they can be copied by reference.
+    # The files of this one must lie where they can be copied by reference.
     ("srun -p 40 --files=home --checkpoint-every 10m --files-snapshot",
      "cluster/test_files_snapshot.py", '"--files-snapshot"'),
     ("srun -p 40 -N 3 --mpi", "cluster/test_gang_exec.py", '"-N", "3", "--mpi"'),
@@ -109,7 +109,7 @@ def test_what_is_run_elsewhere_is_run_there():
 
 
 def on_a_terminal(command, env):
-    """It shows something there, and ends at a key."""
+    """Runs the command on a terminal: it must show something there, and end at a key."""
     control, terminal = os.openpty()
     process = subprocess.Popen(command, env={**env, "TERM": "xterm"}, stdin=terminal,
                                stdout=terminal, stderr=terminal)

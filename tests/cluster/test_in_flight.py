@@ -20,7 +20,8 @@ SMALL = 60_000  # no connection but that of an image or of pages carries so much
 
 
 class Wire:
-    """In front of one node, where the others think that it listens; flips a bit when armed."""
+    """Stands in front of one node, at the address that the others know. When it is armed, it flips
+    a bit."""
 
     def __init__(self, market, node, port):
         self.market, self.node, self.armed, self.flipped = market, node, None, threading.Event()
@@ -100,7 +101,7 @@ class Wire:
 
 @pytest.fixture
 def plain(market):
-    """All daemons without certificates, so that it is the image that is looked at."""
+    """Runs all daemons without certificates, so that only the digests of images protect them."""
     names = ["market", *market.nodes()]
     paths = [f"{market.run_dir}/{n}/{'marketd' if n == 'market' else 'agentd'}.conf" for n in names]
     before = [read_text(path) for path in paths]

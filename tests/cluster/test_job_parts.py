@@ -140,8 +140,8 @@ def each_ended_well(market, job):
 
 @forms(2)
 def test_threads_that_end_just_then_refuse_no_move(market, tmp_path, form):
-    # For some milliseconds of each of them the first thread has ended, and another gives their
-    # memory back.
+    # For some milliseconds of each round the first thread has ended, and another one gives back the
+    # memory of the threads.
     job = rounds_of(market, tmp_path, form, LEAVERS)
     job.printed(1)
     for _ in range(4):

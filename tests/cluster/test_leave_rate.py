@@ -30,7 +30,7 @@ def status(market):
 
 @pytest.fixture
 def owner():
-    """His program, once it is begun."""
+    """Starts a program of the owner's when it is called."""
     with tempfile.TemporaryDirectory(prefix="souk-owner.") as directory:
         program = shutil.copy("/bin/sleep", f"{directory}/souk-his-work")
         running = []
@@ -95,7 +95,8 @@ class Link:
 
 
 def check_rate(samples, rate):
-    """No second, and not the whole, has more than that and what TLS, TCP and heartbeats add."""
+    """No second, and not the whole span, may have more bytes than that rate and the additions of
+    TLS, TCP and heartbeats."""
     assert len(samples) > 10
     for i, (began, first, _) in enumerate(samples):
         for _, last, ended in samples[i:]:
@@ -190,7 +191,7 @@ def test_two_that_are_sent_away_share_the_rate_and_his_own_traffic_does_not_wait
 
 
 def written(market, job):
-    """How much of its memory is in the file on this node's disk."""
+    """The bytes of the job's memory that are in the file on this node's disk."""
     return next((g["sent_bytes"] for g in status(market)["here"]
                  if g["job"] == job.id and g["state"] != "frozen" and "sent_bytes" in g), 0)
 
@@ -235,7 +236,8 @@ def test_a_promise_comes_before_the_rate(market, owner):
         told = until("he has an empty machine", lambda: next(
             (r for r in market.ctl("pvdctl", "--node", AT, "history", "1")["returns"]
              if "empty_ms" in r), None), 60)
-        # At 3 MB/s or so from the first second on, and what is left by then at once.
+        # The job leaves at about 3 MB/s from the first second on, and the rest leaves at once when
+        # the time is up.
         assert 8_000 < told["empty_ms"] < 45_000, told
     ends_after_thaw(market, job)
 

@@ -64,11 +64,11 @@ def test_a_job_that_refuses_to_lose_its_connections_does_not_move_and_goes_on(ma
         where = market.until_runs(job.id)["where"]
         here = "%s:%d" % peer.getsockname()
         market.tool("marketctl", "--hold", "move", job.id, elsewhere(market, job))
-        # While it is tried again, that is what is told.
+        # While the move is tried again, this is the reason that users are told.
         told = market.until_job(job.id, "it is refused", lambda j: j["failed_moves"] >= 1 and
                                 j["reason"].get("cause_code") == "holds_connection" and
                                 here in j["reason"]["cause"])
-        # Known without an order too, and for a freeze.
+        # The cause is also known without an order, and for a freeze.
         told = market.until_job(job.id, "it is known", lambda j: not j.get("can_move", True), 90)
         assert here in told["cannot_move"] and told["where"] == where and told["migrations"] == 0
         ask(job, "word")
@@ -257,7 +257,7 @@ def test_redis_answers_every_request_while_it_is_moved_twenty_times(market, tmp_
 
 @pytest.mark.parametrize("form", ["stop-and-copy", "pages-first", "post-copy"])
 def test_connections_and_datagrams_go_on_by_each_form_of_a_move(market, tmp_path, form):
-    # Whoever holds a lock goes with all of its memory in the image.
+    # A job that holds a lock is moved with all of its memory in the image.
     locked = ["--lock", tmp_path / "lock"] if form == "stop-and-copy" else []
     job, address = echo(market, "--move", "fast" if form == "post-copy"
                         else "auto", memory=16, more=locked)
@@ -505,7 +505,8 @@ def connects(job):
 @pytest.mark.parametrize("how", ["moved", "moved fast", "saved", "frozen", "of a gang",
                                  "of a sibling"])
 def test_a_connection_that_begins_while_a_job_stands_is_there_soon_after(market, how):
-    """Not a second later, when TCP says the first word again that a gate has stopped."""
+    """The connection must not come a second later, when TCP repeats a first packet that a gate has
+    stopped."""
     sibling = how == "of a sibling"
     options = {"moved fast": ["--net=own", "--move=fast"], "of a gang": ["-N", 2],
                "of a sibling": ["-N", 2, "--stdin", 1],

@@ -46,7 +46,7 @@ class Outage:
 
 
 def restart(market, name, number=signal.SIGTERM, killed=lambda: None):
-    """`killed`: what is done while it is away."""
+    """Starts a daemon anew. `killed` is called while it is away."""
     old = market.daemon(name)["pid"]
     os.kill(old, number)
     killed()
@@ -90,7 +90,7 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
         refused(market.tool("marketctl", "--node", "n2", "list-jobs", check=False), "away")
         # Output goes on.
         steady.printed(steady.lines() + 20)
-        # One whose budget ends is frozen by its home.
+        # A job whose budget ends is frozen by its home.
         market.until_step(poor.id, step="frozen", node="n2")
         assert not market.processes(poor.id, "sh")
         # An owner gets his machine back: without the market nobody knows a better place, so the
@@ -132,7 +132,7 @@ def test_jobs_run_on_while_the_market_is_away_and_all_adds_up_when_it_is_back(ma
     guest.process.stdin.close()
     assert guest.wait() == 7
     programs.check_chain(guest.out)
-    # Nobody's clock stood: so long as it printed, so long it is paid for.
+    # No job's clock stood still: each is charged for as long as it printed.
     printed = steady.lines()
     for job in (steady, poor):
         market.tool("marketctl", "cancel", job.id)
@@ -209,7 +209,7 @@ def test_every_daemon_restarted_in_turn_under_load_loses_nothing(market):
         assert bytes(job.out) == "".join(f"{i}\n" for i in range(1, 201)).encode()
     for job in jobs:
         market.until_runs(job.id, limit=90)
-        # In a move, to a node that a short one has left, there are two for a moment.
+        # After a short move to a node and back, two copies are there for a moment.
         until("it is there once", lambda: market.processes(job.id, "python3") == 1)
         job.printed(job.lines() + 3)
         job.process.stdin.close()

@@ -46,7 +46,7 @@ def test_wait_for_a_job_that_is_there_or_gone_or_of_another_home(market):
                         "exit 4").stdout.strip()
     assert market.tool("srun", f"--wait={job}", check=False).returncode == 3
     assert market.tool("srun", f"--wait={job},{other}", check=False).returncode == 4
-    # its output is still there for who attaches
+    # its output is kept for a user who attaches
     assert market.tool("srun", "--attach", job, check=False).stdout == "kept\n"
     refused(market.tool("srun", "--wait=n1.999", check=False), "not_found")
 
@@ -134,7 +134,7 @@ def test_a_fifo_without_a_reader_holds_no_writer_and_gets_all_when_one_comes(mar
             got.extend(reader.read(10_000) or b"")
             return len(got) >= len(want)
 
-        # a pipe takes 64 KiB: what comes behind waits for its reader
+        # a pipe takes 64 KiB, so the rest waits for its reader
         until("all has come", all_came)
     assert got == want
     market.tool("marketctl", "cancel", job)

@@ -180,7 +180,8 @@ def test_guests_stand_in_memory_while_the_owner_uses_the_node_and_pay_nothing(ma
             # The market may have been asked while the last moments were still on their way to it.
             assert after["cost"] == stands and 0 <= stands - cost < 1e-4, (cost, stands, after)
             assert after["runtime_s"] - run < 1, (run, after)
-            # He has it otherwise: it goes on. (What else runs on this machine is his use too.)
+            # The owner changes his rule, and the job goes on. (Other programs on this machine count
+            # as his use too.)
             assert reloaded(market, at, "owner_return", '"lower"') == "in_force"
             job.printed(job.lines() + 3)
             assert status(market, at)["presence"]["guests"] in ("none", "lowered")
@@ -302,7 +303,8 @@ def test_an_owner_whose_promise_a_guest_breaks_gets_a_refund_if_the_operator_say
     until("it has paid something", lambda: market.job(job.id)["cost"] > 0.0005)
     hog = subprocess.Popen(HOG)
     try:
-        # The market hears once of what was missed: he comes back when it is there to hear.
+        # The market hears only once what an owner missed, so he comes back when the market is there
+        # to hear it.
         with configured(market, at, lambda text: 'free_memory_s = 1\n' +
                         STOP.replace('"stop"', '"nothing"') + text):
             market.until_up()

@@ -39,7 +39,7 @@ def sees(top, what):
 
 
 def counted(j):
-    """To its end: of one that takes long some is told before."""
+    """Waits for the end of the job. A job that takes long reports some requests earlier."""
     return j["status"] == "finish" and j.get("files_requests", 0) > 0
 
 
@@ -73,7 +73,7 @@ def test_a_program_that_only_the_home_has_moves_after_a_while(market, top):
 
 
 def test_a_program_crosses_the_network_once(market, top):
-    """It is kept on the node that ran it (agentd/files/store.hpp), for the next job."""
+    """The node that ran the program keeps it for the next job (agentd/files/store.hpp)."""
     program = top / "mine"
     program.write_bytes(open("/bin/cat", "rb").read() + os.urandom(4_000_000))
     program.chmod(0o755)
@@ -150,7 +150,8 @@ def test_a_job_that_opens_many_files_and_moves_often_leaves_few_open_at_home(mar
 
 
 def test_where_a_job_was_nothing_of_its_files_stays_open(market, top):
-    """Else the disk that a file without a name takes is not free again before the job ends."""
+    """If it stayed open, the disk space of a file without a name would not be free before the job
+    ends."""
     job = market.srun("-p", 50, "--node", "n1", "--files=home", "/bin/sh", "-c",
                       "exec 3<>big; echo x >&3; touch began; "
                       "while [ ! -e drop ]; do sleep 0.1; done; "

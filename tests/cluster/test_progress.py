@@ -8,7 +8,8 @@ import pytest
 from conftest import BIN, until
 from test_three_questions import web  # noqa: F401 (a fixture)
 
-# As many MB as its argument, which no two pages share, and which do not shrink on the way.
+# The program holds as many MB as its argument says. No two pages are the same, so they do not
+# shrink on the way.
 HOLDS = """
 import os, sys
 memory = os.urandom(int(sys.argv[1]) << 20)
@@ -42,7 +43,7 @@ def test_how_far_a_drain_is_with_its_guest_is_said_everywhere(market, web, slow)
     assert told["sent_bytes_per_s"] > 0
     page = web.page(f"/job/{job.id}")
     assert "Sent so far" in page and " MB of " in page
-    # It may have gone by itself, before it was told to: n1 is faster.
+    # The job may have left by itself before it was told to, because n1 is faster.
     node = until("n2 is off, and sends it", lambda: next((
         p for p in market.providers()
         if p["node"] == "n2" and p.get("leaving") and p.get("sending_bytes")), None))

@@ -61,7 +61,8 @@ def provider(market, node):
 
 @pytest.fixture
 def dear_elsewhere(market):
-    """All others ask for more than these jobs bid, so a job stays though its node is slower now."""
+    """Makes all other nodes ask for more than these jobs bid, so that a job stays though its node
+    is slower now."""
     def set_prices(at):
         for node in {"n1", "n2", "n3"} - {at}:
             market.tool("pvdctl", "--node", node, "set", "price", "70")
@@ -86,7 +87,7 @@ def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_wi
         assert pv("share")["holds"] == "here = 0.2 cpus" and pv("status")["lent_cpus"] == 0.2
         begins = time.monotonic()  # of all processes here: some of what it told is still on its way
         used, span = until("it has run on for some seconds", lambda: used_share(job, begins))
-        # A period of the scheduler more at each end.
+        # The job may run for one more period of the scheduler at each end.
         assert 0 < used <= 0.2 + 0.2 * 0.2 / span + 0.01, (used, span)
         # The market sees only the part of the node that is still lent.
         until("the market knows", lambda: provider(market, at)["speed"] == whole["speed"] // 5)
@@ -112,7 +113,8 @@ def test_guests_get_no_more_than_the_share_while_the_owner_is_here_and_run_on_wi
 
 def test_guests_that_have_no_room_in_the_share_leave_by_value_and_the_others_stay(
         market, hog, dear_elsewhere):
-    """Two that fit the machine, of which one fits what is left while the owner is here."""
+    """Two guests fit the machine, but only one of them fits the share that is left while the owner
+    is here."""
     at = "n1"
     pv = lambda *args: market.ctl("pvdctl", "--node", at, *args)
     bound = lambda: int(group_file(market, at, "/jobs", "memory.max", "memory.limit_in_bytes"))

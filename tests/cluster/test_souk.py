@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk up and souk down: what they start they know and end, what lives they ask for, what is kept
-they take again."""
+"""souk up and souk down know the processes that they have started, and end them. They ask for
+daemons that live already, and take state again that was kept."""
 import os
 import resource
 import shutil
@@ -53,7 +53,8 @@ def test_a_full_run_directory_does_not_hide_what_was_started(fit, tmp_path):
             os.unlink(filler)
             until("it is written down", lambda: market.daemon("n1")["pid"] == second[0])
             assert market.daemon("n1")["restarts"] == 1 and agents() == second
-            # Without room nor supervisor: what was started meanwhile is found all the same.
+            # Without room and without a supervisor, a process that was started meanwhile is found
+            # all the same.
             with open(filler, "wb", buffering=0) as f, pytest.raises(OSError):
                 while True:
                     f.write(b"x" * 4096)
@@ -80,7 +81,7 @@ def test_down_refuses_while_a_job_lives_and_says_what_to_do(fit):
         why = refused(m.tool("souk", "down", check=False), "not_possible")
         assert "(n1: 1)" in why and "--force" in why and "--keep" in why, why
         assert os.path.exists(state + "/market/state.db")
-        # Nor when nobody can be asked: it is written down.
+        # souk down also refuses when no daemon can be asked, because the job is written down.
         supervisor, n1 = m.daemons()["supervisor"], m.daemon("n1")["pid"]
         os.kill(supervisor, signal.SIGKILL)
         until("the supervisor is gone", lambda: not alive(supervisor))
@@ -232,7 +233,7 @@ def test_one_user_s_idle_connections_lock_nobody_else_out(fit, daemon):
                                    group=65534, extra_groups=[], capture_output=True, text=True,
                                    timeout=LIMIT)
             assert other.returncode == 0, other
-            # And he is told why not, by the tools too.
+            # The tools, too, tell the user why he is refused.
             same = subprocess.run([f"{BIN}/{tool[0]}", "--socket", path, *tool[1:]], user=65001,
                                   group=65534, extra_groups=[], capture_output=True, text=True,
                                   timeout=LIMIT, env={**os.environ, **IN_JSON})

@@ -87,7 +87,7 @@ def fail_to_move(market, job, path, there):
         order()
         market.until_job(job.id, "has failed to move", has_failed)
     market.tool("marketctl", "release", job.id, check=False)
-    # It stays, whatever was tried again meanwhile.
+    # The job stays here, even if the move was tried again meanwhile.
     market.tool("marketctl", "--hold", "move", job.id, here, check=False)
     market.until_runs(job.id, here)
 

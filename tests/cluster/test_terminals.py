@@ -47,7 +47,7 @@ def test_script(market, form):
 
 @forms(2)
 def test_lines_typed_at_any_moment(market, form):
-    """Each is read once and in order, also those that come while the job is on its way."""
+    """Each line is read once and in order, also those that come while the job is on its way."""
     need("script")
     job = market.srun("--move", form, "-p", 50, "script", "-qefc",
                       "stty -echo; while read x; do echo got $x; done", "/dev/null",
@@ -168,7 +168,7 @@ def test_four_ranks_of_mpi(market, tmp_path, form, way):
 
 @contextlib.contextmanager
 def ssh_server(market, path):
-    """On no node; takes the key in `path` only."""
+    """Runs an ssh server that is on no node, and takes only the key in `path`."""
     for name in ("host", "user"):
         subprocess.run(["dropbearkey", "-t", "ed25519", "-f", path / name], check=True,
                        capture_output=True)

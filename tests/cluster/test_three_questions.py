@@ -181,7 +181,7 @@ def test_why_and_when_are_answered_the_same_everywhere(market, web, no_limit, st
 
 
 def test_what_a_job_cost_is_the_same_everywhere(market, web):
-    """One that was displaced, moved on and ended: its receipts say why each of them ended."""
+    """The job is displaced, goes on and ends. Its receipts say why each of its stays ended."""
     low = market.srun("-p", 20, "--json", "cat", stdin=subprocess.PIPE)
     market.until_runs(low.id)
     high = full(market)
@@ -196,7 +196,7 @@ def test_what_a_job_cost_is_the_same_everywhere(market, web):
     cost = round(sum(r["paid"] for r in receipts), 6)
     listed = next(j for j in ask(market, "history") if j["id"] == low.id)
     assert [job["cost"], listed["cost"], summary["cost"]] == [cost] * 3 and cost > 0
-    # It may have been displaced from one place to the next before it was frozen.
+    # The job may have been displaced from one place to the next before it was frozen.
     codes = [r["reason"] for r in reversed(receipts)]
     assert codes[-1] == "ended" and set(codes[:-1]) == {"displaced"}, receipts
     page = words(web.page(f"/job/{low.id}"))

@@ -165,7 +165,7 @@ def test_an_image_comes_from_the_node_that_the_home_names_alone(market):
 
 
 def test_a_job_of_root_is_not_taken_from_another_home(market):
-    """With guest_uid_min as it is where souk up has not set it."""
+    """The node has the guest_uid_min that it has by default; souk up sets it to 0."""
     path = f"{market.run_dir}/n2/agentd.conf"
     before = read_text(path)
     try:
@@ -346,7 +346,7 @@ def test_a_market_takes_nodes_of_both_kinds_for_as_long_as_it_is_told(fit, tmp_p
         assert "talk without certificates until" in set_up(market, "n1", confs)
         market.kill_daemon("n1")
         logged(market, "n1", "until then this node talks without certificates")
-        # All goes on between a node that has joined and one that has not.
+        # A node that has joined and one that has not work together as before.
         market.tool("marketctl", "--hold", "move", job.id, "n2")
         market.until_runs(job.id, "n2")
         job.printed(job.lines() + 3)
@@ -375,7 +375,7 @@ def test_a_market_takes_nodes_of_both_kinds_for_as_long_as_it_is_told(fit, tmp_p
 
 
 def test_who_was_revoked_or_has_come_with_a_certificate_may_not_come_without(fit, tmp_path):
-    """While the market takes nodes without."""
+    """The market still takes nodes without certificates here."""
     for market in bring_up(Market("--nodes", "2", "--speeds", "100,60")):
         confs = without_certificates(market)
         market.tool("souk", "setup", "market", "--config", confs["market"], "--root-key",
@@ -391,7 +391,8 @@ def test_who_was_revoked_or_has_come_with_a_certificate_may_not_come_without(fit
         market.tool("souk", "node", "revoke", "n2")
         until("n2 is gone", lambda: connected() == {"n1"})
         logged(market, "market", "the certificate of n2 was revoked")
-        # The other one comes with its own; what comes without afterwards is not it.
+        # n1 comes with its own certificate. Another node that comes without one afterwards, by its
+        # name, is refused.
         rewrite(confs["n1"], "insecure_until = ", "insecure_until = 2001-01-01T00:00:00Z # ")
         os.kill(market.daemon("n1")["pid"], 9)
         until("n1 comes with it", lambda: any(

@@ -111,7 +111,8 @@ def test_it_stands_for_nothing_and_goes_on_in_place(market, one_place):
 def test_its_memory_goes_to_who_wins_it_and_it_is_thawed_from_disk(market, one_place):
     low, high = stood(market)
     offered = next(p for p in market.providers() if p["node"] == AT)["memory_mb"]
-    # All but what one small job has: it does not fit beside one that stands.
+    # The job asks for all memory but that of one small job, so it does not fit beside a job that
+    # stands.
     large = market.srun("-p", 900, "-m", f"{offered - 32}M", *SLEEP)
     market.until_runs(large.id, AT)
     assert until_on_disk(market, low)["where"] == AT
@@ -240,7 +241,7 @@ def test_turns_of_proportional_share_are_stops(market):
                 for who in ({}, other) for _ in range(3)]
         resumed = lambda: sum(s["step"] == "resumed" for job in jobs for s in steps(market, job))
         until("turns have ended", lambda: resumed() >= 4)
-        # Only who has its next turn on another node goes over the disk.
+        # Only a job whose next turn is on another node goes over the disk.
         frozen = sum(market.job(job.id)["freezes"] for job in jobs)
         assert frozen < resumed(), frozen
         for job in jobs:

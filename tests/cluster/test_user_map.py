@@ -35,7 +35,7 @@ def users(market, node, text, least=1000):
 
 @contextlib.contextmanager
 def only(market, *nodes):
-    """Others are off the market."""
+    """Takes all other nodes off the market."""
     off = [n for n in ("n1", "n2", "n3") if n not in nodes]
     for node in off:
         market.tool("pvdctl", "--node", node, "market", "off")
@@ -93,7 +93,7 @@ def test_a_user_who_is_nobody_anywhere_waits_and_is_told_why(market):
 
 
 def test_a_job_does_not_move_to_where_its_user_is_another_one(market):
-    """It is refused before the job stops, and the reason names both."""
+    """The move is refused before the job stops, and the reason names both users."""
     with users(market, "n2", "SITE/root = nobody\n"):
         job = market.srun("--node", "n1", "-p", 50, *programs.chain_job(), stdin=subprocess.PIPE)
         job.printed(3)

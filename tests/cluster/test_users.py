@@ -41,7 +41,7 @@ def test_who_has_spent_his_day_is_frozen_and_a_higher_limit_wakes_him(unlimited)
     job = m.srun("-p", "40", *LONG)
     m.until_runs(job.id)
     spent = users(m, "0")[0]["spent_today"]
-    # It runs some seconds for that.
+    # With that much money the job runs for some seconds.
     m.tool("marketctl", "user", "limit", "0", "--spend-per-day", f"{spent + 0.002:.6f}")
     m.until_job(job.id, "is frozen",
                 lambda j: j["status"] == "suspend" and j["reason"]["code"] == "user_day")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How many frozen jobs of a home wake at one time, as its configuration says."""
+"""The configuration says how many frozen jobs of a home may wake at one time."""
 import contextlib
 import os
 import re
@@ -17,7 +17,7 @@ def standing(fit):
 
 @contextlib.contextmanager
 def stopped(market, node):
-    """That node's agentd does not answer: what is to come there stays on its way."""
+    """Stops that node's agentd, so that messages and jobs for it stay on their way."""
     pid = market.daemon(node)["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:

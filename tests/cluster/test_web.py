@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk-web with a real market: what its pages show, whom it answers, and what it bounds."""
+"""souk-web runs with a real market. These tests look at its pages, at whom it answers, and at its
+limits."""
 import os
 import re
 import select
@@ -176,7 +177,7 @@ def test_watchers_and_connections_have_a_bound(market, web):
         return b"200 OK" in data
 
     until("a place is free again", again)
-    # Which of them finds no place depends on when those that watched are gone.
+    # A connection may find no place; which one depends on when the watching ones are gone.
     idle = [w.raw() for _ in range(CONNECTIONS + 1)]
     told = select.select(idle, [], [], LIMIT)[0]
     assert told and b"too many connections" in heard(told[0], b"just now")

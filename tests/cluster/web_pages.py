@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A souk-web of a test's own, and who looks at its pages."""
+"""Starts a souk-web for a test, and reads its pages."""
 import http.client
 import os
 import re

@@ -90,7 +90,7 @@ class Network:
 
 
 class Machine:
-    """It is off until boot(). The words that are given to it are root's."""
+    """A machine that is off until boot(). Root runs the commands that it is given."""
     # The user who submits jobs there. Here that is root: a container may lack CAP_SYS_RESOURCE, and
     # without it only jobs of root can move.
     user, home = "root", "/root"
@@ -124,7 +124,7 @@ class Machine:
         self.wait_up()
 
     def ran(self, command, limit):
-        """Its exit status, its output and its errors."""
+        """Runs a command, and returns its exit status, its output and its errors."""
         words = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
                  "env", "-i", *ENVIRONMENT, "bash", "-c", command]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -150,7 +150,7 @@ class Machine:
             raise Late(f"{late}: {self.runs('systemctl list-jobs')}") from None
 
     def last_words(self):
-        """For whoever looks for what failed."""
+        """Prints the state of the machine for people who look for the cause of a failure."""
         try:
             said = self.pid and self.runs(
                 "systemctl --failed --no-legend; journalctl -n 25 --no-pager -o cat "
@@ -160,14 +160,14 @@ class Machine:
         return f"{said or 'it is off'}\n{read(self.log)[-1000:]}"
 
     def power_off(self):
-        """As if the plug were pulled: all that runs in it ends at once."""
+        """Ends everything that runs in the machine at once, as if the plug were pulled."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             self.outer.wait(START_LIMIT)
         self.pid = 0
 
     def shut_down(self):
-        """In order, as its administrator does."""
+        """Reboots the machine in order, as its administrator does."""
         self.ran("systemctl --no-block reboot", START_LIMIT)
         self.outer.wait(START_LIMIT)
         self.pid = 0

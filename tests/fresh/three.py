@@ -47,7 +47,7 @@ class Three:
         print(f"check-fresh: [{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
 
     def type(self, machine, command):
-        """As a person does: it counts."""
+        """Types a command as a person does, and counts it."""
         job = command.startswith("srun ")
         self.typed.append(f"{machine.name}{'$' if job else '#'} {command}")
         return self.as_user(machine, command) if job else machine.does(command)
@@ -56,7 +56,7 @@ class Three:
         return until(what, predicate, self.limit)
 
     def connected(self):
-        """Whether both nodes are."""
+        """Says whether both nodes are connected."""
         return self.market.runs(
             "marketctl list-providers --json").count('"connected":true') == 2
 
@@ -117,7 +117,8 @@ def from_packages_to_a_market(t):
 
 
 def submit_jobs(t, *options):
-    """On both nodes, with places for some of them: others wait, or are frozen for them."""
+    """Submits jobs on both nodes, with places for some of them: others wait, or are frozen for
+    them."""
     for node in t.nodes:
         t.as_user(node, "rm -rf out go; mkdir out")
         node.does("pvdctl set memory 512M")
@@ -137,7 +138,7 @@ def ids_in(jobs):
 
 
 def end_whole(t, ids, what):
-    """All end with what they print alone on a quiet machine."""
+    """Lets all jobs end, and compares their output with that of a quiet machine."""
     for node in t.nodes:
         t.as_user(node, "touch go")
     until("all have ended", lambda: ids_in(t.jobs("finish")) >= set(ids), 600 * t.kind.patience)
@@ -147,8 +148,8 @@ def end_whole(t, ids, what):
         out = t.nodes[i % 2].does(f"cat {t.kind.home}/out/{i}")
         wanted = subprocess.run([t.testload, *WORK.split(), "--seed", str(i)], check=True,
                                 capture_output=True, text=True).stdout.splitlines()
-        # From a checkpoint it goes on, and a line says so: what was printed since stands there
-        # twice.
+        # A job that goes on from a checkpoint says so in a line, and then prints again what it has
+        # printed since.
         lines = [line for line in out.splitlines()
                  if line and not line.startswith(f"souk: job {id} goes")]
         assert sorted(set(lines)) == sorted(set(wanted)), (id, lines[-3:], wanted[-3:])
@@ -159,7 +160,7 @@ def end_whole(t, ids, what):
 
 
 def goes_on(t, ids, what):
-    """As before, without a hand."""
+    """Checks that the jobs go on as before, without help."""
     t.until(f"both nodes are there: {what}", t.connected)
     t.until(f"jobs run: {what}", lambda: len(t.jobs("run")) >= 2)
     lost = ids_in(t.jobs("finish")) & set(ids)
@@ -168,7 +169,8 @@ def goes_on(t, ids, what):
 
 
 def rebooted(t):
-    """In order: jobs without a checkpoint too lose nothing, since they leave first."""
+    """Reboots each machine in order. Jobs without a checkpoint lose nothing either, because they
+    leave first."""
     ids = submit_jobs(t)
     for machine in t.machines:
         began = time.monotonic()

@@ -47,7 +47,8 @@ wire::SessionKeys keys_of(char in, char out) {
     return keys;
 }
 
-// As they are: damage. And sealed with the right keys, in pieces: they come as they were.
+// The bytes are first read as they are, which is damage. Then they are sealed with the right keys
+// and read in pieces, and must come out unchanged.
 void records(std::string_view bytes) {
     const auto ours = wire::session_transport(keys_of('a', 'b'));
     Bytes reply;

@@ -34,7 +34,7 @@ void revocations(std::string_view text) {
     const auto taken = parse_revocations(text, key);
     one_line(taken);
     REQUIRE(!taken);  // nobody has that key
-    // The same body, signed: then it is read.
+    // The same body with a valid signature is read.
     const size_t last = text.rfind("signature ");
     if (last == text.npos) return;
     const std::string body(text.substr(0, last));

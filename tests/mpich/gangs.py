@@ -79,7 +79,8 @@ class Gangs(Standing):
         self.market = Market("--nodes", nodes, "--cpus", processors, "--memory", 8 * 1024)
 
     def run(self, test, mode):
-        """How it went: {"result": pass or fail, "why", "seconds", "moves", "pauses", ...}"""
+        """Runs a test, and returns how it went: {"result": pass or fail, "why", "seconds", "moves",
+        "pauses", ...}"""
         where = f"{self.top}/{mode}"
         shutil.rmtree(where, ignore_errors=True)
         os.makedirs(where)
@@ -125,7 +126,7 @@ class Gangs(Standing):
                 f"./{os.path.basename(test.name)}", *test.arguments]
 
     def watch(self, test, mode, job, row):
-        """Its status at its end; whoever is late is cancelled."""
+        """Waits for the end of the job and returns its status. A job that is late is cancelled."""
         limit, ids = max(self.options.limit, test.seconds), []
         first = job.said(r"^srun: job ([^\s:]+)")[1]
         mover = None

@@ -48,7 +48,7 @@ def load(root):
 
 
 def rounds(said):
-    """How often it was run, if it has come to its end."""
+    """The number of runs of the test, if it has come to its end."""
     return int((re.findall(r"^rounds: (\d+)$", said, re.MULTILINE) or [0])[-1])
 
 

@@ -175,7 +175,7 @@ void Cluster::machine_dies(Node& n) {
     });
 }
 
-// Every machine that there is has tried to start it.
+// Says whether every machine that is left has tried to start the job.
 bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
     return !lacking.empty() && std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
         return entry.second.dead ||
@@ -183,7 +183,7 @@ bool Cluster::nobody_has(const std::vector<NodeName>& lacking) const {
     });
 }
 
-// To every home that hears him.
+// The operator tells every home that hears him.
 void Cluster::operator_says_lost(const NodeName& lost) {
     say("the operator says that ", lost, " is lost");
     for (const NodeName& name : names_) {
@@ -417,7 +417,7 @@ void Cluster::market_heal() {
                         nobody_has(job.report.lacking) ? Order::Kind::give_up : Order::Kind::run);
 }
 
-// Users give what is needed.
+// Users raise budgets that are used up.
 void Cluster::lift_budgets(Node& n) {
     std::vector<std::pair<JobId, JobTerms>> jobs;
     for (const auto& [seq, job] : n.up ? n.home->jobs() : std::map<uint64_t, HomeJob>{})
@@ -470,7 +470,7 @@ std::string Cluster::what_is_left() {
             left += name + " keeps " + key.text() + " " + to_string(job.job.state) + "; ";
         for (const auto& [key, job] : guest_records(n))
             if (!n.guest->find(key)) left += name + " keeps a record of " + key.text() + "; ";
-        // with orphans on what is gone
+        // a record with orphans on a dead node is kept longer
         const size_t more = provider_only_.empty() ? 0 : 3 * limits_.finished_max;
         if (n.home->jobs().size() > limits_.finished_max + more)
             left += name + " remembers too many finished jobs; ";

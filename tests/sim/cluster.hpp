@@ -72,7 +72,7 @@ const char* victim_name(Victim v);
 enum class Moment : uint8_t { prepare, transfer, kill_old, release, filling, count_ };
 const char* moment_name(Moment m);
 
-// Which of the faults of a run happen, by their number in it: to find the few that it fails with.
+// Selects the faults of a run by their number, to find the few with which it fails.
 struct Faults {
     uint64_t max = UINT64_MAX;  // none from this one on
     std::set<uint64_t> without;
@@ -161,7 +161,7 @@ class Cluster {
         std::unique_ptr<Journal> journal;  // of this life of the daemon
         bool flush_set = false;
         Nanos journal_at = Nanos::never();
-        // of the step that is under way: where each job stands that goes back to that; and of those
+        // jobs that go back in the step that is under way, each with its source; and those of them
         // whose records are not durable yet
         std::map<JobId, World::At> goes_back, back_when_durable;
         std::map<GuestKey, uint64_t> work;  // effects of an older number are called off
@@ -175,7 +175,7 @@ class Cluster {
         int64_t clock_ppm = 0;  // how much faster its clock goes
         Nanos guest_tick_at = Nanos::never();
         uint64_t mark_found = 0;  // of tickets, on disk, as this life began
-        // Its owner, whatever any daemon knows: until when he is here, if he is.
+        // The time until which the owner is here, whatever any daemon knows.
         Nanos owner_until;
         // The limits that the kernel holds guests to. They stay in force while the daemon is down.
         bool lowered = false;
@@ -216,14 +216,14 @@ class Cluster {
         return counts_.faults++ < allowed_.max && !allowed_.without.contains(counts_.faults - 1);
     }
     bool fault(double p) { return faults_ && rng_.chance(p) && happens(); }
-    // How long an effect takes; at times much longer.
+    // Draws how long an effect takes. With faults it is sometimes much longer.
     Nanos takes(const NodeName& name, int64_t lo_ms, int64_t hi_ms, int64_t slow_ms) {
         if (!fault(slow_chance_)) return ms(lo_ms, hi_ms);
         const Nanos span = ms(1'000, slow_ms);
         leave_watch_.trouble(name, now_ + span);
         return span;
     }
-    // Whether an effect of CRIU or of a capsule on that node fails.
+    // Draws whether an effect of CRIU or of a capsule on that node fails.
     bool fails(const NodeName& name) {
         if (criu_dies_on_ != name) {
             const bool is = fault(fail_chance_);
@@ -340,7 +340,7 @@ class Cluster {
     void provider_step(Node& n, const std::function<void(Provider&, provider::Outputs&)>& step);
     // Comes and goes: from nothing to five images.
     int64_t free_memory() const { return now_.ns / 1'000'000'000 % 11 << 20; }
-    // As rarely none: then images stay where they are.
+    // The disk is full as rarely as memory. Then images stay where they are.
     int64_t free_disk() const {
         return faults_ && now_.ns / 1'000'000'000 % 13 < 2 ? 0 : int64_t{1} << 30;
     }
@@ -448,7 +448,7 @@ class Cluster {
     // run_one_fault uses these: the form of its moves, how long the broken part stays away, links
     // that cannot be made, the next failure, and a function that looks at each step.
     std::optional<MoveForm> form_;
-    // what is dumped stands by its control group, and its home is told so
+    // a dumped job is held by its control group, and its home is told so
     std::optional<bool> fenced_;
     std::optional<Nanos> outage_;
     std::set<std::pair<NodeName, NodeName>> cut_;

@@ -328,8 +328,8 @@ void Cluster::do_ship(const NodeName& name, const guest::Do& d, uint64_t t) {
     after(takes(name, 2, 300, 90'000), [=, this] { leaves(name, key, leave); });
 }
 
-// Whether the memory of a frozen job can be read to its end: it stands as it stood, and its daemon
-// has not ended since.
+// Says whether the memory of a frozen job can be read to its end: the job has not gone on, and its
+// daemon has not ended since.
 bool Cluster::pages_come(const Image& image) {
     const Capsule* c = world_.capsule({image.source, image.source_key});
     const Node& source = node(image.source);

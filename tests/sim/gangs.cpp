@@ -8,7 +8,7 @@
 
 namespace souk::sim {
 
-// All at once: what srun sends one after the other.
+// Submits all components at once, which srun sends one after the other.
 void Cluster::submit_gang(Node& n, Submission s) {
     s.group.components = static_cast<uint32_t>(size_.components);
     const bool lacks = rng_.chance(0.2);
@@ -41,9 +41,10 @@ void Cluster::check_gang(const HomeJob& job) {
     check_set(job);
 }
 
-// The checkpoints of a gang are of one set: what they were made of once stood together. Who is back
-// at it goes on with the others. Nobody is ended to go back unless another one is lost for certain,
-// or one of them may have run where it was to go and is as before.
+// Checks the checkpoints of a gang. They are of one set: the copies that they were made of once
+// stood together. A component that goes back to one goes on with the others. No component is ended
+// to go back, unless another one is lost for certain, or one of them may have run at its
+// destination and is now back at its source.
 void Cluster::check_set(const HomeJob& job) {
     const Node& home = node(job.id.home);
     // (Where it arrived it has the number that it was sent with.)
@@ -128,7 +129,7 @@ void Cluster::check_released(const JobId& id) {
             world_.fail(id, "runs, and " + one.id.text() + " of its gang is not released");
 }
 
-// All of its gang that does not run, as the market does.
+// Gives orders for all components of the gang that do not run, as the market does.
 bool Cluster::order_gang(const JobId& id) {
     const std::string gang = market_.at(id).report.gang;
     if (gang.empty() || rng_.chance(0.3)) return false;

@@ -7,7 +7,8 @@
 
 namespace souk::sim {
 
-// As the market knows the job, which may be late: then the guest refuses, and the move fails.
+// Gives the order a ticket for the job as the market knows it. The market may be late: then the
+// guest refuses, and the move fails.
 void Cluster::give_ticket(Order& order) {
     const auto known = market_.find(order.id);
     if (order.kind != Order::Kind::run || known == market_.end()) return;

@@ -28,7 +28,7 @@ bool Cluster::past_lease(const World::At& at) {
            mutation_ != Mutation::deadline_unwatched;
 }
 
-// In a control group that is frozen already.
+// The copy begins stopped, in a control group that is frozen already, because its lease is over.
 void Cluster::born_stopped(const World::At& at) {
     if (!past_lease(at)) return;
     Capsule& c = *world_.capsule(at);

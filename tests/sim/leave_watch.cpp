@@ -10,7 +10,8 @@ constexpr Nanos window = Nanos::from_s(1);
 // A daemon looks once a second how much is left, so its rate may be of a second ago.
 constexpr Nanos looks = Nanos::from_s(1);
 constexpr Nanos look_every = Nanos::from_ms(100);
-// Without a promise all is to be gone by then, and is gone sooner than it need with one.
+// Without a promise, everything must have left by then, and it leaves sooner than it would have to
+// with one.
 constexpr Nanos longest = Nanos::from_s(300);
 constexpr int64_t burst_part = 50;  // of a second's bytes: a timer may come late
 // A daemon that has died is back within that, and hears of him.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// LeaveWatch: whether what leaves a simulated node while its owner is there takes no more of his
-// disk and link than he has said, and still leaves in time. It knows when he came, what is really
-// there (world.hpp), each piece that left, and what went wrong in the cluster; nothing of the
-// machines that are to see to it. While he is there
+// LeaveWatch checks guests that leave a simulated node while its owner is there: they may take no
+// more of his disk and link than he has said, and must still leave in time. It knows when he came,
+// the guests and images that are really there (world.hpp), each piece that left, and the faults of
+// the cluster, but nothing of the machines that it checks. While he is there
 //   rate    within any second no more leaves than the rate that he has said, and `burst` of each
 //           guest that sends; more only by what is needed to have all that is there gone when three
 //           quarters of a promised time are over, and nothing holds it back after that
 //   wanted  a guest whose memory he wants holds none from the promised time on
-//   empty   likewise of the whole node, where guests are to leave it
-// Of the two last, a guest has the time to leave by itself first (Rules::leaves). A miss is
+//   empty   the whole node is empty from the promised time on, if guests are to leave it
+// For the last two, a guest first has the time to leave by itself (Rules::leaves). A miss is
 // explained by a fault of the node or of the job's home since then, by a job that cannot be dumped
 // or whose dump or transfer has failed, and by an order that it is there.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How fast what leaves a simulated node goes while its owner uses it (leave_mb_per_s of the
-// configuration): by the daemon's own LeavePace and RateLimit, in pieces, on virtual time. What is
-// not held back takes the time that its effect takes. See cluster.hpp.
+// Guests leave a simulated node at a limited rate while its owner uses it (leave_mb_per_s of the
+// configuration). Their bytes go in pieces, by the daemon's own LeavePace and RateLimit, on virtual
+// time. An effect without a limit takes the time that it takes otherwise. See cluster.hpp.
 #include "tests/sim/cluster.hpp"
 
 namespace souk::sim {

@@ -22,7 +22,8 @@ WallTime Cluster::wall() const {
     return {s, static_cast<int32_t>(s % week_s)};
 }
 
-// From disk and from what is found here; a leftover without a record goes first.
+// Starts the daemon with its records on disk and the capsules that are found. A capsule without a
+// record is removed first.
 void Cluster::boot(Node& n) {
     n.up = true;
     ++n.life;
@@ -86,8 +87,8 @@ void Cluster::boot(Node& n) {
     }
     home_step(n, [&](Home& h, home::Outputs& out) { h.restarted(now_, out); });
     if (!n.up || n.life != life) return;
-    // A job that ended while nobody watched is in what was found, and its capsule tells it again;
-    // one that runs may end from now on.
+    // The capsule of a job that ended while nobody watched tells that again. A running job may end
+    // from now on.
     connect_market(n);
     if (n.up && n.life == life) find_presence(n);
 }
@@ -106,10 +107,12 @@ Guest::Found Cluster::found(Node& n, const GuestJob& job) {
     f.lapsed = f.held_by_dump && c.lapsed;
     f.paused = c.job && c.paused;
     if (f.paused) n.paused.insert(job.key);
-    // With a lease it does not go on before its home has answered; without, it is as what runs.
+    // A paused job with a lease does not go on before its home has answered. Without a lease it is
+    // like a running one.
     if (f.paused && !f.lapsed && !job.in_place) {
         f.held_by_dump = f.lapsed = job.spec.lease.ns > 0;
-        // One control group stops it for both: it is the owner's alone from here on.
+        // The owner and the lease stop the job by one control group. From here on only the owner
+        // does.
         if (!f.lapsed) c.frozen = c.stood = false;
     }
     c.frozen = c.frozen || f.held_by_dump;
@@ -135,8 +138,8 @@ void Cluster::criu_dies_with(const Node& n) {
     }
 }
 
-// The daemon dies. CRIU notices: what was restored and held dies with it, what a dump's control
-// group holds stays frozen.
+// The daemon dies. CRIU notices that: a restored copy that it holds dies with it, and a dumped job
+// that a control group holds stays frozen.
 void Cluster::crash(Node& n) {
     if (!n.up) return;
     ++counts_.crashes;

@@ -86,7 +86,8 @@ void Cluster::owner_says(Node& n) {
     arm(n);
 }
 
-// He keeps a part of the machine while he is here, in some minutes of the hour, or none.
+// The owner keeps a part of the machine for himself: while he is here, in some minutes of the hour,
+// or never.
 void Cluster::owner_shares(Node& n) {
     ShareSaid said;
     std::string text;
@@ -137,8 +138,9 @@ void Cluster::owners_are_gone() {
     }
 }
 
-// Whether guests may take more CPUs than their owner leaves them, by what he said and what the
-// kernel was told; `late`: he has been here for longer than was promised. Empty: no.
+// Finds out whether guests may take more CPUs than their owner leaves them, by his orders and by
+// the limits that the kernel has. `late`: he has been here for longer than was promised. Returns
+// the mistake, or nothing.
 std::string Cluster::check_share(const Node& n, bool late, Nanos& again) {
     if (n.cpus_said == 0 || n.share_in_doubt || !n.rank_trouble.empty()) return {};
     const ShareSaid& said = n.share_said;
@@ -153,7 +155,7 @@ std::string Cluster::check_share(const Node& n, bool late, Nanos& again) {
     if (n.milli_bound > most)
         return "lends " + std::to_string(n.milli_bound) + " thousandths of a CPU, and its owner " +
                "leaves " + std::to_string(most);
-    // Nor less than he lends.
+    // The node must not lend less than he said, either.
     const bool nothing_holds = n.rung == OwnerUse::Rung::none && !by_clock && !edge;
     if (nothing_holds && n.milli_bound != n.cpus_said * int64_t{1'000})
         return "lends " + std::to_string(n.milli_bound) +
@@ -161,8 +163,8 @@ std::string Cluster::check_share(const Node& n, bool late, Nanos& again) {
     return {};
 }
 
-// Looks, after each event, at the nodes that it has reached and at those whose time has come. All
-// others are as they were when they were looked at.
+// Looks, after each event, at the nodes that it has changed and at those whose time has come. All
+// others are still as they were at the last look.
 void Cluster::check_owners() {
     for (auto* changed : {&world_.capsules.changed, &world_.images.changed}) {
         for (const NodeName& name : *changed) node(name);

@@ -6,9 +6,9 @@
 namespace souk::sim {
 namespace {
 
-// Within it a node writes down what it has missed.
+// A node must write down within this time what it has missed.
 constexpr Nanos slack = Nanos::from_us(1);
-// Within it a daemon hears that a job goes on whose dump has failed.
+// A daemon must hear within this time that a job goes on whose dump has failed.
 constexpr Nanos hears = Nanos::from_ms(2);
 
 // Things of a node that guests still use. Each points to a job that uses it, or is null.

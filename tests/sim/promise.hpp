@@ -41,7 +41,7 @@ class PromiseWatch {
     void came(const NodeName& node, Nanos now) { since_.try_emplace(node, now); }
     void gone(const NodeName& node) { since_.erase(node); }
     bool any() const { return !since_.empty(); }
-    // Below 0: he is not.
+    // How long the owner has been here; below 0: he is away.
     Nanos here_for(const NodeName& node, Nanos now) const {
         const auto since = since_.find(node);
         return since == since_.end() ? Nanos{-1} : now - since->second;

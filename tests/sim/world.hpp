@@ -56,8 +56,8 @@ struct Image {
     bool complete = false;
     int64_t progress = 0;
     bool in_ram = false;  // gone with its machine
-    // Else it is nothing without the frozen job there, in this life of its daemon and this order to
-    // send it.
+    // In another form than this one, an image is nothing without the frozen job on that node, in
+    // this life of its daemon and under this order to send it.
     MoveForm form = MoveForm::stop_and_copy;
     NodeName source;
     GuestKey source_key;
@@ -184,10 +184,10 @@ class World {
     void destroy(const At& at, Nanos now);  // PID 1 killed from outside
     void remove(const At& at, Nanos now);   // image and directory
     void drop_image(const At& at, Nanos now);
-    // Whatever runs there ends, and images in memory with it.
+    // The machine dies. Whatever runs there ends, and images in memory are gone.
     void machine_dies(const NodeName& node, Nanos now);
-    // Its home says that it goes on from that checkpoint (none: anew).
-    // It was let run elsewhere, and that is lost: the copy at its source is the job.
+    // go_back: the job's home goes back to that checkpoint (none: it begins anew). stands_at: the
+    // copy that was let run elsewhere is lost, so the copy at its source is the job.
     void stands_at(const JobId& id, const At& source, Nanos now);
     void go_back(const JobId& id, const At* checkpoint);
 

@@ -38,7 +38,7 @@ struct Sample {
     std::string text(int decimals) const;
 };
 
-// Which quarter of the values that are drawn, 10 to 60.
+// The quarter of the drawn values, 10 to 60, in which this one lies.
 size_t quarter_of(Money value);
 inline constexpr std::array quarters{"10-22", "23-35", "36-47", "48-60"};
 
@@ -46,7 +46,7 @@ struct Trace {
     std::string name;
     sim::SwfTrace log;  // sorted by submit time
 };
-// All *.swf.gz of a directory, by name.
+// Reads all *.swf.gz of a directory, in the order of their names.
 std::vector<Trace> read_traces(const std::string& directory);
 
 struct Kind {

@@ -65,7 +65,7 @@ class Market:
         return -self.value(j), 99 if j >= GANG else j, j
 
     def room(self, places, machine, rank):
-        """Beside those that rank before."""
+        """The room that is left on a machine beside the jobs that rank before."""
         there = [self.need(j) for j, p in places.items() if p == machine and self.rank(j) < rank]
         return tuple(self.machines[machine][k] - sum(n[k] for n in there) for k in (0, 1))
 

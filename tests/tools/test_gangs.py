@@ -45,7 +45,7 @@ class Bidder:
         self.needs, self.only = self.needs[:count], self.only[:count]
 
     def lie(self):
-        """How its required components lie."""
+        """The rules for where the required components may lie."""
         return self.only[:self.required], self.spread, self.few, self.near
 
     def line(self, key, value=None):
@@ -138,7 +138,7 @@ class Market:
         return where, min(self.providers[p][3] for p in where)
 
     def together(self, machines, near):
-        """Every largest set of these machines that are near each other."""
+        """All largest sets of these machines that are near each other."""
         def may(p):
             network, trip, mbit = self.networks[p]
             return network and (near[0] == 0 or 0 < trip <= near[0]) and mbit >= near[1]

@@ -86,7 +86,7 @@ def test_no_room_of_the_market_may_include_one_of_the_agent():
 
 
 def machines_in(program):
-    """Which machines have code or data of theirs in a program, by its symbols."""
+    """The state machines that have code or data in a program, by its symbols."""
     if not shutil.which("nm"):
         pytest.skip("no nm here: make test-deps (package binutils)")
     names = subprocess.run(["nm", "-C", "--defined-only", os.path.join(BIN, program)],

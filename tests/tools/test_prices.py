@@ -30,7 +30,7 @@ def money(amount):
 
 class Market:
     """jobs: (value in micro-units, cpus, memory); providers: (reserve in micro-units, cpus, memory,
-    speed); users: whose each job is, None: each another's."""
+    speed); users: the user of each job, None: each job has a user of its own."""
 
     def __init__(self, jobs, providers, users=None):
         self.jobs, self.providers = jobs, providers

@@ -171,7 +171,7 @@ def examine_one(market, answer):
 
 
 def lies_of(market, rng):
-    """Other values of a user's jobs: of each job one by one, and of several at once."""
+    """Draws other values for a user's jobs: for each job one by one, and for several at once."""
     steps = sorted({v for v, _ in market.jobs} | {r for r, _, _ in market.providers} |
                    {0, 60 * MICRO})
     for j in range(len(market.jobs)):
@@ -268,7 +268,7 @@ def asked_as(change):
 
 
 def reserves_only_raise(markets):
-    """Reserves have no part in who goes where and what it costs; payments are raised to them
+    """Ignores reserves when it decides places and prices, and raises payments to them
     afterwards."""
     free = ask([Market(m.jobs, [(0, c, s) for _, c, s in m.providers]) for m in markets])
     out = []
@@ -289,7 +289,7 @@ def greatest_bid_is_lost(markets):
 
 
 def own_jobs_one_by_one(markets):
-    """Each job is priced as if its user had no other: two jobs of a user each pay for the same
+    """Prices each job as if its user had no other: two jobs of a user each pay for the same
     loser."""
     asked, of = [], []
     answers = ask(markets)

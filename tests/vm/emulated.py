@@ -73,7 +73,8 @@ class Switch:
 
 
 class Wired(machines.Machine):
-    """One whose disks and words of the kernel's command line a kind of it says."""
+    """A machine on the network. Its class says which disks it has, and which words stand on the
+    kernel's command line."""
     user, home = "alice", "/home/alice"
     patience, checkpoint_s = 10, 10
     kernel = ""  # a directory of what scripts/vm/fetch made
@@ -161,7 +162,7 @@ class Wired(machines.Machine):
 
 
 class Emulated(Wired):
-    """With a disk that stays, on which packages are installed."""
+    """A machine with a disk that stays, on which packages are installed."""
     words = "disk=1"
 
     def __init__(self, network, place, name, address, base, repo, newer):
@@ -183,8 +184,8 @@ class Emulated(Wired):
 
 
 class Fleeting(Wired):
-    """With the root that scripts/vm/fetch made and what scripts/vm/payload packed on /souk; what it
-    writes is in its memory."""
+    """A machine whose root scripts/vm/fetch made, with the files that scripts/vm/payload packed on
+    /souk. What it writes is lost at its end, because it stays in memory."""
     words = "systemd.unit=souk-test.service"
 
     def __init__(self, network, place, name, address, root, payload):

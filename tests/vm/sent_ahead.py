@@ -126,8 +126,9 @@ def ahead_of(market, id):
 
 
 def test_jobs_move_with_their_memory_sent_ahead(market):
-    """Each kind; the memory that goes while it stands still is counted, not timed. (The market
-    compares what was sent ahead with the frozen job's memory each time: --check-ahead.)"""
+    """Moves a job of each kind. The memory that goes while the job stands still is counted, not
+    timed. (The market compares what was sent ahead with the frozen job's memory each time:
+    --check-ahead.)"""
     told = []
     changing_went = 0
     # A job whose processes come and go leaves so much that the plan of its next move may do

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A job whose program and files are at its home alone: it writes until `enough` is there, in each
-way in which a program may. `writes.py check N` says whether all that N rounds write is there, and
-nothing else. No file of this test but those here is read."""
+"""The program and files of this job are at its home alone. It writes until `enough` is there, in
+each way in which a program may. `writes.py check N` says whether all that N rounds write is there,
+and nothing else. The test reads no other file."""
 import hashlib
 import mmap
 import os

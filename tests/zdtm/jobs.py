@@ -15,8 +15,8 @@ CHECKPOINT_EVERY = "15s"
 
 
 def cell(failed, refused, said):
-    """One cell of the table: what went wrong on the way, what was refused, what the test itself
-    says at its end."""
+    """Makes one cell of the table from the failure on the way, the refusal, and the test's own
+    verdict at its end."""
     if failed == "does not start":
         return {"result": "no start", "why": said or failed}
     if failed or said:
@@ -165,7 +165,7 @@ class One:
             raise Gone(f"cannot be thawed: {self.refused}")
 
     def checkpoint(self):
-        """One that was made from now on; False if none could be made."""
+        """Waits for a checkpoint that was made from now on; False if none could be made."""
         begun, self.heard = time.time(), len(self.job.words)
         failed = (lambda j: "checkpoint" in j.get("comment", "") and
                   "no checkpoint" in j.get("comment", ""))

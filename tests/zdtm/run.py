@@ -149,8 +149,8 @@ def run_all(options, tests, top):
         in_parallel(max(2, PROCESSORS), [
             (t.exclusive, lambda t=t: columns.put(t.name, "plain", run_plain(options, t, top)))
             for t in tests])
-    # One form after the other: a test binds the same names each time, some of them of the whole
-    # node.
+    # The forms run one after the other, because a test binds the same names each time, some of them
+    # of the whole node.
     with jobs.Jobs(options, top) as market:
         in_parallel(options.parallel,
                     [(t.exclusive, lambda t=t, f=f: columns.put(t.name, f, market.run(t, f)))

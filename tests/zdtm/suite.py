@@ -26,7 +26,7 @@ class Test:
         self.restore_options = said.get("opts", "").split() + said.get("ropts", "").split()
         self.features = said.get("feature", "").split()
         self.exclusive = "excl" in self.flags
-        # A job whose connections are to go on has a network of its own.
+        # A job has a network of its own if its connections must survive the dump.
         self.own_network = speaks_ip and "--tcp-close" not in self.restore_options
 
     def why_not(self):
