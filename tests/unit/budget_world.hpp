@@ -191,7 +191,7 @@ struct Street {
             for (const NodeName& guest : h.guests_needed()) h.guest_up(guest, now, out);
         });
         for (auto& [id, f] : facts)
-            // what it has on disk of it
+            // the figures that the home has on disk
             if (const HomeJob* job = id.home == name ? find(id) : nullptr)
                 f.told_cost = job->cost, f.told_price = job->price, f.told_at_run = ran(id);
     }
@@ -215,7 +215,7 @@ struct Street {
         const HomeJob* job = find(id);
         if (!job || job->phase == JobPhase::finished) return;
         JobTerms terms = job->terms;
-        // One that is lowered: what it has cost by then stays; and the end may be there at once.
+        // The budget is lowered: the cost so far stays, and the end may come at once.
         if (budget.micro > 0 && (terms.budget.micro == 0 || budget < terms.budget))
             f.excused = true;
         terms.budget = budget;

@@ -81,7 +81,7 @@ struct Gang {
                     found = *r;
         return found;
     }
-    // As after a crash: what was persisted, read back.
+    // The home after a crash: a new one that reads back what was persisted.
     Gang again(uint32_t of) const {
         Gang g;
         g.order_seq = order_seq;
@@ -100,7 +100,7 @@ struct Apart : Gang {
     int32_t wait_status = 0;  // of those that exit
 
     static std::string node(uint64_t seq) { return "n" + std::to_string(seq + 1); }
-    // They have been submitted.
+    // The components have been submitted. Starts them and lets them run.
     Self& start(uint32_t components) {
         of = components;
         for (uint32_t i = 1; i <= of; ++i) run(i, node(i).c_str());
@@ -150,7 +150,7 @@ struct Apart : Gang {
         (void)h.tick(now, out);
         return self();
     }
-    // To whom that word goes; *: as to one of a cut.
+    // The nodes to which this command goes; * marks a command for a cut.
     std::string words(GuestVerb verb) const {
         std::string s;
         for (const auto& o : out)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Bench: a Guest machine that a test drives by hand, and what comes out of it as a line of text.
+// Bench: a Guest machine that a test drives by hand. Its outputs can be read as a line of text.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeRig: what one machine of a Home needs to be driven by hand, without the others: a job, the
-// time, and what comes out as a line of text.
+// HomeRig lets a test drive one machine of a Home by hand, without the others. It has a job and the
+// time, and shows the outputs as a line of text.
 #pragma once
 
 #include <string>
@@ -44,7 +44,7 @@ struct HomeRig {
     BareReporter reporter;
     home::Outputs out;
 
-    // The next step.
+    // Begins the next step.
     HomeTurn turn() {
         out.clear();
         return {now, now, node, 7, reporter, out};
@@ -73,7 +73,7 @@ struct HomeRig {
         job.terms.max_price = Money::units(1);
         return job;
     }
-    // It runs on n2 under epoch 1, from now on.
+    // A job that runs on n2 under epoch 1, from now on.
     HomeJob running() const {
         HomeJob job = waiting();
         job.phase = JobPhase::running;

@@ -31,8 +31,8 @@ inline Loop open_loop(const LoopOptions& options = {}) {
         ck_assert_msg(until_.has_value() && *until_, "never: %s", #condition); \
     } while (0)
 
-// For conditions that look at a peer's socket, which the loop does not know: asked every few
-// milliseconds.
+// Waits for a condition that looks at a peer's socket. The loop does not know that socket, so the
+// condition is tested every few milliseconds.
 #define UNTIL_PEER(loop, condition)                                                         \
     do {                                                                                    \
         bool met_ = false;                                                                  \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Chaos: a random market. Jobs, bids, owners who come and go, users' limits, nodes and markets that
 // die, orders that fail, a midnight. World::check() demands after every step that no CPU or
-// megabyte is given twice and that the ledger balances; here are the prices and the limits.
+// megabyte is given twice and that the ledger balances; this file checks the prices and the limits.
 #pragma once
 
 #include "kernel/base/rng.hpp"
@@ -204,7 +204,7 @@ struct Chaos {
             if (!w.connected.contains(name)) w.connect(name);
             w.set_provider(p);
         }
-        // A place for the largest of them.
+        // The largest job must find a place too.
         w.add_node("big", 100, 0, 4, 8'000);
         for (auto& [id, job] : w.jobs) {
             (void)w.market->release(id, 0);

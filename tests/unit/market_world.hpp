@@ -266,7 +266,7 @@ struct World {
         job.run_since = now;
         tell(job);
     }
-    // One decision at the present time, and what it sends.
+    // Lets the market decide once at the present time, and carries out its outputs.
     void decide() {
         Outputs out;
         market->solve(now, out);
@@ -359,7 +359,7 @@ struct World {
         for (const auto& [holder, record] : stored_accounts) sum += record.balance;
         ck_assert_int_eq(sum.micro, 0);
     }
-    // Until nothing happens any more before `end`.
+    // Runs until nothing happens any more before `end`.
     void run_until(Nanos end) {
         for (int steps = 0;; ++steps) {
             ck_assert_msg(steps < 200'000, "it never comes to rest");
@@ -381,7 +381,7 @@ struct World {
         }
         now = end;
     }
-    // It turns out that it cannot be dumped.
+    // The job turns out to be one that cannot be dumped.
     void becomes_immovable(const JobId& id, const std::string& why) {
         HomeJob& job = jobs.at(id);
         job.immovable = job.report.cannot_move = why;

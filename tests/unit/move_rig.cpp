@@ -49,7 +49,8 @@ SessionRig::~SessionRig() {
 }
 
 bool SessionRig::until(CriuEventKind kind, Nanos patience) {
-    // Not so many turns: a job that writes takes any number of them.
+    // The time is limited and not the number of turns, because a job that writes takes any number
+    // of them.
     for (const Nanos end = monotonic_now() + patience; monotonic_now() < end;) {
         while (!pending_.empty()) {
             last = pending_.front();
@@ -278,7 +279,7 @@ uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order) {
         ck_assert(next->client.restored().has_value());
         ck_assert(next->until([&] { return next->started; }));
         ck_assert(to.session.answer(true).has_value());
-        // With run_first it is CRIU's own end that needs pages as well.
+        // With run_first, CRIU's own end needs pages as well.
         to.side = [&] {
             pump.faults();
             if (order == LiveOrder::run_first) pump.step();

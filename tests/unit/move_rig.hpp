@@ -36,12 +36,13 @@ struct SessionRig {
     std::vector<CriuEvent> pending_;
 };
 
-// Each returns an empty string, or why not. freeze leaves a dead job and its image; with `refuse` a
-// running one.
+// Dumps the job and ends it. Returns an empty string, or why that failed. With `refuse` the job is
+// left running.
 std::string freeze(CapsuleRig& rig, int images, bool refuse = false,
                    TcpPolicy tcp = TcpPolicy::refuse);
-// A fresh capsule with the job of that image, running. Null with `why` if it could not be; `refuse`
-// at restore_held. `user`: who may use the job's paths. `made`: as of RestoreOptions.
+// Returns a fresh capsule in which the job of that image runs; null, with `why`, if that failed.
+// `refuse`: refuse at restore_held. `user`: the user whose rights count for the job's paths.
+// `made`: as in RestoreOptions.
 std::unique_ptr<CapsuleRig> thaw(JobOutput& output, int images, std::string& why,
                                  bool refuse = false, TcpPolicy tcp = TcpPolicy::refuse,
                                  const CriuUser& user = {},
@@ -51,8 +52,8 @@ void hop(std::unique_ptr<CapsuleRig>& rig);
 
 const char* pages_impossible();  // as moves_impossible, of live_hop
 
-// The same by pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them before
-// it runs there, or it runs first. Returns how many bytes of pages went so.
+// Moves the job with pages out of the frozen job's memory (checkpoint/page_source.hpp): all of them
+// before it runs there, or while it already runs. Returns how many bytes of pages went so.
 enum class LiveOrder : uint8_t { pages_first, run_first };
 uint64_t live_hop(std::unique_ptr<CapsuleRig>& rig, LiveOrder order);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// TempDir: a directory for one test. They lie in one that the runner removes at its end, so that a
-// test that fails, whose destructors do not run, leaves none behind.
+// TempDir: a directory for one test. All of them lie in a directory that the runner removes at its
+// end, because a test that fails runs no destructors.
 #pragma once
 
 #include <string>

@@ -49,8 +49,8 @@ START_TEST(a_bid_counts_double_for_each_time_in_steps_of_an_eighth) {
 }
 END_TEST
 
-// One machine, and each half hour a job of an hour that bids more: with ageing the poor one has its
-// turn when the bound says, without it never.
+// One machine gets a job of an hour each half hour, and each of these bids more than the poor job.
+// With ageing the poor job has its turn when the bound says, without ageing it never has.
 START_TEST(a_poor_job_among_richer_ones_has_its_turn_when_it_counts_as_much) {
     for (const bool ages : {true, false}) {
         const Nanos ageing = ages ? hours(2) : Nanos{};
@@ -68,7 +68,8 @@ START_TEST(a_poor_job_among_richer_ones_has_its_turn_when_it_counts_as_much) {
             ck_assert(began == Nanos::never());
             continue;
         }
-        // log2(8 / 2) times two hours, and what those take who were there before it counted as much
+        // the wait is log2(8 / 2) times two hours, and the run time of jobs that counted as much
+        // before
         ck_assert_msg(began >= hours(4) && began <= hours(7), "%f", began.seconds() / 3'600);
         ck_assert(Market::waited(*w.market->find(poor), w.now) >= hours(3));
     }
@@ -124,7 +125,8 @@ START_TEST(nobody_is_passed_by_a_later_bid_that_counts_for_less) {
 }
 END_TEST
 
-// It has waited for three quarters of `ageing`; the market dies; the wait goes on.
+// The job has waited for three quarters of `ageing` when the market dies. The wait goes on
+// afterwards.
 START_TEST(a_wait_outlives_the_market_and_what_is_held_does_not_wait) {
     World w(with_ageing(hours(8)));
     w.calendar = hours(400'000);

@@ -38,8 +38,8 @@ START_TEST(decisions_never_cancel_and_a_second_solve_has_none) {
 }
 END_TEST
 
-// Every placement that gives each job the class that it has, by trying all; the least bytes of
-// running jobs that move, and then of frozen ones that are thawed elsewhere than they lie.
+// Tries every placement that gives each job the class that it has. Returns the fewest bytes of
+// running jobs that move, and then of frozen jobs that are thawed elsewhere than they lie.
 std::pair<int64_t, int64_t> fewest_bytes(const std::map<uint64_t, uint64_t>& result,
                                          const std::map<uint64_t, JobDemand>& before,
                                          const std::map<uint64_t, ProviderSpec>& providers) {

@@ -27,7 +27,7 @@ struct Town : Street {
         run_for(s(10));
     }
 
-    // At every step.
+    // These statements must hold at every step.
     void check() {
         ck_assert_text(market->audit(), "");
         for (auto& [id, f] : facts) {
@@ -118,7 +118,8 @@ struct Town : Street {
         }
     }
 
-    // Everybody is there, nobody is in the way: who gets more must run, and end.
+    // All nodes are there, and no job is in the way of another. A job that gets more money must
+    // run, and end.
     void heal() {
         run_for(s(130));
         refusal = 0;
@@ -144,7 +145,7 @@ struct Town : Street {
             const Money spent = market->find(id)->record.account.amount;
             change_budget(id, std::max(spent, job->terms.budget) + Money{200'000});  // 72 s at 10
             run_for(s(15));
-            // it ran, and another's end made a better place free
+            // the job ran, and the end of another one made a better place free
             if (find(id)->phase == JobPhase::moving) run_for(s(15));
             const JobPhase phase = find(id)->phase;
             ck_assert_msg(phase == JobPhase::running || phase == JobPhase::finished,
@@ -181,7 +182,7 @@ START_TEST(no_budget_is_passed_by_a_micro_unit_its_end_is_told_and_more_of_it_wa
 }
 END_TEST
 
-// Nothing else happens: then nobody is excused.
+// Nothing else happens here, so no job has an excuse.
 START_TEST(whoever_is_frozen_for_its_budget_in_a_quiet_market_was_warned_before) {
     size_t ends = 0;
     for (uint64_t seed = 1; seed <= 40; ++seed) {

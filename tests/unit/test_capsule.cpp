@@ -79,8 +79,8 @@ START_TEST(a_job_gets_its_arguments_surroundings_and_limits_and_its_status_comes
 }
 END_TEST
 
-// Both share a table of files for a moment. Many: some have numbers above those that are handed
-// over, some below.
+// Both processes share a table of files for a moment. There are many files, so some numbers are
+// above those that are handed over, and some below.
 START_TEST(a_capsule_gets_no_file_of_its_daemon_and_takes_none_from_it) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     std::vector<Fd> files;

@@ -44,7 +44,8 @@ void set_limits(const Cgroup& group, CapsuleLimits limits = {}) {
     ck_assert(group.set_cpus_max(1));
 }
 
-// As an agent runs a job in it: the process enters, and begins its work when the limits are set.
+// Runs work in the group as an agent runs a job: the process enters, and begins its work when the
+// limits are set.
 void run_in(CapsuleGroups& groups, const CgroupFixture& cgroups, const CapsuleGroup& group,
             const auto& work, CapsuleLimits limits = {}) {
     CgroupEntry entry = group.capsule.entry();
@@ -120,7 +121,7 @@ START_TEST(the_groups_of_a_capsule_that_has_ended_serve_the_next_one) {
         ck_assert_int_eq(*group.capsule.memory_kills(), 0);
         ck_assert_int_eq(group.used.ns, group.capsule.cpu_time()->ns);
     }
-    // One that runs, and one more: each has its own.
+    // A second capsule that runs beside the first gets a group of its own.
     const CapsuleGroup other = std::move(*groups.take(all_limits, plenty));
     ck_assert_uint_ne(other.capsule.id(), id);
 }
@@ -186,7 +187,8 @@ END_TEST
 START_TEST(what_the_kernel_has_counted_in_a_group_is_little_or_the_group_goes) {
     CgroupFixture cgroups;
     if (!can_keep(cgroups)) return;
-    // It was refused a process. One that has ended counts until its parent has looked.
+    // The job was refused a process, because processes that have ended count until their parent has
+    // looked. So its group is not used again.
     ck_assert(!used_again_after([](const CgroupFixture&, const CapsuleGroup&) {
         for (int i = 0; i < 60; ++i)
             if (::fork() == 0) ::_exit(0);
@@ -258,7 +260,7 @@ START_TEST(a_group_is_used_again_only_for_the_same_limits_and_never_for_a_restor
     const CapsuleGroup restored = std::move(*groups.take(all_limits, 0));
     ck_assert(restored.capsule.name() != name);
     ck_assert(groups.take(all_limits, plenty)->capsule.name() == name);
-    // One that no job has begun in is not known to be as new.
+    // A group in which no job has begun is not known to be like a new one.
     CapsuleGroup unused = std::move(*groups.take(all_limits, plenty));
     ck_assert(groups.give_back(std::move(unused), wait_max));
     ck_assert_uint_eq(groups.kept(), 0);
@@ -308,7 +310,7 @@ START_TEST(only_so_many_are_kept_and_none_for_long) {
         ck_assert(groups.give_back(std::move(ended), wait_max));
         ck_assert_uint_eq(cgroups->list("n1/jobs")->size(), 2);
     }
-    // With the daemon what was kept goes, and what a capsule has stays.
+    // The kept groups go with the daemon, and the group of a capsule stays.
     const std::string name = running->capsule.name();
     ck_assert(*cgroups->list("n1/jobs") == std::vector{name.substr(name.rfind('/') + 1)});
 }
@@ -321,7 +323,7 @@ START_TEST(a_daemon_that_comes_back_finds_its_capsules_groups_and_removes_all_ot
     const Cgroup stale = std::move(*cgroups->create("n1/jobs/c9"));
     const Cgroup lives = std::move(*cgroups->create("n1/jobs/c3"));
     CapsuleGroups groups(*cgroups, "n1/jobs", 2);
-    // Before anything else: a new group is none of those that were left.
+    // A new group must not be one of those that were left, even before these are known.
     CapsuleGroup early = std::move(*groups.take(all_limits, plenty));
     ck_assert_text(early.capsule.name(), "n1/jobs/c10");
     ck_assert(groups.give_back(std::move(early), wait_max));

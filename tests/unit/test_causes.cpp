@@ -141,7 +141,7 @@ START_TEST(criu_lines_become_words_for_people_and_are_kept_for_who_asks) {
     ck_assert(criu_refusal("Error (criu/a.c:1): z").empty());
     for (const char* none_of_these : {"", "Can't open file x", "Can't open file x\n on restore: y"})
         ck_assert_text(criu_unopened_file(none_of_these), "");
-    // the example of everybody who runs agentd in a container
+    // everybody who runs agentd in a container meets this one
     ck_assert_text(because(lacks_sys_resource).substr(0, 64),
                    "agentd lacks CAP_SYS_RESOURCE: jobs of other users than root can");
 }

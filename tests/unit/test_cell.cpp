@@ -38,8 +38,8 @@ START_TEST(a_destination_whose_criu_dies_while_it_holds_the_job_has_failed_and_t
 }
 END_TEST
 
-// Souk cannot be had to restore a job of root's as a plain user's: neither by its image, nor by who
-// reads that.
+// Nobody can make Souk restore a job of root's as a plain user's: neither by its image, nor by the
+// process that reads the image.
 START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_it_is_his) {
     UNIT_SKIP_IF(moves_impossible());
     constexpr uint32_t user = 4321;
@@ -61,7 +61,7 @@ START_TEST(a_job_of_root_is_restored_for_no_user_also_if_who_reads_images_says_i
                    taken_over ? says_of_images(lie) : reads_images());
         ck_assert_int_eq(::chmod(n.work.path.c_str(), 0755), 0);
         Cell& source = n.running();
-        // Its files are his: what is tried is what he is.
+        // The user owns the file, so only the job's credentials can fail the restore.
         ck_assert_int_eq(::chown((n.work.path + "/file").c_str(), user, user), 0);
         Cell& copy = n.copy_of(source, user);
         if (taken_over) {
@@ -131,7 +131,7 @@ START_TEST(criu_is_started_when_the_one_before_has_ended) {
     ck_assert_uint_eq(started.size(), 2);
     tool.end = kill_program;
     n.undone(c);
-    // Given up meanwhile.
+    // The dump is given up meanwhile.
     stands();
     c.ready_criu(false, false);
     UNTIL(n.loop, refused == 2);
@@ -273,8 +273,8 @@ START_TEST(criu_gets_ready_though_the_connection_to_the_capsule_breaks_meanwhile
     Cell& c = n.running();
     const Fd directory = std::move(*open_at(AT_FDCWD, n.directory(c), O_RDONLY | O_DIRECTORY));
     for (int i = 0; i < 6; ++i) {
-        // souk-init serves one connection: another one ends the cell's, before or after it has read
-        // what was asked.
+        // souk-init serves one connection. Another connection ends the cell's, before or after
+        // souk-init has read the request.
         Fd other;
         if (i % 2 == 0) other = other_connection(directory.get());
         c.ready_criu(false, false);

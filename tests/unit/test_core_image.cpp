@@ -91,7 +91,7 @@ START_TEST(each_forged_id_group_and_capability_is_refused) {
             c.capabilities[set] = bit;
             ck_assert_text(refusal(core(creds(c))), "it would have capabilities");
         }
-    // In the other encoding of a list, which CRIU's reader takes as well.
+    // These lists use the other encoding, which CRIU's reader takes as well.
     ck_assert_text(refusal(core(ids(of_user()) + message(10, number(0) + number(64)))),
                    "it would have capabilities");
     ck_assert_text(refusal(core(ids(of_user()) + message(14, number(4) + number(0)))),

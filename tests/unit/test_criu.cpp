@@ -43,7 +43,8 @@ START_TEST(
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
-    // One line for one line of input, so that the test decides what lies between two hops.
+    // The job prints one line for each line of input, so that the test decides what happens between
+    // two hops.
     rig->start(unit::python(R"(
 import hashlib, sys
 memory = bytearray(hashlib.sha256(b'seed').digest() * 8192)
@@ -57,7 +58,7 @@ sys.exit(42))"));
     std::string expected, errors;
     int n = 0;
     for (int hops = 0; hops < 30; ++hops) {
-        // Some lines are read before the hop, some wait in the pipe during it.
+        // The job reads some lines before the hop, and some wait in the pipe during it.
         std::string lines;
         for (int i = 0; i < 20; ++i) {
             lines += "word" + std::to_string(++n) + "\n";
@@ -76,7 +77,7 @@ sys.exit(42))"));
     ck_assert_int_eq(WEXITSTATUS(rig->exit->wait_status), 42);
     ck_assert_text(output.text[0].substr(0, expected.size()), expected);
     ck_assert_text(output.text[1], errors);
-    // The same work without a hop.
+    // Another job does the same work without a hop.
     JobOutput still;
     CapsuleRig other(still);
     other.start(unit::python(R"(
@@ -282,8 +283,8 @@ START_TEST(a_criu_that_is_killed_is_lost_even_if_its_socket_stays_open) {
 }
 END_TEST
 
-// As when a job ends that is about to move: CRIU dies with the capsule, and agentd hears of the
-// order first.
+// A job ends while it is about to be moved. CRIU dies with the capsule, and agentd gives its order
+// before it hears of that.
 START_TEST(who_asks_a_criu_that_has_just_ended_is_told_so) {
     UNIT_SKIP_IF(unit::moves_impossible());
     JobOutput output;
@@ -601,8 +602,8 @@ std::map<pid_t, pid_t> root_of(const CapsuleRig& rig) {
     return {{rig.root, pids_inside(pids).at(rig.root)}};
 }
 
-// All that looks find from the moment when the job is stopped until the dump is held. The job goes
-// on then.
+// The open files that all looks find from the moment when the job is stopped until the dump is
+// held. Afterwards the job goes on.
 OpenFiles seen_during_a_dump(CapsuleRig& rig, bool lazy, OpenFiles& left) {
     rig.helpers_ready = false;
     ck_assert(rig.client.helpers_enter(false).has_value());

@@ -196,7 +196,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
         ++asked;
         return fit_restored(capsule.pidfd(), {user, {}, {}});
     };
-    // Nobody asks the kernel: CRIU itself does, before it lets go.
+    // The test does not ask the kernel here. CRIU itself does, before it lets the job go.
     rig = unit::thaw(output, images.fd.get(), why, false, TcpPolicy::refuse, user);
     ck_assert(!rig);
     ck_assert_msg(why.find("Unable to detach") != why.npos, "%s", why.c_str());
@@ -210,7 +210,7 @@ START_TEST(what_an_image_would_make_root_is_ended_before_any_of_it_has_run) {
     // An image may be anything if it is restored as root, and it runs at once.
     rig = unit::thaw(
         output, images.fd.get(), why, false, TcpPolicy::refuse, {}, [](const Capsule& capsule) {
-            // All that is there when the kernel is asked is the job's.
+            // When the kernel is asked, only processes of the job are there.
             const auto all = std::move(*capsule_processes(capsule));
             for (const CapsuleProcess& p : all)
                 ck_assert_msg(p.pid == 1 || p.parent == 0 || p.name.starts_with("python"), "%s",
@@ -245,7 +245,7 @@ START_TEST(the_kernels_word_of_each_thread_counts_and_of_devices_without_a_name)
     ck_assert_text(said_of("become(4322, 4321, [])", user), "it would be user 4322");
     ck_assert_text(said_of("become(4321, 42, [])", user), "it would be of group 42");
     ck_assert_text(said_of("become(4321, 4321, [6])", user), "it would be in group 6");
-    // One of its processes, and one of its threads.
+    // One process, or one thread, with other credentials is enough.
     ck_assert_text(said_of("if os.fork():\n    become(4321, 4321, [])", user),
                    "it would be user 0");
     ck_assert_text(said_of("import threading\nthreading.Thread(target=sys.stdin.readline)"
@@ -276,7 +276,8 @@ std::string bytes(unsigned tag, const std::string& value) {
     return varint(tag << 3 | 2) + varint(value.size()) + value;
 }
 
-// Whether a CRIU of a restore, or of a dump, answers that; else it has ended.
+// Sends a request to the CRIU of a restore, or of a dump, and says whether it answers; otherwise it
+// has ended.
 bool answers(const Capsule& capsule, bool restores, const std::string& request) {
     const auto tool = find_criu();
     const unit::TempDir images;
@@ -305,7 +306,8 @@ bool answers(const Capsule& capsule, bool restores, const std::string& request) 
     return n > 0;
 }
 
-// It is root, and who asks it may be an agentd that was taken over. Numbers: CRIU's rpc.proto.
+// CRIU runs as root, and the agentd that asks it may have been taken over. The numbers are those of
+// CRIU's rpc.proto.
 START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
     UNIT_SKIP_IF(unit::capsules_impossible());
     JobOutput output;
@@ -321,7 +323,7 @@ START_TEST(criu_is_asked_for_what_souk_asks_for_and_nothing_else) {
     };
     const std::string version = number(1, 10) + number(4, 1);
     ck_assert(is(true, version) && is(false, version));
-    // There is no image, and no such process: it says so.
+    // The image and the process do not exist, and CRIU answers just that.
     ck_assert(is(true, asks(restore, bytes(log, "restore.log"))));
     ck_assert(is(true, asks(restore, bytes(27, bytes(1, "pipe:[7]") + number(2, 203)))));
     ck_assert(is(false, asks(dump, bytes(log, "dump.log") + number(2, 4711))));
@@ -374,9 +376,8 @@ std::string with_preload(const CriuTool& tool, const std::string& as, const std:
     return std::string(said, 1, std::strlen(said) - 2);
 }
 
-// Files of a process of the job are root's to open while it is restored, and so is what is CRIU's
-// own. A name out of an image that goes on from there by .. is neither. And root makes no group of
-// fanotify for it.
+// While a job is restored, root opens files of its processes, and files of CRIU's own. A name in an
+// image that goes up from there by .. is neither. Root also makes no group of fanotify for the job.
 START_TEST(a_name_that_goes_up_is_no_processes_and_not_crius_own) {
     const auto tool = find_criu();
     UNIT_SKIP_IF(tool ? nullptr : "there is no CRIU");

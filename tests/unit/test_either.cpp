@@ -7,7 +7,7 @@
 namespace souk::unit {
 namespace {
 
-// In place of TLS: says that it was chosen.
+// Stands for TLS, and shows that it was chosen.
 struct Marked final : wire::Transport {
     Result<ByteView> open(ByteView bytes, Bytes&) override {
         seen.insert(seen.end(), bytes.begin(), bytes.end());

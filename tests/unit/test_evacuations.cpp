@@ -99,7 +99,7 @@ START_TEST(an_order_to_thaw_it_comes_first_and_what_has_come_is_ended) {
     ck_assert_text(b.run_on("n3").text(), "kill n1.2 P prepare n3.3");
     ck_assert_text(b.event("n1", 2, GuestState::frozen).text(), "drop n1.2");
     ck_assert_text(b.at(), "n2.1");
-    // It could not thaw there: its image is still to leave.
+    // The job could not thaw there, so its image still has to leave.
     b.event("n3", 3, GuestState::failed, "no");
     ck_assert_text(b.wait(patience).text(), "P keep n1.4");
 }
@@ -168,7 +168,7 @@ START_TEST(a_home_that_was_started_again_goes_on) {
     ck_assert_text(again.text(), "");
     ck_assert_text(again.up("n1").text(), "query n1.2");
     ck_assert_text(again.event("n1", 2, GuestState::frozen).text(), "P drop n2.1");
-    // Its place was never made.
+    // The place for the image was never made.
     Bench lost = b.again();
     ck_assert_text(lost.event("n1", 2, GuestState::unknown).text(), "kill n1.2 P");
     ck_assert_text(lost.job().at.node, "n2");

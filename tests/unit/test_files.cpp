@@ -88,7 +88,7 @@ struct Home {
         ck_assert(said.error == 0);
         return said.as<fuse_entry_out>().nodeid;
     }
-    // The handle; an errno below 0.
+    // Opens a file. Returns its handle; below 0, an errno.
     int64_t open(uint64_t id, uint32_t flags) {
         const Said said = say(request(FUSE_OPEN, id, fuse_open_in{flags, 0}));
         return said.error != 0 ? -said.error : static_cast<int64_t>(said.as<fuse_open_out>().fh);
@@ -465,7 +465,8 @@ START_TEST(a_request_that_comes_twice_is_done_once) {
     ck_assert(answers.answer({0, Kind::request, 1, 1}, make, first));
     ck_assert(answers.answer({0, Kind::request, 1, 1}, make, second));
     ck_assert(first == second);
-    // Once the client has the answer, the number is the past.
+    // The next request says that the client has the answer, so the old number is refused from then
+    // on.
     ck_assert(answers.answer({0, Kind::request, 2, 2}, make, third));
     ck_assert(third != first);
     ck_assert(!answers.answer({0, Kind::request, 1, 2}, make, third));

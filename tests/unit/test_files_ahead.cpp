@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which writes a client answers before the home has them, and what becomes of what the home says
-// against them.
+// A client answers some writes before the home has them. These tests check which ones, and what
+// happens if the home then refuses them.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ struct Fixture {
         if (hears_closes) slots.hear_closes();
         begin();
     }
-    // Another client.
+    // Begins with another client.
     void begin() {
         writes = std::make_unique<AheadWrites>(
             slots, cache,
@@ -360,7 +360,7 @@ START_TEST(a_write_without_room_is_answered_when_one_before_it_is_at_home) {
     const size_t told = f.told.size();
     for (size_t i = 0; i + 1 < under_way.size(); ++i) f.answer(under_way[i], 0, size);
     ck_assert_uint_eq(f.told.size(), told);
-    // After a full disk nobody is answered ahead.
+    // After an error of a full disk, no write is answered ahead.
     under_way.clear();
     f.now += 10'000 * ms;
     fill();

@@ -233,11 +233,11 @@ START_TEST(a_closed_file_stays_open_for_the_next_who_reads_it) {
     ck_assert(f.knows(Fixture::open_of(file)));
     ck_assert(!f.knows(Fixture::open_of(file)));
     ck_assert_uint_eq(f.unwanted(), 0);
-    // Changed while it is open: it is closed at home when it is closed here.
+    // The file changes while it is open. It is closed at home when it is closed here.
     f.cache.recall(directory, "a");
     ck_assert(!f.knows(Fixture::release_of(file, 40)));
     ck_assert_uint_eq(f.unwanted(), 0);
-    // And while it waits for somebody: at once.
+    // The file changes while it waits for its next reader. It is closed at home at once.
     f.learn_name("a", file);
     f.opened(file, 42);
     ck_assert(f.knows(Fixture::release_of(file, 42)));

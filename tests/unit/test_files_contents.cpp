@@ -17,7 +17,7 @@ namespace {
 
 using unit::TempDir;
 
-// As old as the change of its inode may be said to be.
+// The state of a file whose inode seems to have changed long ago.
 struct stat old_stat(int fd) {
     struct stat st {};
     ck_assert(::fstat(fd, &st) == 0);

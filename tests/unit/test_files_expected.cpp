@@ -76,7 +76,7 @@ struct Fixture {
             return r;
         }
     }
-    // One turn of the client; how many requests the server got in it.
+    // Runs one turn of the client. Returns how many requests the server got in it.
     size_t turn() {
         expected.ask(now);
         ck_assert(upstream.send().has_value());

@@ -121,7 +121,7 @@ START_TEST(what_a_job_reads_is_known_and_open_where_it_goes_before_it_is_there) 
     const std::string list =
         line("100000", "/d/read") + line("100000", "/d/twice") + line("100000", "/d/twice");
     ck_assert_text(client.asks(list), "");
-    // One more than its job has open is another.
+    // A list with one file more than the job has open is another list.
     ck_assert_text(client.asks(list + line("100000", "/d/twice")), "+");
     Client late;
     late.hear_of(home);

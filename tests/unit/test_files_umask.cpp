@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The umask of who makes a file: what the client makes of it in a request, and what the server
-// reads of that, of versions that know it and that do not.
+// A file is made with the umask of the process that makes it. The client puts the umask into the
+// request, and servers read it, in versions that know it and in versions that do not.
 #include <algorithm>
 #include <vector>
 

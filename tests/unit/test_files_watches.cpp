@@ -33,7 +33,7 @@ int instances() {
     return count;
 }
 
-// Whether the answer may be used until it is recalled.
+// Looks a name up, and says whether the answer may be used until it is recalled.
 bool look(Session& session, const std::string& name) {
     fuse_in_header head{};
     head.len = static_cast<uint32_t>(sizeof head + name.size() + 1);
@@ -95,7 +95,7 @@ START_TEST(a_directory_that_has_gone_is_watched_by_nobody) {
     ck_assert(::mkdir(gone.c_str(), 0755) == 0);
     Fd directory = *open_at(AT_FDCWD, gone, O_PATH | O_DIRECTORY);
     ck_assert(watches.watch(1, 7, directory.get()) && watches.watch(2, 8, directory.get()));
-    // As the kernel of a job calls it that has forgotten it.
+    // The kernel of session 1 has forgotten the directory, and now knows it by another number.
     ck_assert(watches.watch(1, 9, directory.get()));
     directory.reset();
     ck_assert(::rmdir(gone.c_str()) == 0);
@@ -139,7 +139,7 @@ START_TEST(without_an_instance_all_is_asked_for_each_time) {
 }
 END_TEST
 
-// Its agentd has removed the name of its socket.
+// The agentd of the server has removed the name of its socket.
 START_TEST(a_server_without_an_instance_ends_with_its_name_too) {
     const TempDir dir;
     sockaddr_un address{};

@@ -120,7 +120,8 @@ START_TEST(frames_as_text_come_back_as_they_were_and_what_is_none_ends_it) {
 }
 END_TEST
 
-// It was frozen, and what came for it then is in its image; what comes now waits behind that.
+// The job was frozen, and frames that came for it until then are in its image. Frames that come now
+// wait behind those.
 START_TEST(a_copy_gets_what_came_while_it_was_frozen_and_says_what_it_has_said_when_it_is_opened) {
     UNIT_SKIP_IF(networks_impossible());
     NetworkRig rig;

@@ -19,7 +19,7 @@ struct Room {
     int64_t cpus, memory_mb;
 };
 
-// Whether there is any way to pack them all.
+// Says whether the rooms can hold all needs in any way.
 bool can_pack(std::vector<Room>& rooms, const std::vector<Need>& needs, size_t next = 0) {
     if (next == needs.size()) return true;
     for (Room& r : rooms) {
@@ -32,8 +32,8 @@ bool can_pack(std::vector<Room>& rooms, const std::vector<Need>& needs, size_t n
     return false;
 }
 
-// How many of the rooms it takes, or 0: all of them do not hold the components. What it answers is
-// possible.
+// The number of rooms that the packing takes; 0 if all rooms together do not hold the components.
+// The test checks that the packing is possible.
 size_t rooms_taken(GangPacking& packing, const std::vector<Need>& needs,
                    const std::vector<Room>& rooms) {
     packing.begin();
@@ -53,7 +53,8 @@ size_t rooms_taken(GangPacking& packing, const std::vector<Need>& needs,
     return taken;
 }
 
-// The same with machines for some, numbered from 1, and a bound on how many may be on one.
+// Does the same if some components are for certain machines, numbered from 1, and at most `most`
+// may be on one.
 bool can_lie(std::vector<Room>& rooms, std::vector<uint32_t>& on, const std::vector<Need>& needs,
              uint32_t most, size_t next = 0) {
     if (next == needs.size()) return true;
@@ -216,7 +217,7 @@ void network_event(AllocatorWorld& w, Pair& t) {
     t.change_provider(ProviderKey{at->first}, spec);
 }
 
-// One event as of markets without gangs, or a gang comes.
+// Plays one event of a market without gangs, or submits a gang.
 void gang_event(AllocatorWorld& w, Pair& t) {
     if (!w.providers.empty() && w.rng.chance(0.15)) return network_event(w, t);
     if (!w.rng.chance(0.25) || static_cast<int>(w.jobs.size()) >= w.shape.jobs_max)

@@ -89,8 +89,8 @@ START_TEST(a_second_start_that_comes_after_a_failed_one_is_refused) {
 END_TEST
 
 START_TEST(what_is_still_being_removed_does_not_begin_anew) {
-    // Its answer was lost, and the home node asks for the very same again: the old end of it would
-    // take the new one along.
+    // The answer was lost, and the home node sends the same command again. The end of the old
+    // capsule must not take a new one along.
     Bench b;
     b.command(GuestVerb::start);
     b.ended(guest::CapsuleFailed{"no capsule"});
@@ -232,7 +232,7 @@ START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
 END_TEST
 
 START_TEST(a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk) {
-    // Else a restart that finds the job gone would take the old image for it.
+    // Otherwise a restart that finds no job would take the old image for it.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_precopy();
@@ -274,7 +274,7 @@ START_TEST(a_shipped_job_that_is_dead_after_a_restart_is_its_image) {
 END_TEST
 
 START_TEST(a_commit_for_a_job_that_is_not_held_is_refused) {
-    // It has gone on since its image was made: killing it would lose what it did.
+    // The job has gone on since its image was made, so killing it would lose its later work.
     Bench b;
     b.running();
     ck_assert_text(b.command(GuestVerb::commit).text(), ">running");
@@ -395,7 +395,7 @@ START_TEST(a_failed_dump_tells_why_once_and_the_job_goes_on) {
 END_TEST
 
 START_TEST(a_dump_that_ends_after_its_job_changes_nothing) {
-    // Before: `shipped` and `dump_failed` brought a job back that had exited or been killed.
+    // In the past, `shipped` and `dump_failed` brought a job back that had exited or been killed.
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
     b.criu_ready().command(GuestVerb::ship).sent_precopy();
@@ -542,7 +542,7 @@ START_TEST(a_restart_tells_what_ran_from_what_never_did) {
     ck_assert_text(what(GuestState::running, false, nothing),
                    "P:killed >killed(its capsule is gone) | >killed(its capsule is gone)");
     ck_assert_text(what(GuestState::running, false, exited), " | >exited");
-    // Its end counts when the capsule tells it, after the output.
+    // The end of a job counts when the capsule tells it, after the output.
     Guest::Found waits_to_tell = exited;
     waits_to_tell.capsule_alive = true;
     ck_assert_text(what(GuestState::running, false, waits_to_tell), " | >running");
@@ -575,7 +575,7 @@ START_TEST(a_home_node_that_comes_back_hears_all_of_its_jobs_and_expels) {
     ck_assert_text(b.text(), ">running X");
     b.end([](Guest& m, guest::Outputs& o) { m.home_up("n2", o); });
     ck_assert_text(b.text(), "");
-    // And each time that it goes on after a dump that failed.
+    // The expulsion is repeated each time that the job goes on after a dump that failed.
     b.command(GuestVerb::freeze);
     b.ended(guest::CriuFailed{"no CRIU"});
     ck_assert_text(b.text(), ">running(no CRIU) X");

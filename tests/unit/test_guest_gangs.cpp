@@ -43,7 +43,7 @@ START_TEST(a_component_is_held_before_its_program_until_it_is_released) {
     ck_assert_text(b.command(GuestVerb::release).text(), ">starting");  // not before it is held
     ck_assert_text(b.ended(guest::JobHeld{}).text(), ">held");
     ck_assert_text(b.command(GuestVerb::query).text(), ">held");
-    // On disk first: a capsule that is found later may have run it.
+    // The record comes first, because a capsule that is found later may have run the job.
     ck_assert_text(b.command(GuestVerb::release).text(), "P:running release_job");
     ck_assert_text(b.command(GuestVerb::release).text(), ">starting");
     ck_assert_text(b.ended(guest::JobStarted{}).text(), ">running");
@@ -140,7 +140,7 @@ START_TEST(what_is_dumped_at_a_cut_stands_until_its_home_has_decided) {
     ck_assert_text(b.told(GuestVerb::freeze, Cut::freeze).text(), "dump_to_disk");
     ck_assert_text(b.ended(guest::DumpFroze{}).text(), ">dumping");
     ck_assert_text(b.ended(guest::DumpFroze{{}, true}).text(), ">dumping");
-    // On disk first: if it dies as it stands, its image is the job.
+    // The record comes first: if the stopped job dies now, its image is the job.
     ck_assert_text(b.dump_held().text(), "P:shipped >shipped");
     ck_assert_uint_eq(b.held_for().n, 7);
     ck_assert_text(b.told(GuestVerb::freeze, Cut::freeze).text(), ">shipped");

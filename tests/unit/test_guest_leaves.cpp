@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which of what leaves a node may take its time: nothing of the job would run sooner otherwise.
+// A guest that leaves a node need not hurry if its job would not run sooner otherwise.
 #include "tests/unit/guest_bench.hpp"
 
 namespace souk::unit {
@@ -22,7 +22,7 @@ guests::Bench& pause(guests::Bench& b) {
     return b.ended(guest::Paused{true});
 }
 
-// As far as the word to send the image.
+// Plays a move up to the command to send the image.
 std::optional<bool> moved(guests::Bench& b) {
     b.command(GuestVerb::prepare_dump).criu_ready();
     b.command(GuestVerb::ship).sent_precopy();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Handshakes that another process does: sessions that come of them, what is refused there, and what
-// agentd's side believes of a process that somebody has taken over. And the records of a session
-// against OpenSSL's.
+// Another process does handshakes. These tests look at the sessions that come of them, at the
+// refusals, and at what agentd believes of a process that somebody has taken over. They also
+// compare the records of a session with OpenSSL's.
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -208,7 +208,7 @@ START_TEST(a_process_that_dies_takes_handshakes_along_and_no_sessions) {
 }
 END_TEST
 
-// It has read nothing of what it was asked; the kernel tells of that first.
+// The process has read none of its requests; the kernel reports that before its reason can be read.
 START_TEST(a_process_that_cannot_begin_says_why) {
     const Ca ca;
     Loop loop = open_loop();
@@ -323,7 +323,7 @@ START_TEST(a_liar_is_believed_no_more_than_was_asked) {
                        return Shaken{n, keys};
                    }),
                    "the secrets of a TLS session have another length");
-    // An answer to another question, and what is no answer.
+    // The process answers another question, or sends something that is no answer.
     ck_assert_text(hears([](uint64_t n) -> Told {
                        return Examined{n, some_keys("n2", trust::node_roles).peer};
                    }),
@@ -443,7 +443,7 @@ struct Interop {
         OK(made);
         server = std::move(*made);
     }
-    // Both ways, in pieces of that many bytes.
+    // Sends bytes in both directions, in pieces of that many bytes.
     void talk(size_t bytes, size_t piece) {
         const std::string text = pattern(bytes, 3);
         auto sealed = server->seal(Bytes(text.begin(), text.end()));
@@ -486,7 +486,7 @@ START_TEST(records_are_those_of_openssl) {
             x.talk(5'000, 1'000);
             x.talk(5'000, 1'000);
         }
-        // Its last word.
+        // The client ends its side of the session.
         SSL_shutdown(x.client.ssl.get());
         Bytes reply;
         const auto end = x.server->open(x.client.sends(), reply);
@@ -516,7 +516,7 @@ START_TEST(a_record_that_was_changed_is_none) {
             ck_assert_text(x.client.reads(), "");
         }
     }
-    // The same record again, and one that was left out.
+    // The same record comes again, and then one is left out.
     Interop x("TLS_AES_128_GCM_SHA256");
     const Bytes wire = first(x);
     Bytes reply;

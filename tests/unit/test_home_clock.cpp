@@ -14,7 +14,7 @@ namespace {
 
 constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
 
-// 3,600 of money an hour: 1 each second.
+// The job costs 3,600 an hour, which is 1 each second.
 HomeJob paid(const HomeRig& rig, int64_t budget) {
     HomeJob job = rig.running();
     job.terms.cpus = 1;
@@ -110,7 +110,8 @@ START_TEST(first_it_warns_then_it_ends_when_the_budget_is_used_up) {
     budget.tell_why(job, rig.turn());
     ck_assert(rig.said().starts_with("its budget of 1000 is used up; a larger one"));
     ck_assert(HomeClock::cost(job, rig.now) == Money::units(1'000));
-    // It is still there, as the freeze failed: not again at once, and then again.
+    // The job still runs, because the freeze failed. It is not frozen again at once, but a while
+    // later.
     ck_assert(budget.due(job) == rig.now + s(30));
     rig.now += s(31);
     budget.tell_why(job, rig.turn());
@@ -152,8 +153,8 @@ START_TEST(what_does_not_run_or_has_no_budget_is_never_due) {
 }
 END_TEST
 
-// At random prices and budgets, told at random times: whoever freezes the job as soon as it is said
-// never lets it cost more than its budget.
+// The job has random prices and budgets, which are told at random times. A job that is frozen as
+// soon as that is due never costs more than its budget.
 START_TEST(a_budget_is_never_exceeded_if_the_job_is_frozen_when_it_ends) {
     for (uint64_t seed = 1; seed <= 300; ++seed) {
         Rng rng(seed);

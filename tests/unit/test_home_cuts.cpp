@@ -16,7 +16,7 @@ struct Cuts : Apart<Cuts> {
         submit(components);
         return start(components);
     }
-    // All are dumped, and stand.
+    // All components are dumped, and stand.
     Cuts& dumped(uint32_t components) {
         begin(components).suspend(1);
         for (uint32_t i = 1; i <= of; ++i) says(i, GuestState::dump_ready);
@@ -37,7 +37,7 @@ struct Cuts : Apart<Cuts> {
         for (uint32_t i = 1; i < of; ++i) there(i, GuestState::held);
         return *this;
     }
-    // Its dump has failed, and it stands where it is.
+    // The dump of the component has failed, and it stands where it is.
     Cuts& stands(uint64_t seq) {
         GuestEvent e;
         e.id = {"n1", seq};
@@ -165,7 +165,7 @@ START_TEST(a_home_that_comes_back_gives_a_cut_up_or_finishes_it) {
     late.h.guest_up("n2", late.now, late.out);
     ck_assert_text(late.text(), "commit n2.1");
     late.said(1, "n2", 1, GuestState::frozen);
-    // Its node has let it go on: it is frozen all the same, by itself.
+    // The node of the component has let it go on. It is frozen all the same, by itself.
     ck_assert_text(late.said(2, "n3", 1, GuestState::running).text(), "freeze n3.1");
     late.said(2, "n3", 1, GuestState::frozen);
     ck_assert_text(late.phases(2), "frozen frozen");
@@ -194,7 +194,7 @@ START_TEST(what_cannot_be_dumped_stands_in_place_with_the_others) {
     ck_assert_text(g.words(GuestVerb::commit), "n2");
     ck_assert(g.job(2).phase == JobPhase::frozen && g.job(2).in_place);
     g.says(1, GuestState::frozen);
-    // It goes on with the other, and not before.
+    // The component goes on with the other one, and not before.
     g.run(2, "n3");
     ck_assert_text(g.text(), "");
     g.run(1, "n2").there(1, GuestState::prepared).there(1, GuestState::held);
@@ -203,7 +203,8 @@ START_TEST(what_cannot_be_dumped_stands_in_place_with_the_others) {
 }
 END_TEST
 
-// It would move as one that runs, and go on there without the others.
+// A component that stands in place would move like a running one, and go on there without the
+// others.
 START_TEST(what_stands_in_place_goes_nowhere_else_by_an_order_that_has_waited) {
     Cuts g;
     g.begin(3).suspend(1);
@@ -219,7 +220,8 @@ START_TEST(what_stands_in_place_goes_nowhere_else_by_an_order_that_has_waited) {
 }
 END_TEST
 
-// Its image is frozen with the others; waited for, it would wait for them.
+// The image of a thawing component is frozen with the others. If the cut waited for it, it would
+// wait for the cut.
 START_TEST(a_cut_does_not_wait_for_what_thaws) {
     Cuts g;
     g.begin(3).says(1, GuestState::frozen);  // by itself: its lease was over
@@ -232,7 +234,7 @@ START_TEST(a_cut_does_not_wait_for_what_thaws) {
     g.says(2, GuestState::shipped).says(3, GuestState::shipped);
     ck_assert_text(g.words(GuestVerb::commit), "n3 n4");
     ck_assert_text(g.phases(3), "thawing freezing freezing");
-    // It would wait for them, and is taken back.
+    // The thaw would wait for the others, so it is taken back.
     g.says(2, GuestState::frozen).says(3, GuestState::frozen);
     ck_assert_text(g.phases(3), "frozen frozen frozen");
 }
@@ -285,7 +287,7 @@ START_TEST(one_that_cannot_thaw_takes_the_thaw_of_all_back) {
     restarted.thawing(2);
     Gang again = restarted.again(2);
     ck_assert_text(again.phases(2), "frozen frozen");
-    // Nobody waits for ever for one that is given no order.
+    // No component waits for ever for another one that is given no order.
     Cuts late;
     late.frozen(2).run(1, "n2").there(1, GuestState::prepared).there(1, GuestState::held);
     late.now += Nanos::from_s(61);
@@ -296,7 +298,8 @@ START_TEST(one_that_cannot_thaw_takes_the_thaw_of_all_back) {
 }
 END_TEST
 
-// Each has an order that has waited, and sees that the other wakes by its own.
+// Each of two components has an order that has waited. When the thaw is taken back, only one of
+// them wakes by its order, and the other sees that.
 START_TEST(a_thaw_that_is_taken_back_wakes_one_at_a_time) {
     Cuts g;
     Home::Limits limits;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Components that are not required, at their home: who is waited for, and whose end ends whom.
+// Some components are not required. Their home decides for whom the gang waits, and whose end ends
+// whom.
 #include "agentd/core/home_gangs.hpp"
 #include "tests/unit/gang_rig.hpp"
 
@@ -42,7 +43,7 @@ START_TEST(an_optional_component_is_not_waited_for_and_the_market_knows_it) {
     g.run(1, "n2").run(2, "n3").said(1, "n2", 1, GuestState::held);
     ck_assert_text(g.said(2, "n3", 1, GuestState::held).text(), "P release n2.1 P release n3.1");
     g.said(1, "n2", 1, GuestState::running).said(2, "n3", 1, GuestState::running);
-    // It comes later, and is released at once.
+    // The component comes later than the others, and is released at once.
     ck_assert_text(g.run(3, "n4").text(), "P start n4.1");
     ck_assert_text(g.said(3, "n4", 1, GuestState::held).text(), "P release n4.1");
 }
@@ -83,7 +84,7 @@ START_TEST(what_is_not_required_ends_with_the_last_required_component) {
     g.said(2, "n3", 1, GuestState::exited, 0);
     ck_assert_text(g.phases(3), "finished finished finished");
     ck_assert_text(g.job(3).why, "component 1 of the job has ended: exit status 0");
-    // One that runs is killed, also when its home comes back in between.
+    // A running component is killed, also when its home restarts in between.
     again.run(3, "n4").said(3, "n4", 1, GuestState::held).said(3, "n4", 1, GuestState::running);
     again.said(2, "n3", 1, GuestState::exited, 0);
     ck_assert(again.text().find("kill n4.1") != std::string::npos);

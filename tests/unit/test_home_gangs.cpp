@@ -262,7 +262,7 @@ START_TEST(a_component_that_fails_ends_the_others_and_one_that_ends_well_does_no
     ck_assert_int_eq(g.job(2).wait_status, 3 << 8);
     ck_assert_text(g.job(3).why, "component 1 of the job has ended: exit status 3");
     ck_assert(g.job(3).why.code == CauseCode::component_ended);
-    // Also when the market has closed the account of the one that failed.
+    // The reason is the same when the market has closed the account of the failed component.
     Gang late;
     late.all_run(3).said(2, "n2", 1, GuestState::exited, 3 << 8);
     JobNote note;
@@ -294,7 +294,7 @@ START_TEST(nothing_starts_where_a_component_would_not_be_held) {
     g.submit(2);
     ck_assert_text(g.run(1, "n2", false).text(), "!n2");
     ck_assert(g.job(1).comment.code == CauseCode::components_not_held);
-    // A node that does not know what it is to hold.
+    // An older node does not know that it is to hold the component, and lets it run.
     g.run(1, "n2").run(2, "n3").said(2, "n3", 1, GuestState::running);
     ck_assert_text(g.phases(2), "waiting waiting");
     ck_assert(g.text().find("kill n3.1") != std::string::npos);

@@ -15,7 +15,7 @@ namespace {
 constexpr Nanos s(int64_t n) { return Nanos::from_s(n); }
 constexpr Nanos lease = s(80);
 
-// It runs on n2, which keeps to its lease.
+// A job that runs on n2, which keeps to its lease.
 HomeJob leased(const HomeRig& rig) {
     HomeJob job = rig.running();
     job.spec.lease = lease;
@@ -119,7 +119,7 @@ START_TEST(when_a_lease_is_over_the_node_counts_as_lost_if_there_is_something_to
     ck_assert(over.code == CauseCode::node_not_heard);
     ck_assert_text(rig.text(), "");
     ck_assert(leases.is_silent("n2") && !leases.is_silent("n3"));
-    // It is charged until it stood, not until now.
+    // The job is charged until its lease stopped it, not until now.
     ck_assert(HomeClock::run_time(job, rig.now) == home_waits(lease));
     leases.heard("n2");
     ck_assert(!leases.is_silent("n2"));
@@ -195,7 +195,7 @@ START_TEST(the_last_whole_checkpoint_is_kept_until_the_next_is_whole) {
     saves.tick(job, rig.turn());
     ck_assert_text(rig.text(), "P keep n1.3");
     ck_assert(job.checkpoint.epoch == Epoch{2});
-    // Whatever goes wrong with the new one: the old one stays.
+    // Whatever goes wrong with the new checkpoint, the old one stays.
     for (const GuestState bad : {GuestState::unknown, GuestState::failed, GuestState::killed}) {
         HomeJob other = job;
         saves.from_keeper(other, kept(bad, 3), rig.turn());
@@ -321,7 +321,8 @@ START_TEST(streams_part_where_the_checkpoint_stood_and_the_text_comes_between) {
     const Splice& at = job.splice;
     ck_assert(!at.due && at.at == 40);  // on stderr
     ck_assert(at.text.find("30 bytes of stdout and 0 of stderr") != std::string::npos);
-    // Byte 100 of stdout comes again, behind what is there; on stderr the text is between.
+    // Byte 100 of stdout comes again, behind the 130 bytes that are there. On stderr only the text
+    // comes between.
     ck_assert_uint_eq(at.shift[0], 30);
     ck_assert_uint_eq(at.shift[1], at.text.size());
     ck_assert_uint_eq(at.input_shift, 2);
@@ -336,7 +337,7 @@ START_TEST(a_second_splice_counts_from_the_first) {
     splice(job, first, 0);
     const uint64_t text = job.splice.text.size();
     ck_assert_uint_eq(job.splice.shift[0], 50 + text);
-    // It wrote 20 bytes more: they lie at 150 + text.
+    // The job has written 20 bytes more, which lie at 150 + text.
     const uint64_t second[2] = {150 + text + 20, 0};
     splice(job, second, 0);
     ck_assert(job.splice.text.find(" 20 bytes were written") != std::string::npos);

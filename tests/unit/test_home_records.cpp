@@ -162,7 +162,8 @@ START_TEST(the_oldest_settled_jobs_go_first_and_those_with_orphans_stay_a_while)
     r.trim(rig.turn());
     ck_assert_text(rig.text(), "E E");
     ck_assert_text(ids(r), "1 4");
-    // Three times as many as are kept may have orphans; then they are forgotten all the same.
+    // Finished jobs with orphans are kept beyond the usual number, up to three times that many.
+    // After that they are forgotten too.
     for (uint64_t seq = 5; seq <= 9; ++seq)
         HomeRecords::add_orphan(r.load(settled(seq)), {"n9", "a"}, {1});
     r.trim(rig.turn());

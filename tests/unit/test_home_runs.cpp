@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HomeMoves and HomeRuns by themselves: what each word of a node means, and what is durable before
-// what is sent.
+// HomeMoves and HomeRuns are tested by themselves: what each message of a node means, and which
+// record is durable before which message leaves.
 #include <cerrno>
 
 #include "agentd/core/home_clock.hpp"

@@ -104,7 +104,7 @@ START_TEST(one_that_cannot_be_saved_lets_all_go_on_with_the_checkpoint_of_before
     g.h.order(o, g.now, g.out);
     ck_assert_text(g.words(GuestVerb::resume), "n2 n3 n4");
     ck_assert_text(g.words(GuestVerb::prepare_dump), "n3");
-    // While one is on its way nothing is saved.
+    // No set is saved while a component is on its way.
     ck_assert_text(g.after_s(12).words(GuestVerb::keep), "");
     Gang back = g.again(3);
     for (uint32_t i = 1; i <= 3; ++i) ck_assert_uint_eq(back.job(i).checkpoint.epoch.n, 2);
@@ -209,7 +209,7 @@ START_TEST(without_a_checkpoint_all_begin_anew_or_all_end) {
     for (uint32_t i = 1; i <= 2; ++i) anew.h.spliced({"n1", i}, none, 0, "", anew.now, anew.out);
     anew.start(2);
     ck_assert_text(anew.phases(2), "running running");
-    // One has ended: its work would be missing.
+    // One component has ended, and a set without it would lack its work.
     Sets ended;
     ended.begin(3).whole();
     ended.says(3, GuestState::exited);
@@ -231,7 +231,7 @@ START_TEST(an_optional_component_is_not_saved_and_begins_anew_when_the_others_go
     g.says(1, GuestState::killed);
     ck_assert_text(g.words(GuestVerb::kill), "n2 n3 n4");
     g.says(2, GuestState::killed);
-    // It still runs, and is of a time that is to come.
+    // The component still runs, and is newer than the checkpoint to which the others go back.
     ck_assert(g.job(3).going_back);
     g.says(3, GuestState::killed);
     ck_assert_text(g.phases(3), "frozen frozen waiting");
@@ -317,14 +317,14 @@ START_TEST(who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cu
     cascade.says(3, GuestState::running);
     ck_assert(cascade.job(2).phase == JobPhase::finished && cascade.job(2).wait_status == 7 << 8);
     ck_assert(cascade.job(1).cancelled && cascade.job(3).cancelled);
-    // Its node was started again, and says that it runs until it knows better.
+    // The node of the component was started again, and reports it as running until it knows better.
     Sets again;
     again.leased = true;
     again.wait_status = 1 << 8;
     again.begin(2).whole().says(1, GuestState::exited).says(1, GuestState::running);
     again.says(1, GuestState::exited);
     ck_assert(again.job(1).phase == JobPhase::running && !HomeClock::runs(again.job(1)));
-    // The others are frozen without it; it goes back with them all the same.
+    // The others are frozen without the component, but it goes back with them all the same.
     Sets cut;
     cut.wait_status = 1 << 8;
     cut.begin(3).whole().says(1, GuestState::exited).suspend(2);
@@ -334,7 +334,7 @@ START_TEST(who_has_failed_and_waits_for_that_is_not_paid_for_nor_drawn_into_a_cu
     cut.says(3, GuestState::killed, "its node has it no more");
     ck_assert(cut.job(1).going_back && cut.job(3).phase == JobPhase::frozen);
     ck_assert_text(cut.says(1, GuestState::exited).checkpoints(), "2 2 2");
-    // Its user does not wait for that.
+    // A user who cancels the job does not wait for that.
     Sets cancelled;
     cancelled.wait_status = 1 << 8;
     cancelled.begin(2).whole().says(1, GuestState::exited);

@@ -116,7 +116,7 @@ START_TEST(
     Bench away = with_budget(true);
     away.wait(Nanos::from_s(150));
     away.h.market_down();
-    // up to a micro-unit's worth later
+    // the budget ends up to a micro-unit's worth later
     const auto due = [&away] { return away.h.tick(away.now, away.out).ns / 1'000'000; };
     ck_assert_int_eq(due(), 200'000);
     away.h.market_up(away.now, away.out);
@@ -141,8 +141,8 @@ START_TEST(after_a_restart_of_home_a_budget_still_ends) {
 END_TEST
 
 namespace {
-// It was at a price of 36 when the market was told last: what it cost then, and when its clock was
-// at that.
+// The home was started again while its job ran at a price of 36. Its record has the cost and the
+// clock of the moment at which it last told the market.
 struct Restarted {
     Bench before, after;
     explicit Restarted(uint64_t boot) : before(with_budget()) {
@@ -166,7 +166,7 @@ struct Restarted {
 START_TEST(a_job_that_ran_on_while_its_home_was_away_has_run_all_that_time) {
     Restarted r(7);
     Bench& b = r.after;
-    // Until its node has said so, the market goes by its own clock.
+    // The market goes by its own clock until the job's node has reported.
     ck_assert(b.reported() && b.reported()->phase == JobPhase::running && !b.reported()->stands);
     ck_assert(b.reported()->stats.run_time == Nanos{0});
     b.event("n2", 1, GuestState::running);
@@ -276,8 +276,8 @@ START_TEST(the_market_hears_how_long_a_job_had_run_when_it_came_to_where_it_is) 
 END_TEST
 
 namespace {
-// At a price of 36 it has cost 1 of the 10 of a day, 2 of which are left, and half of these are its
-// own: 100 s.
+// A job at a price of 36 that has cost 1. Its user may spend 10 a day, of which 2 are left, and
+// half of these are the job's: 100 s.
 Bench with_day() {
     Bench b;
     b.submit();

@@ -159,7 +159,7 @@ std::string entries(std::initializer_list<std::string> all) {
     for (const std::string& one : all) image += u32(static_cast<uint32_t>(one.size())) + one;
     return image;
 }
-// One entry of a files.img: its kind, its number, and that message in that field.
+// Makes one entry of a files.img: its kind, its number, and that message in that field.
 std::string entry(char kind, int field, const std::string& message = "", char number = 1) {
     const int tag = field << 3 | 2;
     std::string bytes = {'\x08', kind, '\x10', number};

@@ -71,7 +71,7 @@ START_TEST(what_was_kept_within_a_job_is_said_to_its_own_addresses_alone) {
 }
 END_TEST
 
-// Whether a datagram comes to the job, and one of the job to its node.
+// Says whether a datagram reaches the job, and whether one of the job reaches its node.
 struct Ways {
     explicit Ways(const NetworkRig& of) : rig(of) {}
     bool in(int limit) const { return NetworkRig::passes(node, job, rig.address, limit); }
@@ -95,7 +95,7 @@ START_TEST(gates_stop_frames_one_way_or_both_and_open_again_whoever_finds_them) 
     ck_assert(port.disarm().has_value() && ways.in(soon_ms) && ways.out(soon_ms));
     ck_assert(Netlink::open()->link(rig.network.bridge)->hardware[0] ==
               0xfe);  // the lowest of its ports': there is no other
-    // Its daemon dies with both shut.
+    // The daemon of the interface dies with both directions shut.
     ck_assert(port.arm().has_value() && port.shut(FrameWay::to_job).has_value() &&
               port.shut(FrameWay::from_job).has_value());
     port = rig.find();
@@ -214,7 +214,8 @@ START_TEST(connections_that_a_program_has_not_accepted_are_counted) {
     ck_assert_uint_eq(begun(all), 0);
     for (size_t n = 0; n < all.size(); ++n) ck_assert_uint_le(unaccepted(all.substr(0, n)), 3);
     ck_assert(!unfinished_of(0).has_value());
-    // A first word without an answer: within the machine, or to another one.
+    // A connection that has sent its first packet and got no answer counts if its other end is on
+    // this machine, and not if it is on another one.
     const char* const six = "00000000000000000000000001000000";
     const std::string within_six = std::string(six) + ":A1B2 " + six + ":1F90";
     const std::string within =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// JobStdio between a souk-init and a home that the test plays: what is passed on, what is asked for
-// again, and when the job's end is told.
+// JobStdio stands between a souk-init and a home that the test plays. It passes bytes on, asks for
+// lost ones again, and tells the end of the job at the right time.
 #include "agentd/cell/job_stdio.hpp"
 
 #include <vector>
@@ -115,7 +115,8 @@ START_TEST(a_terminal_has_one_stream_and_streams_that_are_none_change_nothing) {
 }
 END_TEST
 
-// Something outside of the capsule holds the pipe: what has come is all, if the home has it.
+// A process outside of the capsule holds the pipe. The output so far counts as all of it, once the
+// home has it.
 START_TEST(output_that_never_ends_is_given_up_when_nothing_more_comes) {
     Streams s;
     s.stdio.output(1, 0, "abc");
@@ -198,7 +199,7 @@ START_TEST(input_after_a_gap_waits_and_what_the_job_took_elsewhere_is_not_given_
     ck_assert_text(s.line.take(), "input 3 d\n");
     s.stdio.input(2, "cdef", false);
     ck_assert_text(s.line.take(), "input 4 ef\n");
-    // a move: the home knows sooner what was taken
+    // after a move the home knows sooner what the job has taken
     s.stdio.input(10, "z", false);
     ck_assert_text(s.line.take(), "input 10 z\n");
 }

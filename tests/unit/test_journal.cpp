@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The journal on a store that fails when it is told to: what is durable before what leaves, which
-// record wins, what a failed commit holds back, and when the reserve of room goes and comes.
+// The journal works on a store that fails when it is told to. These tests check which records are
+// durable before a message leaves, which record wins, what a failed commit holds back, and when the
+// reserve of room goes and comes.
 #include "kernel/base/journal.hpp"
 
 #include <fcntl.h>
@@ -58,7 +59,8 @@ struct Store final : Journal::Store {
     }
 };
 
-// A daemon: what it lets go is written down, with what was durable then.
+// A daemon that notes each message that it lets go, together with the records that were durable
+// then.
 struct Daemon {
     Store store;
     Journal journal{store};

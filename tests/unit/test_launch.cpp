@@ -36,7 +36,7 @@ std::string packed(const LaunchSpec& s) {
     return *bytes;
 }
 
-// As souk-init finds it.
+// Reads the specification as souk-init does.
 LaunchSpec read(std::string bytes) {
     std::vector<uint64_t> aligned((bytes.size() + 7) / 8);
     std::memcpy(aligned.data(), bytes.data(), bytes.size());
@@ -114,7 +114,7 @@ START_TEST(souk_init_is_told_every_field_of_a_launch_specification) {
 }
 END_TEST
 
-// setresuid(-1) leaves souk-init's child who it is: root.
+// setresuid(-1) leaves souk-init's child the user that it is, which is root.
 START_TEST(a_user_or_group_that_means_as_before_is_refused) {
     for (const bool user : {true, false}) {
         LaunchSpec s;

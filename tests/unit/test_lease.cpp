@@ -174,13 +174,13 @@ START_TEST(a_job_starts_when_its_home_has_answered_a_heartbeat_and_counts_from_w
     ck_assert(b.done(What::start_job));
     ck_assert_int_eq(b.done(What::keep_lease)->until.ns, (Nanos::from_s(1000) + lease).ns);
     ck_assert(b.done(What::keep_lease) < b.done(What::start_job));
-    // Each further answer moves the deadline; one that overtook it does not move it back.
+    // Each further answer moves the deadline. An answer that was overtaken does not move it back.
     b.ended(guest::JobStarted{});
     ck_assert(b.at(10).heartbeats() && !b.at(11).heartbeats());
     ck_assert_int_eq(b.answer(10).done(What::keep_lease)->until.ns,
                      (Nanos::from_s(1010) + lease).ns);
     ck_assert(!b.answer(3).done(What::keep_lease));
-    // From the future: of another life of the machine, and worth nothing.
+    // An answer from the future belongs to another life of the machine, and is worth nothing.
     ck_assert(!b.answer(500).done(What::keep_lease));
 }
 END_TEST
@@ -300,7 +300,7 @@ START_TEST(a_home_goes_on_without_a_node_when_its_copy_is_sure_to_stand_and_not_
     ck_assert(b.next == Nanos::from_s(5030) + home_waits(lease));
     b.after(home_waits(lease) - lease);
     ck_assert(b.phase() == JobPhase::waiting && b.sent(GuestVerb::kill));
-    // Its orders to that node fail at once, until it is heard from.
+    // The home's orders to that node fail at once, until it hears from the node.
     b.order("n2", 2);
     ck_assert(b.phase() == JobPhase::waiting && !b.sent(GuestVerb::start));
     b.step([&](Home& m, home::Outputs& o) { m.heartbeat("n2", {}, b.now, o); }).order("n2", 3);

@@ -106,10 +106,10 @@ void run_time_is_counted_per_job_and_node(bool allow_bpf) {
     // A slot that is used again begins at nothing.
     ck_assert(probe.remove("n1/jobs/n1.1"));
     ck_assert_int_eq(probe.read("n1/jobs/n1.1").error().code, ENOENT);
-    // One that was there before this probe counts with what it had run.
+    // A group that was there before this probe counts with the time that it had run.
     ck_assert(probe.add("n1/jobs/n1.1", true));
     assert_between([&] { return probe.read("n1/jobs/n1.1"); }, Nanos::from_ms(200), first);
-    // Others had used its group before it.
+    // Other jobs had used the group before this one.
     ck_assert(probe.remove("n1/jobs/n1.1"));
     const Nanos all = *one.cpu_time();
     ck_assert(probe.add("n1/jobs/n1.1", true, one.id(), all - Nanos::from_ms(50)));
@@ -285,7 +285,8 @@ void the_births_of_those_who_hide_and_what_storage_gave_are_counted() {
     ck_assert_int_ge(sample.read_bytes, own.read_bytes);
 }
 
-// One sleeps, one computes. Each says how long it was there in all and what of that it ran.
+// One process sleeps, and one computes. Each says how long it was there in all, and how much of
+// that it ran.
 void time_off_the_cpus_is_counted_of_those_who_wait_for_something() {
     constexpr int sleeps = 20;
     constexpr Nanos each = Nanos::from_ms(10);
@@ -302,7 +303,7 @@ void time_off_the_cpus_is_counted_of_those_who_wait_for_something() {
                      }});
     const LoadSample sleeper = *probe.read("n1/jobs/n1.1");
     const int64_t passed = (monotonic_now() - begin).ns;
-    // Between the start of the clock and the switch another may have run.
+    // Another process may have run between the start of the clock and the switch.
     ck_assert_int_ge(sleeper.off_cpu.ns, sleeps * each.ns / 2);
     ck_assert_int_le((sleeper.off_cpu + sleeper.wait + sleeper.run).ns, passed * 101 / 100);
     const Nanos before = monotonic_now();
@@ -337,7 +338,8 @@ void what_the_owner_runs_is_told_apart() {
     ck_assert_int_eq(probe.read_node()->run.ns, 0);
 }
 
-// Two who want one CPU: both run, and each waits for the other. Owners are not this process's.
+// Two processes want one CPU, so both run, and each waits for the other. They are no children of a
+// daemon, so they count as the owner's.
 void the_owners_use_is_noticed_at_once(Nanos run, Nanos wait) {
     CgroupFixture cgroups;
     LoadProbe probe = std::move(
@@ -352,7 +354,7 @@ void the_owners_use_is_noticed_at_once(Nanos run, Nanos wait) {
         while (true) {
         }
     }
-    // Others who run here are owners as well.
+    // Other programs that run here count as the owner's as well.
     bool ours = false;
     while (!ours) {
         pollfd ready{probe.notices_fd(), POLLIN, 0};
@@ -369,7 +371,8 @@ void the_owners_use_is_noticed_at_once(Nanos run, Nanos wait) {
     }
 }
 
-// One that computes on CPU 0 from a word on, at a real-time priority, so that nobody takes it away.
+// A process that computes on CPU 0 from a signal on. It has a real-time priority, so that no other
+// process takes the CPU away.
 struct Hog {
     Pipe go = std::move(*make_pipe()), ready = std::move(*make_pipe());
     pid_t pid = ::fork();
@@ -400,8 +403,8 @@ struct Hog {
     }
 };
 
-// How long after its start it was noticed; nothing: it had been switched out by then, as what
-// others run is noticed as well, once a second.
+// How long after its start the hog was noticed. Without a value it had been switched out by then:
+// other programs are noticed as well, once a second.
 std::optional<Nanos> notice_of_a_hog(Nanos run) {
     CgroupFixture cgroups;
     const Hog hog;

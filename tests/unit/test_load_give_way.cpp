@@ -51,7 +51,8 @@ struct Machine {
     CgroupFixture cgroups;
     Cgroup guests = std::move(*cgroups->create("n1/jobs/n1.1"));
     Cgroup owners = std::move(*cgroups->create("owner"));
-    // No daemon: else what the test starts would be its children.
+    // The probe knows no daemon, because the processes that the test starts would else count as the
+    // daemon's children.
     LoadProbe probe = std::move(*LoadProbe::open(*cgroups, "n1", 2, {.daemon = 0}));
 
     bool sees_switches() {

@@ -293,7 +293,7 @@ START_TEST(the_meter_follows_what_files_take_and_tells_only_what_has_changed) {
 }
 END_TEST
 
-// From what a home reports to the order.
+// This test goes from the report of a home to the order of the market.
 START_TEST(the_market_moves_a_job_to_its_files_and_says_why) {
     for (const int64_t horizon_s : {0, 600}) {
         market::MarketOptions options;

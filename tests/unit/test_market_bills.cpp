@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market: what is billed when the market, a home, a node or the clock was away.
+// The market bills jobs correctly although the market, a home, a node or the clock was away.
 #include "kernel/base/rng.hpp"
 #include "market/core/bill.hpp"
 #include "tests/unit/market_world.hpp"
@@ -186,8 +186,8 @@ START_TEST(a_wall_clock_that_is_set_charges_nothing_and_loses_nothing) {
                 }
             ck_assert(ran == w.jobs[id].report.stats.run_time);
             ck_assert_int_eq(paid.micro, w.jobs[id].note.cost.micro);
-            // To the micro-unit, whatever the prices were: both nodes ask 36, a contest up to the
-            // bid of 100.
+            // The bill is exact to the micro-unit at all prices: both nodes ask 36, and a contest
+            // goes up to the bid of 100.
             ck_assert(paid >= cost_of(Money::units(36), 1, ran) &&
                       paid <= cost_of(Money::units(100), 1, ran));
         }

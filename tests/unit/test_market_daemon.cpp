@@ -72,7 +72,8 @@ START_TEST(a_job_is_ordered_run_shown_and_settled) {
     n1.send(r);
     JobNote note = n1.expect<JobNote>();
     while (!note.settled) note = n1.expect<JobNote>();
-    // It says a hundred seconds, which would cost 1; the market has not waited for so long.
+    // The home reports a hundred seconds, which would cost 1. The market does not believe that,
+    // because less time has passed.
     ck_assert(note.cost.micro > 0 && note.cost < Money::units(1));
     ck_assert(m.ask("job", {"n1.1"}).json.find(R"("exit":0)") != std::string::npos);
     ck_assert_int_eq(m.stop(), 0);
@@ -146,7 +147,8 @@ START_TEST(a_market_that_was_killed_goes_on_where_it_was) {
     n1.send(r);
     JobNote note = n1.expect<JobNote>();
     while (!note.settled) note = n1.expect<JobNote>();
-    // It says a hundred seconds, which would cost 1; the market has not waited for so long.
+    // The home reports a hundred seconds, which would cost 1. The market does not believe that,
+    // because less time has passed.
     ck_assert(note.cost.micro > 0 && note.cost < Money::units(1));
 }
 END_TEST
@@ -408,7 +410,8 @@ START_TEST(a_program_that_speaks_the_text_protocol_can_be_the_solver) {
 }
 END_TEST
 
-// It names new jobs alone, each to the last provider; what it is told to run stays.
+// The program names only new jobs, each for the last provider. A job that it was told of as running
+// stays.
 START_TEST(a_program_that_is_told_places_need_not_name_who_stays) {
     UNIT_SKIP_IF(impossible());
     const unit::TempDir dir;
@@ -568,8 +571,8 @@ START_TEST(finished_jobs_leave_memory_and_are_found_in_the_records) {
     again.send(job("n1", jobs + 1, 1));
     m.ask_until("status", {}, R"("jobs":{"total":601)");
     look();
-    // Its home missed the last word about one that the machine does not know any more: it hears it
-    // again, once settled.
+    // A home missed the last message about a job that the machine does not know any more. It gets
+    // that message again once the job is settled.
     JobReport r = job("n1", 150, 100);
     r.uid = 1'001;
     r.phase = JobPhase::finished;

@@ -92,7 +92,7 @@ START_TEST(a_job_that_nobody_can_run_keeps_no_lesser_one_of_its_user_waiting) {
     ck_assert_text(w.comment(cheap), "user alice may run 1 job at once");
     for (int i = 0; i < 8; ++i) w.job(bob, 60);
     w.run_for(s(1));
-    // outbid: and its place in the limit goes to who can have a place
+    // the job was outbid, and its place in the limit goes to a job that can have a place
     ck_assert_text(w.where(good), "frozen");
     ck_assert_text(w.comment(good).substr(0, 17), "displaced by job ");
 }
@@ -256,8 +256,8 @@ START_TEST(a_higher_limit_wakes_who_has_spent_the_day_and_what_was_spent_before_
 }
 END_TEST
 
-// Method: random prices, jobs that come and go; after each step what every home may let its jobs
-// spend by itself, all of it together, is within what is left of the day.
+// The method: random prices, and jobs that come and go. After each step all homes together may let
+// their jobs spend no more by themselves than is left of the day.
 START_TEST(the_shares_of_a_day_that_homes_keep_to_are_never_more_than_is_left_of_it) {
     size_t shared = 0;
     for (uint64_t seed = 1; seed <= 30; ++seed) {

@@ -221,8 +221,8 @@ START_TEST(a_paced_bid_is_what_the_rest_lasts_for_and_never_above_the_most_nor_w
     ck_assert(paced_bid(t, {}, s(60)) == Money::units(100));
     ck_assert(paced_bid(t, {}, {0}) == Money::units(100));
     ck_assert(paced_bid(t, Money::units(20), hours(1)) == Money{1});
-    // Whatever is paid, up to the bid, the budget lasts until the finish; and if all is paid it is
-    // used up then.
+    // The budget lasts until the finish at every price up to the bid, and is used up then if the
+    // price is always the bid.
     Rng rng(8);
     for (int round = 0; round < 200; ++round) {
         const bool all = rng.chance(0.5);

@@ -60,7 +60,7 @@ START_TEST(a_displaced_job_stands_costs_nothing_and_goes_on_where_it_stood) {
     ck_assert(!says(w, low, "stands_here"));
     ck_assert_int_eq(report(w, low).stats.freezes + report(w, low).stats.thaws, 0);
     ck_assert_int_eq(w.orders.size(), 4);
-    // Without the option it goes to disk, as before.
+    // Without the option the job goes to disk, as before.
     market::World off;
     off.add_node("n1", 100, 1);
     off.run_for(s(4));
@@ -130,7 +130,7 @@ START_TEST(it_goes_to_disk_after_the_time_of_the_rule_or_after_the_most) {
         (void)w.submit("n1", 50);
         w.run_for(s(1));
         ck_assert(stands(w, low));
-        // With few cases: as long as a write and a read of 100 MB take.
+        // With few cases the job stands as long as a write and a read of 100 MB take.
         const int64_t kept = std::min<int64_t>(most, 200);
         w.run_for(s(kept - 3));
         ck_assert(stands(w, low));
@@ -169,7 +169,7 @@ START_TEST(an_owner_who_leaves_and_an_operator_have_it_on_disk) {
     const JobId high = w.submit("home", 50);
     w.run_for(s(1));
     ck_assert(stands(w, low));
-    // Its owner uses the node: it takes nobody new, and what stands there stands on.
+    // The node's owner uses it. It takes no new job, and jobs that stand there stand on.
     ProviderReport p = w.providers["n1"];
     p.cannot = "its owner uses it";
     w.set_provider(p);
@@ -193,7 +193,7 @@ START_TEST(an_owner_who_leaves_and_an_operator_have_it_on_disk) {
     ck_assert(w.market->freeze(high, false, 0).has_value());
     w.run_for(s(1));
     ck_assert(w.phase(high) == JobPhase::frozen && !stands(w, high));
-    // And what runs, and is frozen by hand, never stood.
+    // A running job that is frozen by hand has never stood either.
     ck_assert(w.market->freeze(best, true, 0).has_value());
     w.run_for(s(1));
     ck_assert(w.phase(best) == JobPhase::frozen && !stands(w, best));

@@ -100,7 +100,7 @@ START_TEST(an_order_that_was_taken_and_shows_no_sign_is_in_doubt_and_then_over) 
     ck_assert(o.orders.gives_up(o.job, o.now + s(2)));
     ck_assert(!o.outstanding() && o.job.failed->times == 1);
     ck_assert_text(o.job.failed->last, "the move to n3 failed: its home node did not carry it out");
-    // One that is silent altogether takes longer.
+    // An order whose home is silent altogether takes longer to be given up.
     One silent;
     silent.give(Order::Kind::run, "n3").report(JobPhase::running, "n2", 0);
     ck_assert(silent.job.doubt_since == Nanos::never());
@@ -273,7 +273,7 @@ START_TEST(a_day_ends_when_the_rates_of_all_jobs_have_used_it_up) {
     days.reckon(o.user, {&o.job, &p.job}, false, homes, o.now);
     ck_assert(days.next() == o.now + s(50));
     ck_assert(!days.take_ended(o.now + s(50) - Nanos{1}));
-    // One stops: it lasts twice as long.
+    // One of the jobs stops, so the allowance lasts twice as long.
     p.job.run_since = Nanos::never();
     days.reckon(o.user, {&o.job}, false, homes, o.now);
     ck_assert(days.next() == o.now + s(100));

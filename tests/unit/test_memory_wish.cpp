@@ -93,7 +93,7 @@ START_TEST(whatever_is_wanted_is_given_up_and_nobody_leaves_for_nothing) {
         const int64_t missing =
             wish.wanted_mb == 0 ? 0 : std::max<int64_t>(wish.wanted_mb - wish.free_mb, stalls);
         ck_assert(freed >= std::min(missing, could));
-        // Without the smallest of them it would not be enough.
+        // No guest leaves in vain: without the smallest of them the memory would not be enough.
         if (!leave.empty()) ck_assert(freed - least < missing);
     }
 }
@@ -110,7 +110,7 @@ START_TEST(whose_memory_is_wanted_is_told_to_leave_and_frozen_when_he_has_not) {
     ck_assert_text(tick(b, Nanos::from_s(111)).text(), "ready_criu/disk");
     ck_assert_text(b.criu_ready().text(), "dump_to_disk");
     b.dump_held().gone();
-    // Its memory is the owner's. The image may stay.
+    // The guest's memory is the owner's again. Its image may stay.
     ck_assert(b.state() == GuestState::frozen && b.g.standing().empty());
     ck_assert(b.g.image_waits(key, "n2").empty() && !b.g.is_to_leave(key, "n2"));
 }

@@ -39,7 +39,7 @@ std::string unpacked(const std::string& file) {
     return bytes;
 }
 
-// A copy of one daemon's state directory.
+// A copy of the state directory that one daemon left.
 struct Left {
     TempDir dir;
     explicit Left(const std::string& daemon) {
@@ -104,7 +104,7 @@ START_TEST(a_clean_end_of_an_old_daemon_is_not_taken_for_a_copy_without_its_log)
             const StateDb db = left.open(version, market_schema_oldest);
             ck_assert_msg(!db.log_missing(), "%s", daemon);
         }
-        // From now on the mark says something.
+        // From now on the database has the mark that tells a copy without its log.
         std::string copy;
         {
             const StateDb db = left.open(version, market_schema_oldest);

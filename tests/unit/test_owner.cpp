@@ -52,7 +52,7 @@ struct Host : unit::guests::Bench {
         end([&](Guest& m, guest::Outputs& o) { m.set_accepting(on, "off", o); });
         return *this;
     }
-    // To the middle of a dump, for a move or to disk.
+    // Brings the guest into the middle of a dump for a move.
     Host& dumping_to_move() {
         command(GuestVerb::prepare_dump);
         criu_ready();
@@ -125,7 +125,7 @@ START_TEST(a_freeze_that_fails_stops_the_job_where_it_is_until_its_home_lets_it_
     old.command(GuestVerb::freeze);
     old.criu_ready();
     ck_assert_text(old.dump_fails().text(), std::string(">running(") + queue + ")");
-    // Nor does it stand where nothing can stop it.
+    // A job that nothing can stop does not stand either.
     Host v1({}, false);
     v1.running();
     v1.freeze();
@@ -222,7 +222,7 @@ START_TEST(an_owner_who_leaves_is_rid_of_guests_within_his_bound_whatever_their_
     ck_assert_uint_eq(h.g.left().size(), 1);
     ck_assert(h.g.left()[0].stands);
     ck_assert_text(h.g.left()[0].why, queue);
-    // He is back before that: nobody is frozen for it.
+    // The node takes guests again before that time, so no job is frozen.
     Host back(policy);
     back.running();
     back.owner(false);
@@ -349,11 +349,11 @@ START_TEST(what_stands_is_found_again_by_a_home_that_was_away_and_may_become_an_
     ck_assert_text(again.event("n2", 1, GuestState::frozen).text(), "P");
     ck_assert(again.job().phase == JobPhase::frozen && !again.job().in_place);
     ck_assert_text(again.run_on("n3").text(), "P prepare n3.2");
-    // Its node has forgotten what it stands for: once more.
+    // The node has forgotten why the job stands, so the freeze is ordered once more.
     unit::Bench forgot = b.again();
     ck_assert_text(forgot.event("n2", 1, GuestState::dumping, "its daemon ended").text(),
                    "freeze n2.1");
-    // It ends where it stands.
+    // The job ends where it stands.
     unit::Bench cancelled = b.again();
     ck_assert_text(cancelled.cancel().text(), "P kill n2.1");
     cancelled.event("n2", 1, GuestState::killed);

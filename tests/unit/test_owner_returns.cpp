@@ -90,13 +90,13 @@ START_TEST(what_guests_take_again_while_he_is_here_is_not_his) {
     const Guests run{
         .running = 1, .in_memory = 1, .here = 1, .lowered = true, .who = "n1.7: it runs"};
     all.began(s(10), s(1'000), "load", "", {});
-    // One comes in time to be gone in time, and then one that is not.
+    // One guest comes early enough to be gone in time, and then one comes that is not.
     ck_assert(all.see(s(20), run).kept->free_memory.ns < 0 && all.due() == s(40) + Nanos{1});
     ck_assert(all.see(s(30), {}).kept->free_memory == s(20) && all.due() == Nanos::never());
     const auto news = all.see(s(50), run);
     ck_assert_text(news.kept->memory_missed, "n1.7: it runs");
     ck_assert(news.kept->empty_missed.empty() && news.kept->free_cpu == Nanos{});
-    // He goes: what comes then is no matter of his.
+    // The owner goes. Guests that come afterwards do not concern him.
     all.see(s(55), {});
     ck_assert(all.ended(s(60), run).kept->empty == s(45));
 }
@@ -117,7 +117,7 @@ START_TEST(guests_that_are_lent_a_share_may_stay_and_hold_no_more_than_that) {
     ck_assert(news.kept->free_memory == s(10) && news.kept->empty.ns < 0);
     ck_assert(all.due() == Nanos::never());  // it may stay
     ck_assert(!all.see(s(900), run).kept);
-    // One comes that has no room, when the promise has ended.
+    // A guest that has no room comes after the promised time.
     run.within_share = false;
     news = all.see(s(901), run);
     ck_assert(news.kept->free_memory.ns < 0);
@@ -141,7 +141,7 @@ START_TEST(the_newest_are_kept_and_figures_are_of_them) {
     ck_assert_uint_eq(all.all().size(), OwnerReturns::kept_max);
     const auto f = all.figures(Which::free_cpu);
     ck_assert(f.p50 == ms(504) && f.p99 == ms(994) && f.p999 == ms(1'003));
-    // And they are as they were for a daemon that comes back.
+    // A daemon that starts again reads the same returns.
     OwnerReturns again;
     for (const OwnerReturn& r : all.all()) again.load(*wire::unpack<OwnerReturn>(wire::pack(r)));
     ck_assert(again.all() == all.all() && !again.open());

@@ -167,7 +167,7 @@ START_TEST(the_least_of_all_rules_that_hold_holds_and_nothing_more_at_every_mome
             }
             const MachineSize got = share.of(machine, offered, second, here);
             ck_assert_msg(got == least, "%s", text.c_str());
-            // Nothing changes before the next edge.
+            // The share changes at no moment before the next edge.
             const int32_t edge = share.to_next_edge(second);
             const auto later = static_cast<int32_t>(
                 (second + (edge > 0 ? rng.below(edge) : rng.below(week_s))) % week_s);
@@ -241,7 +241,7 @@ START_TEST(a_share_that_pvdctl_set_holds_over_the_configuration_until_it_is_unse
     ck_assert(!p.set_share("here = 200%", at(0), out) && !p.set_share("here = 9 cpus", at(0), out));
     ck_assert(p.record() == before && out.empty());
     ck_assert_text(p.share().text(), "here = 1 cpus");
-    // As kept on disk, and by a daemon that comes back.
+    // The record on disk says the same, and so does a daemon that reads it.
     const auto kept = wire::unpack<ProviderRecord>(wire::pack(p.record()));
     ck_assert(kept && *kept == before);
     ProviderRecord file;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Moves whose pages come out of the frozen job's memory, before or while the job already runs
-// elsewhere; and the pure parts of it against a naive model.
+// Moves take pages out of the frozen job's memory, before or while the job already runs elsewhere.
+// The pure parts are compared with a naive model.
 #include <sys/wait.h>
 
 #include <functional>
@@ -59,8 +59,8 @@ START_TEST(a_job_that_moves_by_its_pages_computes_what_an_unmoved_one_does) {
 }
 END_TEST
 
-// While pages are missing: forks, mremap, madvise, munmap, mprotect, threads that touch the same
-// pages, and many processes.
+// The job does all this while pages are missing: forks, mremap, madvise, munmap, mprotect, threads
+// that touch the same pages, and many processes.
 // Long: the two ends of one exchange, side by side.
 START_TEST(memory_that_is_forked_moved_and_dropped_while_it_is_missing_is_right) {
     UNIT_SKIP_IF(unit::pages_impossible());
@@ -154,7 +154,8 @@ START_TEST(a_tree_of_processes_moves_by_its_pages) {
     UNIT_SKIP_IF(unit::pages_impossible());
     JobOutput output;
     auto rig = std::make_unique<CapsuleRig>(output);
-    // It counts until it is told to end: it is there for the last hop on a busy machine too.
+    // The job counts until it is told to end, so that it is there for the last hop on a busy
+    // machine too.
     rig->start(unit::shell(R"(python3 -uc 'import select, sys
 n = 0
 while not select.select([0], [], [], 0)[0]:

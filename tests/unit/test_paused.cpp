@@ -42,7 +42,7 @@ struct Run : HomeRig {
 }  // namespace
 
 START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
-    // How many may run, are in memory, and are here in any form.
+    // Shows how many guests may run, how many are in memory, and how many are here in any form.
     const auto here = [](const Host& h) {
         const Guest::Here now = h.g.here("n2");
         return std::to_string(now.running) + std::to_string(now.in_memory) +
@@ -73,7 +73,7 @@ START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
     ck_assert_text(here(there), "011");
     there.command(GuestVerb::release);
     ck_assert_text(here(there), "111");
-    // A source whose memory a copy elsewhere still needs.
+    // This source has memory that a copy elsewhere still needs.
     Host source;
     source.running();
     source.command(GuestVerb::prepare_dump);
@@ -88,7 +88,7 @@ START_TEST(what_comes_ends_or_stays_behind_is_here_until_nothing_of_it_is) {
     ck_assert_text(here(source), "011");
     ck_assert_uint_eq(source.g.here("n2").going, 1);
     ck_assert_text(source.g.here("n2").who, "n1.1: a copy elsewhere needs its memory");
-    // An image lies here for another home; its own home keeps what is its own.
+    // An image lies here for another home. A home keeps its own images for itself.
     Host disk;
     disk.recovered(GuestState::frozen, false, {.image_complete = true});
     ck_assert_text(here(disk), "001");
@@ -175,7 +175,8 @@ START_TEST(an_owner_pauses_what_runs_and_what_comes_and_its_home_hears_why) {
     ck_assert(h.g.any_paused());
     ck_assert_text(h.ended(guest::Paused{true}).text(), ">running");
     ck_assert(h.told().paused == why);
-    // An order is carried out as of any that runs; what stands for a dump is not said to be paused.
+    // An order is carried out as for a running job. A job that stands for a dump is not reported as
+    // paused.
     h.command(GuestVerb::prepare_dump);
     ck_assert_text(h.criu_ready().text(), ">dump_ready");
     ck_assert(h.told().paused == why);

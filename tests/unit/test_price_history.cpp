@@ -50,8 +50,8 @@ START_TEST(several_rows_are_one_by_their_minutes) {
 }
 END_TEST
 
-// Method: 40 days of rows; what is told to be stored and erased is replayed and must be what is in
-// memory.
+// The method: 40 days of rows. The rows that are to be stored and erased are replayed, and the
+// result must be the rows in memory.
 START_TEST(the_history_is_bounded_and_old_rows_are_one_an_hour) {
     PriceHistory history;
     std::map<int64_t, PriceRecord> stored;
@@ -130,8 +130,8 @@ END_TEST
 START_TEST(an_outlook_is_what_a_job_would_have_met) {
     std::map<int64_t, PriceRecord> rows;
     for (int64_t m = 0; m < 10; ++m) rows[m] = m == 9 ? closed_row(m) : row(m, m < 5 ? 6 : 12);
-    // At 12 it has a place in nine minutes of ten; of a minute's work only a start in minute 8 is
-    // not cut off... nor that.
+    // At 12 the job has a place in nine minutes of ten. A minute's work is never cut off, not even
+    // if it begins in minute 8.
     Outlook o = outlook(rows, 0, Money::units(12), 1, s(60), {}, false);
     ck_assert_int_eq(o.minutes, 10);
     ck_assert(o.place_share > 0.899 && o.place_share < 0.901);

@@ -265,7 +265,7 @@ START_TEST(three_jobs_on_two_machines_pay_and_gain_what_the_definitions_say) {
     ck_assert_int_eq(solved(in, "first").price(JobKey{2})->micro, 30'000'000);
     // nobody pays more than it is worth
     ck_assert_int_eq(solved(in, "first").surplus().consumers.micro, 0);
-    // between reserve 10 and bid 60
+    // the price is halfway between the reserve of 10 and the bid of 60
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{1})->micro, 35'000'000);
     ck_assert_int_eq(solved(in, "uniform").price(JobKey{2})->micro, 35'000'000);
     Solver uniform = solved(in, "uniform");
@@ -292,12 +292,12 @@ START_TEST(reserves_are_steps_of_the_price_as_bids_are) {
     in.providers[1].speed = 50;
     for (ProviderSpec& p : in.providers) p.memory_mb = 10;
     Solver s = solved(in);
-    // half x 10, and never below the reserve
+    // half of 10 is below the reserve, so the price is the reserve
     ck_assert_int_eq(s.price(JobKey{1})->micro, 10'000'000);
     in.jobs.push_back(in.jobs[0]);
     in.jobs[1].value = Money::units(30);
     in.jobs[1].user = 1;
-    // half x 30: then the slow one, for nothing
+    // the price is half of 30; for less, the job would get the slow machine for nothing
     ck_assert_int_eq(solved(in).price(JobKey{1})->micro, 15'000'000);
     in.jobs.push_back(in.jobs[1]);
     in.jobs[2].value = Money::units(20);

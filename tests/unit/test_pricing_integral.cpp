@@ -64,7 +64,8 @@ std::vector<Money> naive_integral(Allocator& market, bool by_user = false) {
         };
         auto next = order.begin();
         for (; next != order.end() && market.jobs()[*next].rank < payer.rank; ++next) put(*next);
-        // who is not in the order holds its room: that is what it competes for in its turn
+        // a payer that is not in the order holds its room, so it competes for that room when its
+        // turn comes
         for (Place& p : places)
             if (!payer.competing && p.machine == &own)
                 p.cpus += payer.cpus, p.memory_mb += payer.memory_mb;

@@ -80,7 +80,7 @@ START_TEST(frames_that_cover_the_week_are_always) {
 END_TEST
 
 START_TEST(edges_agree_with_a_walk_over_the_week) {
-    // For random frames, times, and both ends of the week: nothing changes before the edge.
+    // Nothing changes before the edge, for random frames and times, and at both ends of the week.
     Rng rng(7);
     const char* days[] = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"};
     for (int i = 0; i < 300; ++i) {
@@ -148,7 +148,8 @@ START_TEST(the_edges_of_a_frame_switch_the_market_on_and_off) {
 END_TEST
 
 START_TEST(the_edges_of_frames_that_are_set_while_it_runs_come_by_themselves) {
-    // As the shell does: it asks after each word when it is wanted next, and comes then.
+    // The test calls the provider as the shell does: it asks after each call when the next one is
+    // due, and comes then.
     Provider p = make();
     provider::Outputs out;
     p.started(at(0, 9), out);
@@ -275,7 +276,8 @@ START_TEST(what_the_owner_set_holds_over_the_configuration_until_it_is_unset) {
     before.market(false, at(0, 1), out);
     ck_assert_int_eq(before.overrides().size(), 2);
 
-    // The file is edited, the daemon started again: what was set stays, the rest follows the file.
+    // The file is edited and the daemon started again. Values that were set by hand stay, and the
+    // others follow the file.
     file.reserve = Money::units(2);
     file.speed = 50;
     Provider after = *Provider::create("n1", machine, file, before.record());
@@ -293,7 +295,7 @@ START_TEST(what_the_owner_set_holds_over_the_configuration_until_it_is_unset) {
     ck_assert_text(shape(out), "PRPR+");
     ck_assert(after.record().reserve == Money::units(2));
     ck_assert(after.record().on_market && after.overrides().empty());
-    // Also over another edit.
+    // They also stay after another edit.
     file.reserve = Money::units(3);
     ck_assert(Provider::create("n1", machine, file, after.record())->record().reserve ==
               Money::units(3));

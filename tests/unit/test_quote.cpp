@@ -42,7 +42,7 @@ JobId submit(Chaos& c, const QuoteRequest& r) {
     return id;
 }
 
-// All of a market that can be seen from outside, as bytes.
+// Everything of a market that can be seen from outside, as bytes.
 std::string state_of(const Market& m, Nanos now) {
     std::string all = std::to_string(m.next_call().ns) + " " + m.audit();
     for (const auto& [id, job] : m.jobs()) {
@@ -224,8 +224,8 @@ START_TEST(a_quote_changes_nothing_and_is_what_a_submission_in_the_same_instant_
 }
 END_TEST
 
-// Method: as above, with two to five jobs at once. What is ordered must be the places of the quote;
-// a job whose place others still hold is not ordered yet and says where it is to go.
+// The method is as above, with two to five jobs at once. The orders must go to the places of the
+// quote. A job whose place others still hold gets no order yet, and says where it is to go.
 START_TEST(a_quote_for_several_jobs_is_what_they_get_that_come_together) {
     size_t all = 0, some = 0, none = 0, spread = 0;
     for (uint64_t seed = 1; seed <= 120; ++seed) {

@@ -215,7 +215,7 @@ START_TEST(souk_root_makes_a_capsule_and_starts_a_program) {
                   port ? "" : port.error().message.c_str());
     ck_assert(!reach.mend(made->pidfd(), 0).value_or(false));
     ck_assert(!reach.take(made->pidfd(), 0));
-    // Its processes, by their numbers inside; nobody's of the machine.
+    // The processes of the capsule have their inside numbers; no process of the machine is there.
     const auto proc = reach.inside(made->pidfd(), CapsuleDirectory::proc);
     ck_assert(proc && capsule_processes(proc->get()).value().size() == 1);
     const auto self = Pidfd::open(::getpid());
@@ -328,7 +328,7 @@ START_TEST(no_link_is_followed_in_a_linkless_mount) {
     ck_assert(!is_linkless(dir.fd.get()));
     auto mount = linkless(dir.fd.get());
     UNIT_SKIP_IF(!mount && mount.error().code == ENOSYS ? "a kernel before 5.12" : nullptr);
-    // As CRIU has it: opened anew, by its number.
+    // CRIU opens the directory anew, by its number.
     const Fd again = std::move(*open_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(mount->get()),
                                         O_RDONLY | O_DIRECTORY));
     ck_assert(is_linkless(again.get()));

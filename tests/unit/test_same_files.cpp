@@ -38,7 +38,7 @@ START_TEST(nodes_of_one_machine_have_the_same_and_two_machines_do_not) {
     ck_assert(of(hidden, "boot-a", "") != here);
     // The one on top counts.
     ck_assert(of(disk + "51 1 254:1 / / rw - ext4 /dev/vdb rw\n", "boot-a", "") != here);
-    // Another directory of the same device.
+    // This is another directory of the same device.
     ck_assert(of("27 1 254:0 /other / rw - ext4 /dev/vda rw\n", "boot-a", "") != here);
 }
 END_TEST
@@ -127,7 +127,7 @@ START_TEST(what_lies_over_a_home_is_what_its_job_asks_for) {
     ck_assert(laid_over(settled("home", false, FilesTmp::home)) == Paths{"/scratch"});
     ck_assert(laid_over(settled("home", false, FilesTmp::own)) == Paths({"/scratch", "/tmp"}));
     ck_assert(laid_over(settled("auto", false, FilesTmp::node)) == Paths({"/scratch", "/tmp"}));
-    // It sees all of its node.
+    // The job sees all files of its node.
     const JobSpec shared = settled("auto", true, FilesTmp::node);
     ck_assert(laid_over(shared).empty() && shared.local_paths.empty());
     ck_assert(shared.tmp == FilesTmp::home);

@@ -65,7 +65,7 @@ START_TEST(a_page_counts_as_long_as_it_is_the_same_and_not_marked) {
     // it was away meanwhile
     ck_assert(s.look({{P, entry(1)}, {9 * P, entry(3)}}) == (std::vector<uint64_t>{9 * P}));
     ck_assert(s.valid(7) == (std::vector<PageRange>{{7, P, 1}}));
-    // In swap it is the same only if it was sent from there.
+    // A page in swap is the same only if it was sent from there.
     const uint64_t swapped = 77 | pagemap::swapped;
     ck_assert_uint_eq(s.look({{P, swapped}}).size(), 1);
     s.sent(P);
@@ -302,7 +302,7 @@ START_TEST(what_an_earlier_move_measured_decides_whether_memory_goes_ahead) {
     ck_assert(!plan_move(f).precopy);
     f.policy = MovePolicy::automatic;
     ck_assert(!plan_move(f).precopy && plan_move(f).forecast.form == MoveForm::post_copy);
-    // After the rounds of this move only what they show counts.
+    // After the rounds of this move only the figures of these rounds count.
     f.precopy = PrecopyFacts{600 * mb, Nanos::from_s(1), 8 * mb, link, 3, 50 * mb};
     const MoveForecast after = plan_move(f).forecast;
     ck_assert(after.left_bytes == 8 * mb && after.precopy_rounds == 3 &&
@@ -340,8 +340,8 @@ START_TEST(memory_goes_ahead_where_that_saves_a_pause) {
         without.policy = MovePolicy::safe;
         return plan_move(without).forecast.pause;
     }();
-    // Once it has gone: the rest and the placing is what it stands still for, or only the rest's
-    // faults.
+    // The memory has gone ahead. The job then stands still while the rest is sent and all is
+    // placed, or only for faults on the rest.
     f.precopy = PrecopyFacts{600 << 20, Nanos::from_s(1), 8 << 20, 600e6, 2, 0};
     const MovePlan safe = plan(MovePolicy::safe), any = plan(MovePolicy::automatic);
     ck_assert(!safe.precopy && safe.forecast.form == MoveForm::pages_first &&

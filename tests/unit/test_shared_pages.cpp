@@ -79,7 +79,7 @@ Job make_job(Rng& rng) {
     return job;
 }
 
-// As /proc/PID/pagemap has it; some pages are in swap.
+// An entry as /proc/PID/pagemap has it. Some pages are in swap.
 uint64_t entry_of(const Job& job, size_t process, uint64_t number) {
     const auto found = job.memory[process].find(number);
     if (found == job.memory[process].end()) return 0;
@@ -117,8 +117,8 @@ std::vector<uint64_t> common_file(const Job& job, const SharedPages& shared) {
     return file;
 }
 
-// As CRIU restores lazily (criu/mem.c): in the order of the entries, past what is lazy and present,
-// and what is only lazy is left for later.
+// Restores lazily as CRIU does (criu/mem.c): it goes in the order of the entries, skips pages that
+// are lazy and present, and leaves pages that are only lazy for later.
 Memory restored(const PagemapImage& map, const std::vector<uint64_t>& file) {
     Memory memory;
     uint64_t at = 0, last = 0;

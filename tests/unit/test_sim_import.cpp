@@ -143,7 +143,7 @@ START_TEST(shares_of_two_humps_may_be_decimals_and_fractions) {
         for (int i = 0; i < 4000; ++i) out.push_back(d->draw(rng, 0));
         return out;
     };
-    // However eighty percent are written, the draws are the same.
+    // The draws are the same, however eighty percent are written.
     const auto whole = draws("bimodal 80 30 15 20 90 15");
     ck_assert(draws("bimodal 0.8 30 15 0.2 90 15") == whole &&
               draws("bimodal 80.0 30 15 20.0 90 15") == whole);
@@ -205,7 +205,7 @@ START_TEST(plots_hold_every_series_and_quote_names) {
               by_value.find("\"5\" 2 2\n\"6\" 1 1\n") != std::string::npos);
     ck_assert(by_value.find("set style data histograms") != std::string::npos &&
               by_value.find("title 'a ''quoted'' name', ") != std::string::npos);
-    // One legend, inside the picture; no two series of one colour, pattern or mark.
+    // The picture has one legend inside, and no two series share a colour, pattern or mark.
     for (const std::string& plot : {by_value, plot_utilisation(series, "png", "x")}) {
         ck_assert(plot.find("set key inside") != std::string::npos &&
                   plot.find("outside") == std::string::npos);

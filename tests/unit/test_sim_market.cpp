@@ -90,8 +90,8 @@ class SecondBySecond {
     }
 
     void step() {
-        // The second that is over: what was paid and gained by those who advance, and every running
-        // job a second further.
+        // The second is over: jobs that advance have paid and gained for it, and every running job
+        // is a second further.
         for (const auto& p : payments_) {
             const size_t i = p.job.n - 1;
             if (states_[i].doing != Doing::running || states_[i].skip) continue;
@@ -388,7 +388,8 @@ START_TEST(a_run_ends_early_where_it_is_told_to_and_says_what_is_done) {
     ck_assert_int_eq(out.totals.end_s, 20);
     ck_assert(out.jobs[0].end_s == -1 && out.jobs[0].done == 2'000);
     ck_assert_int_eq(out.jobs[3].done, 1'000);  // frozen at 10
-    // The reserve; then what the best of those who are frozen bids, once it is frozen.
+    // The job pays the reserve at first, and then the highest bid of a frozen job, once that one is
+    // frozen.
     ck_assert_int_eq(out.jobs[0].paid.micro_s, (6 * 10 + 5 * 20 + 9 * 21) * 1'000'000);
     o.stop_s = 2;
     const auto slow = *parse_providers("1 0 -1 1 1000 1 60\n");
@@ -408,7 +409,7 @@ START_TEST(a_bid_that_changes_once_its_job_runs_loses_the_place_to_who_waits) {
     o.rebid = Rebid{0, Money::units(5)};
     const RunOutcome out = *run_market(jobs, providers, o);
     ck_assert(out.jobs[1].end_s == 101 && out.jobs[0].end_s == 200);
-    // One second at 10, then what is left at the reserve.
+    // The job pays 10 for one second, and the reserve for the rest.
     ck_assert_int_eq(out.jobs[0].paid.micro_s, 10'000'000 + 99 * 1'000'000);
 }
 END_TEST

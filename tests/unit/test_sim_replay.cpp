@@ -21,9 +21,8 @@ struct NaiveRunning {
     int64_t expected_s, procs;
 };
 
-// At every instant at which something ends or arrives: start heads while they fit; with
-// backfilling, find the head's shadow time and extra processors anew whenever something has
-// started.
+// Goes through every instant at which a job ends or arrives: starts heads while they fit; with
+// backfilling, finds the head's shadow time and extra processors anew whenever a job has started.
 std::vector<int64_t> naive(std::span<const ReplayJob> jobs, int64_t cpus, bool backfill) {
     std::vector<int64_t> end_s(jobs.size());
     std::list<size_t> queue;

@@ -72,7 +72,7 @@ START_TEST(a_word_stops_a_job_in_memory_and_a_word_lets_it_go_on) {
     ck_assert_text(h.freeze(true).text(), ">dumping");  // it is so already
     ck_assert_uint_eq(h.g.here("n9").running, 0);
     ck_assert_uint_eq(h.g.here("n9").in_memory, 1);
-    // It is never dumped of the guest's own will.
+    // The guest never dumps the job by itself.
     ck_assert_text(h.wait(Nanos::from_s(100'000)).text(), "");
     ck_assert_text(h.command(GuestVerb::commit).text(), ">dumping");  // no copy of anything
     ck_assert_text(h.command(GuestVerb::resume).text(), "P:running undo_dump");
@@ -112,7 +112,7 @@ START_TEST(what_stands_goes_to_disk_by_a_word_and_stands_on_when_that_fails) {
     ck_assert_text(fails.stood().text(), ">dumping(a queue is open)");
     ck_assert(fails.told().in_place && fails.told().cannot_move == "a queue is open");
     ck_assert_text(fails.wait(Nanos::from_s(11)).text(), "P:running undo_dump");  // once more
-    // It is let go on, stopped or ended in the middle of that.
+    // The home lets the job go on, stops it, or it ends in the middle of the freeze.
     Host goes_on;
     goes_on.stands();
     goes_on.freeze(false);
@@ -134,7 +134,7 @@ START_TEST(what_stands_goes_to_disk_by_a_word_and_stands_on_when_that_fails) {
 END_TEST
 
 START_TEST(a_dump_under_way_is_undone_for_a_stop_and_one_that_is_whole_is_kept) {
-    // For a move: that is given up, and it stops.
+    // The dump is for a move. The move is given up, and the job stops.
     Host h;
     h.running();
     h.command(GuestVerb::prepare_dump);
@@ -142,14 +142,14 @@ START_TEST(a_dump_under_way_is_undone_for_a_stop_and_one_that_is_whole_is_kept) 
     ck_assert_text(h.freeze(true).text(), "undo_dump");
     ck_assert_text(h.undone().text(), "P:running stand");
     ck_assert_text(h.stood().text(), ">dumping");
-    // To disk: it goes there.
+    // The dump is to disk, and the job goes there.
     Host disk;
     disk.running();
     disk.freeze(false);
     disk.criu_ready();
     ck_assert_text(disk.freeze(true).text(), "");
     ck_assert_text(disk.dump_held().text(), "P:frozen finish_dump");
-    // It is let go on before it stands.
+    // The home lets the job go on before it stands.
     Host early;
     early.running();
     early.freeze(true);
@@ -181,7 +181,7 @@ START_TEST(a_restart_of_the_daemon_finds_it_standing_and_its_owner_gets_rid_of_i
     ck_assert_text(left.undone().text(), "ready_criu/disk");
     left.criu_ready();
     ck_assert_text(left.dump_held().text(), "P:frozen finish_dump");
-    // While the owner uses it nothing goes on, whatever its home says.
+    // No job goes on while the owner uses the node, whatever the home says.
     Host used;
     used.stands();
     used.end([](Guest& m, guest::Outputs& o) {
@@ -213,7 +213,7 @@ START_TEST(a_home_has_it_stopped_frozen_or_let_go_on_and_does_not_charge_for_it)
     const StoryStep& step = b.job().story.steps().back();
     ck_assert(step.what == StoryStep::What::resumed && step.total == Nanos::from_ms(7));
     ck_assert_uint_eq(step.count, 1);
-    // To disk from where it stands: its memory counts until it is there.
+    // The job goes to disk from where it stands. Its memory counts until it is there.
     b.stop().in_place("n2", 1, "");
     ck_assert_text(b.suspend().text(), "P freeze n2.1");
     ck_assert(b.job().phase == JobPhase::freezing);
@@ -253,7 +253,7 @@ START_TEST(a_restart_of_its_home_keeps_it_standing_and_a_stop_that_was_under_way
     ck_assert_text(again.up("n2").text(), "query n2.1");
     ck_assert_text(again.in_place("n2", 1, "").text(), "");
     ck_assert_text(again.run_on("n2").text(), "P resume n2.1");
-    // Its node has forgotten it: what ran is gone.
+    // The node has forgotten the job, so the running copy is gone.
     ck_assert_text(again.event("n2", 1, GuestState::unknown).text(), "P drop n2.1");
 }
 END_TEST
@@ -263,7 +263,7 @@ START_TEST(a_signal_to_a_job_that_stands_is_not_lost_and_one_that_ends_it_does_s
     Host h;
     h.stands();
     ck_assert_text(h.command(GuestVerb::signal).text(), "signal");
-    // It was told to go on, and that is not done yet.
+    // The job was told to go on, but does not do so yet.
     h.command(GuestVerb::resume);
     ck_assert_text(h.command(GuestVerb::signal).text(), "signal");
     h.undone();

@@ -133,7 +133,7 @@ START_TEST(a_full_disk_fails_the_commit_keeps_the_last_state_and_the_changes) {
         ck_assert(state.has_changes());
         ck_assert_text(text_of(state, "job"), "a=before;");
     }
-    // A smaller change instead, then room again.
+    // A smaller change takes its place, and then there is room again.
     state.put("job", "big", "small");
     must_commit(state);
     ck_assert_text(text_of(state, "job"), "a=after;big=small;");
@@ -376,7 +376,7 @@ START_TEST(a_restore_keeps_what_was_there_and_refuses_what_is_in_use_or_not_whol
         source.put("job", "a", "backup");
         must_commit(source);
     }
-    // As root does for marketd, which is another user.
+    // Root restores the state of marketd, which runs as another user.
     if (geteuid() == 0) ck_assert_int_eq(chown(dir.path.c_str(), 4321, 4321), 0);
     ck_assert_text(restore(file), "kept ");  // nothing was there
     for (const char* name : {"/state.db", "/lock"}) {

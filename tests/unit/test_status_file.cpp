@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The status file for scripts: its text, that it is replaced whole, and what comes of a disk that
-// does not take it.
+// Scripts read the status file. These tests check its text, that it is replaced whole, and what
+// happens on a disk that does not take it.
 #include "kernel/sys/host/status_file.hpp"
 
 #include <fcntl.h>

@@ -18,7 +18,7 @@ StoryStep step(What what, Nanos at = {}, const char* why = "") {
     return s;
 }
 
-// As the disk gives it back. (A record that is read has to be whole.)
+// The job as the disk gives it back. (A record that is read has to be whole.)
 Result<HomeJob> again(HomeJob job) {
     job.spec.launch.path = job.spec.launch.cwd = "/";
     return wire::unpack<HomeJob>(wire::pack(job));
@@ -77,7 +77,7 @@ START_TEST(a_copy_of_a_story_keeps_what_it_had_when_the_other_goes_on) {
     story.add(step(What::finished));
     ck_assert_text(names(before), "submitted priced");
     ck_assert_text(names(story), "submitted priced finished");
-    // Equal by what they tell.
+    // Two stories are equal if they tell the same.
     ck_assert(Story(story.steps(), story.left_out()) == story);
     ck_assert(Story(story.steps(), story.left_out() + 1) != story);
 }

@@ -193,7 +193,7 @@ START_TEST(a_job_with_a_deadline_bids_what_is_enough_and_more_when_time_runs_out
     ck_assert_text(w.where(a), "n1");
     ck_assert_text(format_money(w.market->find(a)->bid), "2");
     ck_assert(w.market->find(a)->in_time == 1.0);
-    // A rival takes the place: what was usual is not any more, and its bid follows.
+    // A rival takes the place. The usual price is not enough any more, and the job's bid follows.
     const JobId rival = w.submit_as(1001, "n1", 20);
     w.run_for(hours(1));
     ck_assert(w.market->find(a)->bid > Money::units(20));

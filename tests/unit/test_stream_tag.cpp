@@ -94,7 +94,7 @@ START_TEST(an_image_of_one_without_the_key_is_refused_though_its_digests_are_rig
     const std::string good = stream_with(image.get(), &s),
                       plain = stream_with(forged.get(), nullptr);
     ck_assert_text(refusal(parent, plain, s), "not done");
-    // The tag of the good one behind it.
+    // The stream without a seal gets the tag of the good one at its end.
     ck_assert_text(refusal(parent, plain + good.substr(good.size() - 32), s), another);
     ImageSeal guess = s;
     guess.key[31] ^= 1;

@@ -32,8 +32,8 @@ std::string bytes_at(uint64_t from, uint64_t n) {
     return bytes;
 }
 
-// As souk-init and the job in it, behind a Cell: sends each byte once, keeps what is not
-// acknowledged, and makes no more than fits its window.
+// Plays souk-init and the job in it, behind a Cell: it sends each byte once, keeps those that are
+// not acknowledged, and makes no more than fits its window.
 struct Capsule {
     OutputAcks acks;
     uint64_t base[2] = {0, 0}, sent[2] = {0, 0}, end[2] = {0, 0};
@@ -141,7 +141,7 @@ struct Home {
         r.readers.remove(held);
         terminals.detach(r.job.id, held.get());
     }
-    // It has written what it had received.
+    // The reader has written the bytes that it had received.
     void write(Running& r, Reader& reader) {
         for (const int i : {0, 1}) {
             reader.streams[i].unread = 0;
@@ -259,7 +259,8 @@ START_TEST(who_watches_hears_the_end_and_takes_no_output) {
 }
 END_TEST
 
-// Its files are written by a process that is away for now, for want of room or of a FIFO's reader.
+// The process that writes the user's files is away for now, because there is no room or a FIFO has
+// no reader.
 START_TEST(a_terminal_that_runs_ahead_leaves_no_hole_in_its_users_files) {
     struct Writer : Reader {
         bool writes_files() const override { return true; }
@@ -450,7 +451,7 @@ START_TEST(output_of_a_users_jobs_takes_a_share_of_the_disk_and_gives_it_back) {
         jobs[seq].spec.launch.uid = seq < 3 ? 1'000 : 0;
     }
     const std::string piece(64 << 10, 'x');
-    // How much is taken of the job's output, until no more is.
+    // Sends output of the job until no more is taken. Returns how much was taken.
     const auto fill = [&](Terminals& t, uint64_t seq, uint64_t from, uint64_t most) {
         for (uint64_t at = from; at < most; at += piece.size()) {
             acks.clear();
@@ -472,7 +473,7 @@ START_TEST(output_of_a_users_jobs_takes_a_share_of_the_disk_and_gives_it_back) {
     ck_assert_uint_eq(fill(t, 2, 0, share), 0);
     t.erase({"n1", 1});
     ck_assert_uint_eq(fill(t, 2, 0, share), share);
-    // And the disk has a reserve, for whomever.
+    // The disk also has a reserve that no job may use.
     Terminals full(loop, std::move(*duplicate(dir.fd.get())),
                    {.stream_bytes = UINT64_MAX, .disk_reserve_bytes = INT64_MAX}, o);
     ck_assert_uint_eq(fill(full, 3, 2 * share, 3 * share), 2 * share);

@@ -16,7 +16,7 @@ namespace {
 struct Lines final : TraceListener {
     std::vector<std::string> all;
     void tell(const TraceLine& line) override { all.push_back(text(line)); }
-    // Since the last call.
+    // Returns the lines since the last call.
     std::string take() {
         std::string s;
         for (const std::string& line : all) s += line + "\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Certificates, revocations, join tokens and the files that hold them: what is taken, and the line
-// that says why something is not.
+// These tests check which certificates, revocations, join tokens and files of them are taken, and
+// the line that says why one is not.
 #include <sys/stat.h>
 
 #include "kernel/base/rng.hpp"
@@ -74,7 +74,7 @@ START_TEST(a_certificate_out_of_its_time_is_refused_with_both_times) {
     ck_refused(ca.verify(chain, noon + leaf_life + hour), "the certificate of n1 ended 2027-01-22");
     ck_refused(ca.verify(chain, noon + leaf_life + hour), "1h ago");
     ck_refused(ca.verify(chain, noon + leaf_life + day), "renew it, or put the clock right");
-    // This machine's clock is an hour behind the market's, more than the slack.
+    // The clock of this machine is an hour behind the market's, which is more than the slack.
     ck_refused(ca.verify(chain, noon - hour), "begins 2027-01-15 07:55:00 UTC, in 55m");
     ck_refused(ca.verify(chain, noon - hour), "one of the two clocks is wrong");
     ck_assert(ca.verify(chain, noon - Nanos::from_s(240)));

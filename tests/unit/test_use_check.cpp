@@ -102,7 +102,8 @@ START_TEST(a_homes_sum_grows_no_faster_than_the_markets_clock) {
     ck_assert(use::believable(r, s(10), s(1'000'060)) == s(70));
     ck_assert(use::believable(r, s(90), s(1'000'060)) == s(90));  // by the market's own clock
     ck_assert(use::believable(r, s(10), s(999'000)) == s(10));    // a clock that was set back
-    // While it runs a report may say less than has run, and the end then says all.
+    // While the job runs, a report may say less time than has passed. The report of its end then
+    // says all.
     use::believed(r, s(10), false, s(1'000'060));
     ck_assert(use::believable(r, s(10), s(1'000'100)) == s(110));
     // A job that stands still gathers no time that it could claim later.

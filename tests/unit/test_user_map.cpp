@@ -74,7 +74,7 @@ START_TEST(users_of_the_markets_own_realm_are_the_same_and_others_are_nobody) {
     ck_as(map.begins(user("alice", 1001), machine), 1001, 1001, {1001, 2000});
     ck_as(map.begins(user("alice", 1001, "uni"), machine), 1001, 1001, {1001, 2000});
     ck_as(map.begins(user("", 1001), machine), 1001, 1001, {1001, 2000});  // an older home
-    // Nobody of that number or name is here: the number alone counts.
+    // The node has no user with that number or name, so the number alone counts.
     ck_as(map.begins(user("carol", 3000), machine), 3000, 3000, {});
     ck_nobody(map.begins(user("alice", 1001, "lab"), machine), "nobody here (user_map)");
     ck_nobody(map.begins(user("bob", 1001), machine), "user 1001 is alice here, not bob");
@@ -178,7 +178,8 @@ START_TEST(a_job_comes_only_where_its_user_is_who_it_has_run_as) {
     ck_nobody(map.comes(user("alice", 1001), {true, 1001, 0, {}}, machine), "in group 0");
     ck_nobody(map.comes(user("alice", 1001), {true, 0, 1001, {}}, machine), "as user 0");
     ck_nobody(map.comes(user("alice", 1001), {true, 1001, 1002, {}}, machine), "in group 1002");
-    // To its own node: as its own user, whatever the other node says that it was.
+    // A job that returns to its own node runs as its own user, whatever user the other node says
+    // that it was.
     const RunsAs own{true, 1001, 1001, {1001, 2000}};
     ck_as(UserMap::returns(own, {true, 1001, 2000, {1001}}), 1001, 2000, {1001});
     ck_nobody(UserMap::returns(own, {true, 1001, 1001, {0}}), "not in group 0");
@@ -198,14 +199,14 @@ START_TEST(groups_are_this_machines_and_only_those_that_jobs_may_have) {
     ck_assert(with({"docker"}) == (std::vector<uint32_t>{2001}));  // the owner's own word
     ck_assert(with({}).empty());
     ck_assert(with({"root", "*"}) == (std::vector<uint32_t>{1001, 2000}));
-    // A node whose users are all the same has them as they are.
+    // A node with the same users as the home takes them as they are.
     const UserMap one_host = map_of("", {"uni", 0, {"*"}});
     ck_as(one_host.begins(user("root", 0), machine), 0, 0, {0, 27});
     ck_nobody(one_host.begins(user("x", no_id), machine), "4294967295");
 }
 END_TEST
 
-// Whatever the file, the accounts, the home and the image say.
+// This holds whatever the file, the accounts, the home and the image say.
 START_TEST(nothing_maps_to_root_or_below_the_minimum) {
     Rng rng(15);
     const char* words[] = {"uni", "lab", "*", "root", "alice", "guest", "toor", "odd", "last", "-"};

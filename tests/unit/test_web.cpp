@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The pages of souk-web as text: what is escaped, where a list goes on, and the pictures of a life.
+// These tests look at the pages of souk-web as text: at escaped words, at lists of several pages,
+// and at the pictures of a job's life.
 #include "tools/web/pages.hpp"
 #include "tools/web/pictures.hpp"
 #include "tools/web/tables.hpp"
@@ -35,7 +36,7 @@ START_TEST(no_text_becomes_markup_and_no_text_leaves_its_address) {
     Html address;
     address.in_address("a/b?c=d&e#f %\xc3\xa9~");
     ck_assert_text(address.str(), "a%2Fb%3Fc%3Dd%26e%23f%20%25%C3%A9~");
-    // Whatever a field holds.
+    // Every field of the job holds markup here.
     const char* evil = R"({"id": "n1.1<i>", "user": "<i>", "status": "run<i>", "name": "<i>",
         "command": "<i>", "comment": "<i>", "where": "<i>", "going_to": "<i>", "places": ["<i>"],
         "submitted_unix_s": 1, "why": "<i>", "last_failed": "<i>", "address": "<i>",
@@ -88,7 +89,7 @@ START_TEST(a_life_is_lanes_of_where_the_job_waited_ran_and_lay) {
                 400),
         "waits 100-120 waits, 20.0s; n1 120-150 runs on n1, 30.0s; n2 150-190 runs on n2, 40.0s; "
         "n2 190-300 frozen on n2, 1m50s; n1 300-400 runs on n1, 1m40s; ");
-    // It ends with its job, whatever time it is.
+    // The picture ends with the job, whatever time it is.
     ck_assert_text(bars_of(R"({"steps": [{"at_unix_s": 5, "step": "started", "node": "n1"},
                                          {"at_unix_s": 9, "step": "finished"}]})",
                            400),
@@ -119,7 +120,8 @@ START_TEST(a_line_of_prices_has_gaps_where_no_place_was_to_be_had) {
 END_TEST
 
 START_TEST(a_line_of_prices_is_as_long_as_the_market_is_old) {
-    // Twenty minutes of six hours, and two of them a while before: nobody knows what was between.
+    // Prices are known for the last twenty minutes of six hours, and for five minutes a little
+    // earlier. The line has a gap in between.
     const std::vector<Stretch> prices = {{19'800, 20'100, 1}, {20'400, 21'600, 2}};
     const std::string line = line_picture(prices, 0, 21'600, "prices").str();
     ck_assert(has(line, "<polyline points=\"550.0,40.0 558.3,40.0 \"/>"));

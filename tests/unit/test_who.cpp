@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// As whom souk-root starts processes (agentd/who): whom the kernel or the market vouches for, and
-// nobody because agentd says so. The market's files are made by the trust room as souk setup and
-// marketd make them.
+// souk-root starts processes as users (agentd/who): as those whom the kernel or the market vouches
+// for, and as nobody because agentd says so. The market's files are made by the trust room as souk
+// setup and marketd make them.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -297,7 +297,7 @@ START_TEST(a_list_counts_from_the_start_on_before_any_ticket_comes) {
 }
 END_TEST
 
-// All of that lies in a directory of agentd's.
+// All these files lie in a directory of agentd's.
 START_TEST(what_agentd_lays_into_its_own_files_is_not_believed) {
     const Site site, evil;
     Who who = site.open();
