@@ -29,7 +29,7 @@ constexpr int64_t never = INT64_MAX;
 constexpr uint32_t steps_without_progress_max = 10'000;
 constexpr int64_t minute_s = 60, hour_s = 3'600;
 // After so long without an event bids change no more, because all prices that a strategy looks at
-// are today's.
+// are the present ones.
 constexpr int64_t still_s = market::PriceHistory::kept_minutes * minute_s;
 
 // The states of a job. A stopped job stands in memory. Moving, freezing and thawing are operations

@@ -221,8 +221,8 @@ def gives_back(market, tmp_path):
         until("it costs more than the tolerance of 5 s", lambda: (cost(market, "h3.1") or 0) > 0.11)
         place.say(use("h3", 1, 1_000_000_000, 0))
         until("it is given back", lambda: any(p < 0 for p in paid()))
-        # The payments so far cover the time until that second. The cost grows on meanwhile, because
-        # the job runs.
+        # The payments now amount to that one second. The cost grows on meanwhile, because the job
+        # runs.
         assert sum(paid()) < 0.06, paid()
         log = f"{market.run_dir}/market/log"
         until("both words are on record", lambda: "do not agree on how long a job has run" in

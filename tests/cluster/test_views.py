@@ -56,7 +56,8 @@ def test_a_job_has_a_story_that_outlives_a_restart_of_its_home(market, tmp_path)
     times = [s["at_unix_s"] for s in steps]
     assert times == sorted(times)
     market.kill_daemon("n1")
-    # n1 is down, so the market asks the job's home for the story.
+    # n1 is the home, and has started again. The market asks it for the story, which lies on its
+    # disk.
     assert [s["step"] for s in story(market, job.id) if s["step"] != "priced"] == kinds
     market.tool("marketctl", "release", job.id)
     market.until_runs(job.id)

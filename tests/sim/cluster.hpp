@@ -181,7 +181,7 @@ class Cluster {
         bool lowered = false;
         int64_t milli_bound = 0;  // of a CPU, of all guests
         // The share that the daemon has told the owner is in force, in the numbers that he chose.
-        // After a crash it may be in doubt; then nothing counts as in force.
+        // The share is in doubt while his order is not on disk; then none counts as in force.
         int32_t cpus_said = 0;  // 0: in doubt
         ShareSaid share_said;
         bool share_in_doubt = false, shared_ever = false;
