@@ -74,12 +74,13 @@ bool fits(const Allocation& where, std::span<const int64_t> idle);
 void take(Idle& idle, const Allocation& where);
 void give(Idle& idle, const Allocation& where);
 
-// The request's own sense: sizes, sums, clusters that are there, times. Says what is wrong.
+// Checks that the request makes sense by itself: sizes, sums, clusters that exist, times. Says what
+// is wrong.
 Status check(const Job& job, std::span<const Cluster> clusters);
 // The allocation is what the request asks for; `idle` does not matter.
 bool answers(const Allocation& where, const Job& job);
 
-// Each of its components may be in any cluster.
+// Says whether each component of the job may be in any cluster.
 bool anywhere(const Job& job);
 
 // An unordered job of so many processors with components of at most `limit`: as few as possible, as

@@ -193,8 +193,8 @@ Result<ImportConfig> parse_import_config(std::string_view text) {
 
 namespace {
 
-// One stream of random numbers for each kind of thing, so that more jobs leave the providers as
-// they are.
+// Each kind of thing is drawn from a stream of random numbers of its own, so that more jobs leave
+// the providers as they are.
 Rng providers_of(Imported& out, const ImportConfig& c) {
     Rng providers(c.seed * 2 + 1);
     for (int64_t id = 1; id <= c.providers; ++id) {

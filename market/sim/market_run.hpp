@@ -118,7 +118,7 @@ struct ProviderOutcome {
     int64_t used_cpu_s = 0;  // in which a job advanced; wants prices
 };
 
-// How far a job was at some second.
+// The work that a job had done at some second, and its cost.
 struct Mark {
     int64_t done = 0;  // as in JobOutcome
     MoneySeconds paid;
@@ -163,9 +163,9 @@ inline const std::string& decided_by(const MarketRunOptions& o) {
     return o.decider ? o.decided_by : o.solver.algorithm;
 }
 
-// Both ascending by id, ids unique (as the parsers give them). Fails on options that the solver
-// does not take, as the decider does, when freezing and thawing eat all progress (for 10,000 steps
-// no running job has advanced), and beyond seconds_max.
+// Runs the market. Jobs and providers are ascending by id, and ids are unique (as the parsers give
+// them). Fails on options that the solver does not take, as the decider does, when freezing and
+// thawing eat all progress (for 10,000 steps no running job has advanced), and beyond seconds_max.
 Result<RunOutcome> run_market(std::span<const SimJob> jobs, std::span<const SimProvider> providers,
                               const MarketRunOptions& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Plots: scripts for gnuplot (5.4) with their data inside. Pure text; who runs gnuplot is the
-// caller's business.
+// Plots: scripts for gnuplot (5.4) with their data inside. They are pure text; the caller runs
+// gnuplot.
 #pragma once
 
 #include <span>

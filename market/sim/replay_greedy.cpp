@@ -48,8 +48,8 @@ class Greedy {
             }
             for (; next < jobs_.size() && jobs_[next].submit_s == now_; ++next) {
                 const auto i = static_cast<uint32_t>(next);
-                // Free processors that nobody who waits can use: a lone arrival takes of them and
-                // changes nothing else.
+                // Free processors that no waiting job can use. A job that arrives alone takes some
+                // of them, and changes nothing else.
                 const bool alone = next + 1 == jobs_.size() || jobs_[next + 1].submit_s != now_;
                 const bool at_once = alone && from == RankedJobs::none && jobs_[i].procs <= free_;
                 active_.add(rank_[i], jobs_[i].procs, at_once);

@@ -147,8 +147,8 @@ def user_submits_the_most(s):
 
 
 def on_unix_socket_file(s, words):
-    """The same as on_unix_socket, with more words than a command line takes, until he is told the
-    job's number or why not."""
+    """Does the same as on_unix_socket with more words than a command line takes, until the user is
+    told the job's number or the reason of a refusal."""
     path = f"{s.place}/words"
     with open(path, "wb") as f:
         f.write(words)

@@ -41,8 +41,8 @@ def refused(call, *args, **how):
 
 
 class Stage:
-    """A market with nodes n1, n2, n3, and who attacks it. `evil` is enrolled as a node and has no
-    daemon; `lender` is too, and may not be a home; `lodger` may be nothing else; `ranged` may speak
+    """A market with nodes n1, n2, n3, and its attackers. `evil` is enrolled as a node and has no
+    daemon; `lender` is too, and may not be a home; `lodger` may only be a home; `ranged` may speak
     for users 9000-9009."""
 
     def __init__(self, market, place):

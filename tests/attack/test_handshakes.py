@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""souk-handshake: what it may do itself, what is left when it dies, and what somebody gets who has
-taken it over."""
+"""souk-handshake does TLS handshakes in a process of its own. These tests look at its rights, at
+what is left when it dies, and at how far an attacker gets who has taken it over."""
 import os
 import re
 import shutil

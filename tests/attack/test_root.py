@@ -320,7 +320,7 @@ def test_it_writes_the_status_file_of_the_configuration_alone(root):
 
 
 def test_it_connects_to_the_souk_init_of_that_capsule_alone(root, inside):
-    """Whoever plays agentd lets another socket of root's lie where souk-init's should."""
+    """An attacker in agentd's place puts another socket of root's where souk-init's should be."""
     init, job = inside
     machine = os.pidfd_open(os.getpid())
     connect = bytes([CONNECT])
@@ -409,7 +409,7 @@ def test_its_state_is_agentds_and_nothing_of_roots_is(own):
 
 
 def test_directories_and_groups_of_root_are_not_used_for_agentd(own, inside):
-    """Whoever may look a directory up can bring a descriptor of it (O_PATH)."""
+    """A process that may look a directory up can bring a descriptor of it (O_PATH)."""
     roots = os.open(own.place, os.O_PATH)
     os.chmod(own.place, 0o700)
     line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -37,7 +37,8 @@ def test_criu_goes_into_capsules_alone(root, inside):
 
 
 class StagedCriu:
-    """A program in CRIU's place: one child is what it is itself, the other one is the job's."""
+    """Stands for CRIU. One of its children is a process of the stand-in itself, and the other one
+    belongs to the job."""
     def __init__(self, place):
         self.prefix, lib = place / "criu", place / "criu/usr/lib/here"
         lib.mkdir(parents=True)

@@ -22,7 +22,7 @@ NETWORK = ("br0", "10.79.64.0/18", "10.79.64.1")
 NAME, OTHER = "sj0123456789ab", "sjba9876543210"
 JOB = bytes([2, 0x53, 10, 79, 64, 70])  # the hardware address of 10.79.64.70
 MARK = b"souk-attack-mark"
-# Prints what comes and goes with the mark, on all interfaces, until it is told to end.
+# Prints every packet with the mark that comes or goes, on all interfaces, until it is told to end.
 LISTENS = """import select, socket, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 print("listens", flush=True)

@@ -69,7 +69,7 @@ Spread plain_round_trip(bool tcp) {
     return spread_of(spans);
 }
 
-// A loop of its own whose channel hands every frame to `on_frame`, until its peer closes.
+// Runs a loop of its own, whose channel hands every frame to `on_frame`, until its peer closes.
 void serve(Fd fd, const std::function<void(Channel&, const Frame&)>& on_frame) {
     Loop loop = value(Loop::open());
     std::unique_ptr<Channel> channel;
@@ -114,7 +114,8 @@ Spread channel_round_trip(bool tcp) {
     return spread_of(spans);
 }
 
-// One way, as fast as the queue takes them. Frames per second at the receiver.
+// Sends frames in one direction as fast as the queue takes them. Returns frames per second at the
+// receiver.
 double channel_rate(bool tcp, FrameType type, size_t body_bytes) {
     auto [client, server] = connected(tcp);
     uint64_t frames = 0;

@@ -173,8 +173,8 @@ int64_t own_cpu_ns() {
     return ns(usage.ru_utime) + ns(usage.ru_stime);
 }
 
-// How exact the counts are: processes that compute, and others that sleep after each 0.3 ms, more
-// than there are CPUs, for about so much CPU time in all.
+// Measures how exact the counts are. Some processes compute, and others sleep after each 0.3 ms.
+// There are more of them than CPUs, and they use about so much CPU time in all.
 void write_accuracy(JsonWriter& j, Nanos in_all) {
     CgroupFixture groups;
     Cgroup job = std::move(*groups->create("n1/jobs/c1/job"));

@@ -88,7 +88,7 @@ double cpu_of(pid_t pid) {
     return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-// mmon on a terminal for `span`: what it cost, in percent of a processor.
+// Runs mmon on a terminal for `span`, and returns its CPU time in percent of a processor.
 double mmon_percent(const std::string& socket, Nanos span) {
     winsize size{};
     size.ws_row = 24;

@@ -26,7 +26,7 @@ class Book:
         self.figures, self.problems, self.notes = [], [], []
 
     def add(self, part, figure, unit, ours, peer=None, peer_name='', goal=None, more=None):
-        """`more`: what ours may be above the peer, in `unit`."""
+        """`more`: by how much ours may exceed the peer, in `unit`."""
         if not ours:
             return
         row = {'part': part, 'figure': figure, 'unit': unit, 'ours': spread(ours),

@@ -215,8 +215,8 @@ def live_of(book, market, memory, rounds):
 
 
 def ahead_of(book, market, sizes, rounds):
-    """Memory sent ahead of the stop, where the kernel marks what is written to; else a note says
-    what it lacks."""
+    """Measures memory that is sent ahead of the stop, if the kernel marks written pages. Otherwise
+    a note says what the kernel lacks."""
     said = subprocess.run([f'{market.bin}/souk', 'doctor', '--json'], capture_output=True,
                           text=True, timeout=60).stdout
     marks = next(n for n in json.loads(said) if n['name'] == 'soft-dirty')

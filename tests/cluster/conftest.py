@@ -365,7 +365,7 @@ class Market:
                               "going_to" not in j and where in (None, j["where"]), limit)
 
     def until_up(self):
-        """Every daemon runs and is connected."""
+        """Waits until every daemon runs and is connected."""
         def probe():
             d = self.daemons()
             if not all(x["pid"] for x in [d["market"], *d["nodes"]]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The decision log of real markets: souk-audit confirms what they did, and finds each of ten
-deliberate changes, also where whoever made it has reckoned the chain of hashes anew."""
+"""Real markets write a log of their decisions. souk-audit confirms it, and finds each of ten
+deliberate changes, even if the forger has computed the chain of hashes anew."""
 import contextlib
 import decimal
 import hashlib

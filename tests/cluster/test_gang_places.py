@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which nodes the components of a job are on, on real daemons: srun --ordered, --spread, --pack,
---near."""
+"""srun --ordered, --spread, --pack and --near say on which nodes the components of a job are. Real
+daemons run here."""
 import os
 import signal
 

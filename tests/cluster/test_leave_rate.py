@@ -45,7 +45,7 @@ OTHERS = ("n1", "n3")
 
 @pytest.fixture(autouse=True)
 def nowhere_else(market):
-    """No other node takes jobs, at first."""
+    """At first, no other node takes jobs."""
     for node in OTHERS:
         market.tool("pvdctl", "--node", node, "market", "off")
     yield
@@ -149,7 +149,7 @@ class Echo:
 
 @pytest.fixture
 def narrow(market):
-    """A link of 100 Mbit/s, which keeps 0.3 s of what is too much for it."""
+    """A link of 100 Mbit/s, which queues packets for up to 0.3 s."""
     def tc(*words):
         market.in_netns(AT, lambda: subprocess.run(["tc", "qdisc", *words], check=True))
     tc("add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "300ms")

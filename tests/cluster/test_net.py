@@ -17,8 +17,8 @@ from conftest import LIMIT, gang, read_text, until
 from test_checkpoints import newest_image
 
 FABRIC = "10.79.0.1"
-# Says over a connection what it reads, and prints what comes back: what the peer says, or that
-# there is no connection.
+# The job says over a connection what it reads, and prints the answer of the peer, or that there is
+# no connection.
 ASK = """
 import socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -329,7 +329,8 @@ def test_jobs_have_addresses_of_their_own_from_their_home(market):
 
 # ---- connections between a job's own processes
 
-# One end has said all that it has to, and hears what the other says for each line of input.
+# One end has said all that it has to say. It goes on to hear what the other end says for each line
+# of input.
 HALF_CLOSED = """
 import os, socket, sys
 door = socket.create_server(('127.0.0.1', 0))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How far a move and a drain are is seen while they last, in the same figures everywhere: here over
-a link that takes seconds for what a job has in memory."""
+"""The progress of a move and of a drain can be watched while they last, in the same figures
+everywhere. Here they go over a link that takes seconds for a job's memory."""
 import subprocess
 
 import pytest

@@ -14,7 +14,7 @@ SCHEMAS = os.path.join(HERE, "..", "..", "docs", "schemas")
 
 
 def strict(schema):
-    """The same, with no key that it does not name."""
+    """The same schema, without any key that it does not name."""
     if isinstance(schema, list):
         return [strict(s) for s in schema]
     if not isinstance(schema, dict):

@@ -35,7 +35,8 @@ def full(market, price=40):
     return jobs
 
 
-# Each gives the job (or node) that is asked about, the code, and what its reason must hold.
+# Each function brings a job (or node) into a state. It returns the job or node that is asked about,
+# the code, and a test of its reason.
 
 def outbid(market):
     full(market)

@@ -53,7 +53,7 @@ def rounds(said):
 
 
 def verdict(status, said):
-    """None if each round has passed, else what was wrong."""
+    """Judges the output of a test: None if each round has passed, else the mistake."""
     if status != 0:
         return f"ended with {status}"
     found, wanted = len(re.findall(r"^ *No Errors *$", said, re.MULTILINE)), rounds(said)

@@ -46,7 +46,8 @@ SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests"
 DRIVERS = ("xdlu", "xdqr", "xdllt", "xzlu")
 COUNTS = re.compile(r"^ *(?:Finished +\d+ tests|\d+ tests completed).*$", re.M)
 
-# Each sum depends on all before it. What took longer than 20 ms: when it ended, and how long.
+# Each sum depends on all sums before it. Rounds that took longer than 20 ms are noted: when they
+# ended, and how long they took.
 LOOP = """
 import hashlib, sys, time
 import numpy

@@ -117,7 +117,8 @@ void Cluster::check_cut(const HomeJob& job) {
     }
 }
 
-// Its program is about to run: all of its gang have been released, on the disk of their home.
+// The program of this component is about to run, so its home must have all components of its gang
+// on disk as released.
 void Cluster::check_released(const JobId& id) {
     const Node& home = node(id.home);
     const auto own = home_record(home, id);

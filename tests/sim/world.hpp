@@ -128,7 +128,7 @@ class Copies {
     void erase(const At& at) {
         if (const auto it = all_.find(at); it != all_.end()) erase(it);
     }
-    // Those on one node, of all jobs.
+    // The capsules or images on one node, of all jobs.
     auto on(const NodeName& node) const {
         const auto first = all_.lower_bound({node, {}});
         return std::ranges::subrange(first, end_on(node, first));
@@ -138,7 +138,7 @@ class Copies {
         const auto first = all_.lower_bound({node, {}});
         return std::ranges::subrange(first, end_on(node, first));
     }
-    // Those of one job, on all nodes.
+    // The capsules or images of one job, on all nodes.
     const std::vector<const Entry*>& of(const JobId& id) const {
         static const std::vector<const Entry*> none;
         const auto it = of_job_.find(id);

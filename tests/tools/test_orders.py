@@ -147,7 +147,7 @@ def test_a_long_order_shows_how_far_it_is_on_a_terminal(start, agentd, sending, 
     waits, request = asked()
     assert request[3] == [b"await"]
     reply(waits, request[1][0], f5="7")
-    # It looks how far the job is before it asks once more, and each second that it waits.
+    # srun looks how far the job is before it asks once more, and each second while it waits.
     heard = [agentd.sock, waits.sock, process.stdout]
     while process.stdout not in (ready := select.select(heard, [], [], LIMIT)[0]):
         if agentd.sock in ready:

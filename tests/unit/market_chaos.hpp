@@ -158,8 +158,8 @@ struct Chaos {
         limits[uid] = l;
     }
 
-    // Nobody runs more than its limits say (but for what ran when they were set), nor pays more in
-    // a day.
+    // No user's jobs run beyond his limits (but those that ran when the limits were set), and none
+    // pays more in a day.
     void check_limits() {
         std::map<uint32_t, std::pair<int32_t, int32_t>> runs;
         std::map<uint32_t, Money> cost;

@@ -179,7 +179,7 @@ struct LivePump {
         ck_assert_msg(wishes.has_value(), "%s", wishes ? "" : wishes.error().message.c_str());
         for (const PageRange& w : *wishes) source.wish(w);
     }
-    // One piece; false when there was none.
+    // Carries one piece; returns false if there was none.
     bool step() {
         const auto piece = source.piece();
         ck_assert_msg(piece.has_value(), "%s", piece ? "" : piece.error().message.c_str());

@@ -17,7 +17,7 @@ namespace souk::unit {
 namespace {
 using Kind = guest::Input;
 
-// A connection of somebody else to the souk-init of the capsule with that directory.
+// Opens a second connection to the souk-init of the capsule with that directory.
 Fd other_connection(int directory) {
     const std::string text = std::move(*read_file(directory, "capsule"));
     return std::move(*connect_to_init(*Pidfd::open(std::atoi(text.c_str())), directory));
@@ -367,7 +367,7 @@ START_TEST(how_a_job_ended_is_found_though_it_is_written_while_a_new_daemon_look
 }
 END_TEST
 
-// No number of processes is so large: the kernel refuses it.
+// The kernel refuses so large a number of processes.
 START_TEST(
     a_limit_that_cannot_be_set_is_logged_with_its_file_and_the_job_runs_in_a_group_of_its_own) {
     CellNode n;

@@ -46,7 +46,7 @@ std::string whole(const DecisionFiles& files, const DecisionFiles::Ask& ask = {}
     return text;
 }
 
-// Does with the log what marketd does, around a World.
+// Keeps the log of a World as marketd does.
 struct Logged {
     DecisionFiles files;
     std::unique_ptr<DecisionText> text;
@@ -340,7 +340,7 @@ START_TEST(a_user_has_another_pseudonym_on_another_day_and_the_audit_confirms_al
     const auto his = names_of_user(all, "1001"), hers = names_of_user(all, "1002");
     ck_assert_msg(his.size() == 4 && hers.size() == 4, "%zu %zu", his.size(), hers.size());
     for (const std::string& name : his) ck_assert(std::ranges::find(hers, name) == hers.end());
-    // Whoever changes whose a job is, where a segment says it anew, is found.
+    // A segment repeats whose each job is. A change of that line is found.
     const std::string mine = " u=" + his.back().substr(0, 12),
                       theirs = " u=" + hers.back().substr(0, 12);
     std::string changed = all;

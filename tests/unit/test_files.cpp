@@ -295,7 +295,8 @@ START_TEST(more_files_are_known_than_there_are_descriptors) {
         done.fh = static_cast<uint64_t>(handle);
         ck_assert(home.say(request(FUSE_RELEASE, known[i], done)).error == 0);
     }
-    // Another file in the place of one whose descriptor was closed is not that one.
+    // A file that has taken the place of another one, whose descriptor was closed, is not taken for
+    // that one.
     ck_assert(::rename(home.at("d/3").c_str(), home.at("d/old").c_str()) == 0);
     home.file("d/3", "another");
     ck_assert(home.open(known[3], O_RDONLY) == -ESTALE);

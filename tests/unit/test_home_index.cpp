@@ -75,8 +75,8 @@ START_TEST(the_index_holds_what_was_put_last) {
 }
 END_TEST
 
-// Whatever guests and market say, in any order: the guests needed are those that a walk over all
-// jobs finds, and each is known.
+// Guests and market may say anything in any order. The guests that Home needs are those that a walk
+// over all jobs finds, and each of them is known.
 START_TEST(a_home_needs_the_guests_that_its_jobs_name) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         Rng rng(seed);

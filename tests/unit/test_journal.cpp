@@ -409,8 +409,9 @@ START_TEST(the_end_commits_what_could_wait_and_says_nothing) {
 }
 END_TEST
 
-// Whatever is put, erased and said, and whenever commits fail: what a word says that it relies on
-// is on the disk when it leaves, words keep their order, and after a second of peace all is there.
+// Records are put and erased, and messages are sent, while commits fail at random. When a message
+// leaves, the records that it relies on are on disk. Messages keep their order, and after a second
+// without faults everything is there.
 START_TEST(whatever_happens_no_word_leaves_before_what_it_relies_on) {
     for (uint64_t seed = 1; seed <= 300; ++seed) {
         Rng rng(seed);

@@ -23,7 +23,7 @@ bool same_places(const Change& x, const Change& y) {
            x.cause == y.cause && x.other == y.other && x.other_value == y.other_value;
 }
 
-// Two solvers that see the same, but for files: the second one knows of none.
+// Two solvers that see the same market, but the second one knows of no files.
 struct Two {
     Solver a, b;
     std::function<JobDemand(JobDemand)> second = [](JobDemand s) {
@@ -146,7 +146,8 @@ START_TEST(with_files_repairing_after_an_event_is_deciding_about_everything) {
 }
 END_TEST
 
-// One job and two machines, with what each is worth by the words of allocator_files.cpp.
+// One job and two machines. Each place is worth to the job what the words of allocator_files.cpp
+// say.
 struct Alone {
     SolverOptions o;
     ProviderSpec home, other;

@@ -53,7 +53,7 @@ struct Left {
     StateDb open_market() const { return open(market_schema_version, market_schema_oldest); }
 };
 
-// All records of a kind. Each of them, written again and read again, is the same.
+// Reads all records of a kind. Each of them must be the same after it was written and read again.
 template <class Record>
 std::vector<Record> records(const StateDb& db, const char* kind) {
     const auto rows = db.load(kind);

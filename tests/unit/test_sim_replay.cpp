@@ -145,8 +145,8 @@ END_TEST
 
 namespace {
 
-// Greedy migration as it is defined: at every event all active jobs in order of value, then
-// arrival; who fits runs.
+// Greedy migration by its definition: at every event, all active jobs are taken in order of value,
+// then arrival, and each that fits runs.
 Schedule naive_greedy(std::span<const ReplayJob> jobs, int64_t cpus, const ReplayTerms& terms) {
     struct Active {
         size_t job;

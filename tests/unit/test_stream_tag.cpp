@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The tag of an image stream: what is made for another job, epoch, node or user, or without the
-// key, is refused, however right its digests are.
+// An image stream has a tag. A stream for another job, epoch, node or user, or one made without the
+// key, is refused, even if its digests are right.
 #include "checkpoint/stream_tag.hpp"
 
 #include <functional>

@@ -113,8 +113,9 @@ START_TEST(a_homes_sum_grows_no_faster_than_the_markets_clock) {
 }
 END_TEST
 
-// Whatever both say and in whatever order: what stays charged is never below zero, never above
-// what the home said, and when all is said no more than the place's word and the tolerance.
+// A home and a place may report anything in any order. The charged time is never below zero, and
+// never above the home's report. When both have reported all, it is no more than the place's report
+// and the tolerance.
 START_TEST(neither_side_alone_makes_a_charge) {
     Rng rng(8);
     for (int round = 0; round < 5'000; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long guests have run on a node, as the node itself measures it.
+// A node measures itself how long guests have run on it.
 #include "agentd/core/use_meter.hpp"
 #include "agentd/store/records.hpp"
 #include "tests/unit/unit.hpp"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Moves whose memory is sent ahead: what arrives is what the job wrote, whatever it does."""
+"""Moves send memory ahead. Whatever the job does meanwhile, the memory that arrives is the memory
+that it wrote."""
 import os
 import re
 import subprocess

@@ -72,7 +72,7 @@ def load(root):
 
 
 def verdict(where, name):
-    """None if the test says PASS, else what it says."""
+    """Reads the verdict of the test: None if it says PASS, else its words."""
     said = ""
     for path in (f"{where}/{name}.out", f"{where}/{name}.out.inprogress"):
         if os.path.exists(path):
