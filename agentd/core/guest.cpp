@@ -47,6 +47,7 @@ void Guest::tell(const Entry& e, Outputs& out) const {
     if (event.state == GuestState::running || event.state == GuestState::dump_ready)
         event.paused = e.paused;
     event.in_place = in_place(e);
+    event.went_on = e.job.went_on;
     if (event.in_place && !e.job.by_order) event.cannot_move = e.why;
     if ((event.state == GuestState::running || (event.in_place && e.job.by_order)) && immovable(e))
         event.cannot_move = why_immovable(e);

@@ -192,7 +192,10 @@ void Guest::now_running(Entry& e, Running& r, Outputs& out) const {
 
 // Exited or killed. A transfer that fails after the candidate has become the job says nothing.
 void Guest::end_as(Entry& e, GuestState how) {
-    if (const auto* r = e.in<Running>(); r && r->retained) e.shipment.way = Shipment::Way::none;
+    if (const auto* r = e.in<Running>()) {
+        if (r->retained) e.shipment.way = Shipment::Way::none;
+        e.job.went_on = !r->retained && !r->in<motion::Held>() && !r->in<motion::Standing>();
+    }
     e.become(state::Ended{}, how);
 }
 

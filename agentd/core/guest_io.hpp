@@ -34,6 +34,7 @@ struct GuestJob {
     bool by_order = false;    // in_place: its home said so, and not as it could not be dumped
     int64_t image_bytes = 0;
     int32_t wait_status = 0;
+    bool went_on = false;  // exited, killed: it ran until then, and was not held by a dump
     bool operator==(const GuestJob&) const = default;
 };
 

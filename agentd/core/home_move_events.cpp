@@ -122,12 +122,15 @@ HomeNext HomeMoves::source_when_decided(HomeJob& job, const GuestEvent& e, const
             if (e.lapsed) return roll_back(job, because(CauseCode::source_not_held), true, turn);
             [[fallthrough]];
         case GuestState::retained:
-        case GuestState::killed:
         case GuestState::failed:
         case GuestState::unknown: return off();
-        case GuestState::exited:  // what is held can die of nothing but a SIGKILL: else it has gone
-                                  // on, and that was its end
-            if (!ended_by_sigkill(e.wait_status)) return own_end(job, e, turn);
+        case GuestState::killed:
+            if (e.went_on) return Killed{e.why};
+            return off();
+        case GuestState::exited:
+            // A held source dies of nothing but a SIGKILL. With another status it has gone on, and
+            // that was its end.
+            if (e.went_on || !ended_by_sigkill(e.wait_status)) return own_end(job, e, turn);
             return off();
         case GuestState::dumping:
             if (e.lapsed || e.in_place)

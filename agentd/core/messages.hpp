@@ -219,6 +219,9 @@ struct GuestEvent {
     bool all_stand = false;  // dumping, for a cut: since now all of its processes stand
     // frozen: the owner of its node wants its image gone
     bool must_leave = false;
+    // exited, killed: the job ran until its end there. A copy of it that a move has made before is
+    // older, and does not become the job.
+    bool went_on = false;
     bool operator==(const GuestEvent&) const = default;
 };
 

@@ -109,7 +109,7 @@ SOUK_FIELDS(GuestJob,  //
             field("lapsed", &GuestJob::lapsed), field("in_place", &GuestJob::in_place),
             field("by_order", &GuestJob::by_order),
             field("image_bytes", &GuestJob::image_bytes, rule::bytes),
-            field("wait_status", &GuestJob::wait_status));
+            field("wait_status", &GuestJob::wait_status), field("went_on", &GuestJob::went_on));
 
 SOUK_FIELDS(GuestUse,  //
             flat(&GuestUse::key), field("run", &GuestUse::run, rule::span),

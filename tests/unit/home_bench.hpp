@@ -70,6 +70,19 @@ struct Bench {
         h.guest_event(node, e, now, out);
         return *this;
     }
+    // The source on n2 has run until it ended there.
+    Bench& went_on(GuestState state, const char* why, int32_t status = 0) {
+        GuestEvent e;
+        e.id = id;
+        e.epoch = {1};
+        e.state = state;
+        e.why = why;
+        e.wait_status = status;
+        e.went_on = true;
+        out.clear();
+        h.guest_event("n2", e, now, out);
+        return *this;
+    }
     // The source says that it stands for the move to that epoch.
     Bench& held_for(uint64_t epoch) {
         GuestEvent e;

@@ -217,6 +217,27 @@ START_TEST(what_could_not_be_restored_is_not_frozen_to_disk) {
 }
 END_TEST
 
+START_TEST(its_end_says_whether_the_job_ran_until_then) {
+    const auto went_on = [](const Bench& b) {
+        for (const auto& o : b.out)
+            if (const auto* to = std::get_if<guest::ToHome>(&o))
+                if (const auto* e = std::get_if<GuestEvent>(&to->message)) return e->went_on;
+        ck_abort_msg("nothing was told");
+        return false;
+    };
+    Bench ran, exited, held;
+    ck_assert(went_on(ran.running().gone()));
+    ck_assert(went_on(exited.running().exited(9)));
+    // A daemon that begins anew answers as the one before did.
+    for (const auto& o : ran.out)
+        if (const auto* p = std::get_if<guest::Persist>(&o)) ck_assert(p->job.went_on);
+    held.running().command(GuestVerb::prepare_dump);
+    held.criu_ready().command(GuestVerb::ship, 1, 2).sent_precopy();
+    held.dump_held(true);
+    ck_assert(!went_on(held.gone()));
+}
+END_TEST
+
 START_TEST(a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole) {
     Bench b;
     b.running().command(GuestVerb::prepare_dump);
@@ -631,7 +652,7 @@ UNIT_SUITE(
     a_refusal_by_the_owner_is_remembered_until_dropped, refusals_are_bounded,
     only_the_home_node_is_obeyed, a_move_holds_the_source_until_it_is_committed,
     a_source_that_stands_fenced_says_for_which_move_and_dies_when_it_is_dropped,
-    what_could_not_be_restored_is_not_frozen_to_disk,
+    what_could_not_be_restored_is_not_frozen_to_disk, its_end_says_whether_the_job_ran_until_then,
     a_held_job_whose_capsule_dies_is_its_image_if_that_is_whole,
     a_job_whose_image_was_shipped_goes_on_only_when_that_is_no_longer_on_disk,
     a_shipped_job_that_is_dead_after_a_restart_is_its_image,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A Home and moves: what is durable before what, and who goes on when something is lost.
+#include <csignal>
+#include <cstring>
+
 #include "tests/unit/home_bench.hpp"
 
 using namespace souk;
@@ -127,6 +130,24 @@ START_TEST(a_source_that_was_not_held_takes_the_decision_back) {
     ck_assert_text(b.event("n2", 1, GuestState::running).text(), "!n3 P kill n3.2 resume n2.1");
     ck_assert(b.job().phase == JobPhase::running && b.job().at.node == "n2" &&
               b.job().step == MoveStep::none);
+}
+END_TEST
+
+// Its agentd died within the dump, so the source ran on; then somebody killed it before its home
+// had heard that. The candidate is older than the source at its end.
+START_TEST(a_source_that_ran_on_and_was_killed_does_not_begin_again_as_the_candidate) {
+    Bench by_pid1, by_signal, held;
+    by_pid1.committed().went_on(GuestState::killed, "its capsule ended unexpectedly");
+    by_signal.committed().went_on(GuestState::exited, "", SIGKILL);
+    for (Bench* b : {&by_pid1, &by_signal}) {
+        ck_assert(b->job().phase == JobPhase::finished && b->job().step == MoveStep::none);
+        ck_assert_int_eq(b->job().wait_status, SIGKILL);
+        ck_assert_ptr_nonnull(std::strstr(b->text().c_str(), "kill n3.2"));
+        ck_assert_ptr_null(std::strstr(b->text().c_str(), "release"));
+    }
+    held.committed();
+    ck_assert_text(held.event("n2", 1, GuestState::killed, "its capsule ended unexpectedly").text(),
+                   "P release n3.2");
 }
 END_TEST
 
@@ -290,6 +311,7 @@ UNIT_SUITE(home_moves, a_move_is_durable_before_the_source_hears_of_it,
            a_thaw_where_the_image_lies_needs_no_transfer,
            a_refused_image_sends_its_job_back_to_its_checkpoint_if_it_has_one,
            a_source_that_was_not_held_takes_the_decision_back,
+           a_source_that_ran_on_and_was_killed_does_not_begin_again_as_the_candidate,
            a_candidate_lost_after_the_decision_gives_the_source_back,
            a_source_that_only_its_home_lets_go_on_need_not_die_before_the_candidate_runs,
            a_home_that_was_started_again_hears_anew_that_the_source_stands,

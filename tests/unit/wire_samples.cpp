@@ -309,6 +309,7 @@ if (d.flag()) v.as = d.as();
 v.no_user = d.flag();
 v.all_stand = d.flag();
 v.must_leave = d.flag();
+v.went_on = d.flag();
 return v;
 END SAMPLE(Expel) return {d.id(), d.epoch()};
 END SAMPLE(Heartbeat) return {{d.up_to(INT64_MAX / 10)}};
@@ -461,7 +462,8 @@ END SAMPLE(GuestJob) return {{d.id(), d.epoch()},
                              d.flag(),
                              d.flag(),
                              d.up_to(int64_t{1} << 60),
-                             d.i32()};
+                             d.i32(),
+                             d.flag()};
 END
 
 }  // namespace souk::unit
