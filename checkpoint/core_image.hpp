@@ -27,7 +27,7 @@
 
 namespace souk {
 
-// Of one thread.
+// The kernel keeps these for each thread, so there is one of this for each thread of an image.
 struct Credentials {
     std::array<uint32_t, 4> uids{}, gids{};  // real, effective, saved, of files
     std::vector<uint32_t> groups;            // sorted
@@ -63,13 +63,15 @@ struct EntryKinds {
     bool operator==(const EntryKinds&) const = default;
 };
 
-// Which file a fs-PID.img says is the root directory of its process.
+// A fs-PID.img names the file that is the root directory of its process. This is the number of that
+// file.
 struct FsRoot {
     uint32_t file = 0;
     bool operator==(const FsRoot&) const = default;
 };
 
-// What an image says, as somebody has read it who has no rights (agentd/inspect).
+// This is what an image says, as a process without rights has read it (agentd/inspect), because the
+// bytes may come from a hostile node.
 struct ImageFacts {
     struct Ghost {  // a deleted file
         std::string name;
@@ -79,15 +81,18 @@ struct ImageFacts {
     std::map<pid_t, CoreImage> cores;  // by thread, as numbered inside
     std::vector<Ghost> ghosts;
     EntryKinds kinds;
-    std::map<std::string, ImageNamespaces> namespaces;  // by the file that says so
-    std::map<std::string, FsRoot> roots;                // likewise
+    std::map<std::string, ImageNamespaces> namespaces;  // by the name of that file
+    std::map<std::string, FsRoot> roots;                // by the name of that file
 };
 
-// Of a whole core-TID.img. Pure; where there are no rights to lose.
+// Parses a whole core-TID.img. Pure; call it only where there are no rights to lose
+// (agentd/inspect).
 Result<CoreImage> parse_core(std::string_view image);
-// The mode of the deleted file of a ghost-file-N.img, of which these are the first bytes. Likewise.
+// Returns the mode of the deleted file whose ghost-file-N.img begins with these bytes. Pure; call
+// it only where there are no rights to lose.
 Result<uint32_t> parse_ghost(std::string_view image);
-// These take a whole files.img, ids-PID.img, inventory.img or fs-PID.img. Likewise.
+// These take a whole files.img, ids-PID.img, inventory.img or fs-PID.img. Pure; call them only
+// where there are no rights to lose.
 Result<EntryKinds> parse_entry_kinds(std::string_view image);
 Result<ImageNamespaces> parse_ids(std::string_view image);
 Result<ImageNamespaces> parse_inventory(std::string_view image);
@@ -95,22 +100,22 @@ Result<FsRoot> parse_fs(std::string_view image);
 // TID of "core-TID.img".
 std::optional<pid_t> core_number(std::string_view name);
 
-// Of the text of a /proc/PID/task/TID/status. Pure.
+// Parses the text of a /proc/PID/task/TID/status. Pure.
 Result<Credentials> parse_status(std::string_view status);
-// Whether a job of that user may have them; anything may for root. Pure.
+// Fails if a job of that user may not have these credentials. A job of root may have any. Pure.
 Status fits_user(const CoreImage& core, const CriuUser& user);
-// Whether a deleted file of that mode may be made: no device, no set-ID bit. Pure.
+// Fails if a deleted file of that mode may not be made: it is a device, or has a set-ID bit. Pure.
 Status fits_ghost(uint32_t mode);
-// Whether a plain user can have made all that: files, pipes, fifos, terminals, sockets other than
-// packet ones, memory and descriptors for events. Pure.
+// Fails if a plain user cannot have made all that. Such a user makes files, pipes, fifos,
+// terminals, sockets other than packet ones, memory and descriptors for events. Pure.
 Status fits_kinds(const EntryKinds& kinds);
 
-// Whether it could have set its priority itself within the limits of this node (RLIMIT_RTPRIO,
-// RLIMIT_NICE; one that is not there allows any). Pure.
+// Fails if the job could not have set its priority itself within the limits of this node
+// (RLIMIT_RTPRIO, RLIMIT_NICE; a limit that is not there allows any). Pure.
 Status fits_limits(const CoreImage& core, const std::map<int, uint64_t>& limits_max);
-// Before CRIU sees the image: credentials, priorities, deleted files, kinds, and that all processes
-// are in the namespaces in which CRIU was, and have a root directory of jobs. deleted_bytes_max: as
-// of CriuTool; limits_max: as of RestoredJob. Pure.
+// Checks an image before CRIU sees it: its credentials, priorities, deleted files and kinds, and
+// that all processes are in the namespaces in which CRIU was and have a root directory of jobs.
+// deleted_bytes_max is that of CriuTool, limits_max the `limits` of RestoredJob. Pure.
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
                          const std::map<int, uint64_t>& limits_max);
 // As the kernel has it for the frozen processes. `pids` as of pids_inside.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What reads the bytes of an image: a hostile node may have made them. No rights here.
+// These functions read the bytes of an image, which a hostile node may have made. They run in a
+// process without rights, so that a fault in them gains an attacker nothing.
 #include <sched.h>
 
 #include <algorithm>
@@ -17,14 +18,14 @@ constexpr size_t groups_max = 65'536, capability_words_max = 2;
 
 Error damaged(const char* what) { return Error{0, std::string("core image: ") + what}; }
 
-// One field of a message: its number, and a value or bytes.
+// A field of a message has a number, and a value or bytes.
 struct Field {
     uint32_t number;
     uint64_t value;
     std::optional<std::string_view> bytes;
 };
 
-// Calls `take` for each field; `repeated` may stand often, others once.
+// Calls `take` for each field. Fields in `repeated` may stand more than once, others at most once.
 template <class Take>
 Status each_field(std::string_view message, std::initializer_list<uint32_t> repeated, Take take) {
     std::set<uint32_t> seen;

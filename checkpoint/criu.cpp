@@ -35,13 +35,13 @@ Status send_request(int socket, const CriuReq& request) {
     std::string packed(criu_req__get_packed_size(&request), '\0');
     criu_req__pack(&request, reinterpret_cast<uint8_t*>(packed.data()));
     if (::send(socket, packed.data(), packed.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        // it has been killed, or its capsule with it: its end is heard only later
+        // CRIU has been killed, or its capsule with it. We learn of its end only later.
         return errno == EPIPE || errno == ECONNRESET ? fail_because(CauseCode::criu_ended)
                                                      : fail_errno("ask CRIU", errno);
     return {};
 }
 
-// What dump and restore have in common. Strings must outlive the packing.
+// Sets the options that a dump and a restore share. The strings must outlive the packing.
 void common_options(CriuOpts& o, const CriuTool& tool, char* images, char* log, TcpPolicy tcp) {
     o.images_dir_fd = -1;
     o.images_dir = images;
@@ -151,7 +151,8 @@ Status CriuSession::dump(const DumpOptions& options) {
 
 Status CriuSession::restore(const RestoreOptions& options) {
     MUST(phase_ == CriuPhase::ready && options.keys.size() == ends_);
-    // What cannot be loaded into CRIU is left out without a word, and paths would be root's to use.
+    // The dynamic loader leaves out a library that it cannot load, without a word. CRIU would then
+    // use the job's paths with the rights of root, so we refuse.
     if (needs_preload_ && !tool_->loaded(pidfd_))
         return fail("CRIU runs without what lets it act as the job's user (criu_preload.so)");
     log_name_ = "restore.log";
@@ -297,7 +298,7 @@ void CriuSession::on_final(bool success, const std::string& first_error, pid_t r
         events);
 }
 
-// By what CRIU itself said, which goes along.
+// Makes a cause from what CRIU itself has said, and quotes CRIU in it.
 Trouble CriuSession::why_failed(CauseCode otherwise, const std::string& first_error) const {
     std::string lines;
     if (tool_->give) (void)tool_->give(images_.get());

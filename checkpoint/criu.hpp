@@ -47,14 +47,15 @@ struct CriuTool {
     std::string kernel_facts{};  // here, unless others launch it
     Fd preload{};  // loaded into each: criu_reaper.c, criu_ptys.c and others; nobody can write to
                    // it
-    // of a file that a job has deleted and still open, which goes along in the image
+    // bound for a file that a job has deleted and still has open: it goes along in the image
     uint32_t deleted_bytes_max = 64U << 20;
-    // Who starts it, and keeps what it has learnt in that capsule; nobody: this process does.
+    // `launch` starts CRIU, and `learn` keeps in that capsule what CRIU has learnt of this kernel.
+    // Empty: this process does both.
     std::function<Result<Pidfd>(const CriuLaunch&)> launch{};
     std::function<Status(const Pidfd& init)> learn{};
-    // Whether it has loaded `preload`.
+    // Tells whether that CRIU has loaded `preload`.
     std::function<bool(const Pidfd& criu)> loaded = has_criu_preload;
-    // Who kills it, and who gives what it has made in that directory to this process.
+    // `end` kills CRIU. `give` makes this process the owner of what CRIU has made in a directory.
     EndProgram end = kill_program;
     GiveOver give = {};
 };
@@ -88,11 +89,13 @@ struct RestoreOptions {
     std::vector<std::string> keys;  // stdio_keys of the residue, one per job end
     TcpPolicy tcp = TcpPolicy::refuse;
     bool lazy = false;  // a PageSink listens in the image directory
-    // Who serves its files says which they are, and CRIU compares their sizes alone. Else it reads
-    // each program and library for its build id: through the network, and the kernel reads ahead.
+    // The job's files come from a server, which itself vouches that they are the same files, so
+    // CRIU compares only their sizes. Otherwise CRIU reads each program and library for its build
+    // id: through the network, and the kernel reads ahead.
     bool files_are_served = false;
-    // Called when the processes have all that they are to have, and none of it has run. An error
-    // ends the restore; whoever gives it has killed them before.
+    // Called when the processes have all that they are to have, and none of them has run yet. An
+    // error ends the restore. The callee must have killed the processes before it returns the
+    // error.
     std::function<Status()> made;
 };
 
@@ -143,12 +146,12 @@ class CriuSession {
         if (tool_ != nullptr) tool_->end(pidfd_);
     }
 
-    // In phase ready.
+    // These need the phase ready.
     Status dump(const DumpOptions& options);
     Status restore(const RestoreOptions& options);
-    // In phase dump_held or restore_held.
+    // Needs the phase dump_held or restore_held.
     Status answer(bool go_on);
-    // What happened; empty when there is nothing to read yet.
+    // Returns what has happened; empty when there is nothing to read yet.
     std::vector<CriuEvent> on_readable();
 
   private:
@@ -178,12 +181,12 @@ class CriuSession {
 // characters. Pure.
 std::string criu_error_lines(std::string_view log, size_t lines_max = 3);
 
-// What such lines say of the job, where that is known; else none. Pure.
+// Returns the cause that such lines name, where we know it; else none. Pure.
 CauseCode criu_cause(std::string_view lines);
-// What CRIU's lines say of a file that it could not open for the job: "cannot open PATH: REASON";
-// empty: nothing.
+// Returns CRIU's complaint about a file that it could not open for the job, as "cannot open PATH:
+// REASON"; empty if the lines have none.
 std::string criu_unopened_file(std::string_view lines);
-// Why what is loaded into CRIU has refused a dump; empty: it has not.
+// Returns why the code that is loaded into CRIU has refused a dump; empty: it has not.
 std::string criu_refusal(std::string_view lines);
 
 // Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
@@ -194,10 +197,10 @@ bool criu_trouble_passes(std::string_view error);
 // its first expiry to 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto,
 // images/timerfd.proto.
 Result<int> arm_expired_timerfds(int images);
-// Whether what was dumped holds locks of files.
+// Tells whether the dumped job holds locks of files.
 bool image_has_locks(int images);
-// Where in the bytes of files.img the value 0 must become 1. Pure; an error if they are no such
-// image.
+// Returns the places in the bytes of files.img where the value 0 must become 1. Fails if the bytes
+// are no such image. Pure.
 Result<std::vector<size_t>> expired_timerfds(std::string_view files_image);
 
 }  // namespace souk

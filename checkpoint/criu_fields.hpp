@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What CRIU's image files begin with. Pure.
+// CRIU's image files begin with this number. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What we read and change in CRIU's own files.
+// This file reads and changes CRIU's own image files.
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -12,8 +12,8 @@
 
 namespace souk {
 namespace {
-// Where the nanoseconds of an expired periodic timer lie; 0 if it is none. False if the entry is
-// damaged.
+// Finds the place of the nanoseconds of an expired periodic timer; 0 if the entry is no such timer.
+// Returns false if the entry is damaged.
 bool expired_timer(std::string_view entry, size_t base, size_t& where) {
     enum { vsec = 7, vnsec = 8, isec = 9, insec = 10 };
     uint64_t values[11] = {};

@@ -75,7 +75,8 @@ static bool read_status(pid_t thread) {
     return n > 0 && n < sizeof status - 1;
 }
 
-// What stands behind "\nNAME:"; never in the first line, which is the program's name.
+// Returns what stands behind "\nNAME:". The newline keeps it from matching the first line, which
+// holds the program's name, and the program chooses that.
 static const char* line_of(const char* name) {
     char key[24];
     snprintf(key, sizeof key, "\n%s:", name);
@@ -83,7 +84,7 @@ static const char* line_of(const char* name) {
     return at == NULL ? NULL : at + strlen(key);
 }
 
-// Each number of the line passes, and there are `count` of them (-1: any number).
+// Tells whether each number of the line passes, and there are `count` of them (-1: any number).
 static bool all_pass(const char* name, bool (*passes)(unsigned long), int base, int count) {
     const char* at = line_of(name);
     if (at == NULL) return false;

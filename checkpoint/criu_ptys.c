@@ -27,8 +27,8 @@
 
 #include "checkpoint/criu_user.h"
 
-// What a line discipline holds (drivers/tty/n_tty.c, N_TTY_BUF_SIZE less one). More waits before
-// it.
+// A line discipline holds at most so many bytes (drivers/tty/n_tty.c: N_TTY_BUF_SIZE less one).
+// Further bytes wait in front of it.
 enum { held_max = 4095, nothing = 0 };
 
 static bool dumps;

@@ -88,7 +88,8 @@ void refuse(const char* why, ...) {
     close(log);
 }
 
-// Of this thread alone: the C library would set those of all, and CRIU's processes have one each.
+// Changes the ids of this thread alone, by raw system calls. That suffices, because each of CRIU's
+// processes has one thread; the C library would change the ids of all threads.
 static void become(uid_t user, gid_t group, int count, const gid_t* list) {
     const int error = errno;
     const bool to_root = user == 0;
@@ -186,7 +187,8 @@ static bool is_opened_by_criu(const char* path) {
 // -------------------------------------------------------------------------------------------------
 // deleted files whose directory is not the user's to write to
 
-// Where the copy of this path lies. Paths come with and without the first slash.
+// Returns the path of the copy of the file at `path`. Callers pass paths with and without the first
+// slash, so the name does not depend on it.
 static const char* copy_of(const char* path) {
     static char name[64];
     uint64_t hash = 14695981039346656037U;
@@ -215,8 +217,9 @@ static int plain_open(int directory, const char* path, int flags, mode_t mode) {
     return (int)syscall(SYS_openat, directory, path, flags, mode);
 }
 
-// Of a process of the job, but neither PID 1 nor CRIU; and nothing by which another CRIU could be
-// written to.
+// Tells whether the path (below /) is in /proc and of a process of the job. PID 1 and CRIU are none
+// of these. Files through which a process's memory is written are refused, because another CRIU
+// could be changed by them.
 static bool is_of_a_process(const char* path) {
     static const char* const memory[] = {"mem", "pagemap", "clear_refs"};
     char* end;
@@ -321,8 +324,9 @@ int openat64(int directory, const char* path, int flags, ...) {
     return open_of_job(directory, path, flags, mode);
 }
 
-// What it makes by a whole name, or opens for its place alone, is a deleted file of the job's, or
-// its own; its log has a short name. A device of the network's it would change as root.
+// With O_CREAT and an absolute path, or with O_PATH, CRIU opens deleted files of the job or files
+// of its own (it opens its log by a short name). Files of the job are opened as the job's user. We
+// refuse the network's devices, because CRIU would change them as root.
 int open64(const char* path, int flags, ...) {
     va_list rest;
     va_start(rest, flags);

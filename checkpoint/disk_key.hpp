@@ -18,26 +18,27 @@ namespace souk {
 class DiskKey {
   public:
     static constexpr size_t secret_bytes = 32, salt_bytes = 32;
-    // None: the image is plain.
+    // An empty key: the image is plain.
     DiskKey() = default;
-    // Of an image that is about to be made. An empty secret: none.
+    // Makes a key for an image that is about to be made. An empty secret makes an empty key.
     static Result<DiskKey> make(std::string_view secret, const JobId& job, Epoch epoch);
-    // Of one that is there. Error: the secret or the salt has another length.
+    // Makes the key of an image that is there. Fails if the secret or the salt has another length.
     static Result<DiskKey> find(std::string_view secret, const JobId& job, Epoch epoch,
                                 std::string_view salt);
 
     explicit operator bool() const { return !root_.empty(); }
-    // As the manifest has it.
+    // The manifest holds this.
     const std::string& salt() const { return salt_; }
     std::string of_file(std::string_view name) const;
-    // 32 bytes that only who has the key can make.
+    // Returns 32 bytes that only a holder of the key can make.
     std::string tag(std::string_view manifest) const;
 
   private:
     std::string root_, salt_;
 };
 
-// What a home's secret of a job makes for one epoch. An empty secret makes an empty one.
+// Derives the secret of one epoch from the secret that a home has for a job. An empty secret makes
+// an empty one.
 std::string epoch_secret(std::string_view secret, const JobId& job, Epoch epoch);
 
 }  // namespace souk

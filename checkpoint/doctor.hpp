@@ -20,8 +20,8 @@ enum class Examination : uint8_t {
 // single-threaded program alone, since it forks without an exec.
 std::vector<Need> examine(Examination depth, const std::string& criu_prefix = criu_root());
 
-// What a daemon asks before it starts: an error of one line that names what is missing and how to
-// mend it.
+// A daemon calls this before it starts. The error is one line, which names what is missing and how
+// to mend it.
 Status require_for_agent(const std::string& criu_prefix = criu_root());
 
 // Dumps and restores a job with an unconnected UDP socket in pid, mount and net namespaces of its

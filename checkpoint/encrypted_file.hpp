@@ -20,19 +20,20 @@
 
 namespace souk {
 
-// Of one file; what it encrypts and decrypts is in place.
+// Encrypts and decrypts the chunks of one file, in place.
 class ChunkCipher {
   public:
     static constexpr size_t chunk_bytes = 256 * 1024, tag_bytes = 16;
-    // `bytes`: of the whole plain file.
+    // `bytes` is the length of the whole plain file.
     static Result<ChunkCipher> make(const DiskKey& key, std::string_view name, uint64_t bytes);
     Status encrypt(uint64_t number, char* data, size_t bytes, char* tag);
-    // Error: it is not that chunk.
+    // Fails if the data are not that chunk.
     Status decrypt(uint64_t number, char* data, size_t bytes, const char* tag);
 
     static uint64_t chunks(uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
     static uint64_t stored_bytes(uint64_t bytes) { return bytes + chunks(bytes) * tag_bytes; }
-    // Of the plain file; of a length that no file has it is the one of a file that is none.
+    // Returns the length of the plain file that is stored in so many bytes. The result means
+    // nothing if no plain file is stored in that length.
     static uint64_t plain_bytes(uint64_t stored);
 
   private:

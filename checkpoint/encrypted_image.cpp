@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* half_made = ".encrypting";
 
-// What the tag of a manifest is of.
+// Returns the text that a manifest's tag covers: the manifest without the tag.
 std::string text_to_sign(Manifest manifest) {
     manifest.tag.clear();
     return encode_manifest(manifest);

@@ -12,9 +12,11 @@ namespace souk {
 
 inline constexpr const char* expected_files_name = "souk-expected";
 
-// Of processes that run, or stand: the list that goes to the client. No file server is asked.
+// Lists the files of processes, which may run or stand still. The list goes to the client that
+// serves the job's files. Making it asks no file server.
 std::string expected_files(const PidsInside& pids, const LookAt& look = look_from_here);
-// In an image; an image of an earlier version has none. What cannot be written or read is left out.
+// Saves the list in an image, and reads it there. An image of an earlier version has no list.
+// Errors are ignored, because a job restores without the list too, only slower.
 void save_expected_files(int image, const std::string& list);
 std::string read_expected_files(int image);
 

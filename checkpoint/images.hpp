@@ -42,10 +42,10 @@ struct Manifest {
     // Sorted by name. Where they are encrypted, lengths are those on the disk, and digests of tags
     // (encrypted_file.hpp).
     std::vector<ImageFile> files;
-    // Of encrypted files: 32 bytes each. Empty: the files are plain.
+    // Both belong to an encrypted image and have 32 bytes each. Empty: the files are plain.
     std::string salt, tag;
-    // Of an encrypted checkpoint, whose key may not be there: how far stdout, stderr and stdin had
-    // come.
+    // An encrypted checkpoint has this, because its key may not be at hand: how far stdout, stderr
+    // and stdin had come.
     std::optional<std::array<uint64_t, 3>> ends;
     uint64_t bytes() const;  // of all files
     bool operator==(const Manifest&) const = default;
@@ -54,11 +54,12 @@ inline constexpr const char* manifest_name = "MANIFEST";
 inline constexpr const char* new_manifest_name = "MANIFEST.new";  // until it takes its place
 // A frozen job's memory, where it was not CRIU that wrote it (page_file.hpp).
 inline constexpr const char* page_file_name = "souk-pages";
-// What the network sent to a frozen job while it was dumped (kernel/sys/net/frame_hold.hpp). It is
-// added when the job is ended, after the image is sealed: one that lies there and is not in the
-// manifest is what a crash has left in that moment, and no part of the image.
+// This file holds what the network sent to a frozen job while it was dumped
+// (kernel/sys/net/frame_hold.hpp). It is added when the job is ended, after the image is sealed. If
+// it lies there and the manifest does not name it, a crash has left it in that moment, and it is no
+// part of the image.
 inline constexpr const char* frames_file_name = "souk-frames";
-// Of what lies in the directory of one; 0: it cannot be read.
+// Returns the bytes of all files in an image's directory; 0 if the directory cannot be read.
 uint64_t image_bytes(int directory);
 inline constexpr size_t manifest_bytes_max = 4 << 20;
 inline constexpr size_t image_files_max = 20'000;
@@ -68,8 +69,8 @@ std::string encode_manifest(const Manifest& manifest);
 Result<Manifest> decode_manifest(std::string_view text);
 // A plain file name: no '/', not "." or "..", printable, at most 200 characters. Pure.
 bool valid_image_name(std::string_view name);
-// False for what CRIU says about its work (logs, statistics) and the manifest itself: it is no part
-// of the image. Pure.
+// Returns false for CRIU's reports about its work (logs, statistics) and for the manifest itself,
+// which are no part of the image. Pure.
 bool is_image_file(std::string_view name);
 // frames_file_name, if it is not among the files of the manifest. Pure.
 bool is_left_over(std::string_view name, const std::vector<ImageFile>& files);

@@ -39,7 +39,8 @@ void settle_socket(std::string_view kept, std::string_view name, bool runs) {
     if (!directory || ::fstatat(directory.get(), from, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISSOCK(st.st_mode) || kept.substr(slash + 1) != ".souk-" + std::to_string(st.st_ino))
         return;
-    // By the rights of who owns it: what stands there under that name may be somebody else's.
+    // We act with the rights of the socket's owner, because somebody else's file may lie under that
+    // name.
     ::setfsgid(st.st_gid);
     ::setfsuid(st.st_uid);
     (void)(runs ? ::unlinkat(directory.get(), from, 0)

@@ -30,14 +30,14 @@ struct criu_fds {
                          first_end = 201;
 };
 
-// For a dump, in its capsule: how a lazy one ends (ended).
+// A dump reads this in its capsule: how a lazy dump ends (ended).
 inline constexpr const char* criu_lazy_config = "/run/souk-lazy.conf";
-// For a restore: of a job whose files are its home's (RestoreOptions::files_are_served).
+// A restore reads this if the job's files are its home's (RestoreOptions::files_are_served).
 inline constexpr const char* criu_served_config = "/run/souk-served.conf";
-// What CRIU finds in its capsule's /run: one of these files, and what another one has learnt about
-// this kernel (`facts`; empty: nothing). Before it is launched.
+// Writes what CRIU finds in its capsule's /run: one of these files, and what an earlier CRIU has
+// learnt about this kernel (`facts`; empty: nothing). Call it before CRIU is launched.
 Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts);
-// What one has learnt there.
+// Returns what a CRIU has learnt there about this kernel.
 Result<std::string> read_criu_facts(const Pidfd& init);
 
 struct CriuLaunch {

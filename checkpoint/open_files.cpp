@@ -27,7 +27,8 @@ constexpr size_t strings_each = 11;
 constexpr const char* map_place = "map";
 constexpr std::string_view fd_place = "fd ";
 constexpr const char* home_type = "fuse.souk";  // agentd/init/setup.cpp
-// Of the machine in a tree of the home's, likewise.
+// These directories show the machine where a job runs, also in a job whose tree is its home's
+// (agentd/init/setup.cpp binds the same ones). Files below them are not files of the home.
 constexpr std::string_view of_machine[] = {"/proc", "/sys", "/dev", "/run"};
 
 struct Mount {
@@ -35,7 +36,7 @@ struct Mount {
     std::string point;  // as the process sees it
 };
 
-// By the number of the mount. Format: proc_pid_mountinfo(5).
+// Returns the mounts by their numbers. Format: proc_pid_mountinfo(5).
 std::map<uint64_t, Mount> mounts_of(const std::string& table) {
     std::map<uint64_t, Mount> mounts;
     for (size_t at = 0; at < table.size();) {
@@ -102,7 +103,8 @@ bool is_of_machine(std::string_view point, const std::vector<std::string>& laid)
     return std::ranges::any_of(of_machine, is_below) || std::ranges::any_of(laid, is_below);
 }
 
-// What the files of one process need of all.
+// Lists the files of one process that a restore must find again, from all that the process has
+// open.
 struct Sorter {
     pid_t pid;  // inside
     const std::map<uint64_t, Mount>& mounts;
@@ -167,7 +169,8 @@ bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel, const N
     if (was.capsules) {
         if (!is.capsules || is_deleted(was)) return is.capsules;
         if (was.type != home_type && names.contains({was.device, was.inode, is.path})) return true;
-        // Of the job's home, wherever the job is: each of its inodes has one number.
+        // The file is one of the job's home. Each inode there has one number wherever the job is,
+        // so the numbers can be compared.
         const bool by_name = !put_back.empty() && was.path.starts_with(put_back + "/");
         return was.path == is.path && (was.type != home_type || by_name || was.inode == is.inode);
     }

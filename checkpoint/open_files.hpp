@@ -51,8 +51,9 @@ struct OpenFiles {
     static Result<OpenFiles> decode(std::string_view text);
 };
 
-// Of a look with `states` and `mapped`. `laid`: directories of the node that lie over a home's
-// tree. Files that the comparison leaves out are left out. No file server is asked.
+// Makes the list from a look with `states` and `mapped`. `laid` names directories of the node that
+// lie over a home's tree. The list has no files that the comparison leaves out. Making it asks no
+// file server.
 Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const PidsInside& pids,
                                 const std::vector<std::string>& laid);
 Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid = {},

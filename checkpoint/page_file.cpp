@@ -13,13 +13,13 @@
 
 namespace souk {
 namespace {
-// stays in a core's own cache from one end to the other
+// this much stays in a core's own cache from one end to the other
 constexpr size_t buffer_bytes = 256 * 1024;
 static_assert(buffer_bytes == ChunkCipher::chunk_bytes);
 constexpr size_t file_slice_bytes = 1 << 20;  // between two looks at what else there is to do
 // The disk is given so much at a time, and no more than twice that waits for it.
 constexpr uint32_t sync_bytes = 32 << 20;
-// Of one that is to leave the disk to others: no burst of more.
+// This bounds each burst if the transfer must leave the disk to others.
 constexpr uint32_t sync_bytes_slow = 4 << 20;
 constexpr int syncs_max = 2;
 

@@ -35,15 +35,15 @@ class PageSink {
     static Result<PageSink> open(int image_directory, const std::vector<PageRange>& ranges);
 
     int fd() const { return epoll_.get(); }
-    // What is waited for now, in the image's addresses; the first page of each is, the others lie
-    // behind it.
+    // Returns the pages that processes wait for now, in the image's addresses. Of each range a
+    // process waits for the first page; the others lie behind it.
     Result<std::vector<PageRange>> on_readable();
     // CRIU holds at post-restore: every process is there, and takes any page from now on.
     Status restored();
     // Pages of the image; before restored() only what was waited for.
     Status put(const PageRange& range, std::string_view bytes);
-    // userfaultfds that came since the last call: whoever keeps copies of them keeps the processes
-    // from reading zeros if this sink ends too early, and must close them when it is whole.
+    // Returns userfaultfds that came since the last call. Copies of them keep the processes from
+    // reading zeros if this sink ends too early. Close the copies when the sink is whole.
     std::vector<int> new_uffds() { return std::exchange(new_, {}); }
     // Nothing is missing any more; every userfaultfd is closed, and the processes are as any
     // others.

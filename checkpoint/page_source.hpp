@@ -31,14 +31,14 @@ class PageSource {
                                    const OpenProcessFiles& open = open_process_files);
     uint64_t bytes_total() const { return bytes_total_; }
 
-    // Pages that the other side waits for; also after all were sent. One too many is ignored: it
-    // comes in its turn.
+    // The other side waits for these pages; it may say so also after all were sent. A wish that is
+    // not needed costs nothing: its page comes in its turn.
     void wish(const PageRange& range);
-    // So many bytes of pages were put in place over there, in all. The first (0) says that it is
-    // ready for all.
+    // The other side has put so many bytes of pages in place, in all. The first call (0) says that
+    // it is ready for pages.
     void acknowledged(uint64_t bytes);
-    // What is to be sent next, at most stream_piece_max bytes; empty: nothing until a wish or an
-    // acknowledgement comes, or all is sent. Valid until the next call.
+    // Returns what is to be sent next, at most stream_piece_max bytes. It is empty when all is
+    // sent, or until a wish or an acknowledgement comes. Valid until the next call.
     Result<std::string_view> piece();
     void sent(size_t n) { piece_at_ += n; }
     // The other side waits for a page that has not been sent.

@@ -37,7 +37,7 @@ struct PagemapImage {
 // An error if it is no such image.
 Result<PagemapImage> parse_pagemap(std::string_view image, pid_t pid);
 std::string encode_pagemap(const PagemapImage& map);
-// What CRIU left to be fetched.
+// Returns the ranges that CRIU did not write, and left to be fetched.
 Result<std::vector<PageRange>> lazy_ranges_of(std::string_view image, pid_t pid);
 
 }  // namespace souk

@@ -39,11 +39,12 @@ class MissingPages {
     // The piece from `address` to the end of what is missing there; an empty one if that is not
     // missing.
     Piece at(uint64_t address) const;
-    // Unmapped, or given back with madvise(2).
+    // These addresses were unmapped, or given back with madvise(2).
     void drop(uint64_t start, uint64_t end);
     // mremap(2): what lay at `from` is at `to` now, and what was at `to` is gone.
     void move(uint64_t from, uint64_t to, uint64_t bytes);
-    // What is missing of an image range, where it belongs now. It stays missing.
+    // Returns the missing pieces of an image range, at the addresses where they belong now. They
+    // stay missing.
     std::vector<Piece> of_image(uint64_t image_start, uint64_t image_end) const;
 
   private:

@@ -22,7 +22,7 @@
 
 namespace souk {
 
-// What was sent while the job ran.
+// These figures describe what was sent while the job ran.
 struct PrecopyFacts {
     uint64_t bytes = 0;       // in all rounds
     Nanos took;               // for all
@@ -32,8 +32,8 @@ struct PrecopyFacts {
     uint64_t dirty_bytes_per_s = 0;
 };
 
-// What rounds have shown of a job: how fast it writes to memory that it had left alone, and what it
-// always writes to.
+// Earlier rounds have shown how fast a job writes to memory that it had left alone, and how much
+// memory it writes to all the time.
 struct DirtyFacts {
     uint64_t bytes_per_s = 0;  // distinct bytes, while the first round went
     uint64_t left_bytes = 0;   // however many rounds there were
@@ -119,9 +119,10 @@ struct RoundFacts {
     uint64_t dirty_bytes_per_s = 0;  // while the first of them went
 };
 bool another_round(const RoundFacts& facts);
-// Distinct bytes that are written to in a second, if so many were in that time.
+// Returns the distinct bytes that are written to in a second, if `bytes` were written to `within`
+// that time.
 uint64_t dirty_rate(uint64_t bytes, Nanos within);
-// What rounds would leave of that much memory for the stop.
+// Estimates how much of that memory is left to send when the job stops, after the rounds.
 uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty);
 // Memory that the dump takes in the directory for images, or beside it. What is shared goes there
 // in any form.

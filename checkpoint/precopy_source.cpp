@@ -23,15 +23,15 @@ std::string proc(pid_t pid, const char* name) {
     return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-// How many entries came: none of an address space that is gone.
+// Returns how many entries came; none if the address space is gone.
 size_t read_entries(int pagemap, uint64_t address, uint64_t* to, size_t count) {
     const ssize_t n = ::pread(pagemap, to, count * sizeof *to,
                               static_cast<off_t>(address / page_bytes * sizeof *to));
     return n > 0 ? static_cast<size_t>(n) / sizeof *to : 0;
 }
 
-// What several processes share goes with the image, each page once. The like of a page in swap, of
-// which the kernel does not tell.
+// Pages that several processes share go with the image, once each. Pages in swap do too, because
+// the kernel does not tell whether they are shared.
 bool goes_precopy(uint64_t entry) {
     return pagemap::has_page(entry) && pagemap::is_exclusive(entry);
 }

@@ -48,7 +48,7 @@ Status PrecopyStore::put(const PageRange& range, std::string_view bytes) {
     }
     const uint64_t start = range.start, end = start + bytes.size();
     uint64_t from = start, to = end;
-    // What it is joined with, and how much of it was here.
+    // Join the new range with those that it touches, and count the bytes that were here before.
     auto it = process.have.upper_bound(start);
     if (it != process.have.begin() && std::prev(it)->second >= start) --it;
     uint64_t known = 0;
@@ -122,7 +122,8 @@ Status PrecopyStore::check_digest() const {
 }
 
 Result<PrecopyStore::Piece> PrecopyStore::next() {
-    // Of the piece before, which is in place by now. A failure costs memory alone, for a while.
+    // Free the memory of the piece before, because its pages are in place by now. A failure costs
+    // only memory, for a while.
     if (last_.pages > 0)
         (void)::fallocate(
             processes_.at(last_.pid).memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

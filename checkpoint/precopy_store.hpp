@@ -29,8 +29,8 @@ class PrecopyStore {
     Status put(const PageRange& range, std::string_view bytes);
     uint64_t bytes_taken() const { return bytes_taken_; }  // in all puts
 
-    // What of it is to be used: every range must be here, and if the list has a digest their bytes
-    // must have it.
+    // Names the pages to be used. Fails if one of the ranges is not here, or if the list has a
+    // digest and the bytes have another.
     Status use(PrecopyList list);
     uint64_t bytes_to_use() const { return bytes_to_use_; }
     // The next of these, at most some hundred kilobytes; an empty one: that was all. Gives back the
@@ -40,7 +40,8 @@ class PrecopyStore {
         std::string_view bytes;  // until the next call
     };
     Result<Piece> next();
-    // The one that begins with this page, if it is to be used, up to so many pages; else empty.
+    // Returns the piece that begins with this page, up to so many pages, if it is to be used; else
+    // an empty piece.
     Result<Piece> at(const PageRange& wish);
 
   private:

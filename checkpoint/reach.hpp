@@ -30,15 +30,16 @@ enum class ProcessFile : uint8_t {
 };
 inline constexpr ProcessFile process_file_last = ProcessFile::root;
 Result<Fd> open_process_file(const Pidfd& process, ProcessFile file);
-// Of each of them, in this order. None: it has ended.
+// Opens the file of each process, in this order. The Fd is empty if the process has ended.
 std::vector<Fd> open_process_files(const std::vector<pid_t>& pids, ProcessFile file);
 using OpenProcessFiles = std::function<std::vector<Fd>(const std::vector<pid_t>&, ProcessFile)>;
 
-// By their numbers inside.
+// Looks at the processes with these numbers inside the capsule.
 Result<std::vector<SeenProcess>> look_inside(const Pidfd& init, const std::vector<pid_t>& pids,
                                              const LookFor& what);
 
-// What root has made in that directory is the daemon's that has it open, so that it can read it.
+// Makes the daemon that has this directory open the owner of what root has made there, so that the
+// daemon can read it.
 using GiveOver = std::function<Status(int dir)>;
 
 struct Reach {
@@ -54,14 +55,16 @@ struct Reach {
         return made;
     };
     EndTcpRepair mend = end_tcp_repair_of;  // of a process of a job
-    // What a restore has taken over, by the list in an image's directory.
+    // Settles the sockets that a restore has taken over, as the list in an image's directory says.
     std::function<Status(int image, bool runs)> settle = settle_sockets;
-    // Of a capsule, which its souk-init stands for: one of its directories; what its processes have
-    // open; whether what a restore has made is the user's, and ends if not (restored.hpp); whether
-    // it waits for its CRIU still.
+    // All of these take the souk-init that stands for a capsule. They open one of its directories;
+    // connect to it; end a program in it; look at what its processes have open; check that the user
+    // may have what a restore has made, and end the processes if not (restored.hpp); tell whether a
+    // restore still waits for its CRIU.
     OpenInside inside = open_capsule_directory;
     ConnectToInit connect = connect_to_init;
-    EndProgram end = kill_program;  // also who has joined it
+    EndProgram end = kill_program;  // `end` also kills a process that has joined the capsule from
+                                    // outside.
     GiveOver give = [](int) { return Status{}; };
     std::function<Result<std::vector<SeenProcess>>(const Pidfd&, const std::vector<pid_t>&,
                                                    const LookFor&)>

@@ -20,7 +20,8 @@ std::optional<uint64_t> value_of(std::string_view text, std::string_view name) {
 }
 }  // namespace
 
-// Of a page that n of them map, n - 1 are too many in `anonymous`, and n is 2 at least.
+// The bound holds because a page that n processes map counts n - 1 times too often in `anonymous`,
+// and n is at least 2.
 uint64_t Resident::shared_max() const {
     return std::min(anonymous - std::min(anonymous, anonymous_proportional),
                     anonymous_proportional);

@@ -19,15 +19,16 @@ struct Resident {
     uint64_t proportional = 0;  // of a page that n processes map, an n-th for each
     uint64_t anonymous = 0;     // of each process its own
     uint64_t anonymous_proportional = 0;
-    // An upper bound of what the anonymous pages that several of them map come to, each once.
+    // Returns an upper bound of the anonymous pages that several of the processes map, each counted
+    // once.
     uint64_t shared_max() const;
     bool operator==(const Resident&) const = default;
 };
 
-// Of the text of one smaps_rollup. An error if it is none.
+// Parses the text of one smaps_rollup. Fails if it is none.
 Result<Resident> parse_rollup(std::string_view text);
-// Of all of these. Those that are gone count nothing; an error if none is there, or the kernel does
-// not tell.
+// Returns the sum for all these processes. Processes that are gone count nothing. Fails if none is
+// there, or the kernel does not tell.
 Result<Resident> resident_of(const PidsInside& pids, const LookAt& look = look_from_here);
 
 }  // namespace souk

@@ -254,7 +254,8 @@ Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max) {
         if (::prlimit(pid, which, nullptr, &now) != 0) return fail_errno("read " + what, errno);
         const rlimit may = bounded(resource, now, most);
         if (may.rlim_cur == now.rlim_cur && may.rlim_max == now.rlim_max) continue;
-        // Where this daemon may not raise a limit of 0 to that, it stays.
+        // `may` can be higher than a limit of 0 (RLIMIT_CORE). If this daemon may not raise the
+        // limit, it stays 0.
         if (::prlimit(pid, which, &may, nullptr) != 0 && now.rlim_max > may.rlim_max)
             return fail_errno("lower " + what, errno);
     }

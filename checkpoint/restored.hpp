@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a restore has made, by the kernel's own word: asked when CRIU has given the processes all
-// that they are to have, and nothing of them has run yet. It needs no image: so it holds whatever
-// an image says, and whoever has read it (core_image.hpp looks at images, before).
+// These functions check what a restore has made, and ask the kernel. They are called when CRIU has
+// given the processes all that they are to have, and nothing of them has run yet. They need no
+// image, so their result holds whatever an image says, and whoever has read it (core_image.hpp
+// looks at images, before).
 #pragma once
 
 #include <sys/resource.h>
@@ -23,8 +24,8 @@ namespace souk {
 // device whose name is gone (it can only be out of the image). Of root anything may be. The error
 // names the process.
 Status check_restored(const Pidfd& init, const CriuUser& user);
-// That one has no such device, by its directory in /proc. Waits for no file system of the job's:
-// its home may wait for who asks this.
+// Fails if the process has such a device, by its directory in /proc. Waits for no file system of
+// the job's, because the job's home may wait for the caller.
 Status check_devices(int process);
 // Ends the same processes, while CRIU still holds them: none of them runs once more.
 void kill_restored(const Pidfd& init);
@@ -34,19 +35,21 @@ struct RestoredJob {
     std::vector<pid_t> pids;         // as numbered here
     std::map<int, uint64_t> limits;  // RLIMIT_...: none of theirs is above
 };
-// Both, the second if the first fails; and lowers their limits.
+// Calls check_restored, and kill_restored if that fails; and lowers the limits of the processes.
 Status fit_restored(const Pidfd& init, const RestoredJob& job);
 
-// Of a restore whose CRIU is gone: whether every thread of these processes stands in the code that
-// CRIU restores with, and waits for CRIU there: then nothing of the job has run, and nothing will.
+// Needs a restore whose CRIU is gone. Tells whether every thread of these processes stands in the
+// code that CRIU restores with, and waits for CRIU there. If so, nothing of the job has run, and
+// nothing will.
 Result<bool> restored_waits(const Pidfd& init);
 
-// Of RLIMIT_CORE: 0 keeps the kernel from writing a file, and not from giving a core to a program
-// that collects them (core_pattern); 1 does both.
+// This value of RLIMIT_CORE keeps the kernel from writing a core file and from giving a core to a
+// program that collects them (core_pattern). A limit of 0 does only the first.
 inline constexpr uint64_t no_core_bytes = 1;
-// What is left of a limit where no more than `most` is allowed. Pure.
+// Returns the limit that remains of a wish where no more than `most` is allowed. Pure.
 rlimit bounded(int resource, const rlimit& wish, uint64_t most);
-// No limit of the process above these, by RLIMIT_...: a job may come from a node that allows more.
+// Lowers the limits of the process that are above these, by RLIMIT_... A job may come from a node
+// that allows more.
 Status lower_limits(pid_t pid, const std::map<int, uint64_t>& limits_max);
 
 }  // namespace souk

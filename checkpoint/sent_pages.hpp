@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What was sent of a running job's memory, and what of that is still true. Pure; the looks at the
-// kernel's page tables are in checkpoint/precopy_source.
+// This header tells what was sent of a running job's memory, and what of that is still true. Pure;
+// the looks at the kernel's page tables are in checkpoint/precopy_source.
 //
 // The kernel marks a page that is written to after /proc/PID/clear_refs (soft-dirty;
 // Documentation/admin-guide/mm/ soft-dirty.rst, pagemap.rst). A page that was sent from an address
@@ -41,13 +41,13 @@ inline constexpr uint64_t soft_dirty = uint64_t{1} << 55, exclusive = uint64_t{1
                           of_file = uint64_t{1} << 61, swapped = uint64_t{1} << 62;
 inline constexpr uint64_t present = uint64_t{1} << 63;
 inline constexpr uint64_t identity = frame | of_file | swapped | present;
-// What no other process maps, nor this one twice: to pin it for reading, as process_vm_readv(2)
-// does, makes no copy of it.
+// Tells that no other process maps the page, nor this process twice. Pinning such a page for
+// reading, as process_vm_readv(2) does, makes no copy of it.
 inline bool is_exclusive(uint64_t entry) { return (entry & exclusive) != 0; }
 inline bool has_page(uint64_t entry) { return (entry & (present | swapped)) != 0; }
 }  // namespace pagemap
 
-// Of one process.
+// Holds the pages of one process.
 class SentPages {
   public:
     struct Page {
@@ -62,7 +62,7 @@ class SentPages {
     bool unchanged(uint64_t address, uint64_t entry) const;
     // It was sent as it was found by the last look or later.
     void sent(uint64_t address);
-    // What was sent and, by the last look, is still true; by address.
+    // Returns the pages that were sent and are, by the last look, still the same; by address.
     std::vector<PageRange> valid(pid_t pid) const;
 
   private:

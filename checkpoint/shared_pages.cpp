@@ -11,8 +11,8 @@ constexpr uint64_t block_bytes = SharedPages::block_pages * page_bytes;
 
 uint64_t end_of(const PagemapImage::Entry& e) { return e.start + e.pages * page_bytes; }
 
-// What is not mapped by one process alone, and can be told from others. (Without CAP_SYS_ADMIN
-// every page has number 0.)
+// Tells whether several processes may map the page and it can be told from others. Without
+// CAP_SYS_ADMIN every page has the number 0, so none can be told.
 bool may_be_shared(uint64_t entry) {
     return pagemap::has_page(entry) && !pagemap::is_exclusive(entry) &&
            (entry & pagemap::frame) != 0;

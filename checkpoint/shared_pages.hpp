@@ -73,7 +73,7 @@ class SharedPages {
         std::vector<PagemapImage::Entry> entries;  // new
         uint64_t file_page = 0;                    // behind its last page in the common file
     };
-    // What a process has in the block, in a row.
+    // A piece is a run of pages of one process in the block.
     struct Piece {
         size_t place = 0;  // of the process in the block
         uint64_t start = 0, pages = 0;
@@ -81,7 +81,7 @@ class SharedPages {
         uint64_t old_page = 0;  // of what is present
     };
     enum class Has : uint8_t { nothing, left_out, present };
-    // What becomes of a page of one process.
+    // This says what becomes of a page of one process.
     struct Fate {
         Has has = Has::nothing;  // in the new image
         size_t leader = 0;       // present: whose page it is, by its place in the block

@@ -34,10 +34,10 @@ class ImageReader {
     // are ignored. `secret`: of that job and epoch, for an image that is encrypted (disk_key.hpp);
     // its files go out plain.
     static Result<ImageReader> open(int directory, Manifest needs, std::string_view secret = {});
-    // Before the first piece: a tag comes at the end.
+    // Call it before the first piece: a tag comes at the end of the stream.
     void tag_with(StreamTag tag) { tag_ = std::move(tag); }
-    // What is to be sent next, at most stream_piece_max bytes; empty: all is sent. Valid until the
-    // next call.
+    // Returns what is to be sent next, at most stream_piece_max bytes. It is empty when all is
+    // sent. Valid until the next call.
     Result<std::string_view> piece();
     // The first `n` bytes of the piece are sent.
     void sent(size_t n) { piece_at_ += n; }

@@ -16,7 +16,8 @@
 
 namespace souk {
 
-// Of one transfer. Source and destination write down the same, each from what it knows.
+// Names one transfer. Source and destination each make this from what they know, so their tags
+// agree only if both know the same.
 struct ImageSeal {
     std::string key;    // 32 bytes; empty: the home is of a version that gives none
     std::string nonce;  // 12 bytes, the source's choice, anew for each transfer
