@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a machine knows of its users and groups. The daemon asks the system (kernel/sys/host), a
-// test its own table.
+// The users and groups that a machine knows. The daemon asks the system (kernel/sys/host), a test
+// its own table.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Accounts {
     virtual ~Accounts() = default;
     virtual std::optional<Account> named(const std::string& name) const = 0;
     virtual std::optional<Account> numbered(uint32_t uid) const = 0;
-    // All groups that it is in, its own among them.
+    // Returns all groups that the account is in, its own among them.
     virtual std::vector<uint32_t> groups_of(const Account& account) const = 0;
     virtual std::string group_name(uint32_t gid) const = 0;  // empty: it has none
 };

@@ -200,13 +200,14 @@ struct Trouble : Cause {
 };
 
 class JsonWriter;
-// Of an open object: NAME with its text and, where it has a code, NAME_code; nothing of none.
+// Writes into an open object NAME with the text of the cause and, where the cause has a code,
+// NAME_code. Writes nothing if there is no cause.
 void write_cause(JsonWriter& j, std::string_view name, const Cause& cause);
 
 using CauseFigures = std::initializer_list<std::pair<std::string_view, std::string>>;
-// In the words of the table.
+// Makes a cause in the words of the table.
 Cause because(CauseCode code, CauseFigures figures = {});
-// An error with that cause; `detail` is what a program said of it itself.
+// Makes an error with that cause; `detail` is what a failed program said itself.
 tl::unexpected<Error> fail_because(CauseCode code, CauseFigures figures = {},
                                    std::string detail = {});
 // An error of our own making with that code, which says itself what is wrong.

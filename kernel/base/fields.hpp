@@ -40,8 +40,8 @@ enum class Presence : uint8_t {
     unless_same,  // not written when it is as a default one
 };
 
-// What values a field may have. Numbers: within [lo, hi]. What a field does not use is not looked
-// at.
+// A rule says which values a field may have. Numbers must be within [lo, hi]. Members of a rule
+// that the field's type does not use are ignored.
 struct Rule {
     int64_t lo = INT64_MIN, hi = INT64_MAX;
     int64_t plus = 0;             // written so much greater, so that an absent one reads as -plus
@@ -131,7 +131,7 @@ struct FieldEntry {
     M T::*member;
     Rule rule;
 };
-// Of an array: element `index`.
+// Names one element of an array member, the one with number `index`.
 template <class T, class M, size_t N>
 struct Element {
     static constexpr size_t members = 1;
@@ -140,7 +140,7 @@ struct Element {
     size_t index;
     Rule rule;
 };
-// A member of a member that has an entry of its own before.
+// Names a member of a member that has an entry of its own before.
 template <class T, class M, class P, class Inner = M>
 struct Part {
     static constexpr size_t members = 0;

@@ -59,16 +59,18 @@ class Journal {
 
     void put(std::string_view kind, std::string_view key, std::string record, Durable when);
     void erase(std::string_view kind, std::string_view key, Durable when = Durable::later);
-    // To go when what was put to be durable `now` is so, after what was handed over before it.
+    // Runs the call when the changes that were put to be durable `now` are durable, and after the
+    // calls that were handed over before it.
     void then(Call call);
-    // To go when each erase until here is durable, before what else that commit lets go.
+    // Runs the call when each erase so far is durable, before the other calls of that commit.
     void after_erases(Call call);
     bool erases_wait() const { return erases_wait_; }
-    // What the next commits will make of a record; null: nothing is noted, the store has it.
+    // Returns the value that the next commits will give a record. Null: no change is noted, and the
+    // store has the value.
     const std::optional<std::string>* noted(std::string_view kind, std::string_view key) const;
     bool has_changes() const { return !changes_.empty() || !soon_.empty(); }
 
-    // Whether flush() is wanted before anything leaves.
+    // Tells whether flush() is needed before anything may leave.
     bool due() const { return flush_due_; }
     struct Flushed {
         Status committed;         // else the journal holds

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What to run, and as whom: the one description of a program to start. It is part of a
-// JobSpec (agentd/core/messages.hpp), which is stored and sent, and it is what a capsule starts
-// (kernel/sys/process/init_codec.hpp), which has no other part of the job. Its list of fields is in
-// value_fields.hpp.
+// A LaunchSpec says which program to run, and as whom; it is the one description of a program to
+// start. It is part of a JobSpec (agentd/core/messages.hpp), which is stored and sent. A capsule
+// starts it (kernel/sys/process/init_codec.hpp), and gets no other part of the job. Its list of
+// fields is in value_fields.hpp.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ResourceLimit {
     bool operator==(const ResourceLimit&) const = default;
 };
 
-// As the submitter had it: taken by srun, and the credentials from the kernel.
+// The submitter had all this when srun took it; the kernel named the credentials.
 struct LaunchSpec {
     std::vector<std::string> argv;  // at least one; argv[0] as the user typed it
     std::string path;               // absolute path of the program

@@ -17,10 +17,10 @@ enum class MoveForm : uint8_t {
 };
 const char* to_string(MoveForm form);
 struct MoveForecast;
-// With what went before: "pre-copy", "pre-copy, post-copy".
+// Names the form with the steps before it: "pre-copy", "pre-copy, post-copy".
 const char* move_name(const MoveForecast& forecast);
 
-// What the job's owner allows (srun --move).
+// The owner of a job chooses how it may move (srun --move).
 enum class MovePolicy : uint8_t {
     automatic,  // the form with the shortest pause that is worth it
     safe,       // never runs before its memory is whole
@@ -28,21 +28,21 @@ enum class MovePolicy : uint8_t {
 };
 const char* to_string(MovePolicy policy);
 
-// What network a job has (srun --net).
+// A job uses the node's network, or has its own (srun --net).
 enum class NetMode : uint8_t {
     host,  // that of the node where it is
     own,   // a network namespace of its own, with an address that moves with it
 };
 const char* to_string(NetMode mode);
 
-// Whose files a job sees (srun --files).
+// A job sees the files of its node, or of its home (srun --files).
 enum class FilesMode : uint8_t {
     local,  // those of the node where it is
     home,   // those of its home, wherever it is
 };
 const char* to_string(FilesMode mode);
 
-// What is asked for (srun --files, `files` of agentd's configuration).
+// A user asks for files with this (srun --files), or agentd's configuration does (`files`).
 struct FilesWish {
     FilesMode mode = FilesMode::local;
     bool is_auto = false;  // the home chooses (agentd/core/files_choice.hpp)
@@ -51,7 +51,7 @@ struct FilesWish {
 // local, home or auto.
 std::optional<FilesWish> files_wish(std::string_view name);
 
-// Whose /tmp a job has (srun --tmp; of FilesMode::home also `files_tmp` of its home's
+// A job's /tmp is one of these (srun --tmp; with FilesMode::home also `files_tmp` of its home's
 // configuration).
 enum class FilesTmp : uint8_t {
     home,    // its home's; FilesMode::local: that of the node where it is
@@ -60,8 +60,8 @@ enum class FilesTmp : uint8_t {
     shared,  // only asked for: any but its own
 };
 
-// What becomes of the job's established TCP connections when it stops for a move or a freeze (srun
-// --tcp).
+// A job's established TCP connections are treated like this when the job stops for a move or a
+// freeze (srun --tcp).
 enum class TcpPolicy : uint8_t {
     close,   // the job finds them closed
     refuse,  // as long as it has one it does not move

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What /proc/PID/status says (proc(5)), which the kernel writes: a line "NAME:\tVALUE" for each.
+// Reads /proc/PID/status (proc(5)), in which the kernel writes a line "NAME:\tVALUE" for each fact.
 // Pure.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace souk {
 
-// The value; nothing: this kernel does not tell it. Never of the first line, which is the program's
-// name.
+// Returns the value; nothing if this kernel does not tell it. The first line never matches: it is
+// the program's name, which the program chooses.
 inline std::optional<std::string_view> status_line(std::string_view status, std::string_view name) {
     for (size_t end = status.find('\n'); end != status.npos;) {
         const size_t at = end + 1;

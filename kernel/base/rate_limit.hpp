@@ -77,9 +77,10 @@ class RateShare {
     Nanos wait(Nanos now) const {
         return limited() ? std::clamp(at_ - now, Nanos{}, look_again) : Nanos{};
     }
-    // So much of the room has been used.
+    // The caller has used so much of the room.
     void went(uint64_t bytes) { booked_ -= std::min(bytes, booked_); }
-    // What could not wait has gone without room; others wait for it.
+    // The caller had bytes that could not wait, and sent them without room. Other senders wait
+    // until the rate allows for these bytes.
     void went_at_once(uint64_t bytes, Nanos now) {
         if (limited()) (void)limit_->book(bytes, now);
     }

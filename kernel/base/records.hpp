@@ -14,7 +14,7 @@
 namespace souk {
 
 using RecordName = std::pair<std::string, std::string>;  // kind, key
-// What one commit writes. Nothing: the record is erased.
+// One commit writes these. A record without a value is erased.
 using Changes = std::map<RecordName, std::optional<std::string>>;
 
 class Records {

@@ -13,12 +13,14 @@ namespace souk {
 
 enum class CauseCode : uint16_t;
 
-// What went wrong: `code` is an errno value where the kernel said one (0 otherwise), `message` is
-// one line, outermost context first ("start job n1.7: mount /proc: Permission denied").
+// An Error says why a call failed: `code` is an errno value where the kernel said one (0
+// otherwise), `message` is one line, outermost context first ("start job n1.7: mount /proc:
+// Permission denied").
 struct Error {
     int code = 0;
     std::string message;
-    // Of what concerns a job: its code (cause.hpp), and what a program that failed said itself.
+    // An error that concerns a job has these: its code (cause.hpp), and what a program that failed
+    // said itself.
     CauseCode cause{};
     std::string detail = {};
 };
@@ -32,7 +34,7 @@ tl::unexpected<Error> fail(std::string message);
 // An error of a system call: appends strerror(code). Pass errno at once, before anything can change
 // it.
 tl::unexpected<Error> fail_errno(std::string_view what, int code);
-// The same error one level up: "context: message".
+// Makes the same error one level up: "context: message".
 tl::unexpected<Error> wrap(std::string_view context, Error inner);
 
 }  // namespace souk

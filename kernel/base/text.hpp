@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a text that a user gives and others read on their terminals may hold. Pure.
+// Checks texts that a user gives and that others read on their terminals. Pure.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace souk {
 
-// A name for people: 1 to `bytes_max` bytes of UTF-8 without control characters (C0, DEL, C1),
-// format characters (right-to-left marks and the like, which change how the text around them is
-// shown), line or paragraph separators.
+// Checks a name for people. It has 1 to `bytes_max` bytes of UTF-8 without control characters (C0,
+// DEL, C1), format characters (right-to-left marks and the like, which change how the text around
+// them is shown), line or paragraph separators.
 Status check_label(std::string_view text, size_t bytes_max);
-// For what cannot be refused: such characters as blanks, and such bytes where the text is no UTF-8.
-// As long as it was.
+// Mends a text that we cannot refuse: replaces such characters by blanks, and such bytes where the
+// text is no UTF-8. The length stays the same.
 std::string blank_controls(std::string_view text);
 
 }  // namespace souk

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a wait status (wait(2)) says, for the cores, which make no system call. Pure.
+// Reads a wait status (wait(2)) for the cores, which make no system call. Pure.
 #pragma once
 
 #include <csignal>

@@ -53,7 +53,7 @@ struct Authority {
     Certificate certificate;
 };
 
-// By itself; it signs issuing authorities alone.
+// A root signs its own certificate, and certificates of issuing authorities alone.
 Result<Authority> make_root(std::string_view name, Nanos now);
 Result<Authority> make_issuing(const Authority& root, std::string_view name, Nanos now);
 // `now` and `life` in Unix time.

@@ -27,19 +27,19 @@ struct Identity {
     const Certificate& issuer() const { return chain.back(); }
 };
 
-// Nothing: there is no key and no certificate.
+// Returns nothing if there is no key and no certificate.
 Result<std::optional<Identity>> load_identity(const std::string& dir);
-// The key as well, unless it is there already.
+// Saves the key as well, unless it is there already.
 Status save_identity(const std::string& dir, const Identity& identity);
-// What a renewal changes.
+// These save the parts that a renewal changes.
 Status save_chain(const std::string& dir, const std::vector<Certificate>& chain);
 Status save_revoked(const std::string& dir, std::string_view signed_list);
-// The directory, with its parents, for its owner alone.
+// Makes the directory, with its parents, for its owner alone.
 Status make_private_dir(const std::string& dir);
-// The key that lies there, or one that is made now.
+// Returns the key that lies there, or makes one now.
 Result<Key> key_of(const std::string& dir);
 
-// The issuing authority of a market. ENOENT: there is none in this directory.
+// Loads the issuing authority of a market. ENOENT: there is none in this directory.
 Result<Authority> load_issuing(const std::string& dir);
 Status save_issuing(const std::string& dir, const Authority& issuing);
 

@@ -26,7 +26,8 @@ using BioPtr = std::unique_ptr<BIO, Free<BIO_free_all>>;
 using RequestPtr = std::unique_ptr<X509_REQ, Free<X509_REQ_free>>;
 using DigestPtr = std::unique_ptr<EVP_MD_CTX, Free<EVP_MD_CTX_free>>;
 
-// What OpenSSL says went wrong last, behind `what`; its queue is empty afterwards.
+// Makes an error of OpenSSL's last message, behind `what`. OpenSSL's queue of errors is empty
+// afterwards.
 tl::unexpected<Error> fail_openssl(std::string_view what);
 BioPtr reader_of(std::string_view bytes);
 std::string text_of(BIO* memory);
@@ -35,9 +36,10 @@ std::string hex(std::string_view bytes);
 Result<std::string> from_hex(std::string_view digits);  // lower case, an even number
 std::string sha256(std::string_view bytes);             // in hexadecimal digits
 Result<std::string> random_bytes(size_t count);
-// So many random bytes, in hexadecimal digits.
+// Returns so many random bytes, in hexadecimal digits.
 Result<std::string> random_secret(size_t bytes);
-// In a time that does not depend on how much of it is the same. An empty one is like none.
+// Compares in a time that does not depend on how much is the same. An empty secret is never the
+// same.
 bool is_same_secret(std::string_view one, std::string_view other);
 
 // "2026-03-01 12:00:00 UTC", from Unix time.

@@ -38,11 +38,11 @@ struct Subject {
     bool operator==(const Subject&) const = default;
 };
 
-// As realms are named: letters, digits, dots, _ and -; 64 at most.
+// Checks the name of a realm: letters, digits, dots, _ and -; 64 at most.
 bool valid_realm(std::string_view text);
 // "home,provider"
 std::string text_of(Roles roles);
-// Of a node: home, provider or both.
+// Parses the roles of a node: home, provider or both.
 Result<Roles> parse_node_roles(std::string_view text);
 
 // A node is home, provider or both and nothing else; a market, an operator and an owner

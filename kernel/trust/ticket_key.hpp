@@ -30,7 +30,7 @@ namespace souk::trust {
 class TicketKey {
   public:
     static Result<TicketKey> make();
-    // Of 32 bytes each.
+    // The private half and the public half have 32 bytes each.
     static Result<TicketKey> of_private(std::string_view half);
     static Result<TicketKey> of_public(std::string_view half);
     Result<std::string> private_half() const;
@@ -50,12 +50,12 @@ class TicketKey {
 inline constexpr Nanos ticket_key_life = Nanos::from_s(30 * 86'400),
                        ticket_key_overlap = Nanos::from_s(86'400);
 
-// The market's.
+// A market signs its tickets with these keys.
 class TicketRing {
   public:
-    // Of that directory; makes the first key there if there is none.
+    // Opens the keys in that directory; makes the first key there if there is none.
     static Result<TicketRing> open(const std::string& dir, Nanos now);
-    // True: the keys are others than before, and are in the file.
+    // Changes keys when it is time. True: the keys are others than before, and are in the file.
     Result<bool> turn(Nanos now);
     Result<std::string> seal(std::string_view body, Nanos now) const;
     Result<std::string> public_text() const;

@@ -22,7 +22,7 @@ struct Token {
 };
 Result<Token> parse_token(std::string_view text);
 
-// What the market knows of a token.
+// The market keeps this of a token.
 struct TokenRecord {
     std::string id, secret_digest;
     std::string names;  // a name, or the beginning of names and *

@@ -16,13 +16,13 @@ using Context = std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>>;
 using Stack =
     std::unique_ptr<STACK_OF(X509), decltype([](STACK_OF(X509) * s) { sk_X509_free(s); })>;
 
-// Who it claims to be, for a line to people.
+// Names the certificate by the subject that it claims, for a line to people.
 std::string claimed(const Certificate& c) {
     const auto subject = c.subject();
     return subject ? "the certificate of " + subject->name : std::string("the certificate");
 }
 
-// In minutes, or in tenths of hours or days.
+// Writes a span in minutes, or in tenths of hours or days.
 std::string away(Nanos span) {
     constexpr int64_t minute = 60'000'000'000, hour = 60 * minute;
     const int64_t step = span.ns < 2 * hour    ? minute

@@ -12,7 +12,7 @@
 
 namespace souk::trust {
 
-// Who is on the other end, proven by its key.
+// A Peer is who is on the other end, proven by its key.
 struct Peer {
     Subject subject;
     std::string key;  // the digest of its key
@@ -22,7 +22,8 @@ struct Peer {
 // `chain`: as the peer sent it, its own first. `now`: Unix time.
 Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& root,
                     const Revocations& revoked, Nanos now);
-// Of these certificates, the root with that digest: how a joiner recognises its market.
+// Finds among these certificates the root with that digest. A joiner recognises its market like
+// this.
 Result<Certificate> root_among(const std::vector<Certificate>& chain, std::string_view digest);
 
 }  // namespace souk::trust

@@ -111,7 +111,7 @@ Result<size_t> Channel::send_raw(ByteView bytes) {
     return send_now(bytes);
 }
 
-// What the socket takes at once.
+// Sends what the socket takes at once.
 Result<size_t> Channel::send_now(ByteView bytes) {
     const ssize_t n = ::send(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n >= 0) return static_cast<size_t>(n);
@@ -119,8 +119,8 @@ Result<size_t> Channel::send_now(ByteView bytes) {
     return fail_errno("send", errno);
 }
 
-// What is sealed has to leave in its order: what the socket does not take waits in the stream, and
-// no more is sealed before that is gone.
+// Sealed bytes must leave in their order. Those that the socket does not take wait in the stream,
+// and no more is sealed before they are gone.
 Result<size_t> Channel::send_sealed(ByteView bytes) {
     if (stream_.queued() > 0) return 0;
     const ByteView part = bytes.first(std::min(bytes.size(), sealed_bytes));
@@ -250,7 +250,8 @@ void Channel::end_telling(const Error& error) {
     end(copy);
 }
 
-// By looks a keepalive apart, not by time alone, as with pings.
+// We count looks that are a keepalive apart instead of time alone, as with pings: this machine may
+// have slept.
 bool Channel::stalls(Nanos now) {
     const uint64_t taken = given_ - stream_.queued();
     if (stream_.queued() == 0 || taken != taken_ || took_ == Nanos{}) {
@@ -269,8 +270,8 @@ void Channel::watch_silence(Nanos at) {
         if (paused_) heard_ = now;  // not listening is no silence
         const Nanos silent = now - heard_;
         if (silent >= options_.keepalive) {
-            // By pings, not by time alone: after a sleep of this machine the peer gets its chance
-            // to answer.
+            // We count pings and not time alone, so that after a sleep of this machine the peer
+            // gets its chance to answer.
             if (unanswered_ == pings_max)
                 return end(Error{ETIMEDOUT, "the peer has been silent for " +
                                                 std::to_string(silent.ns / 1'000'000'000) + " s"});

@@ -63,8 +63,8 @@ class Channel {
     // may be queued, and none be sent after it.
     Result<size_t> send_raw(ByteView bytes);
 
-    // What may come from now on: of any other type, or longer, not even the body is read. What is
-    // sent keeps to ChannelOptions::words.
+    // From now on only these frames may come. Of a frame of any other type, or a longer one, not
+    // even the body is read. What we send keeps to ChannelOptions::words.
     void allow(Words words) { decoder_.allow(words); }
 
     // No on_frame until resumed: the peer is held back. Its pings go unanswered meanwhile: for
@@ -74,10 +74,10 @@ class Channel {
 
     // Sends what is queued, then closes; no callback any more.
     void finish();
-    // The same after an error frame with this line.
+    // Does the same after an error frame with this line.
     void refuse(const Cause& line);
     bool closed() const { return !stream_; }
-    // Who the other end has proven to be; null: nobody.
+    // Returns the identity that the other end has proven; null: none.
     const trust::Peer* peer() const { return transport_->peer(); }
     int fd() const { return stream_.fd(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the codec files share; nothing else includes it. Arena: memory of one message, bounded,
+// The codec files share this; nothing else includes it. Arena: memory of one message, bounded,
 // freed at once. Check: collects the first field that is not what it may be. SOUK_WIRE_CODEC is for
 // a message that needs a codec of its own; the others have a list of fields (field_codec.hpp).
 #pragma once

@@ -18,7 +18,8 @@ class Either final : public Transport {
         chosen_ = is_tls ? std::move(tls_) : plain_transport();
         return chosen_->open(first_, reply);  // which stay as they are
     }
-    // Who has not been heard yet is told nothing: nobody knows in which words.
+    // We send nothing to a peer before we have heard it, because we do not know yet whether it
+    // speaks TLS.
     Result<Bytes> seal(Bytes&& clear) override {
         return chosen_ ? chosen_->seal(std::move(clear)) : Bytes{};
     }

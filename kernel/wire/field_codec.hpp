@@ -275,7 +275,7 @@ void get_packed(T& v, const Slot& slot, const char* message, Check& c) {
 
 // ---- entries
 
-// Of each entry: the slot of its field, and of an Optional that of its bits.
+// Holds for each entry the slot of its field, and for an Optional that of its bits.
 template <class Root, Listed T>
 struct Slots {
     static constexpr size_t n = std::tuple_size_v<std::remove_const_t<decltype(fields_of<T>)>>;

@@ -34,8 +34,8 @@ struct Frame {
     std::string_view body;
 };
 
-// Who this end is, hence what may come first: to an acceptor a hello, to a connector a welcome or
-// an error.
+// The side of this end says what may come first: to an acceptor a hello, to a connector a welcome
+// or an error.
 enum class Side : uint8_t { acceptor, connector };
 
 class FrameDecoder {
@@ -46,7 +46,8 @@ class FrameDecoder {
     // before. The frame's body lies in `input` or in the decoder, and is valid until the next call.
     // After an error the stream cannot be read on: every further call returns the same error.
     Result<std::optional<Frame>> next(ByteView& input);
-    // From the next frame on, these are the words: what is heard of a peer depends on who it is.
+    // From the next frame on, only these types may come, because what a peer may say depends on who
+    // it is.
     void allow(Words words) { words_ = words; }
     // Whether the stream ended between two frames (true), or inside one.
     bool between_frames() const { return head_bytes_ == 0 && !in_body_; }

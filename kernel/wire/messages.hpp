@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What opens every connection, and a question with its answer, as plain values. None of it knows
-// what a connection is for.
+// These messages open every connection, and carry a question and its answer, as plain values. None
+// of them knows what a connection is for.
 #pragma once
 
 #include <cstddef>
@@ -81,18 +81,18 @@ struct CtlReply {
     bool operator==(const CtlReply&) const = default;
 };
 
-// To the market: of a joiner, which has a token and no certificate yet.
+// A joiner sends this to the market: it has a token and no certificate yet.
 struct Join {
     std::string token, secret;  // the token's id and secret
     std::string request;        // for a certificate (kernel/trust/certificate.hpp)
     bool operator==(const Join&) const = default;
 };
-// Of an agent at half of its certificate's life: with the key that it has.
+// An agent sends this at half of its certificate's life, with the key that it has.
 struct Renew {
     std::string request;
     bool operator==(const Renew&) const = default;
 };
-// The answer to both.
+// The market answers Join and Renew with this.
 struct Certified {
     std::string chain;    // PEM: its own, the issuing authority's
     std::string revoked;  // the newest signed list

@@ -42,7 +42,7 @@ std::string expand(std::string_view secret, std::string_view label, size_t bytes
     return out;
 }
 
-// What goes one way: its key, and the number of the next record.
+// Holds the state of one direction: its key, and the number of the next record.
 class Way {
   public:
     static Result<Way> make(uint16_t cipher, std::string secret, bool seals) {
@@ -77,8 +77,8 @@ class Way {
                                    body + clear.size() + 1) == 1;
     }
 
-    // Of a whole record, header and all; `clear` has room for it. Its length without the tag; 0:
-    // it is not what the peer sent.
+    // Opens a whole record, header and all; `clear` has room for it. Returns its length without the
+    // tag; 0: it is not what the peer sent.
     size_t open(ByteView record, uint8_t* clear) {
         const ByteView body =
             record.subspan(header_bytes, record.size() - header_bytes - tag_bytes);

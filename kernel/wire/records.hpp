@@ -14,7 +14,7 @@
 
 namespace souk::wire {
 
-// What a handshake leaves: no byte of the session itself has been sent or received yet.
+// A handshake leaves these keys. No byte of the session itself has been sent or received yet.
 struct SessionKeys {
     static constexpr size_t secret_bytes = 32;
     static constexpr uint16_t aes_128_gcm = 0x1301, chacha20_poly1305 = 0x1303;
@@ -23,10 +23,10 @@ struct SessionKeys {
     trust::Peer peer;
 };
 
-// What the peer's alert says of this end; null: nothing that has a sentence.
+// Returns a sentence for the peer's alert about this end; null if we have none.
 const char* alert_text(int alert);
 
-// An error: unknown cipher, or secrets of another length.
+// Fails if the cipher is unknown, or a secret has another length.
 Result<std::unique_ptr<Transport>> session_transport(SessionKeys keys);
 
 }  // namespace souk::wire

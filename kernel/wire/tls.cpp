@@ -30,7 +30,7 @@ bool has_aes() {
 #endif
 }
 
-// What the two ends of a session read and write, in place of a socket.
+// The two ends of a session read and write these, in place of a socket.
 struct Ends {
     ByteView in;
     Bytes* out = nullptr;

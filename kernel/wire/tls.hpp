@@ -26,17 +26,17 @@ namespace souk::wire {
 // must be given no byte behind its last record.
 class TlsHandshake : public Transport {
   public:
-    // Once peer() is known.
+    // May be called once peer() is known.
     virtual Result<SessionKeys> hand_over() const = 0;
 };
 
-// Who does the handshakes of a Tls that does none itself.
+// Does the handshakes for a Tls that does none itself.
 class TlsElsewhere {
   public:
     virtual ~TlsElsewhere() = default;
     virtual std::unique_ptr<Transport> connector(trust::Roles roles, std::string name) = 0;
     virtual std::unique_ptr<Transport> acceptor() = 0;
-    // From the next handshake on.
+    // Counts from the next handshake on.
     virtual Status renewed(const trust::Identity& identity) = 0;
 };
 
@@ -50,24 +50,25 @@ class Tls {
         TlsElsewhere* elsewhere = nullptr;
     };
     static Result<std::unique_ptr<Tls>> open(trust::Identity identity, Options options);
-    // Of one who has no certificate yet: it believes the root with that digest alone.
+    // Opens a Tls for a node without a certificate yet; it believes the root with that digest
+    // alone.
     static Result<std::unique_ptr<Tls>> open_stranger(std::string root_digest);
     ~Tls();
     Tls(const Tls&) = delete;
 
-    // To a peer that must have one of these roles, and that name (empty: any).
+    // Connects to a peer that must have one of these roles, and that name (empty: any).
     std::unique_ptr<Transport> connector(trust::Roles roles, std::string name);
     std::unique_ptr<Transport> acceptor();
-    // As these, to be handed over.
+    // These do the same, for a handshake that is handed over.
     std::unique_ptr<TlsHandshake> connecting(trust::Roles roles, std::string name);
     std::unique_ptr<TlsHandshake> accepting();
 
-    // Null: a stranger's.
+    // Null if the Tls is a stranger's.
     const trust::Identity* identity() const;
-    // From the next handshake on.
+    // These count from the next handshake on.
     Status renew(std::vector<trust::Certificate> chain);
     void revoke(trust::Revocations revoked);
-    // Of a stranger, once a market has been recognised.
+    // Returns the root that a stranger has recognised as a market's.
     const trust::Certificate* root() const;
 
   private:
@@ -77,12 +78,12 @@ class Tls {
     std::unique_ptr<Inside> inside_;
 };
 
-// The transports of a daemon: of `tls`, or plain ones where it is null (insecure = true).
+// Makes the transports of a daemon: of `tls`, or plain ones where it is null (insecure = true).
 std::unique_ptr<Transport> connector(Tls* tls, trust::Roles roles, std::string name);
 std::unique_ptr<Transport> acceptor(Tls* tls);
 
-// What a daemon's configuration says: null if it is insecure, else the identity in `dir`; an error
-// says what is missing there, and `how` to make it.
+// Opens what a daemon's configuration asks for: null if it is insecure, else the identity in `dir`.
+// The error says what is missing there, and `how` to make it.
 Result<std::unique_ptr<Tls>> open_tls(const std::string& dir, bool insecure, const char* how,
                                       Tls::Options options);
 

@@ -40,9 +40,9 @@ class Transport {
         (void)socket, (void)ready;
         return false;
     }
-    // Who the other end has proven to be; null: nobody, or not yet.
+    // Returns the identity that the other end has proven; null: none, or not yet.
     virtual const trust::Peer* peer() const { return nullptr; }
-    // What is awaited of a peer that says nothing, for a line to people.
+    // Says what a silent peer was expected to say, for a line to people.
     virtual const char* awaits() const { return "the peer connected and said nothing"; }
 };
 

@@ -24,10 +24,10 @@ inline constexpr const char* accounts_silent = "the accounts of this machine are
 
 class SystemAccounts final : public Accounts {
   public:
-    // No limit: who asks waits, and asks by no thread.
+    // Without a limit the caller waits for each answer itself, and no thread is used.
     explicit SystemAccounts(std::optional<Nanos> limit = Nanos::from_s(2)) : limit_(limit) {}
-    // What `ask` makes of these. EAGAIN: it is worth nothing, one of its questions had no answer;
-    // the reason is told.
+    // Returns the result of `ask`, which asks this object. EAGAIN: a question of `ask` had no
+    // answer, so its result would be worth nothing; the message says why.
     template <class Ask>
     Result<std::invoke_result_t<Ask>> told(const Ask& ask) const {
         silent_.reset();
@@ -41,8 +41,9 @@ class SystemAccounts final : public Accounts {
     std::string group_name(uint32_t gid) const override;
 
   private:
-    // Of a map from what is asked to what was found. `look` needs nothing of who asks; it fails if
-    // it could not be looked up.
+    // Answers from a map of earlier questions and their answers. `look` must not refer to the
+    // caller's variables, because its thread may outlive the call; it fails if the account could
+    // not be looked up.
     template <class Map, class Look>
     typename Map::mapped_type::second_type kept(Map& known, const typename Map::key_type& asked,
                                                 Look look) const;

@@ -29,7 +29,7 @@ Nanos now() {
     return Nanos{t.tv_sec * 1'000'000'000 + t.tv_nsec};
 }
 
-// What was reckoned goes here, so that it has to be.
+// The results go here, so that the compiler cannot leave the work out.
 volatile uint64_t sink;
 
 void integer_work() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What of a configuration is in force, for people, and to compare one reading with the next.
+// The configuration that is in force, as text for people, and to compare one reading with the next.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ struct ConfigText {
     std::map<std::string, std::string> values;  // by key
 };
 
-// What a new reading changes: the keys that this daemon takes while it runs, and the others, which
-// count from its next start.
+// A new reading changes these: keys that this daemon takes while it runs, and others, which count
+// from its next start.
 struct ConfigChange {
     std::string taken, not_taken;  // "price, speed"; empty: none
 };

@@ -39,7 +39,7 @@ constexpr const char* notes =
     "In the configuration a time is a number in the unit that its key names, or \"90s\", \"30m\", "
     "\"1.5h\", \"2d\"; a size in\nMB, or \"512M\", \"4G\".";
 
-// Of options that not every daemon has.
+// Tells whether this daemon has the option: not every daemon has each.
 bool has(const DaemonProgram& program, const DaemonOption& option) {
     return std::string_view(option.name) != "calibrate" || program.calibrate;
 }

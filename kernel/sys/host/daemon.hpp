@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and marketd do alike at their start: read a command line, and have SIGTERM and SIGINT
-// end their loop.
+// agentd and marketd start alike: they read a command line, and let SIGTERM and SIGINT end their
+// loop.
 #pragma once
 
 #include <functional>

@@ -12,7 +12,8 @@ namespace {
 constexpr size_t devices_max = 4'096;
 
 bool is_input(std::string_view name) { return name.starts_with("event") || name == "mice"; }
-// Of the machine itself: tty1, ttyS0, hvc0; not tty and tty0, which stand for others.
+// Tells whether it is a terminal of the machine itself: tty1, ttyS0, hvc0. tty and tty0 stand for
+// other terminals, so they do not count.
 bool is_terminal(std::string_view name) {
     if (name.starts_with("hvc") || name.starts_with("ttyS") || name.starts_with("ttyAMA"))
         return true;

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where the parts of this installation lie, seen from the running program: it may be a build (all
-// programs in one directory), or a prefix that was installed (bin, sbin, lib/souk), wherever that
-// was moved to.
+// Finds the parts of this installation, starting from the running program. The installation may be
+// a build (all programs in one directory), or an installed prefix (bin, sbin, lib/souk), wherever
+// that was moved to.
 #pragma once
 
 #include <string>
 
 namespace souk {
 
-// The directory of the running program.
+// Returns the directory of the running program.
 std::string program_directory();
-// Another program: beside the running one, else in lib/souk, sbin or bin of its prefix. Where none
-// is: beside it.
+// Returns the path of another program: beside the running one, else in lib/souk, sbin or bin of its
+// prefix. If it is nowhere, the path is beside the running program.
 std::string program_path(const std::string& name);
-// The prefix of the CRIU that was installed with Souk (package souk-criu); empty: there is none.
+// Returns the prefix of the CRIU that was installed with Souk (package souk-criu); empty if there
+// is none.
 std::string installed_criu_root();
-// That, else the one that `make deps` made; there may be nothing.
+// Returns installed_criu_root(), else the prefix that `make deps` uses; there may be no CRIU in it.
 std::string criu_root();
 
-// Beside an agentd's state directory, what is root's alone (agentd/who/who.hpp).
+// Returns a path beside an agentd's state directory: files there are root's alone
+// (agentd/who/who.hpp).
 std::string beside_state(const std::string& state);
-// There: of the market that it has joined.
+// This file there is the certificate of the market that the agentd has joined.
 inline constexpr const char* kept_market = "/market.pem";
 
 }  // namespace souk

@@ -28,7 +28,7 @@ class LateAnswers {
     }
 
   private:
-    // By a thread.
+    // Asks in a thread, and waits for it no longer than the limit.
     Status in_time(Nanos limit, std::function<void()> ask);
     std::shared_ptr<std::atomic<int>> late_ = std::make_shared<std::atomic<int>>(0);
 };

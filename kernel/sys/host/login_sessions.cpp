@@ -9,7 +9,7 @@
 namespace souk {
 namespace {
 
-// What sd-login gives is ours to free.
+// Frees the text that sd-login has allocated, and returns a copy of it.
 std::string taken(int error, char* text) {
     const std::unique_ptr<char, void (*)(void*)> owned(error < 0 ? nullptr : text, ::free);
     return owned ? std::string(owned.get()) : std::string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a daemon tells the service manager that started it, if one listens (sd_notify(3)); ok if
+// A daemon tells its service manager these things, if one listens (sd_notify(3)). They succeed if
 // none does.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace souk {
 
-// One line for `systemctl status` may go along.
+// The daemon is ready. A line for `systemctl status` may go along.
 Status notify_ready(std::string_view status_line = {});
 Status notify_stopping();
 // A reload begins; notify_ready() ends it.

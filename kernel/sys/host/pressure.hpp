@@ -40,10 +40,10 @@ class PressureWatch {
 
 // The sum of "some ... total=N" in such a file, N in microseconds. Errors: it is none.
 Result<Nanos> pressure_total(const std::string& text);
-// Of the last 10 s, the thousandths in which some task of this machine stood still for want of
-// memory. Errors: the kernel does not tell, and why.
+// Returns in which part of the last 10 s, in thousandths, some task of this machine stood still for
+// want of memory. Fails if the kernel does not tell, and says why.
 Result<int32_t> memory_pressure_permille();
-// "some avg10=N" of such a file, as thousandths.
+// Parses "some avg10=N" of such a file, as thousandths.
 Result<int32_t> pressure_permille(const std::string& text);
 
 }  // namespace souk

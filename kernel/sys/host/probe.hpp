@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What this kernel can, and what that means for Souk: a table of needs, each tried for real where
-// trying is cheap, with the command that mends it. The doctor prints the table; daemons refuse to
-// start with its words (require).
+// Finds out what this kernel can, and what that means for Souk. The result is a table of needs,
+// each tried for real where trying is cheap, with the command that mends it. The doctor prints the
+// table. Daemons refuse to start with its words (require).
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct Need {
     std::string mend;   // the command, or what to do; empty when met
 };
 
-// The kernel, its cgroups and this process's rights. A few milliseconds; leaves nothing behind and
-// changes nothing.
+// Examines the kernel, its cgroups and this process's rights. Takes a few milliseconds; leaves
+// nothing behind and changes nothing.
 std::vector<Need> examine_kernel();
-// The one of these that the market's daemon needs.
+// Examines the one need that the market's daemon has.
 Need examine_io_uring();
-// Those that moving memory past an image needs.
+// Moving memory past an image needs these.
 Need examine_userfaultfd();
 Need examine_pipe_size();
 // That sending memory ahead of a move needs: a mark on a page that was written to, cleared, and set

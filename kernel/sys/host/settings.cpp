@@ -209,7 +209,8 @@ ConfigText effective(const Settings& settings, const Sources& sources, const std
         const auto source = sources.find(s.name);
         const std::string value = s.key.show();
         all.values[s.name] = value;
-        // What depends on the machine is not to be written down for good.
+        // A value that depends on the machine stays commented out: whoever saves this text should
+        // not fix it for good.
         const bool open = value == "\"\"" || (source == sources.end() && !s.usual.empty());
         std::string line = (open ? "# " : "") + s.name + " = " + value;
         line.append(line.size() < 40 ? 40 - line.size() : 1, ' ');

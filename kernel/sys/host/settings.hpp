@@ -20,7 +20,7 @@
 
 namespace souk::settings {
 
-// What a setting may be.
+// A Key sets and shows a value, and says which values it takes.
 struct Key {
     // Takes the value, or says what it needs.
     std::function<Status(const toml::node&)> set;
@@ -34,11 +34,12 @@ struct Setting {
     Key key;
     std::string about;    // one or more sentences
     std::string example;  // as TOML
-    // Of a default that depends on the machine: what it is. Then the variable's is not shown.
+    // If the default depends on the machine, this text describes it. The page then shows it instead
+    // of the variable's value.
     std::string usual{};
 };
 using Settings = std::vector<Setting>;
-// In which line of the file each key is that is there.
+// Names the line of the file in which each key stands.
 using Sources = std::map<std::string, uint32_t, std::less<>>;
 
 Result<int64_t> whole(const toml::node& n, int64_t least, int64_t most);

@@ -60,7 +60,7 @@ Status ShutdownDelay::ask() {
     return error < 0 ? fail_errno("ask logind", -error) : Status{};
 }
 
-// What has come is dealt with; what is to be sent goes when the bus takes it.
+// Deals with what has come from the bus. What we send goes out when the bus takes it.
 void ShutdownDelay::serve() {
     int more = 1;
     while (more > 0) more = ::sd_bus_process(bus_, nullptr);

@@ -78,7 +78,8 @@ class Stream : public Handle {
     // big buffer without a copy.
     Status send(ByteView bytes);
     Status send(Bytes&& bytes);
-    // What send() would say to so many bytes; a refusal counts as one for on_drain.
+    // Returns the error that send() would give for so many bytes. Like a refusal of send(), an
+    // error here makes on_drain come.
     Status may_send(size_t bytes);
     // Bytes that the kernel has not taken yet.
     size_t queued() const;

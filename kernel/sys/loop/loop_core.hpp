@@ -31,7 +31,7 @@ class Object {
     virtual void flush() = 0;
     // The handle was closed: submit cancellations. Called once, at the end of the iteration.
     virtual void cancel_all() = 0;
-    // What was put off in flush() until callbacks may be entered again (LoopCore::run_soon).
+    // Does what flush() has put off until callbacks may be entered again (LoopCore::run_soon).
     virtual void continue_soon() {}
     // A completion after close(): free what came with it (an accepted fd).
     virtual void discard(Op, const io_uring_cqe&) {}
@@ -68,7 +68,7 @@ class LoopCore {
     void run_soon(SlotKey key) { soon_.push_back(key); }
     void hold_sends(bool hold);
     bool sends_held() const { return sends_held_; }
-    // Of an object that would send now: it is flushed again when that may be.
+    // Takes an object that would send now. It is flushed again when sending is allowed.
     void send_later(SlotKey key) { sends_waiting_.insert(key); }
 
     // A submission whose completion comes to `object`. `prep` fills the entry.

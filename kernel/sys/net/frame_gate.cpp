@@ -31,7 +31,8 @@ Result<FrameGate> FrameGate::create() {
     return g;
 }
 
-// Of a map that an older version has made the kernel takes the lower half.
+// The kernel copies only the lower half of the value if an older version made the map, with values
+// of 32 bits.
 Status FrameGate::set(FrameWay way, Gate gate) const {
     const uint32_t key = static_cast<uint32_t>(way);
     const uint64_t value = static_cast<uint64_t>(gate);

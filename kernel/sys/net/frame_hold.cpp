@@ -185,8 +185,8 @@ std::string FrameHold::of_wire(const std::string& frame) {
     return std::string(head_bytes, '\0') + frame;
 }
 
-// What is held first: who sends now has later timestamps, and TCP drops what comes after it with
-// earlier ones (PAWS, RFC 7323).
+// Held frames go first. A sender that sends now uses later timestamps, and after those TCP drops
+// frames with earlier ones (PAWS, RFC 7323).
 void FrameHold::give_back(Nanos opened) {
     moved_ = false;
     give();
@@ -205,7 +205,7 @@ std::string FrameHold::text() {
     return encode_frames(frames_);
 }
 
-// What the kernel does not take is lost, as on any wire.
+// Frames that the kernel does not take are lost, as on any wire.
 void FrameHold::send(const std::string& frame, int link) const {
     sockaddr_ll to{};
     to.sll_family = AF_PACKET;

@@ -28,16 +28,17 @@
 
 namespace souk {
 
-// What becomes of a frame that leaves the bridge towards the job.
+// A frame that leaves the bridge towards the job is one of these.
 enum class FrameKind : uint8_t {
     other,  // not for the job
-    held,   // to the job; who asks for its address; who says to all where his own is
+    held,   // to the job, or it asks for its address, or announces the sender's address to all
     moved,  // the job itself says, from elsewhere, that it is there
 };
-// `frame` is what the wire carries, from its destination's hardware address on. Pure.
+// `frame` is what the wire carries, from the destination's hardware address on. Pure.
 FrameKind frame_kind(std::string_view frame, const HardwareAddress& job, Ipv4 address);
 
-// Frames as text for a file of an image, and back: what is no frame of such a text ends it. Pure.
+// Writes frames as text for a file of an image, and reads them back. Reading ends at the first
+// thing that is no frame of such a text. Pure.
 std::string encode_frames(const std::deque<std::string>& frames);
 std::vector<std::string> decode_frames(std::string_view text);
 

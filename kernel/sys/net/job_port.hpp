@@ -29,7 +29,7 @@
 
 namespace souk {
 
-// What a node offers to jobs.
+// A node offers this network to jobs.
 struct JobNetwork {
     std::string bridge;  // in this daemon's namespace
     Ipv4Range range;     // what is reached through it directly
@@ -57,20 +57,22 @@ class JobPort {
     Status until(Nanos end);
     // When that gate was opened last: by the wall clock, read right after it was set.
     Nanos opened(FrameWay way) const { return opened_[static_cast<size_t>(way)]; }
-    // What has begun a connection and was stopped within the job, or by begins_nothing(); once.
+    // Returns the frames that began a connection and were stopped within the job, or by
+    // begins_nothing(). Each is returned once.
     std::vector<KeptFrame> take_kept();
     Status disarm();
     Status announce() const { return work_->act(PortAct::announce); }
-    // Its job is elsewhere now: what is left here of connections that it had closed ends soon, and
-    // the namespace with it. Else the kernel would try for minutes to get their last words through
-    // a shut gate.
+    // The job is elsewhere now. Connections that it had closed end soon here, and the namespace
+    // with them. Otherwise the kernel would try for minutes to get their last words through a shut
+    // gate.
     void abandon() const { (void)work_->act(PortAct::abandon); }
-    // The same of who was killed where he was: nothing of it passes from now on if armed. (To take
-    // the interface away would do as well. But it waits for whatever the kernel takes down
-    // elsewhere, for seconds.)
+    // Call this for a job that was killed where it was: its old connections end soon, as with
+    // abandon(), and if the port is armed nothing passes from now on. (Taking the interface away
+    // would do as well, but it waits for seconds for whatever the kernel takes down elsewhere.)
     void silence();
-    // Who does not get what its connections say may not get it for hours: they last for 8 h at
-    // least, instead of a quarter of one (tcp_retries2).
+    // While on, a connection lasts for 8 h at least, instead of a quarter of an hour
+    // (tcp_retries2), although the other end does not get what it sends. A gate may stop frames for
+    // hours.
     Status patient(bool on) const {
         return work_->act(on ? PortAct::be_patient : PortAct::be_as_always);
     }

@@ -32,7 +32,7 @@ class LocalPort final : public PortWork {
     Status release(const FrameRelease& how) override;
     Status say(FrameWay way, const std::vector<std::string>& frames) override;
 
-    // Where frames come that are to be looked at, and that look.
+    // The loop waits for frames on these descriptors, and calls look() when some have come.
     std::vector<int> awaited() const;
     void look();
     const PortLinks& links() const { return links_; }

@@ -26,11 +26,11 @@ struct Metric {
     bool counter = false;  // only grows while the daemon lives; else a gauge
     std::vector<MetricSample> samples;
 };
-// Of one value.
+// These make a metric of one value.
 Metric gauge(std::string name, std::string help, double value);
 Metric counter(std::string name, std::string help, double value);
 
-// The text format of Prometheus, version 0.0.4.
+// Writes the text format of Prometheus, version 0.0.4.
 std::string metrics_text(const std::vector<Metric>& metrics);
 
 class MetricsPage {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is opened in another network namespace: netlink.hpp, port_links.hpp.
+// Opens sockets in another network namespace, for netlink.hpp and port_links.hpp.
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>

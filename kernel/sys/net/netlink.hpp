@@ -33,7 +33,8 @@ class NetlinkRequest {
     template <class T>
     requires std::is_trivially_copyable_v<T>
     void put(uint16_t type, const T& value) { put(type, &value, sizeof value); }
-    // What is put until close() with what open() gave is inside of it; `header` comes first.
+    // Opens a nest: what is put until close(), with the result of open(), lies inside it. `header`
+    // comes first.
     nlattr* open(uint16_t type);
     template <class Header>
     nlattr* open(uint16_t type, const Header& header) {
@@ -58,20 +59,21 @@ struct NetLink {
     HardwareAddress hardware{};
     uint32_t mtu = 0;
     std::string kind;  // "bridge", "veth"; empty for a plain device
-    // Of the other end of a pair: its index, and the number of its namespace (number_of); -1: it is
-    // in this one, or there is none.
+    // A pair of links has another end. These are its index, and the number of its namespace
+    // (number_of). -1: the other end is in this namespace, or there is none.
     int peer = 0, peer_namespace = -1;
 };
 
 class Netlink {
   public:
     static Result<Netlink> open();
-    // Over a socket that open_route_socket() made, in whatever namespace.
+    // Uses a socket that open_route_socket() made, in whatever namespace.
     static Result<Netlink> over(Fd socket);
     Status ask(const NetlinkRequest& request) const;
     // ENODEV if there is none.
     Result<NetLink> link(const std::string& name) const;
-    // By which links here name another namespace, a file of which this is; -1: none does.
+    // Returns the number by which links here name another network namespace. `net_namespace` is a
+    // file of it. -1: no link does.
     Result<int32_t> number_of(int net_namespace) const;
 
   private:
@@ -82,8 +84,8 @@ class Netlink {
 
 Result<Fd> open_route_socket();
 
-// Calls `f` in another network namespace (a file of it, or a pidfd of who is there), on this
-// thread, and comes back.
+// Calls `f` in another network namespace, on this thread, and comes back. The namespace is given as
+// a file of it, or as a pidfd of a process in it.
 Status in_net_namespace(int net_namespace, const std::function<Status()>& f);
 
 }  // namespace souk

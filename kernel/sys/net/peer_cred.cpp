@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who is on the other end of a unix socket. Apart from socket.cpp: souk-root, which is root, needs
-// nothing else of it.
+// Tells who is on the other end of a unix socket. This is apart from socket.cpp because souk-root,
+// which is root, needs nothing else of that file.
 #include <sys/socket.h>
 
 #include <cerrno>

@@ -244,7 +244,7 @@ Status PortLinks::carry_within() const {
     return !made && made.error().code == EEXIST ? Status{} : made;
 }
 
-// Where loopback sends. program -1: none.
+// Attaches the program where loopback sends. program -1: takes it away.
 Status PortLinks::attach_within(int program) const {
     tcmsg head{};
     head.tcm_family = AF_UNSPEC;

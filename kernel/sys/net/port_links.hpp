@@ -18,22 +18,22 @@
 
 namespace souk {
 
-// What is open in a job's network namespace: a file of it, a netlink socket, a packet socket, the
-// setting that ends what is left of connections (JobPort::abandon), the one that says how often TCP
-// tries (JobPort::patient), and raw sockets of IPv4 and
-// IPv6, which say what was kept within the job. (What a packet socket puts on loopback from
-// 127.0.0.1 the kernel takes for forged. Without IPv6 the second one is like the first.)
+// These are open in a job's network namespace: a file of the namespace, a netlink socket, a packet
+// socket, the setting that ends what is left of connections (JobPort::abandon), the setting that
+// says how often TCP tries (JobPort::patient), and raw sockets of IPv4 and IPv6, which send what
+// was kept within the job. (A packet socket cannot: the kernel takes what it puts on loopback from
+// 127.0.0.1 for forged. Without IPv6 the second raw socket is like the first.)
 struct JobInside {
     Fd place, route, packets, orphans, retries, raw4, raw6;
 };
-// `net_namespace`: a file of it, or a pidfd of who is there; not the one that this process is in.
-// Needs CAP_SYS_ADMIN.
+// `net_namespace` is a file of the namespace, or a pidfd of a process in it; it must not be the one
+// that this process is in. Needs CAP_SYS_ADMIN.
 Result<JobInside> open_job_inside(int net_namespace);
-// A packet socket there, or here (-1), that takes nothing yet.
+// Opens a packet socket in that namespace, or here (-1). The socket takes nothing yet.
 Result<Fd> open_packet_socket(int net_namespace = -1);
 
 HardwareAddress job_hardware_address(Ipv4 address);
-// Tells whoever hears it where an address is now (RFC 5227, ARP announcement). Pure.
+// Makes a frame that tells all hearers where an address is now (RFC 5227, ARP announcement). Pure.
 std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
 // Whether what was kept within a job stays there: to its own address, or to 127.0.0.0/8 or ::1. A
 // packet of IP. Pure.

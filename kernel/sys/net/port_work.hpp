@@ -28,8 +28,8 @@ enum class PortAct : uint8_t {
     be_as_always = 5
 };
 
-// What becomes of the frames that are held: whether the job gets those that were sent to it, and
-// when its gates were opened, by the wall clock: what came later has passed them.
+// This decides what becomes of the held frames: whether the job gets those that were sent to it,
+// and when its gates were opened, by the wall clock. Frames that came later have passed the gates.
 struct FrameRelease {
     bool gives = false;
     Nanos heard, spoke;

@@ -81,7 +81,7 @@ Status Address::check_host_port(std::string_view text) {
     const std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
     const bool number = host.find(':') != std::string_view::npos ||
                         host.find_first_not_of("0123456789.[]") == std::string_view::npos;
-    // What looks like a number is read as one; of a name, the rest.
+    // A host that looks like a number is parsed as one. For a name only the rest is parsed.
     TRY_ASSIGN(
         const Address address,
         parse_host_port(

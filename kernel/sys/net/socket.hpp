@@ -18,19 +18,20 @@
 
 namespace souk {
 
-// Where to connect or listen. Text forms: "127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock",
-// "/run/x.sock", "unix:@name" (the abstract namespace).
+// An Address says where to connect or listen. Text forms: "127.0.0.1:7000", "[::1]:7000",
+// "unix:/run/x.sock", "/run/x.sock", "unix:@name" (the abstract namespace).
 class Address {
   public:
-    // Numeric and unix addresses only; errors say what is wrong with the text.
+    // Parses numeric and unix addresses only; errors say what is wrong with the text.
     static Result<Address> parse(std::string_view text);
-    // The same, and host names by the resolver, which may block for seconds: for start-up only.
+    // Parses the same, and resolves host names. The resolver may block for seconds, so this is for
+    // start-up only.
     static Result<Address> resolve(std::string_view text);
-    // Whether it reads HOST:PORT, with a port that one can connect to; a host name is not looked
-    // up.
+    // Fails if the text is not HOST:PORT with a port that one can connect to. A host name is not
+    // looked up.
     static Status check_host_port(std::string_view text);
     static Address of(const sockaddr* address, socklen_t bytes);
-    // Of a socket's own end, or of its peer.
+    // These return the address of a socket's own end, and of its peer.
     static Result<Address> local(int fd);
     static Result<Address> peer(int fd);
 
@@ -63,9 +64,10 @@ struct PeerCred {
     uid_t uid = 0;
     gid_t gid = 0;
 };
-// Who connected a unix socket, as of connect() (SO_PEERCRED).
+// Returns who connected a unix socket, as of connect(2) (SO_PEERCRED).
 Result<PeerCred> peer_cred(int fd);
-// His supplementary groups, as of connect(2); none: the kernel does not tell.
+// Returns the supplementary groups of the process that connected, as of connect(2); none if the
+// kernel does not tell.
 std::vector<uint32_t> peer_groups(int fd);
 
 // Two unix stream sockets that are connected to each other.

@@ -17,7 +17,7 @@ uint64_t sum_of(std::string_view bytes) {
     return sum;
 }
 
-// Of an IP packet that carries TCP; no segment: it is none, or not all of one.
+// Parts of an IP packet that carries TCP. The segment is empty if the packet is none, or not whole.
 struct Parts {
     std::string_view addresses, segment;
 };

@@ -13,13 +13,14 @@
 
 namespace souk {
 
-// A copy of what a process has open under that number.
+// Copies the descriptor that a process has under that number.
 Result<Fd> take_descriptor(const Pidfd& process, int number);
 
-// Of one of a process's sockets; whether there was something to end. Needs CAP_NET_ADMIN.
+// Ends TCP repair of one of a process's sockets. Returns whether there was something to end. Needs
+// CAP_NET_ADMIN.
 Result<bool> end_tcp_repair_of(const Pidfd& process, int number);
-// Of all connections of these processes; who has ended meanwhile is passed over. Returns how many
-// there were.
+// Ends TCP repair of all connections of these processes, and passes over processes that have ended
+// meanwhile. Returns how many there were.
 using EndTcpRepair = std::function<Result<bool>(const Pidfd&, int number)>;
 int end_tcp_repair(const PidsInside& pids, const EndTcpRepair& end = end_tcp_repair_of,
                    const LookAt& look = look_from_here);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t table_max = 1 << 20;
 
-// Of a listening socket the second queue is what waits to be accepted.
+// A listening socket counts in its second queue the connections that wait to be accepted.
 size_t second_queue(std::string_view queues) {
     const size_t colon = queues.find(':');
     if (colon == std::string_view::npos) return 0;

@@ -14,12 +14,12 @@ namespace souk {
 
 inline constexpr size_t bounded_answer_max = 64 << 10;
 
-// What `work` gives back, at most that many bytes. An error, ETIMEDOUT: it has taken longer. Who is
-// killed then may be left to be reaped.
+// Returns the result of `work`, at most that many bytes. `work` runs in a process of its own.
+// ETIMEDOUT: the work has taken longer, and the process is killed; it may be left to be reaped.
 Result<std::string> work_within(Nanos limit, const std::function<std::string()>& work);
 
-// The same for work that gives nothing back, or its error: files that are open, and memory that is
-// shared, are that process's too.
+// Does the same for work that returns nothing, or an error. Open files and shared memory belong to
+// the other process too.
 Status done_within(Nanos limit, const std::function<Status()>& work);
 
 }  // namespace souk

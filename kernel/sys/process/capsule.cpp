@@ -23,13 +23,14 @@
 
 namespace souk {
 namespace {
-// Who may make ICMP sockets here: in a network of its own the same.
+// Returns the groups that may make ICMP sockets here. A capsule with its own network gets the same.
 std::string ping_groups() {
     return read_file(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range").value_or("1\t0\n");
 }
 
-// File descriptors with low numbers, for what a new process gets: the table of files that it shares
-// with the daemon need not be copied beyond them. Between two capsules they are /dev/null.
+// Keeps descriptors with low numbers for what a new process gets, so that the table of files that
+// it shares with the daemon need not be copied beyond them. Between two capsules they are
+// /dev/null.
 struct Handover {
     Fd null, dir, connection, fuse, slots;
 };

@@ -50,24 +50,26 @@ struct CapsuleOptions {
 // Directories of a capsule that others look into.
 enum class CapsuleDirectory : uint8_t { proc = 1, run = 2 };
 using OpenInside = std::function<Result<Fd>(const Pidfd& init, CapsuleDirectory which)>;
-// Connects to a souk-init that is there, through its capsule's directory; it lets in root alone.
-// What listens there under that name is that process, or it is an error.
+// Connects to a running souk-init through its capsule's directory; souk-init lets in root alone.
+// Fails if another process listens there under that name.
 Result<Fd> connect_to_init(const Pidfd& init, int dir);
 using ConnectToInit = std::function<Result<Fd>(const Pidfd& init, int dir)>;
-// Whom a capsule was made for, as souk-init was started with it; which nobody but root can change.
-// Not known: nobody, or its maker is of an older version. ESRCH: it has ended.
+// Returns for whom a capsule was made, as souk-init was started with it; nobody but root can change
+// that. The result is empty if it is not known: the capsule is nobody's, or its maker is of an
+// older version. ESRCH: it has ended.
 Result<RunsAs> capsule_user(const Pidfd& init);
-// Of its souk-init; which needs the right to trace that.
+// Opens a directory of the capsule that this souk-init stands for. Needs the right to trace
+// souk-init.
 Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which);
 
 class Capsule {
   public:
     Capsule() = default;
-    // For a daemon at its start, before it opens many files: spawn is the quicker for it.
+    // A daemon calls this at its start, before it opens many files; spawn is quicker then.
     static Status prepare();
     // Does not wait for souk-init; its first words come over the connection.
     static Result<Capsule> spawn(const CapsuleOptions& options);
-    // One that another process has made for this one.
+    // Wraps a capsule that another process has made for this one.
     Capsule(ProcessId id, Pidfd pidfd, Fd connection)
         : id_(id), pidfd_(std::move(pidfd)), connection_(std::move(connection)) {}
     // ESRCH if that process is gone (then its exit record, if it wrote one, is in the directory).
@@ -80,9 +82,9 @@ class Capsule {
     Fd take_connection() { return std::move(connection_); }
     // Kills every process of the capsule. The pidfd becomes readable when all of them are gone.
     void kill() const { end_(pidfd_); }
-    // What the capsule sees below that path. Needs the same right.
+    // Opens a path as the capsule sees it. Needs the right to trace souk-init.
     Result<Fd> open_inside(const std::string& path, int flags) const;
-    // Who opens its directories for this process, and who kills it.
+    // Sets who opens the capsule's directories for this process, and who kills the capsule.
     void reached_by(OpenInside open, EndProgram end) {
         open_ = std::move(open);
         end_ = std::move(end);

@@ -14,8 +14,8 @@
 namespace souk {
 namespace {
 
-// What a capsule leaves of the kernel's own memory is charged for a moment longer, and each CPU
-// holds some pages for what is charged next.
+// A group may be used again while it is charged for no more than this. The kernel charges a
+// capsule's kernel memory for a moment after its end, and each CPU holds some pages in advance.
 constexpr int64_t charged_bytes_max = 1 << 20;
 constexpr int64_t memory_parts = 32;
 // No write sets back what the kernel counts in a group (cpu.stat, memory.peak). A group that has
@@ -129,7 +129,7 @@ Result<CapsuleGroup> CapsuleGroups::find(const std::string& capsule, CgroupUse u
     return group;
 }
 
-// What has been changed since the last look.
+// Notes what has been changed since the last look.
 void CapsuleGroups::look() {
     alignas(inotify_event) char buffer[8192];
     ssize_t n = 0;

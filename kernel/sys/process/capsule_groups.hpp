@@ -49,11 +49,11 @@ class CapsuleGroups {
     Result<CapsuleGroup> take(CgroupUse use, int64_t memory_bytes);
     // The limits are set and the job begins: what is changed from now on is not the agent's doing.
     void job_begins(const std::string& capsule);
-    // Those of a capsule that was found.
+    // Takes the groups of a capsule that was found.
     Result<CapsuleGroup> find(const std::string& capsule, CgroupUse use, Nanos used = {});
     // Its capsule has ended. Kept, or removed with what is left in it (at most `wait_max`).
     Status give_back(CapsuleGroup group, Nanos wait_max);
-    // Of capsules that nobody knows. in_use: the names of those that somebody does.
+    // Removes the groups of capsules that nobody knows. in_use names those that are known.
     Status remove_others(const std::vector<std::string>& in_use, Nanos wait_max);
     // Removes those that have been kept for that long.
     void drop_kept(Nanos now, Nanos kept_for);

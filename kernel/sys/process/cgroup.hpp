@@ -41,14 +41,14 @@ struct CgroupLayout {
 // Parses the text of mountinfo and reads v2's root. Never fails: an empty layout has no cgroups.
 CgroupLayout detect_cgroups(const std::string& mountinfo);
 
-// Makes the groups of a node ("n1" below the root "souk") in each hierarchy, and gives them with
-// all below to that user, and the root, which it shares with others. To root: only what is there.
-// For root.
+// Makes the groups of a node ("n1" below the root "souk") in each hierarchy. Gives them, all below
+// them, and the root, which the node shares with others, to that user. If the user is root, it only
+// gives back what is there. Only root may call this.
 Status hand_over_groups(const CgroupLayout& layout, const std::string& root,
                         const std::string& node, uint32_t uid, uint32_t gid);
 
-// What a process needs to be born into a group; valid while the Cgroup lives. All plain numbers,
-// for use after a fork.
+// A process needs these to be born into a group; they are valid while the Cgroup lives. They are
+// plain numbers, so that they can be used after a fork.
 struct CgroupEntry {
     int v2 = -1;                                          // directory fd for CLONE_INTO_CGROUP
     std::array<int, 6> v1_tasks{-1, -1, -1, -1, -1, -1};  // open `tasks` files
@@ -101,7 +101,7 @@ class Cgroup {
     bool cpu_idle() const;
     // Share of the disks, as of CPUs. ENOENT: no scheduler of disks that has one.
     Status set_io_weight(int64_t weight) const;
-    // What is held beyond that is given back first (v1: when memory is short); 0 lifts that.
+    // Memory beyond this is reclaimed first (v1: when memory is short); 0 lifts that.
     Status set_memory_high(int64_t bytes) const;
     // CPUs that all processes here may use together; 0 lifts the limit. EINVAL (v1): a group above
     // or below has another idea. bursts: what was left of a tenth of a second may be used up in the
@@ -117,8 +117,8 @@ class Cgroup {
     // Swap that is held, in bytes; below 0: any. `memory_max`: the group's limit
     // of memory, for v1, where one limit is of both and is never below that of memory.
     Status set_swap_max(int64_t bytes, int64_t memory_max) const;
-    // What is read from each of these disks ("254:0"), and what is written to it, in bytes a
-    // second; 0 lifts the limit.
+    // Limits the reads from each of these disks ("254:0"), and the writes to it, in bytes a second;
+    // 0 lifts the limit.
     Status set_io_max(const std::vector<std::string>& disks, int64_t bytes_per_s) const;
     // As set_memory_max, but kills nobody: what is held beyond that and can be given back is.
     // False: it holds more, and the limit is as it was.
@@ -197,8 +197,8 @@ class Cgroups {
     // The names of the groups directly below `parent` (empty: below the root), in any hierarchy,
     // sorted.
     Result<std::vector<std::string>> list(const std::string& parent = {}) const;
-    // Who kills what is left in a group, where that is done one by one (v1): for a daemon that may
-    // not. Of groups that are made from then on.
+    // Sets who kills the processes left in a group where they are killed one by one (v1), for a
+    // daemon that may not. Counts for groups that are made from then on.
     void killed_by(EndProgram end) { end_ = std::move(end); }
     // Ends a group that may exist in any of the hierarchies (empty: the root itself, so all), say
     // after a crash.

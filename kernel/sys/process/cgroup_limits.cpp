@@ -30,8 +30,8 @@ bool Cgroup::cpu_idle() const {
     return text && text->starts_with("1");
 }
 
-// Of the schedulers of disks, BFQ has weights; the controller itself has one where the kernel
-// reckons costs (iocost).
+// A disk may have weights in two places: its scheduler has them if it is BFQ, and the controller
+// itself has them where the kernel reckons costs (iocost). We set both.
 Status Cgroup::set_io_weight(int64_t weight) const {
     const Member* const v2 = find("io");
     TRY_ASSIGN(const Member* member, v2 ? Result<const Member*>(v2) : need("blkio"));

@@ -39,7 +39,7 @@ Status hand_over_groups(const CgroupLayout& layout, const std::string& root,
     std::set<std::string> mounts;
     for (const auto& [controller, mount] : layout.v1) mounts.insert(mount);
     if (!layout.v2.empty()) mounts.insert(layout.v2);
-    // What only root may enable.
+    // Only root may enable these controllers.
     if (uid != 0 && !layout.v2.empty())
         for (const std::string name : {"cpu", "memory", "pids", "io"})
             if (layout.in_v2(name))

@@ -94,7 +94,7 @@ int64_t realtime_us(const std::string& group) {
     return text ? leading_number<int64_t>(*text).value_or(0) : 0;
 }
 
-// What the other groups leave of the parent's.
+// Returns how much of the parent's time for real-time policies the other groups leave.
 int64_t realtime_left(const std::string& parent, const std::string& group) {
     const auto siblings = groups_in(parent);
     int64_t left = siblings ? realtime_us(parent) : 0;

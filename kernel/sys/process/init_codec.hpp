@@ -51,7 +51,7 @@ struct InitEvent {
     souk_exit exit{};        // exited
     souk_residue residue{};  // loaded, with value 0
 
-    // Of a failure: what could not be done, and why.
+    // Says for a failure what could not be done, and why.
     std::string trouble() const;
 };
 

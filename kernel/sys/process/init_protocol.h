@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and souk-init (PID 1 of a capsule) say to each other, as plain C structs: one struct
-// souk_msg and at most SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both
-// ends are on one machine). RESIDUE and `exit`, the two files that souk-init writes, are laid out
-// here too; RESIDUE travels to another machine of the same kind.
+// agentd and souk-init (PID 1 of a capsule) talk with these plain C structs: one struct souk_msg
+// and at most SOUK_DATA_MAX bytes after it in one SEQPACKET record, host byte order (both ends are
+// on one machine). RESIDUE and `exit`, the two files that souk-init writes, are laid out here too;
+// RESIDUE travels to another machine of the same kind.
 //
 // Bytes have absolute offsets per stream since the job began, over all its capsules. souk-init
 // keeps output until it is acknowledged and takes input only up to the limit that it announced, so
@@ -27,8 +27,8 @@ enum {
 // oom_score_adj of every process of a job: where the machine has no memory left, the kernel ends
 // one of them before any other.
 #define SOUK_OOM_FIRST 1000
-// Of a capsule whose root is its home's: /dev/fuse, and after it the requests of the clients. Where
-// that root is, as PID 1 and CRIU see it.
+// A capsule whose root is its home's has /dev/fuse under this number, and the requests of the
+// clients under the next. The root is at this path, as PID 1 and CRIU see it.
 #define SOUK_FILES_FD 5
 #define SOUK_FILES_ROOT "/run/souk-root"
 

@@ -10,7 +10,7 @@
 
 namespace souk {
 
-// Where the parts of a launch specification lie inside the buffer that was parsed.
+// These point to the parts of a launch specification inside the buffer that was parsed.
 struct SpecView {
     const souk_spec* head = nullptr;
     const souk_rlimit* rlimits = nullptr;

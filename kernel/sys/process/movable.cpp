@@ -107,7 +107,7 @@ std::string address_text(std::string_view hex) {
     return (colon == 8 ? host : "[" + host + "]") + ":" + std::to_string(*port);
 }
 
-// Of the process's network namespace, read when the first socket is met.
+// Holds the tables of the process's network namespace, read when the first socket is met.
 struct TcpTables {
     std::string text[2];
     bool read = false;
@@ -155,7 +155,7 @@ CauseCode unmovable_socket(std::string_view protocol) {
 
 namespace {
 
-// What processes have open.
+// Looks at what processes have open.
 struct Looker {
     int proc;
     TcpPolicy tcp;
@@ -275,7 +275,7 @@ Status look_at_all(Looker& looker, const std::vector<CapsuleProcess>& processes,
     return {};
 }
 
-// By the numbers that this /proc has.
+// Makes a look that uses the numbers of this /proc.
 LookAt look_in(int proc) {
     return [proc](const PidsInside& pids, const LookFor& what) {
         std::vector<pid_t> numbers;
@@ -284,7 +284,7 @@ LookAt look_in(int proc) {
     };
 }
 
-// souk-init, and who came from outside.
+// Tells whether the process is of the job: neither souk-init nor one that came from outside.
 bool of_job(const CapsuleProcess& p) { return p.pid != 1 && p.parent != 0; }
 
 // The devices of servers, if a process that this /proc has holds a lock at all. Lines of mountinfo

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What keeps a capsule's processes from being dumped, found without a dump: so that a job's user
+// Finds what keeps a capsule's processes from being dumped, without a dump, so that a job's user
 // hears of it when it happens, not when the job should move. CRIU has the last word; this names
-// what it is known to refuse.
+// what CRIU is known to refuse.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@
 
 namespace souk {
 
-// What an open file is, by what /proc/PID/fd says of it, if no dump takes it along:
-// holds_io_uring; else none. Pure.
+// Names what an open file is if no dump takes it along (holds_io_uring), from the text of its link
+// in /proc/PID/fd; else none. Pure.
 CauseCode unmovable_file(std::string_view target);
-// The same of a socket, by the kernel's name of its protocol.
+// Names what a socket is, in the same way, from the kernel's name of its protocol.
 CauseCode unmovable_socket(std::string_view protocol);
 
 // The far end, as text, of the socket with that inode in a /proc/net/tcp or tcp6, if it is one of a

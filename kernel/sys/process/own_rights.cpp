@@ -103,7 +103,7 @@ Status drop_calls() {
     if (!filter) return fail("its own calls: no memory");
     TRY(outcome(seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1)));
     (void)seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
-    // Of another architecture, whose numbers mean other calls.
+    // Calls of another architecture are refused, because there the numbers mean other calls.
     TRY(outcome(seccomp_attr_set(filter.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS))));
     constexpr uint32_t no = SCMP_ACT_ERRNO(EPERM);
     for (const int call : refused) TRY(outcome(seccomp_rule_add(filter.get(), no, call, 0)));
@@ -181,7 +181,8 @@ Status keep(Rights& rights) {
 
 Status become_user(uint32_t uid, uint32_t gid) {
     TRY_ASSIGN(Rights rights, bound_capabilities());
-    // What is permitted outlives the change of user, and what is in effect is said anew.
+    // With this the permitted capabilities outlive the change of user. keep() puts them into effect
+    // again.
     if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return fail_errno("keep capabilities", errno);
     if (::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 ||
         ::setresuid(uid, uid, uid) != 0)

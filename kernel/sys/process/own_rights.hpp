@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a daemon of root's gives up when it has begun, and starts no process itself any more: rights
-// and system calls that only its children would need. What it starts before keeps them.
+// A daemon of root's gives up rights and system calls that only its children would need, when it
+// has begun and starts no process itself any more. Programs that it started before keep them.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace souk {
 
-// From root to another user, without groups, for good. Of the capabilities those stay that
-// give_up_starting() leaves. For a process of one thread.
+// Changes from root to another user, without groups, for good. The process keeps the capabilities
+// that give_up_starting() leaves. It must have one thread.
 Status become_user(uint32_t uid, uint32_t gid);
 
 // Gives up what loads programs into the kernel (CAP_BPF, CAP_PERFMON, or what stands in for them),

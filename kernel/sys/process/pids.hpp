@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the kernel says in /proc of whom a pidfd stands for, and in which namespaces he is.
+// Reads in /proc which process a pidfd stands for, and in which namespaces a process is.
 #pragma once
 
 #include <sys/types.h>
@@ -8,13 +8,14 @@
 
 namespace souk {
 
-// His number here. ESRCH: he has ended, or cannot be seen from here; another error: it is no pidfd.
+// Returns the number of the process here. ESRCH: it has ended, or cannot be seen from here; another
+// error: it is no pidfd.
 Result<pid_t> pid_of(int pidfd);
-// Of the "pid" or "user" namespace of a process, say: no two that are there at one time have the
-// same. ESRCH: it has ended.
+// Returns the number of a process's namespace ("pid", "user"). No two namespaces that exist at one
+// time have the same. ESRCH: the process has ended.
 Result<ino_t> namespace_of(pid_t pid, const char* kind);
 
-// Which file a process runs, as its file system knows it.
+// Identifies the file that a process runs, as its file system knows it.
 struct ProgramFile {
     dev_t device = 0;
     ino_t inode = 0;

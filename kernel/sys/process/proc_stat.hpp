@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What /proc/PID/stat says (proc(5)), for a process or one thread of it. Plain C inside (no
+// Parses /proc/PID/stat (proc(5)), of a process or one thread of it. The code is plain C inside (no
 // library, no allocation), because souk-init, a static program, uses it too.
 #pragma once
 

@@ -20,8 +20,8 @@ struct ProcessId {
 };
 Result<ProcessId> process_id(pid_t pid);
 
-// Of `PID`, or of the thread `PID/task/TID`; `proc` is a directory fd of a /proc. ENOENT or ESRCH:
-// it is gone.
+// Reads the stat of `PID`, or of the thread `PID/task/TID`; `proc` is a directory fd of a /proc.
+// ENOENT or ESRCH: it is gone.
 Result<ProcStat> read_proc_stat(int proc, const std::string& directory);
 // The same from the /proc of this process.
 Result<ProcStat> read_proc_stat(pid_t pid);

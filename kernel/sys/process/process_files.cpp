@@ -29,7 +29,8 @@ bool is_queue(int process, const std::string& link, std::string_view target) {
     const Fd fd(::openat(process, link.c_str(), O_PATH | O_CLOEXEC));
     struct statx st {};
     struct statfs fs {};
-    // What is asked of the file system of a directory may be asked of another machine.
+    // We ask for the file system of regular files alone, because for a directory that question may
+    // go to another machine.
     return fd && ::statx(fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) == 0 &&
            S_ISREG(st.stx_mode) && ::fstatfs(fd.get(), &fs) == 0 && fs.f_type == mqueue_magic;
 }

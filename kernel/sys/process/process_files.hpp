@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What processes have open and mapped, as the kernel tells it to who may trace them. Looked at by
-// whoever has that right, and read by others as text; so a look has all that they need of it, and
-// they need no right themselves.
+// A look says what processes have open and mapped, as the kernel tells it to who may trace them. A
+// process with that right takes the look, and others read it as text. So a look has all that they
+// need, and they need no right themselves.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ namespace souk {
 
 inline constexpr size_t maps_bytes_max = 64 << 20;
 
-// Of what is open there is always the number and the name. `files_max`: no more than these, of all
+// A look always has the number and the name of each open file. `files_max` bounds the files of all
 // processes together.
 struct LookFor {
     bool states = false;  // what each file is; also of the program and the directories
@@ -27,9 +27,9 @@ struct LookFor {
     bool kinds = false;   // of which kind pipes and sockets are
     bool infos = false;   // how each is open, and whether it is locked
     bool maps = false;    // the text of /proc/PID/maps
-    bool sums = false;    // likewise of smaps_rollup
-    // They are not stopped: for what is asked of their memory one may have to wait until a call of
-    // theirs ends.
+    bool sums = false;    // the text of /proc/PID/smaps_rollup
+    // The processes are not stopped. A question about their memory may then wait until a system
+    // call of theirs ends.
     bool runs = false;
     uint32_t files_max = UINT32_MAX;
     bool operator==(const LookFor&) const = default;
@@ -79,10 +79,10 @@ Result<std::vector<SeenProcess>> decode_look(std::string_view text);
 
 // pid inside the innermost namespace -> pid here.
 using PidsInside = std::map<pid_t, pid_t>;
-// Who looks at processes of one job. The answer has their numbers inside.
+// Looks at processes of one job. The answer has their numbers inside.
 using LookAt =
     std::function<Result<std::vector<SeenProcess>>(const PidsInside& pids, const LookFor& what)>;
-// By their numbers here, which needs the right.
+// Looks at processes by their numbers here. Needs the right to trace them.
 Result<std::vector<SeenProcess>> look_from_here(const PidsInside& pids, const LookFor& what);
 
 // A file of /proc, or an anonymous one, that is open: from its beginning.

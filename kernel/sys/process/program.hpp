@@ -11,12 +11,13 @@
 
 namespace souk {
 
-// With those words behind its name, these descriptors as 3, 4, ..., no other one that is
-// close-on-exec, no signal blocked, and PATH alone in its environment. session: it leads one.
+// Starts a program with those words behind its name, these descriptors as 3, 4, ..., no other
+// descriptor that is close-on-exec, no signal blocked, and PATH alone in its environment. session:
+// it leads a new session.
 Result<Pidfd> start_program(const std::string& name, const std::vector<std::string>& words,
                             const std::vector<int>& fds, bool session);
 
-// Who kills a program, where this process may not.
+// Kills a program for a process that may not do so itself.
 using EndProgram = std::function<void(const Pidfd&)>;
 inline void kill_program(const Pidfd& program) { (void)program.signal(SIGKILL); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is mounted, as a mountinfo of the kernel says it (proc(5)); read by libmount, which knows
-// the format's escapes, optional fields and oddities.
+// Lists mounts, from a mountinfo of the kernel (proc(5)). libmount reads it, because it knows the
+// format's escapes, optional fields and oddities.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +21,9 @@ struct Mount {
     std::string root;    // the directory of the file system that is mounted
 };
 
-// Of the text of a mountinfo, in its order. A line that is none is left out. Pure.
+// Parses the text of a mountinfo, in its order. A line that names no mount is left out. Pure.
 std::vector<Mount> parse_mounts(const std::string& mountinfo);
-// As this process sees them.
+// Returns the mounts that this process sees.
 Result<std::vector<Mount>> own_mounts();
 
 }  // namespace souk

@@ -21,21 +21,23 @@
 
 namespace souk {
 
-// Where what a job has written is: with who serves its files, or on that machine's disk as well.
+// This tells how safe a job's writes are: with the machine that serves its files, or on that
+// machine's disk as well.
 enum class AtHome : uint8_t { written, synced };
 
-// By the name that the kernel has for a file system's type. A FUSE file system may be one, so it
-// counts. Pure.
+// Tells from the kernel's name of a file system's type whether other machines serve it. A FUSE file
+// system may be served so, so it counts. Pure.
 bool is_network_filesystem(std::string_view type);
-// Whether other machines see its locks as well; those of most FUSE file systems are their mount's.
+// Tells whether other machines see the locks of such a file system as well. The locks of most FUSE
+// file systems belong to the mount.
 bool is_locked_by_server(std::string_view type);
-// The devices of such mounts, of the text of a /proc/PID/mountinfo. Pure.
+// Returns the devices of such mounts, from the text of a /proc/PID/mountinfo. Pure.
 std::set<dev_t> network_devices(const std::string& mountinfo,
                                 bool (*is_network)(std::string_view) = is_network_filesystem);
 using FileKeys = std::set<std::pair<dev_t, uint64_t>>;  // device and inode
-// Copies of what these processes (numbers as seen here) have open for writing on those devices.
-// Asks no file server. `among`: of no other file than these; null: of all. `take`: a copy of one of
-// a process's descriptors.
+// Copies the descriptors that these processes (numbers as seen here) have open for writing on those
+// devices. Asks no file server. `among`: copies only those of these files; null: all. `take` copies
+// one of a process's descriptors.
 std::vector<Fd> written_files(
     const std::vector<pid_t>& pids, const std::set<dev_t>& devices, const FileKeys* among = nullptr,
     const std::function<Result<Fd>(const Pidfd&, int)>& take = take_descriptor);

@@ -17,7 +17,7 @@ bool is_below(std::string_view path, std::string_view top) {
            (path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/'));
 }
 
-// Of the kernel, or an agentd's own (agentd/daemon/guest_host_start.cpp).
+// Tells whether the mount is the kernel's, or an agentd's own (agentd/daemon/guest_host_start.cpp).
 bool is_each_nodes_own(const Mount& mount) {
     constexpr std::string_view tops[] = {"/proc", "/sys", "/dev", "/run"};
     constexpr std::string_view types[] = {
@@ -55,7 +55,7 @@ std::string nfs_volume(std::string_view volumes, dev_t device) {
     return {};
 }
 
-// What the server calls it: "host:/export" has it behind the last ":/".
+// Returns the server's name of the directory, which stands behind the last ":/" ("host:/export").
 std::string_view exported(std::string_view source) {
     const size_t colon = source.rfind(":/");
     return colon == source.npos ? source : source.substr(colon + 1);

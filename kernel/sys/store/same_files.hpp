@@ -20,16 +20,18 @@
 
 namespace souk {
 
-// A line for each. `boot`: of this kernel; `volumes`: the text of /proc/fs/nfsfs/volumes, or
-// nothing. `directories`: those alone, each with what is mounted below it; none: all. Pure.
+// Writes a line for each mount. `boot` is that of this kernel; `volumes` is the text of
+// /proc/fs/nfsfs/volumes, or empty. `directories`: lists only these, each with what is mounted
+// below it; none: all. Pure.
 std::string file_systems_of(const std::vector<Mount>& mounts, std::string_view boot,
                             std::string_view volumes, const std::vector<std::string>& directories);
-// Of this process.
+// Returns the lines for the mounts of this process.
 Result<std::string> own_file_systems(const std::vector<std::string>& directories);
 
-// Absolute paths, parted by blanks, as a configuration has them. An error names the wrong one.
+// Parses absolute paths, parted by blanks, as a configuration has them. The error names the wrong
+// one.
 Result<std::vector<std::string>> directories_of(std::string_view text);
-// `path` is one of these or lies below it. Pure.
+// Tells whether `path` is one of these or lies below it. Pure.
 bool lies_below(std::string_view path, const std::vector<std::string>& directories);
 
 }  // namespace souk

@@ -14,10 +14,10 @@ namespace souk {
 
 // 64 hexadecimal digits.
 std::string sha256_hex(std::string_view bytes);
-// Of all parts, one after the other.
+// Returns the digest of all parts, one after the other.
 std::string sha256_of_parts(std::initializer_list<std::string_view> parts);
 
-// Of bytes that come in parts.
+// Makes the digest of bytes that come in parts.
 class Sha256 {
   public:
     using Digest = std::array<uint8_t, 32>;

@@ -39,8 +39,9 @@ std::string kept_name(const std::string& file) {
     return free;
 }
 
-// What root has made in the directory of a daemon that is another user's becomes that user's. Only
-// what has this one name, and is root's: the daemon may have put something else there.
+// Gives a file that root has made in another user's directory to that user, whose daemon will use
+// it. The file must be root's and have only this one name, because the daemon may have put
+// something else there.
 Status give_to_owner_of(const std::string& dir, const Fd& file) {
     struct stat place {};
     struct stat st {};
@@ -115,9 +116,9 @@ Result<int64_t> StateCopy::give_name() {
     return st.st_size;
 }
 
-// What is kept has both names before its log's goes: never does the one database stand beside the
-// other's log. After a crash between the two the old one stands there without its log, and whoever
-// opens it says so.
+// The old database gets its second name before its log loses its name, so that one database never
+// stands beside the other's log. After a crash between the two steps the old database stands there
+// without its log, and whoever opens it says so.
 Result<std::string> restore_state(const std::string& file, const std::string& dir,
                                   int schema_version,
                                   const std::function<Status(const StateDb&)>& check) {
@@ -127,7 +128,8 @@ Result<std::string> restore_state(const std::string& file, const std::string& di
         TRY_ASSIGN(const StateDb good, StateDb::open_to_read(file, schema_version));
         if (good.log_missing()) return fail(CauseCode::unsound, StateDb::log_missing_text(file));
         TRY(check(good));
-        // What its log holds goes along: a copy through SQLite, not of the file.
+        // We copy through SQLite and do not copy the file, so that the contents of its log go
+        // along.
         unlink(part.c_str());
         unlink((part + ".part").c_str());
         TRY_ASSIGN(StateCopy copy, StateCopy::begin(good, part));

@@ -62,13 +62,13 @@ class StateDb final : public Records {
     Status commit();
     // The same for changes that the caller notes: of those that fail nothing is kept here.
     Status commit(const Changes& changes);
-    // What was erased, or replaced, is in none of its files after this: the file has zeros there
-    // (secure_delete), and the log is put into it and made empty, as at each open. False: not now
-    // (a full disk, a copy that is being made). What blocks the file system has freed still hold is
-    // not looked at.
+    // After this none of the files holds what was erased or replaced: the database has zeros there
+    // (secure_delete), and the log is put into it and made empty, as at each open. False: this is
+    // not possible now (a full disk, a copy that is being made). Blocks that the file system has
+    // freed may still hold old data; we do not look at them.
     bool scrub();
-    // So many since it was opened. Each is one sync of the log; the log's way into the file, each
-    // 1,024 pages, is two more.
+    // Counts the commits since the database was opened. Each is one sync of the log; moving the log
+    // into the file, every 1,024 pages, is two more.
     uint64_t commits() const { return commits_; }
 
     // One row's value; nothing: there is no such row. Changes that are not committed yet count.
@@ -76,9 +76,8 @@ class StateDb final : public Records {
                                            std::string_view key) const override;
     // All committed rows of a kind, in the order of their keys.
     Result<std::vector<Row>> load(std::string_view kind) const;
-    // Of them at most so many: those after a key (the first ones: ""), or those before it, the last
-    // first (the newest:
-    // "~").
+    // These return at most so many rows: those after a key (the first rows: ""), or those before
+    // it, the last one first (the newest rows: "~").
     Result<std::vector<Row>> after(std::string_view kind, std::string_view key,
                                    size_t rows_max) const;
     Result<std::vector<Row>> before(std::string_view kind, std::string_view key,
