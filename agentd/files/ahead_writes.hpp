@@ -31,7 +31,8 @@ class AheadWrites {
           writes_(requests),
           from_before_(requests.last_seq()) {}
 
-    // What a client before was about to answer is answered: its kernel takes each answer once.
+    // Gives the answers that an earlier client was about to give. The kernel takes each answer
+    // once, so an answer that it has already does no harm.
     Status begin();
     // A request that needs no answer of the home: an error is told, or a close has nothing to wait
     // for. The slot is free then.

@@ -91,7 +91,7 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
             if (!answer_statfs(head.nodeid, now_ns, body)) return false;
             break;
         case FUSE_GETXATTR: {
-            // Of these the server knows none (Session::get_extended).
+            // The server knows none of these attributes (Session::get_extended).
             fuse_getxattr_in in{};
             const char* name = take(rest, in) ? text_of(rest) : nullptr;
             if (!name ||
@@ -100,7 +100,7 @@ bool Cache::answer(ByteView request, int64_t now_ns, Bytes& out) {
             error = ENODATA;
             break;
         }
-        case FUSE_IOCTL: error = ENOTTY; break;  // the same: isatty(3) of each file
+        case FUSE_IOCTL: error = ENOTTY; break;  // isatty(3) asks this of each file
         case FUSE_OPEN:
         case FUSE_OPENDIR: {
             fuse_open_in in{};
@@ -193,7 +193,7 @@ void Cache::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns
     changed(head, request);
 }
 
-// What the job itself did at home.
+// Drops what a request of the job itself has changed at home.
 void Cache::changed(const fuse_in_header& head, ByteView rest) {
     const auto drop_named = [&](uint64_t directory, ByteView text) {
         if (const char* name = text_of(text)) drop_name({directory, name});

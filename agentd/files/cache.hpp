@@ -43,29 +43,31 @@ class Cache {
     // That name in that directory has changed; no name: all there; no directory (0): everything.
     // `stays`: it names the same file.
     void recall(uint64_t directory, const std::string& name, bool stays = false);
-    // It is not as it was told: that is to be asked for anew.
+    // The file is not as it was told, so its attributes must be asked for anew.
     void file_has_changed(uint64_t node) { drop_node(node); }
     // Nodes whose attributes the kernel was told from here, too, and has to forget.
     std::vector<uint64_t> take_stale() { return std::exchange(stale_, {}); }
-    // A file that stays open at home and is of no use any more; 0: none.
+    // Takes a file that stays open at home and is of no use any more; 0: none.
     uint64_t take_unwanted(uint64_t& node, int64_t now_ns);
-    // Of a file, while they are leased; null: they are not.
+    // Returns the attributes of a file while they are leased; null: they are not.
     const fuse_attr* attributes(uint64_t node, int64_t now_ns) const {
         return is_known(node, now_ns) ? &attributes_.at(node).attr.attr : nullptr;
     }
-    // By that name, if it may be answered until then; 0: it may not, or there is none.
+    // Returns the node of that name if the name may be answered until then; 0 if not, or if there
+    // is none.
     uint64_t node_of(uint64_t directory, const std::string& name, int64_t until_ns) const;
-    // A write to it is under way that its kernel has an answer to already, and is at home: what the
-    // home says of it meanwhile is of before.
+    // A write to the node is under way (`writing`) or at home (`written`). Its kernel has an answer
+    // to the write already, so what the home says of the node in between is out of date.
     void writing(uint64_t node);
     void written(uint64_t node);
-    // The client itself has looked that up: the server counts a reference that the kernel has not.
+    // The client itself has looked the node up, so the server counts a reference that the kernel
+    // does not have.
     void hold(uint64_t node) { --uncounted_[node]; }
-    // The client itself has opened that: the next open with these flags is answered by it.
+    // The client itself has opened the node. This answers the next open with these flags.
     void offer(uint64_t node, uint32_t flags, const fuse_open_out& opened, int64_t until_ns);
-    // How many of these there are that are good until then.
+    // Counts such opened files that are good until then.
     size_t offers(uint64_t node, uint32_t flags, int64_t until_ns) const;
-    // The client itself has asked for that: good for a moment.
+    // The client itself has asked for this. It is good for a moment.
     void learn_statfs(uint64_t node, const fuse_statfs_out& said, int64_t until_ns);
     size_t lines() const { return names_.size() + attributes_.size(); }
 

@@ -153,7 +153,7 @@ bool Client::is_waited_for(uint64_t unique) {
     return ::write(options_.fuse, &answer, sizeof answer) >= 0 || errno != ENOENT;
 }
 
-// What a client before was reading, or was about to end.
+// Takes over the requests that an earlier client was reading, or was about to end.
 Status Client::take_over() {
     for (uint32_t n = 0; n < slots; ++n)
         if (slots_.at(n).state == Slot::taken && slots_.at(n).dropped == Slot::ended)
@@ -238,15 +238,16 @@ int Client::slot_of(uint64_t seq) {
     return -1;
 }
 
-// Of a call that has ended already: what its answer gives is given back.
+// Gives back what the answer to a call has given (a reference, an open file), because the call has
+// ended already.
 void Client::undo(uint32_t opcode, uint64_t node, ByteView answer) {
-    const int n = slots_.find_free();  // none: a number of a file that is never given back
+    const int n = slots_.find_free();  // none: that is never given back
     if (const Bytes back = undoing_request(opcode, node, answer); n >= 0 && !back.empty())
         (void)upstream_.ask(static_cast<uint32_t>(n), back);
 }
 
-// An answer that the kernel does not take. It waits for each until it has it, so ENOENT says that
-// a client before gave it, and died before it had noted that.
+// Handles an answer that the kernel does not take. The kernel keeps each request until it has the
+// answer, so ENOENT says that an earlier client gave the answer, and died before it had noted that.
 Status Client::not_taken(int code, const fuse_in_header& asked) {
     if (code == EINVAL) return refuse(asked.unique, EIO);  // the server's fault
     if (code == ENODEV) ended_ = true;
@@ -315,7 +316,8 @@ Status Client::answered(const Talk::Message& message) {
     return {};
 }
 
-// Of a file that has changed: what its kernel knows of it is forgotten before.
+// Answers the open of a file that has changed. The answer is held until the kernel has forgotten
+// what it knows of the file.
 Status Client::answer_open(uint32_t n, ByteView answer) {
     if (answer.size() != sizeof(fuse_out_header) + sizeof(fuse_open_out))
         return fail("an answer to an open that is none");
@@ -372,7 +374,7 @@ Status Client::hear_keeper() {
                              {talk_version, options_.uid, options_.gid, 3});
 }
 
-// Who keeps the mount makes another.
+// Gives the stream up, and tells the keeper of the mount, which makes another.
 void Client::lose_stream(const Error& why) {
     std::fprintf(stderr, "souk-files: %s\n", why.message.c_str());
     upstream_.drop();
@@ -394,7 +396,7 @@ bool Client::signal_waits() {
     return false;
 }
 
-// What the cache kept open at home, and nobody wants.
+// Closes files that the cache has kept open at home and nobody wants.
 void Client::close_unwanted() {
     uint64_t node = 0;
     for (int n = slots_.find_free(); n >= 0; n = slots_.find_free()) {

@@ -31,15 +31,16 @@ class Expected {
     // In place of what was expected before. The list: for each file the flags of its open(2), in
     // octal, a blank, its path in the job's tree, and a zero. `opens`: they are opened, too.
     void begin(std::string_view list, bool opens);
-    // The same of a list in a file.
+    // Begins with such a list that lies in a file.
     void begin(const Fd& list, bool opens);
     // Asks for what may be asked for now.
     void ask(int64_t now_ns);
     // The answer to that number, of this request. False: it is none of these.
     bool took(uint64_t seq, ByteView request, ByteView answer, Lease lease, int64_t now_ns);
-    // What the server has looked up or opened ahead of that: a request, and its answer.
+    // The server has looked up or opened something before this client asked: a request, and its
+    // answer.
     void told(ByteView both, Lease lease, int64_t now_ns);
-    // A new stream: answers to what was asked on the one before are not waited for.
+    // There is a new stream. Answers to questions on the old one are not waited for.
     void forget();
     bool idle() const { return todo_.empty() && asked_.empty(); }
 

@@ -114,7 +114,8 @@ LocalContents::Where LocalContents::where(uint64_t node, const fuse_attr* attr, 
     return Where::home;
 }
 
-// What is read in part only comes in part.
+// Puts the file into the queue of contents to be fetched whole. A big file must wait until a
+// quarter of it has been read, because a job may read only a part of it.
 void LocalContents::consider(uint64_t node, File& file) {
     const uint64_t size = file.content.id.size;
     const auto read = read_.find(node);

@@ -19,27 +19,28 @@ namespace souk::files {
 
 class LocalContents {
   public:
-    // Another store, or none; of the one before nothing is used any more.
+    // Connects to another store, or to none. Nothing of the store before is used any more.
     void connect(Fd store);
     int fd() const { return store_.get(); }
-    // By what the home shall prove what it has; nothing: there is no store.
+    // The home uses this nonce to prove that it has a content. Empty: there is no store.
     const std::optional<Prove>& prove() const { return prove_; }
     void learn(const Content& content);
-    // A new stream: it is to be said again what is in which file.
+    // There is a new stream, so the server must say again which content is in which file.
     void forget();
 
     enum class Where : uint8_t { home, here, wait };
-    // Where so many bytes of it are to be read. `attr`: as they are leased now; null: they are not.
+    // Tells where so many bytes of the file are to be read. `attr`: its attributes as they are
+    // leased now; null: they are not leased.
     Where where(uint64_t node, const fuse_attr* attr, uint32_t bytes);
     int file(uint64_t node) const { return files_.at(node).file.get(); }
     // Whether its lease is to be asked for again, now that it has ended.
     bool renews(uint64_t node, int64_t now_ns);
-    // What the store says.
+    // Reads what the store says.
     void hear();
 
     // A request to the home that brings a content on. False: none is due.
     bool next_request(Bytes& request);
-    // Its answer, a fuse_out_header and what follows it.
+    // Takes the answer to that request: a fuse_out_header and what follows it.
     void answered(ByteView answer);
 
   private:

@@ -11,7 +11,7 @@
 namespace souk::files {
 namespace {
 
-// What an archiver says of a file that it has made.
+// An archiver sets these on a file that it has made.
 constexpr uint32_t may_change = FATTR_MODE | FATTR_UID | FATTR_GID | FATTR_ATIME | FATTR_MTIME |
                                 FATTR_ATIME_NOW | FATTR_MTIME_NOW;
 

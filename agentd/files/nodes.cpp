@@ -20,7 +20,7 @@ namespace {
 
 constexpr unsigned depth_max = 256;  // of directories that are opened again, one in the other
 
-// One name below a directory: no link is followed, and nothing of /proc leads elsewhere.
+// Opens one name below a directory. It follows no link, so nothing of /proc leads elsewhere.
 Fd open_below(int parent, const char* name) {
     open_how how{};
     how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
@@ -28,7 +28,8 @@ Fd open_below(int parent, const char* name) {
     return Fd(static_cast<int>(::syscall(SYS_openat2, parent, name, &how, sizeof how)));
 }
 
-// What the kernel makes up: to read there is to look into processes and the machine.
+// Tells whether the kernel makes up the contents there: reading them would be a look into processes
+// and the machine.
 bool is_of_the_kernel(int fd) {
     struct statfs fs {};
     if (::fstatfs(fd, &fs) != 0) return true;
@@ -265,14 +266,15 @@ void Nodes::keep_file(uint64_t parent, int parent_fd, const char* name) {
     const auto known = by_inode_.find({device(st), st.stx_ino});
     if (known == by_inode_.end()) return;
     Node& node = nodes_.at(known->second);
-    // By another of its names it can be found again.
+    // The node is known by another of its names, and can be found by that.
     if (node.pinned || node.parent != parent || node.name != name) return;
     if (fd_of(known->second) < 0) return;
     open_.erase(node.used);
     node.pinned = true;
 }
 
-// The file keeps its number; by its old name it would not be found again.
+// The file keeps its number. It must get its new name, because by the old one it would not be found
+// again.
 void Nodes::renamed(uint64_t parent, const char* name, uint64_t new_parent, const char* new_name) {
     const int below = fd_of(new_parent);
     struct statx st {};

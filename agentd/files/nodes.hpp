@@ -24,11 +24,12 @@
 
 namespace souk::files {
 
-// What a tree shows of the home.
+// A tree shows this of the home.
 struct Export {
     Fd root;  // O_PATH: the top
-    // Directories that are shown empty (/proc, /dev): of the machine, not of its files. By device
-    // and inode. File systems of the kernel's own are, too.
+    // These directories are shown empty (/proc, /dev), because they belong to the machine and not
+    // to its files. They are named by device and inode. The kernel's own file systems are shown
+    // empty too.
     std::vector<std::pair<uint64_t, uint64_t>> sealed;
     // Directories of programs: what lies in them seldom changes (cache.hpp).
     std::vector<std::pair<uint64_t, uint64_t>> quiet;
@@ -37,7 +38,7 @@ struct Export {
 Result<Export> open_export(const std::string& root, const std::vector<std::string>& sealed,
                            const std::vector<std::string>& quiet = {});
 
-// When a file's content was last what the kernel knows.
+// A Stamp says of which version of a file's content the kernel knows.
 struct Stamp {
     int64_t mtime_s = 0, ctime_s = 0;
     uint32_t mtime_ns = 0, ctime_ns = 0;
@@ -64,8 +65,8 @@ struct Node {
     std::list<uint64_t>::iterator used;
 };
 
-// Where a server begins to number files and descriptors: at random, so that a number of the server
-// before it names nothing.
+// Returns the number from which a server counts files and descriptors. It is random, so that a
+// number of an earlier server names nothing.
 uint64_t first_number();
 
 class Nodes {
@@ -76,9 +77,9 @@ class Nodes {
     Node* find(uint64_t id);
     // Its descriptor, until the next call that may need another.
     int fd_of(uint64_t id);
-    // One reference more. `st` is of the file.
+    // Looks a name up and adds a reference. `st` is of the file.
     int lookup(uint64_t parent, const char* name, uint64_t& id, struct statx& st);
-    // The same of a file that is open already (O_TMPFILE).
+    // Does the same for a file that is open already (O_TMPFILE).
     int adopt(Fd path, uint64_t& id, struct statx& st);
     void forget(uint64_t id, uint64_t refs);
     // Before the name goes: the file, should the kernel know it by that name, keeps its

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a client asks of the server by itself, and its kernel does not know of: the requests, as
-// bytes of the FUSE protocol. Pure.
+// A client makes these requests of the server by itself, and its kernel does not know of them. They
+// are bytes of the FUSE protocol. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace souk::files {
 Bytes release_request(uint32_t opcode, uint64_t node, uint64_t fh);
 // Asks for attributes, and so for their lease.
 Bytes attributes_request(uint64_t node);
-// Looks a name up, and opens a file for that.
+// These look a name up, and open a file that was looked up so.
 Bytes lookup_request(uint64_t directory, std::string_view name);
 Bytes open_request(uint64_t node, uint32_t flags);
-// Asks of its file system.
+// Asks for the figures of the node's file system.
 Bytes statfs_request(uint64_t node);
-// Of a call that has ended already: gives back what its answer gives, a reference to a name or an
-// open file. Empty: it gives nothing.
+// Makes the request that gives back what an answer has given, a reference to a name or an open
+// file, for a call that has ended already. Empty: the answer gave nothing.
 Bytes undoing_request(uint32_t opcode, uint64_t node, ByteView answer);
 
 }  // namespace souk::files

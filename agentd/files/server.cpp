@@ -43,7 +43,8 @@ bool has_name(int file) {
 
 bool Answers::answer(const Head& head, ByteView request, Bytes& out) {
     kept_.erase(kept_.begin(), kept_.lower_bound(head.acked));
-    // What was asked before all that is kept is answered: without it nothing of that is forgotten.
+    // A request that is older than all kept answers is answered even if no more may be kept: the
+    // client acknowledges none of the others before it has this answer.
     const bool is_full = kept_.size() >= kept_max && head.seq > kept_.begin()->first;
     if (head.seq < head.acked || is_full) return false;
     if (const auto again = kept_.find(head.seq); again != kept_.end()) {
@@ -152,8 +153,9 @@ bool Server::take(Connection& c, const Talk::Message& m) {
     }
 }
 
-// Where the job of that session is, if it is on its way here: the one that has asked last. Others
-// are of nodes where it was before. Null: there is none.
+// Returns the session at the node where the job still is, if the job is on its way to the node of
+// `session`. It is the other session that has asked last; any further ones belong to nodes where
+// the job was before. Null: there is none.
 Answers* Server::left_by(uint64_t session) {
     Answers* last = nullptr;
     for (const auto& [number, other] : sessions_)
@@ -162,7 +164,8 @@ Answers* Server::left_by(uint64_t session) {
     return last;
 }
 
-// Of a session that begins: its job may be on its way here. Far less than what may wait.
+// A session begins, and its job may be on its way here. Tell its client what the job has open. The
+// bound is far below the bytes that may wait.
 void Server::tell_open(Connection& c, Answers& own) {
     const auto tell = [&](ByteView request, ByteView answer, Lease lease) {
         Bytes& out = c.out.messages();

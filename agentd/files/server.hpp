@@ -18,7 +18,8 @@
 
 namespace souk::files {
 
-// What is kept of a session's answers, and its requests done once. Pure but for the session.
+// Keeps the answers of a session, so that a request that is sent again is done once. Pure but for
+// the session.
 class Answers {
   public:
     Answers(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
@@ -28,7 +29,7 @@ class Answers {
     // The answer to a request as one message behind what `out` holds. False: the request breaks
     // the rules of the talk.
     bool answer(const Head& head, ByteView request, Bytes& out);
-    // What is known by now of contents.
+    // Puts out what is known by now of contents.
     void put_contents(Bytes& out);
     bool begun() const { return last_ > 0; }
     uint64_t turn = 0;  // of its server, at its last request
@@ -41,8 +42,8 @@ class Answers {
 
 class Server {
   public:
-    // `watches` tell of the name of the socket's file, too: where they cannot (`told`), it is
-    // looked at each second.
+    // `watches` tell also when the name of the socket's file changes. If they cannot (`told`), the
+    // server looks at it each second.
     Server(Export tree, const SessionLimits& limits, Watches watches, bool told)
         : tree_(std::move(tree)), limits_(limits), watches_(std::move(watches)), told_(told) {}
     // Serves who connects to `listener` until the name of `socket_file` is gone.

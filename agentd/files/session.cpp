@@ -14,9 +14,10 @@
 namespace souk::files {
 namespace {
 
-// What a process of another user makes in a job of root's is that user's, and what it writes to is
-// no set-user-ID program any more. Whether it may, the kernel where it runs has checked (it is
-// mounted with default_permissions), so root's other rights stay.
+// Acts for a caller of another user in a job of root's. What the caller makes is then its user's,
+// and a program that it writes to loses its set-user-ID bit. The kernel where the caller runs has
+// checked what it may do (the tree is mounted with default_permissions), so root's other rights
+// stay.
 class AsCaller {
   public:
     AsCaller(const fuse_in_header& head, bool is_root) : acts_(is_root && counts(head)) {

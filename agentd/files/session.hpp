@@ -32,7 +32,7 @@ struct SessionLimits {
     uint32_t trusted_s = 1;  // how long a name or an attribute is good without asking
 };
 
-// What is left of a request. Every take checks that it is there.
+// Holds the part of a request that is not read yet. Every take checks that the bytes are there.
 class Words {
   public:
     explicit Words(ByteView bytes) : left_(bytes) {}
@@ -43,7 +43,7 @@ class Words {
         left_ = left_.subspan(sizeof value);
         return true;
     }
-    // With the zero that ends it; one name, which is no way out of its directory.
+    // Takes a name with the zero that ends it: one name, which leads out of no directory.
     bool name(const char*& text);
     bool is_long() const { return long_; }  // it was a name, and too long for one
     bool text(const char*& text, size_t bytes_max);
@@ -60,24 +60,26 @@ class Words {
 
 class Session {
   public:
-    // `watches`: of its server, by whose number of it what changes is told there; null: none.
+    // `watches` are those of its server, which tells them changes by this `number`; null: none.
     Session(const Export& tree, const SessionLimits& limits, Watches* watches = nullptr,
             uint64_t number = 0);
-    // Who the job is where it runs: what belongs to the server's user is shown as its.
+    // Sets the user that the job has where it runs. Files of the server's user are shown as that
+    // user's.
     void shown_as(uint32_t uid, uint32_t gid) { shown_uid_ = uid, shown_gid_ = gid; }
     // `request` is a fuse_in_header and what follows it. The answer (a fuse_out_header and what
     // follows it) is put behind what `out` holds; nothing, if the request has no answer.
     void handle(ByteView request, Bytes& out);
     // The last answer may be used again until it is recalled, which is when `watches` tell.
     Lease leased() const { return leased_; }
-    // It was to the open of a file that is not as its attributes were told last.
+    // The last answer was to an open, and the file is not as its attributes were told last.
     bool file_has_changed() const { return file_has_changed_; }
     Contents& contents() { return contents_; }
-    // What that session's job has open of programs will be opened here: it moves. Of this session:
-    // it was opened before the client could be told.
+    // The job of that session has programs open that will be opened here, because it moves. `other`
+    // may be this session: they were opened before the client could be told of contents.
     void expect_contents_of(Session& other);
-    // What that session's job has open, and may be opened here soon, is looked up and opened. Each
-    // request is told that the client would make, with its answer; false: no more.
+    // Looks up and opens what the job of that session has open, because it may soon be opened here.
+    // `told` gets each request that the client would make, with its answer; it returns false to end
+    // this.
     using Told = std::function<bool(ByteView request, ByteView answer, Lease lease)>;
     void open_as(Session& other, const Told& told);
     size_t open_files() const { return handles_.size(); }
@@ -148,7 +150,7 @@ class Session {
     Done get_extended(uint64_t id, Words& words, Bytes& out);
     Done list_extended(uint64_t id, Words& words, Bytes& out);
     Done remove_extended(uint64_t id, Words& words);
-    // Of that node, whose kernel is told so.
+    // Writes the attributes of that node into `attr`, and notes that the kernel has been told them.
     void put_attributes(uint64_t id, const struct statx& st, fuse_attr& attr);
     void put_attributes_of(uint64_t id, const struct statx& st, Bytes& out);
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t extended_bytes_max = 64 * 1024;
 
-// By that name the file that an O_PATH descriptor holds, for calls that take no such descriptor.
+// Names the file of an O_PATH descriptor in /proc, for calls that take no such descriptor.
 struct ProcPath {
     char text[40];
     explicit ProcPath(int fd) { std::snprintf(text, sizeof text, "/proc/self/fd/%d", fd); }
@@ -34,7 +34,8 @@ timespec time_of(uint32_t valid, uint32_t set, uint32_t now, uint64_t s, uint32_
     return {static_cast<time_t>(s), static_cast<long>(ns)};
 }
 
-// What others than a user's programs set: not through here.
+// Tells whether a user's programs may set this attribute. The others are not reachable through
+// here.
 bool is_users(const char* name) {
     return std::strncmp(name, "user.", 5) == 0 || std::strncmp(name, "system.posix_acl_", 17) == 0;
 }
@@ -119,7 +120,8 @@ Session::Done Session::set_some(uint64_t id, const fuse_setattr_in& in) {
         Fd own;
         if (!h)
             if (const int error = open_node(id, O_WRONLY, own); error != 0) return error;
-        // Who cuts it is another user than its owner, or has not the right to leave it so.
+        // The process that cuts the file is not its owner, or may not keep its set-ID bits. Without
+        // CAP_FSETID the kernel clears them.
         const bool kills = (in.valid & FATTR_KILL_SUIDGID) != 0;
         if (kills) use_fsetid(false);
         const int cut = ::ftruncate(h ? h->fd.get() : own.get(), static_cast<off_t>(in.size));

@@ -14,7 +14,8 @@
 namespace souk::files {
 namespace {
 
-// Of one name, by which it is watched. What changes seldom: programs, and what they load.
+// Tells whether the file is a program, or something that programs load, which seldom changes. It
+// must have one name only, by which it is watched.
 bool is_program(const Node& node, const struct stat& st) {
     if (st.st_nlink != 1) return false;
     const std::string& name = node.name;
@@ -38,7 +39,8 @@ Session::Done Session::run_data(const fuse_in_header& head, Words& words, Bytes&
             if (!words.take(in)) return -EINVAL;
             const Handle* h = handle(in.fh, false);
             if (!h) return -ESTALE;
-            // What a file server of the home's own (NFS) says of writes, it says at a close.
+            // A file server of the home's own (NFS) reports errors of writes at a close, so we
+            // close a copy.
             const int copy = ::fcntl(h->fd.get(), F_DUPFD_CLOEXEC, 3);
             return copy >= 0 && ::close(copy) == 0 ? 0 : -errno;
         }
@@ -149,7 +151,8 @@ Session::Done Session::read(Words& words, Bytes& out) {
 
 namespace {
 
-// What a kernel writes of a mapping goes where it says, also by a file that is open for appending.
+// Turns O_APPEND off while the kernel writes out a mapping, because such a write goes to its offset
+// also in a file that is open for appending.
 class NotAppending {
   public:
     NotAppending(int fd, bool of_mapping) : fd_(fd), flags_(of_mapping ? ::fcntl(fd, F_GETFL) : 0) {

@@ -17,10 +17,12 @@ namespace {
 constexpr size_t opens_max = 1024;
 constexpr unsigned move_depth_max = 64;
 // An open file that nobody has used for so many moves is not opened ahead once more: if the job has
-// it, its client asks. Else what a job had open for a moment would be opened with each move.
+// An open file that nobody has used for so many moves is not opened ahead once more: if the job
+// still has it, its client asks. Otherwise files that a job had open for a moment would be opened
+// with each move.
 constexpr unsigned unused_moves_max = 3;
 
-// From the top down; empty: it cannot be said.
+// Returns the nodes from the top down; empty if the way cannot be told.
 std::vector<uint64_t> way_to(uint64_t id, Nodes& nodes) {
     std::vector<uint64_t> way;
     for (; id != FUSE_ROOT_ID; id = nodes.find(id)->parent) {
@@ -34,8 +36,8 @@ std::vector<uint64_t> way_to(uint64_t id, Nodes& nodes) {
 
 }  // namespace
 
-// What it may write to is known by another name only: how long it is when the job has stopped, its
-// client has to ask.
+// Opens ahead what a moving job has open. A file that the job may write to gets no lease on its
+// attributes: its length is known only when the job has stopped, so the client has to ask.
 class Session::Moves {
   public:
     Moves(Session& to, Session& from, const Told& told) : to_(to), from_(from), told_(told) {

@@ -83,15 +83,16 @@ Lease Session::lease_of(uint64_t id) {
     return node && node->quiet ? Lease::program : Lease::file;
 }
 
-// By its directory; a directory also by itself, as what it holds changes it.
+// A file is watched by its directory. A directory must also be watched itself, because its contents
+// change its attributes.
 bool Session::is_watched_file(uint64_t id) {
     const Node* node = nodes_.find(id);
     if (!node || node->name.empty() || !is_watched(node->parent)) return false;
     return node->kind != S_IFDIR || is_watched(id);
 }
 
-// A name that is not there is an answer, too, and as good for as long. It is looked at when it is
-// watched already: what changes from then on is told.
+// A name that does not exist is an answer, too, and is good for as long. We watch the directory
+// before we look, so that we are told of every later change.
 Session::Done Session::lookup(uint64_t parent, const char* name, Bytes& out) {
     const bool watched = is_watched(parent);
     const size_t at = out.size();

@@ -68,14 +68,15 @@ void Slots::take(uint32_t n, int64_t now_ns) {
     becomes(n, Slot::taken);
 }
 
-// Who works with it may be killed between any two stores: what the state promises is there before.
+// Changes the state of a slot. This process may be killed between any two stores, so everything
+// that the state promises must be in memory before it.
 void Slots::becomes(uint32_t n, Slot::State state) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     at(n).state = state;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-// Those that are ready are left to the kernel.
+// Prefers slots that are not ready, to leave the ready ones to the kernel.
 int Slots::find_free() {
     int found = -1;
     for (uint32_t n = 0; n < slots; ++n) {
@@ -97,8 +98,8 @@ int Slots::find_ready() {
     return found;
 }
 
-// What is there and mapped the kernel finds also while the process is being killed. Where there is
-// no memory, it is read into as it is.
+// Puts the pages of a slot into memory, because the kernel then finds them also while this process
+// is being killed. If there is no memory, the slot is read into as it is.
 void Slots::make_ready(uint32_t n) {
     const bool knows = ::madvise(data(n), slot_bytes, populate_write) == 0 || errno != EINVAL;
     for (size_t at = 0; !knows && at < slot_bytes; at += page_bytes)
@@ -126,7 +127,7 @@ uint32_t Slots::has_read(uint32_t n, size_t bytes) {
     return to;
 }
 
-// What fits into the first page, which is there, was read whole or not at all.
+// A request that fits into the first page was read whole or not at all, because that page is there.
 bool Slots::is_left(uint32_t n, const std::function<bool(uint64_t)>& waits) {
     const fuse_in_header h = head(n);
     if (h.len < sizeof h || h.len > request_bytes_max) return false;

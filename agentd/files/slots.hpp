@@ -38,7 +38,8 @@ struct Slot {
     int64_t since_ns = 0;    // when it was taken, by the monotonic clock
 };
 
-// What a home has said against writes that were answered ahead, by an open file.
+// A home has refused a write that was answered ahead. This keeps the error for the open file until
+// the job has heard it.
 struct FailedWrite {
     uint64_t node = 0, fh = 0;
     int32_t error = 0;  // 0: free
@@ -50,43 +51,43 @@ class Slots {
     static constexpr size_t failed_max = 64;
     // The memory, to be kept; nothing is in it yet.
     static Result<Fd> make();
-    // Waits until no other client works with it. What was taken stays taken, what was being read
-    // is to be taken over.
+    // Waits until no other client works with it. Requests that were taken stay taken; take_over()
+    // deals with those that were being read.
     static Result<Slots> open(int file);
     Slots(Slots&& other) noexcept;
     Slots& operator=(Slots&&) = delete;
     ~Slots();
 
     Slot& at(uint32_t n) { return table()->slot[n]; }
-    // Where the request of a slot lies; room for request_bytes_max.
+    // Returns the place of a slot's request; it has room for request_bytes_max.
     uint8_t* data(uint32_t n) { return map_ + head_bytes + size_t{n} * slot_bytes; }
-    // Of the request that lies there.
+    // Returns the head of the request that lies there.
     fuse_in_header head(uint32_t n);
-    // It gets its number.
+    // Takes the request in the slot, and gives it its number.
     void take(uint32_t n, int64_t now_ns);
-    // Nothing: all are taken.
+    // Returns a free slot; below 0: all are taken.
     int find_free();
-    // As that, and the kernel may put a request of any length there.
+    // Does the same with a slot into which the kernel may put a request of any length.
     int find_ready();
     // A slot that is free is about to be read into.
     void begin_reading(uint32_t n);
     // So much was read into it: the slot where it lies from now on. What is short goes elsewhere,
     // so that few slots are ready, which is a megabyte each.
     uint32_t has_read(uint32_t n, size_t bytes);
-    // What the client before was reading, each that is whole and was not taken. `waits`: the kernel
-    // waits for the answer to that number.
+    // Takes over what an earlier client was reading: each request that is whole and was not taken.
+    // `waits` tells whether the kernel waits for the answer to that number.
     Status take_over(const std::function<bool(uint64_t unique)>& waits,
                      const std::function<Status(uint32_t n, size_t bytes)>& take);
     bool used() { return table()->next_seq > 1; }
     uint64_t next_seq() { return table()->next_seq++; }
     uint64_t last_seq() { return table()->next_seq - 1; }
-    // All numbers below have their answers.
+    // Returns the number below which all requests have their answers.
     uint64_t acked();
-    // How many numbers were given since the first that has no answer.
+    // Returns how many numbers were given since the first request that has no answer.
     uint64_t span() { return table()->next_seq - acked(); }
     uint32_t free_slots();
     void drop(uint32_t n);
-    // The memory of those that are seldom used, and free.
+    // Gives back the memory of slots that are seldom used, and free.
     void give_back();
     bool has_grown() const { return grown_ != 0; }
     // Whoever closes a file of this mount that he may write to is heard (FUSE_FLUSH). Said once, by

@@ -25,21 +25,22 @@ inline constexpr size_t snapshot_entries_max = 100'000;
 
 // Gives an empty file the bytes of another.
 using CloneFile = Status (*)(int from, int to);
-// By reference. EOPNOTSUPP, EXDEV: this file system cannot.
+// Makes the copy share the blocks of the file. EOPNOTSUPP, EXDEV: this file system cannot.
 Status clone_by_reference(int from, int to);
 
-// A name: that of a job, a dot, and a number.
+// Tells whether the name is that of a job, a dot, and a number.
 bool is_snapshot_name(const std::string& name);
 
-// `directory` may be O_PATH. One of that name is there afterwards whole, or none.
+// `directory` may be O_PATH. Afterwards the snapshot of that name is there whole, or there is none.
 Status take_snapshot(int directory, const std::string& name, CloneFile clone = clone_by_reference);
-// All is as it was then. What had to be changed: names below the directory.
+// Puts all files back as they were then. Returns the names below the directory that had to be
+// changed.
 Result<std::vector<std::string>> put_back(int directory, const std::string& name,
                                           CloneFile clone = clone_by_reference);
-// Those of that job whose number is lower go.
+// Drops the snapshots of that job whose number is lower.
 Status drop_snapshots(int directory, const std::string& job, uint64_t below);
 
-// Regular files below it that were written to since that moment (Unix time in ns).
+// Lists regular files below the directory that were written to since that moment (Unix time in ns).
 Result<std::vector<std::string>> written_since(int directory, int64_t since_ns);
 
 }  // namespace souk::files

@@ -29,7 +29,7 @@ struct Walk {
     int64_t now_ns;
     SnapshotList& list;
 
-    // What has gone meanwhile is not there.
+    // Looks at a directory, and leaves out what has gone meanwhile.
     Status look(const std::string& directory) {
         auto names = list_dir(top, directory.empty() ? "." : directory);
         if (!names && names.error().code == ENOENT) return {};

@@ -26,7 +26,8 @@ struct SnapshotEntry {
 };
 using SnapshotList = std::vector<SnapshotEntry>;
 
-// Of one file system; the directory of snapshots is left out. E2BIG: too many.
+// Lists what is below, on the same file system, without the directory of snapshots. E2BIG: too
+// many.
 Result<SnapshotList> list_below(int top);
 
 std::string encode(const SnapshotList& list);

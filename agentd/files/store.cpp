@@ -111,7 +111,8 @@ bool Store::disk_takes(uint64_t bytes) const {
 
 bool Store::make_room(uint64_t bytes) {
     if (bytes > bytes_max_ || !disk_takes(bytes)) return false;
-    // What a job has open takes room until it closes it: not all goes for nothing.
+    // A content that a job has open takes room until the job closes it, so its removal may be in
+    // vain. A bound on such removals keeps the rest.
     int vain = 16;
     while (!used_.empty() && (bytes_ + bytes > bytes_max_ || (!disk_has(bytes) && vain-- > 0))) {
         const Digest oldest = used_.front();
@@ -120,7 +121,7 @@ bool Store::make_room(uint64_t bytes) {
     return bytes_ + bytes <= bytes_max_ && disk_has(bytes);
 }
 
-// What is not as it was left is removed.
+// Opens a content; removes it if it is not as the store has left it.
 Fd Store::open_entry(const Digest& digest) {
     const auto it = entries_.find(digest);
     if (it == entries_.end()) return Fd();
@@ -180,7 +181,8 @@ void Store::hear(Client& c) {
 void Store::take(Client& c, const StoreAsk& ask, std::vector<Fd> fds) {
     switch (ask.kind) {
         case StoreAsk::memory:
-            // Of memory, not of something that lets its reader wait.
+            // The client must give a memory file, because another kind of file could let its reader
+            // wait.
             c.gone = c.memory || fds.size() != 1 || ::fcntl(fds[0].get(), F_GET_SEALS) < 0;
             if (!c.gone) c.memory = std::move(fds[0]);
             return;
@@ -272,7 +274,7 @@ void Store::take_part(Client& c, uint32_t bytes) {
         c.gone = true;
         return;
     }
-    // What is hashed is what is written, whatever the client does to its memory meanwhile.
+    // We hash the bytes that we write, because the client may change its memory meanwhile.
     const bool taken = ::pread(c.memory.get(), buffer.data(), bytes, 0) == bytes &&
                        ::write(c.put->file.get(), buffer.data(), bytes) == bytes;
     if (!taken) {  // a full disk

@@ -28,7 +28,7 @@
 
 namespace souk::files {
 
-// What a client says.
+// A client sends this to the store.
 struct StoreAsk {
     enum Kind : uint32_t { memory = 1, find, put, part, cancel };
     uint32_t kind = 0;
@@ -37,7 +37,7 @@ struct StoreAsk {
     ContentId id;         // of a find or a put
 };
 struct StoreSays {
-    // `found` brings a descriptor; `more`: the next part may come; `kept`, `refused`: ends a put.
+    // `found` brings a descriptor; `more` asks for the next part; `kept` and `refused` end a put.
     enum Kind : uint32_t { begin = 1, found, missing, more, kept, refused };
     uint32_t kind = 0;
     uint32_t unused = 0;

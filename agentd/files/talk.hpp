@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the client of a job's files (client.hpp) and their server at home (server.hpp) say to each
-// other over one byte stream: heads of 24 bytes, little-endian, each with what the kernel's FUSE
-// protocol (<linux/fuse.h>) says of one request or its answer. So nothing is translated on the way:
-// the client relays what its kernel asks, and the server answers as a FUSE server would. Both ends
-// are of one architecture, as a job's memory is. What a head says is checked before its body is
-// read; the bodies are the business of session.hpp, which believes nothing.
+// The client of a job's files (client.hpp) and their server at home (server.hpp) talk over one byte
+// stream: heads of 24 bytes, little-endian, each with what the kernel's FUSE protocol
+// (<linux/fuse.h>) says of one request or its answer. So nothing is translated on the way: the
+// client relays what its kernel asks, and the server answers as a FUSE server would. Both ends are
+// of one architecture, as a job's memory is. A head is checked before its body is read; the bodies
+// are the business of session.hpp, which believes nothing.
 //
 // A request keeps its number (`seq`) when it is sent again after a broken connection. `acked` says
 // below which number the client has all answers: the server keeps those that it may be asked for
@@ -74,8 +74,8 @@ struct Recall {
 struct Prove {
     uint8_t nonce[32] = {};
 };
-// What is in a file that the server has open for the job: by which the node may have it already
-// (store.hpp).
+// Names the content of a file that the server has open for the job. The node may have that content
+// already (store.hpp).
 struct ContentId {
     std::array<uint8_t, 32> digest{}, proof{};  // SHA-256 of it, and of the nonce and it
     uint64_t size = 0;
@@ -99,12 +99,12 @@ class Talk {
         Head head;
         ByteView body;  // until the next call
     };
-    // Where the next bytes of the stream go, and how many may.
+    // Returns the place for the next bytes of the stream; room_bytes() says how many may come.
     uint8_t* room();
     size_t room_bytes() const { return wanted_ - held_; }
     void took(size_t bytes) { held_ += bytes; }
-    // The message that is whole now; nothing: more is to be read. After an error the stream cannot
-    // be read on.
+    // Returns the message that is whole now; nothing: more is to be read. After an error the stream
+    // cannot be read on.
     Result<std::optional<Message>> next();
 
   private:

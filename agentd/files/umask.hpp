@@ -20,8 +20,8 @@ inline constexpr uint32_t umask_bits = 0777;
 inline constexpr uint32_t umask_is_split = 1U << 31;  // in `umask`: what it took off is told, too
 inline constexpr uint32_t umask_taken_shift = 16;
 
-// Of a request that makes something its mode is masked, in place; of others nothing changes, nor
-// when it is done again. Pure.
+// Masks the mode of a request that makes something, in place. Other requests stay as they are, and
+// masking a request again changes nothing. Pure.
 inline void mask_mode(uint8_t* request, size_t bytes) {
     fuse_in_header head{};
     if (bytes < sizeof head) return;

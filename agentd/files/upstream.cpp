@@ -17,7 +17,7 @@ Status Upstream::connect(Fd stream, const Hello& hello) {
     known_ = known_told_ = 0;
     sent_ = 0;
     say_.clear();
-    // What has no answer, in the order in which it was taken.
+    // Requests without an answer are sent again, in the order in which they were taken.
     to_send_.clear();
     for (uint32_t n = 0; n < slots; ++n)
         if (slots_.at(n).state == Slot::taken) queue(n);

@@ -27,7 +27,7 @@ bool is_of_this_machine(int fd) {
 constexpr uint32_t changes = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB |
                              IN_MODIFY | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_ONLYDIR;
 
-// Of a file that is the same by that name.
+// These events leave the name to the same file.
 constexpr uint32_t same_name = IN_ATTRIB | IN_MODIFY | IN_CLOSE_WRITE | IN_ISDIR;
 
 int add_watch(int instance, int file, uint32_t what) {
@@ -38,7 +38,7 @@ int add_watch(int instance, int file, uint32_t what) {
 
 }  // namespace
 
-// The kernel counts it as the effective user's.
+// The kernel counts the instance as the effective user's.
 Fd Watches::make_instance(uid_t user) {
     const uid_t self = ::geteuid();
     if (user != self && ::seteuid(user) != 0) return Fd();

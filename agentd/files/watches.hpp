@@ -41,9 +41,9 @@ class Watches {
         bool stays = false;      // it names the same file as before
         bool operator==(const Change&) const = default;
     };
-    // What has changed, for each session that watches it.
+    // Gets each change, once for each session that watches it.
     using Changed = std::function<void(const Change&)>;
-    // True: something was read, which may be of watch_name.
+    // Reads events. True: something was read, which may concern watch_name.
     bool read(const Changed& changed);
     size_t count() const { return by_watch_.size(); }
 
@@ -64,7 +64,7 @@ class Watches {
     std::vector<Watcher> dropped_;  // for newer ones; nobody has been told yet
 };
 
-// Of one session.
+// Holds the watches of one session.
 class SessionWatches {
   public:
     SessionWatches(Watches* all, uint64_t session) : all_(all), session_(session) {}

@@ -13,13 +13,14 @@
 namespace souk::files {
 namespace {
 
-// Of a slot: a write, and all that it says is there.
+// Reads a slot's request. True if it is a write, and all its bytes are there.
 bool read_write(ByteView rest, fuse_in_header& head, fuse_write_in& in) {
     return take(rest, head) && head.opcode == FUSE_WRITE && take(rest, in) &&
            rest.size() == in.size;
 }
 
-// A write that is no one's own to wait for.
+// Tells whether the request may be answered ahead: a change of attributes, or a write that is
+// neither synced nor the kernel's own (of a mapping, which nobody waits for).
 bool may_be_ahead(ByteView request) {
     fuse_in_header head{};
     fuse_write_in in{};
@@ -28,7 +29,7 @@ bool may_be_ahead(ByteView request) {
            (in.flags & (O_DSYNC | O_SYNC | O_DIRECT)) == 0;
 }
 
-// The error that the home's answer means; 0: it is done, and whole.
+// Returns the error that the home's answer means; 0: the request is done, and whole.
 int error_in(ByteView answer, uint32_t opcode, uint32_t size) {
     fuse_out_header said{};
     fuse_write_out done{};

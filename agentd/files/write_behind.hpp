@@ -57,32 +57,32 @@ class WriteBehind {
     static constexpr uint32_t left_to_others = 16;  // slots
     static constexpr int64_t careful_ns = 5'000'000'000;
 
-    // What a client before has left is under way.
+    // Writes that an earlier client has left count as under way.
     explicit WriteBehind(Slots& requests);
 
     // This request, which is taken and queued, a write or a change of attributes, may be answered
     // now.
     bool may_answer(uint32_t n, int64_t now_ns);
-    // It may not, for no other reason than how much is under way.
+    // The last request was refused only because too much is under way.
     bool lacks_room() const { return lacks_room_; }
-    // It is: it counts as under way.
+    // The request is answered ahead, so it counts as under way.
     void answers(uint32_t n);
-    // The home's answer to it. The error; 0: it is at home.
+    // Takes the home's answer to such a request. Returns its error; 0: it is at home.
     int answered(uint32_t n, ByteView answer, int64_t now_ns);
     bool under_way(uint64_t node) const { return writes_.contains(node); }
     bool any_under_way() const { return !writes_.empty(); }
 
-    // What the next write to that open file, or its close, is told; 0: nothing.
+    // Returns the error that the next write to that open file, or its close, must be told; 0: none.
     int error(uint64_t node, uint64_t fh);
-    // Of any open file of that node.
+    // Returns an error of any open file of that node.
     int error_of(uint64_t node);
-    // That one's was told.
+    // The user of that open file was told of its error.
     void heard(uint64_t node, uint64_t fh);
-    // It is closed: nobody hears any more.
+    // The file is closed, so nobody can hear of its error any more.
     void closed(uint64_t node, uint64_t fh);
     bool has_errors() const { return failed_ != 0; }
 
-    // All writes up to this number are at home.
+    // Tells whether all writes up to this number are at home.
     bool is_home(uint64_t seq);
 
   private:

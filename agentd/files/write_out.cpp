@@ -15,7 +15,7 @@ struct Range {
     std::shared_ptr<bool> busy;
 };
 
-// What goes wrong the file's fsync is told.
+// Errors are ignored here, because the file's fsync reports them.
 void* bring(void* given) {
     const std::unique_ptr<Range> range(static_cast<Range*>(given));
     (void)::sync_file_range(range->file.get(), range->at, range->bytes, SYNC_FILE_RANGE_WRITE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd has done about the files that a checkpoint stands beside, with the rights of the
-// job's user, who this process is already (agentd/files/snapshot.hpp). The answer goes to `answer`:
-// + and a sentence, or - and the reason.
+// Does for agentd what is due with the files that go with a checkpoint (agentd/files/snapshot.hpp).
+// This process is the job's user already, so it has no other rights. The answer goes to `answer`: +
+// and a sentence, or - and the reason.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct SnapshotTask {
                             // written: since when (Unix time in ns)
     std::string directory;  // below `root`
 };
-// take: in a tree that its home serves, the home is asked to.
+// take: if the home serves the tree, the home is asked to take the snapshot.
 Status do_snapshot_task(const SnapshotTask& task, int root, int answer);
 
 }  // namespace souk::files

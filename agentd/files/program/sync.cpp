@@ -64,7 +64,8 @@ Status keep_rights(uint32_t rights) {
     return {};
 }
 
-// Who looks into processes of another user, and of one that cannot be traced by its own.
+// A process needs these to look into processes of another user, and into a process that its own
+// user may not trace.
 constexpr uint32_t to_look = 1U << CAP_SYS_PTRACE | 1U << CAP_DAC_READ_SEARCH;
 
 Status become_looker(const RunsAs& user) {
@@ -79,7 +80,7 @@ Status become_looker(const RunsAs& user) {
     return keep_rights(to_look);
 }
 
-// `files`: what was synced, still open: to close one asks its server once more.
+// `files` gets what was synced, still open, because closing a file asks its server once more.
 Status sync_said(const std::string& said, const Synced& capsule, std::vector<Fd>& files) {
     TRY_ASSIGN(const SyncWords words, parse_sync_words(said));
     for (const pid_t pid : words.pids)

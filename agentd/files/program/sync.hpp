@@ -17,17 +17,18 @@
 
 namespace souk::files {
 
-// Whose files: the PID namespace of a capsule, as long as its souk-init is there, and its user (not
-// known: of an older version, which stays root).
+// The files of this capsule are synced. It is named by its PID namespace, as long as its souk-init
+// is there, and by its user (not known if an older version made the capsule; this process stays
+// root then).
 struct Synced {
     Pidfd init;
     ino_t processes = 0;
     RunsAs user;
 };
-// By a pidfd of that souk-init; souk-root has looked whether it is one.
+// Takes a pidfd of that souk-init; souk-root has checked that it is one.
 Result<Synced> synced_of(Fd init);
 
-// That process lives in it.
+// Fails unless that process lives in the capsule.
 Status check_synced(const Synced& capsule, const Pidfd& process);
 
 // `agent`, a stream: from it comes SyncWords until its end, and `+` or `-` and the reason go back.
