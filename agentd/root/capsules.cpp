@@ -37,7 +37,8 @@ Result<Inside> inside(const Found& found) {
     return Inside{found.pid, pids->own};
 }
 
-// By its program's name: it may be one of a version before, whose file is gone.
+// Tells by the name of its program whether it is a souk-init: it may be of an earlier version,
+// whose file is gone.
 bool is_souk_init(const Found& found) {
     constexpr std::string_view ends[] = {"/souk-init", "/souk-init (deleted)"};
     constexpr mode_t others = S_IWGRP | S_IWOTH;

@@ -16,7 +16,7 @@
 
 namespace souk::root {
 
-// Of a process in a PID namespace below this one: its number here, and the one in its own
+// Names a process in a PID namespace below this one: by its number here, and by the one in its own
 // namespace.
 struct Inside {
     pid_t here = 0, inside = 0;
@@ -24,31 +24,34 @@ struct Inside {
 
 class Capsules {
   public:
-    // A capsule's PID 1, as this process has it. From then on its processes are known.
+    // Takes a pidfd of a capsule's PID 1, and returns it as this process has it. From then on the
+    // capsule's processes are known.
     Result<Pidfd> init(int pidfd);
-    // Likewise one that was just made here.
+    // Makes a capsule known that was just made here.
     Status made(const Pidfd& init);
-    // Its directory, once it has been told (lies_in); -1: it has not.
+    // Notes the capsule's directory. directory() returns it; -1: it has not been told.
     Status lies_in(const Pidfd& init, int directory);
     int directory(const Pidfd& init) const;
-    // One of a capsule that is known.
+    // Returns a process of a capsule that is known.
     Result<Inside> process(int pidfd) const;
-    // Likewise, and not CRIU's.
+    // Returns such a process, but none of CRIU's.
     Result<Inside> process_of_job(int pidfd) const;
 
-    // Whether CRIU may be started there now. An error, EALREADY: one is there.
+    // Fails if CRIU may not be started there now. EALREADY: one is there.
     Status may_have_criu(const Pidfd& init) const;
     Status has_criu(const Pidfd& init, const Pidfd& criu, bool restores);
-    // What was started there as such.
+    // Returns the CRIU that was started in a capsule.
     Result<Pidfd> criu(int pidfd) const;
-    // Of these numbers, as `proc`, the capsule's /proc, has them, those that are not CRIU's.
+    // Returns those of these numbers that are not CRIU's. They are numbers in `proc`, the capsule's
+    // /proc.
     Result<std::vector<pid_t>> without_criu(const Pidfd& init, int proc,
                                             const std::vector<pid_t>& pids) const;
-    // What was started here, or is a process of a capsule.
+    // Fails unless the process was started here, or is of a capsule.
     Status started(int pidfd);
 
   private:
-    // By the namespace. The number of it inside; whether it restores.
+    // Notes the CRIU that runs in a capsule, by the capsule's namespace: its number inside, and
+    // whether it restores.
     struct Criu {
         Pidfd process;
         pid_t inside = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the descriptors are that agentd brings: souk-root asks the kernel, and believes nothing
-// else. An error says what each is not.
+// Checks the descriptors that agentd brings. souk-root asks the kernel what they are, and believes
+// nothing else. An error says what the descriptor is not.
 #pragma once
 
 #include <sys/types.h>
@@ -19,18 +19,20 @@ namespace souk::root {
 // kind: S_IFREG and the like. Asks no file server: one of a job's files may be served through the
 // agentd that waits for this.
 Status check_kind(int fd, mode_t kind, const char* what);
-// A directory in which nobody but agentd, and root, makes or swaps a file.
+// Checks for a directory in which nobody but agentd and root makes or swaps a file.
 Status check_own(int fd, const char* what, AgentUser owner);
-// A control group of agentd's: who makes one owns its files. magic: of the file system.
+// Checks for a control group of agentd's: who makes a group owns its files. magic: of the file
+// system.
 Status check_group(int fd, uint32_t magic, mode_t kind, AgentUser owner);
 // Files of groups of v1 that a new process writes itself into. Whether it may, the kernel asks of
 // who has opened the file: so they are opened anew.
 Result<std::vector<Fd>> reopen_v1(std::span<const int> fds, AgentUser owner);
 Status check_packets(int fd);  // a socket of packets
-// An end of a job: a pipe without a name, or a terminal. CRIU opens it once more, as root.
+// Checks for an end of a job: a pipe without a name, or a terminal. CRIU opens it once more, as
+// root.
 Status check_end(int fd);
 Status check_fuse(int fd);  // /dev/fuse
-// What stands behind a descriptor, as the kernel calls it.
+// Returns the kernel's name of what a descriptor stands for.
 std::string name_of(int fd);
 
 std::vector<int> numbers_of(const std::vector<Fd>& fds);

@@ -45,14 +45,16 @@ class Helper {
 
     Result<Pidfd> program(Program program, const std::vector<std::string>& words,
                           const std::vector<int>& fds, bool session);
-    // Of a job that began here (`own`), or that its home has brought with that ticket.
+    // Makes a capsule for a job that began here (`own`), or that its home has brought with that
+    // ticket.
     Result<Capsule> capsule(const CapsuleOptions& options, bool own, std::string_view ticket);
     Result<Pidfd> criu(const CriuLaunch& how);
     std::function<bool(const Pidfd& criu)> criu_loaded();  // CriuTool::loaded
     EndProgram end();                                      // of what it has started
     Reach reach();
     Status put_status(std::string_view text);
-    // What is in that file: of `own` as root reads it, another one as this process may.
+    // Reads a file: the configuration and the map of users as root, another one as this process
+    // may.
     Result<std::string> read(const std::string& path);
     OpenDevice devices();
     OpenCpuEvent cpu_events();
@@ -61,9 +63,11 @@ class Helper {
     SeePackets see_packets();
     WatchInputs inputs();
     std::function<Status(const Pidfd& init)> learn();
-    // Whose jobs this node has already, which counts at its first start alone.
+    // Names the users who have jobs on this node already. This counts at the node's first start
+    // alone.
     Status adopt(const std::vector<RunsAs>& users);
-    // Where connections of tools come in, once: a packet with one descriptor each.
+    // Returns the socket on which connections of tools come in, once: each is a packet with one
+    // descriptor.
     Fd take_door() { return std::move(door_); }
 
     struct Answer {
@@ -72,7 +76,7 @@ class Helper {
         bool yes = true;
         std::vector<Fd> descriptors;
     };
-    // With so many descriptors.
+    // Sends a request and waits for its answer, which must bring so many descriptors.
     Result<Answer> ask(const Asked& asked, const std::vector<int>& fds, size_t wanted);
 
   private:

@@ -31,7 +31,8 @@ constexpr unsigned long tmpfs_flags = MS_NOSUID | MS_NODEV | MS_NOEXEC, no_links
 // -------------------------------------------------------------------------------------------------
 // files
 
-// What is not a file of one name, or a directory, is nobody's to give.
+// Gives a file of one name, or a directory, to a user. Anything else stays as it is, because nobody
+// may give it away.
 Status give(int at, const std::string& name, AgentUser from, AgentUser to) {
     struct stat st {};
     if (::fstatat(at, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -68,7 +69,7 @@ Status give_tree(int at, const std::string& name, AgentUser from, AgentUser to, 
     return give(at, name, from, to);
 }
 
-// What lies directly in it, and the directory.
+// Gives a user what lies directly in a directory, and the directory.
 Status give_each(int at, const std::string& name, AgentUser from, AgentUser to) {
     TRY_ASSIGN(const Fd dir, open_at(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     TRY_ASSIGN(const auto names, list_dir(dir.get(), "."));
@@ -119,9 +120,9 @@ Status mount_rooms(int state, int64_t ram_mb) {
     // refuse the option.
     if (auto made = mount_room(ram.get(), "ram", size_mb, ",huge=within_size"); !made)
         TRY(mount_room(ram.get(), "ram", size_mb, ""));
-    // What tells of a capsule is of no use after a reboot, and some files for each job that starts
-    // and ends are the slowest that a disk's file system can be asked for. An older daemon's
-    // capsules have theirs on the disk.
+    // Files that tell of a capsule are of no use after a reboot, and nothing is slower on a disk's
+    // file system than some files for each job that starts and ends. So they are in memory, unless
+    // capsules of an older daemon have theirs on the disk.
     TRY_ASSIGN(const Fd guests, open_at(state, "guests", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
     TRY_ASSIGN(const auto older, list_dir(guests.get(), "."));
     struct statfs fs {};
@@ -131,7 +132,7 @@ Status mount_rooms(int state, int64_t ram_mb) {
                                     : Status{};
 }
 
-// As the kernel says it to him, by his rights on files alone.
+// Asks the kernel with that user's rights on files alone whether he reaches the directory.
 Status check_reach(const std::string& path, AgentUser user) {
     ::setfsgid(user.gid);
     ::setfsuid(user.uid);
@@ -157,7 +158,8 @@ Status hand_over_state(const AgentPlace& place, AgentUser user) {
         if (::mkdirat(state.get(), name, 0700) != 0 && errno != EEXIST)
             return fail_errno("create " + place.state + "/" + name, errno);
     TRY(mount_rooms(state.get(), place.ram_mb));
-    // What CRIU and souk-init have made since is looked for at each start; the rest is given once.
+    // CRIU and souk-init make files here as root, so these are looked for at each start. The rest
+    // is given once.
     const bool all = from.uid != user.uid;
     for (const char* name : {"guests", "images", "refused", "ram"})
         TRY(give_tree(state.get(), name, from, user));
@@ -165,7 +167,7 @@ Status hand_over_state(const AgentPlace& place, AgentUser user) {
         if (all && ::faccessat(state.get(), name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
             TRY(give_tree(state.get(), name, from, user));
         }
-    // Below `files` there may be those of users.
+    // Below `files` there may be files of users.
     TRY(give_each(state.get(), "files", from, user));
     TRY(give_each(state.get(), ".", from, user));
     // Root may have laid a certificate there. Below the state its directory is agentd's to swap.

@@ -18,21 +18,21 @@ struct AgentUser {
     explicit operator bool() const { return uid != 0; }
 };
 
-// Where its things are, as its configuration says.
+// agentd's things are here, as its configuration says.
 struct AgentPlace {
     std::string state, identity, cgroup;  // cgroup: "souk/n1"
     int64_t ram_mb = 0;                   // for images on their way
 };
 
-// `name`: of an account, or a number (then the group has the same one), or "root". An error: why
-// agentd cannot be that user on this machine, so that it stays root.
+// Finds the user: `name` is that of an account, or a number (then the group has the same one), or
+// "root". The error says why agentd cannot be that user on this machine, so that it stays root.
 Result<AgentUser> find_agent_user(const std::string& name);
 
-// Makes what is missing, and gives all of it to `user`; to root too what was another user's. An
-// error: he cannot have it.
+// Makes what is missing, and gives all of it to `user`. If `user` is root, that includes what was
+// another user's. Fails if the user cannot have it.
 Status hand_over(const AgentPlace& place, AgentUser user);
 
-// What root has made directly in that directory of his.
+// Gives that user what root has made directly in that directory of his.
 Status give_files(int dir, AgentUser user);
 
 }  // namespace souk::root

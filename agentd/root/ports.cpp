@@ -65,7 +65,8 @@ void Ports::look() {
     }
 }
 
-// What does not come here waits in the kernel until it is asked for.
+// Watches the port's descriptors. Frames from other descriptors wait in the kernel until they are
+// asked for.
 void Ports::wait_for(uint64_t number, Port& port) const {
     port.awaited = port.work->awaited();
     for (const int fd : port.awaited) {

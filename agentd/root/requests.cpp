@@ -288,7 +288,7 @@ Status check(const StartProgram& p, size_t descriptors) {
     return {};
 }
 
-// What each has at least; those of v1 groups follow.
+// Returns how many descriptors each request has at least. Those of v1 groups follow.
 size_t descriptors_of(const MakeCapsule& c) { return 1U + (c.files ? 2U : 0U) + c.cgroup; }
 size_t descriptors_of(const StartCriu& c) { return 3U + !c.restores + c.cgroup + c.ends; }
 
@@ -296,7 +296,8 @@ bool is_nobody(const RunsAs& as) {
     return as.uid == no_id || as.gid == no_id || std::ranges::count(as.groups, no_id) > 0;
 }
 
-// Which directory that is, links on its way may say otherwise than who compares names.
+// Tells whether the path has a "..": links on its way may then lead elsewhere than a comparison of
+// names says.
 bool goes_up(std::string_view path) {
     for (size_t at = 0; at <= path.size();) {
         const size_t end = std::min(path.find('/', at), path.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd asks of souk-root, on a socket of packets (SOCK_SEQPACKET), one request at a time,
-// and what comes back:
+// agentd asks souk-root for these, on a socket of packets (SOCK_SEQPACKET), one request at a time,
+// and gets these answers:
 //
 //   agentd:     program, capsule, criu, open, port, take, settle, status, inside, look, fit,
 //               waits, end, connect, device, give, learn, inputs, own_file, cpu_event, adopt, arm,
@@ -97,7 +97,7 @@ struct PutStatus {
     std::string text;
     bool operator==(const PutStatus&) const = default;
 };
-// Of these four, descriptor: a pidfd of souk-init. OpenDirectory: one of the capsule's directories.
+// These four bring a pidfd of souk-init. OpenDirectory opens one of the capsule's directories.
 struct OpenDirectory {
     static constexpr uint8_t kind = 9, descriptors = 1;
     CapsuleDirectory which{};
@@ -183,7 +183,7 @@ struct MakePort {
     PortPlan plan;
     bool operator==(const MakePort&) const = default;
 };
-// Of these, first descriptor: the port. ArmPort is answered with the maps of its gates.
+// These bring the port as their first descriptor. ArmPort is answered with the maps of its gates.
 struct ArmPort {
     static constexpr uint8_t kind = 25, descriptors = 1;
     Gate at_first{};
@@ -220,7 +220,8 @@ struct SayFrames {  // descriptor too: such a file
     FrameWay way{};  // to the job or within
     bool operator==(const SayFrames&) const = default;
 };
-// Of a socket of a process of a job; whether there was something to end.
+// Ends TCP repair of a socket of a job's process. The answer says whether there was something to
+// end.
 struct EndRepair {
     static constexpr uint8_t kind = 33, descriptors = 1;
     uint32_t number = 0;

@@ -19,12 +19,13 @@
 namespace souk::root {
 namespace {
 
-// Who has connected is the kernel's word, as of connect(2): only of a connection that is taken here
-// is it known that it is one.
+// Accepts the connections of tools, notes who has connected, and passes them on to agentd. The
+// kernel says who has connected, as of connect(2); it can be believed only of a connection that was
+// accepted here.
 class DoorKeeper {
   public:
     DoorKeeper(Starter& starter, Door door) : starter_(starter), door_(door) {}
-    // What to wait for: somebody who comes, or room to pass him on.
+    // Returns what to wait for: somebody who comes, or room to pass a connection on.
     pollfd waits() const {
         if (rests_) return {-1, 0, 0};
         return passing_ ? pollfd{door_.agentd, POLLOUT, 0} : pollfd{door_.listener, POLLIN, 0};
@@ -52,7 +53,8 @@ class DoorKeeper {
             std::fprintf(stderr, "souk-root: user %u is not kept: %s\n", who->uid,
                          kept.error().message.c_str());
     }
-    // What agentd does not take is lost with agentd.
+    // Passes the connection on. If that fails, agentd has ended, and the connection is lost with
+    // it.
     void pass() {
         const int fd = passing_.get();
         const auto sent = send_descriptors(door_.agentd, "t", {&fd, 1});

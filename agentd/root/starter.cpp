@@ -28,7 +28,7 @@
 namespace souk::root {
 namespace {
 
-// Of a look at processes that run, and of what lies where another machine may be asked.
+// These limit a look at processes that run, and work where another machine may be asked.
 constexpr Nanos running_limit = Nanos::from_s(2), others_limit = Nanos::from_s(10);
 
 tl::unexpected<Error> no_user() {
@@ -154,7 +154,7 @@ Result<Starter::Answer> Starter::start(const OpenFile& asked, const std::vector<
     return done;
 }
 
-// What souk-init keeps of the mount of its files.
+// Takes the descriptors that souk-init keeps of the mount of its files.
 Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::vector<int>& fds) {
     TRY_ASSIGN(const Inside process, capsules_.process(fds[0]));
     const int number = static_cast<int>(asked.number);
@@ -167,7 +167,7 @@ Result<Starter::Answer> Starter::start(const TakeDescriptor& asked, const std::v
     return answer_with(std::move(taken));
 }
 
-// They may lie in directories that are another machine's.
+// The sockets may lie in directories that are another machine's.
 Result<Starter::Answer> Starter::start(const SettleSockets& asked,
                                        const std::vector<int>& fds) const {
     TRY(check_own(fds[0], "the directory of an image", user_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the owner of a node lets souk-root start processes for (who.hpp).
+// The owner of a node decides with these for whom souk-root starts processes (who.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace souk::who {
 
-// As the owner's configuration has them when agentd begins.
+// The owner's configuration has these when agentd begins.
 struct Rules {
     std::string node;
     bool any = false;        // there are no certificates
@@ -16,7 +16,8 @@ struct Rules {
     bool accepts = false;    // jobs of other homes without a ticket, too (tickets = "accepted")
     uint32_t id_min = 1'000;
     std::vector<std::string> groups = {"*"};  // guest_groups
-    // Directories: root's, and of this node's certificate. The file of the map; empty: none.
+    // `kept` is a directory of root's, `identity` that of this node's certificate. `map` is the
+    // file of the map; empty: none.
     std::string kept, identity, map;
 };
 

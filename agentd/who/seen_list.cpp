@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view heading = "souk ticket list seen 1\n";
 constexpr size_t digest_digits = 64;
 
-// What a line says that begins so; it is taken off.
+// Takes a line that begins so off the text, and returns the rest of that line.
 Result<std::string_view> said(std::string_view& rest, std::string_view begins) {
     const size_t end = rest.find('\n');
     if (!rest.starts_with(begins) || end == rest.npos)

@@ -48,7 +48,7 @@ Status make_directory(const std::string& path) {
     return {};
 }
 
-// Of agentd's, who may have put anything there.
+// Reads a file of agentd's, who may have put anything there.
 Result<std::string> read_plain(const std::string& path) {
     TRY_ASSIGN(const Fd file, open_at(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     struct stat st {};
@@ -88,7 +88,8 @@ Status Who::open_users() {
     return {};
 }
 
-// Of the market that this node has joined: the first one that is found there.
+// Opens the certificate of the market that this node has joined: the first one that was found
+// there.
 Status Who::open_market() {
     const std::string kept = rules_.kept + kept_market, found = rules_.identity + "/root.pem";
     const auto now = read_plain(found);
@@ -98,7 +99,8 @@ Status Who::open_market() {
     auto market = one_certificate(*now);
     if (!market) return wrap(found, market.error());
     if (!known) {
-        // It is of the market before; or this one has lost its numbers, and its owner knows.
+        // The list is of the market before; or this market has lost its numbers, and the node's
+        // owner knows of that.
         const std::string seen = rules_.kept + kept_list;
         if (::unlink(seen.c_str()) != 0 && errno != ENOENT) return fail_errno(seen, errno);
         TRY(replace_file(kept, *now, 0600, true));
@@ -187,7 +189,8 @@ Status Who::read_keys() {
     return {};
 }
 
-// What cannot be kept is not believed: after a restart an older one would be.
+// Believes a list only when it is on the disk: after a restart an older list would be believed
+// otherwise.
 Status Who::believe(const trust::TicketList& list) {
     SeenList next = SeenList::of(market_->digest(), list);
     if (seen_ == next) return {};
@@ -197,7 +200,7 @@ Status Who::believe(const trust::TicketList& list) {
     return {};
 }
 
-// It may have been changed: agentd has read it again (SIGHUP).
+// Reads the map again if it has been changed, because agentd reads it again too (SIGHUP).
 Status Who::read_map() {
     std::string text;
     if (!rules_.map.empty()) {
@@ -210,8 +213,8 @@ Status Who::read_map() {
     return {};
 }
 
-// Of the market's message (Ticket of market/wire/market.proto) few fields count here. Who reads it
-// by hand needs no codec of all messages as root.
+// Reads the few fields that count here of the market's message (Ticket of
+// market/wire/market.proto). It is read by hand, so that root needs no codec of all messages.
 Result<Principal> Who::principal_of(std::string_view sealed) {
     if (auto read = read_keys(); !read) return wrap("the market's ticket keys", read.error());
     TRY_ASSIGN(const std::string_view body, keys_.open(sealed));

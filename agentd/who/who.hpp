@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who: as whom souk-root starts processes for agentd, which may have been taken over. It believes
-// two others:
+// This class decides for which users souk-root starts processes. agentd asks for them, and may have
+// been taken over, so souk-root believes two others:
 //
 //   the kernel   who has connected to the socket of the tools, which souk-root accepts on. Such a
 //                user may have jobs that begin here, and the servers of his files
@@ -10,11 +10,11 @@
 // Root has no jobs unless the owner says so (root_jobs; guest_uid_min = 0). Without certificates
 // nobody is who he says he is, and agentd's word counts.
 //
-// What it must know is in a directory of root's, beside agentd's state: `users`, who has connected
-// (known_users.hpp); `market.pem`, the certificate of the market that this node has joined, as it
-// was found when there was none; and `ticket-list.seen`, which of that market's lists of ticket
-// keys was the newest (seen_list.hpp). What agentd has in its own files it could change. Who has
-// the node join a market removes `market.pem`, and the other file goes with it.
+// A directory of root's, beside agentd's state, has all that must be remembered: `users`, who has
+// connected (known_users.hpp); `market.pem`, the certificate of the market that this node has
+// joined, as it was found when there was none; and `ticket-list.seen`, which of that market's lists
+// of ticket keys was the newest (seen_list.hpp). agentd could change what it has in its own files.
+// Whoever has the node join a market removes `market.pem`, and the other file goes with it.
 #pragma once
 
 #include <optional>
@@ -37,24 +37,27 @@ class Who {
   public:
     // Makes the directory. An error: it cannot be had, or what is there does not fit.
     static Result<Who> open(Rules rules);
-    // Whose agentd is root, and needs no leave: its word counts, and nothing is kept.
+    // Makes one for an agentd that is root and needs no leave: its word counts, and nothing is
+    // kept.
     static Who believing();
 
-    // Who has connected. An error: it is not on the disk, and is tried again when the next one
-    // comes; it is known as long as this process runs.
+    // Notes a user who has connected. Fails if that is not on the disk; this is tried again when
+    // the next user comes. The user is known as long as this process runs.
     Status connected(const RunsAs& user);
-    // Whose jobs there are already, at the first start with that directory; later nobody. `more`
-    // follow.
+    // Names the users who have jobs here already, at the first start with that directory; later it
+    // counts nothing. `more` follow.
     Status adopt(const std::vector<RunsAs>& users, bool more);
 
-    // Whether a job that began here, or what serves its files, may run as that.
+    // Fails if a job that began here, or a server of its files, may not run as that user.
     Status may_own(const RunsAs& as) const;
-    // Likewise a job of another home. `ticket`: as the market has sealed it.
+    // Fails if a job of another home may not run as that user. `ticket`: as the market has sealed
+    // it.
     Status may_come(const RunsAs& as, std::string_view ticket);
-    // A capsule was made for that user, or found again; not known: an older version made it, and
-    // agentd's word counts for what is beside it, but for who may have no job of another home.
+    // A capsule was made for that user, or found again. If its user is not known, an older version
+    // made it: agentd's word then counts for the programs beside it, but not for users who may have
+    // no job of another home.
     void is_here(const RunsAs& as);
-    // Whether the programs beside a capsule may run as its user.
+    // Fails if the programs beside a capsule may not run as its user.
     Status may_serve(const RunsAs& as) const;
 
   private:
@@ -75,7 +78,8 @@ class Who {
     bool adopts_ = false, older_ = false, unsaved_ = false;
     std::optional<trust::Certificate> market_;
     std::optional<SeenList> seen_;  // none yet
-    // What was read of agentd's files and of the owner's, and what came of it.
+    // These are the texts that were read of agentd's files and of the owner's, and what was made of
+    // them.
     std::string chain_, list_, map_text_;
     trust::TicketKeys keys_;
     std::optional<UserMap> map_;

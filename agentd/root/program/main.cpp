@@ -29,7 +29,8 @@ namespace {
 
 constexpr int control_fd = 3;
 
-// What ends agentd (a terminal's ^C, a service manager) comes to both; this one ends after it.
+// Blocks the signals that end agentd (a terminal's ^C, a service manager): they come to both
+// processes, and this one must end after agentd.
 void wait_for_agentd() {
     sigset_t ends;
     sigemptyset(&ends);
