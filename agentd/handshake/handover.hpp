@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and souk-handshake say to each other, on a socket of packets (SOCK_SEQPACKET):
+// agentd and souk-handshake exchange these packets, on a socket of packets (SOCK_SEQPACKET):
 //
 //   agentd:          identity (a file, SCM_RIGHTS), shake (a connection, SCM_RIGHTS), forget,
 //                    examine (certificates, as a file)
 //   souk-handshake:  taken (an identity), shaken, failed, examined
 //
-// agentd does not trust the other: what comes from it is bounded, and is what it says or is refused
-// as a whole. Numbers are little-endian; a text has its length before it. Both ends are of one
-// build, so nothing here has to be read by another version, and this codec is all that root reads
-// of a process that may have been taken over: it is kept short enough to be looked through at once,
+// agentd does not trust souk-handshake: a packet from it is bounded, and is refused as a whole
+// unless every byte fits. Numbers are little-endian; a text has its length before it. Both ends are
+// of one build, so no other version has to read this. This codec is all that root reads of a
+// process that may have been taken over, so it is short enough to be looked through at once,
 // without protobuf-c below it. Pure.
 #pragma once
 

@@ -151,7 +151,8 @@ Status Handshakes::tell_identity() {
     return send_packet(socket_.get(), pack(Asked(UseIdentity{})), file.get());
 }
 
-// What keeps it from its work is an error of this daemon's start.
+// Waits until the process has taken its identity. If something keeps it from its work, the start of
+// this daemon fails.
 Status Handshakes::wait_until_taken() const {
     const auto packet = wait_for_packet(socket_.get(), packet_bytes_max, start_limit);
     if (!packet && packet.error().code == ETIMEDOUT) return fail("souk-handshake does not begin");

@@ -33,15 +33,15 @@ class Handshakes final : public wire::TlsElsewhere {
 
     std::unique_ptr<wire::Transport> connector(trust::Roles roles, std::string name) override;
     std::unique_ptr<wire::Transport> acceptor() override;
-    // The first time it starts the process, and waits until that has taken the identity.
+    // Starts the process at the first call, and waits until that has taken the identity.
     Status renewed(const trust::Identity& identity) override;
-    // Whose certificates these are, if they are good; `done` once, not from within.
+    // Asks whose certificates these are, if they are good. Calls `done` once, not from within.
     void examine(const std::string& chain, std::function<void(Result<trust::Peer>)> done);
 
-    // By the newest list that agentd has. The process may not have read it yet.
+    // Tells by the newest list that agentd has, which the process may not have read yet.
     bool is_revoked(const std::string& key) const { return revoked_.has(key); }
 
-    // For a transport. `done` once, not from within, unless forgotten.
+    // Does a handshake for a transport. Calls `done` once, not from within, unless it is forgotten.
     using Done = std::function<void(Result<wire::SessionKeys>)>;
     uint64_t shake(int socket, const Shake& how, Done done);
     void forget(uint64_t number);

@@ -21,9 +21,9 @@ class Shaker {
   public:
     // `control`: the socket of packets to agentd.
     static Result<std::unique_ptr<Shaker>> open(Fd control);
-    // Until agentd is gone. An error: what it says is no packet.
+    // Works until agentd is gone. Fails if agentd sends what is no packet.
     Status run();
-    // What is ready within that time, once; false: agentd is gone.
+    // Waits at most that long, and deals once with what is ready then; false: agentd is gone.
     Result<bool> step(Nanos wait_max);
 
   private:

@@ -49,7 +49,7 @@ struct Input {
     bool told;        // taken and limit were told
 };
 
-// What was asked last, until the socket takes it.
+// Keeps the answer to the last question until the socket takes it.
 struct Answer {
     bool waits;
     souk_type type;

@@ -120,21 +120,23 @@ bool set_limit(const souk_rlimit& wish) {
     return change(&want, nullptr);
 }
 
-// Not agentd's, which all jobs would share. A kernel without keys, or a container that may not use
-// them, has none to share.
+// Joins a new keyring, because all jobs would share agentd's. A kernel without keys, or a container
+// that may not use them, has no keyring that could be shared.
 bool own_session_keyring() {
     return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) >= 0 || errno == ENOSYS ||
            errno == EPERM;
 }
 
-// What no program of a plain user's job can have, whatever it executes.
+// Drops all capabilities from the bounding set, so that no program of a plain user's job can have
+// one, whatever it executes.
 bool drop_capabilities() {
     for (int c = 0; prctl(PR_CAPBSET_READ, c, 0, 0, 0) >= 0; ++c)
         if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) != 0) return false;
     return true;
 }
 
-// The last step: what comes before it may need what it refuses.
+// Sets the filter of system calls. This is the last step, because earlier ones may need calls that
+// the filter refuses.
 bool set_filter(int file) {
     struct stat st;
     if (fstat(file, &st) != 0) return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the kernel keeps for the job outside of its processes, and CRIU, which takes the processes
-// alone, leaves behind. POSIX message queues cannot be carried: a job that has one does not move.
-// Settings of a network of its own can. A connection that no process has open cannot: who is at its
-// other end hears that it is gone (checkpoint/criu_cut_off.c).
+// The kernel keeps these things for the job outside of its processes, and CRIU, which takes the
+// processes alone, leaves them behind. POSIX message queues cannot be carried: a job that has one
+// does not move. Settings of a network of its own can be carried. A connection that no process has
+// open cannot: the program at its other end hears that it is gone (checkpoint/criu_cut_off.c).
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 
 namespace souk::init {
 namespace {
-// Whether a socket may be made at all depends on them.
+// The kernel asks these when a program makes a socket: they can forbid it.
 constexpr const char* settings[SOUK_NETWORK_VALUES] = SOUK_NETWORK_SETTINGS;
 constexpr size_t value_max = SOUK_NETWORK_VALUE_MAX;
 

@@ -33,8 +33,9 @@ void keep_lease(uint64_t until, int freezer, const char* word, size_t n) {
     g.lease_told = true;  // by who has just said it
 }
 
-// What a dump has frozen stands already, and is its dump's to let go. agentd is told: a later
-// deadline may be on its way here, which would not let the job go on.
+// Stops the job at the end of its lease, and notes that for agentd: a later deadline may be on its
+// way here, which would not let the job go on. A job that a dump has frozen stands already, and its
+// dump will let it go.
 void on_lease_timer() {
     uint64_t times;
     if (read(g.lease_timer, &times, sizeof times) != sizeof times) return;

@@ -44,8 +44,8 @@ void begin() {
         for (pollfd& one : p) one = {-1, 0, 0};
         p[signals] = {g.child_signals, POLLIN, 0};
         p[door] = {g.listen, POLLIN, 0};
-        // What could not be told is told when the socket takes more; nothing else is asked before
-        // its answer is.
+        // An answer that the socket has not taken is sent when the socket takes more. Until then no
+        // other question is read.
         p[agent] = {g.conn,
                     static_cast<short>((g.greeted && g.answer.waits ? 0 : POLLIN) |
                                        (g.blocked ? POLLOUT : 0)),
@@ -72,7 +72,7 @@ void begin() {
 
 uint32_t number_of(const char* word) { return static_cast<uint32_t>(strtoul(word, nullptr, 10)); }
 
-// Of no more groups than there are words.
+// Notes the job's user. There is room for as many groups as there are words.
 void is_for(uint32_t uid, int words) {
     g.of_one = true;
     g.of_uid = uid;

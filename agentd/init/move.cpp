@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a dump leaves behind (RESIDUE) and what a restore needs: the job's bytes on the way,
-// byte-exact.
+// A dump leaves RESIDUE behind, and a restore needs it: the job's bytes on the way, byte-exact.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@ namespace souk::init {
 namespace {
 constexpr const char* ns_last_pid = "/proc/sys/kernel/ns_last_pid";
 
-// Told with the next flush(); until then the loop takes no other record.
+// Keeps an answer, which the next flush() sends. Until then the loop takes no other record.
 void answer(souk_type type, const char* failed, const void* bytes = nullptr, size_t n = 0) {
     Answer& a = g.answer;
     a.waits = true;

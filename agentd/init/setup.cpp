@@ -62,7 +62,8 @@ void set_up_terminals() {
         give_up("bind /dev/ptmx");
 }
 
-// What resolves names lies below /run, and reaches nobody else.
+// Programs resolve names with these directories below /run. Through them a program reaches nobody
+// else, so a job may see them.
 constexpr const char* always_kept = "systemd/resolve resolvconf NetworkManager connman";
 
 struct Kept {
@@ -70,7 +71,7 @@ struct Kept {
     int fd;
 };
 
-// Opens what of these names is there. Returns how many.
+// Opens those of these names that are there. Returns how many.
 size_t open_kept(const char* names, Kept* kept, size_t count, size_t max) {
     while (*names != 0 && count < max) {
         const size_t n = strcspn(names, " ");
@@ -103,8 +104,9 @@ bool bind_kept(const Kept& k) {
                  nullptr) == 0;
 }
 
-// Of its own: the sockets there (a user's services, a container engine) would start processes
-// outside of the capsule. CRIU, too, keeps what it learnt of the kernel there, on a tmpfs only.
+// Gives the capsule a /run of its own: the sockets in the node's (a user's services, a container
+// engine) would start processes outside of the capsule. CRIU, too, keeps there what it has learnt
+// of the kernel, and does so on a tmpfs only.
 void set_up_run(const char* keep) {
     constexpr size_t kept_max = 32;
     static Kept kept[kept_max];
@@ -147,8 +149,8 @@ void set_up_hosts() {
         say("/etc/hosts", errno);
 }
 
-// Of <linux/mount.h>, which cannot stand beside <sys/mount.h>: the numbers of open_tree(2),
-// move_mount(2) and mount_setattr(2).
+// These numbers of open_tree(2), move_mount(2) and mount_setattr(2) are those of <linux/mount.h>,
+// which cannot stand beside <sys/mount.h>.
 constexpr unsigned tree_clone = 1, tree_cloexec = O_CLOEXEC, tree_recursive = 0x8000,
                    move_from_fd = 4;
 struct MountChange {
@@ -195,7 +197,7 @@ void lay_over(const char* path, int tree) {
     if (!lay_over_if_there(path, tree, O_DIRECTORY)) give_up(path);
 }
 
-// What is of the machine, not of the home, lies over the home's tree.
+// Lays a directory of the machine over the home's tree.
 void bind_over(const char* path, unsigned how) { lay_over(path, clone_tree(path, how)); }
 
 void mount_files(bool checks) {
@@ -219,9 +221,9 @@ void lay_all_over(const Wishes& wishes, const int* over) {
         say("/etc/hosts", errno);
 }
 
-// Where the home serves, each name that is looked up waits for it, also when this process is
-// killed. So a child looks them up, without the mount's device: that closes when this process
-// ends, and with it ends the mount and the wait.
+// Does the same where the home serves the tree. Each name that is looked up then waits for the
+// home, also when this process is killed. So a child looks the names up, without the mount's
+// device: the device closes when this process ends, and with it end the mount and the wait.
 void lay_all_over_served(const Wishes& wishes, const int* over) {
     const pid_t child = fork();
     if (child < 0) give_up("fork");

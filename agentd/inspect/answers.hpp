@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agentd and souk-inspect say to each other about the files of one image, on a socket of
-// packets. A question brings the file (SCM_RIGHTS); there is one answer to each, in the same order.
+// agentd asks souk-inspect about the files of one image, on a socket of packets. A question brings
+// the file (SCM_RIGHTS); there is one answer to each, in the same order.
 //
-// agentd does not trust the other: what comes from it is bounded, and is what it says or is refused
-// as a whole. Both ends are of one build. Pure.
+// agentd does not trust souk-inspect: an answer is bounded, and is refused as a whole unless every
+// byte fits. Both ends are of one build. Pure.
 #pragma once
 
 #include <string>

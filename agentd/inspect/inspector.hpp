@@ -39,15 +39,16 @@ class Inspectors {
     Fd socket_;
 };
 
-// Of one image. Owned by its Cell.
+// Reads one image through souk-inspect. Owned by its Cell.
 class Inspection {
   public:
     using Done = std::function<void(Result<ImageFacts>)>;
     explicit Inspection(Loop& loop) : loop_(loop) {}
 
-    // Ahead of time: read() needs to start nothing then.
+    // Starts the process ahead of time, so that read() need not.
     Status open(Inspectors& inspectors);
-    // What the image in that directory says. `done` once, not from within, unless stopped.
+    // Reads what the image in that directory says. Calls `done` once, not from within, unless
+    // stopped.
     void read(int image, Done done);
     void stop();
 

@@ -23,7 +23,8 @@ namespace {
 
 constexpr int control_fd = 3;
 
-// Of the C library, libcrypto and libssl as they work here; nothing opens, makes or starts.
+// The C library, libcrypto and libssl make these calls when they work here. None of them opens a
+// file, makes one or starts a process.
 constexpr int allowed[] = {
     SCMP_SYS(read),          SCMP_SYS(pread64),
     SCMP_SYS(recvmsg),       SCMP_SYS(recvfrom),
@@ -41,7 +42,8 @@ constexpr int allowed[] = {
     SCMP_SYS(exit_group),    SCMP_SYS(restart_syscall),
 };
 
-// What the libraries read of the machine they read now: configuration, random numbers, time zone.
+// Lets the libraries read now what they need of the machine: configuration, random numbers, time
+// zone. The sandbox forbids it later.
 Status warm_up() {
     ::setenv("TZ", "UTC0", 1);
     ::tzset();
@@ -54,7 +56,7 @@ Status warm_up() {
     return {};
 }
 
-// What it has to say goes to agentd, as packets; no line of a log is made here.
+// Sends the standard streams nowhere, because this process tells everything to agentd, in packets.
 Status say_nothing() {
     TRY_ASSIGN(const Fd nowhere, open_at(AT_FDCWD, "/dev/null", O_RDWR));
     for (const int standard : {0, 1, 2})

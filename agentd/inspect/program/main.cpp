@@ -20,7 +20,8 @@ namespace {
 constexpr int control_fd = 3;
 constexpr rlim_t cpu_seconds_max = 20;  // for one image
 
-// Of the C library as it works here; nothing opens, makes or starts.
+// The C library makes these calls in a process that reads an image. None of them opens a file,
+// makes one or starts a process.
 constexpr int of_a_reader[] = {
     SCMP_SYS(pread64),    SCMP_SYS(recvmsg),      SCMP_SYS(sendmsg),
     SCMP_SYS(poll),       SCMP_SYS(ppoll),        SCMP_SYS(close),
@@ -29,7 +30,7 @@ constexpr int of_a_reader[] = {
     SCMP_SYS(exit),       SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall),
     SCMP_SYS(exit_group),
 };
-// Of who starts them: a new process, and its limits.
+// The first process makes these calls; it starts the readers, and sets their limits.
 constexpr int of_the_first[] = {
     SCMP_SYS(pread64),    SCMP_SYS(recvmsg),        SCMP_SYS(sendmsg),
     SCMP_SYS(poll),       SCMP_SYS(ppoll),          SCMP_SYS(close),
