@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agents say to each other and to srun (agentd/core/messages.hpp, messages.hpp) as bytes and
-// back: as kernel/wire/codec.hpp.
+// Packs the messages of agents to each other and to srun (agentd/core/messages.hpp, messages.hpp)
+// into bytes, and unpacks them, as kernel/wire/codec.hpp does.
 #pragma once
 
 #include <utility>
@@ -14,27 +14,28 @@ namespace souk::wire {
 
 SOUK_AGENT_WORDS(SOUK_WIRE_DECLARE)
 
-// The words of a connection with an agentd.
+// Says how long each message on a connection with an agentd may be.
 constexpr uint32_t agent_words(FrameType type) {
     SOUK_AGENT_WORDS(SOUK_WIRE_BYTES_MAX)
     return market_words(type);
 }
 
-// The job and epoch that a message between agents is of, whatever else is wrong with it: that job's
-// message is refused or left out then. Errors: it names none, or is no message at all.
+// Returns the job and epoch that a message between agents names, whatever else is wrong with it, so
+// that only that job's message is refused or left out. Fails if the message names none, or is no
+// message at all.
 Result<std::pair<JobId, Epoch>> job_named_in(FrameType type, std::string_view bytes);
 
-// What each kind of peer may say to an agentd once it has greeted, as market/wire/codec.hpp.
-// clang-format off
-#define SOUK_HOME_TO_AGENT(X)                                                           \
-    X(home, guest_command, home, "its own jobs, by tickets of the market")              \
-    X(home, stdio_ack, home, "its own jobs")                                            \
-    X(home, stdio_input, home, "its own jobs")                                          \
-    X(home, stdio_winch, home, "its own jobs")                                          \
+// These tables say what each kind of peer may say to an agentd once it has greeted, as in
+// market/wire/codec.hpp.
+#define SOUK_HOME_TO_AGENT(X)                                              \
+    X(home, guest_command, home, "its own jobs, by tickets of the market") \
+    X(home, stdio_ack, home, "its own jobs")                               \
+    X(home, stdio_input, home, "its own jobs")                             \
+    X(home, stdio_winch, home, "its own jobs")                             \
     X(home, heartbeat, home, "its own jobs")
-#define SOUK_SOURCE_TO_AGENT(X)                                                         \
-    X(source, image_begin, node, "an image of which a ticket names it as the source")   \
-    X(source, precopy_begin, node, "the same, before its job stops")                    \
+#define SOUK_SOURCE_TO_AGENT(X)                                                       \
+    X(source, image_begin, node, "an image of which a ticket names it as the source") \
+    X(source, precopy_begin, node, "the same, before its job stops")                  \
     X(source, files_begin, node, "files of a job that is here or that it sends")
 #define SOUK_OWNER_TO_AGENT(X) X(owner, ctl_request, none, "all that root may ask there")
 // clang-format on

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What agents and srun say to each other that no machine knows, as plain values; the messages of
+// Agents and srun send these to each other as plain values; no machine knows them. The messages of
 // the machines are in agentd/core/messages.hpp. Offsets count the bytes of one stream from its
 // beginning.
 #pragma once
@@ -64,8 +64,8 @@ struct ImageBegin {
     std::string nonce = {};
     bool operator==(const ImageBegin&) const = default;
 };
-// Of a job that still runs: memory follows, in rounds. Each end of one is answered by pages_state
-// (put: all bytes so far).
+// Begins the memory of a job that still runs, which follows in rounds. Each end of a round is
+// answered by pages_state (put: all bytes so far).
 struct PrecopyBegin {
     JobId id;
     Epoch new_epoch;  // whom it is for
@@ -73,8 +73,8 @@ struct PrecopyBegin {
     uint64_t bytes = 0;  // that the job has now
     bool operator==(const PrecopyBegin&) const = default;
 };
-// From a job's home: its files, for the capsule of that epoch. Once image_result says so, what goes
-// both ways is no frames (agentd/files/talk.hpp).
+// A job's home sends this: its files come, for the capsule of that epoch. Once image_result agrees,
+// no more frames go either way (agentd/files/talk.hpp).
 struct FilesBegin {
     JobId id;
     Epoch epoch;
@@ -196,7 +196,7 @@ struct Notice {
     std::string text;
     bool operator==(const Notice&) const = default;
 };
-// What a job costs, whenever that changes.
+// Tells what a job costs, whenever that changes.
 struct Meter {
     JobPhase phase = JobPhase::waiting;
     NodeName where;       // empty: nowhere
