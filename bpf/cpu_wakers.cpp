@@ -17,11 +17,11 @@
 namespace souk {
 namespace {
 
-// What a program writes goes around in one page, and nobody reads it: an event wakes who waits only
-// if it is mapped.
+// An event wakes a waiting thread only if it is mapped. Nobody reads the page in which the programs
+// write around.
 size_t mapped_bytes() { return 2 * static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
-// Until `end` is readable. A kernel that has taken the CPU away moves the thread elsewhere.
+// Waits until `end` is readable. If the kernel takes the CPU away, it moves the thread elsewhere.
 void wake_and_sleep(int event, int end) {
     pollfd watched[] = {{event, POLLIN, 0}, {end, POLLIN, 0}};
     while (watched[1].revents == 0) {
@@ -30,7 +30,7 @@ void wake_and_sleep(int event, int end) {
     }
 }
 
-// All signals are for the caller's own thread.
+// Leaves all signals to the caller's own thread.
 class SignalsBlocked {
   public:
     SignalsBlocked() {

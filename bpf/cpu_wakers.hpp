@@ -21,10 +21,10 @@ namespace souk {
 
 class CpuWakers {
   public:
-    // Of CPUs 0 to `cpus` - 1; one that is off has none, nor has
-    // any from the 1,025th on. `events`: a BPF map of perf events with as
-    // many places, whose event of a CPU wakes its thread. What can fail: errno of the kernel's
-    // answer (EPERM, EACCES: `open` may not; EAGAIN: no more threads).
+    // Starts a thread for each of the CPUs 0 to `cpus` - 1. A CPU that is off has none, nor has any
+    // CPU from the 1,025th on. `events` is a BPF map of perf events with as many places; the event
+    // of a CPU wakes its thread. Fails with the errno of the kernel's answer (EPERM, EACCES: `open`
+    // may not; EAGAIN: no more threads).
     static Result<CpuWakers> start(int events, size_t cpus, const OpenCpuEvent& open);
     CpuWakers(CpuWakers&&) noexcept;
     CpuWakers& operator=(CpuWakers&&) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who runs and who waits on this machine, summed up in the kernel: each job of one node, the node's
-// whole cgroup subtree, and all that is not of it: the owner's own tasks, and apart from them
-// threads of the kernel and the daemon.
+// These programs sum up in the kernel who runs and who waits on this machine: each job of one node,
+// the node's whole cgroup subtree, and everything else. That is the owner's own tasks, and apart
+// from them threads of the kernel and the daemon.
 //
 // Techniques: BTF tracepoints (tp_btf, no kprobe); the few kernel fields that are read are declared
 // here and relocated when loaded (CO-RE), so that no dump of the kernel's types is needed to build.
@@ -152,11 +152,12 @@ struct {
     __uint(value_size, sizeof(__u32));
 } wakers SEC(".maps");
 
-// Of each task, by its number: that number (the upper 24 bits), and what its run_delay and its
-// sum_exec_runtime were when it was last switched out (the lower 40, which go around in 18
-// minutes). Likewise when it left its CPU to wait for something, in units of 1024 ns (13 days); 0:
-// it could have gone on. One write each, so that another CPU never reads half of it. The fourth
-// place keeps what is of one task in one cache line.
+// Each task has a row, by its number, with three words: its run_delay (WAITED) and its
+// sum_exec_runtime (RAN) when it was last switched out, and the time when it left its CPU to wait
+// for something (LEFT, in units of 1024 ns; 0: it could have gone on). The upper 24 bits of a word
+// are the task's number, the lower 40 the value, which goes around in 18 minutes (LEFT: 13 days). A
+// word is written at once, so that another CPU never reads half of it. The fourth word keeps a
+// task's row in one cache line.
 #define TASKS 8192
 #define SUM_BITS 40
 #define SUM_MASK ((1ull << SUM_BITS) - 1)
@@ -170,13 +171,13 @@ static __always_inline __u64 kept_sum(__u32 pid, __u64 sum) {
     return (__u64)pid << SUM_BITS | (sum & SUM_MASK);
 }
 
-// What was added to the sum since it was kept; nothing, if that is not known.
+// Returns what was added to the sum since it was kept; 0 if that is not known.
 static __always_inline __u64 added(__u64 kept, __u32 pid, __u64 sum) {
     return kept >> SUM_BITS == pid ? (sum - kept) & SUM_MASK : 0;
 }
 
-// How long a task was off its CPU until `now` because it waited for something; nothing, if that is
-// not known. `other` of it is accounted otherwise.
+// Returns how long a task was off its CPU until `now` because it waited for something; 0 if that is
+// not known. `other` is the part of this time that is accounted otherwise.
 static __always_inline __u64 off_cpu(__u64 left, __u32 pid, __u64 now, __u64 other) {
     // The clock of this CPU may be behind that of the CPU which the task left.
     const __u64 passed = added(left, pid, now >> LEFT_SHIFT);
@@ -304,8 +305,8 @@ static __always_inline void notice_run(struct load_cpu* cpu, __u32 pid, __u64 ra
         notice(cpu, LOAD_NOTICE_RUN, pid, cpu->window_run_ns, now);
 }
 
-// What the running task has run since it was switched in is in no sum yet. Called by a clock of the
-// CPU, at moments at which on_switch does not run there.
+// Adds what the running task has run since it was switched in, which is in no sum yet. A clock of
+// the CPU calls this, at moments at which on_switch does not run there.
 SEC("perf_event")
 int on_look(void* context) {
     struct load_cpu* cpu = this_cpu();
@@ -492,8 +493,9 @@ static __always_inline int add_packet(struct __sk_buff* packet, bool sent) {
     return 1;
 }
 
-// Of all sockets of the machine but those of the node's and the daemon's groups; what never leaves
-// the machine is no use of the network. One sum of all CPUs: a connection's packets come on many.
+// Counts the packets of all sockets of the machine but those in the node's and the daemon's groups.
+// Packets that never leave the machine are no use of the network. There is one sum for all CPUs,
+// because a connection's packets come on many.
 #define LOOPBACK 1
 struct {
     __u64 window_ns, bytes;

@@ -41,7 +41,7 @@ int level_of(const std::string& path) {
     return 1 + static_cast<int>(std::count(path.begin(), path.end(), '/'));
 }
 
-// What another CPU writes.
+// Reads a value that another CPU writes.
 template <class T>
 T look(const T& value) {
     return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
@@ -91,7 +91,8 @@ Status LoadProbe::load_object(load_bpf& skeleton, const Cgroup& node, Levels lev
     return {};
 }
 
-// Of the node's group with all below it, beside what others have attached there.
+// Counts the packets of the node's group with all below it, beside programs that others have
+// attached there.
 Status LoadProbe::attach_network(load_bpf& skeleton, const Cgroup& node) {
     for (bpf_program* const program : {skeleton.progs.on_received, skeleton.progs.on_sent}) {
         const std::unique_ptr<bpf_link, int (*)(bpf_link*)> link(

@@ -28,8 +28,8 @@ struct load_counter {
     unsigned int waits[LOAD_WAITS]; /* how long each wait was */
 };
 
-/* What was looked up of a control group: its slot, or LOAD_OWNER, as long as `changes` is that of
- * the CPU. */
+/* Keeps the slot that was found for a control group, or LOAD_OWNER. It is good as long as
+ * `changes` is that of the CPU. */
 #define LOAD_GROUPS 64
 struct load_group {
     unsigned long long id;
@@ -62,7 +62,7 @@ struct load_cpu {
     struct load_counter counters[LOAD_COUNTERS];
 };
 
-/* What is told at once: the owner's tasks use this CPU, or wait for it, or begin a program. */
+/* A notice says at once that the owner's tasks use this CPU, or wait for it, or begin a program. */
 enum load_notice_kind {
     LOAD_NOTICE_RUN = 1,
     LOAD_NOTICE_WAIT = 2,

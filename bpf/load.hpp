@@ -42,23 +42,25 @@ namespace souk {
 
 struct LoadSample {
     Nanos run, wait;
-    // With "bpf" alone: switches because they waited for something, and while they could have gone
-    // on; processes; of guests, what storage gave and took.
+    // "proc" does not count these: switches because the tasks waited for something, and switches
+    // while they could have gone on; processes that began and ended; and for guests what storage
+    // gave and took.
     uint64_t gave_up = 0, preempted = 0, births = 0, deaths = 0;
     uint64_t major_faults = 0, read_bytes = 0, write_bytes = 0;
-    // Likewise, the time that threads of guests were not runnable, as they waited for something or
-    // stood: counted when one goes on.
+    // "proc" does not count this: the time that threads of guests were not runnable, because they
+    // waited for something or were stopped. It is counted when a thread goes on.
     Nanos off_cpu{};
-    // Likewise, packets with their IP headers; why_no_network() says why there are none.
+    // "proc" does not count these: bytes of packets with their IP headers. why_no_network() says
+    // why there are none.
     uint64_t received_bytes = 0, sent_bytes = 0;
-    // How long each wait for a CPU was: waits[i] of below 1024 << i ns.
+    // Counts the waits for a CPU by their length: waits[i] of below 1024 << i ns.
     std::array<uint64_t, 32> waits{};
-    // Of what came since `before`: no more than this share of the waits were longer than the
-    // result, which is a power of two of 1024 ns. 0: none was.
+    // Looks at the waits since `before`: no more than this share of them were longer than the
+    // result, which is a power of two of 1024 ns. 0: there was no wait.
     Nanos wait_quantile(const LoadSample& before, int permille) const;
 };
 
-// What is told at once of the owner's tasks.
+// A notice tells at once what the owner's tasks do.
 struct LoadNotice {
     bool waited = false;  // else it ran
     pid_t pid = 0;
@@ -74,14 +76,14 @@ class LoadProbe {
         bool allow_bpf = true;
         bool count_network = true;
         pid_t daemon = ::getpid();  // it and its children outside of the node are no owner's
-        // For who may not himself.
+        // A process that may not open events itself sets this.
         OpenCpuEvent open_event = open_cpu_event;
         SeePackets see_packets = {};  // those of packet_programs(); none: who may
-        // Of the owner's tasks on one CPU: that they ran so long within 40 ms, that one waited so
-        // long. 0: it is not noticed.
+        // A notice comes when the owner's tasks have run so long on one CPU within 40 ms, or when
+        // one of them has waited so long for it. 0: none comes.
         Nanos notice_run = {}, notice_wait = {};
-        // That his sockets, on no loopback, have so many bytes come and go within 40 ms. What is of
-        // the daemon's control group does not count.
+        // A notice comes when so many bytes have come and gone at the owner's sockets within 40 ms.
+        // Loopback, and the sockets of the daemon's control group, do not count.
         uint64_t notice_bytes = 0;
     };
     // `cgroups` must outlive the probe; `node` is a group of it ("n1"), whose jobs are all
@@ -99,8 +101,8 @@ class LoadProbe {
 
     const char* source() const { return cpus_ != nullptr ? "bpf" : "proc"; }
     const std::string& why_not_bpf() const { return why_not_bpf_; }
-    // What sees the packets of the whole machine while he may be noticed by them; of what came and
-    // of what is sent. None: packets are not counted.
+    // Returns the programs that see the packets of the whole machine, for what comes and for what
+    // is sent, while the owner may be noticed by packets. None: packets are not counted.
     std::vector<int> packet_programs() const {
         return on_owner_sent_ ? std::vector<int>{on_owner_received_.get(), on_owner_sent_.get()}
                               : std::vector<int>{};
@@ -118,15 +120,16 @@ class LoadProbe {
     // ENOENT: not added.
     Result<LoadSample> read(const std::string& job);
     Result<LoadSample> read_node();
-    // Of what is not of the node. system: threads of the kernel, the daemon and its children.
+    // Reads what is not of the node. read_system: threads of the kernel, the daemon and its
+    // children.
     Result<LoadSample> read_owner();
     LoadSample read_system();
-    // What is noticed from now on, as Options say.
+    // Sets what is noticed from now on, as Options say.
     void notice(Nanos run, Nanos wait);
-    // Errors: that is not noticed, and why.
+    // Sets the same for packets. The error says why they are not noticed.
     Status notice_network(uint64_t bytes);
-    // And that the owner begins one of these programs, by name (15 bytes count). With "proc" that
-    // is not noticed.
+    // Makes a notice come also when the owner begins one of these programs, by name (15 bytes
+    // count). With "proc" none comes.
     Status notice_programs(const std::set<std::string>& programs);
     // Readable when a notice has come; -1: none will. At most one a second comes from each CPU.
     int notices_fd() const;
@@ -139,7 +142,7 @@ class LoadProbe {
     // microseconds that they get while another task could go on there, in place of at the next tick
     // of the kernel. Needs bpf, and a thread for each CPU, which are begun at the first `on`.
     Status give_way(bool on);
-    // How often one has.
+    // Counts how often a guest has given a CPU back so.
     uint64_t gave_way() const;
     // Switches that the kernel did not tell of; 0 with "proc".
     uint64_t unseen() const;

@@ -15,8 +15,8 @@
 
 namespace souk {
 
-// What has run so long is noticed by the next look: both together are within 50 ms, with what
-// agentd takes to hear of it.
+// A task that runs on is noticed by the next look after it has run so long. Both spans together
+// stay within 50 ms, with the time that agentd takes to hear of it.
 void LoadProbe::notice(Nanos run, Nanos wait) {
     constexpr Nanos within = Nanos::from_ms(45), least = Nanos::from_ms(5),
                     most = Nanos::from_ms(25);

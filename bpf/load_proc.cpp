@@ -67,7 +67,8 @@ int64_t thread_wait_ns(int proc, const std::string& thread) {
 
 }  // namespace
 
-// What all CPUs have run since the machine started; interrupts are nobody's.
+// Returns what all CPUs have run since the machine started. Interrupts belong to nobody, so they do
+// not count.
 Result<Nanos> machine_run() {
     const auto text = read_file(AT_FDCWD, "/proc/stat");
     long long user = 0, nice = 0, system = 0;
@@ -76,7 +77,8 @@ Result<Nanos> machine_run() {
     return of_ticks(user + nice + system);
 }
 
-// Of threads of the kernel, this process and its children, also of those that have ended.
+// Returns what threads of the kernel, this process and its children have run, also children that
+// have ended.
 Nanos system_run() {
     Nanos all = used(RUSAGE_SELF) + used(RUSAGE_CHILDREN);
     for (const pid_t pid : kernel_threads()) all += process_run(pid);
