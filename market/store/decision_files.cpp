@@ -97,7 +97,7 @@ Status DecisionFiles::find_segments() {
     return {};
 }
 
-// What its blocks say by now; half a block at its end goes.
+// Finds what the newest segment's blocks say, and cuts off half a block at its end.
 Status DecisionFiles::read_newest() {
     head_ = first_segment_hash();
     if (segments_.empty()) return {};

@@ -71,9 +71,9 @@ class DecisionFiles {
     int file() const { return file_.get(); }  // for fdatasync; -1: none is open
     const Pseudonymizer& pseudonyms() const { return pseudonyms_; }
 
-    // What follows after `after` (empty: the first), as much as one answer takes: whole lines of
+    // Reads on behind `after` (empty: from the first), as much as one answer takes: whole lines of
     // the segments that hold decisions from `from` to `to`, then names as `shows` says, then
-    // nothing, which is the end. `next`: where it goes on.
+    // nothing, which is the end. `next` says where to go on.
     struct Ask {
         Nanos from{INT64_MIN}, to = Nanos::never();
         std::optional<uint32_t> uid;  // nobody: the names of all

@@ -25,14 +25,16 @@ class FinishedJobs {
     static Result<FinishedJobs> open(StateDb& db, Records& records);
 
     void append(const market::JobRecord& record);
-    // Nothing: it is not known, or was erased. What is not committed yet is found too.
+    // Returns nothing if the job is not known, or was erased. Jobs that are not committed yet are
+    // found too.
     Result<std::optional<market::JobRecord>> find(const JobId& id) const;
     uint64_t count() const { return newest_ - oldest_ + 1; }
     uint64_t newest() const { return newest_; }
 
-    // Of those that are committed, at most so many, the newest first, with a number below `before`.
+    // Returns committed jobs whose number is below `before`, the newest first, at most so many.
     Result<std::vector<market::JobRecord>> before(uint64_t before, size_t records_max) const;
-    // Likewise by id, after one (an empty home: from the first on): ids with their numbers.
+    // Returns committed jobs by id, after one (an empty home: from the first on), at most so many:
+    // ids with their numbers.
     using Entry = std::pair<JobId, uint64_t>;
     Result<std::vector<Entry>> after(const JobId& id, size_t entries_max) const;
 

@@ -17,17 +17,18 @@
 
 namespace souk {
 
-// Of the records in a market's state.db. 2: with a ledger; one of 1 is opened, and gets one. 3:
-// finished jobs have rows of their own (finished.hpp). 4: receipts name decisions.
+// This is the version of the records in a market's state.db. 2: with a ledger; a database of
+// version 1 is opened, and gets one. 3: finished jobs have rows of their own (finished.hpp). 4:
+// receipts name decisions.
 inline constexpr int market_schema_version = 4, market_schema_oldest = 1;
-// The kinds of its rows.
+// Rows of these kinds are in it.
 inline constexpr const char *kind_job = "job", *kind_node = "node", *kind_account = "account",
                             *kind_meta = "meta", *kind_receipt = "receipt", *kind_user = "user",
                             *kind_price = "price", *kind_finished = "finished",
                             *kind_finished_id = "finished-id";
 
-// A receipt by its number and its hash: what stood there when somebody outside of the market heard
-// of it.
+// Marks a receipt by its number and its hash. Another party that has seen the newest receipt keeps
+// such a mark.
 struct ReceiptMark {
     uint64_t seq = 0;  // 0: none
     std::string head;
@@ -64,10 +65,10 @@ class ReceiptBook {
         std::vector<Entry> entries;      // the newest first
         std::optional<uint64_t> before;  // more may be found before this number
     };
-    // What is committed and has a number below `before`: at most so many, of a bounded number that
-    // are looked at.
-    // Of an account, as of what is committed.
+    // Returns the balance of an account by the receipts that are committed.
     Result<Money> balance(const market::Holder& holder) const;
+    // Returns committed receipts whose number is below `before`, at most so many. It looks at a
+    // bounded number of receipts, so there may be more even if the page is not full.
     Result<Page> page(const Filter& filter, uint64_t before, size_t entries_max) const;
 
   private:
@@ -77,10 +78,11 @@ class ReceiptBook {
     ReceiptMark newest_;
 };
 
-// A walk over all of them, oldest first, a bounded number a step: the chain of hashes, and sums.
+// Walks over all receipts, the oldest first, a bounded number a step: checks the chain of hashes,
+// and adds up sums.
 class ReceiptWalk {
   public:
-    // `seen`: one of them as somebody outside has it. Another in its place is an error.
+    // `seen` is a receipt as somebody outside has it. A different receipt in its place is an error.
     explicit ReceiptWalk(const StateDb& db, ReceiptMark seen = {})
         : db_(db), seen_(std::move(seen)) {}
     // Sums by job are kept where `of_job` says so. False: there were no more. Errors: the first bad

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who may join the market and who has: join tokens, and the keys that it has certified.
+// These records say who may join the market and who has: join tokens, and the keys that the market
+// has certified.
 #pragma once
 
 #include <string>

@@ -51,9 +51,9 @@ class UsageBook {
     // `records` end up in `db`; both outlive it.
     UsageBook(StateDb& db, Records& records) : db_(&db), records_(&records) {}
     Status add(const market::Receipt& receipt);
-    // A job that has ended.
+    // Adds a job that has ended.
     Status add(const market::JobRecord& job);
-    // Of the committed rows after `key` those of `from` (a day) or later, at most so many, with
+    // Returns committed rows after `key` that are of `from` (a day) or later, at most so many, with
     // their keys.
     Result<std::vector<std::pair<std::string, UsageRecord>>> after(const std::string& key,
                                                                    int64_t from,

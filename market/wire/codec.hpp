@@ -36,24 +36,23 @@ std::string pack(const Ticket& ticket);
 template <>
 Result<Ticket> unpack<Ticket>(std::string_view bytes);
 
-// The words of a connection with the market.
+// Says how long each message on a connection with the market may be.
 constexpr uint32_t market_words(FrameType type) {
     SOUK_MARKET_WORDS(SOUK_WIRE_BYTES_MAX)
     return common_words(type);
 }
 
-// What each kind of peer may say to the market once it has greeted: nothing else is read of it
-// (Channel::allow). `make authority-table` writes it into docs/security.md.
-// clang-format off
+// These tables say what each kind of peer may say to the market once it has greeted: nothing else
+// is read of it (Channel::allow). `make authority-table` writes them into docs/security.md.
 #define SOUK_JOINER_TO_MARKET(X) X(joiner, join, none, "the name that its token is for")
 #define SOUK_OPERATOR_TO_MARKET(X) X(operator, ctl_request, none, "all; an owner as nobody")
-#define SOUK_AGENT_TO_MARKET(X)                                                         \
-    X(agent, job_report, home, "its own jobs, of the users that its token names")       \
-    X(agent, order_failed, home, "orders for its own jobs")                             \
-    X(agent, provider_report, provider, "itself")                                       \
-    X(agent, use_report, provider, "what has run on it")                                \
-    X(agent, renew, node, "its own key")                                                \
-    X(agent, ctl_request, node, "as its users ask; of a provider alone, as nobody")     \
+#define SOUK_AGENT_TO_MARKET(X)                                                     \
+    X(agent, job_report, home, "its own jobs, of the users that its token names")   \
+    X(agent, order_failed, home, "orders for its own jobs")                         \
+    X(agent, provider_report, provider, "itself")                                   \
+    X(agent, use_report, provider, "what has run on it")                            \
+    X(agent, renew, node, "its own key")                                            \
+    X(agent, ctl_request, node, "as its users ask; of a provider alone, as nobody") \
     X(agent, ctl_reply, node, "what it was asked")
 // clang-format on
 SOUK_WIRE_ALLOWED(joiner_to_market, market_words, SOUK_JOINER_TO_MARKET)
@@ -61,7 +60,8 @@ SOUK_WIRE_ALLOWED(operator_to_market, market_words, SOUK_OPERATOR_TO_MARKET)
 SOUK_WIRE_ALLOWED(agent_to_market, market_words, SOUK_AGENT_TO_MARKET)
 SOUK_WIRE_HAS_ROLE(role_to_market, SOUK_AGENT_TO_MARKET)
 
-// The unions of the market's protocol. An error: a type that is not one of theirs.
+// These pack and unpack the messages of the market's protocol. Unpacking fails for a type that is
+// none of them.
 FrameType type_of(const ToMarket& message);
 FrameType type_of(const FromMarket& message);
 std::string pack(const ToMarket& message);
