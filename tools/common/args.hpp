@@ -37,8 +37,8 @@ struct Argument {
     bool several = false;  // it is the last one, and takes all that follow
 };
 
-// What a tool can be told to do, as help shows it: "move ID NODE". Words in capitals stand for
-// something of that kind.
+// Help shows this for a thing that a tool can be told to do: "move ID NODE". Words in capitals
+// stand for something of that kind.
 struct VerbHelp {
     const char* words;
     const char* help;

@@ -108,7 +108,8 @@ Result<Answer> ask(const FindSocket& find, const std::string& verb,
             auto answer =
                 socket ? ask_once(*socket, verb, args, waiting)
                        : Result<Answer>(tl::unexpected(Error{ENOENT, socket.error().message}));
-            // Where not even the directory is, nothing is being started again.
+            // If not even the directory is there, no daemon is being started again, so we do not
+            // wait.
             const std::string directory = socket ? directory_of(*socket) : wire::run_directory();
             if (!answer && access(directory.c_str(), F_OK) != 0)
                 return fail(CauseCode::away, answer.error().message);

@@ -14,10 +14,10 @@ namespace souk::tools {
 // The answer's JSON (replies.md): one text, or a long list in parts of which each is a list.
 using Answer = std::vector<std::string>;
 using FindSocket = std::function<Result<std::string>()>;
-// Where the daemon is away, or an agentd has no market, it is asked again for `patience`: it may
-// just be started again. An order is not repeated once it may have been heard. Errors: nobody
-// listens, no answer in time, or the daemon's own words.
-// `waiting` is called when the answer is still to come: each five seconds.
+// Asks a daemon. If the daemon is away, or an agentd has no market, it is asked again for
+// `patience`, because it may just be started again. An order is not repeated once it may have been
+// heard. Errors: nobody listens, no answer in time, or the daemon's own words. `waiting` is called
+// each five seconds while the answer is still to come.
 Result<Answer> ask(const FindSocket& find, const std::string& verb,
                    const std::vector<std::string>& args, Nanos patience,
                    const std::function<void()>& waiting = {});

@@ -18,7 +18,7 @@
 namespace souk::tools {
 namespace {
 
-// Where the question goes: what stands on the command line.
+// The command line says with these where the question goes.
 struct Way {
     std::string node, machine, socket, market, cert;
     bool json = false;
@@ -28,7 +28,7 @@ struct Way {
 using Ask = std::function<Result<Answer>(const std::string&, const std::vector<std::string>&,
                                          const std::function<void()>&)>;
 
-// One line of a terminal that is written again and again, and is gone at the end.
+// Writes one line of a terminal again and again, and takes it away at the end.
 class Progress {
   public:
     Progress(const CtlQuestion& question, const Ask& ask)

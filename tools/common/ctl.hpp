@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What pvdctl and marketctl have in common: a command line with --node, --socket and --json, one
-// question to the daemon that these name, its answer on stdout. With --market and --cert, or what
-// stands for them (tools/common/remote.hpp), the daemon is on another host.
+// pvdctl and marketctl share this: a command line with --node, --socket and --json, one question to
+// the daemon that these name, its answer on stdout. With --market and --cert, or what stands for
+// them (tools/common/remote.hpp), the daemon is on another host.
 #pragma once
 
 #include <functional>
@@ -20,20 +20,22 @@ struct CtlQuestion {
     Result<std::string> (*text)(const Answer&);  // the answer for people; null: nothing is shown
     // set: the answer's JSON comes from this and not from a daemon
     std::function<Result<std::string>()> here{};
-    // What the answer, which is shown, says of success. Errors: the tool's line, and exit status 1.
+    // Tells whether the answer, which is shown, means success. An error becomes the tool's line,
+    // with exit status 1.
     Status (*verdict)(const Answer&) = nullptr;
-    // Set: the answer is that to a next question, which follows from this one's (a verb, or
-    // `here`, or a `then` of its own). With neither there is none.
+    // Set: this makes the next question from the answer, and that question's answer is shown. The
+    // first answer is that of a verb, of `here`, or of an earlier `then`. With neither a verb nor
+    // `here` there is no first answer.
     std::function<Result<CtlQuestion>(const Answer&)> then{};
-    // While the answer is still to come, on a terminal: what is asked then, and how its answer is
-    // shown, after so long.
+    // These are for a terminal while the answer is still to come: `watched` is asked meanwhile, and
+    // `progress` shows its answer, after so long.
     std::vector<std::string> watched{};
     std::string (*progress)(const Answer&, Nanos) = nullptr;
-    // Above 0: it is asked again each so long, until somebody interrupts it, and an answer is shown
-    // whenever its text is another one.
+    // Above 0: the question is asked again after each such span, until somebody interrupts it. An
+    // answer is shown when its text is another one.
     Nanos every{};
-    // The node whose agentd is asked where the command line names none; empty: as CtlTool::find
-    // says.
+    // Names the node whose agentd is asked if the command line names none; empty: CtlTool::find
+    // decides.
     std::string node{};
     bool bytes = false;  // what it shows is no JSON, and --json is refused
 };
@@ -41,7 +43,7 @@ struct CtlQuestion {
 struct CtlTool {
     CommandLine line;  // its options come after the common ones
     const char *node_help, *socket_help, *json_help;
-    // What is not an option. Errors: wrong usage.
+    // Parses the words that are no options. Errors: wrong usage.
     std::function<Result<CtlQuestion>(std::span<char*> words)> parse;
     // The daemon's socket, from --socket and --node (tools/common/paths.hpp).
     Result<std::string> (*find)(const std::string& socket, const std::string& node);

@@ -38,7 +38,7 @@ class JobStatus {
 
 class ScreenUse {
   public:
-    // What the job has written to the terminal.
+    // Notes what the job has written to the terminal.
     void wrote(std::string_view bytes);
     // The cursor is at the beginning of an empty line, and the job has never moved it about.
     bool free() const { return line_start_ && !taken_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What mmon shows: from what the market answered and how the user looks at it, to lines of text.
+// Makes what mmon shows: lines of text, from what the market answered and how the user looks at it.
 // Pure: no clock, terminal or connection, so that a test compares the lines. tools/mmon draws them.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace souk::tools::mmon {
 
-// What the market answered last (tools/common/replies.md); lists are JSON lists.
+// The market answered this last (tools/common/replies.md); lists are JSON lists.
 struct Seen {
     Json status = Json::object();
     Json nodes = Json::array(), jobs = Json::array(), prices = Json::array();
@@ -21,7 +21,7 @@ struct Seen {
 
 enum class Panel : uint8_t { nodes, jobs, moves };
 
-// How it is looked at.
+// The user looks at it like this.
 struct View {
     Panel panel = Panel::nodes;
     size_t sort[3] = {0, 0, 0};  // by this column of each panel

@@ -9,8 +9,8 @@
 
 namespace souk::tools {
 
-// What `name` (kernel/sys/host/installation.hpp says where it lies) writes to its stdout. Errors:
-// it cannot be started, or it failed: then its own error, with the code.
+// Runs `name` (kernel/sys/host/installation.hpp says where it lies) and returns what it writes to
+// its stdout. Errors: it cannot be started, or it failed: then its own error, with the code.
 Result<std::string> output_of_sibling(const std::string& name, std::vector<std::string> arguments);
 
 }  // namespace souk::tools

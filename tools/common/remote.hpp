@@ -24,23 +24,24 @@ struct Remote {
     std::string dir;     // of the key and the certificate
 };
 
-// What --market and --cert say (either may be empty), then $SOUK_MARKET and $SOUK_CERT, then
-// ~/.config/souk/operator if that is there. Nothing: none of them says anything. Errors: half of it
-// is missing, and which.
+// Follows --market and --cert (either may be empty), then $SOUK_MARKET and $SOUK_CERT, then
+// ~/.config/souk/operator if that is there. Returns nothing if none of them names a market. Fails
+// if half of it is missing, and says which.
 Result<std::optional<Remote>> find_remote(const std::string& market, const std::string& cert);
-// Whether the command line or the environment asks for it.
+// Tells whether the command line or the environment asks for another host.
 bool is_remote_asked(const std::string& market, const std::string& cert);
-// What a program was told of where its daemon is; what is empty was not said.
+// A program was told with these where its daemon is. An empty text was not said.
 struct Where {
     std::string socket, node, market, cert;
 };
-// The daemon of another host, if `where` or the environment says so, or if there is none here.
-// Errors: as find_remote(), or `where` names this host and another one.
+// Returns the daemon of another host, if `where` or the environment says so, or if there is none
+// here. Errors: as find_remote(), or `where` names this host and another one.
 Result<std::optional<Remote>> remote_of(const Where& where, const std::function<bool()>& is_here);
 
-// To prove oneself to that market with the certificate as it lies there now.
+// Reads the certificate as it lies there now, to prove oneself to that market.
 Result<std::shared_ptr<wire::Tls>> tls_of(const Remote& remote);
-// As ask(): of the market, or of the agentd of that node, whose address the market says.
+// These ask the market, or the agentd of that node, whose address the market says; otherwise as
+// ask().
 Result<Answer> ask_market_at(const Remote& remote, const std::string& verb,
                              const std::vector<std::string>& args, Nanos patience);
 Result<Answer> ask_node_at(const Remote& remote, const std::string& node, const std::string& verb,

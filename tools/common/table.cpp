@@ -37,7 +37,7 @@ std::string plain(const Json& value) {
     return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of a table of values with commas between them.
+// Writes a value into a table of values with commas between them.
 std::string cell(const Json& value) {
     std::string text;
     if (value.is_array())

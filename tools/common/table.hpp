@@ -37,14 +37,14 @@ std::string bytes(const Json& object, const char* key);         // "4.2 MB"
 // Memory in units of 1,048,576 bytes, as it is asked for: "512 MB", "1.5 GB".
 std::string megabytes(const Json& object, const char* key);
 std::string percent(const Json& object, const char* key);
-// Of a node that says near_group: that, and how near, as far as it is known.
+// Returns near_group of a node, and how near the group is, as far as that is known.
 std::string near_text(const Json& node);
-// Memory of a node: "512 MB/7.8 GB", "3.1/7.8 GB"; "-" where it is not known.
+// Returns the memory of a node: "512 MB/7.8 GB", "3.1/7.8 GB"; "-" where it is not known.
 std::string free_memory(const Json& node);
-// Of a job on its way, or of all that leave a node: "640 MB of 1.2 GB, 55 MB/s"; "-": nothing is
-// being sent.
+// Says how much of a job that moves, or of all jobs that leave a node, has been sent: "640 MB of
+// 1.2 GB, 55 MB/s"; "-": nothing is being sent.
 std::string sent(const Json& object);
-// Its status, and while guests leave it "off, 2 of 5 guests have left".
+// Returns a node's status, and while guests leave it "off, 2 of 5 guests have left".
 std::string node_state(const Json& node);
 
 // Columns two blanks apart, numbers to the right. What is "-" is shown as "none". No newline at the

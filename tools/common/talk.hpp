@@ -22,8 +22,8 @@ struct Talk {
     std::string says = {};       // stands before what it says of its refusal
 };
 
-// What to do with a frame of the daemon (no error text is one): send what comes next; true: that
-// was all.
+// Deals with a frame of the daemon (never an error text), and sends what comes next; true: that was
+// all.
 using OnFrame = std::function<Result<bool>(wire::Channel&, const wire::Frame&)>;
 
 // Connects, says hello and hands on each frame until `on_frame` has all. Errors: no connection

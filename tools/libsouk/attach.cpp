@@ -132,7 +132,7 @@ class Streams {
         return {};
     }
 
-    // What was written already comes again after a break.
+    // After a break the home sends bytes again that were written already. They are left out.
     Status write_output(const wire::Output& m) {
         uint64_t& written = written_[m.stream == wire::Stream::err];
         const uint64_t end = m.offset + m.data.size();

@@ -31,7 +31,8 @@ constexpr Nanos answer_max = Nanos::from_s(30), patience = Nanos::from_s(5);
 
 using Handle = souk_handle;
 
-// What an older program does not know of is not said.
+// Takes the terms that the program knows of. An older program has a shorter struct; the other terms
+// are not said.
 souk_terms known(const souk_terms* given) {
     souk_terms terms{};
     if (given) std::memcpy(&terms, given, std::min(given->size, sizeof terms));

@@ -22,8 +22,8 @@ extern "C" {
 
 typedef struct souk_handle souk_handle; /* the market, as one agentd of it is asked */
 
-/* What a job is worth, and what it needs. Null or 0: not said, or with souk_change() as it was.
- * Money is decimal text ("40", "0.25"). */
+/* Terms say what a job is worth, and what it needs. Null or 0: not said, or with souk_change()
+ * left as it was. Money is decimal text ("40", "0.25"). */
 typedef struct souk_terms {
     size_t size;        /* sizeof(souk_terms) */
     const char* price;  /* worth per CPU-hour; a new job must say it */
@@ -37,27 +37,29 @@ typedef struct souk_terms {
 /* (SOUK_API_MAJOR << 16) + SOUK_API_MINOR of the library that is there. */
 int souk_api_version(void);
 
-/* As the tools choose: `socket`, else the agentd of `node`, else this machine's; with neither also
- * what $SOUK_MARKET and $SOUK_CERT say. Connects to nobody yet. Null: out of memory. */
+/* Takes the agentd that the tools would choose: that of `socket`, else that of `node`, else this
+ * machine's. With neither it also follows $SOUK_MARKET and $SOUK_CERT. Connects to nobody yet.
+ * Null: out of memory. */
 souk_handle* souk_open(const char* socket, const char* node);
-/* The market on another host (HOST:PORT), by an operator's key and certificate in the directory
- * `cert`, as marketctl --market and --cert: null is as if the option is not given. All but
- * souk_submit(), souk_change(), souk_quote() and souk_attach(), which are of a node. Since 0.3. */
+/* Takes the market on another host (HOST:PORT), with an operator's key and certificate in the
+ * directory `cert`, as marketctl --market and --cert; null is as if the option is not given.
+ * Serves all calls but souk_submit(), souk_change(), souk_quote() and souk_attach(), which only
+ * a node answers. Since 0.3. */
 souk_handle* souk_open_at(const char* market, const char* cert);
 void souk_close(souk_handle* s);
-/* Of the last call that failed; valid until the next call. */
+/* Returns the error of the last call that failed; valid until the next call. */
 const char* souk_error(const souk_handle* s);
 void souk_free(char* text);
 
-/* A job with this process's environment, directory, umask and limits. `argv` ends with a null. Its
- * id goes into `id`; 64 bytes are enough for any. */
+/* Submits a job with this process's environment, directory, umask and limits. `argv` ends with a
+ * null. The job's id goes into `id`; 64 bytes are enough for any. */
 int souk_submit(souk_handle* s, const souk_terms* terms, const char* const* argv, char* id,
                 size_t id_size);
-/* What the terms name; `name` cannot be changed. */
+/* Changes the terms that are said; `name` cannot be changed. */
 int souk_change(souk_handle* s, const char* id, const souk_terms* terms);
 int souk_cancel(souk_handle* s, const char* id);
-/* Where such a job would run now and for how much, and what it would cost in all if it has to run
- * for so long. runtime_s 0: not said. */
+/* Says where such a job would run now and for how much, and what it would cost in all if it has
+ * to run for so long. runtime_s 0: not said. */
 int souk_quote(souk_handle* s, const souk_terms* terms, double runtime_s, char** json);
 int souk_job(souk_handle* s, const char* id, char** json);
 /* `filters` end with a null ("state=live", "user=ann", "limit=20"); null: none. */
@@ -71,7 +73,7 @@ int souk_watch(souk_handle* s, const char* id, const char* status, int timeout_m
  * minutes. `exit` gets the job's exit status as srun's. The signals and the terminal of the program
  * are its own matter: a job with a terminal wants one that is raw. Since 0.2. */
 int souk_attach(souk_handle* s, const char* id, int in, int out, int err, int* exit);
-/* Any question of marketctl: a verb of tools/common/replies.md and its arguments. */
+/* Asks any question of marketctl: a verb of tools/common/replies.md and its arguments. */
 int souk_ask(souk_handle* s, const char* verb, const char* const* args, char** json);
 
 #ifdef __cplusplus

@@ -80,7 +80,8 @@ class Monitor {
     Nanos due_{};
 };
 
-// What it costs decides when it is done again: never more than a hundredth of a processor.
+// Asks the market and draws. The time that this costs decides when it is done again: it never takes
+// more than a hundredth of a processor.
 void Monitor::look() {
     constexpr int64_t share = 100;
     const Nanos before = cpu_now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a node has earned, and what it would have: from the market's receipts and prices.
+// Shows what a node has earned, and what it would earn, from the market's receipts and prices.
 #pragma once
 
 #include <span>

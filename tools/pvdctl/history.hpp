@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an agentd knows of the returns of its node's owner, for him.
+// Shows the owner of a node what his agentd knows of his returns.
 #pragma once
 
 #include "tools/common/ask.hpp"

@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* day_names[] = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"};
 
-// What follows a verb, with one blank between two words: a frame has blanks and needs no quotes.
+// Joins the words that follow a verb with one blank each, so that a frame, which has blanks, needs
+// no quotes.
 std::string rest_of(std::span<char*> words) {
     std::string text;
     for (const char* word : words) text += (text.empty() ? "" : " ") + std::string(word);
