@@ -33,7 +33,7 @@ Result<std::string> why_text(const Answer& answer) {
     return field(s, "text");
 }
 
-// What souk-audit, beside this program, says of the log.
+// Asks souk-audit, which lies beside this program, what the log says.
 Result<std::string> why(const std::string& log, const std::string& name, const std::string& at) {
     TRY_ASSIGN(const Fd file, memory_file("log", log));
     // souk-audit inherits it.

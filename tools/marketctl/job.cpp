@@ -10,11 +10,11 @@ namespace {
 
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
-// What a zero of these says is what their absence says.
+// A zero of these means the same as their absence, so it is not shown.
 constexpr const char* nothing_at_zero[] = {
     "budget",       "memory_mb",        "price",       "freezes",  "thaws",   "migrations",
     "failed_moves", "longest_pause_ms", "image_bytes", "finish_s", "waited_s"};
-// Said with another, or by all the rest.
+// Another row says these, or all the rest does.
 constexpr const char* said_elsewhere[] = {"uid", "can_move"};
 
 bool is_one_of(std::span<const char* const> keys, const std::string& key) {
@@ -31,7 +31,7 @@ bool says_nothing(const std::string& key, const Json& value) {
     return value.is_number() && value.get<double>() == 0 && is_one_of(nothing_at_zero, key);
 }
 
-// By its unit, which its key ends in.
+// Makes a row; the end of the key says the unit.
 std::pair<std::string, std::string> row_of(const Json& job, const std::string& key) {
     if (key == "finish_s") return {"finish", duration(job, "finish_s") + " after it was submitted"};
     const auto is = [&](const char* end) { return key.ends_with(end) && job[key].is_number(); };

@@ -10,7 +10,7 @@
 namespace souk::tools {
 namespace {
 
-// What it is called, else what it runs.
+// Returns the job's name, else the command that it runs.
 std::string called(const Json& job) {
     constexpr size_t shown = 24;
     const std::string name = job.value("name", "");

@@ -65,7 +65,7 @@ Result<std::string> providers_text(const Answer& providers) {
                            field(p, "earned"),
                            release(p)};
                }));
-    // What fits into no column.
+    // Facts that fit into no column follow the table.
     std::map<std::string, Others> others;
     for (const std::string& part : providers)
         for (const Json& p : parse_json(part)) {

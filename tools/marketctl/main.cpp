@@ -29,8 +29,8 @@ namespace {
 
 struct Verb {
     const char *name, *alias;
-    // What it takes: J a job, N a node, l "lost" or "forget", n a node that may be left out, a an
-    // account that may be left out, v "verify", f a file.
+    // The letters say which words it takes: J a job, N a node, l "lost" or "forget", n a node that
+    // may be left out, a an account that may be left out, v "verify", f a file.
     const char* takes;
     bool may_hold;
     Result<std::string> (*text)(const Answer&);  // null: says nothing
@@ -130,7 +130,7 @@ Status take_options(const Given& given, bool may_hold, CtlQuestion& question) {
     return take_order_options(given.order, may_hold, question);
 }
 
-// Of the verbs that have words of their own; nothing: it is none of them.
+// Makes the question of a verb that has words of its own; nothing if the verb is none of these.
 Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<char*> words,
                                              Given given) {
     std::optional<CtlQuestion> question;
@@ -179,7 +179,7 @@ Result<std::optional<CtlQuestion>> own_words(std::string_view name, std::span<ch
     return question;
 }
 
-// What the verbs are, for --help.
+// --help shows these lines about the verbs.
 const std::vector<VerbHelp> verbs_help = {
     {"status", "the market, its jobs and what they are worth"},
     {"list-jobs (lj)", "every live job (--state finish, --state all: also those that ended)"},

@@ -58,7 +58,7 @@ std::string told(const Json& s) {
     return text;
 }
 
-// What CRIU said itself is for who asks for it.
+// Writes the story. CRIU's own words are shown only to a user who asks for them.
 Result<std::string> told_story(const Answer& answer, bool verbose) {
     TRY_ASSIGN(const Json story, parse_object(answer));
     const uint64_t left_out = story.value("left_out", uint64_t{0});

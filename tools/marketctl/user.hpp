@@ -17,13 +17,13 @@ struct UserOptions {
     }
 };
 
-// What is said where those options stand with another verb.
+// The tool says this if those options stand with another verb.
 extern const char* const for_user_limit;
 // `words`: what follows "user". Errors: a mistake on the command line.
 Result<CtlQuestion> user_question(std::span<char*> words, const UserOptions& options);
 // `words`: what follows "project".
 Result<CtlQuestion> project_question(std::span<char*> words);
-// The token alone, to be pasted.
+// Shows the token alone, to be pasted.
 Result<std::string> web_token_text(const Answer& answer);
 
 }  // namespace souk::tools

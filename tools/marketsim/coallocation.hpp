@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the two parts of marketsim coallocation share: the experiments, and a job log split into
+// The two parts of marketsim coallocation share this: the experiments, and a job log split into
 // components.
 #pragma once
 
@@ -21,7 +21,7 @@ struct CoallocationOptions {
     sim::coallocation::Terms terms{1000, 5000, 5000, 5000};
     double slowdown = 1;
     std::string json, csv;
-    // Of a log.
+    // The part that reads a log has these.
     std::string log;
     std::vector<int64_t> clusters{32, 32, 32, 32};
     std::vector<double> loads{0.3, 0.4, 0.5, 0.6, 0.7, 0.8};
@@ -30,7 +30,7 @@ struct CoallocationOptions {
 };
 
 bool by_market(const std::string& policy);
-// Under a policy of the table, or the market, which places by itself.
+// Runs the world under a policy of the table, or under the market, which places by itself.
 Result<sim::coallocation::Outcome> run_world(const CoallocationOptions& o,
                                              sim::coallocation::World& world,
                                              const std::string& policy,

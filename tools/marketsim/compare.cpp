@@ -176,7 +176,7 @@ Result<std::vector<Imported>> workloads_of(const CompareOptions& o) {
     return out;
 }
 
-// What jobs that the seed draws gain by lies.
+// Measures what jobs that the seed draws gain by lies.
 Result<Cases> lies_told(const Imported& w, const MarketRunOptions& options, int64_t jobs,
                         size_t seed) {
     std::string error;

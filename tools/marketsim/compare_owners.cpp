@@ -29,7 +29,8 @@ Estimate over_seeds(const std::vector<Standing>& seeds, Of of) {
     return estimate(values);
 }
 
-// Of each kind of owners, over the seeds in which there was one.
+// Estimates for each kind of owners what they earned and their surplus, over the seeds in which
+// there was one.
 std::map<Asks, std::pair<Estimate, Estimate>> owners_of(const Variant& v) {
     std::map<Asks, std::array<std::vector<double>, 2>> values;
     for (const Standing& seed : v.standings)

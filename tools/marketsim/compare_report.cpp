@@ -95,7 +95,7 @@ std::string table(const std::vector<Variant>& variants, const std::vector<ValueC
 
 namespace {
 
-// Of one strategy over the seeds in which a job had it.
+// These are figures of one strategy, over the seeds in which a job had it.
 struct StrategyFigures {
     Estimate jobs, unfinished, price, slowdown, in_time;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a comparison says: as a table, CSV and JSON.
+// Reports a comparison: as a table, CSV and JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace souk::tools {
 
-// What users and owners had of one run.
+// Users and owners had this of one run.
 struct Standing {
     double price = 0;  // paid for a CPU-hour of work on a standard machine
     double wait_s = 0, slowdown = 0, welfare = 0, envy = 0;  // means; envy: % of welfare
@@ -26,7 +26,7 @@ struct Standing {
 Standing standing_of(const sim::Imported& workload, const sim::MarketRunOptions& run,
                      const sim::RunOutcome& outcome, int64_t alpha_s);
 
-// One combination, and what came of it.
+// A variant is one combination, with its outcome.
 struct Variant {
     std::string name;
     sim::MarketRunOptions run;
@@ -45,16 +45,16 @@ struct Variant {
 std::string estimates_table(const std::vector<Variant>& variants, size_t seeds);
 // A line for each variant: each figure, and the half width of its interval (empty with one seed).
 std::string csv_text(const std::vector<Variant>& variants);
-// What each strategy paid, and how it fared, in each mix; empty if none was tried.
+// Shows what each strategy paid, and how it fared, in each mix; empty if none was tried.
 std::string strategies_table(const std::vector<Variant>& variants);
-// What users and owners had in each mix of owners; empty if none was tried.
+// Shows what users and owners had in each mix of owners; empty if none was tried.
 std::string owners_table(const std::vector<Variant>& variants);
 nlohmann::ordered_json owners_json(const Variant& variant);
 std::string table(const std::vector<Variant>& variants,
                   const std::vector<sim::ValueClass>& classes);
 std::string json_text(const std::vector<Variant>& variants, int64_t alpha_s);
 
-// Pictures by gnuplot, named after `path`.
+// Draws pictures with gnuplot; their names begin with `path`.
 Status draw(const std::vector<Variant>& variants, const std::vector<sim::SimJob>& jobs,
             const std::vector<sim::SimProvider>& providers, const std::string& path);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who decides in a simulated market, by name: an algorithm of the market's solver, a queueing
-// policy, or anybody's program that speaks the solver's text protocol
+// Finds by its name who decides in a simulated market: an algorithm of the market's solver, a
+// queueing policy, or anybody's program that speaks the solver's text protocol
 // (market/core/solver_protocol.hpp) on stdin and stdout.
 //
 // A program is told what happens as it happens (ap, dp, aj, dj, jmd, jfd; `jmd` after a start too),

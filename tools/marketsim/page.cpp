@@ -157,7 +157,7 @@ Html figures_table(const std::vector<Series>& all, const std::vector<std::string
     return h.markup("</tbody></table>"), h;
 }
 
-// What a job waits, by what it is worth: a line for each variant.
+// Shows the mean bounded slowdown of jobs, a row for each worth, a column for each variant.
 Html by_value(const PageJson& variants) {
     std::set<double> values;
     for (const PageJson& v : variants)
