@@ -48,7 +48,8 @@ std::string_view variable(const char* name) {
     return value ? value : "";
 }
 
-// Of a number, c and a number, or a label: c and its number, a name that its /etc/hosts has.
+// Finds the host of a component. The user names it by a number, by c and a number, or by its label;
+// the host is c and its number, a name that the component's /etc/hosts has.
 Result<std::string> host_of(std::string_view component) {
     const auto all = whole_number<uint32_t>(variable("SOUK_COMPONENTS")).value_or(0);
     const bool short_name = component.starts_with('c') && component.size() > 1;

@@ -125,7 +125,8 @@ class Relay {
         return true;
     }
 
-    // What a program leaves behind may hold the pipes: what is in them when it ends is the last.
+    // Sends what the program wrote until its end. Programs that it leaves behind may hold the pipes
+    // open, so we do not wait until they close.
     Status end() {
         int status = 0;
         if (::waitpid(child_, &status, WNOHANG) != child_) return {};
@@ -141,7 +142,7 @@ class Relay {
         return peer_.send(frame_of(Say::ended, std::to_string(code)));
     }
 
-    // Who asked is gone: so is the program.
+    // The program that asked is gone, so its program must end too.
     Status hang_up() const {
         (void)::kill(-child_, SIGHUP);
         return {};

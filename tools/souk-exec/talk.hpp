@@ -18,7 +18,8 @@ struct ExecSecret {
     uint16_t port = 0;
     std::string text;  // 64 hexadecimal digits
 };
-// Of the environment. Errors: there is none, as this is no component of such a job.
+// Reads the secret from the environment. Fails if there is none: this is no component of such a
+// job.
 Result<ExecSecret> exec_secret();
 
 inline constexpr size_t frame_bytes_max = 1 << 20;

@@ -29,7 +29,7 @@ namespace {
 
 constexpr Nanos look_every = Nanos::from_ms(100), end_limit = Nanos::from_s(2);
 
-// What keeps every job of this user on the node, as its agentd says.
+// Returns what keeps every job of this user on the node, as its agentd says.
 Cause held_by_node(const SrunOptions& o) {
     if (::geteuid() == 0) return {};
     const auto socket = [&] { return wire::find_agentd(o.socket, o.node); };
@@ -40,7 +40,8 @@ Cause held_by_node(const SrunOptions& o) {
     return {CauseCode::lacks_sys_resource, field(*status, "restriction")};
 }
 
-// A program that runs here with no input, its output going nowhere, in a process group of its own.
+// A Trial is a program that runs here with no input, its output going nowhere, in a process group
+// of its own.
 class Trial {
   public:
     static Result<Trial> start(std::span<char*> program) {

@@ -19,12 +19,12 @@ using namespace components;
 
 constexpr size_t file_bytes_max = 1 << 20, text_bytes_max = 1 << 17;
 
-// What the names in its texts stand for, with those of the whole file below its own.
+// Resolves the names in the texts of a request. Its own names come before those of the whole file.
 class Names {
   public:
     Names(const Request& request, const File& file) : own_(request.names), all_(file.names) {}
 
-    // Error: a name that stands for nothing, or for itself by way of others.
+    // Fails if a name stands for nothing, or for itself by way of others.
     Result<std::string> resolve(const Text& text) {
         std::string whole;
         for (const Piece& piece : text) {
@@ -65,7 +65,7 @@ class Names {
     size_t steps_ = 0;
 };
 
-// Of one component. `count`: so many alike.
+// Reads one component of the file. `count` says how many components are alike.
 struct Reading {
     ComponentPlan plan;
     int64_t count = 1;

@@ -17,7 +17,7 @@
 
 namespace souk::tools {
 
-// What the file says of one component; what it does not say is as srun's command line has it.
+// The file says this of one component. srun's command line decides what the file does not say.
 struct ComponentPlan {
     std::string label;  // its name in the job; empty: c and its number
     ComponentClass role = ComponentClass::required;
@@ -31,14 +31,14 @@ struct ComponentPlan {
     std::string at;    // FILE:LINE
 };
 
-// All of them: at least one, at most `most`; the first is required, no two have one label.
+// Reads all components: at least one, at most `most`; the first is required, no two have one label.
 Result<std::vector<ComponentPlan>> read_components(const std::string& file, size_t most);
-// Of its text. Pure.
+// Parses the text of such a file. Pure.
 Result<std::vector<ComponentPlan>> parse_components(std::string_view text, const std::string& file,
                                                     size_t most);
-// Errors: no node can have this name. Pure.
+// Fails if no node can have this name. Pure.
 Status check_node_name(const std::string& name);
-// Their names, in order: its label, or c and its number. Pure.
+// Returns the components' names, in order: the label, or c and the number. Pure.
 std::vector<std::string> component_names(const std::vector<ComponentPlan>& plan, size_t count);
 
 namespace components {

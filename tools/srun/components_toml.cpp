@@ -15,7 +15,8 @@ bool of_a_name(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Where no names are given, $(...) is a text like any other.
+// Splits a text into plain pieces and names. In a file that gives no names, $(...) is a text like
+// any other.
 Text text_of(std::string_view text, bool has_names) {
     Text pieces(1);
     while (!text.empty()) {

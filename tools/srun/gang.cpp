@@ -46,10 +46,10 @@ bool write_whole(int fd, std::string_view text) {
     return true;
 }
 
-// Where a part reads: srun's own stdin, a pipe, or nowhere.
+// A part reads srun's own stdin, a pipe, or nothing.
 enum class Reads { nothing, own, pipe };
 
-// The end for the part is of that pipe, or no file.
+// Returns the part's stdin: /dev/null, or its end of a new pipe; no file if it reads srun's own.
 Result<Fd> input_of(Part& part, Reads reads) {
     if (reads == Reads::nothing) return open_at(AT_FDCWD, "/dev/null", O_RDONLY);
     if (reads == Reads::own) return Fd();
@@ -60,7 +60,7 @@ Result<Fd> input_of(Part& part, Reads reads) {
     return Fd(ends[0]);
 }
 
-// Never returns in the child, but with its exit status.
+// The child never returns from this; it ends with its exit status.
 Result<Part> begin_part(const SrunOptions& options, const std::string& socket, const JobId& id,
                         Reads reads, const sigset_t& mask) {
     Part part;
@@ -174,7 +174,7 @@ size_t reap(const SrunOptions& options, std::vector<Part>& parts, std::vector<in
     return count;
 }
 
-// What stands before the lines of each: its number, or its label if it has one.
+// Returns what stands before the lines of each component: its number, or its label if it has one.
 std::vector<std::string> labels_of(const SrunOptions& options, size_t count) {
     std::vector<std::string> labels;
     for (size_t i = 0; options.labels && i < count; ++i) {
@@ -219,7 +219,7 @@ int stay(std::vector<Part>& parts, int signals, const SrunOptions& options) {
     return gang_status(ended);
 }
 
-// Of a gang that lacks components: as Ctrl-C does of one that waits.
+// Cancels a gang that lacks components, as Ctrl-C does with a gang that waits.
 void cancel_all(Link& link, const JobId& first) {
     wire::Attach watch;
     watch.id = first;

@@ -13,17 +13,17 @@
 
 namespace souk::tools {
 
-// What a component of so many CPUs may spend of the budget of all, who have `all` CPUs. Error:
-// nothing.
+// Returns the part of the whole budget that a component with so many CPUs may spend; all components
+// together have `all` CPUs. Error: the part is nothing.
 Result<Money> share_of_budget(Money budget, int32_t cpus, int64_t all);
 
-// The lines of several streams in one: whole lines, each with its label; a line that has no end yet
+// Merges the lines of several streams: whole lines, each with its label. A line that has no end yet
 // waits, up to a bound.
 class LineMerge {
   public:
-    // Of each component its label; none: lines have none.
+    // Takes a label for each component; none: lines have no labels.
     explicit LineMerge(std::vector<std::string> labels);
-    // What is to be written now that these bytes came from that component.
+    // Takes bytes that came from that component, and returns what is to be written now.
     std::string add(int32_t component, std::string_view bytes);
     std::string end(int32_t component);
 
@@ -33,13 +33,13 @@ class LineMerge {
     std::vector<std::string> open_;
 };
 
-// Of the statuses of srun for its required components, in the order in which they ended: the first
-// that is the component's own and not 0.
+// Returns the status of the gang, from the statuses of srun for its required components in the
+// order in which they ended: the first that is the component's own and not 0.
 int gang_status(const std::vector<int>& ended);
 bool is_required(const SrunOptions& options, size_t component);
 
-// The request of each, by the command line and the plan; `common` is what all have. Errors: a
-// program or a directory that is not there, a budget too small.
+// Makes the request of each component from the command line and the plan; `common` is what all
+// have. Errors: a program or a directory that is not there, a budget too small.
 Result<std::vector<wire::Submit>> describe_components(const SrunOptions& options,
                                                       const wire::Submit& common);
 // Submits all components, or none: on a failure those that are there already are cancelled.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is submitted for each component: by the command line and the plan, and what --exec and --mpi
-// make of it.
+// Describes what is submitted for each component, from the command line, the plan, --exec and
+// --mpi.
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace souk::tools {
 namespace {
 
-// Beside srun, as all programs find each other.
+// souk-exec lies beside srun, as all programs do that find each other.
 std::string souk_exec_path() {
     char path[PATH_MAX];
     const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
@@ -22,7 +22,7 @@ std::string souk_exec_path() {
     return own.substr(0, own.rfind('/') + 1) + "souk-exec";
 }
 
-// PORT:SECRET, by which the components of one job know each other.
+// Draws PORT:SECRET, by which the components of one job know each other.
 Result<std::string> draw_exec_secret() {
     unsigned char bytes[34];
     if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)

@@ -73,7 +73,7 @@ int attach(const SrunOptions& options, const std::string& socket) {
     return Session(options, socket).attach(*id);
 }
 
-// What it waits for, as the request says it.
+// Puts the job that this one waits for (--after) into the request.
 Status take_after(Link& link, const std::string& after, wire::Submit& request) {
     if (after.empty()) return {};
     std::string text = after;
@@ -111,7 +111,8 @@ int print_id(const SrunOptions& options, const std::string& id, size_t jobs) {
     return 0;
 }
 
-// What keeps the job's files from being written is said now; its home writes them.
+// Tries to open the job's output files, so that the user is told now what keeps them from being
+// written. The job's home writes them.
 Status try_files(const SrunOptions& options, const JobId& id, std::optional<uint32_t> index) {
     for (const std::string& file : {options.out_file, options.err_file}) {
         if (file.empty()) continue;

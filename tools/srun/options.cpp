@@ -69,7 +69,7 @@ Setter positive(Money& to) {
     };
 }
 
-// What it pays, and what it needs for that.
+// These options say what the job pays, and what it needs for that.
 std::vector<Option> term_options(SrunOptions& o) {
     using wire::Change;
     return {
@@ -132,7 +132,7 @@ Status set_tmp(SrunOptions& o, const char* text) {
     return {};
 }
 
-// What a new job is called, who pays for it, and how it moves.
+// These options say what a new job is called, who pays for it, and how it moves.
 std::vector<Option> form_options(SrunOptions& o) {
     return {
         {0, "project", "NAME", "whose account pays for it, of which you are a member",
@@ -229,7 +229,7 @@ std::vector<Option> quote_options(SrunOptions& o) {
     };
 }
 
-// What becomes of a new job that cannot move, or whose node is lost.
+// These options say what becomes of a new job that cannot move, or whose node is lost.
 std::vector<Option> loss_options(SrunOptions& o) {
     return {
         {0, "checkpoint-every", "TIME",
@@ -330,7 +330,7 @@ std::vector<Option> size_options(SrunOptions& o) {
     };
 }
 
-// What a job has around it: others, files, and what is said of it.
+// These options say what a job has around it: other jobs, files, and what is told of it.
 std::vector<Option> around_options(SrunOptions& o) {
     return {
         {'N', "components", "N",
@@ -516,7 +516,7 @@ std::string wrong_sign(const char* option, const std::string& pattern) {
     return {};
 }
 
-// Empty: nothing is wrong with -o and -e.
+// Says what is wrong with -o and -e; empty: nothing.
 std::string wrong_with_files(const SrunOptions& o, bool no_output) {
     if (!(o.out_file + o.err_file).empty() && (no_output || !o.wait_for.empty()))
         return "--output and --error are for a new job, or with --attach";
@@ -524,7 +524,7 @@ std::string wrong_with_files(const SrunOptions& o, bool no_output) {
     return wrong.empty() ? wrong_sign("--error", o.err_file) : wrong;
 }
 
-// What a job of several components does not do (yet).
+// Names the options that a job of several components cannot have (yet); empty: none was given.
 std::string gang_conflict(const SrunOptions& o) {
     if (o.components == 0) return {};
     if (!o.array.empty() || !o.after.empty()) return "--array or --after";
@@ -535,7 +535,8 @@ std::string gang_conflict(const SrunOptions& o) {
     return {};
 }
 
-// What is wrong with what was said of several components, and sets who reads; empty: nothing.
+// Checks the options of several components, and sets which of them reads srun's input. Returns what
+// is wrong; empty: nothing.
 std::string wrong_with_gang(SrunOptions& o, bool no_new_job) {
     if (o.components == 0)
         return o.exec                         ? "--exec and --mpi are for --components"

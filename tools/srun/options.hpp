@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What srun was asked to do.
+// The command line asks srun for this.
 #pragma once
 
 #include <optional>

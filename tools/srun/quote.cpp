@@ -87,7 +87,7 @@ void add_day(const Json& q, const SrunOptions& o, Rows& rows) {
     if (q.contains("in_time_chance")) rows.emplace_back("  in time", chance(q, "in_time_chance"));
 }
 
-// What each strategy bids now, and what the prices of the last day say of that bid.
+// Compares the strategies: what each bids now, and what the prices of the last day say of that bid.
 Status compare(const Json& q) {
     if (!q.contains("strategies")) return {};
     Table table({{"STRATEGY"},

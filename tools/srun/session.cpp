@@ -32,7 +32,7 @@ Result<Fd> take_signals() {
     sigset_t set;
     sigemptyset(&set);
     for (const int number : signals_taken) {
-        // What was ignored when we began (nohup) stays ignored.
+        // A signal that was ignored when we began (nohup) stays ignored.
         struct sigaction old {};
         sigaction(number, nullptr, &old);
         if (old.sa_handler != SIG_IGN || number == SIGCONT || number == SIGWINCH)
@@ -80,7 +80,8 @@ StatusMode Session::status_mode(const SrunOptions& options) {
     return wanted == StatusMode::line && !can ? StatusMode::never : wanted;
 }
 
-// Where the job's output goes instead of srun's own, once its id is known.
+// Opens the files into which the job's output goes instead of srun's own, once the job's id is
+// known.
 Status Session::open_files() {
     const auto index = options_.array.empty() ? std::nullopt : std::optional(options_.array[0]);
     const auto open_one = [&](const std::string& pattern, int as) -> Status {
@@ -90,7 +91,7 @@ Status Session::open_files() {
     };
     const std::string &out = options_.out_file, &err = options_.err_file;
     if (!out.empty()) TRY(open_one(out, STDOUT_FILENO));
-    // What srun says itself goes where the job's errors go.
+    // srun's own messages go where the job's errors go.
     if (!(out + err).empty()) TRY(open_one(err.empty() ? out : err, STDERR_FILENO));
     return {};
 }
@@ -103,7 +104,8 @@ void Session::news(const std::string& text) {
     (void)job_status_.new_price();  // told with it
 }
 
-// Once a second while it says something new. Not over what the job writes, or its user types.
+// Draws the status line at most once a second, when it says something new. It does not write over
+// the job's output, or over what its user types.
 void Session::draw_status() {
     constexpr Nanos pause = Nanos::from_s(1);
     status_at_ = Nanos::never();

@@ -108,7 +108,7 @@ void Session::settle() {
     began_ = true;
     state_ = State::attached;
     if (tty_ && (again || !submitted_here_)) send_size();  // it may have changed meanwhile
-    // What was not confirmed goes again, in pieces that a frame holds.
+    // Input that was not confirmed goes again, in pieces that a frame holds.
     std::string_view rest = input_.unconfirmed();
     for (uint64_t offset = input_.base(); !rest.empty();) {
         const std::string_view piece = rest.substr(0, wire::stdio_bytes_max);

@@ -70,7 +70,8 @@ Result<std::string> working_directory(const std::string& wish) {
     return path;
 }
 
-// What names the siblings of a component that submits another job.
+// Tells whether the variable names the siblings of a component. A job that the component submits
+// must not have it.
 bool is_of_a_component(std::string_view variable) {
     for (const std::string_view name :
          {"SOUK_EXEC=", "SOUK_COMPONENT=", "SOUK_COMPONENTS=", "SOUK_HOSTS=", "SOUK_NAMES="})

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What this process would hand to a program that it executes: the job gets the same.
+// Captures what this process would hand to a program that it executes, so that the job gets the
+// same.
 #pragma once
 
 #include <span>
@@ -15,14 +16,14 @@ namespace souk::tools {
 // The program is looked up as execvp does. Errors: there is no such program, it is not executable,
 // or its arguments and environment are longer than a job's may be.
 Result<LaunchSpec> capture_launch(std::span<char*> program);
-// What is to be otherwise than with this process.
+// A wish says what is to be different from this process.
 struct LaunchWish {
     std::vector<std::string> argv;
     std::string directory;  // empty: this process's own
     std::vector<std::pair<std::string, std::string>> environment;
 };
 Result<LaunchSpec> capture_launch(const LaunchWish& wish);
-// NAME=VALUE in place of what it had.
+// Sets NAME=VALUE in place of the value that was there.
 void set_in_environment(std::vector<std::string>& env, const std::string& name,
                         const std::string& value);
 

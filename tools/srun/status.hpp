@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What becomes of the job, on stderr: as one line at the bottom of the terminal that is written
-// anew (line), as a line each time (log), or not at all (never). The line goes away before anything
-// else is written, and stays away while the job has the terminal.
+// Shows on stderr what becomes of the job: as one line at the bottom of the terminal that is
+// written anew (line), as a line each time (log), or not at all (never). The line goes away before
+// anything else is written, and stays away while the job has the terminal.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ enum class StatusMode : uint8_t { never, line, log };
 class StatusLine {
   public:
     explicit StatusLine(StatusMode mode) : mode_(mode) {}
-    // The newest news; `hidden`: the job writes to this terminal itself now.
+    // Shows the newest news; `hidden`: the job writes to this terminal itself now.
     void show(std::string_view news, bool hidden);
-    // Before other bytes go to the terminal, and at the end.
+    // Takes the line away, before other bytes go to the terminal, and at the end.
     void clear();
     bool shown() const { return shown_; }
     bool is_line() const { return mode_ == StatusMode::line; }
@@ -28,7 +28,7 @@ class StatusLine {
     bool shown_ = false;
 };
 
-// At most `columns` characters of it, without control characters.
+// Returns at most `columns` characters of the news, without control characters.
 std::string status_text(std::string_view news, size_t columns);
 
 }  // namespace souk::tools

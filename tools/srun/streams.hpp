@@ -21,22 +21,22 @@ class OutputQueue {
     // above this the caller reads no more from its link
     static constexpr size_t bytes_max = 1 << 20;
 
-    // Where each stream begins, of a job that ran before.
+    // Sets where each stream begins, for a job that ran before.
     void begin(const uint64_t (&offset)[2]);
-    // What is new of a piece; returns how many bytes are missing before it (0, unless the sender
-    // has lost some).
+    // Takes the new bytes of a piece. Returns how many bytes are missing before it (0, unless the
+    // sender has lost some).
     uint64_t take(wire::Stream stream, uint64_t offset, std::string_view data);
     bool empty() const { return pieces_.empty(); }
     bool full() const { return bytes_ >= bytes_max; }
-    // The fd that the next bytes go to; only when not empty.
+    // Returns the fd that the next bytes go to. Call it only when the queue is not empty.
     int fd() const;
-    // Writes once, what fits without blocking (the caller has seen POLLOUT). Errors: as of
+    // Writes once, as much as fits without blocking (the caller has seen POLLOUT). Errors: as of
     // write(2), with the stream.
     Status write_some();
-    // Throws away what waits for this stream and all that comes: nobody reads it any more.
+    // Throws away what waits for this stream and all that comes, because nobody reads it any more.
     void close(wire::Stream stream);
     wire::Stream next_stream() const { return pieces_.front().stream; }
-    // Whether another line may stand on the terminal, if that is where output goes.
+    // Tells whether another line may stand on the terminal, if that is where output goes.
     bool screen_free() const { return screen_.free(); }
 
     uint64_t received(wire::Stream stream) const { return received_[index(stream)]; }

@@ -18,9 +18,9 @@ int exit_status(const wire::Exit& exit, int cancel_signal);
 
 // One line of JSON into the file, or on stderr if `file` is empty.
 Status write_summary(const std::string& file, const std::string& json);
-// What the job has cost in all; nothing where that is not said.
+// Returns what the job has cost in all; nothing if the summary does not say that.
 std::optional<Money> cost_of_summary(const std::string& json);
-// The file can be written: said before a job is submitted.
+// Checks that the file can be written, before a job is submitted.
 Status check_summary_file(const std::string& file);
 
 }  // namespace souk::tools

@@ -22,8 +22,8 @@ class Terminal {
     // Does nothing in the background: the caller tries again when it is continued.
     void raw();
     void restore();
-    // What this key would have sent, had the terminal not been raw: SIGINT, SIGQUIT or SIGTSTP;
-    // else 0.
+    // Returns the signal that this key would have sent, had the terminal not been raw: SIGINT,
+    // SIGQUIT or SIGTSTP; else 0.
     static int signal_of(char key);
     struct Size {
         uint16_t rows = 24, cols = 80;

@@ -26,7 +26,7 @@ struct Ended {
     int status = 0;
     std::string why, summary;
 };
-// What one connection came to: the job's end, or why the agentd does not know it.
+// One connection ends with this: the job's end, or why the agentd does not know it.
 struct Heard {
     std::optional<Ended> ended;
     Cause unknown;
@@ -37,7 +37,7 @@ void pause_for(Nanos span) {
     ::nanosleep(&time, nullptr);
 }
 
-// Until the job's end is told. Errors: the connection broke.
+// Listens until the job's end is told. Errors: the connection broke.
 Result<Heard> listen_once(const std::string& socket, const JobId& id, bool& reached) {
     TRY_ASSIGN(Link link, Link::open(socket));
     wire::Attach watch;
