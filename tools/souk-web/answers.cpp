@@ -26,13 +26,13 @@ PageAnswer wrong(const std::string& what) {
 PageAnswer absent(const std::string& what) {
     return {404, "Not found", trouble("Not found", what)};
 }
-// The market's own words, or why it does not answer.
+// Says with the market's own words, or with the reason, that it does not answer.
 PageAnswer away(const Error& error) {
     const std::string title = "The market does not answer";
     return {503, title, trouble(title, error.message + "; this page tries again")};
 }
 
-// What may stand in a question: no control character, and not too long.
+// Tells whether the text may stand in a question: it has no control character, and is not too long.
 bool fit(const std::string& text) {
     return text.size() <= text_max && std::none_of(text.begin(), text.end(), [](char c) {
                return static_cast<unsigned char>(c) < 0x20;
@@ -176,7 +176,7 @@ PageAnswer show_prices(Asker& asker, const Query& query) {
             prices(*rows, std::string(span->name), static_cast<double>(span->span_s))};
 }
 
-// What ran on nodes: their receipts, and what runs there now.
+// Shows the jobs on each node: those that have run, by their receipts, and those that run now.
 PageAnswer show_time(Asker& asker, const Query& query) {
     struct Span {
         std::string_view name;

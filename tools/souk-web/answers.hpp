@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What each address answers: it asks the market what the page needs, and tools/web writes it.
+// Answers each address: asks the market what the page needs, and tools/web writes the page.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ struct AnswerRoute {
     PageAnswer (*answer)(Asker& asker, const Query& query);
 };
 std::span<const AnswerRoute> routes();
-// Empty: the market did not say.
+// Returns the market's name; empty if the market did not say.
 std::string market_name(Feed& feed);
 
 }  // namespace souk::tools::web

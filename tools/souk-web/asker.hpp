@@ -23,12 +23,12 @@ class Asker {
     Result<Json> ask(const std::string& verb, const std::vector<std::string>& args);
     Result<Feed::Part> part(const std::string& verb, const std::vector<std::string>& args,
                             const std::string& after);
-    // An order, which is given once. Errors: also that nobody has logged in.
+    // Gives an order, once. Errors: also that nobody has logged in.
     Result<Json> order(const std::string& verb, const std::vector<std::string>& args);
 
     const std::optional<Login>& login() const { return login_; }
     Visitor visitor() const;
-    // What the visitor is told on this page.
+    // Returns the text that the visitor is told on this page.
     std::string told(const std::string& path) const;
 
   private:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who may ask, and under which name: what is looked at before any page. Pure.
+// Checks before any page who may ask, and under which name. Pure.
 //
 // A page of a stranger can make a browser ask any name that resolves to this machine. It cannot
-// make it name this server in the Host header, so only known names are answered (DNS rebinding),
-// and only who has shown the key once (a link that is printed at the start) has the cookie.
+// make the browser name this server in the Host header, so only known names are answered (DNS
+// rebinding). Only a browser that has shown the key once (a link that is printed at the start) has
+// the cookie.
 #pragma once
 
 #include <string>

@@ -165,7 +165,8 @@ bool Http::process_and_close_socket(socket_t socket) {
             "Content-Type: text/plain\r\nConnection: close\r\n\r\n"
             "souk-web has too many connections just now\n";
         ::send(socket, busy.data(), busy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        // What has come is read, else closing would take the answer back.
+        // We read what has come, because closing the socket with unread bytes would take the answer
+        // back.
         char rest[4'096];
         ::recv(socket, rest, sizeof rest, MSG_DONTWAIT);
         ::shutdown(socket, SHUT_RDWR);

@@ -152,7 +152,7 @@ void Line::send_all() {
     }
 }
 
-// Who asks next has a new connection.
+// Fails all questions that have no answer. The next question makes a new connection.
 void Line::broken(const Error& why) {
     connecting_ = {};
     channel_.reset();

@@ -24,17 +24,19 @@ struct Login {
 
 class Logins {
   public:
-    // `port`: that the server listens on; cookies are of a host and not of a port.
+    // `port` is the one that the server listens on. It is in the cookie's name, because cookies
+    // belong to a host and not to a port.
     explicit Logins(uint16_t port) : name_("souk-login-" + std::to_string(port)) {}
 
-    // `session`: what the market answered to web-login.
+    // `session` is the market's answer to web-login.
     Result<Login> begin(const Json& session);
-    // Of a request's Cookie header.
+    // Finds the login by a request's Cookie header.
     std::optional<Login> of(std::string_view cookies);
     void end(const Login& login);
-    // The value of Set-Cookie: of a login, or with none what removes it.
+    // Returns the value of Set-Cookie for a login; with none it removes the cookie.
     std::string set_cookie(const Login* login, bool over_tls) const;
-    // What the visitor is told on the page at this path, for some seconds.
+    // tell() keeps a text for some seconds, which told() shows the visitor on the page at this
+    // path.
     void tell(const Login& login, const std::string& path, const std::string& text);
     std::string told(const Login& login, const std::string& path);
 

@@ -12,7 +12,7 @@
 
 namespace souk::tools::web {
 
-// What a browser's POST brings.
+// A browser's POST brings this.
 struct Sent {
     std::string path, host, origin, site;  // site: Sec-Fetch-Site
     Query fields;

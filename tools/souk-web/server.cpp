@@ -81,10 +81,11 @@ class Pages : public Server {
     void stop() override { http_.stop(); }
 
   private:
-    // Before any page: is this request one of those that are answered?
+    // Decides before any page whether this request is one of those that are answered.
     Handled look_at(const Request& q, Response& r) const {
         const bool shows = q.method == "GET" || q.method == "HEAD";
-        // What a refused request brings is not read.
+        // The connection is closed after such a request, because the body of a refused one is not
+        // read.
         if (!shows) r.set_header("Connection", "close");
         if (!shows && !(options_.actions && q.method == "POST")) {
             r.set_header("Allow", options_.actions ? "GET, HEAD, POST" : "GET, HEAD");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a visitor who has logged in can order, as pages: the form of the log-in, what can be done to
-// a job, and the question before it is done. Pure. The market decides what he may; these pages only
-// offer what it would not refuse anyway.
+// Writes the pages with which a visitor who has logged in gives orders: the form of the log-in, the
+// orders for a job, and the question before one is given. Pure. The market decides what a visitor
+// may do; these pages only offer what it would not refuse anyway.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ struct Action {
     bool takes_node;  // where it goes
     bool may_hold;
 };
-// Nothing: there is no such action.
+// Returns null if there is no such action.
 const Action* action_named(std::string_view verb);
 
-// `trouble`: why the last token was not taken; empty: there was none.
+// `trouble` says why the last token was not taken; empty: there was none.
 Html login_form(const std::string& form_key, const std::string& trouble);
-// Links to what this visitor may order of it; none, if that is nothing.
+// Writes links to the orders that this visitor may give for the job; none, if he may give none.
 Html actions_of(const Json& job, const Visitor& visitor);
-// `nodes`: names to choose from.
+// `nodes` are the names to choose from.
 Html action_question(const Action& action, const Json& job, const std::string& form_key,
                      const std::vector<std::string>& nodes);
-// What was ordered, above a page.
+// Writes above a page what was ordered.
 Html notice(const std::string& text);
 
 }  // namespace souk::tools::web

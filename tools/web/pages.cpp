@@ -43,7 +43,7 @@ void tile(Html& h, Markup name, const std::string& value) {
     h.markup("<div><dt>").markup(name).markup("</dt><dd>").text(value).markup("</dd></div>");
 }
 
-// Who has logged in, with the way out; or the way in.
+// Names the visitor who has logged in, with the way out; else offers the way in.
 Html who_is_it(const Visitor& visitor) {
     Html h;
     if (!visitor.may_log_in) return h;

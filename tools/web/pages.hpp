@@ -11,14 +11,15 @@
 
 namespace souk::tools::web {
 
-// A part of a list, and how the page of the next part is called (its query); empty: there is none.
+// A Listed is a part of a list. `next` is how the page of the next part is called (its query);
+// empty: there is none.
 struct Listed {
     Json rows = Json::array();
     std::string next;
     bool first = true;  // it is the list's beginning
 };
 
-// Who looks at a page.
+// A visitor looks at a page.
 struct Visitor {
     bool may_log_in = false;  // souk-web takes orders
     std::string name;         // who has logged in; empty: nobody
@@ -46,8 +47,8 @@ Html job(const Json& one, const Json& why, const Json& story, const std::string&
          double now, const Html& orders = {});
 Html node(const Json& one, const Json& why, const Listed& here, const Listed& before);
 Html prices(const Json& rows, const std::string& span, double span_s);
-// What ran on nodes, a lane each, from `from` to `to` (Unix seconds). `receipts` and `running`: of
-// these nodes; `span` as in the address.
+// The page shows the jobs on nodes, a lane for each node, from `from` to `to` (Unix seconds).
+// `receipts` and `running` are those of these nodes; `span` is as in the address.
 struct OnNodes {
     Json receipts = Json::array(), running = Json::array();
     double from = 0, to = 0;
@@ -63,7 +64,7 @@ Html ledger(const Json& accounts, const std::string& trouble, const Listed& rece
 struct StatementView {
     std::string of;  // a user or a node; empty: who looks
 };
-// Each entry of one account, with what it held then.
+// Shows each entry of one account, with what the account held then.
 Html statement(const Listed& entries, const StatementView& view);
 // Sums by `by` (user, node or day) of the last `span`.
 Html report(const Json& rows, const std::string& by, const std::string& span);

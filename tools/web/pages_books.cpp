@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What ran where and when, and what it cost: time, ledger, report.
+// Writes the pages that tell what ran where and when, and what it cost: time, ledger, report.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -93,7 +93,8 @@ Html on_nodes(const Listed& nodes, const OnNodes& what) {
         paid_until[id] = std::max(paid_until[id], to);
         add(r, field(r, "node"), id, from, to);
     }
-    // What runs now has no receipt yet: it began when the last one ended, or has run all its time.
+    // A job that runs now has no receipt yet. It began when the last one ended, or has run all its
+    // time.
     for (const Json& j : what.running) {
         const std::string id = field(j, "id");
         const auto until = paid_until.find(id);

@@ -11,7 +11,7 @@ std::string name_or_command(const Json& j) {
     return name == "-" ? field(j, "command") : name;
 }
 
-// Where it is, where it goes, and where it was.
+// Names the node where the job is, the one where it goes, and how much has been sent.
 void where(Html& h, const Json& j) {
     if (const std::string at = field(j, "where"); at != "-") node_link(h, at);
     if (const std::string to = field(j, "going_to"); to != "-") node_link(h.markup(" to "), to);

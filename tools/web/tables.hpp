@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the pages are made of: tables with links, lists of a name and a value, links to the next
-// part of a list. Pure.
+// Pages consist of these: tables with links, lists of a name and a value, links to the next part of
+// a list. Pure.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ struct Column {
     bool number = false;  // to the right
     std::function<void(Html&, const Json&)> cell;
 };
-// A column of a value as it is; money of 0 and what is not there are `none`.
+// These make a column of a value. Money of 0 and values that are not there are `none`.
 Column plain_column(Markup title, const char* key);
 Column number_column(Markup title, const char* key);
 Column money_column(Markup title, const char* key);
 Column text_column(Markup title, std::string (*text)(const Json&), bool number = false);
 
-// `caption` names it for those who do not see it.
+// `caption` names the table for readers who do not see it.
 Html table(Markup caption, const std::vector<Column>& columns, const Json& rows, Markup none);
 const std::vector<Column>& node_columns();
 const std::vector<Column>& job_columns();
