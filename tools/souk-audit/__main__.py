@@ -69,7 +69,7 @@ def read_receipts(path):
 
 
 def help_source():
-    """What help says, in the form of tools/common/args.cpp."""
+    """Returns the text of --help, in the form of tools/common/args.cpp."""
     usage, about, options, notes = __doc__.strip().split("\n\n")
     listed = [(name, value or "", about) for name, value, about in
               re.findall(r"^  --(\S+)(?: ([A-Z:]+))?  +(.*(?:\n {8}.*)*)", options, re.M)]

@@ -109,8 +109,8 @@ class Audit(Replay):
                           " or ".join(sorted(money(c) for c in candidates)) or "none")
 
     def charged(self, job, run, amount, rest, may_be_less=False):
-        """What it cost since is its price x CPUs x run time, to the fraction of a micro-unit; less
-        where its budget or its user's day ended."""
+        """Checks the amount since the last charge: it is price x CPUs x run time, to the fraction
+        of a micro-unit, or less if the job's budget or its user's day ended."""
         price, _, ran, had, left, cpus = job.paid
         due = price * cpus * (run - ran)
         got = (amount - had) * HOUR + rest - left

@@ -13,7 +13,7 @@ class Market(Places):
         self.forget()
 
     def forget(self):
-        """What is reckoned of a decision is reckoned anew."""
+        """Drops what was reckoned of a decision, so that it is reckoned anew."""
         self.known, self.ready = {}, None
 
     def number(self, key):
@@ -133,8 +133,8 @@ class Market(Places):
     # -- prices
 
     def price(self, job, said=None):
-        """What the job pays per CPU-hour by definition. A job that is held at its place has no turn
-        under proportional_share: it may be priced as the first or as the last."""
+        """Returns what the job pays per CPU-hour by definition. A job that is held at its place has
+        no turn under proportional_share: it may be priced as the first or as the last."""
         self.prepare()
         if job.index not in self.known:
             self.known[job.index] = self.reckon(job)

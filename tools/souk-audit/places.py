@@ -7,7 +7,7 @@ class Places:
     """The part of Market that looks at who is where."""
 
     def misplaced(self):
-        """What is wrong with the allocation: (job or None, what)."""
+        """Yields each fault of the allocation: (job or None, what is wrong)."""
         self.prepare()
         solver, program = self.options.get("solver"), self.number("program")
         for n in self.nodes.values():
@@ -108,7 +108,8 @@ class Places:
                 if None not in (j.at, j.slot) and j.at != j.slot]
 
     def follow(self, before, unknown_before):
-        """What a snapshot does not say: the moves of the market before it, if that is known."""
+        """Takes the moves from the market before, if that is known: a snapshot does not say
+        them."""
         if before:
             self.moves, self.unknown_before = before.moves, before.unknown_before
         else:
@@ -124,7 +125,7 @@ class Places:
         return [at for at in self.moves if at > since]
 
     def moves_are_spent(self):
-        """So that who may stay need not go to a better place."""
+        """Tells whether no move is left. Jobs that may stay then need not go to a better place."""
         most = self.number("moves-max")
         if not most:
             return False
@@ -148,7 +149,8 @@ class Places:
         return node.choice() < here.choice()
 
     def stay(self, j, node):
-        """What the horizon is worth to it there, in micro-units x speed x ms (docs/market.md)."""
+        """Returns what the horizon is worth to the job on that node, in micro-units x speed x ms
+        (docs/market.md)."""
         horizon = max(1, self.number("horizon") // 1_000_000)
         if not j.files or node.id == j.files[0]:
             return j.v * j.c * horizon * node.s
@@ -159,7 +161,7 @@ class Places:
         return j.v * j.c * goes_on * node.s - cost * self.top * 3_600_000
 
     def lost_by_move(self, j, here):
-        """With a horizon: what a move must gain, as stay() reckons."""
+        """Returns what a move must gain under a horizon, as stay() reckons."""
         link = self.number("link")
         size = j.y if j.y >= 0 else j.m * 1_000_000
         paused = size if j.d < 0 else min(size, size * j.d // link)

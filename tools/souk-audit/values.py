@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a market is made of: nodes, jobs, money. All amounts are whole micro-units."""
+"""A market consists of these: nodes, jobs, money. All amounts are whole micro-units."""
 from decimal import Decimal
 
 
@@ -10,13 +10,13 @@ class Wrong(Exception):
     """A line of the log that cannot be read."""
 
 
-# Whatever reading what somebody has altered may end in.
+# Reading a log that somebody has altered may end in any of these.
 UNREADABLE = (Wrong, LookupError, ValueError, TypeError, AttributeError, ArithmeticError,
               StopIteration)
 
 
 def plain(text):
-    """Without what would command a terminal, as the log may be anybody's."""
+    """Takes out characters that would command a terminal, because the log may be anybody's."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -47,11 +47,11 @@ class Job:
         return self.pin == "-" and not self.held
 
     def counts(self):
-        """What its bid counts as in ranks, after its wait."""
+        """Returns what the job's bid counts as in ranks, after its wait."""
         return self.v * self.w // WEIGHT_PLAIN
 
     def level_with(self, other):
-        """What it would have to bid to rank as the other does; at most its bid."""
+        """Returns what the job would have to bid to rank as the other does; at most its bid."""
         if self.w == other.w:
             return other.v
         return min(self.v, ceil_div(other.counts() * WEIGHT_PLAIN, self.w))

@@ -25,7 +25,7 @@ class Why(Replay):
         super().time(word)
 
     def tell(self, name):
-        """What is known of the job or node, with the sentence `text`; None: no such name."""
+        """Returns what is known of the job or node, and the sentence `text`; None: no such name."""
         try:
             self.run()
         except Enough:
@@ -82,7 +82,7 @@ class Why(Replay):
         return self.lost_to(job, node)
 
     def wanted_by(self, job, node):
-        """Of a class's price: who would take one more place of its speed."""
+        """Explains the price of a class: who would take one more place of its speed."""
         market = self.market
         if not node.a:
             return [], f"the reserve of {node.id}, which takes nobody now"
@@ -113,7 +113,8 @@ class Why(Replay):
         return steps, text
 
     def lost_to(self, job, node):
-        """Of a critical price: the bid or the reserve at which it would lose each step of speed."""
+        """Explains a critical price: the bid or the reserve at which the job would lose each step
+        of speed."""
         market = self.market
         own = min(node.s, market.top)
         by_user = market.options.get("users") == "1"

@@ -29,7 +29,8 @@ Result<std::string> verified(const std::string& file, const std::string& seen) {
     return ledger_json(summary);
 }
 
-// What does not add up is not put in the place of what may.
+// Restores a backup. Its ledger is checked first, because a ledger that does not add up must not
+// take the place of one that may.
 Result<std::string> restored(const std::string& file, const std::string& dir) {
     LedgerSummary summary;
     const auto check = [&](const StateDb& db) -> Status {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What souk setup is going to change, and how it is said before it is done.
+// souk setup makes these changes, and says before what it is going to do.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct Rewrite {
     std::string path, before, after;
 };
 
-// From now on with certificates; `more`: lines that are not there yet.
+// Makes the configuration use certificates from now on; `more` has lines that are not there yet.
 Rewrite secured(const std::string& path, const std::string& more);
 Status write(const Rewrite& r);
 
-// Says the steps, what is written into the configuration, and that the unit is restarted. Who was
-// asked questions is asked whether it may be done; a no is an error.
+// Says the steps, what is written into the configuration, and that the unit is restarted. If a
+// person was asked questions, he is asked whether this may be done; a no is an error.
 Status announce(bool asked, bool restarts, std::vector<std::string> steps, const Rewrite& r,
                 const std::string& more, const char* unit);
 

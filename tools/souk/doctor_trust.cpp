@@ -34,7 +34,7 @@ Need trust_need(std::string name, std::string use, const std::string& wrong,
     return {std::move(name), std::move(use), false, met, met ? good : wrong, met ? "" : mend};
 }
 
-// Of one daemon that runs here.
+// The doctor examines a daemon that runs here by these.
 struct ExaminedDaemon {
     std::string program, config, identity, renew;
 };
@@ -89,7 +89,7 @@ void examine_identity(const ExaminedDaemon& d, std::vector<Need>& needs) {
                                "souk setup authority --root-key FILE, on the market's machine"));
 }
 
-// What the daemon itself says of its configuration: the lines of it, or its complaint.
+// Lets the daemon itself check its configuration, and returns its lines or its complaint.
 std::string checked(const std::string& program, const std::string& config) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -151,7 +151,8 @@ void examine_owner(const ExaminedDaemon& d, const std::string& said, std::vector
                                    : "systemd-sysusers souk-agent.conf, then start it anew"));
 }
 
-// What souk-root keeps for itself (agentd/who). Nothing before its first start.
+// Examines the directory that souk-root keeps for itself (agentd/who). It is not there before the
+// first start.
 void examine_kept(const ExaminedDaemon& d, std::vector<Need>& needs) {
     const std::string dir = beside_state(state_of(d)),
                       use = "who may have jobs is not agentd's word";

@@ -63,8 +63,8 @@ Pidfd open_process(const ProcessId& p) {
 }
 
 namespace {
-// Of an environment variable; daemons stand elsewhere: a relative name would mean another directory
-// there.
+// Reads a directory from an environment variable and makes it absolute, because daemons run in
+// another directory, where a relative name would mean something else.
 std::string directory_of(const char* variable) {
     const char* text = std::getenv(variable);
     if (!text || !*text) return {};

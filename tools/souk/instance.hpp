@@ -20,10 +20,10 @@
 
 namespace souk {
 
-// Of a process that runs now (not a zombie); nullopt if there is none.
+// Names a process that runs now (not a zombie); nullopt if there is none.
 std::optional<ProcessId> process_of(pid_t pid);
 bool alive(const ProcessId& p);
-// A pidfd of exactly this process; empty if it is gone.
+// Opens a pidfd of exactly this process; empty if it is gone.
 Pidfd open_process(const ProcessId& p);
 
 struct Daemon {

@@ -10,11 +10,11 @@
 
 namespace souk {
 
-// Names with commas between them. Errors: one is no node name, or stands there twice.
+// Parses names with commas between them. Errors: one is no node name, or stands there twice.
 Result<std::vector<std::string>> names_of(const std::string& list);
-// Where other machines reach a daemon of this one that listens on `listen` (empty: the market's
-// default): the host of it, else the first address of this machine that is not its own loopback.
-// Errors: this machine has none.
+// Returns the address at which other machines reach a daemon of this one that listens on `listen`
+// (empty: the market's default): the host of it, else the first address of this machine that is not
+// its own loopback. Errors: this machine has none.
 Result<std::string> reached_at(const std::string& listen);
 // Has the market make a token for each name, and prints the lines. The market may just be starting.
 Status invite(const tools::FindSocket& find, const std::string& names, const std::string& listen);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a market of `souk up` is made of, in STATE/market.json: with it `souk up` takes the market
-// again after `souk down
-// --keep` or a reboot. Written whole under a temporary name, then renamed; beside it lie the states
-// of the daemons.
+// STATE/market.json describes a market of `souk up`. With it `souk up` takes the market up again
+// after `souk down --keep` or a reboot. It is written whole under a temporary name, then renamed;
+// beside it lie the states of the daemons.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What souk setup asks a person at a terminal.
+// souk setup asks a person at a terminal with these.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace souk {
 
-// Standard input and output are a terminal.
+// Tells whether standard input and output are a terminal.
 bool somebody_is_there();
-// The line that is typed, without blanks around it; an empty one means `otherwise`. Errors: the
-// input ends, or `otherwise` is empty and so are three answers.
+// Returns the line that is typed, without blanks around it; an empty one means `otherwise`. Errors:
+// the input ends, or `otherwise` is empty and so are three answers.
 Result<std::string> ask_person(const std::string& question, const std::string& otherwise);
-// One of these; what else is typed is asked again, three times in all.
+// Returns the one of these words that is typed. If something else is typed it asks again, three
+// times in all.
 Result<std::string> ask_person(const std::string& question, const std::vector<std::string>& words,
                                const std::string& otherwise);
 

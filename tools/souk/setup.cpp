@@ -34,7 +34,7 @@ namespace {
 
 using nlohmann::json;
 
-// What is given on the command line.
+// The command line gives these.
 struct Words {
     std::string identity, config, root_key = "/root/souk-root.key", token, name, market;
     std::string roles = "home,provider", id, out, socket, realm, owns, users, nodes;
@@ -45,8 +45,9 @@ struct Words {
     bool client = false;  // a node that is not offered
 };
 
-// Under systemd the daemon takes it at once; jobs outlive their daemon. One that did not run for
-// want of what setup made begins to, unless its unit is disabled. Whether it runs now.
+// Restarts the daemon under systemd, so that it uses the change at once; jobs outlive their daemon.
+// A daemon that did not run because it lacked what setup made begins to run, unless its unit is
+// disabled. Returns whether it runs now.
 bool restart(const std::string& unit, bool wanted) {
     const bool systemd = ::access("/run/systemd/system", F_OK) == 0;
     const std::string command = "systemctl restart " + unit;
@@ -160,7 +161,8 @@ std::string host_name() {
     return std::string(host).substr(0, std::string_view(host).find('.'));
 }
 
-// Where the market is: as is said, as was said before, or as DNS says; a person is asked last.
+// Returns the market's address: as the command line says, as the configuration says, or as DNS
+// says. A person is asked last.
 Result<std::string> market_place(const Words& w, const std::string& known) {
     if (!w.market.empty()) return w.market;
     if (!known.empty()) return known;
@@ -175,8 +177,8 @@ Result<std::string> market_place(const Words& w, const std::string& known) {
                     found.error().message + ")");
 }
 
-// A node that was none before also gets what a new one is to have, and an older one may not expect:
-// jobs whose files come along.
+// A node that was none before also gets options that a new node should have, and that an older one
+// may not expect: jobs whose files come along.
 Status setup_node(const Words& w) {
     const std::string config = w.config.empty() ? "/etc/souk/agentd.conf" : w.config;
     const std::string text = config_text(config);

@@ -38,7 +38,7 @@ std::string describe(const Daemon& d) {
     ::_exit(supervise(options, std::move(lock), std::move(report)));
 }
 
-// What `souk down --keep` took off the market comes back.
+// Brings back the nodes that `souk down --keep` took off the market.
 Status back_to_market(const UpOptions& options) {
     if (options.shape.off.empty()) return {};
     for (const std::string& name : options.shape.off) {
