@@ -118,7 +118,7 @@ Status fits_limits(const CoreImage& core, const std::map<int, uint64_t>& limits_
 // deleted_bytes_max is that of CriuTool, limits_max the `limits` of RestoredJob. Pure.
 Status check_credentials(const ImageFacts& image, const CriuUser& user, uint64_t deleted_bytes_max,
                          const std::map<int, uint64_t>& limits_max);
-// As the kernel has it for the frozen processes. `pids` as of pids_inside.
+// Fails if the kernel says otherwise of the frozen processes. `pids` as of pids_inside.
 Status compare_credentials(const ImageFacts& image, const std::map<pid_t, pid_t>& pids);
 
 }  // namespace souk

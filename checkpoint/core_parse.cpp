@@ -212,7 +212,7 @@ Result<ImageNamespaces> parse_ids(std::string_view image) {
     return namespaces_in(message);
 }
 
-// It alone has no word before its own magic.
+// An inventory.img alone has no word before its own magic.
 Result<ImageNamespaces> parse_inventory(std::string_view image) {
     constexpr uint32_t inventory_magic = 0x58313116;
     enum { root_ids = 3 };

@@ -14,7 +14,7 @@
 // dump the job goes on; after a lost one ask souk-init; after a failed or lost restore kill the
 // capsule and use the image again in a fresh one.
 //
-// What a time limit may do: a dump that is under way must not be killed (it can kill the job with
+// A time limit may do this: a dump that is under way must not be killed (that can kill the job with
 // it), only refused at dump_held; dropping the session while held refuses too. A restore may be
 // ended at any time, with its capsule.
 #pragma once
@@ -36,10 +36,10 @@
 
 namespace souk {
 
-// Whether that CRIU has loaded what it was given. Needs root.
+// Tells whether that CRIU has loaded what it was given. Needs root.
 bool has_criu_preload(const Pidfd& criu);
 
-// How CRIU is called on this machine.
+// CRIU is called like this on this machine.
 struct CriuTool {
     std::vector<std::string> command;  // words before "swrk"
     // the first session has kept what CRIU learnt about this kernel (its criu.kdat)
@@ -189,13 +189,13 @@ std::string criu_unopened_file(std::string_view lines);
 // Returns why the code that is loaded into CRIU has refused a dump; empty: it has not.
 std::string criu_refusal(std::string_view lines);
 
-// Whether a dump that CRIU refuses with these words may be taken a moment later: threads that were
-// just ending, an answer of the kernel that a process was about to read. Pure.
+// Tells whether a dump that CRIU refuses with these words may be taken a moment later: threads were
+// just ending, or a process was about to read an answer of the kernel. Pure.
 bool criu_trouble_passes(std::string_view error);
 
-// After a dump, while held: a periodic timerfd that had expired unread would never fire again; sets
-// its first expiry to 1 ns. Returns how many were changed. Format: CRIU images/fdinfo.proto,
-// images/timerfd.proto.
+// Sets the first expiry of each periodic timerfd that had expired unread to 1 ns, because it would
+// never fire again. Call it after a dump, while that is held. Returns how many were changed.
+// Format: CRIU images/fdinfo.proto, images/timerfd.proto.
 Result<int> arm_expired_timerfds(int images);
 // Tells whether the dumped job holds locks of files.
 bool image_has_locks(int images);

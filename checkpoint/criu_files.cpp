@@ -83,7 +83,7 @@ CauseCode criu_cause(std::string_view lines) {
         std::string_view words;
         CauseCode code;
     };
-    // As CRIU 3.17 to 4.2 have them.
+    // CRIU 3.17 to 4.2 have these lines.
     static constexpr Line known[] = {
         {"Can't get rlimit", CauseCode::lacks_sys_resource},
         {"increase limit", CauseCode::deleted_file_too_large},

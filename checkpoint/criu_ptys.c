@@ -9,8 +9,8 @@
 // that does nothing but lines meanwhile. The descriptions stay as they are. A restore puts it there
 // in the same way.
 //
-// In canonical mode an end of file that waits is in the image as the character that makes one, and
-// output that was stopped by its character as that, behind all input.
+// In canonical mode the image has an end of file that waits as the character that makes one, and
+// the stop of output as the character that stops it, behind all input.
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
 #include <errno.h>
@@ -91,7 +91,7 @@ static ssize_t read_lines(int fd, char* to, size_t room, const struct termios2* 
     return (ssize_t)n;
 }
 
-// Into the queue that this end reads from. Returns how many went in.
+// Puts bytes into the queue that this end reads from. Returns how many went in.
 static size_t put(int fd, const char* bytes, size_t n) {
     size_t done = 0;
     while (done < n && done < held_max && control(fd, TIOCSTI, bytes + done) == 0) ++done;
@@ -122,7 +122,8 @@ static int master_of(int fd) {
     return -1;
 }
 
-// In packet mode each read would begin with a byte of its own, and what is done here would be told.
+// Sets packet mode, which must be off meanwhile: each read would begin with a byte of its own, and
+// what is done here would be told to the reader.
 static int set_packet(int fd, int on) {
     int was = 0;
     if (control(fd, TIOCGPKT, &was) == 0 && was != on && control(fd, TIOCPKT, &on) == 0) return was;

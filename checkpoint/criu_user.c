@@ -156,8 +156,9 @@ static bool goes_up(const char* path) {
     return false;
 }
 
-// It makes and changes nothing in /proc but by its own descriptors, and nothing below them: one of
-// a directory would lead anywhere.
+// Tells whether CRIU makes or changes the path for itself. In /proc it does so by its own
+// descriptors alone, and with nothing below them, because below the descriptor of a directory a
+// path would lead anywhere.
 bool is_crius_own(const char* path) {
     static const char descriptor[] = "/proc/self/fd/", temporary[] = "/run/criu.";
     if (!known) return true;
@@ -178,7 +179,7 @@ static bool leads_out(const char* path) {
     return false;
 }
 
-// It reads there, and writes to files of the processes that it makes.
+// CRIU reads below /proc for itself, and writes there to files of the processes that it makes.
 static bool is_opened_by_criu(const char* path) {
     return is_crius_own(path) || strcmp(path, "/proc") == 0 ||
            (begins(path, "/proc/") && !goes_up(path) && !leads_out(path));
@@ -250,7 +251,7 @@ static int open_own(int directory, const char* path, int flags) {
         close(found);
         return -1;
     }
-    // To be in a directory, or above it, needs no right to read it.
+    // A process may be in a directory, or above it, without the right to read it.
     if (S_ISDIR(st.st_mode) && (flags & O_ACCMODE) == O_RDONLY) return found;
     errno = EACCES;
     if (S_ISREG(st.st_mode) && st.st_uid == uid) {
@@ -315,7 +316,7 @@ int openat64(int directory, const char* path, int flags, ...) {
             errno = ENOENT;
             return -1;
         }
-        // Whose login it comes from, this node's records say, and no image.
+        // Records of this node say whose login the job comes from, and no image does.
         if (must_be_users() && strcmp(path, "loginuid") == 0 && (flags & O_ACCMODE) != O_RDONLY)
             return plain_open(AT_FDCWD, "/dev/null", flags, mode);
         const int fd = before_limits(directory, path, plain_open(directory, path, flags, mode));
@@ -342,7 +343,7 @@ int open64(const char* path, int flags, ...) {
     return open_of_job(AT_FDCWD, path, flags, mode);
 }
 
-// As a CRIU that was compiled with _FORTIFY_SOURCE calls them: without a mode.
+// A CRIU that was compiled with _FORTIFY_SOURCE calls these, without a mode.
 int __openat64_2(int directory, const char* path, int flags) {
     return openat64(directory, path, flags);
 }
@@ -417,8 +418,9 @@ int fchmodat(int directory, const char* path, mode_t mode, int flags) {
 
 int chmod(const char* path, mode_t mode) { return fchmodat(AT_FDCWD, path, mode, 0); }
 
-// To a descriptor of O_PATH a FIFO is no pipe, and a socket none: as a file that has a name it goes
-// along (criu/files.c, dump_one_file), and a restore compares what it finds with that.
+// Shows a FIFO or a socket behind a descriptor of O_PATH as a file. CRIU then takes it along as a
+// file that has a name (criu/files.c, dump_one_file), and a restore compares what it finds with
+// that.
 int fstat64(int fd, struct stat64* st) {
     const int done = (int)syscall(SYS_fstat, fd, st);
     if (done == 0 && (S_ISFIFO(st->st_mode) || S_ISSOCK(st->st_mode)) &&

@@ -4,7 +4,7 @@
 // is drawn for each image, the secret makes a key for each file and one for the manifest: so no key
 // is ever used for two files, and no file is taken for one of another name, image, epoch or job.
 //
-// What fails: the kernel's random numbers.
+// Calls fail if the kernel gives no random numbers.
 #pragma once
 
 #include <string>

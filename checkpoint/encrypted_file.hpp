@@ -6,7 +6,8 @@
 // tag of its own: so each chunk can be read by itself, and a changed, swapped or missing one is
 // found before a byte of it is used.
 //
-// What fails: the file system (errno), a file that is damaged or another (one line that names it).
+// Calls fail because of the file system (errno), or because a file is damaged or another one (one
+// line that names it).
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,7 @@ class EncryptedWriter {
     Status add(std::string_view bytes);
     // The next chunk, as a whole; all but the last one have chunk_bytes. It is overwritten.
     Status add_chunk(char* chunk, size_t bytes);
-    // Once, when all have come.
+    // Call it once, when all bytes have come.
     Result<ImageFile> end();
     int fd() const { return file_.get(); }
     uint64_t written() const { return at_; }
@@ -74,7 +75,7 @@ class EncryptedReader {
     // `stored` as the manifest has it.
     static Result<EncryptedReader> open(Fd file, const ImageFile& stored, const DiskKey& key);
     uint64_t bytes() const { return bytes_; }  // of the plain file
-    // All of them; they are what was encrypted there.
+    // Reads all of these bytes, and checks that they are what was encrypted there.
     Status read(uint64_t at, char* to, size_t bytes);
 
   private:

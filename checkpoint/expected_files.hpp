@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which files of its home CRIU is about to look at, at a dump or a restore of a job whose root is
-// its home's tree: what each process has open and mapped, with the flags of open(2). Only so that
-// they are asked for at once (agentd/files/expected.hpp): nothing is wrong if the list is.
+// Lists the files of its home that CRIU is about to look at, at a dump or a restore of a job whose
+// root is its home's tree: what each process has open and mapped, with the flags of open(2). The
+// list only lets them be asked for at once (agentd/files/expected.hpp), so a wrong list does no
+// harm.
 #pragma once
 
 #include <string>

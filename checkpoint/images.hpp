@@ -79,7 +79,7 @@ bool is_left_over(std::string_view name, const std::vector<ImageFile>& files);
 tl::unexpected<Error> refuse_image(std::string why);
 bool image_is_refused(const Error& error);
 
-// Whether the image must survive a crash of the machine: a frozen job must; one on its way in
+// Says whether the image must survive a crash of the machine. A frozen job must; one on its way in
 // memory need not.
 enum class Durability : uint8_t { memory, disk };
 

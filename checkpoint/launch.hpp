@@ -12,14 +12,14 @@
 
 namespace souk {
 
-// Whose job it is, as far as files are concerned: uid 0 is root.
+// Names the user whose job it is, as far as files are concerned: uid 0 is root.
 struct CriuUser {
     uint32_t uid = 0, gid = 0;
     std::vector<uint32_t> groups;
     bool unchecked = false;  // for tests: what it restores need not be his (criu_let_go.c)
     bool limited = false;    // what it restores must be kept from calls (syscall_filter.hpp)
 };
-// For criu_user.c, in CRIU's environment.
+// criu_user.c reads these words in CRIU's environment.
 std::string criu_user_words(const CriuUser& user);
 
 inline constexpr size_t criu_ends_max = 8;

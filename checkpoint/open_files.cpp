@@ -58,8 +58,8 @@ std::map<uint64_t, Mount> mounts_of(const std::string& table) {
     return mounts;
 }
 
-// Which file systems agentd sees. Its table of mounts is read when it is needed first: a job seldom
-// has a file that is not in the file system of the root directory.
+// Tells which file systems agentd sees. Its table of mounts is read when it is needed first,
+// because a job seldom has a file that is not in the file system of the root directory.
 class Outside {
   public:
     bool has(dev_t device, const std::string& mount) {
@@ -75,7 +75,7 @@ class Outside {
             if (const auto table = read_file(AT_FDCWD, "/proc/self/mountinfo"))
                 for (const auto& [number, one] : mounts_of(*table)) devices_->insert(one.device);
         }
-        // Without the table: none is the capsule's own.
+        // Without the table no file system counts as the capsule's own.
         return devices_->empty() || devices_->contains(mount);
     }
 
@@ -84,8 +84,8 @@ class Outside {
     std::optional<std::set<std::string>> devices_;
 };
 
-// At its home a job with its home's files has the node's own tree. Its root; nothing: the job's
-// root is served, or is the node's.
+// Returns the root of the job's tree if that is the node's own. At its home a job with its home's
+// files has the node's own tree. Nothing: the job's root is served, or is the node's.
 std::optional<HomeInode> root_of_tree(const SeenProcess& process,
                                       const std::map<uint64_t, Mount>& mounts) {
     const auto root = std::ranges::find(process.files, "root", &SeenFile::place);
@@ -164,7 +164,7 @@ bool same_file(const OpenFile& was, const OpenFile& is, bool one_kernel, const N
                const std::string& put_back) {
     if (was.kind != is.kind) return false;
     if (is_device(was)) return was.rdev == is.rdev;
-    // It is open by O_PATH. If the job listens there, its restore has made it anew.
+    // The socket is open by O_PATH. If the job listens there, its restore has made it anew.
     if (S_ISSOCK(was.kind)) return was.path == is.path;
     if (was.capsules) {
         if (!is.capsules || is_deleted(was)) return is.capsules;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which files a job has: of each process what it has open, mapped and runs, and its directories,
-// as the kernel identifies them. Taken down while a dump has stopped the job, and compared while a
-// restore is held, before anything of it runs: CRIU opens files by their names, and somebody may
-// have put another file there.
+// Lists the files of a job: what each process has open, mapped and runs, and its directories, as
+// the kernel identifies them. The list is taken while a dump has stopped the job, and compared
+// while a restore is held, before anything of the job runs: CRIU opens files by their names, and
+// somebody may have put another file there.
 //
-// What must be the same:
+// These must be the same:
 //   on one kernel     device and inode, where the file system keeps inode numbers; else the path
 //   on another        device means nothing there. On a network file system of the same server the
 //                     inode; else nothing (criu_user.c: the job's user could open the file)
@@ -58,22 +58,22 @@ Result<OpenFiles> open_files_in(const std::vector<SeenProcess>& look, const Pids
                                 const std::vector<std::string>& laid);
 Result<OpenFiles> open_files_of(const PidsInside& pids, const std::vector<std::string>& laid = {},
                                 const LookAt& look = look_from_here);
-// While CRIU dumps, its code in a process has its log open there. That is closed when the dump is
-// held, and until then it has a number that was free: an open file that is still there is the
-// job's. `pids` as they were at the look.
+// Takes files off the list that are closed by now. While CRIU dumps, its code in a process has its
+// log open there, under a number that was free; it is closed when the dump is held. A file that is
+// still open is the job's. `pids` as they were at the look.
 Status leave_out_closed(OpenFiles& files, const PidsInside& pids,
                         const LookAt& look = look_from_here);
-// Whether each file of the dump is the same after the restore, and no other is mapped. The error
-// names the file, and what it was and is. `put_back`: the directory below which files of the home
-// are as they were, whichever inodes they have; empty: none. Pure.
+// Fails unless each file of the dump is the same after the restore, and no other is mapped. The
+// error names the file, and what it was and is. `put_back` is the directory below which files of
+// the home are as they were, whichever inodes they have; empty: none. Pure.
 Status same_files(const OpenFiles& dumped, const OpenFiles& restored,
                   const std::string& put_back = {});
 
-// In an image. An image without them is refused: each has them, be it an empty list of a node that
-// does not know which processes are the job's. Of `pids` those are looked at that the image names:
-// CRIU is among them, and has many files of its own.
+// The list lies in an image. An image without a list is refused: each has one, be it the empty list
+// of a node that does not know which processes are the job's. Those of `pids` are looked at that
+// the image names, because CRIU is among them, and has many files of its own.
 Status save_open_files(int image, const OpenFiles& files);
-// With a checkpoint goes a snapshot of that directory of the home, which is put back before a thaw.
+// A checkpoint goes with a snapshot of that directory of the home, which is put back before a thaw.
 Status save_put_back(int image, const std::string& directory);
 Status check_open_files(int image, PidsInside pids, const std::vector<std::string>& laid = {},
                         const LookAt& look = look_from_here);

@@ -182,7 +182,7 @@ Status PageFileRead::take_ranges(uint64_t bytes_in_file) {
     return {};
 }
 
-// Into the buffer.
+// Reads into the buffer.
 Status PageFileRead::read_bytes(uint64_t at, size_t bytes) {
     return encrypted_ ? encrypted_->read(at, buffer_.get(), bytes)
                       : read_all(file_.get(), at, buffer_.get(), bytes);

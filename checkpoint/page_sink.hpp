@@ -25,8 +25,8 @@ namespace souk {
 
 inline constexpr const char* lazy_socket_name = "lazy-pages.socket";
 
-// Whether memory can go past an image on this machine (kernel/sys/host/probe.hpp has the needs);
-// raises fs.pipe-max-size to what CRIU needs for that. The error says what is missing.
+// Fails if memory cannot go past an image on this machine (kernel/sys/host/probe.hpp has the
+// needs), and says what is missing. Raises fs.pipe-max-size to what CRIU needs for that.
 Status make_pages_possible();
 
 class PageSink {
@@ -45,8 +45,8 @@ class PageSink {
     // Returns userfaultfds that came since the last call. Copies of them keep the processes from
     // reading zeros if this sink ends too early. Close the copies when the sink is whole.
     std::vector<int> new_uffds() { return std::exchange(new_, {}); }
-    // Nothing is missing any more; every userfaultfd is closed, and the processes are as any
-    // others.
+    // Tells that nothing is missing any more: every userfaultfd is closed, and the processes are
+    // like any others.
     bool whole() const { return missing_.empty() && spaces_.empty() && restored_; }
     uint64_t bytes_put() const { return bytes_put_; }
 

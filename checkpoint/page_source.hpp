@@ -20,8 +20,8 @@ namespace souk {
 
 class PageSource {
   public:
-    // How many bytes of pages may be under way that the other side has not put in place: what a
-    // page that it waits for may have before it.
+    // So many bytes of pages may be under way that the other side has not put in place. A page that
+    // the other side waits for may have so many before it.
     static constexpr uint64_t window_bytes = 2 << 20;
     static constexpr size_t wishes_max = 4096;
 

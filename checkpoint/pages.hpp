@@ -71,7 +71,7 @@ class PageSections {
     // `bytes` is valid during the call only. The end has pages == 0. An error of it ends take().
     using Handler = std::function<Status(const PageRange&, std::string_view bytes)>;
     explicit PageSections(Handler handler) : handler_(std::move(handler)) {}
-    // After an error it is of no more use.
+    // After an error the object is of no more use.
     Status take(std::string_view bytes);
 
   private:

@@ -86,14 +86,14 @@ inline constexpr double default_link_bytes_per_s = 1.5e9;  // loopback
 
 inline constexpr uint64_t pages_from_bytes = 6 << 20;  // less goes with the image
 inline constexpr Nanos pause_worth_post_copy = Nanos::from_ms(100);
-// of a pause; less is not worth sending pages twice
+// Pre-copy must save so much of a pause; saving less is not worth sending pages twice.
 inline constexpr Nanos precopy_saves_min = Nanos::from_ms(10);
 inline constexpr uint64_t precopy_bytes_max = uint64_t{64} << 30;  // 16 bytes of account a page
-// of its memory, that rounds are expected to leave
+// Rounds are expected to leave this part of a job's memory.
 inline constexpr double precopy_left_share = 1.0 / 16;
-// what takes no longer may wait for the stop
+// Memory that takes no longer to send may wait for the stop.
 inline constexpr Nanos precopy_left_goal = Nanos::from_ms(5);
-// of what was left before, else rounds do not help
+// A round must leave at most this part of what was left before; otherwise rounds do not help.
 inline constexpr double precopy_falls_to = 0.75;
 inline constexpr int precopy_rounds_max = 10;
 inline constexpr uint64_t precopy_sends_max = 4;  // times its memory
@@ -108,7 +108,7 @@ MovePlan plan_move(const MoveFacts& facts);
 constexpr uint64_t precopy_reserved_max(uint64_t memory_bytes) {
     return 16 * memory_bytes + (uint64_t{1} << 30);
 }
-// After a look at the job: is another round worth it?
+// another_round() tells from this, after a look at the job, whether another round is worth it.
 struct RoundFacts {
     int rounds = 0;  // that are over
     uint64_t memory_bytes = 0;

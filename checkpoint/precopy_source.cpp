@@ -96,7 +96,7 @@ Status PrecopySource::look(const std::vector<pid_t>& pids) {
         process.memory = std::move(memories[i]);
         process.next = 0;
         process.left.clear();
-        // With more files than that none of them is known to let the marks alone.
+        // If a process has more files than that, we cannot know that it lets the marks alone.
         if (files < most && !tracks_itself(seen[i])) {
             TRY(look_at(process, seen[i]));
         } else {

@@ -105,7 +105,7 @@ Status PrecopyStore::use(PrecopyList list) {
     return list_.digest.empty() ? Status{} : check_digest();
 }
 
-// All of it in one go: this is for tests and for whoever doubts.
+// Reads all of it in one go, which is for tests and for whoever doubts.
 Status PrecopyStore::check_digest() const {
     Digest digest;
     for (const PageRange& r : list_.ranges)

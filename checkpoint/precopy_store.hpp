@@ -18,13 +18,13 @@
 
 namespace souk {
 
-// Whether this machine has room for so much and a job of that size at once; the error says how much
-// is free.
+// Fails unless this machine has room for so much and a job of that size at once; the error says how
+// much is free.
 Status room_precopy(uint64_t bytes);
 
 class PrecopyStore {
   public:
-    // At most as many bytes of distinct pages.
+    // The store takes at most so many bytes of distinct pages.
     explicit PrecopyStore(uint64_t bytes_max) : bytes_max_(bytes_max) {}
     Status put(const PageRange& range, std::string_view bytes);
     uint64_t bytes_taken() const { return bytes_taken_; }  // in all puts

@@ -79,8 +79,8 @@ std::string line_of(int process, const char* name) {
     return text;
 }
 
-// Their inodes, as /proc/PID/net has them: only who is root makes such sockets. A kernel without a
-// kind of them lacks its table.
+// Returns the inodes of sockets that only root makes, as /proc/PID/net has them. A kernel without
+// such a kind of sockets lacks its table.
 Result<std::set<std::string>> special_sockets(int process) {
     constexpr size_t table_max = 256 << 20;
     std::set<std::string> inodes;
@@ -100,7 +100,8 @@ Result<std::set<std::string>> special_sockets(int process) {
     return inodes;
 }
 
-// Its user could have opened that himself. A namespace must be one of souk-init's or its own.
+// Tells whether the job's user could have opened that himself. A namespace must be one of
+// souk-init's or of the process itself.
 bool is_usual(const std::string& target, int process, int init) {
     constexpr std::string_view kinds[] = {"/",
                                           "pipe:[",

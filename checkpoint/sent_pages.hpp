@@ -58,9 +58,10 @@ class SentPages {
     // addresses of those that must be sent (again); the rest is as it was sent. The next look is
     // told what was sent of them meanwhile.
     std::vector<uint64_t> look(std::vector<Page> now);
-    // Whether the page is the one of the last look, unmarked since: `entry` was read just now.
+    // Tells whether the page is the one of the last look, unmarked since: `entry` was read just
+    // now.
     bool unchanged(uint64_t address, uint64_t entry) const;
-    // It was sent as it was found by the last look or later.
+    // The page was sent as it was found by the last look or later.
     void sent(uint64_t address);
     // Returns the pages that were sent and are, by the last look, still the same; by address.
     std::vector<PageRange> valid(pid_t pid) const;
@@ -70,8 +71,8 @@ class SentPages {
     std::vector<Page> pages_;  // of the last look, by address; entry: identity and is_sent
 };
 
-// Both sorted by pid and address, each without overlaps: what of `ranges` is in `of`, and what is
-// not.
+// Splits `ranges` into what is in `of` and what is not. Both are sorted by pid and address, each
+// without overlaps.
 struct SplitRanges {
     std::vector<PageRange> in, out;
 };

@@ -82,7 +82,7 @@ bool SharedPages::any_shared(const std::vector<uint64_t>& entries) {
     return std::any_of(entries.begin(), entries.end(), may_be_shared);
 }
 
-// Nothing is shared: the processes have nothing to do with each other.
+// Treats the block as if nothing is shared: its processes have nothing to do with each other.
 void SharedPages::take_apart() {
     for (const Piece& piece : pieces_) {
         const size_t index = block_.processes[piece.place];

@@ -11,9 +11,9 @@
 // the order of addresses; each pagemap names its own of them and skips the others
 // (pagemap_image.hpp).
 //
-// What CRIU's way leaves apart: pages at different addresses (mremap(2), merged by KSM), and pages
-// that siblings share without their parent. They cross once where the address is the same, and are
-// separate over there.
+// Pages at different addresses (mremap(2), merged by KSM), and pages that siblings share without
+// their parent, stay apart, as CRIU itself leaves them. They cross once where the address is the
+// same, and are separate over there.
 #pragma once
 
 #include <cstddef>
@@ -53,15 +53,15 @@ class SharedPages {
     // entries[i * block_pages + n]: of /proc/PID/pagemap, of page n of the block, as
     // block().processes[i] has it. 0: taken for not shared. Empty: nothing is shared in this block.
     void take(const std::vector<uint64_t>& entries);
-    // Whether any of such entries may be of a page that is shared.
+    // Tells whether any of such entries may be of a page that is shared.
     static bool any_shared(const std::vector<uint64_t>& entries);
 
-    // After the last block. Pages that several processes left out and now have in common: if there
-    // are none, the image is best left as it is.
+    // Call it after the last block. Returns how many pages several processes left out and now have
+    // in common. If there are none, the image is best left as it is.
     uint64_t pages_shared() const { return shared_; }
     const std::vector<Run>& runs() const { return runs_; }
     uint64_t pages_in_file() const { return file_pages_; }
-    // In the order of open(). The file with the pages has that number.
+    // Returns the maps in the order of open(). The file with the pages has that number.
     std::vector<PagemapImage> pagemaps(uint32_t file) const;
 
   private:

@@ -41,7 +41,7 @@ class ImageReader {
     Result<std::string_view> piece();
     // The first `n` bytes of the piece are sent.
     void sent(size_t n) { piece_at_ += n; }
-    // After the end: what went out, fit for seal_image.
+    // Call it after the end: it says what went out, fit for seal_image.
     const Manifest& manifest() const { return manifest_; }
 
   private:
@@ -79,10 +79,10 @@ class ImageWriter {
   public:
     // `bytes_max`: more is refused (ENOSPC).
     static Result<ImageWriter> open(int directory, uint64_t bytes_max = UINT64_MAX);
-    // Before the first bytes: what is written is encrypted, and so says manifest(), which the
-    // caller signs (sign_manifest).
+    // Call it before the first bytes. What is written is then encrypted, and manifest() says so;
+    // the caller signs it (sign_manifest).
     void encrypt_with(DiskKey key) { key_ = std::move(key); }
-    // Before the first bytes: a tag must come at the end, and be this one.
+    // Call it before the first bytes: this tag must come at the end.
     void want_tag(StreamTag tag) { tag_ = std::move(tag); }
     // The next bytes, cut anywhere. What lies behind the end is an error here, and what take_to_end
     // returns.

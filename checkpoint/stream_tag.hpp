@@ -4,7 +4,7 @@
 // with a key that is derived from the home's and from what the image is for: who has another job,
 // epoch, node or user in mind finds another tag.
 //
-// What fails: OpenSSL has no AES-256-GCM.
+// Calls fail if OpenSSL has no AES-256-GCM.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class StreamTag {
     static constexpr size_t key_bytes = 32, nonce_bytes = 12, tag_bytes = 16;
     static Result<StreamTag> make(const ImageSeal& seal);
     void add(std::string_view bytes);
-    // Once, at the end.
+    // Call it once, at the end.
     Result<std::string> end();
 
   private:
@@ -43,7 +43,7 @@ class StreamTag {
     bool failed_ = false;
 };
 
-// In time that says nothing of where they differ.
+// Compares in a time that says nothing of where the tags differ.
 bool same_tag(std::string_view a, std::string_view b);
 
 // 32 bytes.
