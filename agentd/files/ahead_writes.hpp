@@ -52,8 +52,8 @@ class AheadWrites {
     void ask(Fd who);
     void tell(bool synced);
     bool any_under_way() const { return writes_.any_under_way(); }
-    // From now on for a while CRIU, a process of the capsule too, may copy descriptors and close
-    // the copies: it is told what the job then is told once more.
+    // From now on for a while CRIU, which is a process of the capsule too, may copy descriptors and
+    // close the copies. An error that is told to a close is then told to the job once more.
     void copied(int64_t now_ns) { copied_until_ns_ = now_ns + copied_ns; }
 
   private:

@@ -18,7 +18,7 @@ void add(Bytes& out, const T& value) {
     out.insert(out.end(), bytes, bytes + sizeof value);
 }
 
-// With the zero that ends it; null: there is none.
+// Returns the text if it has the zero that ends it; null: it has none.
 const char* text_of(ByteView bytes) {
     return bytes.empty() || !std::memchr(bytes.data(), 0, bytes.size())
                ? nullptr
@@ -40,7 +40,8 @@ bool Cache::answer_lookup(uint64_t parent, const char* name, int64_t now_ns, Byt
     fuse_entry_out entry = it->second.entry;
     if (entry.nodeid != 0) {
         const auto known = attributes_.find(entry.nodeid);
-        // Another name of it since, or none: the server may not know it any more.
+        // The node has got another name since, or none. The server may not know the old one any
+        // more.
         if (known == attributes_.end() || known->second.until_ns <= now_ns ||
             known->second.name != it->first)
             return false;
@@ -171,7 +172,8 @@ void Cache::learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns
     const bool opens = head.opcode == FUSE_OPEN || head.opcode == FUSE_OPENDIR;
     if (opens && take(request, in) && reads_only(in.flags)) {
         fuse_open_out opened{};
-        // One of each file: another is closed when it is closed.
+        // The cache keeps one open file of each node. A further one is closed at home when the job
+        // closes it.
         if (!leased || said.error != 0 || opens_.contains(head.nodeid) || !take(answer, opened) ||
             !is_known(head.nodeid, now_ns))
             return;
@@ -313,7 +315,7 @@ void Cache::recall(uint64_t directory, const std::string& name, bool stays) {
     for (const Name& known : all) drop(known);
 }
 
-// How many of these the server counts. Its node may go with them.
+// Returns how many of these references the server counts. The node may go with them.
 uint64_t Cache::forget(uint64_t node, uint64_t count) {
     const auto own = uncounted_.find(node);
     if (own != uncounted_.end()) {

@@ -40,8 +40,8 @@ class Cache {
     bool forgotten(uint8_t* request, size_t bytes);
     // The server's answer to a request, before the kernel has it.
     void learn(ByteView request, ByteView answer, Lease lease, int64_t now_ns);
-    // That name in that directory has changed; no name: all there; no directory (0): everything.
-    // `stays`: it names the same file.
+    // That name in that directory has changed. No name: all names there; no directory (0):
+    // everything. `stays`: the name still names the same file.
     void recall(uint64_t directory, const std::string& name, bool stays = false);
     // The file is not as it was told, so its attributes must be asked for anew.
     void file_has_changed(uint64_t node) { drop_node(node); }

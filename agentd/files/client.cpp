@@ -33,7 +33,7 @@ constexpr int64_t close_late_ns = 3'000'000'000;  // to a close: what was writte
 constexpr int look_ms = 250;                      // while a signal waits for that
 constexpr int quiet_ms = 1000;                    // memory is given back then
 
-// Has no answer from the server: nothing of it may be sent twice, or needs to be.
+// The server does not answer such a request, and the request may not be sent twice.
 bool grants_nothing(uint32_t opcode) {
     return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
 }

@@ -28,8 +28,9 @@ class Expected {
     Expected(Slots& requests, Cache& cache, Upstream& upstream)
         : slots_(requests), cache_(cache), upstream_(upstream) {}
 
-    // In place of what was expected before. The list: for each file the flags of its open(2), in
-    // octal, a blank, its path in the job's tree, and a zero. `opens`: they are opened, too.
+    // Expects these files in place of earlier ones. The list has for each file the flags of its
+    // open(2), in octal, a blank, its path in the job's tree, and a zero. `opens`: the files are
+    // opened, too.
     void begin(std::string_view list, bool opens);
     // Begins with such a list that lies in a file.
     void begin(const Fd& list, bool opens);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t small_bytes = 256 * 1024;  // is brought at once
 
-// As the home said of it.
+// Tells whether the file is still as it was when the home named the content.
 bool is_same(const Content& c, const fuse_attr& attr) {
     return c.id.size == attr.size && c.mtime_s == attr.mtime && c.mtime_ns == attr.mtimensec &&
            c.ctime_s == attr.ctime && c.ctime_ns == attr.ctimensec;
@@ -189,7 +189,7 @@ void LocalContents::begin_fill() {
     }
 }
 
-// It is looked for again: this client reads it from there, too, or another one has brought it.
+// Looks for the content in the store again: this client has brought it there, or another one has.
 void LocalContents::end_fill(bool kept) {
     if (!fill_) return;
     const auto it = files_.find(fill_->node);

@@ -33,7 +33,7 @@ class LocalContents {
     // leased now; null: they are not leased.
     Where where(uint64_t node, const fuse_attr* attr, uint32_t bytes);
     int file(uint64_t node) const { return files_.at(node).file.get(); }
-    // Whether its lease is to be asked for again, now that it has ended.
+    // Tells whether the file's lease should be asked for again, now that it has ended.
     bool renews(uint64_t node, int64_t now_ns);
     // Reads what the store says.
     void hear();

@@ -73,22 +73,22 @@ class Nodes {
   public:
     Nodes(const Export& tree, size_t fds_max, size_t nodes_max);
 
-    // Null: there is no such number.
+    // Returns null if there is no such number.
     Node* find(uint64_t id);
-    // Its descriptor, until the next call that may need another.
+    // Returns the node's descriptor, which is good until the next call that may need another.
     int fd_of(uint64_t id);
     // Looks a name up and adds a reference. `st` is of the file.
     int lookup(uint64_t parent, const char* name, uint64_t& id, struct statx& st);
     // Does the same for a file that is open already (O_TMPFILE).
     int adopt(Fd path, uint64_t& id, struct statx& st);
     void forget(uint64_t id, uint64_t refs);
-    // Before the name goes: the file, should the kernel know it by that name, keeps its
-    // descriptor until it is looked up by another.
+    // Call this before the name goes. If the kernel knows the file by that name, the file keeps its
+    // descriptor until it is looked up by another name.
     void keep_file(uint64_t parent, int parent_fd, const char* name);
     void renamed(uint64_t parent, const char* name, uint64_t new_parent, const char* new_name);
 
-    // As it is shown: numbers of inodes of different devices differ; the top has the number that
-    // its kernel gives it before it asks.
+    // Returns the number of an inode as it is shown: inodes of different devices have different
+    // numbers, and the top has the number that its kernel gives it before it asks.
     uint64_t shown_ino(uint64_t dev, uint64_t ino) const;
     static uint64_t device(const struct statx& st);
     static int stat(int fd, struct statx& st);

@@ -20,7 +20,7 @@ constexpr size_t kept_max = slots * 2;  // answers
 constexpr int messages_at_once = 32;    // of one connection
 constexpr int look_every_ms = 1000;     // at the name of the socket; memory is given back then
 
-// To do again is the same.
+// Doing such a request a second time gives the same result, so its answer need not be kept.
 bool may_repeat(ByteView request) {
     fuse_in_header head{};
     if (request.size() < sizeof head) return true;
@@ -208,7 +208,7 @@ bool Server::work() {
     return more;
 }
 
-// Behind all answers so far.
+// Sends the recalls behind all answers so far.
 bool Server::recall_changed() {
     Watches::Change last;  // a program writes many times
     const bool some = watches_.read([&](const Watches::Change& change) {

@@ -115,7 +115,7 @@ class Session {
     Done rename(const fuse_in_header& head, Words& words);
     Done create(uint64_t parent, Words& words, Bytes& out);
     Done make_nameless(uint64_t parent, Words& words, Bytes& out);
-    // Whether changes of the entries of a directory, or of a file in it, are told from now on.
+    // Tell whether changes of the entries of a directory, or of a file in it, are told from now on.
     bool is_watched(uint64_t directory);
     bool is_watched_file(uint64_t id);
     Lease lease_of(uint64_t id);

@@ -239,7 +239,7 @@ Session::Done Session::copy(Words& words, Bytes& out) {
     const Handle* to = handle(in.fh_out, false);
     if (!from || !to) return -ESTALE;
     auto from_at = static_cast<off_t>(in.off_in), to_at = static_cast<off_t>(in.off_out);
-    // In parts: others wait for this thread.
+    // We copy in parts, because others wait for this thread.
     const size_t part = std::min<uint64_t>(in.len, 16 << 20);
     const ssize_t n = ::copy_file_range(from->fd.get(), &from_at, to->fd.get(), &to_at, part, 0);
     if (n < 0) return -errno;

@@ -62,7 +62,7 @@ class Session::Moves {
     static uint32_t flags_of(const Handle& h) {
         return static_cast<uint32_t>(::fcntl(h.fd.get(), F_GETFL)) & (O_ACCMODE | O_APPEND);
     }
-    // Its number here; 0: it has none.
+    // Returns the node's number here; 0: it has none.
     uint64_t find(uint64_t id) {
         uint64_t here = FUSE_ROOT_ID;
         for (const uint64_t step : way_to(id, from_.nodes_)) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t entries_bytes = 32 * 1024;
 
-// As the kernel gives it (getdents64).
+// The kernel gives entries in this form (getdents64).
 struct Entry64 {
     uint64_t ino;
     int64_t next;
@@ -265,7 +265,7 @@ Session::Done Session::read_link(uint64_t id, Bytes& out) {
     return 0;
 }
 
-// More entries, if there are none at hand.
+// Reads more entries, if there are none at hand.
 Session::Done Session::fill(Handle& h) {
     if (h.at < h.entries.size()) return 0;
     h.entries.resize(entries_bytes);
@@ -276,7 +276,7 @@ Session::Done Session::fill(Handle& h) {
     return error;
 }
 
-// False: it does not fit.
+// Returns false if the entry does not fit.
 bool Session::put_dirent(Handle& h, bool plus, size_t end, Bytes& out) {
     Entry64 entry{};
     const uint8_t* raw = h.entries.data() + h.at;

@@ -30,8 +30,9 @@ struct Slot {
     uint32_t state = free;
     uint32_t bytes = 0;  // of the request
     uint64_t seq = 0;    // its number in the talk with the server
-    // Its kernel has its answer already, or needs none: a signal, or one of the client's own.
-    // Ahead (a write) and ended (EINTR): it may be that only who was killed meant to answer it.
+    // Tells that the kernel has its answer already, or needs none: the request was a signal, or one
+    // of the client's own. If it is `ahead` (a write) or `ended` (EINTR), a client that was killed
+    // may only have been about to answer.
     enum Dropped : uint32_t { no = 0, yes, ahead, ended };
     uint32_t dropped = no;
     uint32_t signalled = 0;  // 1: a signal came to who waits for it

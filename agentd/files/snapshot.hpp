@@ -5,9 +5,9 @@
 // `.souk-snapshots`, and is made and put back with the rights of the directory's user. No link is
 // followed, and nothing on another file system is looked at.
 //
-// What is put back keeps its inode where that still has a name there: it is written to in place, or
-// gets its name back. Extended attributes and owners stay as they are. Sockets and devices are left
-// alone.
+// A file that is put back keeps its inode if that still has a name there: it is written to in
+// place, or gets its name back. Extended attributes and owners stay as they are. Sockets and
+// devices are left alone.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 namespace souk::files {
 
 inline constexpr char snapshots_name[] = ".souk-snapshots";
-// Set on a directory of a served tree, its value the name of a snapshot: the server makes it.
+// This attribute is set on a directory of a served tree. Its value is the name of a snapshot, which
+// the server then makes.
 inline constexpr char snapshot_attribute[] = "user.souk.snapshot";
 inline constexpr size_t snapshot_entries_max = 100'000;
 

@@ -20,7 +20,7 @@ struct SnapshotEntry {
     uint64_t inode = 0, size = 0;
     int64_t mtime_ns = 0, ctime_ns = 0;
     uint64_t copy = 0;  // of a regular file: the name of its copy in the snapshot
-    // It was changed so shortly before that a later change may bear the same times.
+    // The file was changed so shortly before that a later change may bear the same times.
     bool just_written = false;
     std::string target = {};  // of a symbolic link
 };

@@ -251,7 +251,7 @@ void Store::drop_put(Client& c) {
     c.put.reset();
 }
 
-// Its bytes count from now on.
+// Begins a put. The content's bytes count from now on.
 void Store::begin_put(Client& c, const ContentId& id) {
     drop_put(c);
     if (!c.memory || id.size == 0 || id.size > content_bytes_max || entries_.contains(id.digest) ||

@@ -50,12 +50,12 @@ struct Head {
 };
 static_assert(sizeof(Head) == 24);
 
-// How long an answer may be used again when nobody recalls it (cache.hpp).
+// A lease says how long an answer may be used again when nobody recalls it (cache.hpp).
 enum class Lease : uint64_t { none = 0, program, file };
 
-// With the lease of an answer to an open: the file is not as the client was told last, so that what
-// its kernel knows of it, its length above all, is out of date. A client that does not know this
-// takes it for no lease.
+// This comes with the lease of an answer to an open. It says that the file is not as the client was
+// told last, so that what its kernel knows of the file, its length above all, is out of date. A
+// client that does not know this value takes it for no lease.
 inline constexpr uint64_t file_has_changed = 1 << 8;
 
 struct Hello {
@@ -88,8 +88,8 @@ struct Content {
     uint32_t mtime_ns = 0, ctime_ns = 0;
 };
 inline constexpr uint32_t name_bytes_max = 255;
-// In fuse_write_in.padding: of a write that is not done whole the error is told, not how far it
-// came. A server that does not know this says how far.
+// This value stands in fuse_write_in.padding. If such a write is not done whole, the answer tells
+// the error and not how far the write came. A server that does not know the value tells how far.
 inline constexpr uint32_t write_whole = 1;
 
 // Takes heads and bodies out of a stream of bytes. Pure.
@@ -116,9 +116,9 @@ class Talk {
 // Counts the requests of a stream of which it sees all bytes. Pure.
 class RequestCount {
   public:
-    // How many begin in these.
+    // Returns how many requests begin in these bytes.
     uint64_t feed(ByteView bytes);
-    // How many the client has answered itself, as far as it has said.
+    // Returns how many requests the client has answered itself, as far as it has said.
     uint64_t known() const { return known_; }
 
   private:

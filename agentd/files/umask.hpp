@@ -66,7 +66,8 @@ inline uint32_t mode_asked(uint32_t mode, uint32_t umask) {
     return (mode | taken) & 07777;
 }
 
-// While it lives this process makes files with that umask, and with 0 after it. Of one thread.
+// While this lives the process makes files with that umask, and with 0 after it. For a process of
+// one thread.
 class Umask {
   public:
     explicit Umask(uint32_t umask) { ::umask(umask & umask_bits); }

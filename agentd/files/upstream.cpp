@@ -29,7 +29,7 @@ Status Upstream::connect(Fd stream, const Hello& hello) {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
-    // It may have ended by now.
+    // The server may have ended by now.
     if (::sendmsg(stream_.get(), &message, MSG_NOSIGNAL) != sizeof first + sizeof hello)
         return fail_errno("greet the server of files", errno);
     return {};
@@ -53,7 +53,7 @@ void Upstream::prove(const Prove& by) {
     std::memcpy(say_.data() + sizeof first, &by, sizeof by);
 }
 
-// Not with each request.
+// Tells the count now and then, not with each request.
 void Upstream::tell_known() {
     constexpr uint64_t worth_telling = 100;
     const bool news = known_ - known_told_ >= (known_told_ == 0 ? 1 : worth_telling);
@@ -64,7 +64,7 @@ void Upstream::tell_known() {
     std::memcpy(say_.data(), &head, sizeof head);
 }
 
-// Between two requests.
+// Sends such words between two requests.
 Status Upstream::send_said() {
     while (sent_ == 0 && !say_.empty()) {
         const ssize_t left =

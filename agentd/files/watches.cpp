@@ -13,7 +13,8 @@
 namespace souk::files {
 namespace {
 
-// Only this machine changes them, and its kernel sees each change.
+// Tells whether only this machine changes the file system's files, so that its kernel sees each
+// change.
 bool is_of_this_machine(int fd) {
     struct statfs fs {};
     if (::fstatfs(fd, &fs) != 0) return false;

@@ -28,7 +28,7 @@ class Watches {
     explicit Watches(Fd instance, size_t watches_max = 8192)
         : inotify_(std::move(instance)), watches_max_(watches_max) {}
     int fd() const { return inotify_.get(); }  // -1: there is none
-    // Whether `read` has something to say when that file (O_PATH) loses its name.
+    // Tells whether `read` has something to say when that file (O_PATH) loses its name.
     bool watch_name(int file);
 
     // `directory`: an O_PATH descriptor. True: changes from now on are told.

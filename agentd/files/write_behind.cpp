@@ -47,8 +47,8 @@ void WriteWindow::sent(uint64_t bytes) {
     home_then_.push_back(home_);
 }
 
-// At least twice as much for each round trip for which it was too little, half when that takes
-// long. Answers come in the order in which was sent.
+// Makes the window at least twice as large for each round trip for which it was too small, and half
+// as large when a round trip takes long. Answers come in the order of the writes.
 void WriteWindow::answered(uint64_t bytes, int64_t sent_ns, int64_t now_ns) {
     out_ -= std::min(out_, bytes);
     home_ += bytes;

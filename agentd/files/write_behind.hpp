@@ -13,11 +13,11 @@
 // move, a freeze and a checkpoint fail with it (`whole`), since the next copy of the job would not
 // hear of it.
 //
-// Not ahead: what is synced with each write (O_SYNC, O_DSYNC, O_DIRECT), what the kernel writes of
-// a mapping, which nobody waits for; a file whose close this client would not hear of; while the
-// home is away; for some seconds after the home had no room. How much may be under way follows how
-// long the home takes: what is on its way is at home after a fraction of a second.
-// Pure but for the memory of its slots. Owned by the client.
+// These writes are not answered ahead: what is synced with each write (O_SYNC, O_DSYNC, O_DIRECT);
+// what the kernel writes of a mapping, which nobody waits for; writes to a file whose close this
+// client would not hear of; writes while the home is away, and for some seconds after it had no
+// room. How much may be under way follows how long the home takes, so that all of it is at home
+// after a fraction of a second. Pure but for the memory of its slots. Owned by the client.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@
 
 namespace souk::files {
 
-// How many bytes may be under way: as many as have come home lately in half of the time that is
-// slow. So it takes one round trip to find out what a link carries.
+// Says how many bytes may be under way: as many as have come home lately in half of the time that
+// is slow. So it takes one round trip to find out what a link carries.
 class WriteWindow {
   public:
     static constexpr uint64_t bytes_min = 1 << 20, bytes_max = 32 << 20;
@@ -40,7 +40,7 @@ class WriteWindow {
     bool has_room(uint64_t bytes) const { return out_ + bytes <= bytes_; }
     void refused() { limited_ = true; }
     void sent(uint64_t bytes);
-    // It was under way for so long since `sent_ns`.
+    // So many bytes, sent at `sent_ns`, are at home.
     void answered(uint64_t bytes, int64_t sent_ns, int64_t now_ns);
     uint64_t bytes() const { return bytes_; }
 
@@ -100,9 +100,9 @@ class WriteBehind {
 
 // The answer to a write that is done whole.
 Bytes answer_write(ByteView request);
-// It opens a file, making it or not, and not to read alone.
+// Tells whether the request opens a file, making it or not, and not only to read.
 bool opens_to_write(ByteView request);
-// In the answer to that: a close is heard.
+// Asks in the answer to such a request for a word at each close.
 void hear_close(uint32_t opcode, uint8_t* answer, size_t bytes);
 // The file that is open: of a write, an fsync, a close (FUSE_FLUSH), a release, or a change of
 // attributes that is answered ahead. Nothing: another request.

@@ -23,7 +23,7 @@ namespace souk::handshake {
 
 inline constexpr size_t packet_bytes_max = 2048, why_bytes_max = 600;
 
-// To souk-handshake. Files come with their packet.
+// agentd sends these to souk-handshake. Files come with their packet.
 struct UseIdentity {
     bool operator==(const UseIdentity&) const = default;
 };
@@ -44,7 +44,7 @@ struct Examine {
 };
 using Asked = std::variant<UseIdentity, Shake, Forget, Examine>;
 
-// From it.
+// souk-handshake sends these.
 struct Taken {};
 struct Shaken {
     uint64_t number = 0;
@@ -55,7 +55,7 @@ struct Failed {
     int32_t code = 0;
     std::string why;  // one line
 };
-// Whose certificates these are: they are good here and now.
+// Says whose certificates these are: they are good here and now.
 struct Examined {
     uint64_t number = 0;
     trust::Peer peer;

@@ -4,7 +4,7 @@
 // keys of the session (kernel/wire/records.hpp). agentd itself reads nothing of who has not: no
 // certificate, no handshake.
 //
-// What a souk-handshake that somebody has taken over could say is that a peer is another one
+// A souk-handshake that somebody has taken over could say that a peer is another one
 // (docs/security.md says what that is worth). It is started anew when it ends, with a pause that
 // grows; connections that stand do not notice. Owned by the Agent; outlives its transports.
 #pragma once
@@ -25,7 +25,7 @@ namespace souk::handshake {
 
 class Handshakes final : public wire::TlsElsewhere {
   public:
-    // How the other one is started, with its end of the socket; a test's may be another.
+    // Starts the process with its end of the socket; a test may start another one.
     using Start = std::function<Result<Pidfd>(Fd socket)>;
     Handshakes(Loop& loop, Log& log, Start start = start_souk_handshake,
                EndProgram end = kill_program);

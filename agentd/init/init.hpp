@@ -85,7 +85,7 @@ struct Init {
     int job_end[3];  // copies of the job's ends between PREPARE and RESTORED, else -1
     uint64_t pipe_inode[3];
     uint32_t uid, gid;
-    // Whom the capsule is for, if it is for one alone (CapsuleOptions::user).
+    // A capsule may be for one user alone (CapsuleOptions::user); these name him.
     bool of_one;
     uint32_t of_uid, of_gid, of_group_count;
     uint32_t* of_groups;
@@ -108,8 +108,8 @@ extern Init g;
 
 // util.cpp
 void say(const char* what, int code);  // one line into DIR/init.log
-// To be written, in a directory of agentd's, who need not be root: no link there is followed. -1:
-// errno says why not.
+// Creates a file to be written, in a directory of agentd's, who need not be root, so it follows no
+// link there. -1: errno says why not.
 int create_at(int dir, const char* name, int more);
 bool write_all(int fd, const void* data, size_t n);
 bool read_all(int fd, void* data, size_t n);
@@ -155,7 +155,7 @@ void on_child();     // reaps
 void finish_root();  // the root is dead and not by a dump: ends the job
 bool stop_orphaned(pid_t group);
 void send_signal(int number, uint32_t target);
-// Whether a process is the job's: it has its ancestors here. CRIU and other helpers come from
+// Tells whether a process is the job's: its ancestors are here. CRIU and other helpers come from
 // outside.
 bool of_the_job(int pid);
 
@@ -168,7 +168,7 @@ void read_output(Output* o, bool all);  // until full (unless all), empty or end
 bool input_waits();                     // for the job's end to take it
 void write_input();
 void check_ends();  // streams that can give nothing more
-// While the job is frozen: what it has not yet read, which stays where it is. False if it could not
+// Copies what the frozen job has not yet read, which also stays where it is. False if it could not
 // be had (errno).
 bool copy_pipe_input(Queue* unread);
 bool copy_typed_ahead(Queue* typed, bool* canonical);

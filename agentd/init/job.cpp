@@ -151,8 +151,9 @@ bool set_filter(int file) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Whether there is a program, and this user may execute it, is known before all others run; then a
-// byte, or the end of souk-init.
+// Holds a component of a gang before its program. It first tells whether there is a program that
+// this user may execute, because that must be known before all others run. Then it waits for a
+// byte, or for the end of souk-init.
 void wait_for_release(int report, int gate) {
     if (faccessat(AT_FDCWD, launch.view.path, X_OK, AT_EACCESS) != 0) child_failed(report, in_exec);
     const StepError here = {is_held, 0};
@@ -167,8 +168,8 @@ void wait_for_release(int report, int gate) {
 [[noreturn]] void run_child(int report, int filter, int gate) {
     const SpecView& v = launch.view;
     const souk_spec* s = v.head;
-    // With the mount's device open, it would wait for ever for a file that its home does not
-    // answer for, also when it is killed (setup.cpp, lay_all_over_served).
+    // If the job kept the mount's device open, it would wait for ever for a file that its home does
+    // not answer for, also when it is killed (setup.cpp, lay_all_over_served).
     if (g.served) syscall(SYS_close_range, SOUK_FILES_FD, SOUK_FILES_FD + 1, 0U);
     setsid();
     if (s->tty && ioctl(g.slave, TIOCSCTTY, 0) != 0) child_failed(report, in_terminal);
@@ -198,7 +199,7 @@ void wait_for_release(int report, int gate) {
     child_failed(report, in_exec);
 }
 
-// As fork; into another group at once, since moving a process afterwards takes the kernel
+// Forks into another group at once, because moving a process afterwards takes the kernel
 // milliseconds.
 pid_t fork_into(int cgroup) {
     struct clone_args args = {};
@@ -236,8 +237,8 @@ int parent_of(int pid) {
     return parse_proc_stat(text, &stat) ? stat.parent : -1;
 }
 
-// Once the root is dead, whatever it has left is a child of this process. CRIU is not: it comes
-// from outside, after its pids were made way for.
+// Tells whether processes of the job are left. Once the job's first process is dead, they are
+// children of this process. CRIU is not: it comes from outside, after room for its pids was made.
 bool others_are_here() {
     siginfo_t none;
     return g.last_pid > 0 || waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) == 0 ||

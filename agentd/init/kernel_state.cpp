@@ -77,7 +77,7 @@ bool save_cut_off(const char* table, int family, Records* out) {
     return good;
 }
 
-// Their file system, mounted where nobody sees it.
+// Mounts the file system of message queues where nobody sees it.
 int mount_queues() {
     constexpr int attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     const int fs = static_cast<int>(syscall(SYS_fsopen, "mqueue", FSOPEN_CLOEXEC));

@@ -21,7 +21,7 @@ namespace souk::inspect {
 // Owned by the agent; outlives the Inspections. Started anew when it has ended.
 class Inspectors {
   public:
-    // How the process is started, with its end of the socket; a test's may be another.
+    // Starts the process with its end of the socket; a test may start another one.
     using Start = std::function<Result<Pidfd>(Fd socket)>;
     explicit Inspectors(Start start = start_souk_inspect, EndProgram end = kill_program)
         : start_(std::move(start)), end_(std::move(end)) {}
@@ -64,7 +64,7 @@ class Inspection {
     void hear();
     Status hear_some();
     Status take(const File& file, const Answer& answer);
-    // False: the answer to another question.
+    // Returns false if the answer belongs to another question.
     bool take_one(const File& file, const CoreImage& core);
     bool take_one(const File& file, const GhostMode& ghost);
     bool take_one(const File& file, const EntryKinds& kinds);

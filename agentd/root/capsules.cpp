@@ -55,8 +55,9 @@ bool is_souk_init(const Found& found) {
            (st.stx_mode & others) == 0 && status_line(found.status, "Uid") == "0\t0\t0\t0";
 }
 
-// Whether `pid` is CRIU, or a process of CRIU's making that is not the job's yet: it runs the same
-// program. While CRIU restores, nothing else does in that capsule; a job that is dumped may.
+// Tells whether `pid` is CRIU, or a process that CRIU has made and that is not the job's yet: it
+// runs the same program. While CRIU restores, nothing else runs that program in the capsule; a job
+// that is dumped may run it.
 bool is_criu(int proc, pid_t pid, pid_t criu, bool restores) {
     if (pid == criu) return true;
     const auto its = program_file(proc, pid), one = program_file(proc, criu);

@@ -29,9 +29,10 @@ class Helper {
     // `lost`, once: it has ended, or does not answer. Nothing can be started from then on.
     using Lost = std::function<void(const std::string& why)>;
     Helper(Loop& loop, Lost lost) : loop_(loop), lost_(std::move(lost)) {}
-    // Before anything is read from the network. `criu`: where CRIU is installed. `status_file`:
-    // that put_status() writes; empty: none. `own`: who this daemon is about to be, and what is
-    // then his; an error may be that he cannot have it: then once more, as root.
+    // Starts souk-root, before anything is read from the network. `criu` says where CRIU is
+    // installed, `status_file` what put_status() writes (empty: none). `own` says who this daemon
+    // is about to be, and what is then his. If the error is that he cannot have it, start once more
+    // as root.
     struct Own {
         std::string configuration, users;  // files
         AgentUser user;

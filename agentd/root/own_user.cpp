@@ -49,8 +49,8 @@ Status give(int at, const std::string& name, AgentUser from, AgentUser to) {
     return {};
 }
 
-// With all below, but not into other mounts. The directory itself comes last: as long as it is not
-// his, not all is.
+// Gives a user a directory with all below it, but nothing in other mounts. The directory itself
+// comes last: as long as it is not his, not all of it is.
 Status give_tree(int at, const std::string& name, AgentUser from, AgentUser to, int depth = 0) {
     if (depth > depth_max) return fail(name + ": too deep");
     TRY_ASSIGN(const Fd dir, open_at(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));

@@ -77,7 +77,7 @@ class Unpacking {
     PackReader in_;
 };
 
-// As words of a program: none has a zero within.
+// A word of a program has no zero within.
 template <class Io>
 void word(Io& io, std::string& one) {
     io.text(one, word_bytes_max);

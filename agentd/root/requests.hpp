@@ -37,7 +37,7 @@ inline constexpr size_t status_bytes_max = 64 << 10;
 inline constexpr size_t pids_max = 24 << 10, limits_max = 16;
 inline constexpr size_t ticket_bytes_max = 16 << 10, adopted_max = 4096;
 
-// One of this installation's own programs. Descriptors: 3, 4, ... of the new process.
+// These are this installation's own programs. Descriptors: 3, 4, ... of the new process.
 enum class Program : uint8_t { handshake = 1, inspect = 2, files = 3 };
 struct StartProgram {
     static constexpr uint8_t kind = 1;
@@ -121,7 +121,7 @@ struct AskWaits {
     static constexpr uint8_t kind = 12, descriptors = 1;
     bool operator==(const AskWaits&) const = default;
 };
-// Whether that CRIU has loaded what it was given. Descriptor: its pidfd.
+// Asks whether that CRIU has loaded what it was given. Descriptor: its pidfd.
 struct AskLoaded {
     static constexpr uint8_t kind = 26, descriptors = 1;
     bool operator==(const AskLoaded&) const = default;
@@ -227,20 +227,20 @@ struct EndRepair {
     uint32_t number = 0;
     bool operator==(const EndRepair&) const = default;
 };
-// Two programs that see the packets of all sockets (kernel/sys/process/packet_sight.hpp), or none:
-// what agentd has loaded before it reads anything. It counts once.
+// Brings two programs that see the packets of all sockets (kernel/sys/process/packet_sight.hpp), or
+// none. agentd has loaded them before it reads anything. This counts once.
 struct KeepPackets {
     static constexpr uint8_t kind = 34;
     bool some = false;
     bool operator==(const KeepPackets&) const = default;
 };
-// They run while agentd has open what this is answered with. No descriptor.
+// Lets these programs run while agentd has the descriptor of the answer open. No descriptor.
 struct SeePacketsOfAll {
     static constexpr uint8_t kind = 35, descriptors = 0;
     bool operator==(const SeePacketsOfAll&) const = default;
 };
-// Whose jobs there are on this machine: of use when souk-root has no list of users yet, and until
-// the first one that says that no more follow.
+// Names the users who have jobs on this machine. This counts when souk-root has no list of users
+// yet, and until the first one that says that no more follow.
 struct AdoptUsers {
     static constexpr uint8_t kind = 24, descriptors = 0;
     std::vector<RunsAs> users;
@@ -275,7 +275,7 @@ using Told = std::variant<Started, Refused, Done>;
 
 std::string pack(const Asked& asked);
 std::string pack(const Told& told);
-// With that many descriptors.
+// Parses a request that came with that many descriptors.
 Result<Asked> parse_asked(std::string_view packet, size_t descriptors);
 Result<Told> parse_told(std::string_view packet);
 

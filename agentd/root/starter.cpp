@@ -51,7 +51,8 @@ Result<Starter::Answer> Starter::start(const StartProgram& asked, const std::vec
     const char* const name = names[static_cast<size_t>(asked.program) - 1];
     if (const FilesUser user = files_user(asked.words); user.as.known)
         TRY(user.owns ? who_.may_own(user.as) : who_.may_serve(user.as));
-    // It runs as whom that directory belongs to, and keeps nothing there that it does not know.
+    // The store runs as the user to whom that directory belongs, and keeps nothing there that it
+    // does not know.
     if (asked.program == Program::files && asked.words[0] == "store")
         TRY(check_own(fds[0], "the store of contents", user_));
     if (asked.program == Program::files && asked.words[0] == "sync") TRY(capsules_.init(fds[1]));

@@ -113,8 +113,8 @@ Status Who::open_market() {
                     " is not what it began with. Who has joined another one removes " + kept);
     market_ = std::move(*was);
     TRY(open_seen());
-    // Before anything comes in from the network. It may have none yet, or its certificate has
-    // ended.
+    // Read the keys before anything comes in from the network. There may be none yet, or the
+    // certificate may have ended.
     (void)read_keys();
     return {};
 }
@@ -244,7 +244,7 @@ Status Who::may_come(const RunsAs& as, std::string_view sealed) {
     } else {
         TRY_ASSIGN(who, principal_of(sealed));
     }
-    // Which of his groups it has run in, the ticket does not say.
+    // The ticket does not say in which of his groups the job has run.
     who.gid = as.gid;
     who.groups = as.groups;
     return comes(who, as);

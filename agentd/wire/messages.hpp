@@ -60,7 +60,7 @@ struct ImageBegin {
     Epoch from_epoch;  // whose it is
     NodeName sender;
     MoveForm form = MoveForm::stop_and_copy;
-    // In hexadecimal digits: a tag may come behind the image, with that nonce (stream_tag.hpp)
+    // In hexadecimal digits. A tag with this nonce may come behind the image (stream_tag.hpp).
     std::string nonce = {};
     bool operator==(const ImageBegin&) const = default;
 };
@@ -81,7 +81,8 @@ struct FilesBegin {
     bool operator==(const FilesBegin&) const = default;
 };
 inline constexpr size_t page_wishes_max = 256;  // in one frame
-// From the destination: it takes pages, has put so many bytes in place, and waits for these first.
+// The destination sends this: it takes pages, has put so many bytes in place, and waits for these
+// first.
 struct PagesState {
     uint64_t put = 0;
     bool restored = false;  // every page may come
@@ -141,7 +142,7 @@ struct Attached {
     uint64_t offset[2] = {0, 0};
     bool operator==(const Attached&) const = default;
 };
-// Which of the terms change; bit N-1 is field N of JobTerms in market.proto.
+// Says which of the terms change; bit N-1 is field N of JobTerms in market.proto.
 struct Change {
     enum Field : uint32_t {
         max_price = 1,
