@@ -25,7 +25,7 @@
 // There are kernels that hide the switches from some tasks of their own, so that a task runs and
 // nobody has said that it was switched in: the same table tells what it ran and waited.
 //
-// What a switch costs, and how exact the counts are: docs/owner.md.
+// docs/owner.md says what a switch costs, and how exact the counts are.
 //
 // Bytes of the network are counted at the sockets of the node's group: packets with their IP
 // headers, by the group in which the socket was made. Load.cpp leaves these two programs out where
@@ -217,9 +217,9 @@ static __always_inline __u32 look_up(struct cgroup* group) {
     return slot ? *slot : 0;
 }
 
-// The same from what this CPU has looked up before. Groups keep their ancestors, and no number is
-// given twice; that another group has a slot now, user space says by `changes`. Read and written
-// while nothing else runs on this CPU: by on_switch alone.
+// Finds the same from what this CPU has looked up before. That stays true, because groups keep
+// their ancestors, and no number is given twice. When another group gets a slot, user space says so
+// by `changes`. Only on_switch calls this, because nothing else may run on this CPU meanwhile.
 static __always_inline __u32 group_slot(struct load_cpu* cpu, struct cgroup* group) {
     const __u64 id = group->kn->id;
     struct load_group* const known = &cpu->groups[id % LOAD_GROUPS];
@@ -286,7 +286,7 @@ static __always_inline __u64 passed(__u64 since, __u64 now) {
     return now > since ? now - since : 0;
 }
 
-// At most one a second of each CPU.
+// Gives a notice, at most one a second from each CPU.
 static __always_inline void notice(struct load_cpu* cpu, __u32 kind, __u32 pid, __u64 ns,
                                    __u64 now) {
     if (passed(cpu->noticed_ns, now) < NOTICE_EVERY_NS) return;
@@ -389,7 +389,7 @@ static __always_inline void switched_in(struct load_cpu* cpu, __u32 slot, struct
     }
 }
 
-// That a task which is not lowered is queued on this CPU, as a guest gets it.
+// Tells whether a task that is not lowered is queued on this CPU, as a guest gets it.
 static __always_inline bool others_wait(struct rq* rq) {
     struct cfs_rq* queue = &rq->cfs;
     if (bpf_core_field_exists(queue->h_nr_runnable))

@@ -65,7 +65,7 @@ int noticed(void* on_notice, void* data, size_t bytes) {
 
 }  // namespace
 
-// As the node is, with or without what counts packets.
+// Loads the programs for this node, with or without those that count packets.
 Status LoadProbe::load_object(load_bpf& skeleton, const Cgroup& node, Levels levels,
                               const Options& options) {
     const int cpus = libbpf_num_possible_cpus();
@@ -278,7 +278,7 @@ Status LoadProbe::add(const std::string& job, bool lived, uint64_t id, Nanos use
     return {};
 }
 
-// From then on no CPU goes by what it has looked up before.
+// After this no CPU goes by what it has looked up before.
 void LoadProbe::slots_changed() {
     for (size_t i = 0; i < cpu_count_; ++i)
         __atomic_fetch_add(&cpus_[i].changes, 1, __ATOMIC_RELEASE);

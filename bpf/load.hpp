@@ -71,7 +71,7 @@ struct LoadNotice {
 
 class LoadProbe {
   public:
-    // For bpf alone.
+    // These count for bpf alone.
     struct Options {
         bool allow_bpf = true;
         bool count_network = true;
@@ -133,8 +133,9 @@ class LoadProbe {
     Status notice_programs(const std::set<std::string>& programs);
     // Readable when a notice has come; -1: none will. At most one a second comes from each CPU.
     int notices_fd() const;
-    // How often a task that is not switched out is looked at, so that no notice is later than 50 ms
-    // after its use began. 0: it is noticed when it is switched out; why_no_look() says why.
+    // Says how often a task that is not switched out is looked at, so that no notice is later than
+    // 50 ms after its use began. 0: a task is noticed when it is switched out; why_no_look() says
+    // why.
     Nanos look_every() const { return look_every_; }
     const std::string& why_no_look() const { return why_no_look_; }
     void take_notices(const std::function<void(const LoadNotice&)>& each);

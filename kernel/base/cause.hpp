@@ -137,7 +137,7 @@ struct CauseWords {
 std::span<const CauseWords> cause_table();
 // "unknown" of a code that this version does not know, "none" of none.
 std::string_view to_string(CauseCode code);
-// None of a name that this version does not know.
+// Returns `none` for a name that this version does not know.
 CauseCode cause_named(std::string_view name);
 
 // A pattern with the values in their places: {figure} stands for its value, and what stands in []
@@ -159,9 +159,9 @@ struct Cause : std::string {
         std::string::clear();
         code = CauseCode::none;
     }
-    // The same with that code, where it has a text and no code yet.
+    // Returns the same cause with that code, if it has a text and no code yet.
     Cause or_code(CauseCode c) const;
-    // The same with other words around it.
+    // Returns the same cause with other words around it.
     Cause within(std::string_view before, std::string_view after = {}) const;
 
     friend bool operator==(const Cause& a, const Cause& b) {

@@ -157,7 +157,7 @@ struct Flat {
     M T::*member;
     const Inner& in(const T& v) const { return v.*member; }
 };
-// Not written.
+// A member that is not written.
 template <class T, class M>
 struct Unsent {
     static constexpr size_t members = 1;
@@ -172,7 +172,7 @@ struct Packed {
     const char* name;
     M T::*member;
 };
-// The same; absent when `has` is false.
+// The same as Packed, but absent when `has` is false.
 template <class T, class M>
 struct PackedIf {
     static constexpr size_t members = 2;
@@ -253,7 +253,7 @@ template <class T, size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
     return requires { T{(static_cast<void>(I), AnyValue{})...}; };
 }
-// How many values T's braces take: one for each member, one for each element of an array.
+// Returns how many values T's braces take: one for each member, one for each element of an array.
 template <class T, size_t N = 0>
 constexpr size_t member_count() {
     if constexpr (takes<T>(std::make_index_sequence<N + 1>{}))
@@ -300,7 +300,7 @@ std::string changed_fields(const T& a, const T& b) {
 
 }  // namespace souk
 
-// In namespace souk, once for each struct.
+// Use it in namespace souk, once for each struct.
 #define SOUK_FIELDS(T, ...)                                               \
     template <>                                                           \
     inline constexpr auto fields_of<T> = std::tuple{__VA_ARGS__};         \

@@ -14,8 +14,8 @@
 // too, the journal holds: nothing is let go, whatever is put or handed over waits, and it is tried
 // again each second. The reserve is taken again when there is room.
 //
-// What is erased may be a secret: ten seconds after a commit that erased something the store is
-// told to leave no traces of it, so at most once in ten seconds.
+// An erased record may be a secret. So ten seconds after a commit that erased something the store
+// is told to leave no traces of it, at most once in ten seconds.
 //
 // Pure: no clock (times are passed in) and no I/O (the store is behind an interface). Its owner
 // calls flush() when due() says so, at the latest before anything of the iteration leaves, and
@@ -44,13 +44,14 @@ class Journal {
     class Store {
       public:
         virtual ~Store() = default;
-        // All of them or none. Ok: they are durable.
+        // Commits all of them or none. Ok: they are durable.
         virtual Status commit(const Changes& changes) = 0;
         // Gives up a reserve of room that is kept for commits alone. False: there is none.
         virtual bool give_room() = 0;
-        // Has the reserve again. False: there is no room for it.
+        // Takes the reserve again. False: there is no room for it.
         virtual bool take_room() = 0;
-        // Whether its files still show what a commit has erased, until scrub(). False: not now.
+        // Tells whether the store's files still show what a commit has erased. scrub() ends that;
+        // false: it cannot now.
         virtual bool leaves_traces() const { return false; }
         virtual bool scrub() { return true; }
     };

@@ -32,8 +32,8 @@ struct LaunchSpec {
     bool operator==(const LaunchSpec&) const = default;
 };
 
-// As whom a job runs on the nodes, once one has said so. Memory and files of a job are that user's,
-// and an image names the user by number: so it goes where its user is the same.
+// A job runs as this user on the nodes, once one node has said so. Its memory and files are that
+// user's, and an image names the user by number, so the job goes where its user is the same.
 struct RunsAs {
     bool known = false;
     uint32_t uid = 0, gid = 0;
@@ -41,7 +41,8 @@ struct RunsAs {
     bool operator==(const RunsAs&) const = default;
 };
 
-// To the kernel it means "as before", so that whoever asks for it stays root. Nobody's number.
+// No user has this number. To the kernel it means "as before", so that a process that asks for it
+// would stay root.
 inline constexpr uint32_t no_id = UINT32_MAX;
 
 }  // namespace souk

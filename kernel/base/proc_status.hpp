@@ -29,7 +29,7 @@ struct StatusPids {
     int32_t own = 0;     // in its own namespace
     bool below = false;  // that is another one than the reader's
 };
-// Nothing: this kernel does not tell.
+// Returns nothing if this kernel does not tell.
 inline std::optional<StatusPids> pids_of_status(std::string_view status) {
     const auto numbers = status_line(status, "NSpid");
     if (!numbers) return std::nullopt;

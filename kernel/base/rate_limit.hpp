@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // RateLimit: at most so many bytes a second of all who share it; RateShare: one of them.
 //
-// By virtual scheduling (the generic cell rate algorithm, ITU-T I.371): each piece is booked, and
-// takes its time at the rate; the next may go when that is over. Who books first goes first, so all
-// who want to send get the same. What was not used is made up for by `slack` at most: within any
-// span t no more goes than rate x (t + slack) and one piece of each who shares it.
+// The limit uses virtual scheduling (the generic cell rate algorithm, ITU-T I.371): each piece is
+// booked, and takes its time at the rate; the next may go when that is over. Pieces go in the order
+// in which they are booked, so all who want to send get the same. Unused time is made up for by
+// `slack` at most: within any span t no more goes than rate x (t + slack) and one piece of each who
+// shares it.
 //
 // Pure; the caller says what time it is, and it never goes back. A RateLimit outlives its shares.
 #pragma once
@@ -62,7 +63,7 @@ class RateShare {
         : limit_(limit), piece_bytes_(piece_bytes) {}
 
     bool limited() const { return limit_ && limit_->rate() > 0; }
-    // How much of `wanted` bytes (not 0) may go now; 0: ask again after wait().
+    // Returns how much of `wanted` bytes (not 0) may go now; 0: ask again after wait().
     uint64_t room(uint64_t wanted, Nanos now) {
         if (!limited()) {
             booked_ = 0;

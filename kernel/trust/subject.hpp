@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whom a certificate names, and as what. A certificate says it in its URIs of subjectAltName:
-// souk:node/NAME, souk:market/NAME, souk:operator/NAME or souk:owner/NAME, and of a node
-// souk:role/home and souk:role/provider. A node of another realm than the market's own has
+// A Subject is whom a certificate names, and as what. A certificate says it in its URIs of
+// subjectAltName: souk:node/NAME, souk:market/NAME, souk:operator/NAME or souk:owner/NAME, and of a
+// node souk:role/home and souk:role/provider. A node of another realm than the market's own has
 // souk:realm/REALM, and an owner's certificate souk:owns/NODE. Pure.
 #pragma once
 

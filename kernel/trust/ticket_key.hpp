@@ -84,7 +84,7 @@ class TicketKeys {
   private:
     std::vector<TicketKey> keys_;
 };
-// In the directory of a node's identity; none yet: no keys.
+// These are in the directory of a node's identity. No file yet: no keys.
 Status save_ticket_keys(const std::string& dir, std::string_view text);
 Result<TicketKeys> load_ticket_keys(const std::string& dir);
 

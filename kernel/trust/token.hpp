@@ -43,8 +43,8 @@ Result<NewToken> make_token(std::string_view root, std::string_view names, Roles
                             Nanos life = token_life);
 Status check_names(std::string_view names);
 bool names_match(std::string_view names, std::string_view name);
-// Whether a node of that name may join with it now; the error says why not. A wrong secret is said
-// first, so that the rest is told to the token's holder alone.
+// Fails if a node of that name may not join with the token now, and says why. A wrong secret is
+// said first, so that the rest is told to the token's holder alone.
 Status may_join(const TokenRecord& record, std::string_view secret, std::string_view name,
                 Nanos now);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether a peer's certificates are good here and now, and whose they are. Each reason against them
-// is one line that names what to do; its code is OpenSSL's (X509_V_ERR_...), from which TLS makes
-// the alert that the peer gets.
+// Tells whether a peer's certificates are good here and now, and whose they are. Each reason
+// against them is one line that names what to do; its code is OpenSSL's (X509_V_ERR_...), from
+// which TLS makes the alert that the peer gets.
 #pragma once
 
 #include <string>

@@ -197,7 +197,7 @@ void Channel::receive_raw(std::function<void(ByteView)> on_bytes) {
     stream_.expect_bulk(bulk_bytes);
 }
 
-// Not at once: the caller may be on_frame itself.
+// Resumes later, and not at once, because the caller may be on_frame itself.
 void Channel::resume_reading() {
     if (closed() || !paused_ || resume_timer_.waiting()) return;
     resume_timer_ = loop_.after(Nanos{0}, [this] {

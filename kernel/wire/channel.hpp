@@ -59,8 +59,8 @@ class Channel {
     // Bulk data goes past frames and queue. From the next byte on, what the peer sends is given to
     // `on_bytes`, for good, and this side pings no more; to be called in on_frame.
     void receive_raw(std::function<void(ByteView)> on_bytes);
-    // How many of these bytes the connection takes now, at once; 0: when fd() is writable. No frame
-    // may be queued, and none be sent after it.
+    // Returns how many of these bytes the connection takes now, at once; 0: try again when fd() is
+    // writable. No frame may be queued, and none be sent after it.
     Result<size_t> send_raw(ByteView bytes);
 
     // From now on only these frames may come. Of a frame of any other type, or a longer one, not

@@ -99,7 +99,8 @@ char* fill_line(std::string_view text, Arena& arena, size_t n_max = line_max);
 ProtobufCBinaryData fill_bytes(std::string_view bytes);  // points into `bytes`
 
 std::string serialize(const ProtobufCMessage& message);
-// Null when the bytes are not such a message or need more than a bounded multiple of their length.
+// Returns null if the bytes are not such a message or need more than a bounded multiple of their
+// length.
 const ProtobufCMessage* parse_into(Arena& arena, const ProtobufCMessageDescriptor& descriptor,
                                    std::string_view bytes);
 size_t arena_bytes_for(size_t message_bytes);

@@ -49,7 +49,7 @@ class FrameDecoder {
     // From the next frame on, only these types may come, because what a peer may say depends on who
     // it is.
     void allow(Words words) { words_ = words; }
-    // Whether the stream ended between two frames (true), or inside one.
+    // Tells whether the stream ended between two frames (true), or inside one.
     bool between_frames() const { return head_bytes_ == 0 && !in_body_; }
     // Bytes held for a frame that is not whole yet.
     size_t held() const { return head_bytes_ + body_.size(); }

@@ -18,9 +18,9 @@ namespace souk::wire {
 
 inline constexpr uint32_t hello_magic = 0x4b554f53;  // "SOUK" on the wire
 inline constexpr uint32_t protocol_version = 2;
-// Whether this program can talk with a peer of that version of the protocol (hello and welcome
-// carry it). The error names both, and which of the two is to be upgraded; `program`: the peer's
-// own version, empty if it does not say.
+// Fails if this program cannot talk with a peer of that version of the protocol (hello and welcome
+// carry it). The error names both versions, and which of the two is to be upgraded. `program` is
+// the peer's own version, empty if it does not say.
 Status check_version(uint32_t version, const std::string& program);
 
 inline constexpr size_t json_bytes_max = 1024 * 1024;  // in one answer
@@ -67,7 +67,7 @@ struct CtlRequest {
     uint32_t uid = 0;
     std::string verb;
     std::vector<std::string> args;
-    // of a list: what comes after this one, which is the `next` of the answer before
+    // for a list: the part after this one is wanted; it is the `next` of the answer before
     std::string after;
     bool operator==(const CtlRequest&) const = default;
 };
@@ -97,7 +97,7 @@ struct Certified {
     std::string chain;    // PEM: its own, the issuing authority's
     std::string revoked;  // the newest signed list
     std::string tickets;  // of the keys of tickets, likewise; empty: an older version
-    // To a joiner: until then nodes talk without certificates (Unix time); 0: they do not.
+    // For a joiner: until then nodes talk without certificates (Unix time); 0: they do not.
     Nanos insecure_until = {};
     bool operator==(const Certified&) const = default;
 };
@@ -107,7 +107,7 @@ struct Revoked {
     bool operator==(const Revoked&) const = default;
 };
 
-// The market to agents, likewise: the public keys that tickets are signed with (a text,
+// The market sends these to agents too: the public keys that tickets are signed with (a text,
 // kernel/trust/ticket_key.hpp), and what the market's clock shows.
 struct TicketKeys {
     std::string keys;

@@ -224,7 +224,7 @@ class Session final : public Transport {
                          : "the peer ends the session (TLS alert " + std::to_string(what) + ")");
     }
 
-    // Behind a handshake come tickets, which are not taken, and new keys.
+    // Deals with messages behind a handshake: tickets, which are not taken, and new keys.
     Status shake(ByteView message, Bytes& reply) {
         if (message[0] == ticket) return {};
         constexpr uint8_t update[] = {key_update, 0, 0, 1};

@@ -211,7 +211,7 @@ class TlsSession final : public TlsHandshake {
         return {};
     }
 
-    // Whether the handshake is done; runs it as far as it goes.
+    // Runs the handshake as far as it goes. Returns whether it is done.
     Result<bool> shake() {
         if (done_) return true;
         ERR_clear_error();

@@ -27,9 +27,9 @@ class Transport {
     virtual Result<ByteView> open(ByteView wire, Bytes& reply) = 0;
     // Clear bytes to what goes to the socket now (perhaps nothing yet).
     virtual Result<Bytes> seal(Bytes&& clear) = 0;
-    // Both change nothing, now and later: bulk data may go past them.
+    // Tells that seal() and open() change nothing, now and later, so bulk data may go past them.
     virtual bool passes_through() const { return false; }
-    // How many bytes more than the clear ones seal() may make, at most.
+    // Returns how many bytes more than the clear ones seal() may make, at most.
     virtual size_t overhead(size_t clear_bytes) const {
         (void)clear_bytes;
         return 0;

@@ -19,7 +19,7 @@ namespace {
 constexpr int runs_max = 9, runs_least = 3;
 constexpr Nanos begin_limit = Nanos::from_s(2);
 constexpr int64_t reference_ns = 100'000'000;
-// How much each part does, so that it takes a third of a run on the reference.
+// Each part does so much that it takes a third of a run on the reference.
 constexpr size_t sort_count = 30'000, matrix = 96, ring_words = 4 << 20;
 constexpr int sorts = 22, products = 125, walk_steps = 265'000;
 

@@ -61,7 +61,7 @@ void print_help(const DaemonProgram& program) {
                 usual_config(program.name).c_str());
 }
 
-// In the form of tools/common/args.cpp.
+// Prints the options in the form of tools/common/args.cpp.
 void print_source(const DaemonProgram& program) {
     JsonWriter w;
     w.begin_object().field("program", program.name).field("synopsis", synopsis(program));

@@ -42,7 +42,7 @@ std::string usual_config(const char* program);
 // of the same user looks at it. The hard limit stays, for jobs.
 void no_core_dumps();
 
-// Into the log: what was read again is in force, and what waits for the next start.
+// Writes into the log what was read again and is in force, and what waits for the next start.
 void tell_reload(Log& log, const std::string& file, const ConfigChange& change);
 
 // One line if a daemon that raises its limit of open files as far as it may cannot have so many;

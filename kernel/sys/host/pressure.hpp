@@ -24,9 +24,9 @@ class PressureWatch {
                                       const OpenDevice& device = open_device);
     int fd() const { return trigger_.get(); }
     const std::string& resource() const { return resource_; }
-    // From here on stalls are counted anew. To be called each second, and before the first over().
+    // Counts stalls anew from here on. Call it each second, and before the first over().
     void begin();
-    // How long others have stalled since begin(); zero: less than the limit.
+    // Returns how long others have stalled since begin(); zero: less than the limit.
     Nanos over() const;
 
   private:

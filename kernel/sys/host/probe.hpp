@@ -29,8 +29,8 @@ Need examine_io_uring();
 // Moving memory past an image needs these.
 Need examine_userfaultfd();
 Need examine_pipe_size();
-// That sending memory ahead of a move needs: a mark on a page that was written to, cleared, and set
-// again by a write.
+// Examines what sending memory ahead of a move needs: a mark on a page that was written to,
+// cleared, and set again by a write.
 Need examine_soft_dirty();
 inline constexpr const char* pipe_size_path = "/proc/sys/fs/pipe-max-size";
 // CRIU keeps the pages of a lazy dump in pipes of that size
@@ -40,7 +40,8 @@ inline constexpr int64_t pipe_bytes_needed = 4 << 20;
 // ...; ...".
 Status require(const std::vector<Need>& needs);
 
-// For people: a line each, and how to mend what is not met. For programs: an array of objects.
+// needs_text is for people: a line for each need, and how to mend one that is not met. needs_json
+// is for programs: an array of objects.
 std::string needs_text(const std::vector<Need>& needs);
 std::string needs_json(const std::vector<Need>& needs);
 

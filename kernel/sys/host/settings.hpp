@@ -102,7 +102,7 @@ Key one_of(std::string& into, const Names& names) {
 Status load(const std::string& path, const Settings& settings, Sources& sources,
             const std::string* text = nullptr);
 
-// As TOML that reads back: every key with the value in force, and where that comes from.
+// Returns TOML that reads back: every key with the value in force, and where that comes from.
 ConfigText effective(const Settings& settings, const Sources& sources, const std::string& path);
 // An array of objects: name, takes, unit, about, default, example.
 std::string reference_json(const Settings& settings);

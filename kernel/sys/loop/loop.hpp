@@ -39,7 +39,7 @@ class Handle {
         : core_(std::exchange(o.core_, nullptr)), key_(std::exchange(o.key_, {})) {}
     Handle& operator=(Handle&& o) noexcept;
     ~Handle() { close(); }
-    // Whether it still names something: true until close(), also after an error.
+    // Tells whether the handle still names something: true until close(), also after an error.
     explicit operator bool() const { return core_ != nullptr; }
     // Cancels what is under way and closes an owned fd; nothing more is called. Harmless when
     // empty.
@@ -147,8 +147,8 @@ struct LoopOptions {
     uint32_t objects_max = 16 * 1024;  // streams, listeners, watches and connects together
     size_t timers_max = 256 * 1024;
     unsigned completions_per_iteration = 256;  // then timers and deferred functions have their turn
-    // For a daemon that thousands talk to at once: as many can be heard in one iteration, in
-    // smaller receive buffers.
+    // These options are for a daemon that thousands talk to at once: as many can be heard in one
+    // iteration, in smaller receive buffers.
     static LoopOptions for_many_peers();
 };
 
@@ -173,10 +173,10 @@ class Loop {
     // addition.
     [[nodiscard]] Timer at(Nanos deadline, std::function<void()> fn);
     [[nodiscard]] Timer after(Nanos span, std::function<void()> fn);
-    // At the end of this iteration, before anything is sent.
+    // Calls `fn` at the end of this iteration, before anything is sent.
     void defer(std::function<void()> fn);
-    // While it is held nothing that streams queue goes to the kernel: what must be on disk before
-    // it is not there yet.
+    // While this is on, nothing that streams queue goes to the kernel, because what must be on disk
+    // before is not there yet.
     void hold_sends(bool hold);
 
     // Takes a connected socket.
@@ -195,15 +195,15 @@ class Loop {
     Result<Sync> sync(int file, uint64_t offset, uint32_t bytes, std::function<void(Status)> done);
     // `on_ready` gets the poll events, POLLERR and POLLHUP included.
     Result<Watch> watch(int fd, short events, std::function<void(short)> on_ready);
-    // Once, when the process has ended (reap it with waitid(P_PIDFD)). The pidfd stays the
-    // caller's.
+    // Calls `fn` once, when the process has ended (reap it with waitid(P_PIDFD)). The pidfd stays
+    // the caller's.
     Result<Watch> on_exit(int pidfd, std::function<void()> fn);
 
-    // Until stop(). What was queued is handed to the kernel before it returns. Fails if the ring
+    // Runs until stop(). Queued bytes are handed to the kernel before it returns. Fails if the ring
     // breaks.
     Status run();
-    // Until done() is true (asked before each wait), stop() or `limit`; value: whether done() was
-    // true.
+    // Runs until done() is true (asked before each wait), stop() or `limit`. Returns whether done()
+    // was true.
     Result<bool> run_until(const std::function<bool()>& done, Nanos limit);
     void stop();
 

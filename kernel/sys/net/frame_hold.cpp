@@ -130,7 +130,7 @@ void FrameHold::take(std::string frame) {
             case FrameKind::held: return keep(std::move(frame));
         }
     }
-    // It asks for the same address once a second.
+    // A short frame is kept once: a sender asks for the same address once a second.
     constexpr size_t question_bytes = head_bytes + 64;
     if (frame.size() > question_bytes || std::ranges::find(frames_, frame) == frames_.end())
         keep(std::move(frame));

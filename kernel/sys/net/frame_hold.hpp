@@ -44,10 +44,10 @@ std::vector<std::string> decode_frames(std::string_view text);
 
 class FrameHold {
   public:
-    // Before the gate to the job. `bridge`: where to send them if it is elsewhere; that is not
-    // looked for if it is empty.
+    // Holds frames before the gate to the job. `bridge` says where to send them if the job is
+    // elsewhere; empty: frames that show this are not looked for.
     static Result<FrameHold> open(const PortPlace& port, const std::string& bridge);
-    // Before the gate from the job, by a packet socket inside.
+    // Holds frames before the gate from the job, by a packet socket inside.
     static Result<FrameHold> open_inside(const PortPlace& port, Fd socket);
     int fd() const { return socket_.get(); }
     // Takes what has come, and sends it on if the job was heard elsewhere, now or before.
@@ -55,9 +55,10 @@ class FrameHold {
     // The gate is shut since then, of the wall clock: what came before has passed it. To be called
     // before anything is taken.
     void shut_since(Nanos at) { shut_ = at; }
-    // They are the oldest ones; of others than those to the job none. As text() had them.
+    // Puts frames before all others, as text() had them: they are the oldest. Only frames to the
+    // job come so.
     void put_first(std::vector<std::string> frames);
-    // As the wire carries it, its checksum made.
+    // Returns the frame as the wire carries it, with its checksum made.
     static std::string of_wire(const std::string& frame);
     // The job goes on here; its gate is open since `opened`, of the wall clock. What came later has
     // passed it.

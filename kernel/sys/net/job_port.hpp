@@ -4,12 +4,12 @@
 // follows from the address, so that both are the same wherever the job goes. Owned by whoever hosts
 // the job; it goes with the namespace, which a JobPort keeps alive.
 //
-// For a move frames are stopped each way by a FrameGate, so that the connections of a frozen job
-// stand still, and what is left of it where it was says nothing any more; those between its own
-// processes too (FrameWay::within), of which CRIU takes down one end after the other, and a copy's
-// first end must not speak to a second that is not there yet: arm() makes that possible, shut()
-// does it, open() ends it, disarm() takes the cost of it off again. Once attached, gates stay as
-// they are if their daemon ends; who finds the port again opens them.
+// For a move a FrameGate stops frames each way, so that the connections of a frozen job stand
+// still, and what is left of the job where it was says nothing any more. It also stops frames
+// between the job's own processes (FrameWay::within): CRIU takes down one end of such a connection
+// after the other, and a copy's first end must not speak to a second that is not there yet. arm()
+// makes that possible, shut() does it, open() ends it, disarm() takes the cost of it off again.
+// Once attached, gates stay as they are if their daemon ends; who finds the port again opens them.
 //
 // A gate is set here, by one write to its map. All else needs rights, and is PortWork's.
 #pragma once
@@ -43,7 +43,7 @@ class JobPort {
         if (made.armed) gate_ = std::move(made.armed->gate);
     }
 
-    // Its gates are in place, all of them as is said; nothing, if they are.
+    // Puts its gates in place, all of them as is said; does nothing if they are in place.
     Status arm(Gate at_first = Gate::open);
     bool armed() const { return gate_.has_value(); }
     // arm() first: nobody begins a connection with the job any more, nor its processes with each

@@ -50,7 +50,7 @@ void no_ipv6_addresses(const Netlink& where, int index) {
     (void)where.ask(request);
 }
 
-// From inside: only the first of a pair can be given its index.
+// Makes the pair from inside, because only the first of a pair can be given its index.
 Status make_pair(const Netlink& inside, const std::string& name, const HardwareAddress& hardware,
                  uint32_t mtu) {
     TRY_ASSIGN(const Fd outside, open_at(AT_FDCWD, "/proc/thread-self/ns/net", O_RDONLY));
@@ -187,8 +187,8 @@ Status PortLinks::look_up(const std::string& name) {
     return {};
 }
 
-// One of that name may be left over, of a capsule that a daemon before this one made, and that is
-// just going.
+// A link of that name may be left over, of a capsule that an earlier daemon made, and that is just
+// going.
 Status PortLinks::make_pair_anew(const std::string& name, uint32_t mtu) const {
     Status made = make_pair(inside_, name, place_.hardware, mtu);
     if (made || made.error().code != EEXIST) return made;

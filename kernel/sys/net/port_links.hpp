@@ -35,8 +35,8 @@ Result<Fd> open_packet_socket(int net_namespace = -1);
 HardwareAddress job_hardware_address(Ipv4 address);
 // Makes a frame that tells all hearers where an address is now (RFC 5227, ARP announcement). Pure.
 std::string arp_announcement(const HardwareAddress& hardware, Ipv4 address);
-// Whether what was kept within a job stays there: to its own address, or to 127.0.0.0/8 or ::1. A
-// packet of IP. Pure.
+// Tells whether a packet of IP that was kept within a job stays there: it goes to the job's own
+// address, or to 127.0.0.0/8 or ::1. Pure.
 bool stays_within(std::string_view packet, Ipv4 address);
 
 // The ends of a pair, and whose they are.
@@ -48,13 +48,14 @@ struct PortPlace {
 
 class PortLinks {
   public:
-    // In a fresh namespace. shut: its gates, attached and shut before anything passes.
+    // Makes the links in a fresh namespace. shut: its gates, attached and shut before anything
+    // passes.
     static Result<PortLinks> make(const JobNetwork& network, const PortPlan& plan,
                                   int net_namespace, std::optional<Armed>& shut);
     static Result<PortLinks> find(const PortPlan& plan, int net_namespace);
     Result<Armed> arm(Gate at_first) const;
     Status act(PortAct what) const;
-    // To the job's own loopback.
+    // Sends a frame to the job's own loopback.
     void say_within(const std::string& frame) const;
     const PortPlace& place() const { return place_; }
     int net_namespace() const { return inside_place_.get(); }

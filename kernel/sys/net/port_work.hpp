@@ -36,7 +36,8 @@ struct FrameRelease {
     bool operator==(const FrameRelease&) const = default;
 };
 
-// It ends with the object: what is held is lost then, and the namespace goes if nobody is there.
+// The work ends with the object: held frames are lost then, and the namespace goes if nobody is
+// there.
 class PortWork {
   public:
     virtual ~PortWork() = default;
@@ -45,16 +46,16 @@ class PortWork {
     // Keeps the frames of that way from now on (frame_hold.hpp). `follows`, to_job: they are sent
     // after a job that is heard elsewhere, and are not looked at before feed() says from when on.
     virtual Status hold(FrameWay way, bool follows) = 0;
-    // Those to the job which came before `since`, of the wall clock, have passed the gate; `frames`
-    // are older than all that come. As FrameHold has them.
+    // Frames to the job that came before `since`, of the wall clock, have passed the gate; `frames`
+    // are older than all that come, and are as FrameHold has them.
     virtual Status feed(Nanos since, const std::vector<std::string>& frames) = 0;
-    // Those to the job, as text; all that has come until now.
+    // Returns the frames to the job that have come until now, as text.
     virtual Result<std::string> held() = 0;
-    // Its gates are open: what is held goes on, behind the word of where it is; nothing is held any
-    // more.
+    // The job's gates are open: held frames go on, behind the word of where the job is, and no more
+    // are held.
     virtual Status release(const FrameRelease& how) = 0;
-    // To the job (as FrameHold has them), or to its own loopback (within; as they were on the
-    // wire). What the kernel does not take is lost.
+    // Sends frames to the job (as FrameHold has them), or to its own loopback (within; as they were
+    // on the wire). Frames that the kernel does not take are lost.
     virtual Status say(FrameWay way, const std::vector<std::string>& frames) = 0;
 };
 

@@ -151,8 +151,8 @@ std::string Address::text() const {
 
 namespace {
 
-// Whom a connection is to has ended, though somebody holds the socket that he listened on. Of who
-// cannot be seen from here that is not known.
+// Tells whether the process has ended to which a connection is, though somebody holds the socket
+// that it listened on. False if that process cannot be seen from here.
 bool listener_ended(int connection) {
     ucred who{};
     socklen_t bytes = sizeof who;
@@ -202,7 +202,7 @@ Result<Fd> listen_once(const Address& address, int backlog, mode_t mode) {
     }
     if (bind(fd.get(), address.raw(), address.raw_bytes()) != 0)
         return fail_errno("listen on " + address.text(), errno);
-    // Between bind and listen nobody can connect yet.
+    // Nobody can connect between bind and listen.
     if (path != nullptr && chmod(path, mode) != 0)
         return fail_errno("mode of " + std::string(path), errno);
     if (listen(fd.get(), backlog) != 0) return fail_errno("listen on " + address.text(), errno);

@@ -70,7 +70,7 @@ Result<PeerCred> peer_cred(int fd);
 // kernel does not tell.
 std::vector<uint32_t> peer_groups(int fd);
 
-// Two unix stream sockets that are connected to each other.
+// Makes two unix stream sockets that are connected to each other.
 Result<std::pair<Fd, Fd>> socket_pair();
 
 }  // namespace souk

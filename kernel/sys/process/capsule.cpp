@@ -60,8 +60,9 @@ void add_user(std::vector<std::string>& words, const RunsAs& user) {
         words.insert(words.end(), {group_word, std::to_string(gid)});
 }
 
-// In the new process, before its exec: system calls only, and nothing is written to memory that the
-// daemon uses: it may be the daemon's own (see spawn). Moves what souk-init gets to fds 3 and 4.
+// Runs in the new process, before its exec. It makes system calls only, and writes nothing to
+// memory that the daemon uses, because it may be the daemon's own memory (see spawn). Moves what
+// souk-init gets to fds 3 and 4.
 [[noreturn, gnu::noinline]] void become_init(const CapsuleOptions& o, const Handover& h,
                                              char* const* argv) {
     int connection = h.connection.get();
@@ -85,7 +86,8 @@ void add_user(std::vector<std::string>& words, const RunsAs& user) {
     };
     for (const int procs : o.cgroup_v1)
         if (::write(procs, "0", 1) != 1) give_up("join a cgroup");
-    // From here on it has a table of files of its own, with what is needed and below that.
+    // From here on this process has a table of files of its own, with what is needed and below
+    // that.
     const auto above = static_cast<unsigned>(std::max(
                            {h.null.get(), h.dir.get(), connection, h.fuse.get(), h.slots.get()})) +
                        1;
@@ -255,7 +257,7 @@ Result<Fd> open_capsule_directory(const Pidfd& init, CapsuleDirectory which) {
     TRY_ASSIGN(const bool ended, init.exited_within({}));
     if (ended) return fail_errno("souk-init " + std::to_string(init.pid()), ESRCH);
     struct statfs fs {};
-    // It may be what a job of root's has mounted there.
+    // A job of root may have mounted something else there.
     if (which == CapsuleDirectory::proc &&
         (::fstatfs(opened.get(), &fs) != 0 || fs.f_type != PROC_SUPER_MAGIC))
         return fail("the /proc of a capsule is none");

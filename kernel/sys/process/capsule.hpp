@@ -36,7 +36,8 @@ struct CapsuleOptions {
     bool check_access = false;
     // The job's root is this node's tree, as its home serves it elsewhere: this node is its home.
     bool home_tree = false;
-    // With either: directories of this node that lie over that root, each where it has them.
+    // With `fuse` or `home_tree`: these directories of this node lie over that root, each in its
+    // place.
     std::vector<std::string> laid_over;
     bool hosts = false;               // the file `hosts` of its directory is its /etc/hosts
     std::string run_keep;             // names below /run that its job sees, parted by spaces
@@ -113,9 +114,9 @@ struct CapsuleProcess {
 };
 Result<std::vector<CapsuleProcess>> capsule_processes(const Capsule& capsule);
 Result<std::vector<CapsuleProcess>> capsule_processes(int proc);
-// Whether everything in the capsule is below the job's root, but PID 1 and what came from outside,
-// and in a session that CRIU can make again. The error names the process that is not: it would be
-// left behind, or not restored. Pure.
+// Fails unless everything in the capsule is below the job's root, but PID 1 and what came from
+// outside, and in a session that CRIU can make again. The error names a process that is not: it
+// would be left behind, or not restored. Pure.
 Status check_movable(const std::vector<CapsuleProcess>& processes, pid_t root);
 
 }  // namespace souk

@@ -153,11 +153,12 @@ bool CapsuleGroups::as_new(CapsuleGroup& group, int64_t& charged_bytes) {
     if (found == watched_.end() || !found->second.begun) return false;
     look();
     if (found->second.changed) return false;
-    // It came too late for a part of the time for real-time policies: the next may not.
+    // The group came too late for a part of the time for real-time policies. A new one may get it.
     const bool others_have = std::any_of(watched_.begin(), watched_.end(),
                                          [](const auto& w) { return w.second.realtime; });
     if (!found->second.realtime && others_have) return false;
-    // In the hierarchies of v1 there is none either: whoever enters one there writes its number.
+    // If this group is empty, so are those in the hierarchies of v1: a process that enters one
+    // there writes its number, which was noticed.
     const auto events = read_file(group.capsule.entry().v2, "cgroup.events");
     if (!events || events->find("populated 0") == std::string::npos) return false;
     const auto used = group.capsule.cpu_time();

@@ -4,15 +4,15 @@
 // that are as good as new are kept for the next capsule. An agent owns one. Groups that are kept
 // are removed with it, those of capsules stay.
 //
-// As good as new: no process is in them, no limit was reached, next to no memory is charged to
-// them, and nobody but the agent has written to a file of theirs or made a group below them (a job
-// of root can; inotify tells of it). Their limits are lifted before they are kept, and set again
-// for the next job: so a group only serves one that is limited by the same controllers. What the
-// kernel has counted (CPU time, the most memory) stays, and is taken off by who reads it; a group
-// that has served a second of CPU time, or 64 MB at once, is removed.
+// A kept group is as good as new: no process is in it, no limit was reached, next to no memory is
+// charged to it, and nobody but the agent has written to a file of it or made a group below it (a
+// job of root can; inotify tells of it). Its limits are lifted before it is kept, and set again for
+// the next job, so a group only serves a job that is limited by the same controllers. What the
+// kernel has counted (CPU time, the most memory) stays, and readers subtract it; a group that has
+// served a second of CPU time, or 64 MB at once, is removed.
 //
-// Not noticed: a BPF program that a job of root attaches to its group stays there for the next job
-// (a group that the job makes below its own, as container runtimes do, is noticed).
+// One thing is not noticed: a BPF program that a job of root attaches to its group stays there for
+// the next job (a group that the job makes below its own, as container runtimes do, is noticed).
 //
 // Names are numbers ("c7"): a v2 group cannot be renamed. Who finds a capsule again must know its
 // group's name.
@@ -36,22 +36,24 @@ struct CapsuleGroup {
 
 class CapsuleGroups {
   public:
-    // Below this group. At most `kept_max` are kept; 0: none. `cgroups` must outlive this.
+    // The groups are below `parent`. At most `kept_max` are kept; 0: none. `cgroups` must outlive
+    // this.
     CapsuleGroups(const Cgroups& cgroups, std::string parent, size_t kept_max);
     CapsuleGroups(const CapsuleGroups&) = delete;
     CapsuleGroups& operator=(const CapsuleGroups&) = delete;
     ~CapsuleGroups();
 
     const std::string& parent() const { return parent_; }
-    // For a new capsule. `memory_bytes`: what its job may have. A group that was kept may still be
-    // charged for some memory, at most 1/32 of that. 0: makes new ones, of which nothing is charged
-    // and nothing limited.
+    // Takes groups for a new capsule. `memory_bytes` is what its job may have. A group that was
+    // kept may still be charged for some memory, at most 1/32 of that. 0: makes new ones, to which
+    // nothing is charged and which limit nothing.
     Result<CapsuleGroup> take(CgroupUse use, int64_t memory_bytes);
     // The limits are set and the job begins: what is changed from now on is not the agent's doing.
     void job_begins(const std::string& capsule);
     // Takes the groups of a capsule that was found.
     Result<CapsuleGroup> find(const std::string& capsule, CgroupUse use, Nanos used = {});
-    // Its capsule has ended. Kept, or removed with what is left in it (at most `wait_max`).
+    // Takes back the groups of a capsule that has ended. They are kept, or removed with what is
+    // left in them (at most `wait_max`).
     Status give_back(CapsuleGroup group, Nanos wait_max);
     // Removes the groups of capsules that nobody knows. in_use names those that are known.
     Status remove_others(const std::vector<std::string>& in_use, Nanos wait_max);

@@ -53,7 +53,7 @@ struct CgroupEntry {
     int v2 = -1;                                          // directory fd for CLONE_INTO_CGROUP
     std::array<int, 6> v1_tasks{-1, -1, -1, -1, -1, -1};  // open `tasks` files
 };
-// In the new, single-threaded process: enters the v1 hierarchies. Async-signal-safe; 0 or an errno.
+// Enters the v1 hierarchies, in the new, single-threaded process. Async-signal-safe; 0 or an errno.
 int enter_v1(const CgroupEntry& entry);
 
 struct Forked {
@@ -87,7 +87,7 @@ class Cgroup {
     // The kernel's id of the v2 group (what BPF sees); 0 without v2.
     uint64_t id() const { return id_; }
     CgroupEntry entry() const;
-    // Whether it has limits of that controller, as it was created to.
+    // Tells whether the group has limits of that controller, as it was created to.
     bool has(std::string_view controller) const { return find(controller) != nullptr; }
 
     // Moves a process and its threads here. Slow (see above): for a daemon that starts, not for a
@@ -95,7 +95,7 @@ class Cgroup {
     Status add(pid_t pid) const;
     // CPU share against siblings, 1 to 10000, 100 is normal.
     Status set_cpu_weight(int64_t weight) const;
-    // Its processes run on what others leave alone (the group's SCHED_IDLE). ENOENT: a kernel
+    // Lets its processes run on what others leave alone (the group's SCHED_IDLE). ENOENT: a kernel
     // before 5.15. While that is on, no weight can be set.
     Status set_cpu_idle(bool idle) const;
     bool cpu_idle() const;
@@ -107,25 +107,25 @@ class Cgroup {
     // or below has another idea. bursts: what was left of a tenth of a second may be used up in the
     // next.
     Status set_cpus_max(int64_t cpus, bool bursts = false) const;
-    // The same in thousandths of a CPU; the least is 10.
+    // Sets the same limit in thousandths of a CPU; the least is 10.
     Status set_cpu_milli_max(int64_t milli, bool bursts = false) const;
-    // False: nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED, and no time
-    // is left for it).
+    // Returns false if nothing in the group may have a real-time policy (v1 with RT_GROUP_SCHED,
+    // and no time is left for it).
     bool allows_realtime() const;
-    // In bytes; 0 lifts the limit.
+    // Limits the memory, in bytes; 0 lifts the limit.
     Status set_memory_max(int64_t bytes) const;
-    // Swap that is held, in bytes; below 0: any. `memory_max`: the group's limit
-    // of memory, for v1, where one limit is of both and is never below that of memory.
+    // Limits the swap that is held, in bytes; below 0: any. `memory_max` is the group's limit of
+    // memory, for v1, where one limit is of both and is never below that of memory.
     Status set_swap_max(int64_t bytes, int64_t memory_max) const;
     // Limits the reads from each of these disks ("254:0"), and the writes to it, in bytes a second;
     // 0 lifts the limit.
     Status set_io_max(const std::vector<std::string>& disks, int64_t bytes_per_s) const;
-    // As set_memory_max, but kills nobody: what is held beyond that and can be given back is.
-    // False: it holds more, and the limit is as it was.
+    // Does as set_memory_max, but kills nobody: memory beyond the limit is given back where it can
+    // be. False: the group holds more, and the limit is as it was.
     Result<bool> lower_memory_max(int64_t bytes) const;
-    // Processes and threads; 0 lifts the limit.
+    // Limits processes and threads; 0 lifts the limit.
     Status set_pids_max(int64_t count) const;
-    // How many processes the kernel has killed because set_memory_max's limit was reached.
+    // Returns how many processes the kernel has killed because set_memory_max's limit was reached.
     Result<int64_t> memory_kills() const;
 
     // Stops every process here and below, and returns when the kernel says that all are; ETIMEDOUT
@@ -144,7 +144,7 @@ class Cgroup {
     // Kills, then removes the group and those below. ETIMEDOUT; ok if it is gone already.
     Status remove(Nanos wait_max);
 
-    // Its directories, open as long as it is there.
+    // Returns the group's directories, open as long as it is there.
     std::vector<int> dirs() const;
     // Processes here and below, sorted; 0 is never among them.
     Result<std::vector<pid_t>> pids() const;
@@ -152,8 +152,8 @@ class Cgroup {
     Result<int64_t> memory_bytes() const;
     // The most that was held at once, since the group was made. ENOENT: a v2 before kernel 5.19.
     Result<int64_t> memory_peak_bytes() const;
-    // Whether the kernel has refused or killed anything here for a limit of memory or processes,
-    // since the group was made. False for a controller that it does not have.
+    // Tells whether the kernel has refused or killed anything here for a limit of memory or
+    // processes, since the group was made. False for a controller that it does not have.
     Result<bool> limit_was_reached() const;
 
   private:
@@ -166,7 +166,7 @@ class Cgroup {
     Cgroup() = default;
     const Member* find(std::string_view controller) const;
     Result<const Member*> need(std::string_view controller) const;
-    // In the file of that version's controller; 0: no limit.
+    // Sets a limit in the file of that version's controller; 0: no limit.
     Status limit_memory(const char* v2, const char* v1, int64_t bytes) const;
     const Member& tracker() const;  // the hierarchy that processes are counted in
     Status wait_event(std::string_view line, Nanos wait_max) const;
@@ -184,7 +184,7 @@ class Cgroups {
     // `root` is one directory name; tests use their own. Makes nothing yet. ENOTSUP: no v2 and no
     // v1 freezer.
     static Result<Cgroups> open(CgroupLayout layout, std::string root = "souk");
-    // The same with this machine's layout.
+    // Opens the groups in this machine's layout.
     static Result<Cgroups> open(std::string root = "souk");
 
     const CgroupLayout& layout() const { return layout_; }

@@ -116,7 +116,7 @@ Status Cgroup::set_cpu_milli_max(int64_t milli, bool bursts) const {
 }
 
 // On v1 the kernel itself refuses a limit below what cannot be given back. On v2 it would kill for
-// it: so growth is held back (memory.high) until what is held fits.
+// it, so we hold growth back (memory.high) until what is held fits.
 Result<bool> Cgroup::lower_memory_max(int64_t bytes) const {
     TRY_ASSIGN(const Member* member, need("memory"));
     if (!member->v2) {

@@ -62,7 +62,7 @@ bool all_enabled(const std::string& group, std::string_view wish) {
 }
 }  // namespace
 
-// On v2 a controller must be enabled in every parent before a child has its files.
+// Makes the group. On v2 a controller must be enabled in every parent before a child has its files.
 Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     TRY(make_dirs(layout_.v2, path));
     std::string enable;
@@ -74,7 +74,7 @@ Status Cgroups::make_v2(const std::string& path, CgroupUse use) const {
     std::string parent = layout_.v2;
     for (size_t at = 0; at < path.size();) {
         const Status s = write_file(AT_FDCWD, parent + "/cgroup.subtree_control", enable);
-        // At the top it is root's to do, and was done (hand_over_groups).
+        // At the top only root may do this, and has done it (hand_over_groups).
         const bool top = parent == layout_.v2;
         if (!s && !(top && s.error().code == EACCES && all_enabled(parent, enable)))
             return wrap("enable " + enable + "for " + path, s.error());
@@ -112,8 +112,9 @@ void halve_realtime(const std::string& parent, const std::string& group) {
         if (write_file(AT_FDCWD, group + realtime_file, std::to_string(part))) return;
 }
 
-// Two that take half at the same time leave nothing for a third one: so one after another. Anybody
-// may hold this lock; then it goes on without, and the group has no time at worst.
+// Two daemons that take half at the same time leave nothing for a third one, so they must take it
+// one after another. Anybody may hold this lock; then we go on without it, and the group has no
+// time at worst.
 Fd realtime_lock(const std::string& mount, int tries) {
     auto lock = open_at(AT_FDCWD, mount, O_RDONLY | O_DIRECTORY);
     if (!lock) return {};

@@ -215,7 +215,7 @@ struct Looker {
              {"file", "mapped at " + std::string(maps.substr(line, maps.find(' ', line) - line))}});
     }
 
-    // Whether what it has open is to be looked at; whether it has locked memory.
+    // Tells whether what the process has open must be looked at, and whether it has locked memory.
     Result<bool> look(const CapsuleProcess& p, bool& locked) const {
         if (goes_on_headless(proc, p))
             return fail_because(CauseCode::first_thread_ended, {{"process", named(p)}});

@@ -39,11 +39,12 @@ Status check_movable(const Capsule& capsule, pid_t root, TcpPolicy tcp,
                      const LookAt& look = {},
                      bool (*is_server)(std::string_view) = is_locked_by_server);
 
-// The same of a process that no capsule holds, and of all that have come of it. The error has ESRCH
-// if there is none.
+// Checks the same of a process that no capsule holds, and of all its descendants. The error has
+// ESRCH if there is none.
 Status check_movable_here(pid_t root, TcpPolicy tcp, size_t files_max = movable_files_max);
 
-// Whether one of them holds a lock of a file: flock(2), POSIX, or of an open file description.
+// Tells whether one of them holds a lock of a file: flock(2), POSIX, or of an open file
+// description.
 Result<bool> holds_locks(const Capsule& capsule, const std::vector<CapsuleProcess>& processes,
                          const LookAt& look = {});
 

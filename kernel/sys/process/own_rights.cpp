@@ -109,12 +109,13 @@ Status drop_calls() {
     for (const int call : refused) TRY(outcome(seccomp_rule_add(filter.get(), no, call, 0)));
     const scmp_arg_cmp process{0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0};
     TRY(outcome(seccomp_rule_add_array(filter.get(), no, SCMP_SYS(clone), 1, &process)));
-    // Its flags lie in memory, where a filter cannot look; the C library takes clone(2) then.
+    // The flags of clone3(2) lie in memory, where a filter cannot look. The C library takes
+    // clone(2) when it is refused.
     TRY(outcome(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)));
     return outcome(seccomp_load(filter.get()));
 }
 
-// Those that give_up_measuring() is for. No program that is run gets them, from the start.
+// give_up_measuring() gives these up. Programs that this process runs never get them.
 constexpr int measuring[] = {CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN};
 
 using Capabilities = __user_cap_data_struct[2];
@@ -158,7 +159,7 @@ bool maps_are_free() {
            (major > 5 || (major == 5 && minor >= 19));
 }
 
-// Those that are left; none of the others can come back by a program that is run.
+// Returns the rights that are left. No program that is run can bring others back.
 Result<Rights> bound_capabilities() {
     Rights rights;
     Capabilities own = {};

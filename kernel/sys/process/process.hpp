@@ -23,7 +23,7 @@ Result<ProcessId> process_id(pid_t pid);
 // Reads the stat of `PID`, or of the thread `PID/task/TID`; `proc` is a directory fd of a /proc.
 // ENOENT or ESRCH: it is gone.
 Result<ProcStat> read_proc_stat(int proc, const std::string& directory);
-// The same from the /proc of this process.
+// Reads the same from the /proc of this process.
 Result<ProcStat> read_proc_stat(pid_t pid);
 
 }  // namespace souk

@@ -56,7 +56,7 @@ void add_info(int process, const std::string& number, SeenFile& file) {
     file.locked = info->find("\nlock:\t") != std::string::npos;
 }
 
-// Nothing of the socket is needed for that but its name in /proc.
+// Asks by the socket's name in /proc alone, so that the socket need not be opened.
 std::string protocol_of(int process, const std::string& link) {
     const std::string path = "/proc/self/fd/" + std::to_string(process) + "/" + link;
     char name[protocol_bytes_max] = {};

@@ -39,15 +39,15 @@ struct SeenFile {
     std::string place;   // "fd 3", "exe", "cwd", "root"; of a mapping "map"
     std::string target;  // as /proc/PID/fd has it
     bool queue = false;  // a POSIX message queue, which looks like a file in /
-    // With `kinds`.
+    // These are told with `kinds`.
     bool packets = false;  // a pipe that keeps each write apart (O_DIRECT)
     std::string protocol;  // of a socket: the kernel's name of it ("TCP", "UNIX-STREAM", "MPTCP")
-    // With `states`, where it has a name that begins with '/'.
+    // These are told with `states`, if the file has a name that begins with '/'.
     bool known = false;
     uint32_t mode = 0, links = 0;
     uint64_t device = 0, inode = 0, rdev = 0;
     uint64_t mount = 0;  // its number in /proc/PID/mountinfo; 0: not told
-    // With `infos`.
+    // These are told with `infos`.
     uint32_t flags = 0;  // of open(2)
     bool locked = false;
     bool operator==(const SeenFile&) const = default;
@@ -61,8 +61,8 @@ struct SeenProcess {
     bool operator==(const SeenProcess&) const = default;
 };
 
-// More is looked at of no job: files that are open and mapped (once a process), and bytes of what
-// /proc/PID/maps says.
+// These are upper bounds for one look at a job: files that are open and mapped (once a process),
+// and bytes of what /proc/PID/maps says.
 struct LookMost {
     uint32_t files = 1 << 19;
     size_t maps_bytes = 128 << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Another program of this installation as a process of its own.
+// Starts another program of this installation as a process of its own.
 #pragma once
 
 #include <csignal>

@@ -45,10 +45,10 @@ std::vector<Fd> written_files(
 // Files on those devices that these processes have mapped shared: what they have written there the
 // kernel may hold, whatever was synced.
 FileKeys shared_mappings(const std::vector<pid_t>& pids, const std::set<dev_t>& devices);
-// The same of the text of a /proc/PID/maps. Pure.
+// Adds the files that the text of a /proc/PID/maps names. Pure.
 void add_shared_mappings(const std::string& maps, const std::set<dev_t>& devices, FileKeys& to);
 
-// Which of them a process of another program is to sync (souk-files sync), as text. Pure.
+// Tells souk-files sync, a process of its own, which of them to sync, as text. Pure.
 struct SyncWords {
     std::set<dev_t> devices;
     std::vector<pid_t> pids;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether two nodes have the same file systems at the same places, so that a job finds its home's
-// files on a node by their names. Each writes its own down, and the texts are compared. No file
-// server is asked: what is mounted says enough.
+// Tells whether two nodes have the same file systems at the same places, so that a job finds its
+// home's files on a node by their names. Each node writes its own down, and the texts are compared.
+// No file server is asked: what is mounted says enough.
 //
 //   NFS             the same server, the file system's number there (fsid), and the path that was
 //                   mounted of it
 //   any other       the same kernel (boot_id) and device: two nodes of one machine
 //
-// What the kernel makes up (/proc, /sys, /dev, /run and what is below) does not count: it is each
-// node's own. Nor do file systems of an agentd's own.
+// File systems that the kernel makes up (/proc, /sys, /dev, /run and what is below) do not count,
+// because they are each node's own. Nor do file systems of an agentd's own.
 #pragma once
 
 #include <string>

@@ -82,7 +82,7 @@ Result<StateCopy> StateCopy::begin(const StateDb& from, const std::string& file)
                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
     copy.to_.reset(db);
     if (ret != SQLITE_OK) return fail("cannot open " + copy.part_);
-    // Its caller syncs it, once.
+    // The caller syncs the copy, once.
     sqlite3_exec(db, "PRAGMA synchronous = OFF", nullptr, nullptr, nullptr);
     copy.backup_.reset(sqlite3_backup_init(db, "main", from.db_.get(), "main"));
     if (!copy.backup_) return fail("cannot write " + copy.part_ + ": " + sqlite3_errmsg(db));
@@ -99,7 +99,7 @@ Result<bool> StateCopy::step(int pages_max) {
 Result<Fd> StateCopy::whole() {
     const int ret = sqlite3_backup_finish(backup_.release());
     if (ret != SQLITE_OK) return fail("cannot write " + part_ + ": " + sqlite3_errstr(ret));
-    // It has the header of its source, which has a log.
+    // The copy has the header of its source, which has a log. The copy needs none.
     if (sqlite3_exec(to_.get(), "PRAGMA journal_mode = DELETE", nullptr, nullptr, nullptr) !=
         SQLITE_OK)
         return fail("cannot write " + part_ + ": " + sqlite3_errmsg(to_.get()));

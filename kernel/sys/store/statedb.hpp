@@ -45,7 +45,7 @@ class StateDb final : public Records {
     // An existing file, to look at: nothing is ever committed, and what lies there stays as it is.
     // Errors: as above, or it is not there.
     static Result<StateDb> open_to_read(const std::string& file, int schema_version);
-    // It may lack what was committed last: see above.
+    // Tells that the database may lack what was committed last: see above.
     bool log_missing() const { return log_missing_; }
     const std::string& path() const { return path_; }
     static std::string log_missing_text(const std::string& file);
@@ -60,7 +60,7 @@ class StateDb final : public Records {
     bool has_changes() const { return !changes_.empty(); }
     // Errors: one line with the directory and SQLite's reason; the changes stay noted.
     Status commit();
-    // The same for changes that the caller notes: of those that fail nothing is kept here.
+    // Commits changes that the caller notes. If that fails, nothing of them is kept here.
     Status commit(const Changes& changes);
     // After this none of the files holds what was erased or replaced: the database has zeros there
     // (secure_delete), and the log is put into it and made empty, as at each open. False: this is
