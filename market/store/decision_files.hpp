@@ -5,10 +5,10 @@
 // the oldest may go. Each block ends with a line of the first digits of the hash of (the hash
 // before it, the block); the newest is the log's head.
 //
-// They are files and no rows of the state database: a log that cannot be written must hold nothing
-// back, and what has become too old is removed at once. A crash may leave half a block at the end;
-// open() cuts it off. Owned by marketd. Errors: of files, with their names; after a failed append
-// the next one must begin a segment.
+// The log lies in files and not in rows of the state database: a log that cannot be written must
+// hold nothing back, and what has become too old is removed at once. A crash may leave half a block
+// at the end; open() cuts it off. Owned by marketd. Errors: of files, with their names; after a
+// failed append the next one must begin a segment.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class Pseudonymizer {
     explicit Pseudonymizer(std::string secret) : secret_(std::move(secret)) {}
     Name job(const std::string& id) const { return named(id, id); }
     Name user(uint32_t uid, Nanos at) const;
-    // As versions before the third of the grammar had it, on all days.
+    // Returns the name that versions before the third of the grammar had, which is the same on all
+    // days.
     Name lasting_user(uint32_t uid) const { return named(user_id(uid), user_id(uid)); }
 
   private:

@@ -98,7 +98,7 @@ class ReceiptWalk {
     }
     const market::LedgerCheck& check() const { return check_; }
     const std::string& head() const { return head_; }
-    // At the end. Error: `seen` has not come.
+    // Call it at the end. Error: `seen` has not come.
     Status reached() const;
 
   private:
@@ -119,7 +119,7 @@ struct LedgerSummary {
     std::string head, warning;  // warning: all fits, and there may be more
 };
 Result<LedgerSummary> verify_ledger(const StateDb& db, const ReceiptMark& seen = {});
-// As marketctl shows it (tools/common/replies.md).
+// Writes the summary as marketctl shows it (tools/common/replies.md).
 std::string ledger_json(const LedgerSummary& summary);
 
 }  // namespace souk

@@ -31,7 +31,8 @@ namespace souk::wire {
 
 SOUK_MARKET_WORDS(SOUK_WIRE_DECLARE)
 
-// Not a message of its own: what is sealed (kernel/trust/ticket_key.hpp) and goes with an order.
+// A Ticket is no message of its own: it is sealed (kernel/trust/ticket_key.hpp) and goes with an
+// order.
 std::string pack(const Ticket& ticket);
 template <>
 Result<Ticket> unpack<Ticket>(std::string_view bytes);

@@ -68,8 +68,8 @@ enum class Parsed { go, done, failed };  // done: help or version was printed
 // from which the man page and the completion of the shells are made (scripts/manual).
 Parsed parse(const CommandLine& line, int argc, char** argv, std::span<char*>& rest);
 
-// For a program that takes options and `arguments` alone. Nothing: it goes on; else it ends with
-// this status, and has said why.
+// Parses the words of a program that takes options and `arguments` alone. Nothing: the program goes
+// on; else it ends with this status, and has said why.
 std::optional<int> parse_options(const CommandLine& line, int argc, char** argv);
 
 // Parses the command line of the command that argv names, and runs it. The exit status.

@@ -31,7 +31,7 @@ struct ListPart {
 // Asks once, for the part after `after` (empty: the first). Errors: as ask().
 Result<ListPart> ask_part(const FindSocket& find, const std::string& verb,
                           const std::vector<std::string>& args, const std::string& after);
-// As one text. Errors: several parts that are not lists.
+// Joins the answer into one text. Errors: several parts that are not lists.
 Result<std::string> joined(Answer answer);
 // The text and a newline on stdout. Errors: nobody reads it.
 Status print(const std::string& text);

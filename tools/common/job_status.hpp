@@ -25,7 +25,7 @@ class JobStatus {
     Money cost(Nanos now) const;
     // The line says something else in a moment.
     bool changes() const { return known_ && meter_.phase != JobPhase::finished; }
-    // Another price than at the last call.
+    // Tells whether the price is another than at the last call.
     bool new_price();
 
   private:

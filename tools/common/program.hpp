@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Another program of this installation, run to its end.
+// Runs another program of this installation to its end.
 #pragma once
 
 #include <string>

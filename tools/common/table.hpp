@@ -59,7 +59,7 @@ class Table {
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
     std::string text() const;
 
-    // The same with a row for each element of the list. Errors: it is no list.
+    // Writes the table with a row for each element of the list. Errors: it is no list.
     Result<std::string> text_of(const Answer& list,
                                 std::vector<std::string> (*row)(const Json& element));
 

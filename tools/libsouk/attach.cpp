@@ -88,7 +88,7 @@ class Streams {
         }
     }
 
-    // As srun exits.
+    // Returns the status with which srun would exit.
     static int status_of(const wire::Exit& e) {
         if (!e.why.empty() && e.cancelled) return 255;
         if (!e.why.empty() && e.wait_status == 0) return 1;

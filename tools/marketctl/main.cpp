@@ -66,7 +66,7 @@ Result<CtlQuestion> set_question(std::span<char*> words) {
     return CtlQuestion{"set", {words[0], words[1], why}, set_text};
 }
 
-// As another process has to know it.
+// Makes the name absolute, because another process has to open the file.
 Result<std::string> absolute(std::string_view file) {
     if (file.starts_with('/')) return std::string(file);
     char here[PATH_MAX];

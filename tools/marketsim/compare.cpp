@@ -71,7 +71,7 @@ std::vector<Parameter> parameters_of(const CompareOptions& o) {
     return all;
 }
 
-// With each mix of strategies, and each of owners' prices, that is tried.
+// Adds the variant with each mix of strategies, and of owners' prices, that is tried.
 void add_mixes(const Variant& one, const CompareOptions& o, std::vector<Variant>& to) {
     std::vector<Variant> some;
     for (const std::string& name : o.strategies) {

@@ -26,7 +26,7 @@ Kind<std::string> named(Result<std::string> (*find)(const std::string& name));
 // be `several`, with commas. `usual`: its default, for --help.
 Option solver_option(const market::SolverOption& option, const std::function<void(int64_t)>& take,
                      bool several, const std::string& usual);
-// All of them, one value each. `into` must outlive the parsing.
+// Adds all these options, one value each. `into` must outlive the parsing.
 void add_solver_options(std::vector<Option>& rows, market::SolverOptions& into);
 // Writes the values of the options; times are in seconds.
 nlohmann::ordered_json solver_json(const market::SolverOptions& options);

@@ -63,7 +63,7 @@ std::vector<Series> series_of(const PageJson& variants) {
     return all;
 }
 
-// From a value to a place in the picture; 0 is always in it.
+// Maps a value to a place in the picture; 0 is always in it.
 struct Scale {
     double least = 0, most = 0, from = 0, to = 1;
 

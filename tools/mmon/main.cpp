@@ -161,7 +161,7 @@ void Monitor::order(char what) {
     }
 }
 
-// False: leave.
+// Returns false if mmon must end.
 bool Monitor::key(int code) {
     static const std::map<int, std::string> names = {
         {KEY_UP, "up"},     {KEY_DOWN, "down"},       {KEY_PPAGE, "page_up"},

@@ -17,7 +17,7 @@ std::string lent(const Json& p);
 std::string lent_why(const Json& p, const char* holds);
 // The answer to `provider-status` as lines. Errors: it is not what replies.md says.
 Result<std::string> provider_status_text(const Answer& answer);
-// The same while guests leave, after so long: how many are still here, and what is sent of them.
+// Says while guests leave, after so long, how many are still here, and what is sent of them.
 std::string leaving_text(const Answer& answer, Nanos after);
 // Says after `market off` who is still here, and why.
 Result<std::string> provider_left_text(const Answer& answer);

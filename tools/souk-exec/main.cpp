@@ -90,7 +90,8 @@ Result<Fd> reach(const std::string& host, uint16_t port) {
     }
 }
 
-// As the words of a shell, if so wished: a launcher hands over a line of one.
+// Returns the program's words. With --shell they are one line for a shell, as a launcher hands it
+// over.
 std::vector<std::string> program_of(const Options& o) {
     const auto given = o.words.subspan(1);
     if (!o.shell) return {given.begin(), given.end()};
@@ -162,7 +163,7 @@ Result<int> stay(Wire& peer, int signals) {
     }
 }
 
-// In the component that asks, which need not serve: the first one does not.
+// Runs the program in the component that asks, which need not serve: the first one does not.
 int run_here(const Options& o) {
     std::vector<std::string> words = program_of(o);
     std::vector<char*> argv;

@@ -35,7 +35,8 @@ class Relay {
         if (const Status done = serve(); !done)
             (void)peer_.send(frame_of(Say::refused, done.error().message));
         (void)peer_.drain();
-        // To close while something is unread would take back what was sent last.
+        // We read until the peer closes, because closing while something is unread would take back
+        // what was sent last.
         ::shutdown(peer_.fd(), SHUT_WR);
         constexpr int limit_ms = 2'000;
         char rest[4096];
@@ -114,7 +115,7 @@ class Relay {
         }
         if (no_more_ && unread_.empty()) in_.reset();
     }
-    // False: that stream has ended.
+    // Returns false if that stream has ended.
     Result<bool> copy(int stream) {
         char buffer[65'536];
         const ssize_t n = ::read(out_[stream].get(), buffer, sizeof buffer);
@@ -199,7 +200,8 @@ Result<Fd> listen_on(uint16_t port) {
     return fd;
 }
 
-// Also daemons that a program left to us, as the first process of the job.
+// Reaps processes, also daemons that a program left to us, because we are the first process of the
+// job.
 void reap(int& connections, const std::vector<pid_t>& ours) {
     for (pid_t pid; (pid = ::waitpid(-1, nullptr, WNOHANG)) > 0;)
         for (const pid_t one : ours) connections -= one == pid;

@@ -38,7 +38,7 @@ struct Frame {
     std::string bytes;
 };
 
-// As it is sent.
+// Returns the frame as it is sent.
 std::string frame_of(Say say, std::string_view bytes);
 
 // Frames of bytes that come as they like.

@@ -14,12 +14,12 @@ namespace souk::tools::web {
 
 class Asker {
   public:
-    // They outlive it. `logins`: null where nobody can log in.
+    // `feed` and `logins` outlive this. `logins` is null where nobody can log in.
     Asker(Feed& feed, Logins* logins, std::optional<Login> login)
         : feed_(feed), logins_(logins), login_(std::move(login)) {}
 
-    // As Feed's. Where the market does not know the session any more, the visitor is logged out and
-    // is shown what everybody is.
+    // These ask as Feed does. If the market does not know the session any more, the visitor is
+    // logged out and is shown what everybody may see.
     Result<Json> ask(const std::string& verb, const std::vector<std::string>& args);
     Result<Feed::Part> part(const std::string& verb, const std::vector<std::string>& args,
                             const std::string& after);

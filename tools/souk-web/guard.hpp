@@ -22,7 +22,8 @@ class Guard {
 
     // A Host header's value.
     bool knows_host(std::string_view host) const;
-    // Has this request's Cookie header the key? Always, where it is open.
+    // Tells whether this request's Cookie header has the key. Always true if souk-web is open to
+    // all.
     bool lets_in(std::string_view cookies) const;
     // Is it the key? In a time that does not depend on how much of it is right.
     bool is_key(std::string_view text) const;

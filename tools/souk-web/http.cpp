@@ -51,7 +51,7 @@ class Wire : public httplib::Stream {
     bool is_readable() const override {
         return at_ < held_ || (left_ > 0 && ready(fd_, POLLIN, until_));
     }
-    // False too when the other side has closed its half: nobody watches any more.
+    // Also returns false when the other side has closed its half, because nobody watches any more.
     bool is_writable() const override {
         pollfd one{fd_, POLLRDHUP, 0};
         if (::poll(&one, 1, 0) > 0) return false;
@@ -94,7 +94,7 @@ class Wire : public httplib::Stream {
     Nanos until_;
 };
 
-// As many threads as there may be connections, begun when they are needed.
+// Begins a thread when it is needed, up to as many as there may be connections.
 class Threads : public httplib::TaskQueue {
   public:
     // Newer versions of the library are told whether it is taken.
@@ -151,7 +151,7 @@ class Threads : public httplib::TaskQueue {
 
 Http::Http() {
     new_task_queue = [] { return new Threads; };
-    // Not the library's SO_REUSEPORT: a second server on the port is refused.
+    // This replaces the library's SO_REUSEPORT, so that a second server on the port is refused.
     set_socket_options([](socket_t socket) {
         const int yes = 1;
         ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

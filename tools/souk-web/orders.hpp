@@ -25,7 +25,7 @@ struct OrderAnswer {
 
 class Orders {
   public:
-    // They outlive it. Errors: no random bits.
+    // `feed`, `logins` and `guard` outlive this. Errors: no random bits.
     static Result<Orders> open(Feed& feed, Logins& logins, const Guard& guard);
 
     PageAnswer login_page() const;

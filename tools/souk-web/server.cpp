@@ -20,14 +20,14 @@ using Handled = httplib::Server::HandlerResponse;
 constexpr size_t form_bytes_max = 4'096;
 constexpr Nanos keep_alive = Nanos::from_s(15);  // of a silent stream of events
 
-// Nothing but our own files, no script in a page, in nobody's frame.
+// These headers allow nothing but our own files, no script in a page, and no frame of another site.
 const httplib::Headers& headers() {
     static const httplib::Headers all = {
         {"Content-Security-Policy",
          "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
          "img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
         {"X-Content-Type-Options", "nosniff"},
-        // Nothing to others; a form to this server brings its Origin.
+        // Other sites are told no address; a form to this server brings its Origin.
         {"Referrer-Policy", "same-origin"},
         {"Cross-Origin-Opener-Policy", "same-origin"},
         {"Cross-Origin-Resource-Policy", "same-origin"}};
@@ -132,7 +132,7 @@ class Pages : public Server {
         }
     }
 
-    // As whom the market is asked.
+    // Returns an Asker that asks the market in the name of the visitor.
     Asker asker_of(const Request& q) {
         if (!logins_) return {feed_, nullptr, std::nullopt};
         return {feed_, &*logins_, logins_->of(q.get_header_value("Cookie"))};
@@ -175,7 +175,8 @@ class Pages : public Server {
         return all;
     }
 
-    // After an order: to the page that shows what became of it, or why it was not given.
+    // Leads the browser, after an order, to the page that shows what became of it, or why it was
+    // not given.
     void lead(const Request& q, Response& r, const OrderAnswer& answer, Asker& asker) {
         if (!answer.cookie.empty()) r.set_header("Set-Cookie", answer.cookie);
         if (answer.go_to.empty()) return reply(q, r, "", answer.page, asker, true);

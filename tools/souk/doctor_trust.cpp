@@ -131,7 +131,7 @@ std::string state_of(const ExaminedDaemon& d) {
     return state.empty() ? "/var/lib/souk/agentd" : state;
 }
 
-// Its user, and whether it has what it wrote before it was that one.
+// Examines agentd's user, and whether that user has the files which agentd wrote before.
 void examine_owner(const ExaminedDaemon& d, const std::string& said, std::vector<Need>& needs) {
     const std::string use = "who takes agentd over is not root";
     const std::string dir = state_of(d);

@@ -54,7 +54,7 @@ bool restart(const std::string& unit, bool wanted) {
     const std::string lets =
         "systemctl is-enabled -q " + unit + " || systemctl is-active -q " + unit;
     if (wanted && systemd && std::system(lets.c_str()) == 0) {
-        // It may have been given up after a few starts.
+        // systemd may have given the unit up after a few starts.
         (void)!std::system(("systemctl reset-failed " + unit).c_str());
         if (std::system(command.c_str()) == 0) return true;
     }
@@ -79,7 +79,7 @@ Status give_to_owner_of_parent(const std::string& dir) {
     return {};
 }
 
-// In the configuration of each daemon: until then without certificates.
+// Writes the line for each daemon's configuration: until then it works without certificates.
 std::string until_line(Nanos until) { return "insecure_until = " + moment_text(until) + "\n"; }
 
 Status setup_market(const Words& w) {
@@ -90,7 +90,7 @@ Status setup_market(const Words& w) {
     if (there)
         return fail(CauseCode::not_possible, "this market has its certificates already, in " + dir +
                                                  " (root " + there->root.digest() + ")");
-    // Before anything else: a root whose key is lost certifies no successor.
+    // Check this first: a root whose key is lost certifies no successor.
     if (::access(w.root_key.c_str(), F_OK) == 0)
         return fail(CauseCode::not_possible,
                     w.root_key + " is there already: it may be another market's root key");
@@ -209,7 +209,7 @@ Status setup_node(const Words& w) {
                   " certify it for node " + plan.name},
                  rewrite, more, "souk-agentd"));
     TRY_ASSIGN(const Nanos insecure_until, join(plan));
-    // Which market that is, souk-root finds at its next start.
+    // souk-root finds at its next start which market that is.
     const std::string said = configured(text, "state"), usual = "/var/lib/souk/agentd";
     (void)::unlink((beside_state(said.empty() ? usual : said) + kept_market).c_str());
     const bool waits = insecure_until > unix_now();
@@ -265,7 +265,7 @@ Status setup_addresses(const Words& w) {
     return {};
 }
 
-// At a terminal: what is not said is asked.
+// Asks at a terminal for what the command line does not say.
 Status ask_and_set_up(Words w, std::string kind) {
     if (kind.empty()) {
         TRY_ASSIGN(kind, ask_person("What is this machine to be: market, node (offers its CPUs) or "

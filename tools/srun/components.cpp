@@ -94,7 +94,7 @@ struct Reading {
     }
 };
 
-// It becomes the name of a host.
+// Checks a component's label, which becomes the name of a host.
 Status check_component_label(const std::string& label) {
     const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
     const auto digit = [](char c) { return c >= '0' && c <= '9'; };

@@ -93,7 +93,7 @@ class Feed {
     explicit Feed(std::vector<Part>& parts) : parts_(parts) {
         for (const Part& part : parts) ended_ = ended_ && !part.input;
     }
-    // From which descriptors something is waited for; a part's is the input'th of its own.
+    // These say for which descriptors to wait: own() for srun's stdin, of() for a part's input.
     pollfd own() const { return {!ended_ && all_taken() ? STDIN_FILENO : -1, POLLIN, 0}; }
     static pollfd of(const Part& part) {
         return {part.input ? part.input.get() : -1,
@@ -146,7 +146,7 @@ struct Merged {
     bool broken = false;  // nobody reads our stdout any more
 };
 
-// False: that stream has ended.
+// Returns false if that stream has ended.
 bool copy_from(Fd& from, int stream, int32_t component, Merged& merged) {
     char buffer[65'536];
     const ssize_t n = ::read(from.get(), buffer, sizeof buffer);

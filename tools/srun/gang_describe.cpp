@@ -53,7 +53,7 @@ std::vector<std::string> mpirun(const SrunOptions& options) {
             hosts};
 }
 
-// With --exec all but the first wait for what that one asks for.
+// With --exec every component but the first waits for programs that the first one asks for.
 void describe_exec(const SrunOptions& options, size_t component, LaunchWish& wish,
                    ComponentClass& role) {
     if (component > 0) {
@@ -65,7 +65,7 @@ void describe_exec(const SrunOptions& options, size_t component, LaunchWish& wis
     }
 }
 
-// As the command line says, but for what its plan says otherwise.
+// Describes a component as the command line says, but for what its plan says otherwise.
 Status describe(const SrunOptions& options, size_t component, const std::string& secret,
                 wire::Submit& request) {
     request.terms = options.terms;

@@ -192,7 +192,7 @@ int submit_array(const SrunOptions& options, const std::string& socket, Link& li
     return greatest;
 }
 
-// As its home will: with these rights, in this directory.
+// Tries what the job's home will do for a snapshot, with these rights, in this directory.
 Status can_take_snapshots() {
     const std::string option = "--files-snapshot: ";
     const Fd one(::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -229,8 +229,8 @@ int submit_gang(const SrunOptions& options, const std::string& socket, Link& lin
     return gang_status(statuses);
 }
 
-// Nothing can be read from it, which its program would be told, and a job would take for an end of
-// its input. A device may be so: nohup(1) gives one that cannot be read.
+// Fails if nothing can be read from stdin. A program would be told that, but a job would take it
+// for an end of its input. A device that cannot be read is allowed: nohup(1) gives one.
 Status readable_stdin() {
     struct stat st {};
     if (::fstat(STDIN_FILENO, &st) != 0) return {};

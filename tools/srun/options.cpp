@@ -33,7 +33,7 @@ bool named(std::string_view name, Enum last, Enum& to) {
     return false;
 }
 
-// How a job bids.
+// Sets how a job bids.
 Status set_strategy(SrunOptions& o, std::string_view name) {
     if (!market::strategy_named(name))
         return fail("'" + std::string(name) + "' is none of truthful, pace, deadline and patient");
@@ -277,7 +277,7 @@ Status set_wait(SrunOptions& o, const char* ids) {
     }
 }
 
-// Which component --stdin means; the number of components: all; below 0: none.
+// Returns the component that --stdin means; the number of components: all; below 0: none.
 Result<int32_t> reader_of_input(const SrunOptions& o) {
     if (o.input.empty()) return 0;
     if (o.input == "all") return o.components;
@@ -289,7 +289,7 @@ Result<int32_t> reader_of_input(const SrunOptions& o) {
     return static_cast<int32_t>(*number);
 }
 
-// How large its components are, and where they go.
+// These options say how large the job's components are, and where they go.
 std::vector<Option> size_options(SrunOptions& o) {
     return {
         {0, "total", "N", "all N CPUs on one machine: the same as -N 1 -c N",
@@ -382,7 +382,7 @@ std::vector<Option> around_options(SrunOptions& o) {
     };
 }
 
-// Which job, through whom, and what srun says itself.
+// These options say which job is meant, through which agentd, and what srun says itself.
 std::vector<Option> own_options(SrunOptions& o, std::string& change, std::string& attach) {
     return {
         {'d', "detach", nullptr, "submit, print the id and leave", set_flag(o.detach)},

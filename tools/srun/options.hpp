@@ -68,7 +68,7 @@ struct SrunOptions {
     std::span<char*> program;
 };
 
-// As parse(): on failed it has said why.
+// Parses as parse() does; on `failed` it has said why.
 Parsed parse_srun(int argc, char** argv, SrunOptions& options);
 
 }  // namespace souk::tools

@@ -127,7 +127,8 @@ void Session::ask_to_attach() {
     state_ = State::attaching;
 }
 
-// Also after a failed attempt: the next one waits longer, until the patience has run out.
+// The connection is lost, or an attempt to connect has failed. The next attempt waits longer, until
+// the patience has run out.
 void Session::lost(const std::string& why) {
     const Nanos now = monotonic_now();
     link_.reset();
@@ -230,7 +231,7 @@ int Session::run() {
                 on_signal(static_cast<int>(info.ssi_signo));
         }
         if (polled[to_output].revents) write_output();
-        // On a terminal that is no end of input: the key for that gives none of these.
+        // A closed terminal is no end of input: the key for that gives none of these events.
         terminal_lost_ = stdin_is_terminal_ && (polled[from_stdin].revents & (POLLHUP | POLLERR));
         if (polled[from_stdin].revents && !status_) read_stdin();
         on_time(monotonic_now());

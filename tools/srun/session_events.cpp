@@ -148,8 +148,9 @@ void Session::on_notice(const wire::Notice& message) {
         case What::comment:
             if (!running_ && message.text != comment_) waits(message.text);
             break;
-        // With the terminal's key, or where a shell would take its terminal back. A job without one
-        // that stops by itself may go on by itself as well, and nobody would continue us then.
+        // srun stops too if the terminal's key stopped the job, or where a shell would take its
+        // terminal back. A job without a terminal that stops by itself may go on by itself as well,
+        // and nobody would continue us then.
         case What::stopped:
             if (tty_ || std::exchange(told_to_stop_, false)) stop_self();
             break;
@@ -261,8 +262,8 @@ void Session::on_signal(int number) {
         send_size();
     }
     if (state_ != State::attached) {
-        // Before the job has an id there is nothing to signal; while the agentd is away it waits,
-        // within a bound.
+        // A job without an id cannot be signalled. While the agentd is away a signal waits, within
+        // a bound.
         if (number == SIGTSTP) return stop_self();
         if (pending_signals_.size() < signals_max) pending_signals_.push_back(number);
         return;

@@ -11,7 +11,7 @@ constexpr Place pages_listed[] = {{"/", "Board"},          {"/nodes", "Nodes"}, 
                                   {"/history", "History"}, {"/prices", "Prices"}, {"/time", "Time"},
                                   {"/ledger", "Ledger"},   {"/report", "Report"}};
 
-// Below 0 while no place was to be had.
+// Returns the least prices over time; below 0 while no place was to be had.
 std::vector<Stretch> least_prices(const Json& rows) {
     std::vector<Stretch> stretches;
     for (const Json& row : rows) {
