@@ -100,7 +100,7 @@ Status AheadWrites::answers(uint32_t n, const Bytes& answer) {
     return to_kernel_(answer.data(), answer.size());
 }
 
-// In their order. The kernel takes each answer; one that it does not take is of a mount that ends.
+// Answers waiting requests in their order. The kernel takes each answer, unless the mount ends.
 void AheadWrites::answer_waiting(int64_t now_ns) {
     std::erase_if(waiting_, [&](const Waiting& one) {
         const Slot& slot = slots_.at(one.n);
@@ -117,7 +117,7 @@ bool AheadWrites::took(uint32_t n, ByteView answer, int64_t now_ns) {
     const uint64_t node = slots_.head(n).nodeid;
     const int error = writes_.answered(n, answer, now_ns);
     cache_.written(node);
-    // Its client may have died before it had answered.
+    // An earlier client may have died before it had answered this request.
     if (slots_.at(n).seq <= from_before_ && slots_.head(n).opcode == FUSE_SETATTR)
         (void)to_kernel_(answer.data(), answer.size());
     slots_.drop(n);

@@ -5,9 +5,9 @@
 // place goes on; meanwhile calls of the job wait. The same when the stream to the home breaks: a
 // new client, or a new stream, sends again what has no answer, by the same numbers.
 //
-// It answers by itself: INIT (what this kernel is offered), and INTERRUPT: a call that a signal
+// The client itself answers INIT (what this kernel is offered), INTERRUPT (a call that a signal
 // interrupts, and that has waited for an answer for long, ends with EINTR; its late answer is
-// undone; and writes, ahead of the home (write_behind.hpp).
+// undone), and writes, ahead of the home (write_behind.hpp).
 #pragma once
 
 #include <functional>
@@ -27,16 +27,18 @@ struct ClientOptions {
     uint32_t uid = 0, gid = 0;  // of the job, here
 };
 
-// Until the keeper or the mount ends; an error: something is wrong with them.
+// Runs until the keeper or the mount ends. Fails if something is wrong with them.
 Status run_client(const ClientOptions& options);
 // Gives a client a stream. The descriptor may be closed then.
 Status give_stream(int control, int stream);
-// The same of a socket to the node's store of contents (store.hpp).
+// Gives the client a socket to the node's store of contents (store.hpp). The descriptor may be
+// closed then.
 Status give_store(int control, int store);
 // Asks it to write one byte to `who`, a socket, when all that was written so far is at home
 // (AheadWrites::ask). Its end without one: the client has died, and the next is to be asked.
 Status ask_home(int control, int who);
-// The same of a list of files that are about to be looked up, and to be opened (`opens`).
+// Gives the client a list of files that are about to be looked up, and to be opened (`opens`). The
+// descriptor may be closed then.
 Status give_expected(int control, int list, bool opens);
 
 // The answer to FUSE_INIT. Nothing: a kernel that is too old (before 4.20).

@@ -34,7 +34,7 @@ class ContentReads {
     // A read that the kernel asks for, in that slot. False: the home is asked.
     bool takes(uint32_t n, int64_t now_ns);
     bool some_wait() const { return !waiting_.empty(); }
-    // Those that have waited for the store.
+    // Decides about reads that have waited for the store.
     void decide(int64_t now_ns);
 
     // While there is nothing else to send, a content is brought.

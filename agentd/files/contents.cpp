@@ -86,7 +86,7 @@ void Contents::begin(Job job, bool at_once) {
         queue_.push_back(std::move(job));
 }
 
-// False: that was the last.
+// Returns false if that slice was the last.
 bool Contents::slice(Job& job) {
     static thread_local Bytes buffer(slice_bytes);
     const ssize_t got =

@@ -21,7 +21,7 @@ namespace souk::files {
 
 inline constexpr uint64_t content_bytes_min = 4096, content_bytes_max = uint64_t{2} << 30;
 
-// Both hashes of a ContentId, over content that comes in parts.
+// Makes both hashes of a ContentId, over content that comes in parts.
 class ContentHash {
   public:
     explicit ContentHash(const Prove& prove) { proof_.update(prove.nonce); }
@@ -43,7 +43,7 @@ class Contents {
     void begin(const Prove& prove);
     // A program that the job has opened for reading. What is known of it at once is told at once.
     void opened(uint64_t node, int fd, const struct stat& st);
-    // It will be opened; or it is open as that node, and what is in it is told in its turn.
+    // The file will be opened; or it is open as that node, and its content is told in its turn.
     void expect(int fd, const struct stat& st, uint64_t node = 0);
     // Goes on with one slice. True: there is more.
     bool work();

@@ -29,11 +29,12 @@ class HeldAnswers {
     void hold(uint32_t slot, uint64_t node, ByteView answer, int64_t now_ns) {
         held_[slot] = {node, {answer.begin(), answer.end()}, now_ns + longest_ns};
     }
-    // It was answered otherwise.
+    // The request was answered otherwise.
     void drop(uint32_t slot) { held_.erase(slot); }
-    // Their requests are about to be sent again, and answered again.
+    // All requests are about to be sent again, and answered again.
     void drop_all() { held_.clear(); }
-    // Those that have waited long enough. `is_waited_for`: the notice of that node is.
+    // Gives the answers that have waited long enough. `is_waited_for` tells whether the notice of
+    // that node still waits.
     Status give(int64_t now_ns, const std::function<bool(uint64_t node)>& is_waited_for,
                 const std::function<Status(uint32_t slot, ByteView answer)>& answer) {
         for (auto it = held_.begin(); it != held_.end();) {

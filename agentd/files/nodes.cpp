@@ -190,7 +190,8 @@ int Nodes::enter(Fd fd, const struct statx& st, uint64_t parent, const char* nam
     if (const auto known = by_inode_.find(key); known != by_inode_.end()) {
         id = known->second;
         Node& node = nodes_.at(id);
-        // Without a descriptor nothing keeps the inode: its number may be another file's by now.
+        // If the node has no descriptor, nothing keeps the inode: its number may be another file's
+        // by now.
         if (id == FUSE_ROOT_ID || node.fd || is_born(node, st)) {
             ++node.refs;
             if (id == FUSE_ROOT_ID) return 0;

@@ -2,11 +2,11 @@
 // Notices: has the kernel forget the attributes of files that have changed, now and not when they
 // are a second old. Owned by the client of a mount.
 //
-// Not while such a file is read: of an answer that is short the kernel takes that the file ends
-// there, but not if its attributes were forgotten since it asked. It then goes by the length that
-// it knew, and a reader gets zeros at the end of a file that was cut. So a notice waits for the
-// answers to reads that are on their way. The kernel trusts attributes for a second at most, so one
-// that waits for longer is not missed.
+// A notice waits while such a file is read. From a short answer the kernel concludes that the file
+// ends there, but not if its attributes were forgotten since it asked. It then goes by the length
+// that it knew, and a reader gets zeros at the end of a file that was cut. So a notice waits for
+// the answers to reads that are on their way. The kernel trusts attributes for a second at most, so
+// a notice that waits for longer is not missed.
 //
 // Names the kernel keeps for their second: a notice of a name waits for locks, whose holder may
 // wait for this process, and FUSE_NOTIFY_INC_EPOCH (6.16) drops the names of open files, which CRIU

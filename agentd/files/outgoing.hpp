@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Outgoing: what is to be sent on a stream, and has not been yet. Pure.
 //
-// It keeps its memory while messages come and go, so that no pages are made anew for each answer
-// of a megabyte. What was sent is given up when it is as long as the rest: a stream that is never
-// empty would else hold all that it has ever carried. So each byte is moved at most once.
+// The queue keeps its memory while messages come and go, so that no pages are made anew for each
+// answer of a megabyte. Bytes that were sent are given up when they are as many as the rest: a
+// stream that is never empty would otherwise hold all that it has ever carried. So each byte is
+// moved at most once.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ class Outgoing {
         bytes_.clear();
         sent_ = 0;
     }
-    // It has nothing to send, and memory that it could give back.
+    // Tells that the queue has nothing to send, and memory that it could give back.
     bool holds_much() const { return empty() && bytes_.capacity() > keep_bytes; }
     void give_back() {
         if (empty()) bytes_.shrink_to_fit();

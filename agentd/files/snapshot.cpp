@@ -167,7 +167,8 @@ class Back {
         return named() ? Status{} : fail_errno("name " + e.path, errno);
     }
 
-    // In place: who has it open, in an image, finds its inode.
+    // Writes to the file in place, because a process in an image that has it open must find its
+    // inode.
     Status fill(const SnapshotEntry& e) {
         if ((e.mode & S_IWUSR) == 0) (void)::fchmodat(top_, e.path.c_str(), 0600, 0);
         auto to = open_at(top_, e.path, O_WRONLY | O_NOFOLLOW);

@@ -15,7 +15,8 @@ void Unsynced::changed(uint64_t node, uint64_t seq) {
     changed_.clear();
 }
 
-// The same file will have another number.
+// When the kernel asks for the file again, it has another number, so we cannot be sure of it any
+// more.
 void Unsynced::forgotten(uint64_t node) {
     if (!changed_.contains(node)) return;
     sure_ = false;

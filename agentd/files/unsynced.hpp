@@ -24,9 +24,9 @@ class Unsynced {
     void asked(ByteView request, uint64_t seq);
     // The answer to a request that was asked.
     void answered(ByteView request, ByteView answer, uint64_t seq);
-    // That request is a sync from outside of the capsule, and need not be asked.
+    // Tells that the request is a sync from outside of the capsule, and the home need not be asked.
     bool is_synced(ByteView request) const;
-    // Nothing was changed from here that was not synced since.
+    // Tells that nothing was changed from here that was not synced since.
     bool all_synced() const { return sure_ && changed_.empty(); }
 
   private:

@@ -20,13 +20,13 @@ class Upstream {
 
     // A stream in place of the one before; `hello` is the first that is said on it.
     Status connect(Fd stream, const Hello& hello);
-    // None, until the next one is there.
+    // There is no stream until the next one is connected.
     void drop() { stream_.reset(); }
     int fd() const { return stream_.get(); }
     bool connected() const { return static_cast<bool>(stream_); }
     // The server has greeted.
     bool welcomed() const { return welcomed_; }
-    // It takes Prove.
+    // Tells that the server takes Prove.
     bool can_prove() const { return can_prove_; }
     bool idle() const { return to_send_.empty(); }
     bool wants_to_send() const { return welcomed_ && (!to_send_.empty() || !say_.empty()); }

@@ -12,7 +12,7 @@
 
 namespace souk::files {
 
-// How far the run has come that is written to an open file now.
+// Says how far the run has come that is written to an open file now.
 struct WriteRun {
     uint64_t begin = 0, end = 0;  // of what is not on its way to the disk
 };

@@ -136,7 +136,7 @@ void Shaker::examine(uint64_t number, int file) {
               : Told(Failed{number, peer.error().code, peer.error().message}));
 }
 
-// It waits for agentd, which reads all that it is told.
+// Waits for agentd, which reads all that it is told.
 void Shaker::tell(const Told& told) {
     const std::string packet = pack(told);
     for (;;) {
@@ -174,7 +174,7 @@ void Shaker::begin(const Shake& how, Fd socket) {
     turn(how.number, s);
 }
 
-// As far as it goes without waiting.
+// Runs the handshake as far as it goes without waiting.
 void Shaker::turn(uint64_t number, Shaking& s) {
     for (;;) {
         if (const Status sent = send_some(s); !sent) return fail_with(number, sent.error());
@@ -195,7 +195,7 @@ void Shaker::turn(uint64_t number, Shaking& s) {
         fail_with(number, fail_errno("epoll_ctl", errno).value());
 }
 
-// False: nothing is there.
+// Returns false if nothing is there.
 Result<bool> Shaker::read_some(Shaking& s) {
     const size_t have = s.record.size();
     s.record.resize(s.wants);

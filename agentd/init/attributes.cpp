@@ -53,7 +53,7 @@ int own_io_priority(int pid) {
                : static_cast<int>(priority);
 }
 
-// To the nearest second: what is lost by it is as often more as less.
+// Rounds to the nearest second, so that the error is as often in the job's favour as not.
 uint64_t left_of(rlim_t limit, uint64_t used) {
     if (limit == RLIM_INFINITY) return limit;
     return limit > used + 1 ? limit - used : 1;

@@ -194,8 +194,8 @@ bool save_inotify(Records* out, int pid, int fd, int copy) {
     return out->add(&one, sizeof one);
 }
 
-// Their numbers, since several of the job may have one open. If two have one place the latter
-// is taken for new, which costs time and nothing else.
+// Remembers the numbers of descriptions, since several processes of the job may have one open. If
+// two numbers share a place, the latter is taken for new, which costs time and nothing else.
 unsigned long known[4096];
 
 bool is_known(unsigned long inode) {

@@ -51,7 +51,8 @@ struct Names {
     char path[path_max] = {};
     size_t length = 0;  // of the directory's
 
-    // Its first name if it has come before, "" if this is the first; null: errno.
+    // Returns the first name of the file if it has come before, "" if this is the first; null:
+    // errno.
     const char* first_of(ino_t inode, const char* name) {
         const size_t bytes = sizeof(Named) + length + strlen(name) + 1;
         auto* const one = static_cast<Named*>(malloc(bytes));

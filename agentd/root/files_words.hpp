@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How souk-root may start souk-files, which has a form for each thing that it does
-// (agentd/files/program): agentd names the words. Pure.
+// souk-root checks with this how souk-files may be started, which has a form for each thing that it
+// does (agentd/files/program): agentd names the words. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace souk::root {
 
-// Whether souk-files may be started so: as one of its forms (agentd/files/program).
+// Fails if the words are none of the forms of souk-files (agentd/files/program).
 Status check_files_words(const std::vector<std::string>& words, size_t descriptors, bool session);
-// As whom it then runs; not known: as nobody in particular. `owns`: who that is, his job began
-// here.
+// Names the user as whom souk-files then runs; not known: as nobody in particular. `owns`: that
+// user's job began here.
 struct FilesUser {
     RunsAs as;
     bool owns = false;

@@ -18,7 +18,7 @@
 namespace souk::root {
 namespace {
 
-// At its start it may hand over the state of years.
+// At its start souk-root may have to hand over the files of years.
 constexpr Nanos start_limit = Nanos::from_s(60), answer_limit = Nanos::from_s(30);
 
 // Words of souk-root (agentd/root/program).
@@ -116,7 +116,8 @@ Result<Helper::Answer> Helper::ask(const Asked& asked, const std::vector<int>& f
     const bool starts = std::holds_alternative<StartProgram>(asked) ||
                         std::holds_alternative<MakeCapsule>(asked) ||
                         std::holds_alternative<StartCriu>(asked);
-    // It may be on its way: another request would get it.
+    // A late answer may be on its way, and another request would get it, so no request can be made
+    // any more.
     if (!answer && (answer.error().code == ETIMEDOUT || answer.error().code == EPIPE))
         give_up(answer.error().message);
     if (answer && answer->refused) return tl::unexpected(*answer->refused);
@@ -199,7 +200,8 @@ Result<std::vector<SeenProcess>> Helper::look(const Pidfd& init, const std::vect
     return look;
 }
 
-// As many at once as a packet takes. It refuses all of them where one has ended: then one by one.
+// Asks for as many files at once as a packet takes. souk-root refuses all of them if one process
+// has ended; then we ask one by one.
 std::vector<Fd> Helper::open_files(const std::vector<pid_t>& pids, ProcessFile file) {
     std::vector<Fd> all;
     for (size_t from = 0; from < pids.size(); from += descriptors_max) {
@@ -339,7 +341,7 @@ std::function<Status(const Pidfd& init)> Helper::learn() {
     };
 }
 
-// As many at once as a packet takes.
+// Sends as many users at once as a packet takes.
 Status Helper::adopt(const std::vector<RunsAs>& users) {
     constexpr size_t numbers_max = packet_bytes_max / 8;
     AdoptUsers asked;

@@ -109,7 +109,7 @@ Status start_keeper(const std::string& directory, const std::string& named,
     keep_until_removed(removed < 0 ? -1 : watch_fd, name.c_str(), directory.c_str());
 }
 
-// How many it keeps, if that process is the keeper of what is called so.
+// Returns how many locks the process keeps, if it is the keeper that is called so.
 std::optional<size_t> keeps(pid_t pid, std::string_view named) {
     const std::string process = "/proc/" + std::to_string(pid);
     const auto comm = read_file(AT_FDCWD, process + "/comm");
@@ -190,7 +190,7 @@ void Locks::look(const pollfd* ready, size_t count) {
     talks_ = std::move(go_on);
 }
 
-// False: its CRIU has ended, or says what it does not say.
+// Returns false if the CRIU has ended, or says what it may not say.
 bool Locks::hear(Talk& talk) {
     souk_locks_packet packet{};
     auto got =

@@ -99,7 +99,7 @@ class Starter {
 struct Door {
     int listener = -1, agentd = -1;
 };
-// Until the other end is gone. Reaps what it has started.
+// Serves until the other end is gone, and reaps what it has started.
 Status serve(Starter& starter, int socket, Door door);
 
 }  // namespace souk::root

@@ -8,7 +8,8 @@
 //   number 1794441600
 //   keys SHA-256-OF-THEIR-LINES
 //
-// It is of that market alone: a node that joins another one believes that one's lists. Pure.
+// The list belongs to that market alone: a node that joins another one believes that one's lists.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct SeenList {
     static SeenList of(std::string market, const trust::TicketList& list);
     static Result<SeenList> parse(std::string_view text);
     std::string text() const;
-    // Whether `next` may be believed after this one. An error: it is older, or another one with the
-    // same number.
+    // Fails if `next` may not be believed after this one: it is older, or another one with the same
+    // number.
     Status check(const SeenList& next) const;
     bool operator==(const SeenList&) const = default;
 };

@@ -119,9 +119,9 @@ struct Submitted {
     std::string waits;  // why it will, as far as this node knows now
     bool gangs =
         false;  // this node starts jobs of several components as one; versions before do not
-    bool classes = false;  // likewise: components that are not required
-    bool layouts = false;  // likewise: how components are to lie (JobTies::node, spread, pack)
-    bool near = false;     // likewise: JobTies::near
+    bool classes = false;  // the same for components that are not required
+    bool layouts = false;  // the same for how components are to lie (JobTies::node, spread, pack)
+    bool near = false;     // the same for JobTies::near
     bool operator==(const Submitted&) const = default;
 };
 // resume: the caller has each stream up to its offset and wants the rest; else it takes what is
@@ -236,7 +236,7 @@ struct Exit {
     X(PagesState, pages_state, 66, small_bytes)                                                   \
     /* instead of image_begin: memory ahead of the job's image, unframed */                       \
     X(PrecopyBegin, precopy_begin, 67, small_bytes)                                               \
-    X(FilesBegin, files_begin, 68, small_bytes)             /* home to guest, likewise */         \
+    X(FilesBegin, files_begin, 68, small_bytes)             /* home to guest: files, unframed */  \
     /* srun and its home agentd, over a unix socket (the caller's identity is the kernel's word,  \
        SO_PEERCRED) */                                                                            \
     X(Submit, submit, 80, list_bytes)                                                             \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How much of a job's input and output one frame carries, and how much input waits.
+// These say how much of a job's input and output one frame carries, and how much input waits.
 #pragma once
 
 #include <cstddef>

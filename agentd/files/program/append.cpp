@@ -21,8 +21,8 @@ constexpr int reader_limit_ms = 10'000;  // of a FIFO that is full
 constexpr size_t head_bytes = sizeof(uint64_t) + 1;
 constexpr size_t packet_bytes_max = 64 * 1024 + head_bytes;  // a frame of output
 
-// In the job's directory; none where there is no name. A FIFO or a terminal may be named: neither
-// becomes this process's own, nor does it wait for a reader.
+// Opens the file in the job's directory; none if there is no name. The user may name a FIFO or a
+// terminal: neither becomes this process's own, nor does it wait for a reader.
 Result<Fd> open_output(const std::string& name) {
     if (name.empty()) return Fd();
     constexpr int how = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -53,7 +53,7 @@ void answer(int socket, const std::string& packet) {
     (void)::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL);  // nobody listens: the end
 }
 
-// How far each stream is.
+// Notes how far each stream is.
 struct Note {
     int fd, socket;
     uint64_t written[2] = {0, 0};
@@ -77,7 +77,7 @@ struct Note {
     }
 };
 
-// Whether it takes more before long, and agentd is still there. Sets errno if not.
+// Tells whether the file takes more before long, and agentd is still there. Sets errno if not.
 bool takes_more(int to, int socket) {
     pollfd both[2] = {{to, POLLOUT, 0}, {socket, POLLRDHUP, 0}};
     const int some = ::poll(both, 2, reader_limit_ms);

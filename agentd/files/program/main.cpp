@@ -72,8 +72,8 @@ Status become(uint32_t uid, uint32_t gid, const std::vector<gid_t>& groups) {
     return {};
 }
 
-// As many descriptors as may be, of Server::sessions_max sessions: a node is opened again when it
-// is asked for, an open file is not.
+// Allows as many descriptors as may be, divided by Server::sessions_max sessions: a node is opened
+// again when it is asked for, an open file is not.
 SessionLimits limits() {
     struct rlimit files {};
     ::getrlimit(RLIMIT_NOFILE, &files);
@@ -104,7 +104,7 @@ Result<std::vector<gid_t>> groups_of(const std::string& words) {
     return groups;
 }
 
-// Those without a + before them, and those with one.
+// Returns the words without a + before them, and those with one.
 std::pair<std::vector<std::string>, std::vector<std::string>> parted(
     const std::vector<std::string>& words) {
     std::pair<std::vector<std::string>, std::vector<std::string>> both;
@@ -321,7 +321,7 @@ Status start_client(Try& t) {
     return {};
 }
 
-// Until the mount has ended. A client, or a stream, that has ended otherwise is replaced.
+// Works until the mount has ended. A client, or a stream, that has ended otherwise is replaced.
 Status keep(Try& t) {
     constexpr int pause_ms = 50;
     for (bool connected = connect_client(t).has_value();;) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t named_max = 5;  // in a sentence
 
-// As a program of the job would find it.
+// Opens the directory as a program of the job would find it.
 Result<Fd> open_below(int root, const std::string& directory) {
     open_how how{};
     how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
