@@ -49,7 +49,7 @@ struct load_cpu {
     /* what is noticed of the owner's tasks here: that they ran so long within a window, that one
      * waited so long; 0: nothing is. Written by user space alone. */
     unsigned long long notice_run_ns, notice_wait_ns;
-    unsigned long long notice_bytes; /* likewise: of packets within a window, on all CPUs */
+    unsigned long long notice_bytes; /* the same for packets within a window, on all CPUs */
     unsigned int unseen;             /* switches out of tasks whose switch in was not seen */
     unsigned int changes; /* how often a group has got a slot or lost it; written by user space */
     /* guests give way here to all others; written by user space alone. And how often one got the

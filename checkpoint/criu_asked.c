@@ -166,7 +166,7 @@ ssize_t recv(int socket, void* buffer, size_t size, int flags) {
     return -1;
 }
 
-// As a CRIU that was compiled with _FORTIFY_SOURCE calls it.
+// A CRIU that was compiled with _FORTIFY_SOURCE calls this.
 ssize_t __recv_chk(int socket, void* buffer, size_t size, size_t room, int flags) {
     if (size > room) abort();
     return recv(socket, buffer, size, flags);

@@ -6,9 +6,9 @@
 // A process sets its personality itself, as soon as it is born: what it does then is CRIU's code.
 // The bits of a personality that would change the mappings which CRIU is about to make stay unset.
 //
-// Also, the signal that a process gets when its parent ends: the parent of a job's root is CRIU,
-// which ends, and then souk-init, as it was before. The root loses that signal here, since its
-// parent never ends before it (CRIU would send it at once).
+// This also treats the signal that a process gets when its parent ends. The parent of a job's root
+// is CRIU, which ends, and then souk-init, as it was before. The root loses that signal here, since
+// its parent never ends before it (CRIU would send it at once).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static void take_personality(pid_t own) {
         for (size_t i = 0; i < (size_t)n / sizeof *all; ++i)
             if (all[i].pid == own) wanted = all[i].personality;
     wanted &= ~(unsigned long)(READ_IMPLIES_EXEC | ADDR_LIMIT_32BIT | ADDR_LIMIT_3GB);
-    // It has that of its parent until now.
+    // Until now the process has the personality of its parent.
     if (fd >= 0) {
         personality(wanted);
         close(fd);
@@ -124,7 +124,8 @@ static bool find_field(struct bytes b, uint64_t tag, struct bytes* inner, uint64
     return false;
 }
 
-// Whether its image has such a signal (images/core.proto: thread_core 5, in it pdeath_sig 8).
+// Tells whether the image of the process has such a signal (images/core.proto: thread_core 5, in it
+// pdeath_sig 8).
 static bool has_signal_of_parent(pid_t process) {
     enum { head = 12, thread_core = 5, pdeath_sig = 8 };  // two magic numbers and its size
     static unsigned char image[64 * 1024];

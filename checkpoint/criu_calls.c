@@ -69,7 +69,8 @@ static unsigned long mask_in(const char* status, const char* name) {
     return at == NULL ? 0 : strtoul(at + strlen(name), NULL, 16);
 }
 
-// Whether a handler is to run before it goes on: to its program the call was interrupted.
+// Tells whether a handler is to run before the thread goes on: then its program sees the call
+// interrupted.
 bool handler_waits(pid_t thread) {
     const char* const status = text_of(thread, "status");
     return status == NULL || ((mask_in(status, "\nSigPnd:") | mask_in(status, "\nShdPnd:")) &

@@ -132,7 +132,7 @@ static void hold_files_of(pid_t process) {
     snprintf(path, sizeof path, "/proc/%d/fd", process);
     DIR* const files = opendir(path);
     for (struct dirent* f; files != NULL && (f = readdir(files)) != NULL;) {
-        // In /proc such a name is a link to the file itself.
+        // Such a name in /proc is a link to the file itself.
         if (f->d_name[0] == '.' || syscall(SYS_newfstatat, dirfd(files), f->d_name, &st, 0) != 0)
             continue;
         if (held_count == held_room) {

@@ -44,7 +44,7 @@ static struct half_known loaded(const struct refused_call* call, uint32_t at) {
     switch (at) {
         case offsetof(struct seccomp_data, nr): return exactly(call->number);
         case offsetof(struct seccomp_data, arch): return exactly(call->arch);
-        // Its lower half: both architectures are little-endian.
+        // This is the lower half: both architectures are little-endian.
         case offsetof(struct seccomp_data, args):
             return (struct half_known){call->flags, call->flags};
         default: return unknown;
@@ -120,8 +120,8 @@ static void step(struct machine* m, const struct sock_filter* i, const struct re
     }
 }
 
-// Whether each way of the filter from `at` on ends in a refusal. The kernel has checked the filter:
-// its jumps go forward, within it. `depth`: how many ways are open.
+// Tells whether each way of the filter from `at` on ends in a refusal. The kernel has checked the
+// filter: its jumps go forward, within it. `depth` says how many ways are open.
 static bool always_refuses(const struct sock_filter* filter, size_t count, size_t at,
                            struct machine m, const struct refused_call* call, int depth) {
     while (at < count && --steps > 0) {

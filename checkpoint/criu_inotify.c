@@ -74,7 +74,8 @@ static void tell_lost(int inotify) {
     const bool told = syscall(SYS_ioctl, inotify, FIONREAD, &waiting) == 0 &&
                       waiting == (int)sizeof(struct inotify_event);
     if (told) return;
-    // In the capsule's own /run; several processes are restored at a time.
+    // The directory is in the capsule's own /run. Several processes are restored at a time, so each
+    // has its own.
     snprintf(directory, sizeof directory, "/run/souk-inotify.%ld", syscall(SYS_getpid));
     snprintf(name, sizeof name, "%s/file", directory);
     syscall(SYS_mkdirat, AT_FDCWD, directory, 0700);

@@ -27,15 +27,15 @@
 
 enum { file_bytes_max = 1 << 20, all_bytes_max = 16 << 20, files_max = 256 };
 
-// Its path and its bytes follow.
+// A record has this head, and then the file's path and its bytes.
 struct kept_file {
     uint32_t path_bytes, bytes;
     uint32_t mode, uid, gid, directory_mode;
     int64_t modified_s, modified_ns;
 };
 
-// It tells in which of the directories that are cleaned up it is by the length of that one's name;
-// 0: in none.
+// Tells by the length of the directory's name in which of the directories the path is that are
+// cleaned up; 0: in none.
 static size_t length_of_place(const char* path) {
     static const char* const places[] = {"/tmp/", "/var/tmp/"};
     for (size_t i = 0; i < sizeof places / sizeof *places; ++i)
@@ -129,7 +129,7 @@ static void keep_open(const char* process, uid_t user, int out) {
     if (all != NULL) closedir(all);
 }
 
-// To open a file breaks a lease that is held of it (fcntl(2), F_SETLEASE).
+// Opening a file breaks a lease that is held of it (fcntl(2), F_SETLEASE).
 static bool has_leases(void) {
     char line[256];
     bool found = false;
@@ -159,7 +159,7 @@ void keep_files(void) {
 // -------------------------------------------------------------------------------------------------
 // a restore
 
-// Its directory may be gone with it.
+// The file's directory may be gone with it.
 static int make(const char* path, const struct kept_file* head) {
     char directory[PATH_MAX];
     const int fd = open_plainly(path, O_WRONLY | O_CREAT | O_EXCL, head->mode & 0777);

@@ -2,9 +2,9 @@
 // Preloaded into CRIU: a process that has as many files open, or as much memory, as it
 // may (ulimit -n, -v) can be dumped all the same. CRIU's code in it needs one file and some memory.
 //
-// Its limits are raised as long as CRIU holds it, but for the moment in which CRIU asks for them.
-// If they cannot be (a hard limit, and CRIU without CAP_SYS_RESOURCE), the process is not taken. If
-// CRIU is killed meanwhile, a process of its own lowers them again.
+// The limits of a process are raised as long as CRIU holds it, but for the moment in which CRIU
+// asks for them. If they cannot be raised (a hard limit, and CRIU without CAP_SYS_RESOURCE), the
+// process is not taken. If CRIU is killed meanwhile, a process of its own lowers them again.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>

@@ -317,7 +317,7 @@ static bool send_packet(int socket, uint8_t what, bool more, const int* fds, siz
     return syscall(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == (long)sizeof packet;
 }
 
-// How many descriptors came; -1: nothing that was expected did.
+// Returns how many descriptors came; -1: nothing that was expected did.
 static int receive_packet(int socket, struct souk_locks_packet* packet,
                           int fds[souk_lock_descriptors]) {
     union {
@@ -411,7 +411,7 @@ static void take_over(const struct souk_lock* lock, int fd) {
     for (int i = 0; i < count; ++i) take_part(&parts[i], fd);
 }
 
-// Before CRIU hears the word that ends the processes.
+// Called before CRIU hears the word that ends the processes.
 void before_end(void) {
     if (!noted || head.kept == 0) return;
     noted = false;
@@ -430,7 +430,7 @@ void before_end(void) {
 // -------------------------------------------------------------------------------------------------
 // a restore
 
-// In a process that CRIU has made, while it has the image open.
+// Called in a process that CRIU has made, while it has the image open.
 void locks_of_process(void) {
     if (restores()) (void)read_locks();
 }
@@ -496,7 +496,7 @@ static long hand_over(const struct souk_lock* lock, int fd) {
     return done;
 }
 
-// As far as it can be: the process is about to die.
+// Takes the lock back as far as it can: the process is about to die.
 static void take_back(const struct souk_lock* lock, int fd) {
     (void)set_in(lock, F_UNLCK);
     (void)set_kept_at_last(lock, fd);

@@ -26,7 +26,7 @@ pid_t setsid(void) {
     if (!root_born && getpid() != criu) {
         root_born = true;
         set_network();
-        // As at its first start (agentd/init/job.cpp), whatever the image says.
+        // Do this as at the job's first start (agentd/init/job.cpp), whatever the image says.
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, (char*)0);
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);

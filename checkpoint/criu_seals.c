@@ -123,7 +123,7 @@ static bool is_there(pid_t process, unsigned long at) {
     return page >> 63 != 0;
 }
 
-// Whether a page that it maps now is locked, and when.
+// Finds out whether a page that the process maps now is locked, and when.
 static void ask_for_locks(pid_t process) {
     const unsigned long before = locked_kb(process);
     if (before == 0) return;

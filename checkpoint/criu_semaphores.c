@@ -195,8 +195,8 @@ static bool take_sets(void) {
     return most >= 0 && take_segments();
 }
 
-// In the namespace of that process's semaphores; 1: which is CRIU's own. Closes nothing on failure,
-// as CRIU ends then.
+// Calls `look` in the namespace of that process's semaphores. `look` may return 1: the namespace is
+// CRIU's own. Closes nothing on failure, because CRIU ends then.
 static int visit(pid_t process, bool (*look)(void)) {
     char path[40];
     struct stat own_id, its_id;
@@ -226,7 +226,7 @@ static bool look_at_set(pid_t thread, const struct set* s, bool parted) {
         // Less than 0, or more.
         long some = out_of_range(s->id, s->values, first, count, -undo_min);
         if (some == 0) some = out_of_range(s->id, s->values, first, count, -value_max);
-        // It has not changed those that it may not change.
+        // The process has not changed semaphores that it may not change.
         if (some == -EACCES || some == -EPERM) return true;
         for (int i = first; i < first + count && some > 0; ++i) {
             struct record one = {thread, s->id, i, 0, undo, parted};
@@ -245,7 +245,8 @@ static bool look_at_set(pid_t thread, const struct set* s, bool parted) {
 static bool look_at_thread(pid_t thread, bool parted) {
     const size_t before = found_count;
     if (!enter(thread)) {
-        // It has ended; or no call can be made for it, and its values go along alone.
+        // The thread has ended; or no call can be made for it, and the values of its semaphores go
+        // along alone.
         if (errno == ESRCH || errno == ENOENT || errno == ENOSYS) return true;
         refuse("cannot ask process %d what it has done to semaphores: %s", thread, strerror(errno));
         return false;
@@ -314,7 +315,7 @@ static bool use_by_itself(void) {
     return semop(asked->set, all, (size_t)no_change(all, asked->number, value_now)) == 0;
 }
 
-// Its limits are those that it had; a dump had raised them (criu_limits.c).
+// The process has the limits again that it had; a dump had raised them (criu_limits.c).
 static bool enter_restored(pid_t thread) {
     const pid_t process = process_of(thread);
     if (enter(thread)) return true;

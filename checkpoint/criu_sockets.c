@@ -4,9 +4,9 @@
 // (set_network, before the first of them).
 //
 // Before CRIU binds a socket to its name it removes the file of that name (criu/sk-unix.c,
-// unlink_sk). Where both see the same file system that is the frozen source's own, which nobody can
-// bind again. Here it gets another name meanwhile, and a list in the image directory says so;
-// checkpoint/kept_sockets.hpp gives it back, or removes it.
+// unlink_sk). If both see the same file system, that file is the frozen source's own, which nobody
+// can bind again. So the file gets another name here meanwhile, and a list in the image directory
+// says so; checkpoint/kept_sockets.hpp gives the name back, or removes the file.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -24,7 +24,8 @@
 
 static bool bound;  // what is removed now, CRIU has made itself
 
-// Only one who sees the file system as the agent does.
+// Tells whether the process sees the file system as the agent does; only then the agent can find
+// the names.
 static bool has_nodes_root(void) {
     char root[2];
     return readlink("/proc/self/root", root, sizeof root) == 1 && root[0] == '/';

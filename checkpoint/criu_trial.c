@@ -92,7 +92,7 @@ bool bind_for_trial(int fd, const struct sockaddr* address, socklen_t length, in
     return true;
 }
 
-// False: nobody of the trial has it, and it is as it will be.
+// Returns false if nobody of the trial has that address: then the call stays as it is.
 bool connect_for_trial(int fd, const struct sockaddr* address, socklen_t length, int* done) {
     struct sockaddr_un other;
     socklen_t n;

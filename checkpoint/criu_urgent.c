@@ -113,7 +113,8 @@ static bool save(int fd, const struct mark* m) {
     return good;
 }
 
-// Not if its peer has ended what he says, since that is behind the mark; nor over IPv6.
+// Returns false if the peer has ended what it says, because that end is behind the mark; and over
+// IPv6.
 static bool can_be_sent_again(int fd) {
     struct tcp_info info = {0};
     struct sockaddr_storage peer = {0};
@@ -175,7 +176,8 @@ struct segment {
     unsigned char bytes[piece_max];
 };
 
-// From the peer to the job's own end, by loopback: whichever way it comes, it is of the connection.
+// Sends a piece from the peer to the job's own end, by loopback: whichever way it comes, it belongs
+// to the connection.
 static void send_piece(int raw, const struct urgent* u, const struct sockaddr_in ends[2],
                        struct segment* s, uint32_t at, uint32_t length) {
     const uint32_t size = (uint32_t)sizeof s->tcp + length;

@@ -108,7 +108,7 @@ int shown_fdinfo(int directory, const char* path, int info);
 void watch_again(void);
 /* criu_inotify.c: before the first thread goes. */
 void tell_of_lost_notices(void);
-/* criu_cut_off.c: likewise, when nothing may fail any more. */
+/* criu_cut_off.c: before the first thread goes, when nothing may fail any more. */
 void speak_to_others(void);
 /* ... that of a segment between these addresses of IPv4 or IPv6 (RFC 9293, 3.1). */
 uint16_t tcp_checksum(const void* local, const void* remote, size_t address_bytes,

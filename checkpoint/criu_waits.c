@@ -137,8 +137,8 @@ static struct wait* waits;
 static size_t wait_count, wait_room;
 static bool looked;  // the kernel says since when a thread waits
 
-// In /proc/PID/sched a name and a colon stand before a number, or before milliseconds with six
-// digits behind the point, which come as nanoseconds.
+// Finds a number in /proc/PID/sched: a name and a colon stand before a number, or before
+// milliseconds with six digits behind the point, which come as nanoseconds.
 static bool number_after(const char* text, const char* name, int64_t* value) {
     const char* at = text == NULL ? NULL : strstr(text, name);
     at = at == NULL ? NULL : strchr(at, ':');
@@ -219,7 +219,8 @@ static void look_at_all(const char* directory) {
     if (all != NULL) closedir(all);
 }
 
-// From the clock of a processor to CLOCK_MONOTONIC, in ns: read there. False: it cannot be.
+// Finds the offset from the clock of a processor to CLOCK_MONOTONIC, in ns, by reading both there.
+// False: it cannot be found.
 static bool offset_of(int cpu, int64_t* offset) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -262,9 +263,9 @@ static const struct wait* wait_of(pid_t thread) {
     return NULL;
 }
 
-// How long it has waited in the call that it waits in; 0 where that is not known, so that a call
-// may come back late and never early. (The scheduler's clock may be faster than CLOCK_MONOTONIC, by
-// as much as NTP may slow that: 500 of a million.)
+// Returns how long the thread has waited in its call; 0 if that is not known, so that a call may
+// come back late and never early. (The scheduler's clock may be faster than CLOCK_MONOTONIC, by as
+// much as NTP may slow that: 500 of a million.)
 static int64_t waited_ns(pid_t thread, int64_t now) {
     int64_t switches;
     const struct wait* const w = wait_of(thread);
@@ -515,7 +516,7 @@ static void keep_limit(const struct anew* a) {
     (void)write_page();
 }
 
-// As long as all of them stand: a stack may grow into a page that is being written.
+// Call it while all processes stand, because a stack may grow into a page that is being written.
 void keep_limits(void) {
     static bool kept;
     for (size_t i = 0; i < shortened_count && !kept; ++i) keep_limit(&shortened[i]);

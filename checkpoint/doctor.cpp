@@ -69,7 +69,7 @@ std::string first_error_line(const std::string& log) {
     for (size_t at = text->find("Error ("); at != std::string::npos;
          at = text->find("Error (", at + 1)) {
         std::string line = text->substr(at, text->find('\n', at) - at);
-        // It cannot raise this limit without CAP_SYS_RESOURCE, and does not need to.
+        // CRIU cannot raise this limit without CAP_SYS_RESOURCE, and does not need to.
         if (line.find("RLIMIT_NOFILE") == std::string::npos) return line;
     }
     return "its log has no error";
@@ -109,7 +109,7 @@ Status run_criu(const CriuTool& tool, const std::string& verb,
     return fail(verb + ": " + first_error_line(std::string(doctor_images) + "/" + verb + ".log"));
 }
 
-// As PID 1 of the namespaces.
+// Runs as PID 1 of the namespaces.
 Result<std::string> trial(const CriuTool& tool) {
     // CRIU waits for signals that our caller may have blocked, and the job is to end by one.
     sigset_t none;
@@ -192,7 +192,7 @@ std::string settled_criu_root(const std::string& memory) {
     if (kept && *kept == tried + "works") return "/";
     if (kept && *kept == tried + "fails") return own;
     const bool works = try_criu(*system).has_value();
-    // Without it the next start tries again.
+    // Without the file the next start tries again.
     if (!memory.empty())
         (void)replace_file(memory, tried + (works ? "works" : "fails"), 0600, false);
     return works ? "/" : own;

@@ -22,9 +22,9 @@ namespace {
 constexpr const char* facts_name = "criu.kdat";
 constexpr size_t facts_bytes_max = 64 << 10;
 
-// In the new process, already in the capsule's pid namespace and in the cgroups: the other
-// namespaces, fds, exec. System calls only. CRIU must hold nothing but its own end of the socket,
-// or it would never notice that agentd is gone.
+// Runs in the new process, which is already in the capsule's pid namespace and in the cgroups:
+// enters the other namespaces, sets the fds, and execs. It makes system calls only. CRIU must hold
+// nothing but its own end of the socket, or it would never notice that agentd is gone.
 struct CriuExec {
     int capsule, socket, images;
     int preload, locks;
@@ -128,7 +128,7 @@ Status lay_out_run(const Pidfd& init, bool restores, std::string_view facts) {
         return fail_errno("look at the /run of a capsule", errno);
     if (its.st_dev == nodes.st_dev && its.st_ino == nodes.st_ino)
         return fail_errno("the capsule has no /run of its own yet", EAGAIN);
-    // Without facts it looks at the kernel itself.
+    // Without facts CRIU looks at the kernel itself.
     if (!facts.empty() && ::faccessat(run.get(), facts_name, F_OK, 0) != 0 &&
         !create_file(run.get(), facts_name, facts, anew))
         ::unlinkat(run.get(), facts_name, 0);

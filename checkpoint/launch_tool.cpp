@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which CRIU this machine has, and what is loaded into it.
+// Finds the CRIU that this machine has, and what is loaded into it.
 #include <sys/mman.h>
 
 #include <cerrno>

@@ -40,7 +40,7 @@ class PageFileWrite {
     static Result<std::unique_ptr<PageFileWrite>> start(
         Loop& loop, int image_directory, const Target& to, const std::map<pid_t, pid_t>& pids,
         Done done, const OpenProcessFiles& open = open_process_files);
-    // In the file now, and when it is whole.
+    // written() counts what is in the file now, bytes() what is in it when it is whole.
     uint64_t written() const { return written_; }
     uint64_t bytes() const { return bytes_; }
 
@@ -82,7 +82,7 @@ class PageFileRead {
     static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, Fd file,
                                                       std::vector<PageRange> ranges,
                                                       std::string digest);
-    // The same of an encrypted one, of which each chunk is checked before its pages are put.
+    // Opens an encrypted file, of which each chunk is checked before its pages are put.
     static Result<std::unique_ptr<PageFileRead>> open(Loop& loop, EncryptedReader file,
                                                       std::vector<PageRange> ranges);
     // Pages that are waited for, now.
@@ -90,7 +90,7 @@ class PageFileRead {
     // All of them once, in order; `done` once, unless `put` has failed: the digest is right, or it
     // is damaged.
     void start(Put put, Done done);
-    // Nothing more is put, and `done` does not come. Also out of `put`.
+    // After this nothing more is put, and `done` does not come. May be called from `put`.
     void stop();
 
   private:

@@ -37,7 +37,7 @@ Result<std::string_view> PageSource::piece() {
     return std::string_view(piece_.get() + piece_at_, piece_end_ - piece_at_);
 }
 
-// As much as fits: small ranges go together.
+// Fills the piece with as much as fits: small ranges go together.
 Status PageSource::fill() {
     piece_at_ = piece_end_ = wished_until_ = 0;
     while (stream_piece_max - piece_end_ >= source_head_bytes + page_bytes) {

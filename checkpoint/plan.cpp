@@ -25,7 +25,7 @@ bool another_round(const RoundFacts& f) {
     if (f.sent_bytes + f.left_bytes > precopy_sends_max * f.memory_bytes) return false;
     if (static_cast<double>(f.left_bytes) > static_cast<double>(f.left_before) * precopy_falls_to)
         return false;
-    // At the rate that the rounds had.
+    // Reckons with the rate that the rounds had.
     const double ns = static_cast<double>(f.took.ns) * static_cast<double>(f.left_bytes) /
                       static_cast<double>(std::max<uint64_t>(f.sent_bytes, 1));
     return span(ns) > precopy_left_goal;
@@ -36,7 +36,7 @@ uint64_t dirty_rate(uint64_t bytes, Nanos within) {
     return static_cast<uint64_t>(static_cast<double>(bytes) / static_cast<double>(within.ns) * 1e9);
 }
 
-// As another_round() would have it: while some is sent, so much is written to anew.
+// Reckons as another_round() does: while some memory is sent, so much is written to anew.
 uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const DirtyFacts& dirty) {
     const auto memory = static_cast<double>(memory_bytes);
     const double falls = static_cast<double>(dirty.bytes_per_s) / link_bytes_per_s;
@@ -51,7 +51,8 @@ uint64_t expected_left(uint64_t memory_bytes, double link_bytes_per_s, const Dir
 
 namespace {
 
-// Nothing of its memory goes before it stops: all of it before it runs again, or after.
+// Plans a move in which no memory goes before the job stops: all of it goes before the job runs
+// again, or after.
 MovePlan plan_at_once(const MoveFacts& f, Nanos mapped, Nanos whole) {
     if (f.policy == MovePolicy::safe)
         return planned(MoveForm::pages_first, whole, whole, "as its owner wants it");
@@ -91,7 +92,7 @@ MovePlan plan_move(const MoveFacts& f) {
         objects + span(shared * image_ns_per_byte + bytes * move_cost::lazy_ns_per_byte +
                        table * move_cost::lazy_ns_per_table_byte);
     const Nanos whole = mapped + span(sending);
-    // With its memory sent ahead: looked at, the rest brought, all put in place.
+    // With memory sent ahead, the job is looked at, the rest is brought, and all is put in place.
     const double left = f.precopy ? static_cast<double>(f.precopy->left_bytes)
                         : f.dirty ? static_cast<double>(expected_left(lazy_bytes, link, *f.dirty))
                                   : bytes * precopy_left_share;

@@ -110,7 +110,8 @@ Status PrecopySource::look(const std::vector<pid_t>& pids) {
 
 Status PrecopySource::look_at(Process& process, const SeenProcess& seen) {
     TRY_ASSIGN(const ProcessMaps maps, parse_maps(seen.maps));
-    if (maps.has_aio) {  // likewise
+    if (maps.has_aio) {  // all of it goes when it stands frozen, as the kernel writes past the page
+                         // table
         process.pages = {};
         return {};
     }

@@ -25,8 +25,8 @@ class PrecopySource {
   public:
     explicit PrecopySource(OpenProcessFiles open = open_process_files,
                            LookAt look = look_from_here);
-    // Before the job stands still for a first look: opens what each of these processes, if it is
-    // new, is marked through. One that cannot be is met with again.
+    // Call it before the job stands still for a first look. Opens for each new process the files
+    // through which it is marked. One that cannot be opened is met with again.
     void expect(const std::vector<pid_t>& pids);
     // While the job stands still: looks at all of these processes, by their pids here. About 20 ns
     // a page.
@@ -43,7 +43,8 @@ class PrecopySource {
     void sent(size_t n) { piece_at_ += n; }
     uint64_t bytes_sent() const { return bytes_sent_; }  // of pages, in all rounds
 
-    // After a last look(): what was sent and is the memory as it stands; by pid and address.
+    // Call it after a last look(). Returns what was sent and is the memory as it stands; by pid and
+    // address.
     std::vector<PageRange> valid() const;
 
   private:

@@ -62,7 +62,7 @@ void ImageReader::add_head(uint32_t kind, std::string_view text, uint64_t bytes)
     piece_end_ += head_bytes;
 }
 
-// As many small files as fit go together.
+// Fills the piece: as many small files as fit go together.
 Status ImageReader::fill() {
     piece_at_ = piece_end_ = tagged_ = 0;
     TRY(fill_piece());
@@ -290,7 +290,7 @@ Status ImageWriter::finish() {
     return {};
 }
 
-// Its head and text together: both have one form only.
+// Takes the head and the text of the tag together, because both have one form only.
 Status ImageWriter::take_tag() {
     const std::string_view tag = std::string_view(text_).substr(head_bytes);
     if (get_le(text_.data(), 4) != tag_kind || get_le(text_.data() + 4, 4) != tag.size() ||
