@@ -246,7 +246,7 @@ constexpr bool in_order() {
 }
 static_assert(in_order() && words.back().code == reserves_too_much, "a code has no line");
 
-// With the values in their places; nullopt: one is not known.
+// Returns the text with the values in their places; nullopt: one is not known.
 std::optional<std::string> filled(std::string_view text, const FigureValue& value) {
     std::string out;
     while (!text.empty()) {

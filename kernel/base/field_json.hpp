@@ -50,7 +50,7 @@ void write_field_value(JsonWriter& j, const M& v) {
     }
 }
 
-// Without the braces.
+// Writes the fields without the braces.
 template <Listed T>
 void write_fields(JsonWriter& j, const T& v) {
     for_each_field<T>([&]<class Entry>(const Entry& e) {

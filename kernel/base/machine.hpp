@@ -20,8 +20,8 @@ struct Machine {
     auto operator<=>(const Machine&) const = default;
 };
 
-// Whether `here` can take what was made on `there`: the same architecture, page size and CRIU,
-// every CPU feature. Pure.
+// Fails if `here` cannot take what was made on `there`: it needs the same architecture, page size
+// and CRIU, and every CPU feature. Pure.
 Status can_take(const Machine& here, const Machine& there);
 
 }  // namespace souk

@@ -25,7 +25,7 @@ struct PackWriter {
     }
 };
 
-// After the first read past the end everything is empty, and good() false.
+// Reads packed values. After the first read past the end everything is empty, and good() false.
 struct PackReader {
     std::string_view rest;
     bool whole = true;

@@ -8,7 +8,7 @@ namespace souk {
 
 inline constexpr uint64_t page_bytes = 4096;
 
-// From an address on that is a multiple of page_bytes.
+// A range begins at an address that is a multiple of page_bytes.
 struct PageRange {
     int32_t pid = 0;  // inside the capsule
     uint64_t start = 0, pages = 0;

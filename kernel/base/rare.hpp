@@ -69,7 +69,7 @@ class Sparse {
     const T& operator*() const { return value_ ? *value_ : none(); }
     const T* operator->() const { return &**this; }
     operator const T&() const { return **this; }  // NOLINT: it is such a value
-    // To be changed. What has become a default one again keeps its place.
+    // Returns the value to be changed. If it has become a default one again, it keeps its place.
     T& edit() { return value_ ? *value_ : value_.emplace(); }
     T* stored() { return value_ ? &*value_ : nullptr; }  // to be changed if it is not a default one
     void clear() { value_.reset(); }

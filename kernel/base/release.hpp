@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which versions (version.hpp) go together in one market. Releases are MAJOR.MINOR, and more
+// Tells which versions (version.hpp) go together in one market. Releases are MAJOR.MINOR, and more
 // numbers maybe.
 #pragma once
 

@@ -16,12 +16,12 @@ namespace souk {
 class RetryPause {
   public:
     RetryPause(Nanos min, Nanos max, uint64_t seed) : min_(min), max_(max), rng_(seed) {}
-    // After a failure.
+    // Call it after a failure: returns the span until the next try.
     Nanos next() {
         span_ = std::clamp(Nanos{span_.ns * 2}, min_, max_);
         return {rng_.between(span_.ns / 2, span_.ns)};
     }
-    // After a success: the next failure waits briefly again.
+    // Call it after a success: the next failure waits briefly again.
     void reset() { span_ = {}; }
 
   private:

@@ -91,7 +91,7 @@ std::string human_bytes(uint64_t bytes) {
 Result<Nanos> parse_span(std::string_view text, Nanos plain, Nanos least, Nanos most) {
     std::string_view unit = text;
     const double n = take_number(unit);
-    // In microseconds a double is exact for any span that is taken.
+    // A double in microseconds is exact for any span that is taken.
     const int64_t plain_us = plain.ns / 1'000;
     double unit_us = unit.empty() ? static_cast<double>(plain_us) : 0;
     for (const Unit& u : times)

@@ -14,7 +14,7 @@
 
 namespace souk {
 
-// For --help.
+// --help shows these.
 inline constexpr const char* span_forms = "90s, 30m, 1.5h, 2d";
 inline constexpr const char* size_forms = "512M, 4G";
 
@@ -27,7 +27,7 @@ Result<int64_t> parse_size_mb(std::string_view text, int64_t least, int64_t most
 // "1.5h", "90s": the longest unit that leaves no more than one decimal.
 std::string span_text(Nanos span);
 
-// For people, who read and do not reckon on: "3.2s", "12m05s", "5h07m", "3d04h".
+// Writes a span for people, who do not reckon with it: "3.2s", "12m05s", "5h07m", "3d04h".
 std::string human_span(Nanos span);
 // An amount, with no more digits than say something: "40", "12.4", "3.14", "0.0312", "0.000015".
 std::string human_money(Money amount);

@@ -17,7 +17,7 @@ Result<Peer> KnownChains::verify(const std::vector<Certificate>& chain, const Ce
         if (now >= known.begins && now < known.ends && !revoked.has(known.peer.key))
             return known.peer;
     }
-    // It says, too, why what was good is not good any more.
+    // verify() says, too, why a chain that was good is not good any more.
     TRY_ASSIGN(Peer peer, trust::verify(chain, root, revoked, now));
     Known known{peer, root.begins(), root.ends()};
     for (const Certificate& c : chain) {

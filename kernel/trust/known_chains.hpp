@@ -16,7 +16,7 @@ namespace souk::trust {
 
 class KnownChains {
   public:
-    // As trust::verify.
+    // Verifies as trust::verify does.
     Result<Peer> verify(const std::vector<Certificate>& chain, const Certificate& root,
                         const Revocations& revoked, Nanos now);
     size_t size() const { return known_.size(); }

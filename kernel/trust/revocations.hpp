@@ -26,7 +26,7 @@ struct Revocations {
     bool operator==(const Revocations&) const = default;
 };
 
-// As digests of keys are written.
+// Tells whether the text is a digest of a key, as it is written.
 bool is_digest(std::string_view text);
 inline constexpr size_t revocations_bytes_max = 1 << 20;
 // EFBIG when it would be longer than that.

@@ -23,8 +23,9 @@ struct SignedText {
     std::string signature;
     bool is_of(const Key& issuing) const { return issuing.verify(body, signature).has_value(); }
 };
-// Its parts, whoever has signed it. `heading` is a line with its end; `what` it is stands in the
-// error: it is longer than bytes_max, has another heading, no signature or something behind it.
+// Takes the parts of a signed text, whoever has signed it. `heading` is a line with its end. The
+// error names the text by `what`: it is longer than bytes_max, has another heading, no signature or
+// something behind it.
 Result<SignedText> take_apart(std::string_view text, std::string_view heading,
                               const std::string& what, size_t bytes_max);
 

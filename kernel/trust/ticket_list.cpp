@@ -33,7 +33,7 @@ Result<SignedList> parts_of(std::string_view text) {
     return found;
 }
 
-// Nothing: there is none.
+// Returns nothing if there is no list.
 Result<std::optional<std::string>> read_list(const std::string& path) {
     if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
     TRY_ASSIGN(std::string text, read_file(AT_FDCWD, path, list_bytes_max));

@@ -62,7 +62,7 @@ inline constexpr trust::Roles needs_home = trust::only(trust::Role::home),
         return 0;                               \
     }
 
-// Whether a node with these roles may say that.
+// Tells whether a node with these roles may say that.
 #define SOUK_WIRE_HAS_ROLE(function, TABLE)                    \
     inline bool function(trust::Roles roles, FrameType type) { \
         const auto needed = [&]() -> trust::Roles {            \

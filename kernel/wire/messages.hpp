@@ -37,7 +37,7 @@ struct Hello {
     std::string address;   // agent: where its own agentd listens, host:port
     bool answers = false;  // agent: the market may ask it (ctl_request); versions before that end
                            // the connection
-    bool tickets = false;  // agent: it knows ticket_keys; likewise
+    bool tickets = false;  // agent: it knows ticket_keys; older versions end the connection
     std::string program = souk::version();  // of the sender: `souk --version`; empty: an older one
     bool operator==(const Hello&) const = default;
 };
@@ -96,7 +96,8 @@ struct Renew {
 struct Certified {
     std::string chain;    // PEM: its own, the issuing authority's
     std::string revoked;  // the newest signed list
-    std::string tickets;  // of the keys of tickets, likewise; empty: an older version
+    std::string tickets;  // the signed list of the keys of tickets, the newest; empty: an older
+                          // version
     // For a joiner: until then nodes talk without certificates (Unix time); 0: they do not.
     Nanos insecure_until = {};
     bool operator==(const Certified&) const = default;

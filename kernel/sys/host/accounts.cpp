@@ -20,8 +20,9 @@ constexpr Nanos account_kept = Nanos::from_s(60), silent_rest = Nanos::from_s(10
 constexpr size_t accounts_max = 4096, entry_bytes_max = 1 << 20;
 constexpr int groups_max = 65'536;
 
-// Whether a look-up that ended with this error says nothing of who was looked for. The others that
-// a C library gives (ENOENT, ESRCH, EBADF, EPERM, ...) mean that he was not found: getpwnam(3).
+// Tells whether a look-up that ended with this error says nothing of the account. The other errors
+// that a C library gives (ENOENT, ESRCH, EBADF, EPERM, ...) mean that the account was not found:
+// getpwnam(3).
 bool says_nothing(int error) {
     constexpr int all[] = {EAGAIN, EBUSY,  ECONNREFUSED, ECONNRESET,  EHOSTDOWN, EHOSTUNREACH,
                            EINTR,  EIO,    EMFILE,       ENETUNREACH, ENFILE,    ENOMEM,
@@ -33,9 +34,9 @@ tl::unexpected<Error> not_looked_up(int error) {
     return fail_errno("the accounts of this machine cannot be read", error);
 }
 
-// Without a descriptor left, a name service that is loaded into this process may say that nobody is
-// there, and one that is not would be left out for as long as this process lives. So this many are
-// tried first.
+// Fails if few descriptors are left. Without one, a name service that is loaded into this process
+// may say that nobody is there, and one that is not loaded would be left out for as long as this
+// process lives. So this many are tried first.
 Status descriptors_left() {
     constexpr int needed = 8;
     std::array<Fd, needed> tried;

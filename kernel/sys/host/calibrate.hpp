@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How fast this machine is, as one number that ranks machines: 100 is a machine that does the work
-// of one run in 100 ms of wall time. That is a core of an AMD EPYC server of 2021 that nobody else
-// uses.
+// Measures how fast this machine is, as one number that ranks machines: 100 is a machine that does
+// the work of one run in 100 ms of wall time. That is a core of an AMD EPYC server of 2021 that
+// nobody else uses.
 //
 // A run is one third of that time integer work (sorting), floating point (multiplying matrices) and
 // memory (a walk through 16 MB in random order), the same on every machine. The speed is that of

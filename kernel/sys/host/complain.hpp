@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How a program says that it failed: one line on stderr, "program: text". With SOUK_ERRORS=json in
-// the environment that line is {"error": {"program", "code", "message"}} (docs/api.md).
+// A program says with this that it failed: one line on stderr, "program: text". With
+// SOUK_ERRORS=json in the environment that line is {"error": {"program", "code", "message"}}
+// (docs/api.md).
 #pragma once
 
 #include <string_view>

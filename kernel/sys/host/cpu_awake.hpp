@@ -19,8 +19,8 @@ class CpuAwake {
     static constexpr const char* device = "/dev/cpu_dma_latency";
     explicit CpuAwake(Loop& loop, OpenDevice open = open_device)
         : loop_(loop), open_(std::move(open)) {}
-    // From now for so long; a later end that was asked for before stays. A machine without the
-    // device goes on as it was.
+    // Holds from now for so long; a later end that was asked for before stays. A machine without
+    // the device goes on as it was.
     void hold(Nanos span);
     bool holds() const { return static_cast<bool>(fd_); }
 

@@ -15,7 +15,7 @@ enum class Device : uint8_t {
     fuse = 1,             // /dev/fuse, for a new mount
     cpu_latency = 2,      // /dev/cpu_dma_latency, to be written to
     cpu_pressure = 3,     // /proc/pressure/cpu, for a trigger
-    memory_pressure = 4,  // likewise
+    memory_pressure = 4,  // /proc/pressure/memory, for a trigger
     io_pressure = 5
 };
 inline constexpr Device device_last = Device::io_pressure;

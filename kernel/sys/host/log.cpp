@@ -108,7 +108,7 @@ std::string format_journal_entry(std::string_view program, Level level, std::str
 
 namespace {
 
-// None where no journal listens; then lines go to stderr.
+// Returns no socket if no journal listens; then lines go to stderr.
 Fd open_journal(const std::string& path) {
     const auto address = path.empty() ? Result<Address>(fail("")) : Address::parse("unix:" + path);
     if (!address) return {};
@@ -123,7 +123,7 @@ Log::Log(Options options) : options_(std::move(options)), for_journal_(is_journa
     if (for_journal_) journal_ = open_journal(options_.journal);
 }
 
-// False: the journal does not take it now, or is gone; stderr leads to it as well.
+// Returns false if the journal does not take it now, or is gone; stderr leads to it as well.
 bool Log::to_journal(Level level, std::string_view message, const Fields& fields) {
     const std::string entry = format_journal_entry(options_.program, level, message, fields);
     return ::send(journal_.get(), entry.data(), entry.size(), MSG_NOSIGNAL) ==

@@ -61,8 +61,8 @@ class Log {
         write(Level::debug, message, fields);
     }
     void write(Level level, std::string_view message, const Fields& fields);
-    // For what may repeat: at most `lines_max` lines in each `span` per `key` (names the call site,
-    // perhaps with the object); the first line of a later span says how many were left out.
+    // Logs what may repeat: at most `lines_max` lines in each `span` per `key` (names the call
+    // site, perhaps with the object); the first line of a later span says how many were left out.
     void limited(std::string_view key, Nanos now, Level level, std::string_view message,
                  const Fields& fields = {});
     static constexpr unsigned lines_max = 5;
@@ -91,7 +91,7 @@ class Log {
 std::string format_log_line(bool journal, std::string_view time, std::string_view program,
                             Level level, std::string_view message, const Fields& fields);
 
-// The same as one datagram of the journal's native protocol, without the time. Pure.
+// Formats the same as one datagram of the journal's native protocol, without the time. Pure.
 std::string format_journal_entry(std::string_view program, Level level, std::string_view message,
                                  const Fields& fields);
 

@@ -12,7 +12,7 @@ class LogTrace final : public TraceListener {
   public:
     explicit LogTrace(Log& log) : log_(log) {}
     void tell(const TraceLine& line) override;
-    // For a machine's tell_to: this, or null if nobody would see it.
+    // Returns this for a machine's tell_to, or null if nobody would see it.
     TraceListener* listener() { return log_.shows(Level::debug) ? this : nullptr; }
 
   private:

@@ -25,9 +25,9 @@ class LoginSessions {
     static Result<LoginSessions> open();
     int fd() const;
     short events() const;
-    // To be called when it is ready: the news are taken.
+    // Takes the news. Call it when the descriptor is ready.
     void flush();
-    // Those of people (no greeter, no service) that are in use now.
+    // Returns the sessions of people (no greeter, no service) that are in use now.
     static std::vector<LoginSession> active(const Accounts& accounts);
 
   private:

@@ -37,7 +37,7 @@ Status put_status_file(const std::string& path, std::string_view text);
 class StatusFile {
   public:
     using Collect = std::function<std::vector<StatusLine>()>;
-    // As put_status_file: by whoever has the right.
+    // Writes the file as put_status_file does, with the rights of whoever has them.
     using Put = std::function<Status(const std::string& path, std::string_view text)>;
     // Begins by every daemon's lines: format, daemon, version, pid, time (Unix), up_s.
     StatusFile(Loop& loop, Log& log, std::string_view daemon, std::string path, Nanos every,

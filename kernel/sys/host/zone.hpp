@@ -12,7 +12,8 @@ namespace souk {
 
 // "" is this machine's own. Errors: the database has no such zone.
 Status known_zone(const std::string& zone);
-// From Monday 00:00, as clocks in that zone show it; of an unknown zone as UTC.
+// Counts seconds from Monday 00:00, as clocks in that zone show it; an unknown zone is taken for
+// UTC.
 int32_t second_of_week(const std::string& zone, int64_t unix_s);
 
 }  // namespace souk

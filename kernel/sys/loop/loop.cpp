@@ -292,7 +292,7 @@ void Loop::defer(std::function<void()> fn) { core_->defer(std::move(fn)); }
 void Loop::hold_sends(bool hold) { core_->hold_sends(hold); }
 
 namespace {
-// Without O_NONBLOCK the ring waits for readiness itself; with it, it would report EAGAIN.
+// The ring waits for readiness itself if O_NONBLOCK is off; with it, the ring would report EAGAIN.
 Status make_blocking(int fd) {
     const int flags = fcntl(fd, F_GETFL);
     if (flags < 0) return fail_errno("fcntl", errno);

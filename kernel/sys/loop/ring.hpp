@@ -40,7 +40,7 @@ class Ring {
     // Submits, then waits for at least one completion (`wait`) or only collects those that are
     // there. An interrupted wait is no error.
     Status enter(bool wait);
-    // The same with a limit to the wait.
+    // Does the same with a limit to the wait.
     Status enter_for(Nanos limit);
     // Copies at most `max` completions out and frees their places.
     unsigned reap(io_uring_cqe* out, unsigned max);

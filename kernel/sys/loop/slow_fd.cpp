@@ -16,7 +16,7 @@ void* close_it(void* fd) {
 SlowFd::~SlowFd() {
     if (!fd_) return;
     pthread_t thread;
-    // Without a thread it is closed here, late as that may be.
+    // If there is no thread, the descriptor is closed here, late as that may be.
     if (::pthread_create(&thread, nullptr, close_it,
                          reinterpret_cast<void*>(static_cast<intptr_t>(fd_.get()))) != 0)
         return;

@@ -16,7 +16,7 @@ namespace souk {
 class TimerHeap {
   public:
     SlotKey add(Nanos deadline, std::function<void()> fn);
-    // False if the key names no waiting timer (it fired, or was cancelled).
+    // Returns false if the key names no waiting timer (it fired, or was cancelled).
     bool cancel(SlotKey key);
     bool waiting(SlotKey key) const;
     // The earliest deadline; Nanos::never() if none waits.

@@ -14,7 +14,7 @@
 //
 // A gate may have an end: the job's lease. So it shuts in time also if no daemon is there to do it.
 //
-// To make one needs CONFIG_BPF_SYSCALL and root. What fails: a kernel that forbids BPF.
+// Making one needs CONFIG_BPF_SYSCALL and root. It fails on a kernel that forbids BPF.
 #pragma once
 
 #include <array>
@@ -37,12 +37,12 @@ inline constexpr FrameWay all_ways[] = {FrameWay::to_job, FrameWay::from_job, Fr
 enum class Gate : uint8_t {
     open = FRAME_PASSES,
     shut = FRAME_STOPS,
-    // Only what begins a connection over TCP is stopped.
+    // Only frames that begin a connection over TCP are stopped.
     begins_nothing = FRAME_BEGINS_NOTHING
 };
 inline constexpr uint32_t criu_mark = FRAME_CRIU_MARK;
 
-// As it was on the wire, but for its checksum, which may not be made yet.
+// The frame is as it was on the wire, but for its checksum, which may not be made yet.
 struct KeptFrame {
     FrameWay way{};
     std::string frame;
@@ -62,9 +62,10 @@ class FrameGate {
     // here. never(): they do as they are set. No error of gates that an older version has made:
     // they have no such time.
     Status until(Nanos end) const;
-    // Once each, the oldest one first.
+    // Returns each kept frame once, the oldest one first.
     std::vector<KeptFrame> take_kept() const;
-    // For the interface on which the frames of that way arrive; within: by which they leave.
+    // Returns the program for the interface on which the frames of that way arrive; within: by
+    // which they leave.
     int program(FrameWay way) const { return programs_[static_cast<size_t>(way)].get(); }
 
   private:

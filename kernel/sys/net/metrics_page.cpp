@@ -97,7 +97,8 @@ void MetricsPage::answer(uint64_t number) {
     if (stream.send(Bytes(text.begin(), text.end()))) stream.close_after_send(patience);
 }
 
-// Not from within one of its own callbacks: what is being called must not be destroyed.
+// Closes later, because this may be called from within one of the connection's own callbacks, which
+// must not be destroyed.
 void MetricsPage::close(uint64_t number) {
     loop_.defer([this, number] { connections_.erase(number); });
 }

@@ -21,7 +21,8 @@ Status send_packet(int socket, std::string_view packet, int descriptor) {
 Result<std::optional<Packet>> receive_packet(int socket, size_t bytes_max) {
     std::string bytes(bytes_max, '\0');
     auto first = receive_descriptors(socket, bytes);
-    // That the other end is gone with something of ours unread comes before what it said.
+    // ECONNRESET says that the other end is gone with something of ours unread. It comes before
+    // what the other end has said, so we read once more.
     if (!first && first.error().code == ECONNRESET) first = receive_descriptors(socket, bytes);
     TRY_ASSIGN(auto received, std::move(first));
     if (!received) return std::nullopt;

@@ -18,7 +18,8 @@ struct Packet {
     std::string bytes;
     Fd descriptor;
 };
-// Nothing: there is none now. An error: the other end is gone, or sent a packet that is longer.
+// Returns nothing if there is no packet now. Fails if the other end is gone, or sent a packet that
+// is longer.
 Result<std::optional<Packet>> receive_packet(int socket, size_t bytes_max);
 // The next one, that long at most; ETIMEDOUT after that time.
 Result<Packet> wait_for_packet(int socket, size_t bytes_max, Nanos wait_max);

@@ -13,7 +13,7 @@ bool Strangers::comes_too_often(Host& host, Nanos now) const {
     return false;
 }
 
-// Those that have none any more are kept for their rate's sake alone.
+// Hosts that have no connection any more are kept for their rate's sake alone.
 void Strangers::forget_quiet(Nanos now) {
     if (hosts_.size() <= 2 * bounds_.all) return;
     std::erase_if(hosts_, [&](const auto& host) {

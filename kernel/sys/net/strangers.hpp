@@ -34,9 +34,10 @@ class Strangers {
     };
     // `number`: of the connection, greater than all before.
     Taken take(uint64_t number, const std::string& host, Nanos now);
-    // It has ended, or is nobody's any more. Nothing happens to one that is none.
+    // The connection has ended, or is no stranger's any more. Does nothing if it is not here.
     void gone(uint64_t number);
-    // One that came at or before that moment; none: there is none. The oldest comes first.
+    // Returns a connection that came at or before that moment, the oldest first; none: there is
+    // none.
     std::optional<uint64_t> since(Nanos then) const;
     size_t size() const { return all_.size(); }
 

@@ -8,7 +8,8 @@
 
 namespace souk {
 
-// As the table has them. queues: what waits to be sent, and what waits to be read or accepted.
+// A row of the table, as it stands there. queues: what waits to be sent, and what waits to be read
+// or accepted.
 struct TcpRow {
     std::string_view local, remote, state, queues, inode;
 };

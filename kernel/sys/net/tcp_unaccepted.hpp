@@ -13,14 +13,15 @@
 namespace souk {
 
 struct UnfinishedTcp {
-    // They wait at listening sockets, or the handshake is not over.
+    // These connections wait at listening sockets, or their handshake is not over.
     size_t unaccepted = 0;
-    // Their first frame has been sent to this same network namespace, and was not answered: it is
-    // on its way still, or a gate has kept it.
+    // The first frame of these connections has been sent to this same network namespace, and was
+    // not answered: it is on its way still, or a gate has kept it.
     size_t begun_within = 0;
 };
 
-// In a table as /proc/PID/net/tcp has it (Linux, Documentation/networking/proc_net_tcp.rst). Pure.
+// Counts in a table as /proc/PID/net/tcp has it (Linux, Documentation/networking/proc_net_tcp.rst).
+// Pure.
 UnfinishedTcp unfinished_in(std::string_view table);
 
 // Counts them in the network namespace of that process, over IPv4, and if all is accepted there,

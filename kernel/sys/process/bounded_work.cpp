@@ -25,7 +25,7 @@ namespace {
     ::_exit(write_all(to, std::string_view(said).substr(0, bounded_answer_max), "answer") ? 0 : 1);
 }
 
-// Until its end.
+// Reads until the end of the work.
 Status hear(int from, Nanos limit, std::string& said) {
     const Nanos end = monotonic_now() + limit;
     for (;;) {

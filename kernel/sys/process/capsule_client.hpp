@@ -29,8 +29,8 @@ class CapsuleClient {
     int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
     bool wants_write() const { return !queue_.empty(); }
-    // At most `records_max` messages; call again while the socket is readable. The last event is
-    // `closed` at its end. Error: a message that souk-init would not send.
+    // Returns at most `records_max` messages; call again while the socket is readable. The last
+    // event is `closed` at its end. Error: a message that souk-init would not send.
     Result<std::vector<Event>> on_readable(size_t records_max = 32);
     Status on_writable();
 
@@ -44,25 +44,26 @@ class CapsuleClient {
     Status start(const LaunchSpec& spec, int cgroup = -1, int filter = -1, bool hold = false);
     Status release() { return send(SOUK_RELEASE); }
     Status ack(uint32_t stream, uint64_t offset) { return send(SOUK_ACK, stream, 0, offset); }
-    // At most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or welcome):
-    // those would be lost.
+    // Sends at most SOUK_DATA_MAX bytes, and none beyond the limit of the last input_taken (or
+    // welcome): those would be lost.
     Status input(uint64_t offset, std::string_view bytes) {
         return send(SOUK_INPUT, 0, 0, offset, 0, bytes);
     }
     Status input_eof(uint64_t offset) { return send(SOUK_INPUT_EOF, 0, 0, offset); }
     Status window_size(uint16_t rows, uint16_t cols) { return send(SOUK_WINCH, rows, cols); }
     Status signal(int number, souk_target target) { return send(SOUK_SIGNAL, target, number); }
-    // Before CRIU enters, and after. Answer: helpers_ready.
+    // Call these before CRIU enters, and after. Answer: helpers_ready.
     Status helpers_enter(bool restore) { return send(SOUK_HELPERS_ENTER, 0, restore); }
     Status helpers_leave() { return send(SOUK_HELPERS_LEAVE); }
-    // At post_dump, while the job is held. Writes souk-residue and souk-shm. Answer: drained.
+    // Call it at post_dump, while the job is held. Writes souk-residue and souk-shm. Answer:
+    // drained.
     Status drain(int image_dir) { return send(SOUK_DRAIN, 0, 0, 0, 0, {}, image_dir); }
     // The dump is refused: say this, then refuse. (Or after a restart of agentd.)
     Status undrain() { return send(SOUK_UNDRAIN); }
     // A fresh capsule for a restore. Answer: prepared, with the job's ends for CRIU.
     Status prepare(bool tty) { return send(SOUK_PREPARE, 0, tty); }
-    // After prepare, when the image is there. Answer: loaded, with the residue (names of the old
-    // ends).
+    // Call it after prepare, when the image is there. Answer: loaded, with the residue (names of
+    // the old ends).
     Status load(int image_dir) { return send(SOUK_LOAD, 0, 0, 0, 0, {}, image_dir); }
     Status restored() { return send(SOUK_RESTORED); }
     // A copy of `fd` stays open in souk-init until let_go(). At most SOUK_KEPT_MAX.

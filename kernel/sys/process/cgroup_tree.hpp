@@ -34,7 +34,7 @@ Status collect_pids(const std::string& path, std::vector<pid_t>& pids);
 // The group's tree in one hierarchy, with what is left in it, ended by `end`.
 Status remove_tree(const std::string& path, Nanos wait_max, const EndProgram& end);
 
-// With the parents that are missing; `path` is below the mount.
+// Makes the directories with the parents that are missing; `path` is below the mount.
 Status make_dirs(const std::string& mount, const std::string& path);
 
 }  // namespace souk

@@ -14,7 +14,7 @@ namespace souk {
 
 // `v2`: where those are mounted; the numbers are programs.
 Result<std::vector<Fd>> see_packets(const std::string& v2, int received, int sent);
-// For who may not; of programs that were named before.
+// A process that may not do this itself asks another, for programs that were named before.
 using SeePackets = std::function<Result<std::vector<Fd>>()>;
 
 }  // namespace souk

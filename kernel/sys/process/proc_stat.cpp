@@ -16,8 +16,9 @@ bool parse_proc_stat(const char* text, ProcStat* out) {
     memcpy(out->name, open + 1, n);
     out->name[n] = 0;
     unsigned long start, reserved, pages;
-    // From field 3 on: state, parent, group, session, terminal, its group, flags, four counts of
-    // page faults, four times, priority, nice, threads, an unused one, start, size, resident.
+    // These are the fields from 3 on: state, parent, group, session, terminal, its group, flags,
+    // four counts of page faults, four times, priority, nice, threads, an unused one, start, size,
+    // resident.
     const int fields = sscanf(
         close + 1,
         " %c %d %*d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %lu %lu %lu",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How far the kernel reads ahead in a FUSE mount: as much as is under way in 20 ms at 800 MB/s. Its
-// own choice (128 KB) makes a reader wait for each. For souk-init, too: plain C.
+// Says how far the kernel reads ahead in a FUSE mount: as much as is under way in 20 ms at 800
+// MB/s. The kernel's own choice (128 KB) makes a reader wait for each piece. souk-init uses this,
+// too, so it is plain C.
 #pragma once
 
 #include <fcntl.h>

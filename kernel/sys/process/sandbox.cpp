@@ -86,7 +86,7 @@ Status enter_sandbox(int parent, std::span<const int> calls) {
         TRY(leave_files());
         TRY(become(uid, gid));
     }
-    // After the change of user, which takes it away.
+    // This comes after the change of user, which takes it away.
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return fail_errno("prctl", errno);
     if (::getppid() != parent) return fail("agentd is gone");
     if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How a process of agentd's gives up what it may do, before it reads anything that comes from
+// A process of agentd's gives up with this what it may do, before it reads anything that comes from
 // elsewhere. It begins as root, since agentd is; what is left is its memory, the sockets that it
 // has and what comes over them:
 //
@@ -9,7 +9,7 @@
 //   - no file can be written, no core dumped, at most 1 GB of memory had
 //   - only the system calls that it names; any other one ends it
 //
-// It ends with agentd, also when that is killed.
+// The process ends with agentd, also when that is killed.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ namespace souk {
 Status enter_sandbox(int parent, std::span<const int> calls);
 // No other calls than these from now on, and only those that were allowed before.
 Status allow_calls(std::span<const int> calls);
-// With a sanitizer more calls and more memory are needed: neither is limited then.
+// With a sanitizer a process needs more calls and more memory: neither is limited then.
 extern const bool sandbox_is_wide;
 
 }  // namespace souk

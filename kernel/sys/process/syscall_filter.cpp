@@ -20,7 +20,8 @@ using Filter =
     std::unique_ptr<void,
                     decltype([](void* f) { seccomp_release(static_cast<scmp_filter_ctx>(f)); })>;
 
-// Not of a job: keyrings, BPF and perf, mounts, other namespaces, a new kernel, modules.
+// A job may not call these: keyrings, BPF and perf, mounts, other namespaces, a new kernel,
+// modules.
 constexpr int refused_calls[] = {
     SCMP_SYS(keyctl),
     SCMP_SYS(add_key),
@@ -62,7 +63,7 @@ Status add(scmp_filter_ctx filter, int error, int call) {
     return code == 0 || code == -EDOM ? Status{} : Status(wrong(code));
 }
 
-// With a flag in the first argument.
+// Refuses a call that has a flag in its first argument.
 Status add_flag(scmp_filter_ctx filter, int call, uint64_t flag) {
     const scmp_arg_cmp has{0, SCMP_CMP_MASKED_EQ, flag, flag};
     const int code = seccomp_rule_add_array(filter, SCMP_ACT_ERRNO(EPERM), call, 1, &has);
@@ -89,7 +90,8 @@ Status fill(scmp_filter_ctx filter, const SyscallRules& rules) {
         for (const int call : io_uring_calls) TRY(add(filter, ENOSYS, call));
     TRY(add_flag(filter, SCMP_SYS(unshare), CLONE_NEWUSER));
     TRY(add_flag(filter, SCMP_SYS(clone), CLONE_NEWUSER));
-    // Its flags lie in memory, where a filter cannot look; the C library takes clone(2) then.
+    // The flags of clone3(2) lie in memory, where a filter cannot look. The C library takes
+    // clone(2) when it is refused.
     return add(filter, ENOSYS, SCMP_SYS(clone3));
 }
 

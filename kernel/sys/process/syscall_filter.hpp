@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which system calls the processes of a job cannot make, as a seccomp filter. A filter stays with a
-// process and all that it starts, and CRIU dumps and restores it. souk-init sets it (job.cpp), just
-// before the job's program begins.
+// Makes a seccomp filter of the system calls that the processes of a job cannot make. A filter
+// stays with a process and all that it starts, and CRIU dumps and restores it. souk-init sets it
+// (job.cpp), just before the job's program begins.
 //
 // Refused are calls that reach parts of the kernel which an ordinary program never needs, and in
 // which faults were found that made root of a user: EPERM, as without a right, or ENOSYS, as on a

@@ -29,7 +29,7 @@ class JournalDb final : public Records, private Journal::Store {
 
     Journal& journal() { return journal_; }
     const Journal& journal() const { return journal_; }
-    // To read what is committed, and to copy it.
+    // Returns the database, to read what is committed, and to copy it.
     StateDb& db() { return db_; }
     const StateDb& db() const { return db_; }
 
@@ -53,7 +53,8 @@ class JournalDb final : public Records, private Journal::Store {
     // Gives such a record up: it is erased.
     void forget_aside(std::string_view kind, std::string_view key);
 
-    // False: there is none. (Also for a database that cannot even be opened.)
+    // Returns false if there is no reserve. (May be called for a database that cannot even be
+    // opened.)
     static bool give_up(const std::string& reserve);
 
   private:

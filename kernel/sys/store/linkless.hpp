@@ -8,11 +8,11 @@
 
 namespace souk {
 
-// It lies in a mount that follows none.
+// Tells whether the directory lies in a mount that follows no links.
 bool is_linkless(int dir);
-// The same directory by a mount of its own that follows none; gone with the descriptor. To close
-// that takes a millisecond or two, in the process that closes it last. ENOSYS: a kernel before
-// 5.12. Needs root.
+// Returns the same directory by a mount of its own that follows no links; the mount is gone with
+// the descriptor. Closing that takes a millisecond or two, in the process that closes it last.
+// ENOSYS: a kernel before 5.12. Needs root.
 Result<Fd> linkless(int dir);
 
 }  // namespace souk

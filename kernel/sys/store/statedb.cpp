@@ -29,8 +29,8 @@ Status sync_directory(const std::string& dir) {
     return {};
 }
 
-// Whether the file's header says that there is a log beside it (SQLite's format: bytes 18 and 19).
-// Errors: it is empty.
+// Tells whether the file's header says that there is a log beside it (SQLite's format: bytes 18 and
+// 19). Errors: the file is empty.
 Result<bool> has_log(const std::string& file) {
     TRY_ASSIGN(const Fd there, open_at(AT_FDCWD, file, O_RDONLY));
     unsigned char header[20] = {};
@@ -58,7 +58,7 @@ Result<Fd> StateDb::lock_directory(const std::string& dir) {
                                                  (pid.empty() ? "" : " (pid " + pid + ")"));
     }
     const std::string pid = std::to_string(getpid()) + "\n";
-    // Only for the message above: without it the lock is as good.
+    // This is only for the message above: the lock is as good without it.
     if (ftruncate(lock.get(), 0) == 0 && pwrite(lock.get(), pid.data(), pid.size(), 0) < 0)
         errno = 0;
     return lock;
