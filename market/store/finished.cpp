@@ -15,7 +15,7 @@ std::string padded(uint64_t n) {
     return std::string(number_digits - text.size(), '0') + text;
 }
 
-// In the order of JobId: a blank comes before all that a node's name may hold.
+// Makes keys in the order of JobId: a blank comes before all that a node's name may hold.
 std::string index_key(const JobId& id) { return id.home + " " + padded(id.seq); }
 
 Result<uint64_t> number(std::string_view text) {

@@ -92,8 +92,8 @@ Result<ReceiptBook::Page> ReceiptBook::page(const Filter& filter, uint64_t befor
     TRY_ASSIGN(const auto rows, db_->before(kind_receipt, key_of(before), scan_rows_max));
     for (const StateDb::Row& row : rows) {
         TRY_ASSIGN(Entry entry, parse_row(row));
-        // They are written when they end: what comes before an older one is older. (But for clocks
-        // that were set.)
+        // Receipts are written when they end, so all that come before an older one are older. (But
+        // for clocks that were set.)
         constexpr Nanos clock_slack = Nanos::from_s(86'400);
         if (filter.since.ns > INT64_MIN + clock_slack.ns &&
             entry.receipt.to < filter.since - clock_slack)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How a job of the market's JSON stands, for people.
+// Says how a job of the market's JSON stands, for people.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace souk::tools {
 
-// Its status, and `stands` of one that is suspended and stands in memory by an order.
+// Returns the job's status, and `stands` for one that is suspended and stands in memory by an
+// order.
 std::string job_state(const Json& job);
 
 }  // namespace souk::tools

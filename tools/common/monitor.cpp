@@ -17,7 +17,7 @@ struct Column {
     const char* by = nullptr;  // the number that it is sorted by; null: by its text
 };
 
-// As node_state, in a column.
+// Says the same as node_state, in a column.
 std::string state_of(const Json& n) {
     const int64_t of = n.value("leaving_of", int64_t{0}), left = n.value("leaving", int64_t{0});
     if (of <= 0 || left <= 0) return field(n, "status");
@@ -94,7 +94,7 @@ size_t characters(const std::string& text) {
         std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-// At most so many characters, and control characters as blanks.
+// Returns at most so many characters, with control characters as blanks.
 std::string cut(const std::string& said, size_t columns) {
     std::string text = blank_controls(said);
     size_t seen = 0, i = 0;

@@ -7,7 +7,7 @@
 namespace souk::tools {
 namespace {
 
-// How many letters are to be added, taken away or changed.
+// Counts the letters that must be added, taken away or changed.
 size_t letters_between(std::string_view a, std::string_view b) {
     std::vector<size_t> row(b.size() + 1);
     for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -32,7 +32,7 @@ std::string first_line(const std::string& path) {
     return text ? text->substr(0, text->find('\n')) : std::string();
 }
 
-// Whom to reach, and as whom that must prove itself.
+// Says whom to reach, and as whom that end must prove itself.
 struct Place {
     std::string address;
     trust::Role role = trust::Role::market;

@@ -11,7 +11,7 @@
 
 namespace souk::tools {
 
-// Which jobs are meant, by what they are called or whose they are.
+// Says which jobs are meant, by their names or by their users.
 struct CancelOptions {
     std::string name, array;
     bool all = false;

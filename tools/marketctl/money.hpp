@@ -19,7 +19,7 @@ Result<int64_t> parse_moment(const char* option, const std::string& text);
 // marketctl prices: how far back, and what makes a row (empty: so that all fits a screen).
 Status take_price_options(const std::string& last, const std::string& step, CtlQuestion& question);
 
-// Into the question. Errors: an option of another verb, a value that cannot be.
+// Puts the options into the question. Errors: an option of another verb, a value that cannot be.
 Status take_money_options(const MoneyOptions& options, CtlQuestion& question);
 
 }  // namespace souk::tools

@@ -32,7 +32,7 @@ Status say_what_is_gone(const Reader& reader, int stream, uint64_t gone, uint64_
                      "stderr");
 }
 
-// Whether there is more of this stream already.
+// Writes a piece. Returns whether there is more of this stream already.
 Result<bool> write_piece(Reader& reader, int stream, const Json& piece) {
     TRY_ASSIGN(const std::string bytes, trust::from_hex(piece.value("hex", std::string())));
     const auto begin = piece.value("begin", uint64_t{0}), from = piece.value("from", uint64_t{0}),

@@ -16,8 +16,8 @@ struct PayOptions {
     std::string note, of;
 };
 
-// Nothing: `verb` is none of these. `words`: what follows it. Errors: a mistake on the command
-// line. A statement takes --since and --limit out of `money`.
+// Returns nothing if `verb` is none of these. `words` are those that follow it. Errors: a mistake
+// on the command line. A statement takes --since and --limit out of `money`.
 Result<std::optional<CtlQuestion>> pay_question(std::string_view verb, std::span<char*> words,
                                                 const PayOptions& options, bool csv,
                                                 MoneyOptions& money);

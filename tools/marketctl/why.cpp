@@ -28,7 +28,7 @@ Result<std::string> codes() {
     return w.end_array().take();
 }
 
-// For people: as docs/reasons.md has it.
+// Shows the codes to people, as docs/reasons.md has them.
 Result<std::string> codes_text(const Answer& answer) {
     std::string text, kind;
     for (const Json& r : parse_json(answer.front())) {

@@ -83,7 +83,7 @@ void add_mixes(const Variant& one, const CompareOptions& o, std::vector<Variant>
     for (const Variant& v : some) {
         for (const std::string& name : o.owners) {
             Variant& mixed = to.emplace_back(v);
-            if (auto mix = parse_owner_mix(name)) mixed.owners = std::move(*mix);  // likewise
+            if (auto mix = parse_owner_mix(name)) mixed.owners = std::move(*mix);  // it was checked
             mixed.run.envy = true;
             mixed.name += " owners=" + name;
         }

@@ -35,7 +35,7 @@ struct Variant {
     sim::Mix mix;  // of the strategies of its jobs; none: all bid their value
     std::vector<std::vector<sim::ByStrategy>> strategies;  // for each seed
     sim::OwnerMix owners;             // none: all ask their reserve, and nothing of it is said
-    std::vector<Standing> standings;  // likewise
+    std::vector<Standing> standings;  // for each seed
     std::string error;
     const sim::RunReport& report() const { return reports.front(); }
 };

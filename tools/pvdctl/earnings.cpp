@@ -169,7 +169,7 @@ CtlQuestion forecast() {
         offer->zone = p.contains("zone") ? p.at("zone").get<std::string>() : "";
         return last;
     };
-    // Its prices are what owners ask as long as nobody wants a place.
+    // The market's prices are what owners ask as long as nobody wants a place.
     CtlQuestion of_market{"status", {}, forecast_text};
     of_market.then = [offer, asked](const Answer& answer) -> Result<CtlQuestion> {
         TRY_ASSIGN(const Json market, parse_object(answer));

@@ -5,7 +5,7 @@
 
 namespace souk::tools {
 
-// Until it is killed. Returns an exit status; errors are already said.
+// Serves until it is killed. Returns an exit status; errors are already said.
 int serve_exec();
 
 }  // namespace souk::tools

@@ -75,7 +75,7 @@ tl::unexpected<Error> nobody() {
                 "the other component has not proven that it knows the secret of this job");
 }
 
-// After a call that has not succeeded: what poll(2) is to wait for; 0: it never will.
+// Returns what poll(2) must wait for after a call that has not succeeded; 0: it never will.
 short awaited(SSL* ssl, int result) {
     switch (SSL_get_error(ssl, result)) {
         case SSL_ERROR_WANT_READ: return POLLIN;

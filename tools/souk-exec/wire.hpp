@@ -5,8 +5,8 @@
 // fails. The keys of each connection come from a new exchange (psk_dhe_ke), so that the secret does
 // not open what was recorded before.
 //
-// It is plain memory and a socket, so it goes along when its process is moved. Two copies of one
-// process (a checkpoint to which its job goes back) use the same keys once more, from there on.
+// A Wire is plain memory and a socket, so it goes along when its process is moved. Two copies of
+// one process (a checkpoint to which its job goes back) use the same keys once more, from there on.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class Wire {
     // Errors: it broke, or somebody has changed a byte.
     Result<bool> read(std::string& bytes);
     int fd() const { return fd_; }
-    // For poll(2), which waits for the peer to speak if `reads`.
+    // Returns what poll(2) must wait for. It waits for the peer to speak if `reads`.
     short events(bool reads) const;
 
   private:

@@ -3,7 +3,7 @@
 // bytes and how long a request may be. Heavy header.
 #pragma once
 
-// As Debian has built the library: its types depend on it.
+// Debian has built the library with these, and its types depend on them.
 #define CPPHTTPLIB_OPENSSL_SUPPORT
 #define CPPHTTPLIB_ZLIB_SUPPORT
 #define CPPHTTPLIB_BROTLI_SUPPORT

@@ -29,7 +29,8 @@ class Line {
     ~Line();
     Line(const Line&) = delete;
 
-    // As ask_market_part_at(). Errors: also that too many wait already, or no answer in time.
+    // Asks as ask_market_part_at() does. Errors: also that too many wait already, or no answer in
+    // time.
     Result<ListPart> ask(const std::string& verb, const std::vector<std::string>& args,
                          const std::string& after);
 

@@ -74,7 +74,7 @@ OrderAnswer Orders::log_out(Asker& asker, const Sent& sent) {
     const auto& login = asker.login();
     if (!login) return {{}, "/", ""};
     if (!is_of_ours(sent, login->visitor.form_key)) return {foreign()};
-    // Also where the market is away: this souk-web forgets the session.
+    // Log out here even if the market is away: this souk-web forgets the session.
     (void)feed_->tell("web-logout", {login->session});
     logins_->end(*login);
     return {{}, "/", logins_->set_cookie(nullptr, is_over_tls(sent))};

@@ -34,7 +34,7 @@ Result<Json> asked(const std::string& socket, const std::string& verb,
     return j;
 }
 
-// How many jobs of a node are not finished: its agentd knows, or what it has written down.
+// Counts the jobs of a node that are not finished: its agentd knows, or what it has written down.
 Result<size_t> jobs_of(const Daemon& d) {
     if (alive(d.process)) {
         TRY_ASSIGN(const Json status, asked(agent_socket(d), "node-status"));
@@ -52,7 +52,7 @@ Result<size_t> jobs_of(const Daemon& d) {
     return n;
 }
 
-// Nothing, or why `souk down` alone is not enough.
+// Fails if `souk down` alone is not enough, and says why.
 Status no_job_lives(const Instance& i) {
     size_t all = 0;
     std::string where;

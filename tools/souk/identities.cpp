@@ -10,7 +10,7 @@
 namespace souk {
 namespace {
 
-// From when on certificates are good, and how long those of daemons are.
+// Says from when on certificates are good, and how long those of daemons are.
 struct Times {
     Nanos root, issuing, leaf, leaf_life;
 };

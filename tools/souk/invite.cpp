@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* default_port = "7070";
 
-// As other machines write it; empty: of no use to them.
+// Writes the address as other machines write it; empty: it is of no use to them.
 std::string text_of(const sockaddr* address) {
     char text[INET6_ADDRSTRLEN] = {};
     if (address->sa_family == AF_INET) {

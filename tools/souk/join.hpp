@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How a node gets its first certificate: with a join token (kernel/trust/token.hpp), from the
-// market that the token names.
+// Gets a node its first certificate: with a join token (kernel/trust/token.hpp), from the market
+// that the token names.
 #pragma once
 
 #include "kernel/trust/token.hpp"

@@ -40,7 +40,7 @@ Result<Network> create_network(const std::string& tag, const std::vector<std::st
 // Removes the names under /run/netns; the namespaces go with their last process or descriptor.
 void remove_network_names(const std::vector<std::string>& names);
 
-// In a child between fork and exec: enters the namespace.
+// Enters the namespace, in a child between fork and exec.
 Status enter(const Netns& ns);
 
 }  // namespace souk

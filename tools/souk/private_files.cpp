@@ -40,7 +40,7 @@ bool lies_in(const std::string& path, const std::string& top) {
     return path.starts_with(top + "/");
 }
 
-// In the new namespace.
+// Runs in the new namespace.
 Status hide(const std::string& own, const std::vector<std::string>& kept) {
     if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
         return fail_errno("make mounts private", errno);

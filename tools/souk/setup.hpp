@@ -7,7 +7,7 @@
 namespace souk {
 
 bool is_trust_verb(std::string_view verb);
-// Their own arguments; an exit status as of verbs.hpp.
+// Runs one of these verbs with its own arguments; returns an exit status as of verbs.hpp.
 int cmd_trust(int argc, char** argv);
 
 }  // namespace souk

@@ -31,7 +31,7 @@ int supervise(const UpOptions& options, Fd lock, Fd report);
 // not know), jobs, control groups, mounts, names, directories; all but its state. `note` gets a
 // line for each thing that could not be removed.
 void demolish(const Instance& instance, std::vector<std::string>& note);
-// Its daemons that run, by their command lines.
+// Finds the instance's daemons that run, by their command lines.
 std::vector<Pidfd> daemons_of(const Instance& instance);
 void end_daemons(const Instance& instance, std::vector<std::string>& note);
 // And the state.

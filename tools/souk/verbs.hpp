@@ -23,7 +23,7 @@ int cmd_calibrate(bool json);
 int complain(const std::string& text);
 int complain(CauseCode code, const std::string& text);
 int complain(const Error& error);
-// The same of a mistake on the command line: 2.
+// Complains of a mistake on the command line, and returns 2.
 int complain_usage(std::string_view text);
 
 }  // namespace souk

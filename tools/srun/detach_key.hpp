@@ -14,7 +14,7 @@ class DetachKey {
         std::string data;  // for the job
         bool detach = false;
     };
-    // It throws away what follows the key in the same piece.
+    // Takes what was typed. Throws away what follows the key in the same piece.
     Typed take(std::string_view typed);
     // A "~" that is held back, as nothing follows it.
     std::string end();

@@ -23,7 +23,7 @@ Status set_components(SrunOptions& o, const char* text) {
     return {};
 }
 
-// As small as they may be: then they fit wherever there is room.
+// Makes the components as small as they may be, because then they fit wherever there is room.
 Status set_flexible(SrunOptions& o, std::string_view text) {
     const size_t colon = std::min(text.find(':'), text.size());
     TRY_ASSIGN(const int64_t all, parse_whole(text.substr(0, colon), 1, 65'536));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How many components a job has, how large they are, and how they are to lie, as srun's options say
-// it. Each sets what `text` means; errors: what is wrong with it, one line.
+// Parses srun's options that say how many components a job has, how large they are, and how they
+// are to lie. Each function sets what `text` means; errors: what is wrong with it, one line.
 #pragma once
 
 #include <string_view>

@@ -30,7 +30,7 @@ struct SrunOptions {
     FilesTmp tmp = FilesTmp::home;
     bool files_snapshot = false;
     Nanos checkpoint_every;  // 0: as the node is configured
-    Nanos grace;             // likewise; 1 ms: none
+    Nanos grace;             // 0: as the node is configured; 1 ms: none
     bool restart = false, must_migrate = false;
     bool form_given = false, tcp_given = false;  // one of these; tcp
     bool hangup_kills = false;

@@ -12,17 +12,17 @@
 
 namespace souk::tools {
 
-// To be written at its end, made where it is not there; %j of its name is the job, %a its index in
-// an array. Errors: with the name as it was given.
+// Opens the file to be written at its end, and makes it if it is not there; %j of its name is the
+// job, %a its index in an array. Errors: with the name as it was given.
 Result<Fd> open_output_file(const std::string& pattern, const JobId& id,
                             std::optional<uint32_t> index);
 
-// Whether that would work. A FIFO is only looked at: to open it would wait for its reader, and to
-// close it again would end what that reads.
+// Fails if that would not work. A FIFO is only looked at: opening it would wait for its reader, and
+// closing it again would end what that reads.
 Status try_output_file(const std::string& pattern, const JobId& id, std::optional<uint32_t> index);
 
-// Before a job has an id: whether its file, or one in its directory, could be written. Nothing is
-// made. Errors: with the name as it was given.
+// Checks before a job has an id whether its file, or one in its directory, could be written. Makes
+// nothing. Errors: with the name as it was given.
 Status output_can_be_written(const std::string& pattern);
 
 }  // namespace souk::tools

@@ -20,10 +20,10 @@ struct Script {
     size_t sbatch_line = 0;         // the first that is for Slurm; 0: none is
 };
 
-// Nothing of a file that is no script. Blanks separate words; within ' or " they do not. Errors: a
-// quote that does not end, with the file and the number of its line.
+// Reads the #SOUK lines of a script; none if the file is no script. Blanks separate words; within '
+// or " they do not. Errors: a quote that does not end, with the file and the number of its line.
 Result<Script> read_script(const std::string& file);
-// The same of its text. Pure.
+// Does the same with the script's text. Pure.
 Result<Script> script_of(std::string_view text);
 
 }  // namespace souk::tools

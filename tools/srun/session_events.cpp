@@ -319,9 +319,9 @@ void Session::stop_self() {
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
-    // On a terminal of our own the key reached the job alone: stop with all of our process group,
-    // as the key would have done. The signal is delivered when it is unblocked, and we are back
-    // when we are continued.
+    // If srun has a terminal of its own, the key reached the job alone. So we stop with all of our
+    // process group, as the key would have done. The signal is delivered when it is unblocked, and
+    // we are back when we are continued.
     kill(tty_ ? 0 : getpid(), SIGTSTP);
     sigset_t before;
     sigprocmask(SIG_UNBLOCK, &stop, &before);

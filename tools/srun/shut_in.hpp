@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether a program that srun tries has shut itself in with Landlock, which keeps it from moving.
+// Tells whether a program that srun tries has shut itself in with Landlock, which keeps it from
+// moving.
 #pragma once
 
 #include <sys/types.h>

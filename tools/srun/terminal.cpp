@@ -43,7 +43,7 @@ void guard_ways_out() {
 
 bool Terminal::present() { return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); }
 
-// On a terminal that is not the controlling one (su -c, setsid), or gone, nobody is in the
+// If the terminal is not the controlling one (su -c, setsid), or is gone, nobody is in the
 // background.
 bool Terminal::foreground() {
     const pid_t group = tcgetpgrp(STDIN_FILENO);

@@ -17,7 +17,8 @@ namespace souk::tools {
 Result<std::vector<JobId>> jobs_of_array(const SrunOptions& options, const JobId& id);
 // "n1.7.2": component 2 of the job n1.7.
 bool names_component(const std::string& text);
-// Its id, as the market knows it. Errors: the market could not be asked; there is none.
+// Returns the job's id, as the market knows it. Errors: the market could not be asked; there is
+// none.
 Result<JobId> component_named(const SrunOptions& options, const std::string& text);
 // One after the other. The greatest of their exit statuses. Errors: nobody knows such a job, or the
 // agentd stayed away for longer than the patience; the jobs go on.

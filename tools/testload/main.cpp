@@ -126,7 +126,7 @@ int damaged(int64_t page, uint64_t step) {
     return 1;
 }
 
-// Before the last step: whoever moves this process must not lose a race against its end.
+// Call it before the last step: whoever moves this process must not lose a race against its end.
 void wait_for(const std::string& file) {
     constexpr timespec pause{0, 50'000'000};
     while (!file.empty() && access(file.c_str(), F_OK) < 0) nanosleep(&pause, nullptr);

@@ -23,7 +23,7 @@ class Html {
     }
     // Escaped for an element's text and for an attribute in double quotes.
     Html& text(std::string_view text);
-    // As part of an address: percent-encoded, also what separates its parts.
+    // Adds a part of an address: percent-encoded, also what separates its parts.
     Html& in_address(std::string_view text);
     Html& number(double value);  // of a picture, one decimal
     Html& add(const Html& other) {
