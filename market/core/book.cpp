@@ -157,6 +157,7 @@ Node& Book::node(const NodeName& name) {
         it->second.record.node = name;
         it->second.record.report.node = name;
         it->second.key = {next_key_++};
+        if (ledger_) it->second.record.earned = ledger_->by_use(Holder::provider(name));
         node_by_key_.insert(it->second.key.n, it->second);
     }
     return it->second;

@@ -13,6 +13,7 @@
 
 #include "kernel/base/result.hpp"
 #include "market/core/key_map.hpp"
+#include "market/core/ledger.hpp"
 #include "market/core/marked.hpp"
 #include "market/core/market_io.hpp"
 #include "market/core/market_state.hpp"
@@ -31,7 +32,10 @@ class Book {
         size_t reserve() const { return jobs_max / 10; }
         size_t few() const { return std::max<size_t>(1, jobs_max / 1'000); }
     };
-    explicit Book(const Limits& limits) : limits_(limits) {
+    // `ledger`: what a node that was forgotten has earned is known when it comes again; null: no
+    // node has earned anything before.
+    explicit Book(const Limits& limits, const Ledger* ledger = nullptr)
+        : limits_(limits), ledger_(ledger) {
         const size_t most = limits.jobs_max - limits.reserve();
         if (limits_.jobs_home_max == 0) limits_.jobs_home_max = most;
         if (limits_.jobs_user_max == 0) limits_.jobs_user_max = most;
@@ -92,6 +96,16 @@ class Book {
     Job* find(const JobId& id);
     const Job* find(const JobId& id) const;
     const Node* find_node(const NodeName& name) const;
+    // Null: it was never connected, and nobody has named it.
+    const Node* home_of(const Job& job) const {
+        if (!job.home) job.home = find_node(job.id().home);
+        return job.home;
+    }
+    // It names a project for which its user may not spend.
+    bool lacks_project(const Job& job) const {
+        const JobReport& r = job.record.report;
+        return !r.terms.project.empty() && project_for(r) == 0;
+    }
     // Null: it is finished, or there is none.
     Job* job_of(JobKey key) const { return job_by_key_.find(key.n); }
     Node* node_of(ProviderKey key) const { return node_by_key_.find(key.n); }
@@ -125,6 +139,7 @@ class Book {
     void lease_address(Job& job);
 
     Limits limits_;
+    const Ledger* ledger_;
     std::map<JobId, Job> jobs_;
     std::map<NodeName, Node> nodes_;
     std::map<uint32_t, User> users_;

@@ -1,29 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market, first part: life (records, agents, what leaves each step). See market.hpp.
 #include "market/core/market.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "kernel/base/check.hpp"
-#include "market/core/claims.hpp"
+#include "kernel/base/json.hpp"
+#include "market/core/market_audit.hpp"
+#include "market/core/quotes.hpp"
 
 namespace souk::market {
 
 Market::Market(MarketOptions options)
-    : options_(std::move(options)),
-      book_({options_.jobs_max, options_.nodes_max, options_.finished_recent,
-             options_.jobs_home_max, options_.jobs_user_max}),
+    : context_{std::move(options), {}},
+      book_(
+          {context_.options.jobs_max, context_.options.nodes_max, context_.options.finished_recent,
+           context_.options.jobs_home_max, context_.options.jobs_user_max},
+          &ledger_),
       places_(book_),
-      orders_({options_.order_patience, options_.doubt_patience, options_.forgotten_patience,
-               options_.backoff_min, options_.backoff_max}) {
-    const Status taken = solver_.set_options(options_.solver);
+      orders_({context_.options.order_patience, context_.options.doubt_patience,
+               context_.options.forgotten_patience, context_.options.backoff_min,
+               context_.options.backoff_max}),
+      work_(notes_),
+      alarms_(context_, book_, orders_),
+      rooms_(book_, places_, days_, admission_, work_),
+      waits_(context_, book_, solver_, alarms_),
+      gangs_(book_, places_, work_),
+      billing_(context_, book_, ledger_, days_, notes_, alarms_),
+      funds_(context_, book_, ledger_, days_, admission_, billing_, alarms_, notes_, work_),
+      bids_(context_, book_, solver_, settling_, billing_, notes_, work_),
+      prices_(context_, book_, ledger_, solver_, billing_),
+      allocation_(context_, book_, places_, solver_, admission_, waits_, gangs_, prices_, notes_,
+                  work_),
+      suspended_(book_, solver_, allocation_, alarms_),
+      reports_(context_, book_, solver_, orders_, notes_, rooms_, alarms_, waits_, billing_, funds_,
+               bids_, suspended_, work_),
+      explain_(context_, book_, places_, solver_, allocation_, gangs_, bids_, prices_, settling_,
+               notes_),
+      placement_(context_, book_, places_, solver_, orders_, rooms_, alarms_, allocation_, gangs_,
+                 suspended_, explain_, reports_, settling_, work_),
+      operators_(context_, trace_, book_, places_, solver_, notes_, billing_, funds_, allocation_,
+                 explain_, reports_, settling_, work_) {
+    const Status taken = solver_.set_options(context_.options.solver);
     MUST(taken);  // the caller checks them with Solver::set_options before
 }
 
 Result<std::string> Market::set_option(const std::string& what, const std::string& value,
                                        const std::string& why, uint32_t uid, Nanos now) {
-    heard(Input::set_option, {}, {}, what + "=" + value);
+    trace_.heard(Input::set_option, {}, {}, what + "=" + value);
     if (uid != 0) return fail(CauseCode::not_allowed, "only root may set how the market decides");
     TRY(Solver::can_set(what));
     const SolverOption* const option = find_solver_option(what);
@@ -31,35 +55,39 @@ Result<std::string> Market::set_option(const std::string& what, const std::strin
     std::vector<SolverSetting> settings = book_.meta().settings;
     std::erase_if(settings, [&](const SolverSetting& s) { return s.what == name; });
     const bool back = value == "default";
-    if (!back) settings.push_back({name, value, why, uid, now + calendar_});
+    if (!back) settings.push_back({name, value, why, uid, context_.unix(now)});
     TRY_ASSIGN(const SolverOptions options, options_with(settings));
     const bool moves_cost = solver_.options().horizon.ns > 0;
     const bool may_stand_less = options.stand_max < solver_.options().stand_max;
     const Nanos ageing = solver_.ageing();
     TRY(solver_.set_options(options));
-    if (solver_.ageing() != ageing) weigh_all();
-    if (may_stand_less) bound_standing();
-    if (moves_cost != (options.horizon.ns > 0))  // what files take is told with a horizon alone
+    if (solver_.ageing() != ageing)
         for (auto& [id, job] : book_.jobs())
-            if (job.record.report.files->served && job.phase() != JobPhase::finished) touch(job);
-    for (const auto& [gang, ids] : gangs_)  // another algorithm may place them
-        for (const JobId& id : ids)
-            if (Job* const job = mutable_job(id); job && !job->in_solver) touch(*job);
+            if (job.phase() != JobPhase::finished) work_.touch(job);
+    if (may_stand_less) suspended_.bound();
+    if (moves_cost != (options.horizon.ns > 0)) touch_files_served();
+    gangs_.wake_unplaced();  // another algorithm may place them
     book_.meta().settings = std::move(settings);
     book_.save_meta();
-    dirty_ = true;
+    work_.decide();
     return name + " is " + Solver::get(options, name) + " now" + (back ? ", as configured" : "");
 }
 
-// What is configured, and over it what was set.
+// The solver is told what files take only while it has a horizon.
+void Market::touch_files_served() {
+    for (auto& [id, job] : book_.jobs())
+        if (job.record.report.files->served && job.phase() != JobPhase::finished) work_.touch(job);
+}
+
+// A setting goes before the configuration.
 Result<SolverOptions> Market::options_with(const std::vector<SolverSetting>& settings) const {
-    SolverOptions options = options_.solver;
+    SolverOptions options = context_.options.solver;
     for (const SolverSetting& s : settings) TRY(Solver::set(options, s.what, s.value));
     return options;
 }
 
 void Market::load(MetaRecord meta) {
-    // What an older program does not know, or takes no more, is left out.
+    // Settings that this program does not know, or takes no more, are left out.
     std::erase_if(meta.settings, [&](const SolverSetting& s) {
         return !options_with({s}) || !Solver().set_options(*options_with({s}));
     });
@@ -78,7 +106,7 @@ void Market::load(JobRecord record) {
 }
 
 void Market::recall(JobRecord record) {
-    heard(Input::recall, record.report.id);
+    trace_.heard(Input::recall, record.report.id);
     const Job* const job = book_.recall(std::move(record));
     if (job) orders_.used(job->record.report.order_seq);
 }
@@ -89,60 +117,32 @@ void Market::load(NodeRecord record) {
 }
 
 void Market::started(Nanos now) {
-    heard(Input::started);
+    trace_.heard(Input::started);
     ledger_.set_day(book_.meta().day, false);
-    open_ledger();
+    billing_.open_ledger();
     book_.meta().seq_limit = std::max(book_.meta().seq_limit, orders_.next_seq());
     for (Job* const job : book_.begin()) {
         book_.number(*job);
-        job->ordered_at = now;
-        set_bid(*job, now);
-        resume_wait(*job, now);
-        resume_backing(*job, now);
-        claim(*job);
-        touch(*job);
-        set_alarm(*job);
+        reports_.resume(*job, now);
     }
     for (auto& [name, node] : book_.nodes()) {
         node.lost_at = now;
-        touch(node);
+        work_.touch(node);
     }
-    count_days();
-    for (auto& [uid, user] : book_.users())
-        if (options_.metered) open_account(user);
-    // a market without a past waits for nobody
-    if (!book_.jobs().empty() || !book_.nodes().empty()) settling_.begin(now + options_.settle);
+    funds_.count_days();
+    funds_.open_accounts();
+    // A market without a past waits for nobody.
+    if (!book_.jobs().empty() || !book_.nodes().empty())
+        settling_.begin(now + context_.options.settle);
 }
-
-void Market::touch(Job& job) {
-    touched_.insert(job);
-    dirty_ = true;
-}
-
-// One that was forgotten has earned what its account says.
-Node& Market::node_of(const NodeName& name) {
-    if (const auto it = book_.nodes().find(name); it != book_.nodes().end()) return it->second;
-    Node& node = book_.node(name);
-    node.record.earned = ledger_.by_use(Holder::provider(name));
-    return node;
-}
-
-void Market::touch(Node& node) {
-    touched_nodes_.insert(node);
-    notes_.of(node);
-    dirty_ = true;
-}
-
-// -------------------------------------------------------------------------------------------------
-// agents
 
 Status Market::agent_connected(const NodeName& name, const std::string& address, Nanos now) {
-    heard(Input::agent_connected, {}, name);
+    trace_.heard(Input::agent_connected, {}, name);
     TRY(book_.admits_node(name));
-    Node& node = node_of(name);
+    Node& node = book_.node(name);
     if (node.connected) agent_lost(name, now);
     node.connected = true;
-    node.said.clear();  // it says it anew
+    node.said.clear();  // it tells of its copies anew
     places_.changed();
     places_.came_back(name);
     for (const NodeName& lost : places_.written_off()) notes_.lost(name, lost);
@@ -152,71 +152,52 @@ Status Market::agent_connected(const NodeName& name, const std::string& address,
     }
     node.noted = {};
     node.noted_at = {INT64_MIN / 2};
-    touch(node);
-    std::vector<JobId> awaited;
-    for (auto it = awaited_.lower_bound({name, {}}); it != awaited_.end() && it->first == name;
-         ++it)
-        awaited.push_back(it->second);
-    for (const JobId& id : awaited) back_by(id, now);
-    for (const auto& [id, job] : node.jobs) {
-        touch(*job);
-        wants_proof_soon(*job, now);
-    }
-    // Its jobs are believed when it reports them; one that it does not report any more it has lost.
+    work_.touch(node);
+    reports_.place_came(node, now);
     for (auto it = book_.jobs().lower_bound({name, 0});
-         it != book_.jobs().end() && it->first.home == name; ++it) {
-        Job& job = it->second;
-        if (job.phase() == JobPhase::finished) continue;
-        job.reported = false;
-        job.doubt_since = now;
-        root(job);
-        touch(job);
-        set_alarm(job);
-    }
+         it != book_.jobs().end() && it->first.home == name; ++it)
+        if (it->second.phase() != JobPhase::finished) reports_.home_came(it->second, now);
     return {};
 }
 
 void Market::agent_lost(const NodeName& name, Nanos now) {
-    heard(Input::agent_lost, {}, name);
+    trace_.heard(Input::agent_lost, {}, name);
     const auto it = book_.nodes().find(name);
     if (it == book_.nodes().end() || !it->second.connected) return;
     Node& node = it->second;
     node.connected = false;
-    refusals_.gone(name);
+    reports_.connection_ended(name);
     places_.changed();
     node.lost_at = now;
-    touch(node);
+    work_.touch(node);
     for (const auto& [id, job] : node.jobs) {
-        touch(*job);
-        set_alarm(*job);
+        work_.touch(*job);
+        alarms_.set(*job);
     }
     for (auto job = book_.jobs().lower_bound({name, 0});
-         job != book_.jobs().end() && job->first.home == name; ++job) {
-        if (job->second.phase() == JobPhase::finished) continue;
-        job->second.reported = false;
-        job->second.doubt_since = Nanos::never();
-        root(job->second);
-        touch(job->second);
-        set_alarm(job->second);
-    }
+         job != book_.jobs().end() && job->first.home == name; ++job)
+        if (job->second.phase() != JobPhase::finished) reports_.home_left(job->second);
 }
 
 Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) {
-    if (tracer_.on()) tell_report(name, message);
+    trace_.heard(name, message);
     const auto it = book_.nodes().find(name);
     if (it == book_.nodes().end() || !it->second.connected)
         return fail("node " + name + " is not connected");
-    begin_day(now);
-    if (const auto* job = std::get_if<JobReport>(&message)) return job_report(name, *job, now);
+    funds_.begin_day(now);
+    if (const auto* job = std::get_if<JobReport>(&message)) return reports_.take(name, *job, now);
     if (const auto* failed = std::get_if<OrderFailed>(&message))
-        return order_failed(name, *failed, now);
+        return reports_.order_failed(name, *failed, now);
     const auto& r = std::get<ProviderReport>(message);
     if (r.node != name) return fail("node " + name + " reports as provider " + r.node);
-    Node& node = it->second;
+    return provider_report(it->second, r);
+}
+
+Status Market::provider_report(Node& node, const ProviderReport& r) {
     const ProviderReport old = std::exchange(node.record.report, r);
     const bool first = !std::exchange(node.record.has_report, true);
-    node.leaving_of = r.on_market ? 0 : std::max(node.leaving_of, guests_left(node));
-    // What changes by the second is shown, and decides nothing unless it changes what fits.
+    node.leaving_of = r.on_market ? 0 : std::max(node.leaving_of, Places::guests_left(node));
+    // Figures that change by the second are shown, and decide nothing unless they change what fits.
     ProviderReport comparable = old;
     comparable.free_mb = r.free_mb;
     comparable.load_permille = r.load_permille;
@@ -224,8 +205,8 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     comparable.has_memory_pressure = r.has_memory_pressure;
     comparable.memory_pressure_permille = r.memory_pressure_permille;
     const bool terms_changed = first || !(comparable == r);
-    // What is free beside its jobs; by 64 MB, so that a breath of the owner's programs decides
-    // nothing.
+    // The memory that is free beside its jobs, in steps of 64 MB, so that small changes of the
+    // owner's programs decide nothing.
     const int64_t beside = r.free_mb + node.used_mb;
     node.room_mb = r.free_mb <= 0 || beside >= r.memory_mb ? r.memory_mb : beside / 64 * 64;
     if (terms_changed) {
@@ -234,12 +215,13 @@ Status Market::report(const NodeName& name, const ToMarket& message, Nanos now) 
     }
     if (places_.take_machine(node)) {
         for (auto& [id, job] : book_.jobs())
-            if (job.phase() != JobPhase::finished && !job.record.report.where.empty()) touch(job);
+            if (job.phase() != JobPhase::finished && !job.record.report.where.empty())
+                work_.touch(job);
     }
     const auto known = solver_.provider(node.key);
     if (terms_changed || !known || known->memory_mb != Places::memory_of(node)) {
-        touch(node);
-        for (const auto& [id, job] : node.jobs) touch(*job);
+        work_.touch(node);
+        for (const auto& [id, job] : node.jobs) work_.touch(*job);
     }
     return {};
 }
@@ -252,47 +234,158 @@ void Market::end_settling(Nanos now) {
     const auto unreported = [](const Job& job) {
         return job.phase() != JobPhase::finished && !job.reported;
     };
-    if (settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) dirty_ = true;
+    if (settling_.ends(now, book_.nodes(), away, book_.jobs(), unreported)) work_.decide();
 }
 
-// ------------------------------------------------------------------------------------------- what
-// leaves a step
-
 Nanos Market::next_call() const {
-    if (dirty_ || outside_.is_adopted()) return {0};
+    if (work_.is_due() || allocation_.outside().is_adopted()) return {0};
     Nanos next = settling() ? settling_.end() : solver_.next_wake();
-    next = std::min({next, alarms_.next(), days_.next(), comment_rounds_.next_call(),
-                     price_rounds_.next_call(), notes_.next(), refusals_.next()});
-    if (!book_.nodes().empty()) next = std::min(next, prices_seen_.next());
+    next = std::min({next, alarms_.next(), days_.next(), explain_.next_call(), prices_.next_call(),
+                     notes_.next(), reports_.next_ask()});
+    if (!book_.nodes().empty()) next = std::min(next, bids_.next_sample());
     if (!admission_.limited().empty())
-        next =
-            std::min({next, admission_.next(), Nanos{(book_.meta().day + 1) * day_ns} - calendar_});
+        next = std::min(
+            {next, admission_.next(), Nanos{(book_.meta().day + 1) * day_ns} - context_.calendar});
     return next;
 }
 
 void Market::flush(Nanos now, Outputs& out) {
     for (const Job* const job : book_.store(out))
-        if (tracer_.on()) tell_state(*job);
-    for (StoreOp& op : prices_seen_.take_changed()) out.store.push_back(std::move(op));
+        if (trace_.is_on()) trace_.tell_state(*job);
+    for (StoreOp& op : bids_.take_changed()) out.store.push_back(std::move(op));
     for (Receipt& receipt : ledger_.take_posted()) out.store.push_back(std::move(receipt));
     for (AccountRecord& account : ledger_.take_changed()) out.store.push_back(std::move(account));
     if (std::exchange(book_.meta().receipts, ledger_.last()) != ledger_.last()) {
         book_.save_meta();
-        if (log_) book_.meta().decisions = log_->number();
+        if (context_.log) book_.meta().decisions = context_.log->number();
     }
     book_.store_meta(orders_.next_seq(), out);
-    notes_.send(Texts(*this), book_.nodes(), now, out);
+    notes_.send(explain_, book_.nodes(), now, out);
     forget_finished();
 }
 
-// What was stored and told.
+// Finished jobs are known until they are stored and told, and some time longer.
 void Market::forget_finished() {
     while (Job* const job = book_.one_too_many()) {
         if (job->in_solver) solver_.remove_job(job->key);
-        touched_.erase(*job);
-        pending_.erase(*job);
+        work_.forget(*job);
         book_.forget(*job);
     }
+}
+
+void Market::load(UserRecord record) { admission_.limits_changed(book_.load(std::move(record))); }
+
+Result<std::string> Market::set_limits(uint32_t of, const std::string& name,
+                                       const UserLimits& limits, uint32_t uid, Nanos now) {
+    trace_.heard(Input::set_limits, {}, {}, name);
+    return funds_.set_limits(of, name, limits, uid, now);
+}
+
+Result<uint32_t> Market::set_member(const std::string& project, std::optional<uint32_t> member,
+                                    bool comes, uint32_t uid, Nanos now) {
+    trace_.heard(Input::set_limits, {}, {}, project);
+    return funds_.set_member(project, member, comes, uid, now);
+}
+
+Result<Money> Market::move_money(const MoneyOrder& order, uint32_t uid, Nanos now) {
+    trace_.heard(Input::move_money, {}, order.node, order.user);
+    return funds_.move_money(order, uid, now);
+}
+
+Result<Money> Market::promise_missed(const NodeName& node, const JobId& id,
+                                     const std::string& promise, Nanos now) {
+    trace_.heard(Input::move_money, id, node, promise);
+    return funds_.promise_missed(node, id, promise, now);
+}
+
+Status Market::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
+    trace_.heard(Input::adopt);
+    return allocation_.adopt(allocation, now);
+}
+
+void Market::use_own() {
+    trace_.heard(Input::use_own);
+    allocation_.use_own();
+}
+
+std::string Market::audit() const { return MarketAudit(book_, ledger_, places_).run(); }
+
+Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
+    const auto why = [this](const Job& job, const Solver& s) {
+        return explain_.why_waiting(job, s);
+    };
+    const Quotes quotes({book_, places_, solver_, admission_, allocation_, bids_.history(),
+                         context_.calendar, settling(), why});
+    return quotes.of(request, now);
+}
+
+void Market::solve(Nanos now, Outputs& out) {
+    const size_t stored = out.store.size(), sent = out.send.size();
+    solve_now(now, out);
+    if (trace_.is_on()) trace_.tell_outputs(out, stored, sent);
+}
+
+// An order changes what the solver is to know, so it decides again, within bounds. More is left for
+// the next call.
+void Market::decide(Nanos now, Outputs& out) {
+    constexpr int rounds_max = 4;
+    OutsideSolver& outside = allocation_.outside();
+    bool wake = !settling() && (solver_.next_wake() <= now || admission_.next() <= now);
+    for (int round = 0; round < rounds_max && (work_.is_due() || wake || outside.is_adopted());
+         ++round) {
+        const bool changed = work_.is_due() || wake;
+        work_.taken_up();
+        wake = false;
+        outside.take_adopted();
+        allocation_.sync_nodes();
+        allocation_.sync_jobs(now);
+        explain_.changed();
+        if (settling()) continue;
+        if (!outside.decides()) {
+            allocation_.decide(now, true);
+        } else if (allocation_.decide(now, false); work_.is_due()) {
+            // once more, and then the program is asked
+        } else if (changed && outside.wants_question()) {
+            out.ask_solver = true;
+        }
+        if (context_.log) context_.log->decided(*this, context_.unix(now));
+        placement_.place(now, out);
+        prices_.changed();
+        prices_.refresh(now);
+    }
+}
+
+void Market::solve_now(Nanos now, Outputs& out) {
+    funds_.begin_day(now);
+    funds_.end_days(now);
+    while (Job* const job = alarms_.take_due(now)) reports_.alarm(*job, now);
+    end_settling(now);
+    // Once a minute, with the prices.
+    if (reports_.lacking() > 0 && now >= bids_.next_sample()) reports_.try_lacking();
+    decide(now, out);
+    if (out.ask_solver) allocation_.outside().asked(allocation_.problem());
+    prices_.refresh(now);
+    explain_.refresh_comments(now);
+    funds_.reckon_days(now);
+    reports_.ask_again(now, out);
+    bids_.sample(now);
+    flush(now, out);
+}
+
+void Market::describe(Nanos now, JsonWriter& j) const {
+    j.field("jobs", book_.jobs().size())
+        .field("nodes", book_.nodes().size())
+        .field("users", book_.users().size());
+    j.field("next_order", orders_.next_seq())
+        .field("settling", settling())
+        .field("external_solver", allocation_.outside().is_used())
+        .field("asking", allocation_.outside().is_asked());
+    j.field("solver", solver_.options().algorithm).field("pricing", solver_.options().pricing);
+    j.field("pending", work_.is_placing())
+        .field("alarms", alarms_.size())
+        .field("lacking", reports_.lacking());
+    if (const Nanos next = next_call(); next != Nanos::never())
+        j.field("next_call_s", std::max(Nanos{}, next - now).seconds());
 }
 
 }  // namespace souk::market

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market: what it tells of each step (kernel/base/trace.hpp).
+#include "market/core/market_trace.hpp"
+
 #include <iterator>
 
 #include "kernel/base/check.hpp"
-#include "market/core/market.hpp"
 
 namespace souk::market {
 
@@ -83,12 +83,12 @@ TraceLine line_of(const Send& send) {
 
 }  // namespace
 
-void Market::tell_input(std::string step, const JobId& id, const NodeName& node,
-                        const std::string& why) const {
+void MarketTrace::tell_input(std::string step, const JobId& id, const NodeName& node,
+                             const std::string& why) const {
     tracer_.tell(line_of(TraceKind::input, std::move(step), id, {}, node, why));
 }
 
-void Market::tell_report(const NodeName& node, const ToMarket& message) const {
+void MarketTrace::tell_report(const NodeName& node, const ToMarket& message) const {
     if (const auto* r = std::get_if<JobReport>(&message)) {
         TraceLine line = line_of(TraceKind::input, std::string("report.") + to_string(r->phase),
                                  r->id, r->epoch, node, r->comment);
@@ -100,8 +100,7 @@ void Market::tell_report(const NodeName& node, const ToMarket& message) const {
                std::get<ProviderReport>(message).cannot);
 }
 
-// Its phase, and the order that is outstanding.
-void Market::tell_state(const Job& job) {
+void MarketTrace::tell_state(const Job& job) {
     TraceLine line = line_of(TraceKind::state, to_string(job.phase()), job.id(),
                              job.record.report.epoch, job.record.report.where, job.reason.text());
     if (const auto& order = job.record.order) {
@@ -111,7 +110,7 @@ void Market::tell_state(const Job& job) {
     tracer_.tell_state(job.id().text(), line);
 }
 
-void Market::tell_outputs(const Outputs& out, size_t stored, size_t sent) {
+void MarketTrace::tell_outputs(const Outputs& out, size_t stored, size_t sent) const {
     for (size_t i = stored; i < out.store.size(); ++i) tracer_.tell(line_of(out.store[i]));
     for (size_t i = sent; i < out.send.size(); ++i) tracer_.tell(line_of(out.send[i]));
 }

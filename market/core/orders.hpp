@@ -46,6 +46,10 @@ class Orders {
 
     // Nothing is decided about it: an order is outstanding, or a step is under way.
     static bool in_transit(const Job& job);
+    // An order to run somewhere is outstanding.
+    static bool is_sent(const Job& job) {
+        return job.record.order && job.record.order->kind == Order::Kind::run;
+    }
     // Where a job in transit will run if all goes well; empty: nowhere.
     static NodeName heading_for(const Job& job);
 

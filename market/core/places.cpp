@@ -14,6 +14,17 @@ bool Places::keeps_guests(const Node& node) {
     return !node.connected || !node.record.has_report || (r.on_market && !r.cannot.empty());
 }
 
+int32_t Places::guests_left(const Node& node) {
+    int32_t left = 0;
+    for (const auto& [id, job] : node.jobs) {
+        const JobReport& r = job->record.report;
+        const bool there = r.phase == JobPhase::running || r.phase == JobPhase::moving ||
+                           r.phase == JobPhase::freezing || r.in_place;
+        left += there && r.where == node.id();
+    }
+    return left;
+}
+
 int64_t Places::memory_of(const Node& node) {
     const int64_t offered = node.record.report.memory_mb;
     const int64_t used = node.used_mb - node.standing_mb;

@@ -47,6 +47,8 @@ class Places {
     // Never below what its jobs have already: what is short of memory takes nobody new, and throws
     // nobody out.
     static int64_t memory_of(const Node& node);
+    // The jobs that are still there, stopped ones included; asked of a node that takes no jobs now.
+    static int32_t guests_left(const Node& node);
     // A node came, went, or offers something else.
     void changed() {
         supply_.reset();

@@ -21,7 +21,7 @@ void write_leaving(JsonWriter& w, const Node& node) {
     for (const auto& [id, job] : node.jobs)
         if (const Rare<JobSend>& s = job->sending; s && job->record.report.where == node.id())
             sent += s->sent_bytes, total += s->total_bytes;
-    w.field("leaving", Market::guests_left(node)).field("leaving_of", node.leaving_of);
+    w.field("leaving", market::Places::guests_left(node)).field("leaving_of", node.leaving_of);
     if (total > 0) w.field("sent_bytes", sent).field("sending_bytes", total);
 }
 

@@ -270,11 +270,11 @@ START_TEST(a_node_that_takes_no_jobs_any_more_counts_who_has_left) {
     off.on_market = false;
     w.set_provider(off);
     ck_assert_int_eq(node.leaving_of, 3);
-    ck_assert_int_eq(Market::guests_left(node), 3);
+    ck_assert_int_eq(Places::guests_left(node), 3);
     w.run_for(s(60));
     w.set_provider(off);
     ck_assert_int_eq(node.leaving_of, 3);
-    ck_assert_int_eq(Market::guests_left(node), 0);
+    ck_assert_int_eq(Places::guests_left(node), 0);
     off.on_market = true;
     w.set_provider(off);
     ck_assert_int_eq(node.leaving_of, 0);

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market: suspended jobs that stand in memory first (standing.hpp). See market.hpp.
-//
-// A job that loses its place by a bid, or by a turn of proportional_share, is told to stop where it
-// is, if the memory of all that have places there, and of all that stand there, fits into what the
-// node offers. For the solver it is a frozen job like any other, whose memory is free: what wins
-// that memory waits until enough of those that stand have gone to disk. What stands and wins a
-// place elsewhere goes to disk first, too (place_one). Its memory is on its node's account (claim)
-// all the while.
+#include "market/core/suspended_jobs.hpp"
+
 #include <algorithm>
 #include <utility>
 
-#include "market/core/market.hpp"
+#include "market/core/orders.hpp"
+#include "market/core/places.hpp"
 
 namespace souk::market {
 
 namespace {
 
-// How long a write of its memory takes, at the rate that a horizon reckons with.
+// How long a write of the job's memory takes, at the rate that a horizon reckons with.
 Nanos write_of(const Job& job, int64_t bytes_per_s) {
     const JobReport& r = job.record.report;
     const int64_t bytes =
@@ -28,25 +23,26 @@ Nanos write_of(const Job& job, int64_t bytes_per_s) {
 
 }  // namespace
 
-// Its owner has left the market: what stands there leaves.
-bool Market::is_closed(const Node& node) {
+// The owner of the node has left the market: jobs that stand there leave.
+bool SuspendedJobs::is_closed(const Node& node) {
     return node.connected && !Places::usable(node) && !Places::keeps_guests(node);
 }
 
-// Of those that stand on the node, who has no place there and may go to disk now. (The memory of
-// who cannot is taken off what the node has: rooted_mb.)
-std::vector<StandingJobs::One> Market::standing_on(const Node& node) const {
+// The jobs that stand on the node, have no place there and may go to disk now. (The memory of those
+// that may not is taken off what the node has: rooted_mb.)
+std::vector<StandingJobs::One> SuspendedJobs::standing_on(const Node& node) const {
     std::vector<StandingJobs::One> all;
     for (const auto& [id, job] : node.jobs)
         if (Places::stands(*job) && !Places::stands_fast(*job) && !job->record.cancel &&
-            job->record.report.where == node.id() && !in_transit(*job) && target_of(*job) != &node)
+            job->record.report.where == node.id() && !Orders::in_transit(*job) &&
+            allocation_.target_of(*job) != &node)
             all.push_back({job->key.n, job->bid, standing_.since(job->key.n),
                            job->record.report.terms.memory_mb});
     return all;
 }
 
-// What is missing there of the memory for all who have places, or stand, or are being told to.
-int64_t Market::missing_mb(const Node& node) const {
+// So much memory is missing there for all that have places, stand, or are being told to stand.
+int64_t SuspendedJobs::missing_mb(const Node& node) const {
     int64_t need = 0;
     for (const JobKey key : solver_.guests(node.key))
         if (const auto spec = solver_.job(key)) need += spec->memory_mb;
@@ -59,14 +55,13 @@ int64_t Market::missing_mb(const Node& node) const {
     return need - (Places::memory_of(node) - node.rooted_mb);
 }
 
-// Whether a job that is to be suspended only stops, and keeps its memory; and for how long.
-bool Market::stands_first(Job& job, Nanos now) {
+bool SuspendedJobs::stands_first(Job& job, Nanos now) {
     const JobReport& r = job.record.report;
     const Nanos most = solver_.options().stand_max;
-    const Node* const at = find_node(r.where);
+    const Node* const at = book_.find_node(r.where);
     const auto spec = solver_.job(job.key);
     const bool by_bid = spec && spec->pin == Pin::free;
-    if (most.ns <= 0 || !by_bid || of_gang(job) || !at || !Places::usable(*at) ||
+    if (most.ns <= 0 || !by_bid || is_component(job) || !at || !Places::usable(*at) ||
         !r.cannot_move.empty() || r.terms.memory_mb <= 0)
         return false;
     const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
@@ -74,21 +69,21 @@ bool Market::stands_first(Job& job, Nanos now) {
     job.stands_for = std::min(most, standing_.patience(write));
     if (job.stands_for.ns <= 0) return false;
     if (missing_mb(*at) + r.terms.memory_mb <= 0) return true;
-    standing_.forget(job.key.n);  // for how long is not what that depends on
+    standing_.forget(job.key.n);  // the record of times is about those that stand
     return false;
 }
 
-// After a report: since when it stands, as far as this life of the market knows.
-void Market::note_standing(Job& job, Nanos now) {
+void SuspendedJobs::note(Job& job, Nanos now) {
     if (!Places::stands(job)) {
         job.stands_until = Nanos::never();
         job.stood_enough = false;
-        // its suspension has come to nothing
-        if (job.phase() == JobPhase::running && !in_transit(job)) standing_.forget(job.key.n);
+        // A job that runs on was not suspended after all.
+        if (job.phase() == JobPhase::running && !Orders::in_transit(job))
+            standing_.forget(job.key.n);
         return;
     }
     const Nanos most = solver_.options().stand_max;
-    if (!standing_.knows(job.key.n)) {  // of an earlier life, or a place that it has not come to
+    if (!standing_.knows(job.key.n)) {  // since an earlier life of the market, or elsewhere
         const Nanos write = write_of(job, solver_.options().link_bytes_per_s);
         standing_.suspended(job.key.n, now, write);
         job.stands_for = std::min(most, standing_.patience(write));
@@ -97,22 +92,21 @@ void Market::note_standing(Job& job, Nanos now) {
     job.stands_until = now + std::clamp(job.stands_for, Nanos{}, std::max(Nanos{}, most));
 }
 
-// Less than before is set: that holds for those that stand already.
-void Market::bound_standing() {
+void SuspendedJobs::bound() {
     for (auto& [id, job] : book_.jobs()) {
         if (job.stands_until == Nanos::never()) continue;
         job.stands_until =
             std::min(job.stands_until, standing_.since(job.key.n) + solver_.options().stand_max);
-        set_alarm(job);
+        alarms_.set(job);
     }
 }
 
-// It is one of those that go, as its node offers less memory than before.
-bool Market::has_no_room(const Job& job, const Node& at) const {
+// The node offers less memory than before, and the job is one of those that go.
+bool SuspendedJobs::has_no_room(const Job& job, const Node& at) const {
     int64_t missing = at.used_mb - at.record.report.memory_mb;
     for (const auto& [id, one] : at.jobs) {
         const JobReport& r = one->record.report;
-        const bool goes = r.in_place && r.where == at.id() && in_transit(*one);
+        const bool goes = r.in_place && r.where == at.id() && Orders::in_transit(*one);
         if (goes && Orders::heading_for(*one).empty()) missing -= r.terms.memory_mb;
     }
     if (missing <= 0) return false;
@@ -120,11 +114,10 @@ bool Market::has_no_room(const Job& job, const Node& at) const {
     return std::find(all.begin(), all.end(), job.key.n) != all.end();
 }
 
-// It stands and has no place: why it goes to disk now. Empty: it stands on.
-Reason Market::why_to_disk(const Job& job) const {
+Reason SuspendedJobs::why_to_disk(const Job& job) const {
     if (!Places::stands(job)) return {};
     const JobRecord& r = job.record;
-    const Node* const at = find_node(r.report.where);
+    const Node* const at = book_.find_node(r.report.where);
     if (!at || !at->connected || Places::stands_fast(job)) return {};
     if (r.hold == Hold::frozen || (job.once && job.once->empty()))
         return ReasonCode::frozen_by_hand;
@@ -134,20 +127,17 @@ Reason Market::why_to_disk(const Job& job) const {
     return Reason(ReasonCode::stood_enough).with(Figure::node, at->id());
 }
 
-// Of those that stand there, so many go to disk that all who have places fit.
-void Market::make_room(const Job& blocked, const Node& node, Nanos now, Outputs& out) {
+std::vector<Job*> SuspendedJobs::who_goes(const Node& node, Nanos now) {
+    std::vector<Job*> all;
     std::vector<StandingJobs::One> standing = standing_on(node);
-    if (standing.empty()) return;
+    if (standing.empty()) return all;
     for (const uint64_t key : StandingJobs::who_goes(std::move(standing), missing_mb(node))) {
         Job* const job = book_.job_of(JobKey{key});
         if (!job) continue;
         standing_.wanted(key, now);
-        issue(*job, Order::Kind::suspend, {},
-              Reason(ReasonCode::memory_wanted)
-                  .with(Figure::node, node.id())
-                  .with(Figure::job, blocked.id().text()),
-              now, out);
+        all.push_back(job);
     }
+    return all;
 }
 
 }  // namespace souk::market

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Market, fifth part: why every job that is not simply running is where it is, and why a node takes
-// none (reason.hpp). See market.hpp.
-#include <algorithm>
+#include "market/core/explain.hpp"
 
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/json.hpp"
 #include "market/core/least_bids.hpp"
-#include "market/core/market.hpp"
+#include "market/core/orders.hpp"
 #include "market/core/strategy.hpp"
 
 namespace souk::market {
@@ -26,10 +28,29 @@ std::string some_of(const std::vector<NodeName>& nodes) {
     return names;
 }
 
+void write_backoff(JsonWriter& j, const char* name, const Backoff& b, Nanos now) {
+    if (!b.active) return;
+    j.key(name)
+        .begin_object()
+        .field("left_s", (b.until - now).seconds())
+        .field("failures", b.failures)
+        .field("why", b.why)
+        .end_object();
+}
+
+void write_order(JsonWriter& j, const Job& job, Nanos now) {
+    const Order& o = *job.record.order;
+    j.key("order").begin_object().field("kind", to_string(o.kind)).field("seq", o.seq);
+    if (!o.node.empty()) j.field("node", o.node);
+    j.field("age_s", (now - job.ordered_at).seconds());
+    if (job.doubt_since != Nanos::never()) j.field("in_doubt_s", (now - job.doubt_since).seconds());
+    j.field("why", o.reason).end_object();
+}
+
 }  // namespace
 
-// That it may be late, and how sure that is, by fives.
-Reason Market::why_unsure(const Job& job) {
+// The job may be late, and how probable it is that it is not, in steps of five percent.
+Reason Explain::why_unsure(const Job& job) {
     if (job.phase() == JobPhase::finished || job.in_time.value_or(1) >= deadline_chance) return {};
     const auto percent = static_cast<int64_t>(*job.in_time * 20) * 5;
     const bool runs = job.phase() == JobPhase::running;
@@ -37,11 +58,11 @@ Reason Market::why_unsure(const Job& job) {
         .with(Figure::chance, percent);
 }
 
-// Where it stands and why, of a job that is stopped there.
-Reason Market::why_stopped(const Job& job) const {
+// Why a job that is stopped in memory and cannot move stands there.
+Reason Explain::why_stopped(const Job& job) const {
     const JobReport& r = job.record.report;
     if (r.phase != JobPhase::frozen || !r.in_place || Places::stands(job)) return {};
-    const Node* at = find_node(r.where);
+    const Node* at = book_.find_node(r.where);
     const bool back = at && at->connected && !Places::usable(*at);
     return at_node(ReasonCode::stopped_here, r.where)
         .with(Figure::cause, r.cannot_move.empty() ? souk::Cause("it cannot move") : *r.cannot_move)
@@ -49,18 +70,18 @@ Reason Market::why_stopped(const Job& job) const {
                                    : why_waiting(job, solver_).text());
 }
 
-// The least bid with which it has a place and is within its user's limits.
-std::optional<Money> Market::starting_bid(const Job& job, const Solver& solver) const {
+// The least bid with which the job has a place and is within its user's limits.
+std::optional<Money> Explain::starting_bid(const Job& job, const Solver& solver) const {
     const auto bid = solver.winning_bid(job.key);
     if (!bid || !job.user || !job.user->record.limits.any()) return bid;
     const auto within =
-        Admission::bid_within(Known(*this), *job.user, job.record.report.terms.cpus, solver);
+        Admission::bid_within(allocation_, *job.user, job.record.report.terms.cpus, solver);
     return within ? std::optional(std::max(*bid, *within)) : std::nullopt;
 }
 
 // Whether `bid`, the least that wins it a place, is what beats a running job of its own user. Jobs
 // of one user mostly bid alike, so some of them are enough to look at.
-bool Market::would_beat_own(const Job& job, Money bid) const {
+bool Explain::would_beat_own(const Job& job, Money bid) const {
     constexpr size_t looked_at_max = 16;
     if (!job.user) return false;
     size_t looked_at = 0;
@@ -74,16 +95,15 @@ bool Market::would_beat_own(const Job& job, Money bid) const {
     return false;
 }
 
-// Why a job that is free to run has no place.
-Reason Market::why_waiting(const Job& job, const Solver& solver) const {
-    if (Reason gang = why_gang_waits(job); !gang.empty()) return gang;
+Reason Explain::why_waiting(const Job& job, const Solver& solver) const {
+    if (Reason gang = gangs_.why_waits(job); !gang.empty()) return gang;
     Reason impossible = places_.why_no_provider(job);
-    const auto least = impossible.amount(Figure::least);  // a bid would mend it, if one wins
+    const auto least = impossible.amount(Figure::least);  // a bid would mend it
     if (!impossible.empty() && !least) return impossible;
     const auto bid = starting_bid(job, solver);
     if (least && bid)
         return *bid > *least ? std::move(impossible).with(Figure::bid, *bid) : impossible;
-    if (job.displaced) {  // by whom stays true; what would win it back is as of now
+    if (job.displaced) {  // by whom stays true, what would win it back changes
         Reason by_whom = job.reason;
         by_whom.drop(Figure::bid);
         return bid ? std::move(by_whom).with(Figure::bid, *bid) : by_whom;
@@ -105,12 +125,12 @@ Reason Market::why_waiting(const Job& job, const Solver& solver) const {
     return ReasonCode::no_room;
 }
 
-// Why nothing is decided about it now. Empty if it is free.
-Reason Market::why_pinned(const Job& job) const {
+// Why nothing is decided about the job now. Empty: it is free.
+Reason Explain::why_pinned(const Job& job) const {
     const JobRecord& r = job.record;
     const bool running = job.phase() == JobPhase::running, frozen = job.phase() == JobPhase::frozen;
     const std::string& where = r.report.where;
-    const Node* home = home_of(job);
+    const Node* home = book_.home_of(job);
     const auto of_home = [&](ReasonCode code) {
         return Reason(code).with(Figure::home, job.id().home);
     };
@@ -122,7 +142,7 @@ Reason Market::why_pinned(const Job& job) const {
     if (job.phase() == JobPhase::waiting && !r.report.waits_for.empty())
         return Reason(ReasonCode::waits_for_job).with(Figure::cause, r.report.waits_for);
     if (r.unbacked) return at_node(ReasonCode::place_unbacked, where);
-    const Node* at = find_node(where);
+    const Node* at = book_.find_node(where);
     if (running && at && !at->connected) return at_node(ReasonCode::node_away, where);
     if (running && at && !r.report.paused.empty())
         return at_node(ReasonCode::paused_by_owner, where).with(Figure::cause, r.report.paused);
@@ -146,11 +166,17 @@ Reason Market::why_pinned(const Job& job) const {
         .with(Figure::cause, places_.why_not_at(job, r.hold_node));
 }
 
-Reason Market::reason(const Job& job) const {
+Reason Explain::why_limited(const Job& job) const {
+    if (book_.lacks_project(job))
+        return Reason(ReasonCode::no_project).with(Figure::cause, job.record.report.terms.project);
+    return Admission::why(*job.user, job, job.held, book_.day_is_spent(*job.user));
+}
+
+Reason Explain::reason(const Job& job) const {
     if (const souk::Cause& why = job.record.report.why; job.phase() == JobPhase::finished)
         return why.empty() ? Reason() : Reason(ReasonCode::said).with(Figure::cause, why);
     Reason pinned = why_pinned(job);
-    if (in_transit(job) && !job.record.cancel) {
+    if (Orders::in_transit(job) && !job.record.cancel) {
         const auto& order = job.record.order;
         if (!order) return job.reason;
         for (const Reason* known : {&job.order_reason, &job.reason})
@@ -159,8 +185,8 @@ Reason Market::reason(const Job& job) const {
     }
     if (!pinned.empty()) return pinned;
     const bool running = job.phase() == JobPhase::running;
-    if (settling()) return running ? Reason() : Reason(ReasonCode::market_starting);
-    const Node* const target = target_of(job);
+    if (settling_.is_on()) return running ? Reason() : Reason(ReasonCode::market_starting);
+    const Node* const target = allocation_.target_of(job);
     if (!target && Places::is_rooted(job) && !running) return why_stopped(job);
     if (!target) return running ? job.reason : why_waiting(job, solver_);
     if (running && target->id() == job.record.report.where) {
@@ -175,7 +201,7 @@ Reason Market::reason(const Job& job) const {
     return at_node(ReasonCode::room_on_node, target->id()).with(Figure::before, job.reason.text());
 }
 
-std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
+std::vector<Reason> Explain::reasons(const Job& job, Nanos now) const {
     constexpr size_t nodes_shown = 16;
     const JobReport& r = job.record.report;
     if (job.phase() == JobPhase::finished)
@@ -200,22 +226,23 @@ std::vector<Reason> Market::reasons(const Job& job, Nanos now) const {
     for (const auto& [name, bar] : job.failed->bars)
         if (bar.active && all.size() < nodes_shown)
             add(at_node(ReasonCode::node_refused, name).with(Figure::cause, bar.why));
-    if (running || in_transit(job) || !why_pinned(job).empty() || r.terms.cpus > 1) return all;
+    if (running || Orders::in_transit(job) || !why_pinned(job).empty() || r.terms.cpus > 1)
+        return all;
     const Reason none = places_.why_no_provider(job);
     if (!none.empty() && !none.amount(Figure::least)) return all;
-    const Nanos unix = now + calendar_;
-    // A market that is younger than that has no day ago.
-    if (!price_history().reaches(minute_of(unix) - day_minutes)) return all;
-    if (const auto minute = price_history().first_below(minute_of(unix) - day_minutes, job.bid))
+    const Nanos unix = context_.unix(now);
+    // The history of a young market does not reach back a day.
+    if (!bids_.history().reaches(minute_of(unix) - day_minutes)) return all;
+    if (const auto minute = bids_.history().first_below(minute_of(unix) - day_minutes, job.bid))
         add(Reason(ReasonCode::by_yesterday).with(Figure::about, (*minute + day_minutes) * 60));
     return all;
 }
 
-Reason Market::reason(const Node& node, Nanos now) const {
+Reason Explain::reason(const Node& node, Nanos now) const {
     const ProviderReport& r = node.record.report;
     if (!node.connected)
-        return now < node.lost_at + options_.grace ? ReasonCode::node_disconnected
-                                                   : ReasonCode::node_lost;
+        return now < node.lost_at + context_.options.grace ? ReasonCode::node_disconnected
+                                                           : ReasonCode::node_lost;
     if (!node.record.has_report || !r.on_market) {
         Reason off = ReasonCode::node_off;
         return r.opens.ns > 0 ? std::move(off).with(Figure::opens, r.opens.ns / 1'000'000'000)
@@ -231,13 +258,73 @@ Reason Market::reason(const Node& node, Nanos now) const {
     return bid ? std::move(full).with(Figure::bid, *bid) : full;
 }
 
-void Market::refresh_comments(Nanos now) {
+void Explain::refresh_comments(Nanos now) {
     comment_rounds_.refresh(
         now, book_.jobs(), book_.nodes().size(),
         [](const Job& job) {
             return job.phase() == JobPhase::waiting || job.phase() == JobPhase::frozen;
         },
         [this](Job& job) { notes_.of(job); });
+}
+
+const char* Explain::provider_state(const Node& node, Nanos now) const {
+    const ProviderReport& r = node.record.report;
+    if (!node.connected)
+        return now < node.lost_at + context_.options.grace ? "disconnected" : "lost";
+    if (!node.record.has_report || !r.on_market) return "off";
+    if (!r.cannot.empty()) return "unable";
+    return node.used_cpus > 0 ? "busy" : "free";
+}
+
+void Explain::describe(const Job& job, Nanos now, JsonWriter& j) const {
+    const JobRecord& r = job.record;
+    j.field("job", job.id().text()).field("phase", to_string(job.phase())).field("key", job.key.n);
+    if (!r.report.where.empty()) j.field("where", r.report.where);
+    if (!r.report.to.empty()) j.field("to", r.report.to);
+    j.field("epoch", r.report.epoch.n).field("bid", job.bid).field("price", r.price);
+    if (r.order) write_order(j, job, now);
+    if (r.hold != Hold::none) j.field("hold", to_string(r.hold)).field("hold_node", r.hold_node);
+    if (job.held != Job::Held::none) j.field("held_by_limit_of", to_string(job.held));
+    if (job.once) j.field("once", job.once->empty() ? "freeze" : *job.once);
+    if (!job.via.empty()) j.field("via", job.via);
+    j.key("claims").begin_array();
+    for (const NodeName& node : job.claims)
+        if (!node.empty()) j.value(node);
+    j.end_array().key("flags").begin_array();
+    for (const auto& [name, set] : {std::pair{"reported", job.reported},
+                                    {"in_solver", job.in_solver},
+                                    {"stored", job.stored},
+                                    {"cancel", r.cancel},
+                                    {"out_of_budget", r.out_of_budget},
+                                    {"rooted", places_.rooted().contains(job.id())},
+                                    {"displaced", job.displaced},
+                                    {"in_transit", Orders::in_transit(job)}})
+        if (set) j.value(name);
+    j.end_array();
+    write_backoff(j, "stuck", job.failed->stuck, now);
+    j.key("not_on").begin_array();
+    for (const auto& [node, bar] : job.failed->bars)
+        if (bar.active) j.value(node + ": " + bar.why);
+    j.end_array();
+    if (job.alarm != Nanos::never()) j.field("alarm_s", (job.alarm - now).seconds());
+    if (!job.failed->last.empty()) j.field("last_failed", job.failed->last);
+    if (!job.reason.empty()) j.field("comment", job.reason.text());
+}
+
+void Explain::describe(const Node& node, int64_t speed_found, Nanos now, JsonWriter& j) const {
+    j.field("node", node.id()).field("state", provider_state(node, now)).field("key", node.key.n);
+    j.field("connected", node.connected);
+    if (!node.connected) j.field("away_s", (now - node.lost_at).seconds());
+    j.field("used_cpus", node.used_cpus)
+        .field("used_mb", node.used_mb)
+        .field("rooted_mb", node.rooted_mb);
+    if (node.record.has_report)
+        j.field("cpus", node.record.report.cpus).field("memory_mb", node.record.report.memory_mb);
+    if (node.record.has_report && speed_found != node.record.report.speed)
+        j.field("speed_found", speed_found);
+    j.field("room_mb", node.room_mb).field("in_solver", node.in_solver).key("jobs").begin_array();
+    for (const auto& [id, job] : node.jobs) j.value(id.text());
+    j.end_array();
 }
 
 }  // namespace souk::market

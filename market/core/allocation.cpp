@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/allocation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernel/base/check.hpp"
+#include "market/core/orders.hpp"
+
+namespace souk::market {
+
+namespace {
+
+FileTraffic traffic_of(const FilesUse& use, ProviderKey home) {
+    const auto within = [](uint64_t n, int64_t most) {
+        return static_cast<int64_t>(std::min<uint64_t>(n, static_cast<uint64_t>(most)));
+    };
+    const FileTraffic traffic{home, within(use.bytes_per_s, FileTraffic::bytes_most),
+                              within(use.requests_per_s, FileTraffic::requests_most),
+                              std::min(use.round_trip, FileTraffic::round_trip_most)};
+    return traffic.any() ? traffic : FileTraffic{};
+}
+
+}  // namespace
+
+// If nothing is to be decided about the job now, says where it is or will be.
+std::optional<Allocation::Wish> Allocation::fact(const Job& job) const {
+    const JobRecord& r = job.record;
+    const JobPhase phase = job.phase();
+    Wish w;
+    if (r.unbacked && Orders::is_sent(job))
+        return Wish{JobState::running, r.order->node, Pin::stay};
+    if (r.unbacked) return Wish{JobState::frozen, {}, Pin::frozen};
+    w.place = r.report.where;
+    w.state = phase == JobPhase::waiting                                ? JobState::waiting
+              : phase == JobPhase::frozen || phase == JobPhase::thawing ? JobState::frozen
+                                                                        : JobState::running;
+    if (Orders::in_transit(job)) {
+        const NodeName to = Orders::heading_for(job);
+        if (!to.empty()) return Wish{JobState::running, to, Pin::stay};
+        if (w.state == JobState::running) w.state = JobState::frozen;
+        w.pin = Pin::frozen;
+        return w;
+    }
+    w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
+    const bool not_yet = w.state == JobState::waiting && !r.report.waits_for.empty();
+    if (!job.reported || r.cancel || not_yet || places_.cannot_leave(job)) return w;
+    return {};
+}
+
+Allocation::Wish Allocation::wish(const Job& job, Job::Held held) const {
+    if (const auto known = fact(job)) return *known;
+    const JobRecord& r = job.record;
+    Wish w;
+    w.place = r.report.where;
+    const JobPhase phase = job.phase();
+    w.state = phase == JobPhase::waiting  ? JobState::waiting
+              : phase == JobPhase::frozen ? JobState::frozen
+                                          : JobState::running;
+    if (held != Job::Held::none || book_.day_is_spent(*job.user) || book_.lacks_project(job)) {
+        w.pin = Pin::frozen;
+        return w;
+    }
+    const auto as_it_is = [&]() {
+        w.pin = w.state == JobState::running ? Pin::stay : Pin::frozen;
+        return w;
+    };
+    if (r.out_of_budget || r.hold == Hold::frozen || (job.once && job.once->empty())) {
+        w.pin = Pin::frozen;
+        return w;
+    }
+    if (r.hold == Hold::at_node)
+        return places_.may_run_at(job, r.hold_node)
+                   ? Wish{JobState::running, r.hold_node, Pin::stay}
+                   : as_it_is();
+    const NodeName to = job.once ? *job.once : *job.via;
+    if (!to.empty() && places_.may_run_at(job, to)) return {JobState::running, to, Pin::stay};
+    return w;
+}
+
+JobDemand Allocation::spec_of(const Job& job, const Wish& w) const {
+    const JobReport& r = job.record.report;
+    JobDemand spec;
+    spec.value = job.bid;
+    spec.memory_mb = Places::is_rooted(job) ? 0 : r.terms.memory_mb;
+    spec.cpus = r.terms.cpus;
+    spec.user = r.uid;
+    spec.arrival = r.submitted;
+    spec.weight = job.weight;
+    spec.state = w.state;
+    if (!w.place.empty()) spec.place = book_.nodes().at(w.place).key;
+    if (r.stats.image_bytes > 0)
+        spec.move_bytes = std::min(r.stats.image_bytes, memory_mb_max * 1'000'000);
+    spec.pin = w.pin;
+    if (w.pin == Pin::free || !Places::is_rooted(job)) spec.barred = places_.barred(job);
+    // Only a horizon looks at this. The solver is not told without one, because it says whose job
+    // it may be.
+    if (const Node* const home = book_.find_node(job.id().home);
+        home && r.files->served && solver_.options().horizon.ns > 0)
+        spec.files = traffic_of(*r.files, home->key);
+    // A component that stands where it is goes on only there. To bar it elsewhere would bar its
+    // whole gang.
+    const bool stays = Places::is_rooted(job) && book_.find_node(r.where);
+    if (const NodeName& name = stays ? r.where : *r.only_node; is_component(job) && !name.empty()) {
+        const Node* const only = book_.find_node(name);
+        spec.only = only ? only->key : ProviderKey{UINT64_MAX};  // the market has forgotten it
+    }
+    // The components of a gang bid and rank as one.
+    if (const auto known =
+            is_component(job) && job.in_solver ? solver_.job(job.key) : std::nullopt) {
+        spec.value = known->value;
+        spec.weight = known->weight;
+        spec.arrival = known->arrival;
+        spec.user = known->user;
+    }
+    return spec;
+}
+
+void Allocation::sync_nodes() {
+    for (Node* const one : work_.take_nodes()) {
+        Node& node = *one;
+        const ProviderReport& r = node.record.report;
+        if (!node.record.has_report && node.jobs.empty() && !node.in_solver) continue;
+        ProviderSpec spec;
+        spec.reserve = r.reserve;
+        spec.speed = static_cast<int32_t>(std::clamp<int64_t>(r.speed, 1, speed_max));
+        spec.cpus = std::clamp(r.cpus, 1, cpus_max);
+        // Nobody gets the memory of jobs that cannot leave, and they need no other.
+        spec.memory_mb =
+            std::clamp<int64_t>(Places::memory_of(node) - node.rooted_mb, 0, memory_mb_max);
+        spec.accepting = Places::usable(node);
+        set_near(spec, r);
+        const auto known = solver_.provider(node.key);
+        const bool same = known == spec;
+        if (!same)
+            MUST(known ? solver_.change_provider(node.key, spec)
+                       : solver_.add_provider(node.key, spec));
+        if (!same && context_.log) context_.log->told(node, spec);
+        // There may be no room any more for those that stand there.
+        for (const auto& [id, job] : node.jobs)
+            if (!same && Places::stands(*job)) work_.place(*job);
+        if (!std::exchange(node.in_solver, true)) {
+            // Those that cannot leave their places are not to be placed on this one.
+            for (const JobId& id : places_.rooted()) work_.touch(book_.jobs().at(id));
+            gangs_.wake_for(node);
+        }
+    }
+}
+
+// The solver is told of a place before it is told of a job there.
+void Allocation::place_is_known(const Wish& w) {
+    if (w.place.empty() || book_.node(w.place).in_solver) return;
+    work_.touch(book_.node(w.place));
+    sync_nodes();
+}
+
+// A job that has finished is nothing to be decided about any more.
+void Allocation::leave(Job& job) {
+    if (std::exchange(job.in_solver, false)) solver_.remove_job(job.key);
+    gangs_.list(job);
+    if (context_.log) context_.log->gone(job);
+    book_.forget_key(job);
+    admission_.unlist(job);
+}
+
+void Allocation::sync_jobs(Nanos now) {
+    gangs_seen_.clear();
+    for (Job* const one : work_.take_jobs()) {
+        Job& job = *one;
+        if (job.phase() == JobPhase::finished) {
+            leave(job);
+            continue;
+        }
+        admission_.list(job);
+        const Wish w = wish(job);
+        waits_.note(job, w.waits(), now);
+        place_is_known(w);
+        gangs_.list(job);
+        if (is_component(job) && !job.in_solver) {
+            (void)enter_gang(job, now);
+            notes_.of(job);
+            work_.place(job);
+            continue;
+        }
+        const JobDemand spec = spec_of(job, w);
+        if (job.in_solver)
+            MUST(solver_.change_job(job.key, spec));
+        else
+            job.in_solver = solver_.add_job(job.key, spec);
+        if (is_component(job)) wake_gang(job, now);
+        if (context_.log) context_.log->told(job, spec);
+        notes_.of(job);
+        if (!job.lies_on.empty()) notes_.of(book_.node(job.lies_on));
+        work_.place(job);
+    }
+}
+
+// All components of the gang are known, and the nodes that they are for. Another program decides
+// about single jobs alone.
+bool Allocation::may_enter(const std::string& gang, const std::vector<Job*>& all) {
+    uint32_t left = UINT32_MAX;
+    for (const Job* one : all) left = std::min(left, one->record.report.components);
+    if (all.size() < left) return false;
+    for (const Job* one : all)
+        if (const NodeName& only = one->record.report.only_node;
+            !only.empty() && !book_.find_node(only)) {
+            gangs_.wait_for(only, gang);
+            return false;
+        }
+    if (!outside_.is_used()) return true;
+    gangs_.refuse(gang, {0, "a program beside the market decides, for single jobs only"});
+    return false;
+}
+
+// Gives the components keys one after the other. All bid what the one that bids least does.
+std::vector<JobDemand> Allocation::specs_of(const std::vector<Job*>& gang, Nanos now) {
+    Money least = gang.front()->bid;
+    for (const Job* one : gang) least = std::min(least, one->bid);
+    std::vector<JobDemand> specs;
+    for (Job* one : gang) {
+        admission_.unlist(*one);
+        if (std::exchange(one->in_solver, false)) {
+            solver_.remove_job(one->key);
+            if (context_.log) context_.log->gone(*one);
+        }
+        book_.number_again(*one);
+        const Wish w = wish(*one);
+        waits_.note(*one, w.waits(), now);
+        place_is_known(w);
+        specs.push_back(spec_of(*one, w));
+        specs.back().value = least;
+        specs.back().arrival = specs.front().arrival;
+    }
+    const int32_t lightest = waits_.weight_of(gang, now);
+    for (JobDemand& spec : specs) spec.weight = lightest;
+    return specs;
+}
+
+// Tells the solver of all components, with keys one after the other. False: not all are known, or
+// the solver does not take them.
+bool Allocation::enter_gang(Job& job, Nanos now) {
+    const std::string name = gang_name(job);
+    std::vector<Job*> all = gangs_.of(job);
+    const auto required = std::stable_partition(all.begin(), all.end(),
+                                                [](const Job* one) { return !is_optional(*one); });
+    if (required == all.begin()) return false;  // its home ends what is left of it
+    if (!may_enter(name, all)) return false;
+    const std::vector<JobDemand> specs = specs_of(all, now);
+    const JobReport& first = all.front()->record.report;
+    const Status taken = solver_.add_gang(
+        all.front()->key, specs, static_cast<size_t>(required - all.begin()), layout_of(first));
+    for (size_t i = 0; i < all.size(); ++i) {
+        admission_.list(*all[i]);
+        notes_.of(*all[i]);
+        if (!taken) continue;
+        all[i]->in_solver = true;
+        if (context_.log) context_.log->told(*all[i], specs[i]);
+        work_.place(*all[i]);
+    }
+    gangs_.accept(name);
+    if (!taken) gangs_.refuse(name, taken.error());
+    return taken.has_value();
+}
+
+// A change of one component may let others go. None of them pays more than any of them bids.
+void Allocation::wake_gang(const Job& job, Nanos now) {
+    if (!gangs_seen_.insert(gang_name(job)).second) return;
+    Money least = job.bid;
+    const std::vector<Job*> all = gangs_.of(job);
+    for (Job* one : all) {
+        least = std::min(least, one->bid);
+        work_.place(*one);
+    }
+    const auto known = solver_.job(job.key);
+    if (known && known->value != least) (void)solver_.change_value(job.key, least);
+    const int32_t weight = waits_.weight_of(all, now);
+    if (known && known->weight != weight) (void)solver_.change_weight(job.key, weight);
+}
+
+std::optional<bool> Allocation::runs_anyhow(const Job& job) const {
+    const auto known = fact(job);
+    return known ? std::optional(known->state == JobState::running) : std::nullopt;
+}
+
+JobDemand Allocation::spec_of(const Job& job, Job::Held held) const {
+    return spec_of(job, wish(job, held));
+}
+
+void Allocation::decide(Nanos now, bool by_own_solver) {
+    const auto when = by_own_solver ? std::optional(now) : std::nullopt;
+    const Admission::Decision d = admission_.decide(*this, book_.users(), solver_, when);
+    for (const auto& [key, held] : d.held) {
+        Job& job = *held.first;
+        const Wish w = wish(job);
+        waits_.note(job, w.waits(), now);
+        if (context_.log) context_.log->told(job, spec_of(job, w));
+        notes_.of(job);
+        work_.place(job);
+    }
+    take_changes(d.changes);
+    // The limits are looked at once more, and then the program is asked.
+    if (!by_own_solver && d.again) work_.decide();
+}
+
+void Allocation::take_changes(std::span<const Change> changes) {
+    const Names called = names();
+    for (const Change& change : changes) {
+        Job* const found = book_.job_of(change.job);
+        if (!found) continue;
+        Job& job = *found;
+        if (context_.log) context_.log->changed(change.job);
+        job.reason = solver_.reason(change, called);
+        const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
+        job.displaced = change.kind == ChangeKind::freeze && by_somebody;
+        work_.place(job);
+        notes_.of(job);
+    }
+    prices_.changed();
+}
+
+Names Allocation::names() const {
+    return {[this](JobKey k) {
+                const Job* const job = book_.job_of(k);
+                return job ? job->id().text() : std::string("?");
+            },
+            [this](ProviderKey k) {
+                const Node* const node = book_.node_of(k);
+                return node ? node->id() : std::string("?");
+            }};
+}
+
+// The jobs as the solver knows them, without those that are to stay frozen.
+std::vector<OutsideSolver::KnownJob> Allocation::known_jobs() const {
+    std::vector<OutsideSolver::KnownJob> known;
+    for (const auto& [id, job] : book_.jobs()) {
+        auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        if (spec && spec->pin != Pin::frozen) known.push_back({job.key, *std::move(spec)});
+    }
+    return known;
+}
+
+Allocation::Problem Allocation::problem() const {
+    std::vector<Problem::Place> places;
+    for (const auto& [name, node] : book_.nodes())
+        if (const auto spec = solver_.provider(node.key); spec && spec->accepting)
+            places.push_back({node.key, *spec});
+    std::sort(places.begin(), places.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    return OutsideSolver::problem(std::move(places), known_jobs());
+}
+
+Status Allocation::adopt(const std::vector<Solver::Assignment>& allocation, Nanos now) {
+    const bool stale = outside_.answered();
+    if (stale) work_.decide();
+    const auto changes = solver_.adopt(outside_.whole(allocation, known_jobs()), now);
+    if (!changes) {
+        if (outside_.forgives(stale)) return {};  // asked again at once
+        return tl::unexpected(changes.error());
+    }
+    outside_.adopted();
+    take_changes(*changes);
+    return {};
+}
+
+void Allocation::use_program(bool on) {
+    outside_.use(on);
+    work_.decide();
+}
+
+void Allocation::use_own() {
+    outside_.use_own();
+    work_.decide();
+}
+
+}  // namespace souk::market

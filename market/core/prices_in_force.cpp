@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "market/core/prices_in_force.hpp"
+
+#include <algorithm>
+
+#include "market/core/orders.hpp"
+#include "market/core/places.hpp"
+
+namespace souk::market {
+
+bool PricesInForce::may_change(JobKey key) const {
+    const Job* const job = book_.job_of(key);
+    return job && !Orders::in_transit(*job) && !holds(*job);
+}
+
+// Whether the job's price holds: while its node takes nobody (it is away, its owner has stopped its
+// guests), nobody else can have its place, and no price can be found there. Otherwise an owner
+// would earn by cutting his link. A home that is away changes nothing, or a user would save by
+// cutting his.
+bool PricesInForce::holds(const Job& job) const {
+    const Node* const node = book_.find_node(job.record.report.where);
+    return !node || !Places::usable(*node);
+}
+
+void PricesInForce::reckoned(const Solver::PriceStart& round, Nanos now) const {
+    if (context_.log) context_.log->reckoned(round, context_.unix(now));
+}
+
+void PricesInForce::reckoned(std::span<const Payment> some, Nanos now) const {
+    if (context_.log) context_.log->reckoned(some, context_.unix(now));
+}
+
+// A job that runs where the solver has it pays what the solver says. A job on its way out pays what
+// it paid.
+bool PricesInForce::take(const Payment& p, Nanos now) {
+    Job* const job = book_.job_of(p.job);
+    const Node* const node = book_.node_of(p.provider);
+    if (!job || !node || job->phase() != JobPhase::running || job->record.unbacked ||
+        job->record.report.where != node->id() || holds(*job))
+        return false;
+    // The bid or the reserve may have changed since the price was reckoned.
+    const Money least = std::min(node->record.report.reserve, job->bid);
+    return billing_.set_price(*job, std::clamp(p.price, least, job->bid), now);
+}
+
+ProviderNote PricesInForce::note_of(const Node& node) const {
+    ProviderNote note;
+    // For a moment more may have been taken back than was earned.
+    note.earned = std::max(Money{}, node.record.earned);
+    __int128 weighted = 0;
+    int64_t cpus = 0;
+    for (const auto& [id, job] : node.jobs) {
+        if (job->phase() != JobPhase::running || job->record.report.where != node.id()) continue;
+        ++note.guests;
+        if (job->record.report.stands) continue;  // it is stopped and pays nothing
+        cpus += job->claim_cpus;
+        weighted += static_cast<__int128>(job->record.price.micro) * job->claim_cpus;
+    }
+    if (cpus > 0) note.current_price.micro = static_cast<int64_t>(weighted / cpus);
+    if (const auto next = solver_.next_price(node.key)) note.next_price = *next;
+    return note;
+}
+
+// Sums up the prices in force, over all jobs that run or are on their way to.
+Surplus PricesInForce::surplus() const {
+    __int128 consumers = 0, providers = 0;
+    for (const auto& [id, job] : book_.jobs()) {
+        const auto spec = job.in_solver ? solver_.job(job.key) : std::nullopt;
+        const auto worth =
+            spec && spec->state == JobState::running ? solver_.worth(job.key) : std::nullopt;
+        const Node* const place = worth ? book_.node_of(spec->place) : nullptr;
+        if (!place) continue;
+        consumers += static_cast<__int128>((*worth - job.record.price).micro) * spec->cpus;
+        providers +=
+            static_cast<__int128>((job.record.price - place->record.report.reserve).micro) *
+            spec->cpus;
+    }
+    const auto money = [](__int128 sum) {
+        return Money{static_cast<int64_t>(std::clamp<__int128>(sum, INT64_MIN / 4, INT64_MAX / 4))};
+    };
+    return {money(consumers), money(providers), money(consumers) + money(providers)};
+}
+
+Money PricesInForce::earned_by_forgotten(const Book& book, const Ledger& ledger) {
+    Money sum;
+    for (const auto& [holder, account] : ledger.accounts())
+        if (holder.kind == Holder::Kind::node && !book.nodes().contains(holder.node))
+            sum += account.balance - account.moved;
+    return sum;
+}
+
+Totals PricesInForce::totals(Nanos now) const {
+    Totals t;
+    t.paid = book_.meta().retired;
+    for (const auto& [id, job] : book_.jobs()) {
+        if (job.phase() == JobPhase::finished) {
+            ++t.finished;
+            continue;
+        }
+        const Money due = bill::cost(job, now);
+        t.paid += due;
+        t.earned += due - job.record.account.amount;  // the node is credited when it is accounted
+        switch (job.phase()) {
+            case JobPhase::waiting: ++(job.record.order ? t.in_transit : t.waiting); break;
+            case JobPhase::running: ++t.running; break;
+            case JobPhase::frozen:
+                ++t.frozen;
+                t.standing += Places::stands(job);
+                break;
+            default: ++t.in_transit; break;
+        }
+    }
+    t.earned += earned_by_forgotten(book_, ledger_);
+    for (const auto& [name, node] : book_.nodes()) t.earned += node.record.earned;
+    t.surplus = surplus();
+    return t;
+}
+
+}  // namespace souk::market
