@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernel/base/check.hpp"
+#include "market/core/change_reason.hpp"
 #include "market/core/orders.hpp"
 
 namespace souk::market {
@@ -309,7 +310,7 @@ void Allocation::take_changes(std::span<const Change> changes) {
         if (!found) continue;
         Job& job = *found;
         if (context_.log) context_.log->changed(change.job);
-        job.reason = solver_.reason(change, called);
+        job.reason = change_reason(solver_, change, called);
         const bool by_somebody = change.cause == Cause::displaced || change.cause == Cause::share;
         job.displaced = change.kind == ChangeKind::freeze && by_somebody;
         work_.place(job);

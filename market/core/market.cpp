@@ -7,7 +7,7 @@
 #include "kernel/base/check.hpp"
 #include "kernel/base/json.hpp"
 #include "market/core/market_audit.hpp"
-#include "market/core/quotes.hpp"
+#include "market/core/quoter.hpp"
 
 namespace souk::market {
 
@@ -314,9 +314,9 @@ Result<Quote> Market::quote(const QuoteRequest& request, Nanos now) const {
     const auto why = [this](const Job& job, const Solver& s) {
         return explain_.why_waiting(job, s);
     };
-    const Quotes quotes({book_, places_, solver_, admission_, allocation_, bids_.history(),
+    const Quoter quoter({book_, places_, solver_, admission_, allocation_, bids_.history(),
                          context_.calendar, settling(), why});
-    return quotes.of(request, now);
+    return quoter.of(request, now);
 }
 
 void Market::solve(Nanos now, Outputs& out) {

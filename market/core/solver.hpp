@@ -170,13 +170,7 @@ class Solver {
     // ("Next Price"); nullopt: not accepting, pinned full, or no such provider.
     std::optional<Money> next_price(ProviderKey key) const;
 
-    // Such as "displaced by job n1.12 at 200; 201 would win it back". Figures are those of the
-    // present state.
-    Reason reason(const Change& change, const Names& names) const;
-
   private:
-    Reason with_bid(Reason reason, JobKey job) const;
-    Reason gain(const Change& change, const std::string& from, const std::string& to) const;
     std::optional<Money> least_bid(int32_t cpus, int64_t memory_mb,
                                    std::span<const ProviderKey> barred, const Asker& asker) const;
 

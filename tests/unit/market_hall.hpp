@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Hall: machines, jobs and a solver without a market, for the machines that a Market is put
-// together from: Admission, Places, Quotes. Nothing has an order, a home or a price in force; what
+// together from: Admission, Places, Quoter. Nothing has an order, a home or a price in force; what
 // the solver says is so.
 #pragma once
 

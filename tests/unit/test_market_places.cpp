@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Places and Quotes by themselves (market_hall.hpp): where a job may run and why not, and what jobs
+// Places and Quoter by themselves (market_hall.hpp): where a job may run and why not, and what jobs
 // that are submitted now would get.
 #include <algorithm>
 
-#include "market/core/quotes.hpp"
+#include "market/core/quoter.hpp"
 #include "tests/unit/market_hall.hpp"
 
 using namespace souk;
@@ -205,7 +205,7 @@ START_TEST(an_operators_destination_must_hold_the_job_and_cost_no_more_than_it_p
 END_TEST
 
 // -------------------------------------------------------------------------------------------------
-// Quotes
+// Quoter
 
 namespace {
 
@@ -225,7 +225,7 @@ struct Desk {
     }
     Result<Quote> quote(const QuoteRequest& q) const {
         const auto why = [](const Job&, const Solver&) { return Reason::said("outbid"); };
-        return Quotes({hall.book, hall.places, hall.solver, hall.admission, hall, prices, Nanos{},
+        return Quoter({hall.book, hall.places, hall.solver, hall.admission, hall, prices, Nanos{},
                        settling, why})
             .of(q, hall_now);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Quotes: what the market says of a job is what becomes of it when it is submitted in the same
+// Quoter: what the market says of a job is what becomes of it when it is submitted in the same
 // instant, and saying it changes nothing.
 #include <map>
 #include <set>

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "kernel/base/rng.hpp"
+#include "market/core/change_reason.hpp"
 #include "market/core/solver.hpp"
 #include "tests/unit/unit.hpp"
 
@@ -123,7 +124,7 @@ START_TEST(a_displaced_job_learns_by_whom_and_what_would_win_it_back) {
     ck_assert(s.solve(Nanos{0})[0].kind == ChangeKind::start);
     s.add_job(JobKey{12}, job(200));
     const Change frozen = s.solve(Nanos{1})[0];
-    ck_assert_text(s.reason(frozen, names).text(),
+    ck_assert_text(change_reason(s, frozen, names).text(),
                    "displaced by job n1.12 at 200; 200 would win it back");
     ck_assert(s.winning_bid(JobKey{1}) == Money::units(200));  // it came first
     ck_assert(s.next_price(ProviderKey{1}) == Money::units(201));
@@ -131,9 +132,9 @@ START_TEST(a_displaced_job_learns_by_whom_and_what_would_win_it_back) {
     const auto back = s.solve(Nanos{2});
     ck_assert(back.size() == 2 && back[0].kind == ChangeKind::freeze &&
               back[1].kind == ChangeKind::thaw);
-    ck_assert_text(s.reason(back[0], names).text(),
+    ck_assert_text(change_reason(s, back[0], names).text(),
                    "displaced by job n1.1 at 201; 202 would win it back");
-    ck_assert_text(s.reason(back[1], names).text(), "its bid 201 takes p1 (reserve 1)");
+    ck_assert_text(change_reason(s, back[1], names).text(), "its bid 201 takes p1 (reserve 1)");
 }
 END_TEST
 
@@ -146,7 +147,7 @@ START_TEST(a_job_that_is_kept_for_a_place_from_outside_says_so) {
     s.add_job(JobKey{1}, kept);
     const auto changes = s.solve(Nanos{0});
     ck_assert_uint_eq(changes.size(), 1);
-    const Reason why = s.reason(changes[0], names);
+    const Reason why = change_reason(s, changes[0], names);
     ck_assert(why.code == ReasonCode::pinned_on);
     ck_assert_text(why.text(), "held on p1");
 }
@@ -160,7 +161,7 @@ START_TEST(every_change_says_why) {
     const auto only = [&](int64_t t) {
         const auto changes = s.solve(Nanos::from_s(t));
         ck_assert_uint_eq(changes.size(), 1);
-        return s.reason(changes[0], names).text();
+        return change_reason(s, changes[0], names).text();
     };
     s.add_provider(ProviderKey{2}, provider(300, 5));
     ck_assert_text(only(1), "p2 runs at speed 300, p1 at 100");

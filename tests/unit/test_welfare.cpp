@@ -6,6 +6,7 @@
 #include <string>
 
 #include "market/core/assignment.hpp"
+#include "market/core/change_reason.hpp"
 #include "market/core/solver.hpp"
 #include "tests/unit/allocator_world.hpp"
 #include "tests/unit/unit.hpp"
@@ -140,7 +141,7 @@ START_TEST(a_job_to_which_no_place_is_worth_its_price_any_more_says_so_and_which
         for (int step = 0; step < 60; ++step) {
             random_event(w, s);
             for (const Change& c : s.solve(Nanos::from_s(w.clock_s))) {
-                const Reason why = s.reason(c, names);
+                const Reason why = change_reason(s, c, names);
                 if (why.code != ReasonCode::no_place_worth_it) continue;
                 ++said;
                 ck_assert(c.kind == ChangeKind::freeze && s.place(c.job).n == 0);
@@ -271,7 +272,7 @@ START_TEST(a_job_leaves_a_fast_place_for_a_cheaper_one_when_that_becomes_free_an
               changes[0].cause == market::Cause::cheaper);
     const Names names{[](JobKey k) { return "j" + std::to_string(k.n); },
                       [](ProviderKey k) { return "n" + std::to_string(k.n); }};
-    ck_assert_text(s.reason(changes[0], names).text(),
+    ck_assert_text(change_reason(s, changes[0], names).text(),
                    "n2 is worth more to it than n1 at the prices now");
 }
 END_TEST

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a change is explained with (Solver::reason).
-#include "market/core/solver.hpp"
+#include "market/core/change_reason.hpp"
+
+#include <utility>
 
 namespace souk::market {
 
-// Of a job that lost its place: from which bid on it would have one again.
-Reason Solver::with_bid(Reason reason, JobKey job) const {
-    const auto win = winning_bid(job);
-    return win ? std::move(reason).with(Figure::bid, *win) : reason;
-}
+namespace {
 
-Reason Solver::gain(const Change& c, const std::string& from, const std::string& to) const {
-    const auto old = provider(c.from), now = provider(c.to);
+Reason reason_of_gain(const Solver& solver, const Change& c, const std::string& from,
+                      const std::string& to) {
+    const auto old = solver.provider(c.from), now = solver.provider(c.to);
     if (old && now && old->speed == now->speed)
         return Reason(ReasonCode::lower_reserve).with(Figure::node, to).with(Figure::other, from);
     return Reason(ReasonCode::faster)
@@ -21,19 +19,26 @@ Reason Solver::gain(const Change& c, const std::string& from, const std::string&
         .with(Figure::slower, int64_t{old ? old->speed : 0});
 }
 
-Reason Solver::reason(const Change& c, const Names& names) const {
+}  // namespace
+
+Reason change_reason(const Solver& solver, const Change& c, const Names& names) {
+    // Adds from which bid on a job that lost its place would have one again.
+    const auto with_bid = [&](Reason reason, JobKey key) {
+        const auto win = solver.winning_bid(key);
+        return win ? std::move(reason).with(Figure::bid, *win) : reason;
+    };
     const std::string from = c.from.n != 0 ? names.provider(c.from) : "";
     const std::string to = c.to.n != 0 ? names.provider(c.to) : "";
-    const auto job = this->job(c.job);
+    const auto job = solver.job(c.job);
     const Money own = job ? job->value : Money{};
     const bool freezes = c.kind == ChangeKind::freeze;
     switch (c.cause) {
         case Cause::placed: {
             Reason r = Reason(ReasonCode::placed).with(Figure::own, own).with(Figure::node, to);
-            const auto p = provider(c.to);
+            const auto p = solver.provider(c.to);
             return p ? std::move(r).with(Figure::reserve, p->reserve) : r;
         }
-        case Cause::faster: return gain(c, from, to);
+        case Cause::faster: return reason_of_gain(solver, c, from, to);
         case Cause::near_files:
             return Reason(ReasonCode::near_files).with(Figure::node, to).with(Figure::other, from);
         case Cause::cheaper:
@@ -42,7 +47,7 @@ Reason Solver::reason(const Change& c, const Names& names) const {
                                  .with(Figure::node, to)
                                  .with(Figure::other, from);
         case Cause::displaced: {
-            const auto other = this->job(c.other);
+            const auto other = solver.job(c.other);
             const Money bid = other ? other->value : c.other_value;
             Reason r = Reason(ReasonCode::displaced)
                            .with(Figure::job, names.job(c.other))
@@ -53,7 +58,7 @@ Reason Solver::reason(const Change& c, const Names& names) const {
         case Cause::share:
             return Reason(ReasonCode::turn_of_other).with(Figure::job, names.job(c.other));
         case Cause::below_reserve: {
-            const auto p = provider(c.from);
+            const auto p = solver.provider(c.from);
             return with_bid(Reason(ReasonCode::below_reserve)
                                 .with(Figure::own, own)
                                 .with(Figure::node, from)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Quotes: what jobs would get that are submitted now (quote.hpp), of a market as it is.
+// Quoter: what jobs would get that are submitted now (quote.hpp), of a market as it is.
 //
 // A quote is the market's own decision on a copy of its solver with the jobs asked about: so it
 // says what a submission in the same instant would bring, by the same code, and changes nothing.
@@ -20,7 +20,7 @@
 
 namespace souk::market {
 
-class Quotes {
+class Quoter {
   public:
     // What a quote looks at; it outlives the quote.
     struct View {
@@ -35,7 +35,7 @@ class Quotes {
         // Of a job that is free to run and has no place by this solver.
         std::function<Reason(const Job&, const Solver&)> why_waiting;
     };
-    explicit Quotes(View view) : view_(std::move(view)) {}
+    explicit Quoter(View view) : view_(std::move(view)) {}
 
     // Errors: no quote can be given now, and why.
     Result<Quote> of(const QuoteRequest& request, Nanos now) const;

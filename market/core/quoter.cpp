@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "market/core/quotes.hpp"
+#include "market/core/quoter.hpp"
 
 #include <algorithm>
 #include <map>
@@ -52,7 +52,7 @@ void add_costs(const QuoteRequest& q, Quote& quote) {
 }
 }  // namespace
 
-struct Quotes::Trial {
+struct Quoter::Trial {
     Solver solver;
     User user;
     std::vector<Job> guests;  // in the order of their ranks
@@ -66,7 +66,7 @@ struct Quotes::Trial {
 };
 
 // The market's decision with the jobs asked about.
-void Quotes::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const {
+void Quoter::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) const {
     trial.user.record.uid = q.uid;
     const auto& users = view_.book.users();
     if (const auto known = users.find(q.uid); known != users.end()) trial.user = known->second;
@@ -89,7 +89,7 @@ void Quotes::try_out(const QuoteRequest& q, Money bid, Nanos now, Trial& trial) 
         view_.admission.work_out(view_.jobs, users, trial.solver, trial.guests, now, {q.uid});
 }
 
-bool Quotes::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
+bool Quoter::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
     try_out(q, bid, now, trial);
     return std::all_of(trial.guests.begin(), trial.guests.end(),
@@ -97,7 +97,7 @@ bool Quotes::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
 }
 
 // Where the trial has the jobs, or why nowhere.
-Quote Quotes::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
+Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
     try_out(q, bid, now, trial);
     Quote quote;
@@ -152,7 +152,7 @@ Quote Quotes::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
 }
 
 // By halves: with a higher bid all that ran would still run.
-std::optional<Money> Quotes::least_bid_for_all(const QuoteRequest& q, const Quote& quote,
+std::optional<Money> Quoter::least_bid_for_all(const QuoteRequest& q, const Quote& quote,
                                                Nanos now) const {
     constexpr int64_t unit = 1'000'000;
     int64_t low = 0, high = quote.bid.micro / unit;  // low: not all run; in units
@@ -172,7 +172,7 @@ std::optional<Money> Quotes::least_bid_for_all(const QuoteRequest& q, const Quot
                                                                             : quote.bid;
 }
 
-Result<Quote> Quotes::of(const QuoteRequest& q, Nanos now) const {
+Result<Quote> Quoter::of(const QuoteRequest& q, Nanos now) const {
     const size_t left = view_.book.room_for_jobs();
     if (left == 0) return tl::unexpected(view_.book.too_many_jobs());
     if (q.jobs < 1 || q.jobs > quote_jobs_max || static_cast<size_t>(q.jobs) > left)
