@@ -12,7 +12,7 @@ std::string counted(int32_t n, const char* what) {
     return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
-// What a user runs or is about to.
+// The jobs and CPUs that a user runs or is about to run.
 struct Sum {
     size_t jobs = 0;
     int64_t cpus = 0;
@@ -22,7 +22,7 @@ struct Sum {
     }
 };
 
-// Of what runs whatever is decided now.
+// Counts the jobs that run whatever is decided now.
 Sum fixed(const Admission::Jobs& jobs, const User& user) {
     Sum sum;
     for (const JobId& id : user.claiming) {

@@ -43,9 +43,9 @@ class Admission {
       public:
         virtual const Job& at(const JobId& id) const = 0;
         virtual Job* of(JobKey key) const = 0;
-        // Of a job about which nothing is to be decided: whether it runs. nullopt: it is free.
+        // Whether a job runs about which nothing is to be decided. nullopt: it is free.
         virtual std::optional<bool> runs_anyhow(const Job& job) const = 0;
-        // What the solver is told of it, if it is held so.
+        // The solver is told this of the job, if it is held so.
         virtual JobDemand spec_of(const Job& job, Job::Held held) const = 0;
 
       protected:
@@ -86,7 +86,7 @@ class Admission {
     // Why the limits keep it from running; empty if they do not. `spent`: the user's day is over.
     static Reason why(const User& user, const Job& job, Job::Held held, bool spent);
 
-    // Who has any limit.
+    // The users that have any limit.
     const std::set<uint32_t>& limited() const { return limited_; }
     // When who was not admitted for want of rounds is looked at again; never(): nobody.
     Nanos next() const { return again_at_; }

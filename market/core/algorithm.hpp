@@ -33,8 +33,8 @@ class Algorithm {
     virtual std::vector<Money> closed_prices(Allocator& market, std::vector<bool>& done) = 0;
     // Whether jobs of one user do not price each other (pricing_integral.hpp).
     virtual bool bidders_are_users() const { return false; }
-    // What a job of this need must bid per CPU-hour to run at once; nullopt: no bid does it, or it
-    // is not known.
+    // A job of this need must bid so much per CPU-hour to run at once. nullopt: no bid does it, or
+    // it is not known.
     virtual std::optional<Money> least_bid(Allocator& market, int32_t cpus, int64_t memory_mb,
                                            std::span<const ProviderKey> barred,
                                            const Asker& asker) {

@@ -141,9 +141,9 @@ void Allocator::seat(uint32_t j, uint32_t m, MachineOrder::Place place) {
     touch(j);
 }
 
-// Of the class of `better`, the first machine in order that the job fits on at all: where its
-// checkpoint is, else the first with free room, else the one whose strongest displaced guest is the
-// weakest.
+// Chooses the first machine of the class of `better`, in order, that the job fits on at all: the
+// one with its checkpoint, else the first with free room, else the one whose strongest displaced
+// guest is the weakest.
 MachineOrder::Place Allocator::choose(uint32_t j, const MachineOrder::Place& better, size_t start) {
     const Job& job = jobs_[j];
     const ClassKey cls = machine_order_[better].cls;
@@ -212,7 +212,7 @@ void Allocator::process(uint32_t j) {
             ? machine_order_.first(0, below, job.cpus, job.memory_mb, job.rank, start,
                                    [&](const MachineOrder::Entry& e) { return has_place(e, j); })
             : search_limited(j, below, start);
-    // Who comes later may pay what this one cannot, if ranks do not say who bids more.
+    // A later job may pay what this one cannot, if ranks do not say who bids more.
     const bool for_all = !job.bars && (ranks_by_value() || job.value >= dearest_);
     if (hints && for_all && (better || below == class_none))
         start_later(job.cpus, job.memory_mb,

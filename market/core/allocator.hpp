@@ -79,16 +79,16 @@ struct Rules {
     Nanos moves_window = Nanos::from_s(60);
 };
 
-// What a move of this job carries and how long it stands still meanwhile: one round of pre-copy
-// where the dirty rate is known (the pause carries what was dirtied during the round), else all of
-// it in the pause.
+// The bytes that a move of this job carries, and how long the job stands still meanwhile. Where the
+// dirty rate is known it takes one round of pre-copy, and the pause carries what was dirtied during
+// the round; otherwise the pause carries all of it.
 struct MoveCost {
     int64_t bytes = 0;
     Nanos pause;
 };
 MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
 
-// Of each 1000 ms that a job runs away from its files, so many in which it waits for them.
+// A job that runs away from its files waits for them for so many of each 1000 ms.
 int64_t waits_permille(const FileTraffic& files, int32_t cpus, int64_t link_bytes_per_s);
 
 // A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is
@@ -98,8 +98,8 @@ struct ClassLimit {
     Rank last;
     bool operator==(const ClassLimit&) const = default;
 };
-// What a place of a class costs, in micro-units x fastest speed: what a horizon reckons the gain of
-// leaving with.
+// The cost of a place of a class, in micro-units x fastest speed. A horizon reckons the gain of
+// leaving with it.
 struct ClassLevel {
     ClassKey cls = 0;
     __int128 level = 0;
@@ -109,7 +109,7 @@ class Allocator {
   public:
     static constexpr uint32_t none = UINT32_MAX;
 
-    // What a turn reads: one cache line, so that a pass over all jobs is a miss each, fetched
+    // A turn reads this: one cache line, so that a pass over all jobs is a miss each, fetched
     // ahead.
     struct alignas(64) Job {
         Rank rank;                    // its key is 0: this index is not in use
@@ -185,7 +185,7 @@ class Allocator {
     };
 
     void set_rules(const Rules& rules);
-    // By index; the caller has checked the keys and ranges.
+    // These take indexes; the caller has checked the keys and ranges.
     void add_job(JobKey key, const JobDemand& spec);
     void change_job(uint32_t j, const JobDemand& spec);
     void change_value(uint32_t j, Money value) { change_value(j, value, details_[j].weight); }
@@ -243,9 +243,9 @@ class Allocator {
     uint32_t leader(const Gang& g) const;
     // All required components have a place.
     bool runs(const Gang& g) const;
-    // Of its slowest required component that has a place: how fast it runs.
+    // The speed of the slowest required component that has a place: how fast the gang runs.
     int32_t speed_of(const Gang& g) const;
-    // What the job's own speed is: its machine's, or its gang's.
+    // The job's own speed: its machine's, or its gang's.
     int32_t speed_at_slot(uint32_t j) const;
     // Whether the gang would get a place at this bid, the others as they are.
     bool would_run(const Gang& g, Money value);
@@ -254,7 +254,7 @@ class Allocator {
     uint32_t find_machine(ProviderKey key) const { return machine_index_.find(key.n); }
     const Chunks<Job>& jobs() const { return jobs_; }
     const JobDetails& details(uint32_t j) const { return details_[j]; }
-    // Where it runs or is frozen, as told or decided.
+    // The place where the job runs or is frozen, as told or decided.
     ProviderKey place_of(uint32_t j) const {
         return jobs_[j].at != none ? machines_[jobs_[j].at].key : details_[j].place;
     }
@@ -350,7 +350,7 @@ class Allocator {
     Rank guest_rank(uint32_t j) const;
     Rank rank_before(const Gang& g) const { return {g.rank.first, g.rank.second, g.rank.key - 1}; }
     Rank last_required(const Gang& g) const;
-    // Where it is decides where its siblings may be.
+    // The place of the job decides where its siblings may be.
     bool lies_apart(uint32_t j) const { return required(j) && gang_of(j).layout != GangLayout{}; }
     bool follows(uint32_t j) const { return required(j) && leader(gang_of(j)) != j; }
     Gang& gang_of(uint32_t j) { return gangs_[details_[j].gang]; }

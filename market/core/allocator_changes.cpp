@@ -24,7 +24,7 @@ void Allocator::set_rules(const Rules& rules) {
     ++version_;
 }
 
-// What time alone has changed: stays that are over, moves that have left the window.
+// Takes up what time alone has changed: stays that are over, moves that have left the window.
 void Allocator::begin(Nanos now) {
     now_ = now;
     changes_.clear();
@@ -86,7 +86,7 @@ void Allocator::sort_changes() {
     changed_.swap(changed);
 }
 
-// What became of a job, and by that its new state; false: nothing.
+// Says what became of a job, which makes its new state. False: nothing did.
 bool Allocator::change_of(uint32_t j, Change& c) {
     Job& job = jobs_[j];
     const bool voluntary = job.voluntary;

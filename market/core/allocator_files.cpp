@@ -34,7 +34,7 @@ int64_t waits_permille(const FileTraffic& f, int32_t cpus, int64_t link_bytes_pe
     return static_cast<int64_t>(std::min<Wide>(ns / 1'000'000 / cpus, waits_most));
 }
 
-// What the horizon is worth at a place: value x cpus x speed x ms, less `cost` (as lost_by_move).
+// The worth of the horizon at a place: value x cpus x speed x ms, less `cost` (as lost_by_move).
 struct Allocator::Stay {
     Wide per_speed = 0;
     Wide cost = 0;
@@ -117,8 +117,8 @@ MachineOrder::Place Allocator::better_home(uint32_t j, const MachineOrder::Place
     return place;
 }
 
-// Of the jobs that run elsewhere and have their files here, the first after the machine's cursor
-// that would come. (Those that run nowhere come to any machine.)
+// Finds the first job after the machine's cursor that runs elsewhere, has its files here and would
+// come. (Jobs that run nowhere come to any machine.)
 uint32_t Allocator::next_native(const Machine& m) const {
     if (natives_.empty() || rules_.horizon.ns == 0 || assigned_) return none;
     const auto natives = natives_.find(m.key.n);

@@ -31,7 +31,7 @@
 
 namespace souk::market {
 
-// What those of this rank and before it leave, of what a job may displace.
+// The room that guests of this rank and before it leave, of what a job may displace.
 Allocator::Room Allocator::room_at(const Machine& m, const Rank& rank) const {
     Room room{m.free_cpus, m.free_mb};
     for (size_t i = m.guests.size(); i > 0 && m.guests[i - 1].rank > rank; --i) {
@@ -68,7 +68,7 @@ Allocator::GangTurn Allocator::turn_of(const Gang& g) {
     return turn;
 }
 
-// Of those that have a place and are not `free`.
+// Counts the components that have a place and are not `free`.
 void Allocator::count_siblings(const Gang& g, GangTurn& turn) const {
     turn.siblings.clear();
     turn.network = 0;
@@ -83,7 +83,8 @@ void Allocator::count_siblings(const Gang& g, GangTurn& turn) const {
     if (!turn.siblings.empty()) turn.network = network_of(turn.siblings.begin()->first, g.layout);
 }
 
-// Who has a place stays there; who lost it may stay where it is if that has room beside them.
+// A component that has a place stays there; one that lost its place may stay where it is if that
+// has room beside the others.
 bool Allocator::stay_jointly(const Gang& g, GangTurn& turn) const {
     std::map<uint32_t, Room> rooms;
     std::map<uint32_t, uint32_t> there = turn.siblings;
@@ -271,8 +272,8 @@ std::vector<uint32_t> Allocator::places_beside(const Gang& g, GangTurn& movers, 
     return best;
 }
 
-// Where its checkpoint is, else the first with free room, else where the strongest guest that must
-// go is the weakest.
+// Seats the component where its checkpoint is, else on the first machine with free room, else where
+// the strongest guest that must go is the weakest.
 void Allocator::seat_alike(uint32_t j, const GangTurn& turn, const Gang& g, ClassKey below) {
     const Job& job = jobs_[j];
     const auto may = [&](const MachineOrder::Entry& e) {

@@ -27,7 +27,7 @@ Money Allocator::least_bid_at(const Machine& m) const {
     return std::max(m.spec.reserve, Money{-std::max(at->last.first, -INT64_MAX)});
 }
 
-// What process() looks for, past the classes whose limit is above the job.
+// Searches for process(), past the classes whose limit is above the job.
 MachineOrder::Place Allocator::search_limited(uint32_t j, ClassKey below, size_t start) {
     const Job& job = jobs_[j];
     const auto fits = [&](const MachineOrder::Entry& e) { return has_place(e, j); };

@@ -24,7 +24,7 @@ MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_
     return {carried, Nanos{static_cast<int64_t>(std::min<Wide>(pause, INT64_MAX))}};
 }
 
-// What a move costs, in micro-units of an hour x fastest speed x ms of an hour.
+// The cost of a move, in micro-units of an hour x fastest speed x ms of an hour.
 __int128 Allocator::lost_by_move(uint32_t j, const Machine& from) const {
     const MoveCost cost =
         move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);

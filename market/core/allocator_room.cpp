@@ -169,7 +169,7 @@ bool Allocator::RoomSearch::pays(int32_t speed) const {
     return cost <= gained * speed * std::max<int64_t>(1, all.rules_.horizon.ns / 1'000'000);
 }
 
-// Of a machine with these guests, beside those of this rank and before it.
+// The room that is left on a machine with these guests, beside those of this rank and before it.
 Allocator::Room Allocator::RoomSearch::room_left(const Machine& m, const Rank& rank) {
     Room room{m.spec.cpus, m.spec.memory_mb};
     for (const Guest& g : m.guests)
@@ -190,7 +190,7 @@ bool Allocator::RoomSearch::more_fit(const Gang& g, const Room& now, const Room&
     return held(then) > held(now);
 }
 
-// Who ranks before the gang finds nothing better on a machine that somebody leaves.
+// Jobs that rank before the gang find nothing better on a machine that somebody leaves.
 bool Allocator::RoomSearch::gives_nobody_room() const {
     for (size_t s = 0; s < slots.size(); ++s) {
         if (slots[s].left == Room{}) continue;

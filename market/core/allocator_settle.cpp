@@ -18,7 +18,8 @@ void Allocator::swap_places(uint32_t x, uint32_t y) {
     in_pass_ = false;
 }
 
-// Where what must be carried for the job lies: where it runs, or its checkpoint is.
+// The machine where the data of the job lie that a move must carry: the job runs or its checkpoint
+// is there.
 uint32_t Allocator::home_of(uint32_t j) const {
     const Job& job = jobs_[j];
     return job.state == JobState::frozen ? find_machine(details_[j].place) : job.at;

@@ -39,7 +39,7 @@ struct PlaceClass {
 };
 using Cuts = std::vector<int64_t>;
 
-// What cut c gains from one more job, which has this value.
+// Cut c gains so much from one more job, which has this value.
 inline Wide gain_at(std::span<const PlaceClass> classes, size_t c, int64_t value) {
     const bool last = c + 1 == classes.size();
     const int32_t speed = classes[c].speed - (last ? 0 : classes[c + 1].speed);
@@ -102,7 +102,7 @@ bool improve_cuts(std::span<const PlaceClass> classes, Cuts& cuts, int64_t jobs,
     return true;
 }
 
-// What is known of the best cuts at each class: its jobs' greatest and least value.
+// The best cuts use each class so: its jobs' greatest and least value.
 struct ClassUse {
     bool used = false;
     bool room = false;  // a slot is free
@@ -130,8 +130,8 @@ std::vector<Wide> lowest_prices(std::span<const PlaceClass> classes, std::span<c
 std::vector<Wide> floor_levels(std::span<const PlaceClass> classes, std::span<const ClassUse> uses);
 
 inline constexpr Wide no_level = -1;
-// What one more place of each class would cost those who have one, if nobody loses his; no_level:
-// somebody must.
+// One more place of each class would cost those who have one so much, if nobody loses his;
+// no_level: somebody must.
 std::vector<Wide> cost_of_one_more(std::span<const PlaceClass> classes,
                                    std::span<const ClassUse> uses);
 

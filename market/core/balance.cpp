@@ -82,8 +82,8 @@ class Plan {
         const ProviderSpec& p = market_.machines()[m].spec;
         return {p.cpus - rooms_[m].cpus + more, int64_t{p.cpus} * p.speed};
     }
-    // Of these machines the one with the least load once the job is there; at equal loads where its
-    // checkpoint is, then the faster, the cheaper, the one of the lower key.
+    // Finds the machine with the least load once the job is there; at equal loads the one with its
+    // checkpoint, then the faster, the cheaper, the one of the lower key.
     uint32_t best(uint32_t j, const std::vector<uint32_t>& among) const {
         const auto& job = market_.jobs()[j];
         const ProviderKey own = market_.place_of(j);

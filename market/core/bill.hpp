@@ -13,27 +13,27 @@ namespace souk::market::bill {
 // A rest of a budget, of a day, that a job would be thawed for in vain.
 inline constexpr Nanos rest_min = Nanos::from_s(1), day_rest_min = Nanos::from_s(3);
 
-// By the market's clock.
+// How long the job has run, by the market's clock.
 Nanos run_time(const Job& job, Nanos now);
 Money cost(const Job& job, Nanos now);
 // When a running job's budget is used up; never() if it has none.
 Nanos budget_end(const Job& job);
-// Of a job that does not run on: nothing is left of its budget that is worth a start.
+// The job does not run on, and nothing is left of its budget that is worth a start.
 bool is_used_up(const Job& job);
 
 // Charges the run time up to `ran` (or takes back): in its account and its tab. Returns the cost.
 Money charge(Job& job, Nanos ran, Nanos unix_now);
-// What is open of the job becomes a receipt; nullopt: nothing is.
+// Makes a receipt of what is open of the job; nullopt: nothing is.
 std::optional<Receipt> close_tab(Job& job);
-// Of its user, or of the project that pays for it.
+// The name of the job's user, or of the project that pays for it.
 const std::string& payer_name(const Job& job);
 // The tab is closed when a run ends, and else when it is that old: when the price changes, and at
 // any time.
 bool is_due_at_price(const Job& job);
 bool is_due(const Job& job);
 
-// What a new report says of the run time. `before`: the report that it replaced; `ran`: what the
-// market reckoned with until now. The sum that a home reports is complete when the job stands
+// Reads what a new report says of the run time. `before`: the report that it replaced; `ran`: what
+// the market reckoned with until now. The sum that a home reports is complete when the job stands
 // still, and when it runs under a new epoch; in between the market's own clock may be ahead of it
 // by what messages take. A home that restarted may have forgotten a stretch: it counts on.
 struct Reading {

@@ -42,7 +42,7 @@ class Book {
     }
     const Limits& limits() const { return limits_; }
 
-    // What was stored, in any order; then begin().
+    // These take what was stored, in any order; then begin().
     void load(MetaRecord meta) { meta_ = std::move(meta); }
     Job& load(JobRecord record);
     Node& load(NodeRecord record);
@@ -128,9 +128,9 @@ class Book {
     void save(Node& node) { unsaved_nodes_.insert(node); }
     void save_user(uint32_t uid) { unsaved_users_.insert(uid); }
     void save_meta() { meta_unsaved_ = true; }
-    // What is to be stored of jobs, nodes and users. Returns the jobs of which something is
-    // different, also those that need no record: a job that waits and has cost nothing is known to
-    // its home.
+    // Puts out what is to be stored of jobs, nodes and users. Returns the jobs of which something
+    // is different, also those that need no record: a job that waits and has cost nothing is known
+    // to its home.
     std::vector<Job*> store(Outputs& out);
     // After all others, as it has the last number of each. `next_seq`: of the next order.
     void store_meta(uint64_t next_seq, Outputs& out);

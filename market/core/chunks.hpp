@@ -44,7 +44,7 @@ class Chunks {
         size_ = std::exchange(other.size_, 0);
         return *this;
     }
-    // Of a copy, too, no element ever moves.
+    // No element of a copy ever moves either.
     Chunks(const Chunks& other) : size_(other.size_) {
         for (const auto& chunk : other.chunks_) {
             chunks_.emplace_back().reserve(per_chunk);

@@ -18,7 +18,7 @@ const JobOrder::Entry& ClassMarket::entry(int64_t t) const {
     return block[i];
 }
 
-// What the competing jobs find: CPUs beside those that nobody can displace.
+// Reads what the competing jobs find: CPUs beside those that nobody can displace.
 void ClassMarket::read_classes(const Allocator& market) {
     const std::vector<PlaceClass> old = std::move(classes_);
     const Cuts old_cuts = std::move(cuts_);

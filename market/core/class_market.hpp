@@ -26,7 +26,7 @@ class ClassMarket {
     const Cuts& cuts() const { return cuts_; }
     // CPUs that all jobs need together
     int64_t units() const { return before_.empty() ? 0 : before_.back(); }
-    // Of unit t, from 0 to units() - 1, in rank order.
+    // The value of unit t, from 0 to units() - 1, in rank order.
     int64_t value(int64_t t) const { return -entry(t).rank.first; }
     const Rank& rank(int64_t t) const { return entry(t).rank; }
     std::vector<ClassUse> use() const {

@@ -20,13 +20,13 @@ class DecisionLog {
   public:
     virtual ~DecisionLog() = default;
 
-    // What the solver was told before it decides.
+    // The solver is told these before it decides.
     virtual void told(const Node& node, const ProviderSpec& spec) = 0;
     virtual void told(const Job& job, const JobDemand& spec) = 0;
     virtual void gone(const Job& job) = 0;
     // The solver changed something about the job.
     virtual void changed(JobKey job) = 0;
-    // What was told is decided. `now` is Unix time.
+    // The solver has decided on what it was told. `now` is Unix time.
     virtual void decided(const Market& market, Nanos now) = 0;
 
     // Prices that were reckoned on the newest decision: of a whole round, of which `rest` is left

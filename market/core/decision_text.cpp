@@ -112,7 +112,7 @@ void DecisionText::write_node(uint32_t n) {
     node.said = now;
 }
 
-// What the solver was told, as far as the text does not say so.
+// Writes what the solver was told, as far as the text does not say so.
 void DecisionText::write_job(const Job& job, uint32_t j) {
     Known& known = known_[j];
     const JobDemand& now = known.now;
@@ -168,7 +168,7 @@ void DecisionText::write_job(const Job& job, uint32_t j) {
         text_ += '\n';
 }
 
-// Where the decision has it. What the solver believes from then on is what the text has said.
+// Writes where the decision has the job. From then on the text has said what the solver believes.
 void DecisionText::write_place(const Solver& solver, uint32_t j) {
     Known& known = known_[j];
     const Solver::Standing standing = solver.standing({known.key});
@@ -382,7 +382,7 @@ void DecisionText::reckoned(const Solver::PriceStart& round, Nanos now) {
     if (!why_.empty() || std::exchange(round_, number_) == number_) return;
     open_block(now);
     text_ += "P\n";
-    // Of a large market each change leaves nearly all of them for later.
+    // In a large market each change leaves nearly all of them for later.
     const bool most = round.rest.size() > round.payments.size();
     if (most) {
         text_ += "q *\n";

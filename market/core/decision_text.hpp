@@ -36,9 +36,9 @@ class DecisionText final : public DecisionLog {
     // The newest decision, and all that it knew, said anew: what a new segment begins with. To be
     // asked when nothing is told that is not decided.
     std::string restate(const Market& market, Nanos now);
-    // What has been written since it was last asked: whole lines, one block.
+    // Returns what has been written since this was last asked: whole lines, one block.
     std::string take();
-    // Who was named for the first time in what take() gave last: pseudonyms and whose they are.
+    // A pseudonym that take() gave for the first time in its last answer, and whose it is.
     struct Named {
         std::string job_name, user_name, user;
         JobId job;

@@ -145,7 +145,7 @@ bool GangPacking::each_held(const Room& room, size_t within, size_t shape, size_
 
 bool GangPacking::add_exact(const Room& room) {
     before_.push_back(reached_);
-    // Of the combinations that the room holds only those that no other one contains.
+    // Keeps only those combinations that the room holds and no other one contains.
     std::vector<size_t> held;
     const auto contains = [&](size_t a, size_t b) {
         return std::all_of(shapes_.begin(), shapes_.end(),

@@ -10,7 +10,7 @@ namespace {
 // Whoever bids so much comes before this, and nobody who bids less.
 Rank at_reserve(Money bid) { return {-bid.micro, INT64_MAX, UINT64_MAX}; }
 
-// What has to be beaten: the reserve, or the strongest who would have to leave.
+// A bid has to beat this: the reserve, or the strongest guest that would have to leave.
 Rank to_beat(Money least, const Rank& strongest) {
     const Rank reserve = at_reserve(least);
     return strongest.is_top() ? reserve : std::min(reserve, strongest);

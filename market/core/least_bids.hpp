@@ -18,7 +18,7 @@ namespace souk::market {
 
 // The next whole unit: beats a bid whoever came first, and reads well.
 inline Money above(Money bid) { return Money::units(bid.micro / 1'000'000 + 1); }
-// Who asks ranks after everybody of an equal bid.
+// An asker that ranks after everybody of an equal bid.
 inline constexpr Asker newest{Nanos{INT64_MAX}, JobKey{UINT64_MAX}};
 
 class LeastBids {

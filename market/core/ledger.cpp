@@ -42,7 +42,7 @@ std::optional<Receipt::Kind> kind_of(std::string_view text) {
     return std::nullopt;
 }
 
-// Of one that moves money: what follows the amounts.
+// Parses what follows the amounts of a receipt that moves money.
 Status parse_movement(std::span<const std::string_view> f, Receipt& r) {
     if (!number(f[0], r.other) || !number(f[2], r.by) || f[3].size() > note_bytes_max)
         return fail("it does not say for whom");
@@ -231,7 +231,7 @@ void Ledger::grant(uint32_t uid, Money ends) {
     user.used = {};
 }
 
-// What was spent since is of the allowance first; credit is none of it.
+// Use since the grant is taken from the allowance first; credit is none of it.
 Money Ledger::left_of_grant(uint32_t uid) const {
     const auto it = accounts_.find(Holder::user(uid));
     if (it == accounts_.end()) return {};

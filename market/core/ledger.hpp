@@ -89,11 +89,11 @@ struct Receipt {
     // The code of what the market said of the job when it was closed (reason.hpp, cause.hpp): why
     // it left the place, is there still, or has ended. Empty: a receipt of before.
     std::string reason = {};
-    // Of a job that sees its home's files, what its home has counted for it since the last receipt:
+    // The home of a job that sees its home's files has counted these for it since the last receipt:
     // sent to it, got from it, and requests.
     uint64_t files_out = 0, files_in = 0, files_requests = 0;
     bool has_files() const { return files_out > 0 || files_in > 0 || files_requests > 0; }
-    // Of one that moves money: of a transfer who gets it; whose word it was, and what for.
+    // A receipt that moves money says who gets a transfer, whose word it was, and what for.
     uint32_t other = 0;
     std::string other_user = {};
     uint32_t by = 0;
@@ -117,7 +117,7 @@ struct Posting {
 };
 std::vector<Posting> postings(const Receipt& receipt);
 
-// What one job was charged since its last receipt.
+// The charges of one job since its last receipt.
 struct Tab {
     Nanos from, to;  // Unix time; `to` is that of the last receipt when nothing was charged since
     Nanos run;
@@ -150,7 +150,7 @@ class Ledger {
     // used. And what is left of the one before.
     void grant(uint32_t uid, Money ends);
     Money left_of_grant(uint32_t uid) const;
-    // What was posted, and the accounts that it changed, since this was last asked.
+    // These return what was posted, and the accounts that it changed, since this was last asked.
     std::vector<Receipt> take_posted() { return std::exchange(posted_, {}); }
     std::vector<AccountRecord> take_changed();
 

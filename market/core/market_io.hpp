@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a Market (market.hpp) keeps, takes and gives: its records, inputs and outputs, each with its
-// name.
+// The records, inputs and outputs of a Market (market.hpp), each with its name.
 #pragma once
 
 #include <optional>
@@ -19,8 +18,7 @@ namespace souk::market {
 
 inline constexpr uint32_t root_uid = 0;
 
-// What an operator fixed by --hold, until `release`.
-// stay: at_node of wherever it runs next
+// An operator fixed this by --hold, until `release`. stay: at_node, wherever it runs next.
 enum class Hold : uint8_t { none = 0, at_node, frozen, stay };
 const char* to_string(Hold hold);
 
@@ -66,7 +64,7 @@ struct JobRecord {
     // How long it has waited for a place in all, but for the wait that has lasted since the Unix
     // time `waits_since` (0: it does not wait).
     Nanos waited, waits_since;
-    // Of its work, as far as it is charged: each stretch as long as it took on a standard machine.
+    // The part of its work that is charged: each stretch as long as it took on a standard machine.
     Nanos done;
     uint32_t payer = 0;     // the number of the project that pays for it; 0: its user does
     bool unbacked = false;  // its home alone says that it is where its report has it
@@ -83,7 +81,7 @@ struct NodeRecord {
     Nanos different;
 };
 
-// What an operator set of the solver while the market ran (marketctl set). It goes before what is
+// An operator set this of the solver while the market ran (marketctl set). It goes before what is
 // configured, also after a restart, until it is set to `default`.
 struct SolverSetting {
     std::string what;  // as Solver::set has it; the table's name
@@ -133,7 +131,7 @@ struct Outputs {
 const char* to_string(const StoreOp& op);
 // order, note, provider_note, directory, node_lost
 const char* to_string(const FromMarket& message);
-// What comes in: the methods of Market by name.
+// The inputs: the methods of Market by name.
 enum class Input : uint8_t {
     started,
     agent_connected,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a node's agentd and the market tell each other, as plain values. market/wire turns them into
+// The messages between a node's agentd and the market, as plain values. market/wire turns them into
 // protobuf and back; the pure machines (Market, Home, Guest) know only these. Every report states a
 // whole, not a difference, so that it may be repeated after a broken connection.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace souk {
 
-// What the user asks for and is ready to pay; may change while the job runs (srun -J).
+// The user asks for this and is ready to pay so much; it may change while the job runs (srun -J).
 struct JobTerms {
     Money max_price;        // per CPU-hour, > 0
     Money budget;           // in all; 0 = no limit
@@ -36,7 +36,7 @@ struct JobTerms {
     bool operator==(const JobTerms&) const = default;
 };
 
-// Where a job stands, as its home node knows it.
+// The phase of a job, as its home node knows it.
 enum class JobPhase : uint8_t {
     waiting = 1,
     starting,
@@ -68,14 +68,14 @@ struct JobStats {
     bool operator==(const JobStats&) const = default;
 };
 
-// Of a job that sees its home's files on other nodes (srun --files), as its home counts. out: what
-// it was sent (contents, names, attributes); in: what it sent.
+// The traffic of a job that sees its home's files on other nodes (srun --files), as its home counts
+// it. out: what it was sent (contents, names, attributes); in: what it sent.
 struct FilesUse {
     bool served = false;  // it is such a job
     uint64_t out_bytes = 0, in_bytes = 0, requests = 0;
     std::string waits;  // why it is not reached where it runs, so that its file calls wait
-    // What it takes through the network when it is not at home, in both directions: of its last
-    // minute there. And the round trip between the two.
+    // Away from home it takes so much through the network, in both directions, in its last minute
+    // there; and the round trip between the two nodes.
     uint64_t bytes_per_s = 0, requests_per_s = 0;
     Nanos round_trip = {};
     uint64_t known = 0;  // requests that its nodes have answered themselves, as far as they say
@@ -165,7 +165,7 @@ struct ProviderReport {
     Nanos opens;  // off: when its frames begin next, on: end soon, Unix time; 0: not known, or not
     std::string version = {};  // of its agentd; empty: one that does not say
     bool holds = false;  // it holds components that are started until their home releases them
-    // Of the last 10 s, the thousandths in which a task there stood still for want of memory.
+    // A task there stood still for want of memory for so many thousandths of the last 10 s.
     bool has_memory_pressure = false;  // its kernel tells
     int32_t memory_pressure_permille = 0;
     // Nodes of one group are near each other; empty: of none. From it to any other of them the

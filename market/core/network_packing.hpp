@@ -35,7 +35,7 @@ class NetworkPacking {
                       : whole_.add(cpus, memory_mb, machine, siblings);
     }
     bool packed() const { return near() ? chosen_.has_value() : whole_.packed(); }
-    // Of each component the machine, counted from 0 in the order of add().
+    // The machine of each component, counted from 0 in the order of add().
     std::vector<uint32_t> places() const;
 
     const GangLayout& layout() const { return whole_.layout(); }

@@ -19,7 +19,7 @@ class Notes {
   public:
     class Texts {
       public:
-        // Where the note of a job goes; null: nobody is there.
+        // The note of a job goes there; null: nobody is there.
         virtual const Node* home_of(const Job& job) const = 0;
         virtual Reason reason(const Job& job) const = 0;
         virtual ProviderNote prices(const Node& node) const = 0;

@@ -172,7 +172,7 @@ void Orders::judge(Job& job, bool fresh, Nanos now) {
             failed->stuck = {};
             failed->last.clear();
         }
-        // Where it is only stopped by now, what was said by hand is still to be done.
+        // An order by hand is still to be carried out while the job is only stopped.
         const bool on_disk = r.phase != JobPhase::frozen || !r.in_place || !r.cannot_move.empty();
         const bool done =
             job.once &&

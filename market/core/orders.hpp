@@ -36,8 +36,8 @@ class Orders {
 
     // A new order for the job, not outstanding yet.
     Order make(const Job& job, Order::Kind kind, const NodeName& node, std::string reason);
-    // What it lets the job's home do on other nodes, but for keys and times; none: no other node
-    // has a part in it.
+    // The order lets the job's home do this on other nodes, but for keys and times. nullopt: no
+    // other node has a part in it.
     static std::optional<Ticket> ticket(const Job& job, const Order& order);
     // It asks the home of a job that is not known here to report it.
     Order ask(const JobId& id);
@@ -50,7 +50,7 @@ class Orders {
     static bool is_sent(const Job& job) {
         return job.record.order && job.record.order->kind == Order::Kind::run;
     }
-    // Where a job in transit will run if all goes well; empty: nowhere.
+    // A job in transit will run on this node if all goes well; empty: nowhere.
     static NodeName heading_for(const Job& job);
 
     // After a report: is the order done, lost, or not carried out? `fresh`: the first report since

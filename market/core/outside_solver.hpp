@@ -51,7 +51,7 @@ class OutsideSolver {
 
     // An answer has come. True: it is out of date, as something changed since the question.
     bool answered();
-    // What the solver is to adopt: the answer for the jobs that it was asked about and that are
+    // The solver is to adopt this: the answer for the jobs that it was asked about and that are
     // still free, the rest as it is. A job that it was not asked about is nonsense, and the solver
     // says so.
     std::vector<Solver::Assignment> whole(const std::vector<Solver::Assignment>& answer,

@@ -176,7 +176,7 @@ const Supply& Places::supply() const {
     return *supply_;
 }
 
-// Who has what it needs, and does not offer it now.
+// Adds which nodes have what the job needs and do not offer it now.
 Reason Places::with_absent(Reason reason, const JobTerms& t) const {
     const auto holds = [](const Node& node, int32_t cpus, int64_t mb) {
         return node.record.report.cpus >= cpus && node.record.report.memory_mb >= mb;
@@ -245,8 +245,8 @@ GangLayout layout_of(const JobReport& r) {
     return {r.spread, r.pack, r.near, r.near_trip_us, r.near_mbit};
 }
 
-// By a digest of the group's name: who could make another name of the same digest could as well say
-// that name.
+// A group is known by a digest of its name: an owner who could make another name of the same digest
+// could as well say that name.
 void set_near(ProviderSpec& spec, const ProviderReport& r) {
     spec.network =
         r.near_group.empty() ? 0 : fnv1a_64(r.near_group) % ProviderSpec::network_max + 1;

@@ -18,7 +18,7 @@
 
 namespace souk::market {
 
-// What the required components of a gang need; `machine` is the key of the only node for one.
+// The needs of the required components of a gang; `machine` is the key of the only node for one.
 struct GangShape {
     std::vector<NetworkPacking::Need> needs;
     GangLayout layout;
@@ -41,8 +41,8 @@ class Places {
         const ProviderReport& r = node.record.report;
         return node.connected && node.record.has_report && r.on_market && r.cannot.empty();
     }
-    // Who runs there stays, although it takes nobody new (an owner who left the market wants them
-    // gone instead).
+    // Guests of the node stay, although it takes nobody new. (An owner who left the market wants
+    // them gone instead.)
     static bool keeps_guests(const Node& node);
     // Never below what its jobs have already: what is short of memory takes nobody new, and throws
     // nobody out.
@@ -95,20 +95,20 @@ class Places {
     static bool fits(const Job& job, const Node& node, int32_t before = 0);
     bool may_run_at(const Job& job, const Node& node) const;
     bool may_run_at(const Job& job, const NodeName& name) const;
-    // Of a component that waits: that node holds it until all of its gang are ready.
+    // That node holds a component that waits, until all of its gang are ready.
     static bool holds_for(const Job& job, const Node& node);
-    // Of all nodes those where it may not run, for the solver.
+    // All nodes where the job may not run, for the solver.
     std::vector<ProviderKey> barred(const Job& job) const;
     // Empty: it may run there.
     std::string why_not_at(const Job& job, const NodeName& name) const;
-    // Where an operator wants it; an error: why it cannot go there.
+    // The node to which an operator wants the job to go; an error: why it cannot go there.
     Result<const Node*> destination(const Job& job, const NodeName& name) const;
 
     // -- a job and all nodes
 
-    // What all that may be given jobs hold.
+    // All that nodes hold that may be given jobs.
     const Supply& supply() const;
-    // What no bid would mend: nobody on the market can hold the job. Empty if somebody can.
+    // Why no bid would help: nobody on the market can hold the job. Empty if somebody can.
     Reason why_no_provider(const Job& job) const;
     // Why the nodes on the market, all empty, would not hold these components. Empty: they would.
     Reason why_never(const GangShape& shape) const;

@@ -67,7 +67,7 @@ class PriceHistory {
     std::map<int64_t, PriceRecord> rows_;
 };
 
-// What machines of these speeds need now, as a record of this minute. `price`: nullopt where no bid
+// Machines of this speed need this price now, as a record of this minute has it. nullopt: no bid
 // gets a place.
 struct Offer {
     int32_t speed = 0;

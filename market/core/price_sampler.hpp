@@ -16,12 +16,12 @@ class PriceSampler {
     void load(PriceRecord record) { history_.load(std::move(record)); }
     const PriceHistory& history() const { return history_; }
 
-    // Where `now` is so far behind Unix time: when the next minute begins, from now on `next`.
-    // True: this minute is to be sampled. A clock that is set back by a little waits until it is
-    // where it was.
+    // Takes up the time: `now + calendar` is Unix time, and next() says when the next minute
+    // begins. True: this minute is to be sampled. A clock that is set back by a little waits until
+    // it is where it was.
     bool wants(Nanos now, Nanos calendar);
     Nanos next() const { return at_; }
-    // What the providers that take jobs ask next, in this minute.
+    // Adds what the providers that take jobs ask next, in this minute.
     void add(Nanos now, Nanos calendar, std::vector<Offer> offers);
 
     std::vector<StoreOp> take_changed() { return std::exchange(changed_, {}); }

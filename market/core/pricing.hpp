@@ -62,7 +62,7 @@ std::vector<Money> uniform_prices(const Allocator& market, int32_t k_permille);
 // The general method for every job, also where the closed form holds (the tests compare them).
 std::vector<Money> critical_prices_by_integral(Allocator& market, bool by_user = false);
 
-// What a running job is worth per CPU-hour where it runs: value x speed / fastest speed, rounded
+// A running job is worth so much per CPU-hour where it runs: value x speed / fastest speed, rounded
 // down.
 Money worth_of(const Allocator& market, uint32_t job);
 Surplus surplus_of(const Allocator& market, const std::vector<Money>& prices);

@@ -15,7 +15,7 @@ using Wide = __int128;
 using SolverJob = Allocator::Job;
 using Machine = Allocator::Machine;
 
-// What a job asks for, side by side for the greedy from nothing to read.
+// The needs and the bid of a job, side by side for the greedy from nothing to read.
 struct PayerBid {
     uint32_t job;
     int32_t cpus;
@@ -36,14 +36,14 @@ PayerBid payer_bid_of(const Allocator& market, uint32_t j) {
             job.bars, d.user,   d.gang,        market.required(j)};
 }
 
-// What `q` would have to bid to rank as `bid` does: that, where both weigh the same. At most what
-// it bids itself.
+// The bid with which `q` would rank as `bid` does: that itself, where both weigh the same. At most
+// what `q` bids.
 Money level_with(const PayerBid& q, const PayerBid& bid) {
     if (q.weight == bid.weight) return bid.value;
     return std::min(q.value, least_weighed(weighed(bid.value, bid.weight), q.weight));
 }
 
-// What a gang asks for in the greedy from nothing.
+// The needs and the bid of a gang in the greedy from nothing.
 struct GangBid {
     std::vector<uint32_t> components;
     std::vector<ProviderKey> barred;
@@ -179,7 +179,7 @@ class Integral {
             if (p == rooms.size()) return {};
             add_place(rooms, gang, p, places);
         }
-        // Of one class with the last, or before: `few` may choose them.
+        // Machines of the class of the last, or of one before, are those that `few` may choose.
         const EmptyMachine& last = machines_[places.back()];
         for (size_t p = places.back() + 1; gang.packing.layout().few; ++p) {
             p = next_place(rooms, gang, need, p);
@@ -253,9 +253,9 @@ class Integral {
         return bid.whole && last < rooms.size() ? 0 : last;
     }
 
-    // What `q` pays: its bid falls, and the greedy goes on without it, from bid `next` and the room
-    // left. The best place that its bid would get is lost when another bid takes it or when its own
-    // falls below the reserve.
+    // Finds the price of `q`: its bid falls, and the greedy goes on without it, from bid `next` and
+    // the room left. The best place that its bid would get is lost when another bid takes it or
+    // when its own falls below the reserve.
     Money price(const PayerBid& q, Rooms& rooms, size_t next) {
         const SolverJob& job = market_.jobs()[q.job];
         const Machine& own = market_.machines()[job.slot];
@@ -302,7 +302,7 @@ class Integral {
 }  // namespace
 
 namespace {
-// By rank; of a gang the first of its required components stands for all.
+// Lists the payers by rank; the first required component of a gang stands for all.
 std::vector<PayerBid> payers_of(const Allocator& market, const std::vector<uint32_t>& jobs) {
     std::vector<PayerBid> payers;
     std::vector<bool> named(market.gangs().size());

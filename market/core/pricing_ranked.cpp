@@ -214,8 +214,8 @@ class ByUser {
         return sum + static_cast<Wide>(speed) * level.micro;
     }
 
-    // Who is not done, runs, and has lower ranked jobs of its user that compete; for whom nothing
-    // but ranks matters.
+    // Reads the jobs that are not done, run, and have lower ranked jobs of their users that
+    // compete, and for which nothing but ranks matters.
     void read_turns(const std::vector<bool>& done) {
         std::vector<std::pair<uint32_t, User>> found;
         for (const Machine& m : market_.machines())
@@ -249,7 +249,7 @@ class ByUser {
             if (cls) unseated_.push_back({j, turn, user, *cls});
         }
     }
-    // Where its room is one more place; nullopt: it is not like the others there.
+    // The class in which its room is one more place; nullopt: it is not like the others there.
     std::optional<size_t> class_with(const SolverJob& q, int64_t memory_max) const {
         const auto m = rooms_.find(q.slot);
         if (m == rooms_.end() || m->second.cpus < 0) return 0;

@@ -75,7 +75,7 @@ class Base {
         return cpus <= 0 || memory_mb / cpus >= memory_max_;
     }
 
-    // What becomes of holes.
+    // Reckons what becomes of holes.
     void reckon() {
         for (uint32_t p = 0; p < places_.size(); ++p) {
             const EmptyMachine& m = places_[p];
@@ -101,8 +101,8 @@ class Base {
             bid.rest = rest;
         }
     }
-    // Of a hole at `place` that `taker` takes first: who takes it out of places of that speed (or
-    // none), and, if none, where it stays.
+    // `taker` takes a hole at `place` first. Says who takes the hole out of places of that speed
+    // (or none), and, if none, where it stays.
     std::pair<uint32_t, uint32_t> leaves(uint32_t place, uint32_t taker) const {
         if (taker == no_place) return {no_place, place};
         const Bid& next = bids_[taker];
@@ -173,7 +173,7 @@ class Base {
     int64_t memory_max_ = 0;
 };
 
-// What one job pays. Its bars are places that are none for it.
+// Finds what one job pays. Its bars are places that are none for it.
 class Payer {
   public:
     Payer(const Base& base, const SolverJob& q, std::vector<uint32_t> barred)
@@ -220,7 +220,7 @@ class Payer {
         return std::binary_search(barred_.begin(), barred_.end(), place);
     }
 
-    // What a bid just below `level` would get; levels never step up.
+    // A bid just below `level` would get this speed; levels never step up.
     int32_t speed_below(Money level) {
         while (taker_ != no_place && base_.bids()[taker_].value >= level) {
             const Base::Bid& b = base_.bids()[taker_];

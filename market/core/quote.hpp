@@ -22,11 +22,11 @@ struct QuoteRequest {
 };
 inline constexpr int32_t quote_jobs_max = 1'000;
 
-// What the prices of some minutes, one after the other and then again from the first one, would
-// have meant for a job that runs at the greatest speed that its bid reaches, waits or is frozen
-// where it reaches none, and pays what is needed there. Every minute is as likely as another to be
-// the one in which it begins; of them only those count that are as it is now (with a place, or
-// without).
+// Says what the prices of some minutes, one after the other and then again from the first one,
+// would have meant for a job that runs at the greatest speed that its bid reaches, waits or is
+// frozen where it reaches none, and pays what is needed there. Every minute is as likely as another
+// to be the one in which it begins; of them only those count that are as it is now (with a place,
+// or without).
 struct Outlook {
     int64_t minutes = 0;  // of prices
     // of them, the part at which its bid would have had a place

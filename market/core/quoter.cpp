@@ -13,7 +13,7 @@ namespace {
 using Wide = __int128;
 constexpr int64_t quote_day_minutes = 1'440;
 
-// What a job with these terms, submitted now, bids.
+// A job with these terms, submitted now, bids this.
 Bid first_bid(const JobTerms& terms, const PriceRows& prices, int64_t minute) {
     Standing standing;
     standing.left = terms.finish;
@@ -22,7 +22,7 @@ Bid first_bid(const JobTerms& terms, const PriceRows& prices, int64_t minute) {
     return bid_of(terms, standing, prices);
 }
 
-// Of each strategy that can be had with these terms.
+// The terms with each strategy that can be had with them.
 std::vector<JobTerms> by_strategies(JobTerms terms) {
     std::vector<JobTerms> all;
     for (const Strategy s :
@@ -34,7 +34,7 @@ std::vector<JobTerms> by_strategies(JobTerms terms) {
     return all;
 }
 
-// What the jobs, which all run, cost, and how long their budgets last.
+// Adds what the jobs, which all run, cost, and how long their budgets last.
 void add_costs(const QuoteRequest& q, Quote& quote) {
     for (const Quote::Place& place : quote.places) {
         if (q.terms.runtime.ns > 0) {
@@ -58,7 +58,7 @@ struct Quoter::Trial {
     std::vector<Job> guests;  // in the order of their ranks
     Admission::Decision decision;
 
-    // Where it would run; null: nowhere.
+    // The node where the guest would run; null: nowhere.
     const Node* place_of(const Job& guest, const Book& book) const {
         const auto spec = solver.job(guest.key);
         return spec && spec->state == JobState::running ? book.node_of(spec->place) : nullptr;
@@ -96,7 +96,7 @@ bool Quoter::all_run(const QuoteRequest& q, Money bid, Nanos now) const {
                        [&](const Job& guest) { return trial.place_of(guest, view_.book); });
 }
 
-// Where the trial has the jobs, or why nowhere.
+// Says where the trial has the jobs, or why nowhere.
 Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
     Trial trial;
     try_out(q, bid, now, trial);
@@ -151,7 +151,7 @@ Quote Quoter::quote_of(const QuoteRequest& q, Money bid, Nanos now) const {
     return quote;
 }
 
-// By halves: with a higher bid all that ran would still run.
+// Searches by halves, because with a higher bid all that ran would still run.
 std::optional<Money> Quoter::least_bid_for_all(const QuoteRequest& q, const Quote& quote,
                                                Nanos now) const {
     constexpr int64_t unit = 1'000'000;

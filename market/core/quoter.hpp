@@ -22,7 +22,7 @@ namespace souk::market {
 
 class Quoter {
   public:
-    // What a quote looks at; it outlives the quote.
+    // A quote looks at these, which outlive it.
     struct View {
         const Book& book;
         const Places& places;
@@ -32,7 +32,7 @@ class Quoter {
         const PriceHistory& prices;
         Nanos calendar;         // what to add to `now` for Unix time
         bool settling = false;  // not all nodes are back: no quote
-        // Of a job that is free to run and has no place by this solver.
+        // Why a job that is free to run has no place by this solver.
         std::function<Reason(const Job&, const Solver&)> why_waiting;
     };
     explicit Quoter(View view) : view_(std::move(view)) {}

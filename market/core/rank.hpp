@@ -26,7 +26,8 @@ struct Rank {
     static constexpr Rank top() { return {INT64_MIN, 0, 0}; }
     constexpr bool is_top() const { return first == INT64_MIN; }
 };
-// Who asks with which bid it would rank before another one: arrival and key decide between equals.
+// An asker, whose arrival and key decide between equals: with which bid would it rank before
+// another one?
 struct Asker {
     Nanos arrival;
     JobKey key;

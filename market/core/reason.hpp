@@ -130,8 +130,8 @@ enum class ReasonCode : uint16_t {
     book_full,
 };
 
-// What a reason may carry. Its kind says how it is written: text as it is, money in units, a count,
-// a Unix time in seconds.
+// The figures that a reason may carry. The kind of a figure says how it is written: text as it is,
+// money in units, a count, a Unix time in seconds.
 enum class Figure : uint16_t {
     none = 0,
     job,         // text: the other job

@@ -25,8 +25,8 @@ class ReserveLearner {
 
     // One more place cost so much for so long; below 0: this is forgotten again.
     void saw(Money price, int64_t minutes);
-    // What to ask next: never below the floor. While nothing is known, the floor; when all was
-    // forgotten, what was asked last.
+    // The price to ask next, never below the floor. While nothing is known it is the floor; when
+    // all was forgotten, what was asked last.
     Money price() const;
     // The best fixed price of all that was seen, and what it would have brought, in units.
     struct Best {

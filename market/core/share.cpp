@@ -10,7 +10,7 @@
 
 namespace souk::market {
 
-// What each user was owed and got since the last solve.
+// Accounts what each user was owed and got since the last solve.
 void Share::account(Nanos now) {
     if (last_.ns != INT64_MIN)
         for (auto& [id, u] : users_) u.owed += static_cast<Wide>(u.due - u.used) * (now - last_).ns;
@@ -140,7 +140,7 @@ void Share::solve(Allocator& market, Nanos now, Nanos quantum) {
                 waiting = true;
         }
     }
-    // What cannot be had (memory in the way, slow machines only) is not owed for ever.
+    // A place that cannot be had (memory in the way, slow machines only) is not owed for ever.
     const Wide most =
         static_cast<Wide>(64) * cpus_max_job * std::max(1, market.speed_top()) * scale * quantum.ns;
     for (auto& [id, u] : users_) u.owed = std::clamp(u.owed, -most, most);

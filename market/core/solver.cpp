@@ -107,8 +107,8 @@ struct Solver::Impl {
         priced = market.version();
         return prices;
     }
-    // What a closed form gives, and for whom: at first only where that is quick, for the ranked
-    // jobs.
+    // Reckons what a closed form gives, and for whom: at first only where that is quick, for the
+    // ranked jobs.
     void reckon_closed(bool all) {
         if (closed != market.version()) {
             closed = market.version();

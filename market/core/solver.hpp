@@ -86,7 +86,7 @@ class Solver {
         std::vector<JobKey> required, optional;  // those that are left
         int32_t speed = 0;  // of the slowest required component; 0: it has no place
     };
-    // Of the gang that has this component; nullopt: no such job, or none of a gang.
+    // The gang that has this component; nullopt: no such job, or none of a gang.
     std::optional<GangView> gang(JobKey component) const;
     size_t gangs() const;
     bool add_provider(ProviderKey key, const ProviderSpec& spec);
@@ -98,7 +98,8 @@ class Solver {
     // job.
     std::optional<JobDemand> job(JobKey key) const;
     std::optional<ProviderSpec> provider(ProviderKey key) const;
-    // Where it runs, or is to run, as job() has it; key 0: nowhere, or no such job.
+    // The provider on which the job runs, or is to run, as job() has it; key 0: none, or no such
+    // job.
     ProviderKey place(JobKey key) const;
     size_t jobs() const;
     size_t providers() const;
@@ -129,12 +130,12 @@ class Solver {
         bool held = false;
     };
     Standing standing(JobKey key) const;
-    // Who competes for places, in the order in which they choose.
+    // The jobs that compete for places, in the order in which they choose.
     std::vector<JobKey> competing() const;
     // Whether jobs of one user do not price each other.
     bool bidders_are_users() const;
 
-    // What a running job pays per CPU-hour under the pricing in force: at least its provider's
+    // The price of a running job per CPU-hour under the pricing in force: at least its provider's
     // reserve, at most its bid (a pinned job whose bid is below the reserve: its bid). nullopt: not
     // running. Cached until something changes.
     std::optional<Money> price(JobKey key) const;
@@ -154,11 +155,12 @@ class Solver {
     // price(), if it is known or the closed form gives it, or it is one of the first few that take
     // longer since something changed; nullopt otherwise.
     std::optional<Money> price_at_once(JobKey key) const;
-    // What it cost to reckon the prices of all jobs last, in steps of up to 100 ns; a count, not a
-    // time, so that who must do with less can decide by it and stay deterministic.
+    // The prices of all jobs took so many steps to reckon last, of up to 100 ns each. It is a count
+    // and not a time, so that a caller that must do with less can decide by it and stay
+    // deterministic.
     uint64_t pricing_steps() const;
     Surplus surplus() const;
-    // What a running job is worth per CPU-hour where it runs: value x speed / fastest speed.
+    // The worth of a running job per CPU-hour where it runs: value x speed / fastest speed.
     // nullopt: not running.
     std::optional<Money> worth(JobKey key) const;
     // The least bid per CPU-hour that makes a job which does not run, run now (rounded up to what

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an operator may set of a solver: plain values, which Solver::set_options checks, and one
-// table that says of each what it is called, how far it goes and what it is for. marketd's
+// The options of a solver that an operator may set: plain values, which Solver::set_options checks,
+// and one table that says of each what it is called, how far it goes and what it is for. marketd's
 // configuration, `marketctl set`, `solver` and `marketsim` take their options from the table, so a
 // new one is a member here and a line there. Pure.
 #pragma once
@@ -64,7 +64,7 @@ struct SolverOption {
     std::string range() const;
 };
 std::span<const SolverOption> solver_option_table();
-// By key or by name; null: there is none.
+// The option with this key or name; null: there is none.
 const SolverOption* find_solver_option(std::string_view name);
 
 }  // namespace souk::market

@@ -31,7 +31,7 @@ std::vector<std::string_view> split(std::string_view line) {
     return words;
 }
 
-// What is shown of a word that cannot be taken.
+// The part that is shown of a word that cannot be taken.
 std::string shown(std::string_view word) {
     std::string text;
     for (const char c : word.substr(0, 40)) text += c >= ' ' && c <= '~' ? c : '?';

@@ -92,7 +92,7 @@ struct MoveDone {
 struct FreezeDone {
     JobKey id;
 };
-// Where a job is that was just added.
+// The place of a job that was just added.
 struct PlaceJob {
     JobKey id;
     ProviderKey provider;

@@ -53,7 +53,7 @@ void SolverSession::list_providers(std::string& out) const {
 }
 
 namespace {
-// What a job of its own and a component say alike: `terms` of the bid, `size` of what it needs.
+// A single job and a component say these alike: `terms` of the bid, `size` of what it needs.
 template <class Terms, class Size>
 JobDemand spec_of(const Terms& terms, const Size& size) {
     JobDemand s;

@@ -30,8 +30,8 @@ class StandingJobs {
     bool knows(uint64_t job) const { return jobs_.contains(job); }
     Nanos since(uint64_t job) const;  // zero: not known
 
-    // Who goes to disk, so that `missing_mb` more are free: those with the lowest bids first, of
-    // equal ones who stopped last.
+    // Says which jobs go to disk, so that `missing_mb` more are free: those with the lowest bids
+    // first, and of equal ones those that stopped last.
     struct One {
         uint64_t job = 0;
         Money bid;

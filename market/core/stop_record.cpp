@@ -17,11 +17,11 @@ void StopRecord::add(Case one) {
 
 Nanos StopRecord::least() const {
     std::vector<Case> all(cases_.begin(), cases_.end());
-    // Who wins in the same moment in which another wants the memory has won.
+    // A job that wins in the same moment in which another wants the memory has won.
     std::sort(all.begin(), all.end(), [](const Case& a, const Case& b) {
         return a.after != b.after ? a.after < b.after : a.wanted < b.wanted;
     });
-    // Where nothing is kept, every one that wins again is on disk by then.
+    // If nothing is kept, every job that wins again is on disk by then.
     __int128 cost = 0;
     for (const Case& c : all) cost += c.wanted ? 0 : c.cost.ns;
     __int128 least = cost;

@@ -32,8 +32,8 @@ class StopRecord {
     void won(Nanos after, Nanos carry) { add({after, carry, false}); }
     // Somebody wanted its memory then; `write`: what he waits.
     void wanted(Nanos after, Nanos write) { add({after, write, true}); }
-    // What stops now is written to disk after so long; below 0: at once; never: not before its
-    // memory is wanted.
+    // A job that stops now is written to disk after so long; below 0: at once; never: not before
+    // its memory is wanted.
     Nanos patience(Nanos carry) const { return cases_.size() < enough ? carry : best_; }
 
   private:

@@ -51,11 +51,11 @@ class Rounds {
     }
     // In speed x minutes.
     Wide work_of_round() const { return work_[minutes_]; }
-    // What an amount of work costs, per unit of work: micro-units per CPU-hour, by speed.
+    // The cost of an amount of work, per unit of work: micro-units per CPU-hour, by speed.
     double price_of_work() const {
         return static_cast<double>(paid_) / static_cast<double>(work_of_round());
     }
-    // Of all minutes to begin at, the part from which so much work is done within `left`.
+    // The share of all minutes to begin at from which so much work is done within `left`.
     double in_time(Wide work_ns, Nanos left) const {
         const int64_t whole = left.ns / minute_span.ns, rest = left.ns % minute_span.ns;
         const auto n = static_cast<int64_t>(minutes_);

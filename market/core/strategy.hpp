@@ -26,13 +26,13 @@ enum class Strategy : uint8_t { truthful, pace, deadline, patient };
 const char* to_string(Strategy strategy);
 // `fixed` is another name of truthful. nullopt: there is no such strategy.
 std::optional<Strategy> strategy_named(std::string_view name);
-// Of a job; truthful where its own is not known here, or lacks what it needs: pace a budget and a
-// finish, deadline a finish and a runtime.
+// The strategy of a job. It is truthful where its own is not known here, or lacks what it needs:
+// pace a budget and a finish, deadline a finish and a runtime.
 Strategy strategy_of(const JobTerms& terms);
 
 using PriceRows = std::map<int64_t, PriceRecord>;  // by minute
 
-// What a strategy looks at.
+// A strategy looks at this.
 struct Standing {
     Money spent;
     Nanos left;                  // until its finish, from now

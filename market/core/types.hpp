@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the solver knows of jobs and providers, and what it answers. Plain values: the caller (the
-// market, the simulator, the solver program) owns the real things and maps its own ids to keys.
+// The values that tell the solver of jobs and providers, and its answers. They are plain: the
+// caller (the market, the simulator, the solver program) owns the real things and maps its own ids
+// to keys.
 #pragma once
 
 #include <compare>
@@ -41,7 +42,7 @@ inline constexpr int32_t cpus_max = 1 << 20;         // CPUs are 1 to this
 inline constexpr int64_t near_most = 1'000'000'000;  // us of a round trip, Mbit/s
 inline constexpr int64_t memory_mb_max = 1LL << 40;  // memory is 0 to this
 
-// What a job that sees its home's files reads and writes through the network while it runs
+// A job that sees its home's files reads and writes so much through the network while it runs
 // elsewhere (docs/files.md); at home it reads and writes the same without it.
 struct FileTraffic {
     static constexpr int64_t bytes_most = 1'000'000'000'000, requests_most = 1'000'000'000;
@@ -59,7 +60,7 @@ struct FileTraffic {
 // 1024ths; that of a job that has not waited is weight_plain.
 inline constexpr int32_t weight_plain = 1024, weight_most = weight_plain << 12;
 
-// What the value counts as, in ranks. (value and weight in their ranges: below 2^62.)
+// The value counts as this in ranks. (value and weight in their ranges: below 2^62.)
 constexpr Money weighed(Money value, int32_t weight) {
     return Money{static_cast<int64_t>(static_cast<__int128>(value.micro) * weight / weight_plain)};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a job is charged for, told by two: its home says how long it has run, and the place measures
-// that itself. Neither is believed alone. Pure functions of one job's record.
+// Compares what two parties tell of the use that a job is charged for: its home says how long it
+// has run, and the place measures that itself. Neither is believed alone. Pure functions of one
+// job's record.
 //
 // A job is charged by its home's word as it runs, since that comes first. The word of a home grows
 // no faster than the market's own clock (`believable`). The place's word (JobUse) is of one stay
@@ -59,8 +60,8 @@ struct Difference {
 // The place's word. What is to be taken back is taken off the stay; the account and the ledger are
 // the caller's. nullopt: they agree, or not all has been said yet, or no such stay is known.
 std::optional<Difference> heard(JobRecord& r, const NodeName& node, const JobUse& use);
-// Of stays that both have said all of: the first on which they do not agree. To be called until
-// there is none; those of which all is said and settled are forgotten, but for the newest.
+// Finds the first stay that both have said all of and on which they do not agree. To be called
+// until there is none. Stays of which all is said and settled are forgotten, but for the newest.
 std::optional<Difference> settle(JobRecord& r);
 
 }  // namespace souk::market::use_check

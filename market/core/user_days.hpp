@@ -29,7 +29,7 @@ class UserDays {
 
     // Something changed of the user: what was charged, a limit, a rate, who runs.
     void changed(uint32_t uid) { due_.insert(uid); }
-    // What is left to it is too little to run for.
+    // The user has too little left to run for.
     void nothing_left(uint32_t uid) { over_.insert(uid); }
     // Those of whom something changed, once.
     std::vector<uint32_t> take_due();

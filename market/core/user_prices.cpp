@@ -21,8 +21,7 @@ class Pivot {
     Pivot(const ClassMarket& market, std::span<const int64_t> values, std::span<const Wide> prices)
         : market_(market), values_(values), prices_(prices) {}
 
-    // What the others would gain without the user, over what it holds, is what it pays above the
-    // reserves.
+    // The user pays above the reserves what the others would gain without it, over what it holds.
     Part part_of(const RankedUsers::User& user, size_t placed) const {
         const auto& classes = market_.classes();
         Wide whole = 0;
@@ -54,7 +53,7 @@ class Pivot {
     std::span<const Wide> prices_;
 };
 
-// By index of users; empty: every job pays its class's price.
+// The parts by index of users; empty: every job pays its class's price.
 std::vector<Part> parts_of(const RankedUsers& r, const ClassMarket& classes,
                            std::span<const Wide> prices) {
     const int64_t cut = classes.cuts().empty() ? 0 : classes.cuts().back();

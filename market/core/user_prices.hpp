@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What jobs pay where classes and ranks say all (ClassMarket::exact): prices per class, and each
-// user as one bidder.
+// Prices where classes and ranks say all (ClassMarket::exact): prices per class, and each user as
+// one bidder.
 //
 // The price of a class is the lowest competitive one (assignment.hpp). A user with one job pays
 // just that: it is what the others lose by the job (Clarke, "Multipart pricing of public goods",

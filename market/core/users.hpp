@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a user may have at most, over all homes: set by an operator, kept by the Market.
-// admission.hpp says how the limits and the allocation go together.
+// The limits of a user over all homes, which an operator sets and the Market keeps. admission.hpp
+// says how the limits and the allocation go together.
 //
 // A day is a UTC day by the market's calendar: everybody can tell when it ends, and one sum is all
 // that must be kept. What is charged counts on the day on which it is charged. A clock that is set
@@ -39,9 +39,9 @@ int64_t period_of(Every every, int64_t day);
 struct UserLimits {
     std::optional<Money> spend_per_day;
     std::optional<int32_t> jobs, cpus;  // that run at once
-    // Of a metered market: how far its account may fall below 0.
+    // In a metered market, how far the user's account may fall below 0.
     std::optional<Money> credit = {};
-    // What its account is given, and whether what is left of it goes back before the next.
+    // Its account is given so much; and whether what is left of it goes back before the next.
     std::optional<Money> allowance = {};
     Every every = Every::day;
     bool expires = false;
@@ -81,8 +81,8 @@ struct User {
     std::map<Rank, Job*> order;  // the unfinished ones, the most valuable first
     size_t held = 0;             // of these, by `jobs` or `cpus`
 
-    // Of a metered market: what its account holds, its credit included, less what is charged since
-    // its last receipts. And that when it was last more: warnings are shares of it.
+    // In a metered market its account holds so much, credit included, less what is charged since
+    // its last receipts. `funded` is that when it was last more: warnings are shares of it.
     std::optional<Money> funds;
     Money funded;
     bool is_empty = false;  // nothing is left of its account, until that gets more
@@ -90,7 +90,7 @@ struct User {
     // Whether what is charged must end somewhere; whether anything does.
     bool is_counted() const { return record.limits.spend_per_day || funds; }
     bool is_bounded() const { return record.limits.any() || funds; }
-    // What may still be charged, of the day and of the account.
+    // The day and the account leave so much to be charged.
     Money left() const {
         return funds ? std::min(day_left(), std::max(Money{}, *funds)) : day_left();
     }

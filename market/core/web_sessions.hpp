@@ -24,7 +24,7 @@ inline constexpr Nanos web_session_life = Nanos::from_s(8 * 3'600);
 
 class WebSessions {
   public:
-    // Who asks: by the kernel's word on the market's socket (`via` is empty), by a node's word or
+    // The caller: by the kernel's word on the market's socket (`via` is empty), by a node's word or
     // by an operator's certificate (`via` is the name).
     struct Speaker {
         uint32_t uid = 0;

@@ -26,7 +26,7 @@ std::vector<ClassLimit> limits_by_rank(const ClassMarket& market) {
     return limits;
 }
 
-// Where sizes differ: a least value for each class, at levels at which the jobs of the relaxed
+// Finds a least value for each class where sizes differ, at levels at which the jobs of the relaxed
 // market stay in theirs. Levels are at least the reserves, and an entry value is at least what each
 // class costs more than a slower one, over what it is faster. So whatever steps of speed a bid
 // takes, the sum of its critical prices covers the reserve.

@@ -82,7 +82,7 @@ Setting of_solver(const market::SolverOption& option, market::SolverOptions& int
             quoted(option.text(example_of(option, option.get(into))))};
 }
 
-// What the settings are written into.
+// The settings are written into this.
 struct Reading {
     MarketConfig config;
 

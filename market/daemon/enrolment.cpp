@@ -33,7 +33,7 @@ Result<std::unique_ptr<Enrolment>> Enrolment::open(JournalDb& state, const std::
     return e;
 }
 
-// What another authority has certified, in the time before this one, counts for nothing.
+// Certificates of another authority, from the time before this one, count for nothing.
 Status Enrolment::forget_others() {
     for (const char* kind : {kind_token, kind_member}) {
         std::vector<std::string> keys;  // also of those that were set aside

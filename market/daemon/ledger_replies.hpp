@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers about money: accounts, receipts, and whether the ledger is what it was
+// Answers of marketd about money: accounts, receipts, and whether the ledger is what it was
 // (tools/common/replies.md says which keys). A user sees his own, root everything. Errors: one line
 // that says why not.
 #pragma once

@@ -13,7 +13,8 @@ namespace {
 
 constexpr Nanos drain_limit = Nanos::from_s(2);
 
-// What a running market takes of a new configuration. How it decides is changed with marketctl set.
+// A running market takes these of a new configuration. How it decides is changed with marketctl
+// set.
 constexpr std::string_view reloaded[] = {"agent_queue_mb",    "finished_days", "finished_max",
                                          "hello_patience_ms", "keepalive_s",   "name"};
 

@@ -498,7 +498,7 @@ Status Marketd::question(uint64_t number, const Connection& c, const wire::Frame
         wake();
         return {};
     }
-    // What is answered within one iteration is bounded as what waits in the connection's queue.
+    // Answers within one iteration are bounded as is what waits in the connection's queue.
     const size_t bound =
         c.local ? tool_queue_bytes_max : static_cast<size_t>(config_.agent_queue_mb) << 20;
     size_t waiting = 0;

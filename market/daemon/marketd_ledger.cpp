@@ -151,7 +151,7 @@ void Marketd::copy_on() {
         backup_->step = loop_.after(breath, [this] { copy_on(); });
         return;
     }
-    // Of this moment, with all that has been said by now.
+    // The mark is of this moment, with all that has been said by now.
     const ReceiptMark mark = book_->newest();
     auto file = backup_->copy.whole();
     if (!file) return end_backup(tl::unexpected(file.error()));
@@ -219,8 +219,8 @@ wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlReque
     wire::CtlReply reply;
     reply.request = request.request;
     reply.ok = true;
-    // Of the book, whose numbers and hashes belong together: the market's own ledger may be a step
-    // ahead of it.
+    // The mark is the book's, whose numbers and hashes belong together: the market's own ledger may
+    // be a step ahead of it.
     reply.json = '"' + book_->newest().text() + '"';
     return reply;
 }

@@ -147,7 +147,7 @@ void log_orders(Log& log, const std::vector<market::Send>& held) {
 
 }  // namespace
 
-// What is decided and durable.
+// Lets go what is decided and durable.
 void Marketd::release() {
     release_waits_ = false;
     if (decision_log_) decision_log_->write();

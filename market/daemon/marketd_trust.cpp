@@ -31,8 +31,8 @@ Status Marketd::open_trust() {
 
 // ---- tickets
 
-// What the order lets its home do on other nodes. Without one the home is refused there, and the
-// market hears of that.
+// Signs what the order lets its home do on other nodes. Without a ticket the home is refused there,
+// and the market hears of that.
 void Marketd::give_ticket(Order& order) {
     const market::Job* const job = market_.find(order.id);
     auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
@@ -176,9 +176,9 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
     // A node's owner sees what anybody may, such as where that node is.
     if (c.kind == Kind::tool)
         return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
-    // What the daemon asks for itself.
+    // The daemon asks these for itself.
     if (request.verb == "ledger-seen" || request.verb == "promise-missed") return request.uid;
-    // Of a token that names users: of no other, whatever he would ask.
+    // A token that names users speaks for no other user, whatever its holder would ask.
     const trust::Peer* const peer = c.channel->peer();
     if (enrolment_ && peer && !enrolment_->may_vouch(peer->key, request.uid)) return no_uid;
     if (!has_role(c, wire::frame::job_report)) return no_uid;
@@ -228,8 +228,8 @@ bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& r
     return false;
 }
 
-// What an operator orders from another host is on record, with his name, and what anybody orders by
-// a page, with the user whose souk-web it is.
+// Orders of an operator from another host are on record with his name, and orders by a page with
+// the user whose souk-web it is.
 void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) {
     constexpr std::string_view orders[] = {
         "cancel", "move",    "freeze",   "thaw",     "release", "user-limit",  "backup", "node",
@@ -314,7 +314,7 @@ std::vector<NodeName> Marketd::uncertified() const {
     return names;
 }
 
-// Who still comes without: each hour, and in the minute before the end.
+// Names the nodes that still come without: each hour, and in the minute before the end.
 void Marketd::tell_insecure() {
     constexpr Nanos often = Nanos::from_s(3'600), last_call = Nanos::from_s(60);
     const Nanos now = Loop::now();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t secret_bytes = 16;
 
-// What the user of a session asks.
+// Unwraps what the user of a session asks.
 Result<wire::CtlRequest> unwrapped(market::WebSessions& sessions,
                                    const market::WebSessions::Speaker& who,
                                    const wire::CtlRequest& request) {

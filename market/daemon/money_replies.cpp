@@ -92,7 +92,7 @@ Result<Holder> holder_of(const Market& market, const std::string& who, uint32_t 
     return holder;
 }
 
-// Who the other side of an entry is.
+// The other side of an entry.
 std::string other_side(const Receipt& r, const Holder& holder) {
     if (r.kind == Receipt::Kind::transfer)
         return holder == Holder::user(r.uid) ? r.other_user : r.user;
@@ -110,7 +110,8 @@ void write_entry(JsonWriter& w, const Receipt& r, const Holder& holder, Money am
     w.end_object();
 }
 
-// Where a statement goes on: behind which receipt, how many more, and the balance before it.
+// The mark at which a statement goes on: behind which receipt, how many more, and the balance
+// before it.
 struct Mark {
     uint64_t before = uint64_t{1} << 62, left = UINT64_MAX;
     Money balance;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers about prices, past and offered (tools/common/replies.md says which keys).
+// Answers of marketd about prices, past and offered (tools/common/replies.md says which keys).
 // Errors: one line that says why not.
 #pragma once
 

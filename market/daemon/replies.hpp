@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers marketctl: one verb with its arguments to one JSON text
+// Answers of marketd to marketctl: one verb with its arguments to one JSON text
 // (tools/common/replies.md says which keys), or one line that says why not. Pure but for what it is
 // given.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace souk {
 
-// Of the daemon, for `status`.
+// The daemon tells this of itself, for `status`.
 struct MarketFace {
     std::string name;
     std::vector<uint16_t> ports;

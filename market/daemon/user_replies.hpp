@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What marketd answers about users and their limits (tools/common/replies.md says which keys). A
-// user sees his own, root everything; only root sets them. Errors: one line that says why not.
+// Answers of marketd about users and their limits (tools/common/replies.md says which keys). A user
+// sees his own, root everything; only root sets them. Errors: one line that says why not.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ Result<std::string> users_reply(const market::Market& market, const std::string&
 Result<std::string> limit_reply(market::Market& market, const std::vector<std::string>& args,
                                 uint32_t uid, Nanos now);
 
-// Who is of a project: add or remove, its name, and a user or "-".
+// Changes the members of a project: add or remove, its name, and a user or "-".
 Result<std::string> project_reply(market::Market& market, const std::vector<std::string>& args,
                                   uint32_t uid, Nanos now);
 
