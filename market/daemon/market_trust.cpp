@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: certificates. Who may say that it is a node, who gets a certificate, whose word counts
-// for a user or an operator, and what is done when a key is revoked. See marketd.hpp.
+#include "market/daemon/market_trust.hpp"
+
 #include <algorithm>
 
 #include "kernel/sys/host/clock.hpp"
-#include "market/daemon/marketd.hpp"
 #include "market/wire/codec.hpp"
 
 namespace souk {
+
 namespace {
 
-// Nobody's: what is an operator's alone is asked for in vain.
+// The uid of nobody, which asks in vain for what is an operator's alone.
 constexpr uint32_t no_uid = UINT32_MAX;
 constexpr ptrdiff_t operator_connections = 64;  // of one certificate
 
 }  // namespace
 
-Status Marketd::open_trust() {
+Status MarketTrust::open() {
     TRY_ASSIGN(tls_, wire::open_tls(config_.identity, config_.insecure, "souk setup market",
                                     {.takes_strangers = true}));
     if (!tls_) return {};
@@ -29,26 +29,23 @@ Status Marketd::open_trust() {
     return {};
 }
 
-// ---- tickets
-
 // Signs what the order lets its home do on other nodes. Without a ticket the home is refused there,
 // and the market hears of that.
-void Marketd::give_ticket(Order& order) {
+void MarketTrust::give_ticket(Order& order) {
     const market::Job* const job = market_.find(order.id);
     auto ticket = job && ticket_ring_ ? market::Orders::ticket(*job, order) : std::nullopt;
     if (!ticket) return;
-    // Nodes reckon by this clock: they hear of it before the first ticket after it was set.
+    // Nodes reckon by this clock, so they hear of it before the first ticket after it was set.
     constexpr Nanos worth_telling = Nanos::from_s(30);
     const Nanos off = unix_now() - Loop::now() - told_calendar_;
     if (off > worth_telling || Nanos{} - worth_telling > off) tell_ticket_keys();
     for (const NodeName& node : {order.id.home, ticket->source, ticket->destination}) {
-        const auto there = agents_.find(node);
-        if (there == agents_.end()) continue;
-        const trust::Peer* const peer = connections_.at(there->second).channel->peer();
+        const Connection* const there = connections_.agent(node);
+        const trust::Peer* const peer = there ? there->channel->peer() : nullptr;
         if (!peer) continue;
         if (node == order.id.home) {
             ticket->realm = peer->subject.scope;
-            // Without a name he is his number alone.
+            // A user without a name is known by his number alone.
             if (enrolment_ && !enrolment_->may_name(peer->key, ticket->uid, ticket->user))
                 ticket->user.clear();
         }
@@ -71,7 +68,7 @@ void Marketd::give_ticket(Order& order) {
                   {"NODE", ticket->destination}});
 }
 
-void Marketd::turn_ticket_keys() {
+void MarketTrust::turn_ticket_keys() {
     const auto turn = [&]() -> Result<bool> {
         TRY(ticket_ring_->turn(unix_now()));
         TRY_ASSIGN(const std::string keys, ticket_ring_->public_text());
@@ -87,22 +84,23 @@ void Marketd::turn_ticket_keys() {
     tell_ticket_keys();
 }
 
-void Marketd::tell_ticket_keys(uint64_t number) {
+void MarketTrust::tell_ticket_keys(uint64_t number) {
     if (!connections_.at(number).tickets) return;
     const auto text = ticket_ring_->public_text();
-    if (text) send(number, wire::TicketKeys{*text, unix_now(), enrolment_->ticket_list()});
+    if (text)
+        connections_.send(number, wire::TicketKeys{*text, unix_now(), enrolment_->ticket_list()});
 }
 
-void Marketd::tell_ticket_keys() {
+void MarketTrust::tell_ticket_keys() {
     told_calendar_ = unix_now() - Loop::now();
-    std::vector<uint64_t> agents;  // whoever is not reached is dropped
-    for (const auto& [name, number] : agents_) agents.push_back(number);
+    std::vector<uint64_t> agents;  // an agent that is not reached is dropped
+    for (const auto& [name, number] : connections_.agents()) agents.push_back(number);
     for (const uint64_t number : agents)
-        if (connections_.contains(number)) tell_ticket_keys(number);
+        if (connections_.has(number)) tell_ticket_keys(number);
 }
 
-// At half of its life, and soon again if that fails.
-void Marketd::renew_own() {
+// The market's own certificate is renewed at half of its life, and soon again if that fails.
+void MarketTrust::renew_own() {
     constexpr Nanos again = Nanos::from_s(60), often = Nanos::from_s(3'600);
     const trust::Identity& own = *tls_->identity();
     Nanos next = often;
@@ -126,10 +124,10 @@ void Marketd::renew_own() {
     renew_timer_ = loop_.after(next, [this] { renew_own(); });
 }
 
-Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
+Status MarketTrust::is_certified(const Connection& c, const NodeName& node) const {
     if (!tls_) return {};
     const trust::Peer* const peer = c.channel->peer();
-    if (!peer && takes_insecure()) return enrolment_->may_lack(node);
+    if (!peer && connections_.takes_insecure()) return enrolment_->may_lack(node);
     if (!peer)
         return fail(CauseCode::not_allowed,
                     "a peer without a certificate may only join (souk setup node --join)");
@@ -143,38 +141,38 @@ Status Marketd::is_certified(const Connection& c, const NodeName& node) const {
     return {};
 }
 
-Status Marketd::greet_joiner(Connection& c, const wire::Hello& hello) {
+Status MarketTrust::greet_joiner(Connection& c, const wire::Hello& hello) {
     if (!tls_)
         return fail(CauseCode::not_possible,
                     "this market runs without certificates: there is nothing to join");
-    c.kind = Kind::joiner;
+    c.kind = Connection::Kind::joiner;
     c.node = hello.node;
     return {};
 }
 
-Status Marketd::greet_operator(Connection& c) {
+Status MarketTrust::greet_operator(Connection& c) {
     const trust::Peer* const peer = c.channel->peer();
     if (!peer || (peer->subject.roles != trust::only(trust::Role::operator_) &&
                   peer->subject.roles != trust::only(trust::Role::owner)))
         return fail(CauseCode::not_allowed,
                     "this is the market; it talks to agents and operators here");
     const auto is_his = [&](const auto& other) {
-        return other.second.kind == Kind::tool && !other.second.local &&
+        return other.second.kind == Connection::Kind::tool && !other.second.local &&
                other.second.node == peer->subject.name;
     };
-    if (std::ranges::count_if(connections_, is_his) >= operator_connections)
+    if (std::ranges::count_if(connections_.all(), is_his) >= operator_connections)
         return fail(CauseCode::too_many, "too many connections of operator " + peer->subject.name);
-    c.kind = Kind::tool;
+    c.kind = Connection::Kind::tool;
     c.node = peer->subject.name;
     return {};
 }
 
-// As whom the request is taken. The kernel's word counts on the unix socket, a certificate is an
+// The kernel's word counts on the unix socket, a certificate is an
 // operator's, and an agent's word for its users, of whom root is none.
-uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& request) const {
+uint32_t MarketTrust::speaks_for(const Connection& c, const wire::CtlRequest& request) const {
     if (c.local) return c.uid;
     // A node's owner sees what anybody may, such as where that node is.
-    if (c.kind == Kind::tool)
+    if (c.kind == Connection::Kind::tool)
         return c.channel->peer()->subject.roles.has(trust::Role::operator_) ? 0 : no_uid;
     // The daemon asks these for itself.
     if (request.verb == "ledger-seen" || request.verb == "promise-missed") return request.uid;
@@ -186,16 +184,16 @@ uint32_t Marketd::speaks_for(const Connection& c, const wire::CtlRequest& reques
     return request.uid == 0 && !operates ? no_uid : request.uid;
 }
 
-// Whether its certificate says that such a word is its business. A node that lends its time alone
+// A node that lends its time alone
 // has nothing to say of jobs and money, and one that is a home alone offers none.
-bool Marketd::has_role(const Connection& c, wire::FrameType type) {
+bool MarketTrust::has_role(const Connection& c, wire::FrameType type) {
     const trust::Peer* const peer = c.channel->peer();
     return !peer || wire::role_to_market(peer->subject.roles, type);
 }
 
 // A home speaks for the users that its token names (souk token create --users), and for all if it
 // names none, also of their money, but for root's: that is the operator's. Empty: it may.
-std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
+std::string MarketTrust::why_no_job(const Connection& c, uint32_t uid) const {
     if (!tls_) return "";
     if (!has_role(c, wire::frame::job_report)) return ", whose certificate says that it is no home";
     if (uid == 0 && config_.market.metered && !config_.nodes_operate)
@@ -207,11 +205,10 @@ std::string Marketd::why_no_job(const Connection& c, uint32_t uid) const {
                          : ", which speaks for users " + users;
 }
 
-// The job of another one is not let in; its user hears why it waits.
-bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
+bool MarketTrust::may_vouch(uint64_t number, const Connection& c, const JobReport& report) {
     const std::string no = why_no_job(c, report.uid);
     if (no.empty()) return true;
-    // One that was let in goes on to its end, also where a token names its user's number since.
+    // A job that was let in goes on to its end, also if a token has named its user's number since.
     const market::Job* const known = market_.find(report.id);
     if (known && known->phase() != JobPhase::finished && report.uid != 0 &&
         known->record.report.uid == report.uid && has_role(c, wire::frame::job_report))
@@ -224,17 +221,17 @@ bool Marketd::may_vouch(uint64_t number, const Connection& c, const JobReport& r
     note.id = report.id;
     note.comment = why;
     note.settled = report.phase == JobPhase::finished;
-    send(number, note);
+    connections_.send(number, note);
     return false;
 }
 
 // Orders of an operator from another host are on record with his name, and orders by a page with
 // the user whose souk-web it is.
-void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) {
+void MarketTrust::audit(const Connection& c, const wire::CtlRequest& request, bool by_page) const {
     constexpr std::string_view orders[] = {
         "cancel", "move",    "freeze",   "thaw",     "release", "user-limit",  "backup", "node",
         "set",    "deposit", "withdraw", "transfer", "payout",  "node-forget", "project"};
-    if ((!by_page && (c.local || c.kind != Kind::tool)) ||
+    if ((!by_page && (c.local || c.kind != Connection::Kind::tool)) ||
         std::find(std::begin(orders), std::end(orders), request.verb) == std::end(orders))
         return;
     std::string words;
@@ -247,9 +244,8 @@ void Marketd::audit(const Connection& c, const wire::CtlRequest& request, bool b
                  {"from", c.local ? "uid " + std::to_string(c.uid) : c.host}});
 }
 
-// A joiner's or a renewing agent's; answered when what it changes is durable.
-Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame& f) {
-    const bool joins = c.kind == Kind::joiner;
+Status MarketTrust::certify(uint64_t number, const Connection& c, const wire::Frame& f) {
+    const bool joins = c.kind == Connection::Kind::joiner;
     if (!enrolment_ || f.type != (joins ? wire::frame::join : wire::frame::renew))
         return fail(CauseCode::not_allowed, "a frame of type " +
                                                 std::to_string(static_cast<unsigned>(f.type)) +
@@ -258,7 +254,7 @@ Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame&
         if (joins) {
             TRY_ASSIGN(const auto join, wire::unpack<wire::Join>(f.body));
             TRY_ASSIGN(auto certified, enrolment_->join(c.node, join, unix_now()));
-            if (takes_insecure()) certified.insecure_until = config_.insecure_until;
+            if (connections_.takes_insecure()) certified.insecure_until = config_.insecure_until;
             return certified;
         }
         if (!c.channel->peer())
@@ -269,13 +265,13 @@ Status Marketd::certify(uint64_t number, const Connection& c, const wire::Frame&
     if (!made) return tl::unexpected(made.error());
     log_.notice(joins ? "a node has joined" : "a certificate is renewed",
                 {{"NODE", c.node}, {"from", c.host}});
-    state_.journal().then([this, number, certified = *made] { send(number, certified); });
-    wake();
+    state_.journal().then(
+        [this, number, certified = *made] { connections_.send(number, certified); });
+    steps_.wake();
     return {};
 }
 
-Status Marketd::trust_question(uint64_t number, const Connection& c,
-                               const wire::CtlRequest& request) {
+void MarketTrust::question(uint64_t number, const Connection& c, const wire::CtlRequest& request) {
     const auto ask = [&]() -> Result<std::string> {
         if (request.uid != 0)
             return fail(CauseCode::not_allowed,
@@ -297,25 +293,34 @@ Status Marketd::trust_question(uint64_t number, const Connection& c,
                                            {"operator", c.node}});
         if (request.verb == "node-revoke") state_.journal().then([this] { revoked(); });
     }
-    replies_.push_back({number, std::move(reply)});
-    wake();
-    return {};
+    replies_.add(number, std::move(reply));
 }
 
-// ---- while a market gets certificates
+void MarketTrust::met(const Connection& c, const NodeName& node) {
+    if (!enrolment_) return;
+    if (const trust::Peer* const peer = c.channel->peer())
+        return enrolment_->met(*peer, unix_now());
+    log_.limited(
+        "insecure " + node, Loop::now(), Level::warning, "a node comes without a certificate",
+        {{"NODE", node}, {"from", c.host}, {"until", trust::date_text(config_.insecure_until)}});
+}
 
-bool Marketd::takes_insecure() const { return tls_ && unix_now() < config_.insecure_until; }
+void MarketTrust::tell_lists(uint64_t number) {
+    if (!enrolment_) return;
+    connections_.send(number, wire::Revoked{enrolment_->signed_list()});
+    tell_ticket_keys(number);
+}
 
-std::vector<NodeName> Marketd::uncertified() const {
+std::vector<NodeName> MarketTrust::uncertified() const {
     std::vector<NodeName> names;
     if (!tls_) return names;
-    for (const auto& [name, number] : agents_)
+    for (const auto& [name, number] : connections_.agents())
         if (!connections_.at(number).channel->peer()) names.push_back(name);
     return names;
 }
 
 // Names the nodes that still come without: each hour, and in the minute before the end.
-void Marketd::tell_insecure() {
+void MarketTrust::tell_insecure() {
     constexpr Nanos often = Nanos::from_s(3'600), last_call = Nanos::from_s(60);
     const Nanos now = Loop::now();
     const bool ends = config_.insecure_until - unix_now() <= last_call;
@@ -332,8 +337,8 @@ void Marketd::tell_insecure() {
                   {"until", trust::date_text(config_.insecure_until)}});
 }
 
-// Looked at each minute at least, so that a clock that is set is seen.
-void Marketd::watch_insecure() {
+// The time is looked at each minute at least, so that a clock that is set is seen.
+void MarketTrust::watch_insecure() {
     constexpr Nanos often = Nanos::from_s(60);
     if (config_.insecure_until.ns == 0) return;
     const Nanos left = config_.insecure_until - unix_now();
@@ -347,23 +352,25 @@ void Marketd::watch_insecure() {
                 {{"ended", trust::date_text(config_.insecure_until)},
                  {"without", static_cast<int64_t>(names.size())}});
     for (const NodeName& name : names)
-        drop(agents_.at(name), "the market takes nodes with certificates alone from now on");
+        connections_.drop(connections_.agents().at(name),
+                          "the market takes nodes with certificates alone from now on");
 }
 
-// All are told, and who is revoked is not talked to any more.
-void Marketd::revoked() {
+// All nodes are told, and connections of keys that are revoked end.
+void MarketTrust::revoked() {
     tls_->revoke(enrolment_->revoked());
     std::vector<uint64_t> gone, told;
-    for (const auto& [number, c] : connections_) {
+    for (const auto& [number, c] : connections_.all()) {
         const trust::Peer* const peer = c.channel->peer();
-        const bool lacks = !peer && c.kind == Kind::agent;
+        const bool lacks = !peer && c.kind == Connection::Kind::agent;
         if (peer ? enrolment_->revoked().has(peer->key) : lacks && !enrolment_->may_lack(c.node))
             gone.push_back(number);
-        else if (c.kind == Kind::agent)
+        else if (c.kind == Connection::Kind::agent)
             told.push_back(number);
     }
-    for (const uint64_t number : gone) drop(number, "its certificate was revoked");
-    for (const uint64_t number : told) send(number, wire::Revoked{enrolment_->signed_list()});
+    for (const uint64_t number : gone) connections_.drop(number, "its certificate was revoked");
+    for (const uint64_t number : told)
+        connections_.send(number, wire::Revoked{enrolment_->signed_list()});
 }
 
 }  // namespace souk

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: whoever gave an order by hand and waits for what becomes of it. See marketd.hpp.
+#include "market/daemon/operator_waits.hpp"
+
 #include <algorithm>
 
 #include "kernel/base/json.hpp"
 #include "kernel/base/number.hpp"
-#include "market/daemon/marketd.hpp"
 
 namespace souk {
+
 namespace {
 
 constexpr int64_t limit_ms_max = 86'400'000;
@@ -49,9 +50,7 @@ std::string not_done_json(const JobId& id, const Cause& text) {
 
 }  // namespace
 
-// ID, NODE or -, freeze or run, and of the order's answer failures and migrations; how many
-// milliseconds at most.
-Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request) {
+Status OperatorWaits::await(uint64_t connection, const wire::CtlRequest& request) {
     if (request.uid != 0) return fail(CauseCode::not_allowed, "only root may wait for an order");
     if (request.args.size() != 6)
         return fail("await takes 6 arguments, not " + std::to_string(request.args.size()));
@@ -71,7 +70,7 @@ Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request
     const Nanos now = Loop::now();
     w.limit = Nanos::from_ms(std::min(limit_ms, limit_ms_max));
     w.deadline = now + w.limit;
-    if (!request.after.empty()) {  // it has waited already
+    if (!request.after.empty()) {  // the caller has waited already
         TRY_ASSIGN(const int64_t until_ms, whole(request.after));
         w.deadline = Nanos::from_ms(until_ms);
     }
@@ -80,8 +79,9 @@ Status Marketd::await_order(uint64_t connection, const wire::CtlRequest& request
     return {};
 }
 
-// It was carried out, and the market has moved the job on since: that is no other order of anybody.
-Cause Marketd::moved_on(const Waiter& w, const Cause& over) const {
+// An order that was carried out, after which the market has moved the job on, was overtaken by
+// nobody's order.
+Cause OperatorWaits::moved_on(const Waiter& w, const Cause& over) const {
     const market::Job* const job = market_.find(w.job);
     if (!job || w.freezes || over.code != CauseCode::overtaken) return over;
     const JobReport& r = job->record.report;
@@ -91,13 +91,12 @@ Cause Marketd::moved_on(const Waiter& w, const Cause& over) const {
            " since" + (why.empty() ? "" : ": " + why);
 }
 
-// When what came in is decided and durable.
-void Marketd::answer_waiters() {
+void OperatorWaits::answer() {
     const Nanos now = Loop::now();
     Nanos next = Nanos::never();
     std::vector<Reply> answers;
     std::erase_if(waiters_, [&](const Waiter& w) {
-        if (!connections_.contains(w.connection)) return true;
+        if (!connections_.has(w.connection)) return true;
         wire::CtlReply reply;
         reply.request = w.request;
         reply.ok = true;
@@ -119,11 +118,11 @@ void Marketd::answer_waiters() {
         answers.push_back({w.connection, std::move(reply)});
         return true;
     });
-    for (const Reply& r : answers) send(r.connection, r.reply);
+    for (const Reply& r : answers) connections_.send(r.connection, r.reply);
     if (next == Nanos::never())
-        wait_timer_.cancel();
+        timer_.cancel();
     else
-        wait_timer_ = loop_.at(next, [this] { answer_waiters(); });
+        timer_ = loop_.at(next, [this] { answer(); });
 }
 
 }  // namespace souk

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: its figures for Prometheus, and its status for scripts. Sums alone: what is of one node
-// that node's agentd tells, so that a large market has a small page.
+#include "market/daemon/market_figures.hpp"
+
 #include <map>
 
 #include "kernel/base/version.hpp"
-#include "market/daemon/marketd.hpp"
 
 namespace souk {
+
 namespace {
 
 double units(Money m) { return static_cast<double>(m.micro) / 1e6; }
@@ -21,7 +21,7 @@ Metric by(std::string name, std::string help, const char* label,
 
 }  // namespace
 
-std::vector<Metric> Marketd::metrics() const {
+std::vector<Metric> MarketFigures::metrics() const {
     const Nanos now = Loop::now();
     const market::Totals t = market_.totals(now);
     std::map<std::string, double> nodes;
@@ -38,22 +38,21 @@ std::vector<Metric> Marketd::metrics() const {
         gauge("souk_market_standing_jobs",
               "Of the frozen jobs those that stand in memory (stand_max_s).", count(t.standing)),
         counter("souk_market_finished_jobs_total", "Jobs that have ended.",
-                static_cast<double>(finished_->newest())),
+                static_cast<double>(records_.finished().newest())),
         by("souk_market_nodes", "Nodes by state.", "state", {nodes.begin(), nodes.end()}),
         gauge("souk_market_paid_units", "What all jobs have paid.", units(t.paid)),
         by("souk_market_surplus_units_per_hour", "What the present allocation gains, per hour.",
            "of",
            {{"consumers", units(t.surplus.consumers)}, {"providers", units(t.surplus.providers)}}),
         by("souk_market_decision_seconds", "From a report to the order that follows from it.",
-           "rank",
-           {{"p50", decisions_.within(500).seconds()}, {"p99", decisions_.within(990).seconds()}}),
+           "rank", {{"p50", times_.within(500).seconds()}, {"p99", times_.within(990).seconds()}}),
         counter("souk_market_commits_total", "Commits of its records since it started.",
-                static_cast<double>(state_.db().commits())),
+                static_cast<double>(records_.state().db().commits())),
         counter("souk_market_receipts_total", "Receipts of the ledger.",
-                static_cast<double>(book_->newest().seq)),
-        gauge("souk_market_warnings", "Warnings since it started.", count(warnings_.size())),
+                static_cast<double>(records_.book().newest().seq)),
+        gauge("souk_market_warnings", "Warnings since it started.", count(warnings_.all().size())),
         gauge("souk_market_connections", "Connections of nodes and tools.",
-              count(connections_.size())),
+              count(connections_.all().size())),
         gauge("souk_market_settling", "1 while it waits for its nodes after a start.",
               market_.settling() ? 1 : 0)};
     const auto& rows = market_.price_history().rows();
@@ -64,7 +63,7 @@ std::vector<Metric> Marketd::metrics() const {
     return all;
 }
 
-std::vector<StatusLine> Marketd::status_lines() const {
+std::vector<StatusLine> MarketFigures::status_lines() const {
     const Nanos now = Loop::now();
     const market::Totals t = market_.totals(now);
     size_t connected = 0, offered = 0;
@@ -73,7 +72,7 @@ std::vector<StatusLine> Marketd::status_lines() const {
         offered += node.connected && node.record.has_report && node.record.report.on_market;
     }
     return {{"market", config_.name},
-            {"port", port_},
+            {"port", connections_.port()},
             {"solver", face().solver},
             {"pricing", market_.solver_options().pricing},
             {"settling", market_.settling()},
@@ -84,10 +83,30 @@ std::vector<StatusLine> Marketd::status_lines() const {
             {"jobs_running", t.running},
             {"jobs_frozen", t.frozen},
             {"jobs_in_transit", t.in_transit},
-            {"jobs_finished", finished_->newest()},
+            {"jobs_finished", records_.finished().newest()},
             {"paid", format_money(t.paid)},
-            {"warnings", warnings_.size()},
-            {"warning", warnings_.empty() ? std::string() : warnings_.back()}};
+            {"warnings", warnings_.all().size()},
+            {"warning", warnings_.all().empty() ? std::string() : warnings_.all().back()}};
+}
+
+MarketFace MarketFigures::face() const {
+    MarketFace f{config_.name,
+                 {connections_.port()},
+                 market_.solver_options().algorithm,
+                 records_.state().db().commits(),
+                 times_.within(500),
+                 times_.within(990),
+                 warnings_.all()};
+    f.uncertified = trust_.uncertified();
+    if (decision_log_) {
+        const DecisionFiles& files = decision_log_->files();
+        f.decisions = {files.number(), files.head(), files.bytes(), files.oldest(),
+                       decision_log_->trouble()};
+    }
+    if (program_)
+        f.solver =
+            config_.solver_program.front() + (program_->works() ? "" : " (down; " + f.solver + ")");
+    return f;
 }
 
 }  // namespace souk

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: the ledger as a whole. Its proof while the market runs, its copy, and what agents have
-// seen of it. Each goes on beside everything else, a piece at a time. See marketd.hpp.
+#include "market/daemon/ledger_keeper.hpp"
+
 #include <algorithm>
+#include <utility>
 
 #include "kernel/base/json.hpp"
-#include "market/daemon/marketd.hpp"
 
 namespace souk {
+
 namespace {
 
 constexpr Nanos breath = Nanos::from_ms(1);
@@ -20,26 +21,23 @@ wire::CtlReply refusal(const wire::CtlRequest& request, Cause why) {
 
 }  // namespace
 
-// It may be long: a piece of it at a time, beside everything else. Who asks while one walks shares
-// it.
-void Marketd::verify_ledger(uint64_t connection, const wire::CtlRequest& request) {
+void LedgerKeeper::verify(uint64_t connection, const wire::CtlRequest& request) {
     wire::CtlReply reply;
     reply.request = request.request;
     if (request.uid != 0) {
         reply.error = {CauseCode::not_allowed, "only root may verify the ledger"};
-        replies_.push_back({connection, std::move(reply)});
-        return wake();
+        return replies_.add(connection, std::move(reply));
     }
     walkers_.push_back({connection, std::move(reply)});
     if (walk_) return;
-    walk_.emplace(state_.db());
+    walk_.emplace(records_.state().db());
     walked_to_ = walked_from_ = 0;
     walk_timer_ = loop_.after(Nanos{0}, [this] { walk_on(); });
 }
 
-void Marketd::walk_on() {
+void LedgerKeeper::walk_on() {
     const auto of_job = [this](const JobId& id) {
-        return market_.find(id) || finished_->find(id).value_or(std::nullopt);
+        return market_.find(id) || records_.finished().find(id).value_or(std::nullopt);
     };
     Result<bool> more = walk_->step(of_job);
     if (more && !*more) more = walk_finished();
@@ -47,8 +45,8 @@ void Marketd::walk_on() {
         walk_timer_ = loop_.after(breath, [this] { walk_on(); });
         return;
     }
-    // all that was charged is decided and committed: from here to the end nothing comes in between
-    step();
+    // All that was charged is decided and committed. From here to the end nothing comes in between.
+    steps_.step();
     while (more.value_or(false)) more = walk_->step(of_job);
     const Result<LedgerSummary> ended = more ? walk_ended() : tl::unexpected(more.error());
     for (Reply& r : std::exchange(walkers_, {})) {
@@ -57,18 +55,18 @@ void Marketd::walk_on() {
             r.reply.json = ledger_json(*ended);
         else
             r.reply.error = ended.error();
-        send(r.connection, r.reply);
+        connections_.send(r.connection, r.reply);
     }
     walk_.reset();
 }
 
-// Whatever finished before all receipts had been read has its last one among them, and does not
-// change any more: a piece of that at a time, the newest first. What finishes meanwhile is left for
-// the end.
-Result<bool> Marketd::walk_finished() {
+// A job that finished before all receipts had been read has its last one among them, and does not
+// change any more. These are read a piece at a time, the newest first. Jobs that finish meanwhile
+// are left for the end.
+Result<bool> LedgerKeeper::walk_finished() {
     constexpr size_t records_max = 256;
-    if (walked_from_ == 0) walked_to_ = walked_from_ = finished_->newest() + 1;
-    TRY_ASSIGN(const auto records, finished_->before(walked_to_, records_max));
+    if (walked_from_ == 0) walked_to_ = walked_from_ = records_.finished().newest() + 1;
+    TRY_ASSIGN(const auto records, records_.finished().before(walked_to_, records_max));
     for (const market::JobRecord& r : records) {
         TRY(walk_->check().same_cost(r.report.id, r.account.amount, r.tab));
         walked_to_ = r.finish_seq;
@@ -76,8 +74,8 @@ Result<bool> Marketd::walk_finished() {
     return !records.empty();
 }
 
-Result<LedgerSummary> Marketd::walk_ended() const {
-    if (state_.journal().holds())
+Result<LedgerSummary> LedgerKeeper::walk_ended() const {
+    if (records_.state().journal().holds())
         return fail("the records cannot be written now: ask again when they can");
     const market::LedgerCheck& check = walk_->check();
     const market::Ledger& ledger = market_.ledger();
@@ -86,8 +84,9 @@ Result<LedgerSummary> Marketd::walk_ended() const {
                     std::to_string(ledger.last()));
     TRY(check.same_balances(ledger.accounts()));
     TRY_ASSIGN(const auto late,
-               finished_->before(UINT64_MAX, finished_->newest() + 1 -
-                                                 std::min(walked_from_, finished_->newest() + 1)));
+               records_.finished().before(
+                   UINT64_MAX, records_.finished().newest() + 1 -
+                                   std::min(walked_from_, records_.finished().newest() + 1)));
     for (const auto& r : late) TRY(check.same_cost(r.report.id, r.account.amount, r.tab));
     for (const auto& [id, job] : market_.jobs())
         TRY(check.same_cost(id, job.record.account.amount, job.record.tab));
@@ -100,17 +99,9 @@ Result<LedgerSummary> Marketd::walk_ended() const {
                          ""};
 }
 
-// -------------------------------------------------------------------------------------------------
-// a copy
-
-// Root of this machine alone: the file is written with this daemon's rights. One at a time; who
-// asks again (`after`) waits on.
-void Marketd::begin_backup(uint64_t connection, const Connection& c,
-                           const wire::CtlRequest& request) {
-    const auto refuse = [&](Cause why) {
-        replies_.push_back({connection, refusal(request, std::move(why))});
-        wake();
-    };
+void LedgerKeeper::begin_backup(uint64_t connection, const Connection& c,
+                                const wire::CtlRequest& request) {
+    const auto refuse = [&](Cause why) { replies_.refuse(connection, request, std::move(why)); };
     if (request.uid != 0)
         return refuse({CauseCode::not_allowed, "only root may copy the market's records"});
     if (!c.local)
@@ -122,7 +113,7 @@ void Marketd::begin_backup(uint64_t connection, const Connection& c,
         if (backup_)
             return refuse(
                 {CauseCode::not_possible, "a backup to " + backup_->file + " is under way"});
-        auto copy = StateCopy::begin(state_.db(), request.args[0]);
+        auto copy = StateCopy::begin(records_.state().db(), request.args[0]);
         if (!copy) return refuse(copy.error());
         backup_.emplace(Backup{request.args[0], std::move(*copy), 0, 0, {}, {}, {}, {}});
         backup_->step = loop_.after(Nanos{}, [this] { copy_on(); });
@@ -136,14 +127,14 @@ void Marketd::begin_backup(uint64_t connection, const Connection& c,
         reply.request = backup_->request;
         reply.ok = true;
         reply.next = "wait";
-        send(backup_->connection, reply);
+        connections_.send(backup_->connection, reply);
     });
 }
 
-void Marketd::copy_on() {
+void LedgerKeeper::copy_on() {
     constexpr int pages = 64;
-    if (state_.journal().has_changes()) step();
-    if (state_.journal().holds())
+    if (records_.state().journal().has_changes()) steps_.step();
+    if (records_.state().journal().holds())
         return end_backup(fail("the records cannot be written now: ask again when they can"));
     const Result<bool> more = backup_->copy.step(pages);
     if (!more) return end_backup(tl::unexpected(more.error()));
@@ -152,7 +143,7 @@ void Marketd::copy_on() {
         return;
     }
     // The mark is of this moment, with all that has been said by now.
-    const ReceiptMark mark = book_->newest();
+    const ReceiptMark mark = records_.book().newest();
     auto file = backup_->copy.whole();
     if (!file) return end_backup(tl::unexpected(file.error()));
     backup_->synced = std::move(*file);
@@ -171,7 +162,7 @@ void Marketd::copy_on() {
     backup_->sync = std::move(*sync);
 }
 
-void Marketd::end_backup(Result<std::string> json) {
+void LedgerKeeper::end_backup(Result<std::string> json) {
     wire::CtlReply reply;
     reply.request = backup_->request;
     reply.ok = json.has_value();
@@ -181,53 +172,45 @@ void Marketd::end_backup(Result<std::string> json) {
         reply.error = json.error();
     const uint64_t connection = backup_->connection;
     loop_.defer([this] { backup_.reset(); });  // its own callback may be on the stack
-    send(connection, reply);
+    connections_.send(connection, reply);
 }
 
-// ------------------------------------------------------------------------------------------- what
-// others have seen
-
-void Marketd::warn(std::string text) {
-    constexpr size_t warnings_max = 16;
-    if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
-    log_.limited("warn", Loop::now(), Level::warning, text);
-    if (warnings_.size() < warnings_max) warnings_.push_back(std::move(text));
-}
-
-// An agent says which receipt it saw last, and hears which is the last now. One that is not here,
+// A receipt that is not here,
 // or is another, was written by a later state of this market than the one that came up.
-wire::CtlReply Marketd::compare_ledger(const Connection& c, const wire::CtlRequest& request) {
-    if (request.uid != 0 || c.kind != Kind::agent)
+wire::CtlReply LedgerKeeper::compare(const Connection& c, const wire::CtlRequest& request) {
+    if (request.uid != 0 || c.kind != Connection::Kind::agent)
         return refusal(request, "ledger-seen is a question of agents");
     if (!request.args.empty()) {
         const auto seen = parse_receipt_mark(request.args[0]);
         if (!seen) return refusal(request, seen.error());
-        const auto here = book_->hash_of(seen->seq);
+        const auto here = records_.book().hash_of(seen->seq);
         if (!here) return refusal(request, here.error());
         const std::string told =
             "node " + c.node + " has seen receipt " + std::to_string(seen->seq);
         if (here->empty())
-            warn(told + ", and the ledger that came up ended at " +
-                 std::to_string(market_.ledger().last()) +
-                 ": it is an older state (a backup that was put back?); what was charged since is "
-                 "not in it");
+            warnings_.add(
+                told + ", and the ledger that came up ended at " +
+                std::to_string(market_.ledger().last()) +
+                ": it is an older state (a backup that was put back?); what was charged since is "
+                "not in it");
         else if (*here != seen->head)
-            warn(told +
-                 " as another than the one here: the ledger that came up was an older state, and "
-                 "has gone on since");
+            warnings_.add(
+                told +
+                " as another than the one here: the ledger that came up was an older state, and "
+                "has gone on since");
     }
     wire::CtlReply reply;
     reply.request = request.request;
     reply.ok = true;
     // The mark is the book's, whose numbers and hashes belong together: the market's own ledger may
     // be a step ahead of it.
-    reply.json = '"' + book_->newest().text() + '"';
+    reply.json = '"' + records_.book().newest().text() + '"';
     return reply;
 }
 
-// JOB, PROMISE: of a guest of that agent's node.
-wire::CtlReply Marketd::promise_missed(const Connection& c, const wire::CtlRequest& request) {
-    if (request.uid != 0 || c.kind != Kind::agent)
+// The arguments: JOB, PROMISE.
+wire::CtlReply LedgerKeeper::promise_missed(const Connection& c, const wire::CtlRequest& request) {
+    if (request.uid != 0 || c.kind != Connection::Kind::agent)
         return refusal(request, "promise-missed is a word of agents");
     if (request.args.size() != 2) return refusal(request, "promise-missed takes JOB and PROMISE");
     const auto id = parse_job_id(request.args[0]);
@@ -247,6 +230,11 @@ wire::CtlReply Marketd::promise_missed(const Connection& c, const wire::CtlReque
     reply.ok = true;
     reply.json = format_money(*refund);
     return reply;
+}
+
+void LedgerKeeper::close() {
+    walk_timer_.cancel();
+    backup_.reset();
 }
 
 }  // namespace souk

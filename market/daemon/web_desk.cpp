@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Marketd: what a souk-web asks for a user who has logged in there
-// (market/core/web_sessions.hpp). See marketd.hpp.
+#include "market/daemon/web_desk.hpp"
+
+#include <optional>
+#include <utility>
+
 #include "kernel/base/json.hpp"
 #include "kernel/trust/openssl.hpp"
-#include "market/daemon/marketd.hpp"
 
 namespace souk {
+
 namespace {
 
 constexpr size_t secret_bytes = 16;
@@ -27,8 +30,15 @@ Result<wire::CtlRequest> unwrapped(market::WebSessions& sessions,
 
 }  // namespace
 
-Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
-                                        const wire::CtlRequest& request) {
+Status WebDesk::check_user() const {
+    if (config_.web_user.empty()) return {};
+    TRY_ASSIGN(const auto known, accounts_.told([&] { return accounts_.named(config_.web_user); }));
+    if (!known) return fail("web_user: this machine has no user '" + config_.web_user + "'");
+    return {};
+}
+
+Result<std::string> WebDesk::answered(const market::WebSessions::Speaker& who,
+                                      const wire::CtlRequest& request) {
     if (who.uid == market::nobody_uid)
         return fail(
             "only a user of a node, root on the market's machine, or an operator may do so");
@@ -38,19 +48,19 @@ Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
     w.begin_object();
     if (request.verb == "web-token") {
         TRY_ASSIGN(const std::string token, trust::random_secret(secret_bytes));
-        TRY(web_sessions_.add_token(trust::sha256(token), who, Loop::now()));
+        TRY(sessions_.add_token(trust::sha256(token), who, Loop::now()));
         w.field("token", token).field("uid", who.uid);
         w.field("lives_s", market::web_token_life.seconds());
     } else if (request.verb == "web-logout") {
-        web_sessions_.end(trust::sha256(request.args[0]), who);
+        sessions_.end(trust::sha256(request.args[0]), who);
     } else if (request.verb == "web-login") {
         TRY_ASSIGN(const auto account,
                    accounts_.told([&] { return accounts_.named(config_.web_user); }));
         const auto may_serve = account ? std::optional(account->uid) : std::nullopt;
         TRY_ASSIGN(const std::string session, trust::random_secret(secret_bytes));
         TRY_ASSIGN(const uint32_t uid,
-                   web_sessions_.exchange(trust::sha256(request.args[0]), trust::sha256(session),
-                                          who, may_serve, Loop::now()));
+                   sessions_.exchange(trust::sha256(request.args[0]), trust::sha256(session), who,
+                                      may_serve, Loop::now()));
         log_.notice("a user has logged in at a page", {{"uid", static_cast<int64_t>(uid)},
                                                        {"of", static_cast<int64_t>(who.uid)},
                                                        {"via", who.via}});
@@ -64,21 +74,21 @@ Result<std::string> Marketd::web_answer(const market::WebSessions::Speaker& who,
     return w.take();
 }
 
-// Whether it is answered; if not, it is what the user of a session asks, or about no page at all.
-bool Marketd::answer_web(uint64_t number, const Connection& c, wire::CtlRequest& request) {
+bool WebDesk::answer(uint64_t number, const Connection& c, wire::CtlRequest& request) {
     if (request.verb != "web" && !request.verb.starts_with("web-")) return false;
-    const std::string via = c.local ? "" : (c.kind == Kind::agent ? "node " : "operator ") + c.node;
+    const std::string via =
+        c.local ? "" : (c.kind == Connection::Kind::agent ? "node " : "operator ") + c.node;
     const market::WebSessions::Speaker who{request.uid, via};
     wire::CtlReply reply{request.request, false, {}, {}, {}};
     if (request.verb == "web") {
-        auto asked = unwrapped(web_sessions_, who, request);
+        auto asked = unwrapped(sessions_, who, request);
         if (asked) {
             request = std::move(*asked);
-            audit(c, request, true);
+            trust_.audit(c, request, true);
             return false;
         }
         reply.error = asked.error();
-    } else if (auto json = web_answer(who, request)) {
+    } else if (auto json = answered(who, request)) {
         reply.ok = true;
         reply.json = std::move(*json);
     } else {
@@ -89,8 +99,7 @@ bool Marketd::answer_web(uint64_t number, const Connection& c, wire::CtlRequest&
                       {"via", via},
                       {"WHY", reply.error}});
     }
-    replies_.push_back({number, std::move(reply)});
-    wake();
+    replies_.add(number, std::move(reply));
     return true;
 }
 
