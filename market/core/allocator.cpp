@@ -191,6 +191,44 @@ void Allocator::start_later(int32_t cpus, int64_t memory_mb, size_t position) {
     if (position >= known.from) known = {memory_mb, position};
 }
 
+// Its home, if that is of a class before `below`, has a place for it, and is worth at least what
+// `better` is.
+MachineOrder::Place Allocator::better_home(uint32_t j, const MachineOrder::Place& better,
+                                           ClassKey below) {
+    const uint32_t m = find_machine(details_[j].files->traffic.home);
+    if (m == none) return {};
+    const Machine& home = machines_[m];
+    if (!home.spec.accepting || home.cls >= below) return {};
+    if (!limits_.empty() && !admits(home.cls, jobs_[j].rank)) return {};
+    const MachineOrder::Place place = machine_order_.find({home.cls, home.key.n});
+    if (!has_place(machine_order_[place], j)) return {};
+    if (better) {
+        const Machine& other = machines_[machine_order_[better].machine];
+        const auto worth = [&](const Machine& at) {
+            return costs_.stay(moved(j), at.key, speed_top()).at(at.spec.speed);
+        };
+        if (worth(other) > worth(home)) return {};
+    }
+    return place;
+}
+
+// Finds the first job after the machine's cursor that runs elsewhere, has its files here and would
+// come. (Jobs that run nowhere come to any machine.)
+uint32_t Allocator::next_native(const Machine& m) const {
+    if (natives_.empty() || rules().horizon.ns == 0 || assigned_) return none;
+    const auto natives = natives_.find(m.key.n);
+    if (natives == natives_.end()) return none;
+    for (auto n = natives->second.upper_bound({m.cursor, UINT32_MAX}); n != natives->second.end();
+         ++n) {
+        const auto [rank, j] = *n;
+        const Job& job = jobs_[j];
+        if (job.slot == none || job.staged || details_[j].files->bound <= m.cls) continue;
+        if (!eligible(m, j) || (!limits_.empty() && !admits(m.cls, rank))) continue;
+        if (displaced(m, job.cpus, job.memory_mb, rank).second) return j;
+    }
+    return none;
+}
+
 // One job's turn: everybody ranked above it has its place.
 void Allocator::process(uint32_t j) {
     const Job& job = jobs_[j];
@@ -225,7 +263,7 @@ void Allocator::process(uint32_t j) {
                                                    : class_none);
     if (nearer) better = nearer;
     const bool voluntary = could_stay && job.at != none;
-    if (better && voluntary && rules_.moves_max > 0 && tokens_ <= 0) {
+    if (better && voluntary && rules().moves_max > 0 && tokens_ <= 0) {
         suppressed_ = true;
         better = {};
     }
@@ -235,7 +273,7 @@ void Allocator::process(uint32_t j) {
         return;
     }
     if (keeps) unseat(j);
-    if (job.at != none && rules_.moves_max > 0) --tokens_;
+    if (job.at != none && rules().moves_max > 0) --tokens_;
     jobs_[j].voluntary = voluntary;
     if (voluntary) jobs_[j].cause = Cause::faster;
     const MachineOrder::Place place = nearer ? better : choose(j, better, start);

@@ -29,7 +29,7 @@
 //    least the cost: value x cpus x (s' - s)/s_1 x H >= value x cpus x s/s_1 x pause + bytes x byte
 //    cost. So envy is bounded: a job that envies another forgoes less than the cost of one move in
 //    any H. Displaced jobs move in any case. With H > 0 a job that reads its files over the network
-//    (JobDemand::files) pays for that too wherever it is but at home: allocator_files.cpp.
+//    (JobDemand::files) pays for that too wherever it is but at home: move_costs.hpp.
 //  - min_stay S > 0: whoever was placed at t is neither moved nor displaced before t + S, unless
 //    its provider leaves or shrinks or its bars or pin change. So a job is placed at most once in
 //    any S, and justified envy lasts at most S after a placement.
@@ -64,32 +64,12 @@
 #include "market/core/job_order.hpp"
 #include "market/core/key_map.hpp"
 #include "market/core/machine_order.hpp"
+#include "market/core/move_costs.hpp"
 #include "market/core/network_packing.hpp"
 #include "market/core/rank.hpp"
 #include "market/core/types.hpp"
 
 namespace souk::market {
-
-struct Rules {
-    Nanos horizon;
-    int64_t link_bytes_per_s = 100'000'000;
-    Money byte_cost_per_gb;
-    Nanos min_stay;
-    int32_t moves_max = 0;
-    Nanos moves_window = Nanos::from_s(60);
-};
-
-// The bytes that a move of this job carries, and how long the job stands still meanwhile. Where the
-// dirty rate is known it takes one round of pre-copy, and the pause carries what was dirtied during
-// the round; otherwise the pause carries all of it.
-struct MoveCost {
-    int64_t bytes = 0;
-    Nanos pause;
-};
-MoveCost move_cost(int64_t bytes, int64_t dirty_bytes_per_s, int64_t link_bytes_per_s);
-
-// A job that runs away from its files waits for them for so many of each 1000 ms.
-int64_t waits_permille(const FileTraffic& files, int32_t cpus, int64_t link_bytes_per_s);
 
 // A class of machines takes only jobs up to this rank (the welfare algorithm says which). Who is
 // there already goes when the limit falls; with a horizon, when that is worth the move.
@@ -284,7 +264,7 @@ class Allocator {
     // Counts up with everything that could change an allocation or a price.
     uint64_t version() const { return version_; }
     bool plain() const {
-        return rules_.horizon.ns == 0 && rules_.min_stay.ns == 0 && rules_.moves_max == 0;
+        return rules().horizon.ns == 0 && rules().min_stay.ns == 0 && rules().moves_max == 0;
     }
 
     // As `eligible`, of a machine in the order.
@@ -340,8 +320,24 @@ class Allocator {
     void open(uint32_t m, const Rank& cursor);
     void set_bound(uint32_t j, ClassKey bound);
     void look_from(uint32_t j, const Machine& m);
-    ClassKey bound_at(uint32_t j, const Machine& m) const;
-    __int128 lost_by_move(uint32_t j, const Machine& from) const;
+    // The job as its moves cost (move_costs.hpp).
+    MovedJob moved(uint32_t j) const {
+        const JobDetails& d = details_[j];
+        return {jobs_[j].value, jobs_[j].cpus, bytes_of(j), d.dirty_bytes_per_s,
+                jobs_[j].files ? &d.files->traffic : nullptr};
+    }
+    ClassKey bound_at(uint32_t j, const Machine& m) const {
+        if (assigned_) return 0;
+        if (rules().horizon.ns == 0) return m.cls;
+        return costs_.bound(moved(j), {m.key, m.spec.speed, m.cls}, speed_top());
+    }
+    ClassKey home_bound_at(uint32_t j, const Machine& m) const {
+        return costs_.home_bound(moved(j), {m.key, m.spec.speed, m.cls}, speed_top());
+    }
+    __int128 lost_by_move(uint32_t j, const Machine& from) const {
+        return costs_.of_move(moved(j), from.spec.speed, speed_top());
+    }
+    const Rules& rules() const { return costs_.rules(); }
     void touch(uint32_t j);
 
     // allocator_gangs.cpp: jobs of several components
@@ -383,17 +379,13 @@ class Allocator {
     void note_waiting(const Gang& g, bool waits);
     void carry_out(Gang& g, const RoomSearch& found);
 
-    // allocator_files.cpp: what it costs to be away from one's files
-    struct Stay;
-    Stay stay_at(uint32_t j, const Machine& m) const;
+    // jobs whose files have a place
     bool minds_files(uint32_t j) const {
-        return jobs_[j].files && rules_.horizon.ns > 0 && !assigned_;
+        return jobs_[j].files && rules().horizon.ns > 0 && !assigned_;
     }
     bool is_home(uint32_t j, const Machine& m) const {
         return details_[j].files->traffic.home == m.key;
     }
-    ClassKey bound_with_files(uint32_t j, const Machine& m) const;
-    ClassKey home_bound_at(uint32_t j, const Machine& m) const;
     bool gains_with_files(uint32_t j, const Machine& m) const;
     MachineOrder::Place better_home(uint32_t j, const MachineOrder::Place& better, ClassKey below);
     uint32_t next_native(const Machine& m) const;
@@ -463,7 +455,7 @@ class Allocator {
     Money dearest_;       // in a pass with such jobs: the highest reserve
     MachineOrder machine_order_;
     std::vector<uint32_t> staged_;
-    Rules rules_;
+    MoveCosts costs_;        // and the rules
     bool assigned_ = false;  // ranks are places in a turn (solve_in_order)
     int64_t last_turn_ = 0;
 

@@ -18,7 +18,7 @@ void Allocator::rebound_all() {
 
 void Allocator::set_rules(const Rules& rules) {
     flush();
-    rules_ = rules;
+    costs_ = MoveCosts(rules);
     rebound_all();
     all_dirty_ = true;
     ++version_;
@@ -40,15 +40,15 @@ void Allocator::begin(Nanos now) {
         ++version_;
     }
     flush();
-    while (!moves_.empty() && moves_.front() + rules_.moves_window <= now) moves_.pop_front();
-    tokens_ = rules_.moves_max - static_cast<int32_t>(std::min<size_t>(moves_.size(), INT32_MAX));
+    while (!moves_.empty() && moves_.front() + rules().moves_window <= now) moves_.pop_front();
+    tokens_ = rules().moves_max - static_cast<int32_t>(std::min<size_t>(moves_.size(), INT32_MAX));
     if (suppressed_ && tokens_ > 0) {
         suppressed_ = false;
         all_dirty_ = true;
     }
     if (fastest_ != machine_order_.fastest()) {
         fastest_ = machine_order_.fastest();
-        if (rules_.horizon.ns > 0) {  // gains are shares of the fastest speed
+        if (rules().horizon.ns > 0) {  // gains are shares of the fastest speed
             rebound_all();
             all_dirty_ = true;
         }
@@ -131,7 +131,7 @@ void Allocator::emit(Nanos now) {
         if (i + ahead < touched_.size()) __builtin_prefetch(&jobs_[touched_[i + ahead]], 1);
         Change c;
         if (!change_of(touched_[i], c)) continue;
-        if (c.kind == ChangeKind::move && rules_.moves_max > 0) moves_.push_back(now);
+        if (c.kind == ChangeKind::move && rules().moves_max > 0) moves_.push_back(now);
         changes_.push_back(c);
         changed_.push_back(touched_[i]);
         const Turn turn = turn_of(static_cast<uint32_t>(changes_.size() - 1));
@@ -145,7 +145,7 @@ void Allocator::emit(Nanos now) {
     if (assigned_ || !changes_.empty()) ++version_;  // a turn has an order of its own
     std::erase_if(orphans_, [&](uint32_t j) { return !orphan(j); });
     if (!sorted) sort_changes();
-    if (rules_.min_stay.ns > 0) hold_placed(now);
+    if (rules().min_stay.ns > 0) hold_placed(now);
 }
 
 // Whoever was placed stays for a while.
@@ -155,8 +155,8 @@ void Allocator::hold_placed(Nanos now) {
         if (changes_[i].kind == ChangeKind::freeze || job.pin != Pin::free || job.held ||
             job.component)
             continue;
-        details_[changed_[i]].stay_until = now + rules_.min_stay;
-        stays_.push_back({now + rules_.min_stay, job.key()});
+        details_[changed_[i]].stay_until = now + rules().min_stay;
+        stays_.push_back({now + rules().min_stay, job.key()});
         hold(changed_[i]);
     }
     for (const uint32_t j : touched_) jobs_[j].touched = false;
@@ -171,7 +171,8 @@ Nanos Allocator::next_wake() const {
         wake = e.at;
         break;
     }
-    if (suppressed_ && !moves_.empty()) wake = std::min(wake, moves_.front() + rules_.moves_window);
+    if (suppressed_ && !moves_.empty())
+        wake = std::min(wake, moves_.front() + rules().moves_window);
     return wake;
 }
 

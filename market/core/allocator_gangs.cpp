@@ -159,12 +159,12 @@ bool Allocator::pack(GangTurn& turn, NetworkPacking& packing, Money value, const
 // From which class on it would leave the places where it may stay.
 ClassKey Allocator::gang_bound(const GangTurn& turn) const {
     __int128 lost = 0, gained = 0;
-    if (rules_.horizon.ns > 0) {
+    if (rules().horizon.ns > 0) {
         for (size_t i = 0; i < turn.free.size(); ++i) {
             const Job& job = jobs_[turn.free[i]];
             lost += lost_by_move(turn.free[i], machines_[turn.stays[i]]);
             gained += static_cast<__int128>(job.value.micro) * job.cpus *
-                      std::max<int64_t>(1, rules_.horizon.ns / 1'000'000);
+                      std::max<int64_t>(1, rules().horizon.ns / 1'000'000);
         }
         if (lost > 0 && gained == 0) return 0;
     }

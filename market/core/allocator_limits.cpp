@@ -60,6 +60,26 @@ bool Allocator::worth_reserve(const Machine& m, uint32_t j) const {
            static_cast<Wide>(m.spec.reserve.micro) * speed_top();
 }
 
+// gains_by_leaving() of a job with files: in the best other class, or at home.
+bool Allocator::gains_with_files(uint32_t j, const Machine& m) const {
+    const uint32_t h = find_machine(details_[j].files->traffic.home);
+    const MovedJob job = moved(j);
+    const auto stay_at = [&](ProviderKey at) { return costs_.stay(job, at, speed_top()); };
+    const int64_t horizon_ms = std::max<int64_t>(1, rules().horizon.ns / 1'000'000);
+    Wide here = 0, best = 0;
+    for (const ClassLevel& c : levels_) {
+        const auto speed = static_cast<int32_t>(speed_max - static_cast<int64_t>(c.cls >> 50));
+        const Wide price = c.level * jobs_[j].cpus * horizon_ms;
+        if (c.cls == m.cls)
+            here = stay_at(m.key).at(speed) - price;
+        else
+            best = std::max(best, stay_at(ProviderKey{}).at(speed) - price);
+        if (h != none && c.cls == machines_[h].cls && !is_home(j, m))
+            best = std::max(best, stay_at(machines_[h].key).at(speed) - price);
+    }
+    return best > here && best - here >= lost_by_move(j, m);
+}
+
 // Whether what the job gains in the best other class within the horizon is worth the move (bound_at
 // has the cost).
 bool Allocator::gains_by_leaving(uint32_t j, const Machine& m) const {
@@ -75,13 +95,13 @@ bool Allocator::gains_by_leaving(uint32_t j, const Machine& m) const {
             best = std::max(best, surplus);
     }
     const MoveCost cost =
-        move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules_.link_bytes_per_s);
+        move_cost(bytes_of(j), details_[j].dirty_bytes_per_s, rules().link_bytes_per_s);
     const Wide cpus = jobs_[j].cpus,
                pause_ms = std::min<Wide>(cost.pause.ns / 1'000'000, 1LL << 36);
     const Wide money =
-        static_cast<Wide>(cost.bytes) * rules_.byte_cost_per_gb.micro / 1'000'000'000;
+        static_cast<Wide>(cost.bytes) * rules().byte_cost_per_gb.micro / 1'000'000'000;
     const Wide lost = value * cpus * m.spec.speed * pause_ms + money * speed_top() * 3'600'000;
-    return best > here && (best - here) * cpus * (rules_.horizon.ns / 1'000'000) >= lost;
+    return best > here && (best - here) * cpus * (rules().horizon.ns / 1'000'000) >= lost;
 }
 
 // Jobs after rank `after` and up to `last` may enter now: they are looked at, or the machines that
@@ -114,8 +134,8 @@ void Allocator::let_go(ClassKey cls, const Rank& last) {
     });
     int32_t tokens = tokens_;
     for (const uint32_t j : beyond) {
-        if (rules_.horizon.ns > 0 && !gains_by_leaving(j, machines_[jobs_[j].slot])) continue;
-        if (rules_.moves_max > 0 && tokens-- <= 0) {
+        if (rules().horizon.ns > 0 && !gains_by_leaving(j, machines_[jobs_[j].slot])) continue;
+        if (rules().moves_max > 0 && tokens-- <= 0) {
             suppressed_ = true;
             continue;
         }

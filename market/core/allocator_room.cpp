@@ -97,7 +97,7 @@ void Allocator::RoomSearch::note_movers(Slot& slot) const {
         if (g.rank >= gang.rank) break;
         const Job& job = all.jobs_[g.job];
         if (job.at != slot.machine || all.lies_apart(g.job) || all.minds_files(g.job)) continue;
-        const bool free = all.rules_.horizon.ns == 0;
+        const bool free = all.rules().horizon.ns == 0;
         slot.movers.push_back({g.job, g.cpus, g.memory_mb,
                                free ? 0 : all.lost_by_move(g.job, all.machines_[slot.machine])});
     }
@@ -162,11 +162,11 @@ int32_t Allocator::RoomSearch::packed_at() {
 }
 
 bool Allocator::RoomSearch::pays(int32_t speed) const {
-    if (all.rules_.horizon.ns == 0) return true;
+    if (all.rules().horizon.ns == 0) return true;
     Wide gained = 0;
     for (const uint32_t j : gang.required)
         gained += Wide{all.jobs_[j].value.micro} * all.jobs_[j].cpus;
-    return cost <= gained * speed * std::max<int64_t>(1, all.rules_.horizon.ns / 1'000'000);
+    return cost <= gained * speed * std::max<int64_t>(1, all.rules().horizon.ns / 1'000'000);
 }
 
 // The room that is left on a machine with these guests, beside those of this rank and before it.
@@ -363,7 +363,7 @@ void Allocator::carry_out(Gang& g, const RoomSearch& found) {
         details_[j].by = JobKey{g.first};
         details_[j].by_value = Money{-g.rank.first};
     }
-    if (rules_.moves_max > 0) tokens_ -= static_cast<int32_t>(found.moves.size());
+    if (rules().moves_max > 0) tokens_ -= static_cast<int32_t>(found.moves.size());
     g.clean = false;
     process_gang(g);
     MUST(runs(g));
@@ -388,7 +388,7 @@ void Allocator::make_room() {
         RoomSearch search{*this, g,  turn, NetworkPacking(turn.needs(jobs_, details_), g.layout),
                           {},    {}, 0,    jobs_moved_most,
                           steps};
-        if (rules_.moves_max > 0 && tokens_ < static_cast<int32_t>(jobs_moved_most)) {
+        if (rules().moves_max > 0 && tokens_ < static_cast<int32_t>(jobs_moved_most)) {
             suppressed_ = true;
             search.moves_most = static_cast<size_t>(std::max(0, tokens_));
         }
